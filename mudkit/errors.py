@@ -1,0 +1,95 @@
+"""Every error of mudkit: what came, what was expected, where, and what to do.
+
+Each kind is a :class:`MudkitError` and a builtin exception, so that callers may catch either.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = [
+    "EnvironmentProblem",
+    "InputMissing",
+    "MudkitError",
+    "OutputExists",
+    "OutputProblem",
+    "ParameterError",
+    "TraceContentError",
+    "TraceFormatError",
+]
+
+
+class MudkitError(Exception):
+    """An error with fields.
+
+    Parameters
+    ----------
+    summary : str
+        One sentence that says what went wrong.
+    found, expected, remedy : str, optional
+        What came, what was expected, and what to do about it.
+    where : str, optional
+        The file, parameter or place that the error is about.
+    """
+
+    def __init__(
+        self,
+        summary: str,
+        *,
+        found: str | None = None,
+        expected: str | None = None,
+        remedy: str | None = None,
+        where: str | None = None,
+    ) -> None:
+        self.summary = summary
+        self.found = found
+        self.expected = expected
+        self.remedy = remedy
+        self.where = where
+        lines = [summary]
+        for label, text in (
+            ("where", where),
+            ("found", found),
+            ("expected", expected),
+            ("to do", remedy),
+        ):
+            if text:
+                lines.append(f"  {label + ':':<10}{text}")
+        super().__init__("\n".join(lines))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Errors cross process borders (Spark's workers, test runners), and the fields must survive.
+        fields = {name: getattr(self, name) for name in ("found", "expected", "remedy", "where")}
+        return _rebuild, (type(self), self.summary, fields)
+
+
+def _rebuild(kind: type[MudkitError], summary: str, fields: dict[str, str | None]) -> MudkitError:
+    return kind(summary, **fields)
+
+
+class EnvironmentProblem(MudkitError, RuntimeError):
+    """Something that mudkit needs on this machine is missing or wrong."""
+
+
+class InputMissing(MudkitError, FileNotFoundError):
+    """A file or folder that was named is not there."""
+
+
+class TraceFormatError(MudkitError, ValueError):
+    """A file is not in the format that was asked for, or in none that mudkit knows."""
+
+
+class TraceContentError(MudkitError, ValueError):
+    """A trace was read, but what it holds cannot be used as asked."""
+
+
+class ParameterError(MudkitError, ValueError):
+    """A parameter is unknown, of the wrong type or out of range."""
+
+
+class OutputExists(MudkitError, FileExistsError):
+    """The place to write to holds something else already."""
+
+
+class OutputProblem(MudkitError, OSError):
+    """Output could not be written (read-only folder, full disk)."""

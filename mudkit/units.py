@@ -1,0 +1,102 @@
+"""Places and distances on the sphere, the same functions everywhere.
+
+Units stand in names: ``_us`` microseconds, ``_s`` seconds, ``_km`` kilometres, ``_mps`` metres a second.
+Latitudes and longitudes are degrees.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["EARTH_RADIUS_KM", "KM_PER_DEGREE", "US_PER_S", "Box", "box_bounds", "distance_km", "in_box"]
+
+EARTH_RADIUS_KM = 6371.0088
+"""Mean radius of the Earth (IUGG), used as the radius of the sphere."""
+
+KM_PER_DEGREE = EARTH_RADIUS_KM * np.pi / 180.0
+"""Length of one degree along a meridian of that sphere."""
+
+US_PER_S = 1_000_000
+
+
+class Box(NamedTuple):
+    """Edges of boxes in degrees; ``west > east`` means that the box crosses the date line."""
+
+    south: NDArray[np.float64]
+    west: NDArray[np.float64]
+    north: NDArray[np.float64]
+    east: NDArray[np.float64]
+
+
+def distance_km(lat1: ArrayLike, lon1: ArrayLike, lat2: ArrayLike, lon2: ArrayLike) -> NDArray[np.float64]:
+    """Great-circle distance (haversine) in kilometres.
+
+    Parameters
+    ----------
+    lat1, lon1, lat2, lon2 : array_like of float
+        Degrees; the shapes broadcast. NaN in gives NaN out.
+
+    Returns
+    -------
+    ndarray of float64
+        Kilometres, of the broadcast shape.
+    """
+    phi1, phi2 = np.radians(lat1), np.radians(lat2)
+    d_phi = phi2 - phi1
+    d_lambda = np.radians(lon2) - np.radians(lon1)
+    h = np.sin(d_phi / 2) ** 2 + np.cos(phi1) * np.cos(phi2) * np.sin(d_lambda / 2) ** 2
+    return np.asarray(2 * EARTH_RADIUS_KM * np.arcsin(np.sqrt(np.clip(h, 0.0, 1.0))))
+
+
+def box_bounds(lat: ArrayLike, lon: ArrayLike, box_km: ArrayLike) -> Box:
+    """Edges of the square of side ``box_km`` centred on a point (Mobius 7.3: 20 km by 20 km).
+
+    The half side is measured along the meridian and along the parallel of the centre. A box that reaches
+    a pole, or goes around its parallel, spans all longitudes.
+
+    Parameters
+    ----------
+    lat, lon : array_like of float
+        Centres, degrees.
+    box_km : array_like of float
+        Side lengths, kilometres.
+
+    Returns
+    -------
+    Box
+        ``south, west, north, east`` in degrees, of the broadcast shape; longitudes in [-180, 180].
+    """
+    lat, lon, box_km = np.broadcast_arrays(
+        np.asarray(lat, dtype=np.float64), np.asarray(lon, dtype=np.float64), np.asarray(box_km, np.float64)
+    )
+    half_lat = box_km / 2 / KM_PER_DEGREE
+    south, north = lat - half_lat, lat + half_lat
+    with np.errstate(divide="ignore"):
+        half_lon = np.asarray(half_lat / np.cos(np.radians(lat)))
+    around = (half_lon >= 180) | (south <= -90) | (north >= 90)
+    half_lon = np.where(around, 180.0, half_lon)
+    west, east = lon - half_lon, lon + half_lon
+    west = np.where(around, -180.0, np.where(west < -180, west + 360, west))
+    east = np.where(around, 180.0, np.where(east > 180, east - 360, east))
+    return Box(np.maximum(south, -90.0), west, np.minimum(north, 90.0), east)
+
+
+def in_box(lat: ArrayLike, lon: ArrayLike, box: Box) -> NDArray[np.bool_]:
+    """Tell which points lie in a box; its edges belong to it.
+
+    Parameters
+    ----------
+    lat, lon : array_like of float
+        Points, degrees; the shapes broadcast with those of the box. Longitudes 180 and -180 are one line.
+    box : Box
+        As :func:`box_bounds` gives it.
+    """
+    lat, lon = np.asarray(lat), np.asarray(lon)
+    lon = np.where(lon == 180.0, -180.0, lon)
+    east_of = (lon >= box.west) | ((lon == -180.0) & (box.west == 180.0))
+    west_of = (lon <= box.east) | ((lon == -180.0) & (box.east == 180.0))
+    between = np.where(box.west <= box.east, east_of & west_of, east_of | west_of)
+    return np.asarray((lat >= box.south) & (lat <= box.north) & between, dtype=np.bool_)
