@@ -23,7 +23,10 @@ US_PER_S = 1_000_000
 
 
 class Box(NamedTuple):
-    """Edges of boxes in degrees; ``west > east`` means that the box crosses the date line."""
+    """Edges of boxes in degrees; ``west > east`` means that the box crosses the date line.
+
+    Longitudes are in [-180, 180); only the east edge of a box that goes all the way around is 180.
+    """
 
     south: NDArray[np.float64]
     west: NDArray[np.float64]
@@ -67,7 +70,7 @@ def box_bounds(lat: ArrayLike, lon: ArrayLike, box_km: ArrayLike) -> Box:
     Returns
     -------
     Box
-        ``south, west, north, east`` in degrees, of the broadcast shape; longitudes in [-180, 180].
+        ``south, west, north, east`` in degrees, of the broadcast shape.
     """
     lat, lon, box_km = np.broadcast_arrays(
         np.asarray(lat, dtype=np.float64), np.asarray(lon, dtype=np.float64), np.asarray(box_km, np.float64)
@@ -77,11 +80,13 @@ def box_bounds(lat: ArrayLike, lon: ArrayLike, box_km: ArrayLike) -> Box:
     with np.errstate(divide="ignore"):
         half_lon = np.asarray(half_lat / np.cos(np.radians(lat)))
     around = (half_lon >= 180) | (south <= -90) | (north >= 90)
-    half_lon = np.where(around, 180.0, half_lon)
-    west, east = lon - half_lon, lon + half_lon
-    west = np.where(around, -180.0, np.where(west < -180, west + 360, west))
-    east = np.where(around, 180.0, np.where(east > 180, east - 360, east))
-    return Box(np.maximum(south, -90.0), west, np.minimum(north, 90.0), east)
+    west, east = _on_circle(lon - half_lon), _on_circle(lon + half_lon)
+    return Box(
+        np.maximum(south, -90.0),
+        np.where(around, -180.0, west),
+        np.minimum(north, 90.0),
+        np.where(around, 180.0, east),
+    )
 
 
 def in_box(lat: ArrayLike, lon: ArrayLike, box: Box) -> NDArray[np.bool_]:
@@ -93,10 +98,19 @@ def in_box(lat: ArrayLike, lon: ArrayLike, box: Box) -> NDArray[np.bool_]:
         Points, degrees; the shapes broadcast with those of the box. Longitudes 180 and -180 are one line.
     box : Box
         As :func:`box_bounds` gives it.
+
+    Returns
+    -------
+    ndarray of bool
+        Of the broadcast shape.
     """
     lat, lon = np.asarray(lat), np.asarray(lon)
     lon = np.where(lon == 180.0, -180.0, lon)
-    east_of = (lon >= box.west) | ((lon == -180.0) & (box.west == 180.0))
-    west_of = (lon <= box.east) | ((lon == -180.0) & (box.east == 180.0))
+    east_of, west_of = lon >= box.west, lon <= box.east
     between = np.where(box.west <= box.east, east_of & west_of, east_of | west_of)
     return np.asarray((lat >= box.south) & (lat <= box.north) & between, dtype=np.bool_)
+
+
+def _on_circle(lon: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Bring longitudes in [-360, 360) to [-180, 180), those that are there already untouched."""
+    return np.where(lon < -180.0, lon + 360.0, np.where(lon >= 180.0, lon - 360.0, lon))

@@ -1,0 +1,171 @@
+"""Files and folders that are there whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from mudkit.errors import InputMissing, MudkitError, OutputExists, OutputProblem
+
+__all__ = ["existing", "output_problem", "sha256", "staged_file", "staged_folder"]
+
+
+def existing(path: str | os.PathLike[str], what: str) -> Path:
+    """Return the path, or raise when nothing is there.
+
+    Parameters
+    ----------
+    path : path-like
+        A file or folder that is to be read.
+    what : str
+        What it is to the reader, for instance ``"trace"``.
+
+    Raises
+    ------
+    InputMissing
+    """
+    path = Path(path).expanduser()
+    if path.exists():
+        return path
+    parent = path.parent
+    near = sorted(p.name for p in parent.iterdir())[:5] if parent.is_dir() else []
+    raise InputMissing(
+        f"There is no {what} at {path}.",
+        where=str(path.absolute()),
+        found=f"in {parent}: {', '.join(near)}" if near else f"the folder {parent} is empty or missing",
+        expected="a file or folder that exists",
+        remedy="check the path; a relative path starts from the folder that you are in",
+    )
+
+
+def sha256(path: Path) -> str:
+    """Checksum of a file, or of a folder's files with their names, as hexadecimal text."""
+    digest = hashlib.sha256()
+    for file in [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file()):
+        if file != path:
+            digest.update(str(file.relative_to(path)).encode() + b"\0")
+        with file.open("rb") as handle:
+            while chunk := handle.read(1 << 20):
+                digest.update(chunk)
+    return digest.hexdigest()
+
+
+@contextmanager
+def staged_folder(path: str | os.PathLike[str], *, overwrite: bool = False) -> Iterator[Path]:
+    """Fill a folder beside its final place and move it there when the body ends well.
+
+    Whatever stops the body (an error, Ctrl-C), nothing appears at ``path``; after a kill a folder named
+    ``.<name>.partial-…`` stays, which no reader takes for output.
+
+    Parameters
+    ----------
+    path : path-like
+        The final place.
+    overwrite : bool
+        Replace a folder that is there already.
+
+    Yields
+    ------
+    Path
+        The folder to fill.
+
+    Raises
+    ------
+    OutputExists
+        Something is at ``path`` and ``overwrite`` is off.
+    OutputProblem
+        The place cannot be written: read-only, full, not a folder.
+    """
+    path = Path(path).expanduser().absolute()
+    if not overwrite:
+        _refuse_existing(path)
+    staging = path.parent / f".{path.name}.partial-{uuid.uuid4().hex[:8]}"
+    try:
+        staging.mkdir(parents=True)
+        yield staging
+        old = None
+        if overwrite and path.exists():
+            old = path.parent / f".{path.name}.old-{uuid.uuid4().hex[:8]}"
+            path.rename(old)
+        staging.rename(path)
+        if old is not None:
+            shutil.rmtree(old, ignore_errors=True)
+    except OSError as error:
+        if isinstance(error, MudkitError):
+            raise
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            _refuse_existing(path)
+        raise output_problem(path, error) from error
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+@contextmanager
+def staged_file(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Write a file beside its final place and move it there when the body ends well.
+
+    Raises
+    ------
+    OutputProblem
+        The place cannot be written.
+    """
+    path = Path(path).expanduser().absolute()
+    staging = path.parent / f".{path.name}.partial-{uuid.uuid4().hex[:8]}"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield staging
+        staging.replace(path)
+    except OSError as error:
+        if isinstance(error, MudkitError):
+            raise
+        raise output_problem(path, error) from error
+    finally:
+        staging.unlink(missing_ok=True)
+
+
+def output_problem(path: Path, error: BaseException) -> OutputProblem:
+    """Say why something could not be written, whoever noticed (Python, Arrow, Spark)."""
+    text = str(error)
+    code = getattr(error, "errno", None)
+    if code == errno.ENOSPC or "No space left" in text:
+        folder = next((p for p in (path, *path.parents) if p.exists()), path)
+        free_mb = shutil.disk_usage(folder).free / 1e6
+        return OutputProblem(
+            f"The disk is full: {path.name} could not be written.",
+            where=str(path),
+            found=f"{free_mb:.0f} MB free",
+            expected="room for the whole output",
+            remedy="free some space or choose a place on another disk; nothing was left at the place",
+        )
+    if code in (errno.EACCES, errno.EPERM, errno.EROFS) or "Permission denied" in text:
+        return OutputProblem(
+            f"{path.name} could not be written: the place is read-only.",
+            where=str(path.parent),
+            found=os.strerror(code) if code else "permission denied",
+            expected="a folder that you may write to",
+            remedy="choose another output folder, or change its permissions",
+        )
+    return OutputProblem(
+        f"{path.name} could not be written.",
+        where=str(path),
+        found=text or type(error).__name__,
+        expected="a place that can be written",
+        remedy="choose another output folder",
+    )
+
+
+def _refuse_existing(path: Path) -> None:
+    if path.exists():
+        raise OutputExists(
+            f"There is something at {path} already.",
+            where=str(path),
+            found="a folder" if path.is_dir() else "a file",
+            expected="a place that is free",
+            remedy="choose another place, remove it, or ask for overwriting",
+        )

@@ -1,0 +1,93 @@
+"""Tables of a trace as Spark DataFrames, and Spark's errors as mudkit's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from mudkit.errors import TraceContentError
+from mudkit.files import output_problem
+from mudkit.trace.folder import table_folder
+from mudkit.trace.schema import SCHEMAS
+
+__all__ = ["ddl", "read", "require_columns", "writing"]
+
+_SPARK_TYPES = {
+    pa.string(): "STRING",
+    pa.float64(): "DOUBLE",
+    pa.int64(): "BIGINT",
+    pa.bool_(): "BOOLEAN",
+    pa.timestamp("us", tz="UTC"): "TIMESTAMP",
+}
+
+
+def ddl(schema: pa.Schema) -> str:
+    """Write an Arrow schema as Spark's."""
+    return ", ".join(f"{field.name} {_SPARK_TYPES[field.type]}" for field in schema)
+
+
+def read(spark: SparkSession, path: str | os.PathLike[str], table: str) -> DataFrame:
+    """Read one table of a trace folder.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    path : path-like
+        A trace folder, as :func:`mudkit.pipeline.ingest` or :meth:`mudkit.trace.Loaded.save` write it.
+    table : {'positions', 'reads', 'rejected'}
+
+    Returns
+    -------
+    DataFrame
+        With the schema of :mod:`mudkit.trace.schema`; empty when the trace has no such rows.
+
+    Raises
+    ------
+    InputMissing, TraceFormatError
+        There is no trace at ``path``, or no whole one.
+    """
+    folder = table_folder(path, table)
+    schema = ddl(SCHEMAS[table]) if table in SCHEMAS else ""
+    if folder is None:
+        return spark.createDataFrame([], schema)
+    return spark.read.schema(schema).parquet(str(folder.absolute())).select(SCHEMAS[table].names)
+
+
+def require_columns(frame: DataFrame, table: str, needed: tuple[str, ...]) -> None:
+    """Refuse a DataFrame that lacks columns of a table.
+
+    Raises
+    ------
+    TraceContentError
+    """
+    if missing := [name for name in needed if name not in frame.columns]:
+        raise TraceContentError(
+            f"These are not {table}: columns are missing.",
+            found=", ".join(frame.columns),
+            expected=", ".join(missing),
+            remedy=f"read them with pipeline.read(spark, path, '{table}')",
+        )
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn what Spark says of a full disk or a read-only folder into one clear error.
+
+    Raises
+    ------
+    OutputProblem
+    """
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        text = str(error)
+        if any(sign in text for sign in ("No space left", "Permission denied", "Read-only file system")):
+            raise output_problem(path, error) from error
+        raise

@@ -1,0 +1,173 @@
+"""A trace on disk: Parquet files partitioned by date, and ``trace.json``, which says that it is whole.
+
+Layout::
+
+    <trace>/trace.json
+    <trace>/positions/date=2008-05-18/part-00000.parquet     sorted by (ts, device)
+    <trace>/reads/date=2008-05-18/part-00000.parquet
+    <trace>/rejected/part-00000.parquet
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from mudkit.errors import TraceFormatError
+from mudkit.files import existing, staged_folder
+from mudkit.trace.schema import SCHEMAS, epoch_us
+
+__all__ = ["FORMAT_VERSION", "TraceWriter", "is_trace", "read_manifest", "read_table", "table_folder", "write_manifest"]
+
+FORMAT_VERSION = 1
+_MANIFEST = "trace.json"
+_US_PER_DAY = 86_400_000_000
+
+
+class TraceWriter:
+    """Write a trace piece by piece in bounded memory; see :meth:`open`.
+
+    Attributes
+    ----------
+    counts : Counter
+        Rows written so far, by table.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._parts: Counter[Path] = Counter()
+        self.counts: Counter[str] = Counter()
+
+    @classmethod
+    @contextmanager
+    def open(
+        cls, path: str | os.PathLike[str], description: dict[str, Any], *, overwrite: bool = False
+    ) -> Iterator[TraceWriter]:
+        """Open a trace for writing; it appears at ``path`` when the body ends well, or not at all.
+
+        Parameters
+        ----------
+        path : path-like
+            Folder of the trace.
+        description : dict
+            What goes into ``trace.json``: where the trace comes from, options, rules, counts. The body may
+            still add to it.
+        overwrite : bool
+            Replace a trace that is there.
+
+        Raises
+        ------
+        OutputExists, OutputProblem
+            As :func:`mudkit.files.staged_folder`.
+        """
+        with staged_folder(path, overwrite=overwrite) as folder:
+            writer = cls(folder)
+            yield writer
+            write_manifest(folder, {**description, "rows": dict(sorted(writer.counts.items()))})
+
+    def write(self, name: str, table: pa.Table) -> None:
+        """Append rows; each call writes one file per date, sorted by time and device.
+
+        Parameters
+        ----------
+        name : str
+            ``positions``, ``reads`` or ``rejected``.
+        table : pyarrow.Table
+            Rows with that table's schema, in any order.
+        """
+        table = table.cast(SCHEMAS[name])
+        self.counts[name] += len(table)
+        if not len(table):
+            return
+        if "ts" not in table.schema.names:
+            self._write_part(self._folder / name, table)
+            return
+        table = table.sort_by([("ts", "ascending"), ("device", "ascending")])
+        days = epoch_us(table["ts"]) // _US_PER_DAY
+        edges = [0, *(np.flatnonzero(np.diff(days)) + 1).tolist(), len(table)]
+        for first, last in zip(edges[:-1], edges[1:], strict=True):
+            date = dt.date(1970, 1, 1) + dt.timedelta(days=int(days[first]))
+            self._write_part(self._folder / name / f"date={date}", table.slice(first, last - first))
+
+    def _write_part(self, folder: Path, table: pa.Table) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table, folder / f"part-{self._parts[folder]:05d}.parquet", compression="zstd")
+        self._parts[folder] += 1
+
+
+def write_manifest(folder: Path, description: dict[str, Any]) -> None:
+    """Write ``trace.json`` last of all: a folder without it is not a trace."""
+    text = json.dumps({"format_version": FORMAT_VERSION, **description}, indent=2, ensure_ascii=False)
+    (folder / _MANIFEST).write_text(text + "\n", encoding="utf-8")
+
+
+def is_trace(path: Path) -> bool:
+    """Tell whether a folder is a whole trace."""
+    return (path / _MANIFEST).is_file()
+
+
+def read_manifest(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read ``trace.json``.
+
+    Raises
+    ------
+    InputMissing
+        Nothing is there.
+    TraceFormatError
+        The folder is not a whole trace, or one of a later format.
+    """
+    path = existing(path, "trace")
+    if not is_trace(path):
+        raise TraceFormatError(
+            f"{path} is not a trace of mudkit.",
+            where=str(path),
+            found=f"no {_MANIFEST}: another folder, or one whose writing was stopped",
+            expected="a folder that `mudkit trace load` or `mudkit trace generate` made",
+            remedy="make it again from its source",
+        )
+    manifest: dict[str, Any] = json.loads((path / _MANIFEST).read_text(encoding="utf-8"))
+    if manifest.get("format_version") != FORMAT_VERSION:
+        raise TraceFormatError(
+            f"{path} has another format version.",
+            where=str(path),
+            found=str(manifest.get("format_version")),
+            expected=str(FORMAT_VERSION),
+            remedy="make it again from its source with this version of mudkit",
+        )
+    return manifest
+
+
+def table_folder(path: str | os.PathLike[str], name: str) -> Path | None:
+    """Folder of one table of a whole trace, or None when the trace has no row of it."""
+    if name not in SCHEMAS:
+        raise TraceFormatError(
+            "A trace has no such table.", found=name, expected=", ".join(SCHEMAS), where=str(path)
+        )
+    read_manifest(path)
+    folder = Path(path).expanduser() / name
+    return folder if folder.is_dir() else None
+
+
+def read_table(path: str | os.PathLike[str], name: str) -> pa.Table:
+    """Read one table of a trace whole, sorted by date and, within it, as written.
+
+    Raises
+    ------
+    InputMissing, TraceFormatError
+        As :func:`read_manifest`.
+    """
+    folder = table_folder(path, name)
+    if folder is None:
+        return SCHEMAS[name].empty_table()
+    return ds.dataset(folder, schema=SCHEMAS[name], format="parquet").to_table()

@@ -1,0 +1,141 @@
+"""Load a trace from a file of a public format: positions or reads, and every row that was set aside."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mudkit.files import existing, sha256
+from mudkit.trace.clean import check_moves, check_parsed, check_plausible, clean_positions, clean_reads
+from mudkit.trace.derive import Rule, derive_reads
+from mudkit.trace.folder import is_trace, read_manifest, read_table
+from mudkit.trace.formats import Source, recognise
+from mudkit.trace.loaded import Loaded
+from mudkit.trace.parse import UNPARSABLE, Options, Parsed, parse
+from mudkit.trace.schema import POSITIONS, REJECTED
+
+__all__ = ["describe", "load", "parsed_batches", "rule_for"]
+
+
+def load(
+    path: str | os.PathLike[str],
+    format: str = "auto",  # noqa: A002
+    *,
+    table: str = "positions",
+    columns: dict[str, str] | None = None,
+    tz: str = "UTC",
+    time_unit: str = "s",
+    rule: str | None = None,
+    box_km: float = 20.0,
+    window_s: float = 7200.0,
+) -> Loaded:
+    """Load a trace into memory.
+
+    Rows that cannot be true (:mod:`mudkit.trace.plausible`) or cannot be read are set aside in
+    ``rejected`` with the reason; nothing is dropped silently.
+
+    Parameters
+    ----------
+    path : path-like
+        A file, Cabspotting's folder of ``new_*.txt``, or a trace folder of mudkit.
+    format : str
+        ``cabspotting`` (one CSV with ``cab,t,lat,lon,occ``), ``cabspotting-txt`` (the original files),
+        ``csv``, ``parquet``, or ``auto``, which recognises them.
+    table : {'positions', 'reads'}
+        What the rows are. An access log is loaded with ``table="reads"``.
+    columns : dict, optional
+        mudkit's names (``device, ts, lat, lon, speed_mps, occupied, box_km, window_s``) to the file's.
+    tz : str
+        Time zone of texts that do not name theirs.
+    time_unit : {'s', 'ms', 'us', 'ns'}
+        Unit of numeric times.
+    rule : str, optional
+        How to derive reads from positions (:class:`mudkit.trace.derive.Rule`); by default ``occupancy``
+        where the file says when a taxi has a fare, else ``trip_start(still_s=600)``.
+    box_km, window_s : float
+        What a derived read asks for, and a recorded one whose row does not say.
+
+    Returns
+    -------
+    Loaded
+
+    Raises
+    ------
+    InputMissing
+        There is no such file.
+    TraceFormatError
+        The file is empty, cut short, of another format, lacks columns, or most of its rows cannot be read
+        (another time unit, latitude and longitude exchanged).
+    TraceContentError
+        The file holds no usable row, or no device that moves.
+    ParameterError
+        An option is not usable.
+    """
+    options = Options(table, tz, time_unit, float(box_km), float(window_s))
+    path = existing(path, "trace")
+    if path.is_dir() and is_trace(path):
+        return _load_folder(path)
+    source = recognise(path, format, columns)
+    how = rule_for(source, options, rule)
+    good, bad = _read(source, options)
+    if table == "reads":
+        positions = POSITIONS.empty_table()
+        reads, rejected = clean_reads(good, options)
+    else:
+        positions, occupied, rejected = clean_positions(good)
+        check_plausible(source, len(good), dict(Counter(rejected["reason"].to_pylist())))
+        check_moves(source, len(positions), pc.count_distinct(positions["device"]).as_py())
+        reads = derive_reads(positions, how, box_km=options.box_km, window_s=options.window_s, occupied=occupied)
+    return Loaded(positions, reads, pa.concat_tables([bad, rejected]), describe(source, options, how))
+
+
+def rule_for(source: Source, options: Options, rule: str | None) -> Rule:
+    """Choose the rule for reads: the one asked for, or the one that the source allows best."""
+    if rule is not None:
+        return Rule.parse(rule)
+    if options.table == "reads":
+        return Rule("none")
+    return Rule("occupancy" if source.has_occupancy else "trip_start")
+
+
+def describe(source: Source, options: Options, rule: Rule) -> dict[str, Any]:
+    """Say where a trace comes from and every option that shaped it."""
+    return {
+        "name": source.path.name,
+        "format": source.format,
+        "sha256": sha256(source.path),
+        "options": {"columns": source.columns, "rule": str(rule), **asdict(options)},
+    }
+
+
+def parsed_batches(source: Source, options: Options, files: list[Path] | None = None) -> Iterator[Parsed]:
+    """Parse a source batch by batch; malformed lines are among the bad rows."""
+    for batch in source.batches(files):
+        parsed = parse(batch.columns, batch.source, batch.rows, options)
+        lines = [(batch.source, line.row, UNPARSABLE, line.raw) for line in batch.malformed]
+        malformed = pa.Table.from_pylist(
+            [dict(zip(REJECTED.names, line, strict=True)) for line in lines], schema=REJECTED
+        )
+        yield Parsed(parsed.good, pa.concat_tables([parsed.bad, malformed]))
+
+
+def _load_folder(path: Path) -> Loaded:
+    manifest = read_manifest(path)
+    positions = read_table(path, "positions").sort_by([("device", "ascending"), ("ts", "ascending")])
+    return Loaded(positions, read_table(path, "reads"), read_table(path, "rejected"), manifest)
+
+
+def _read(source: Source, options: Options) -> tuple[pa.Table, pa.Table]:
+    parsed = list(parsed_batches(source, options))
+    bad = pa.concat_tables([REJECTED.empty_table(), *(p.bad for p in parsed)])
+    rows = len(bad) + sum(len(p.good) for p in parsed)
+    sample = str(bad["raw"][0]) if len(bad) else ""
+    check_parsed(source, options, rows, dict(Counter(bad["reason"].to_pylist())), sample)
+    return pa.concat_tables([p.good for p in parsed]).unify_dictionaries(), bad

@@ -1,0 +1,87 @@
+"""What loading a file gives: positions, reads, what was set aside, and where all of it comes from."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from mudkit.trace.folder import TraceWriter
+from mudkit.trace.schema import epoch_us
+from mudkit.units import US_PER_S
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Loaded"]
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A trace in memory.
+
+    Attributes
+    ----------
+    positions, reads, rejected : pyarrow.Table
+        With the schemas of :mod:`mudkit.trace.schema`; positions are ordered by device and time.
+    source : dict
+        Where the trace comes from, with every option that shaped it; goes into ``trace.json``.
+    """
+
+    positions: pa.Table
+    reads: pa.Table
+    rejected: pa.Table
+    source: dict[str, Any] = field(default_factory=dict)
+
+    def rejected_by_reason(self) -> dict[str, int]:
+        """Count the rows that were set aside, most frequent reason first."""
+        return dict(Counter(self.rejected["reason"].to_pylist()).most_common())
+
+    def summary(self) -> pd.DataFrame:
+        """Describe the trace in a few rows: ``what`` and ``value``, both text."""
+        import pandas as pd  # loading it takes longer than loading all of mudkit
+
+        table = self.positions if len(self.positions) else self.reads
+        rows = [("source", str(self.source.get("name", "")))]
+        rows += [("format", str(self.source.get("format", "")))]
+        rows += [(name, f"{len(getattr(self, name)):,}") for name in ("positions", "reads", "rejected")]
+        rows += [(f"rejected: {reason}", f"{count:,}") for reason, count in self.rejected_by_reason().items()]
+        if len(table):
+            device = table["device"].combine_chunks().dictionary_encode()
+            per_device = np.bincount(device.indices.to_numpy(zero_copy_only=False))
+            t_us = epoch_us(table["ts"])
+            rows += [("devices", f"{len(per_device):,}")]
+            if single := int(np.count_nonzero(per_device == 1)):
+                rows += [("devices with one row", f"{single:,}")]
+            rows += [
+                ("first", str(np.datetime64(int(t_us.min()), "us").astype("datetime64[s]")) + " UTC"),
+                ("last", str(np.datetime64(int(t_us.max()), "us").astype("datetime64[s]")) + " UTC"),
+            ]
+        if len(self.positions):
+            codes = self.positions["device"].combine_chunks().dictionary_encode().indices
+            same = np.diff(codes.to_numpy(zero_copy_only=False)) == 0
+            gaps_s = np.diff(epoch_us(self.positions["ts"]))[same] / US_PER_S
+            if len(gaps_s):
+                rows += [("median interval", f"{np.median(gaps_s):g} s")]
+        if len(self.reads):
+            rows += [("origin of reads", ", ".join(sorted(set(self.reads["origin"].to_pylist()))))]
+        return pd.DataFrame(rows, columns=["what", "value"])
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+        """Write the trace as a folder that Spark and :func:`mudkit.trace.load` read.
+
+        Raises
+        ------
+        OutputExists, OutputProblem
+            The folder is there already, or cannot be written; nothing is left behind.
+        """
+        description = {**self.source, "rejected": self.rejected_by_reason()}
+        with TraceWriter.open(path, description, overwrite=overwrite) as writer:
+            for name in ("positions", "reads", "rejected"):
+                writer.write(name, getattr(self, name))
+        return Path(path)
