@@ -1,0 +1,118 @@
+"""Reads and labels side by side: for each read the earlier answers that could serve it, in NumPy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from mudkit.errors import TraceContentError
+from mudkit.trace.schema import epoch_us, with_read_ids
+from mudkit.units import US_PER_S, distance_km
+
+__all__ = ["Pairs", "arrow"]
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Reads ordered by device and time, and the pairs (read, earlier answer) that the labels know.
+
+    Attributes
+    ----------
+    device : ndarray of int64, shape (reads,)
+        A number for each device; ascends.
+    first : ndarray of int64, shape (reads + 1,)
+        The pairs of read ``i`` are ``first[i]:first[i + 1]``, ordered by the earlier read.
+    read, cached : ndarray of int64, shape (pairs,)
+        Numbers of the read and of the earlier one whose answer is cached.
+    missing : ndarray of int64
+        Points that the cached answer lacks.
+    completeness : ndarray of float64
+    age_s, distance_km : ndarray of float64
+        Time and distance from the earlier read to this one.
+    """
+
+    device: NDArray[np.int64]
+    first: NDArray[np.int64]
+    read: NDArray[np.int64]
+    cached: NDArray[np.int64]
+    missing: NDArray[np.int64]
+    completeness: NDArray[np.float64]
+    age_s: NDArray[np.float64]
+    distance_km: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, labels: Any, reads: Any) -> Pairs:
+        """Join labels to reads.
+
+        Parameters
+        ----------
+        labels : pyarrow.Table or Spark DataFrame
+            As ``pipeline.label_reads`` gives them.
+        reads : pyarrow.Table or Spark DataFrame
+            The reads that were labelled.
+
+        Raises
+        ------
+        TraceContentError
+            Labels and reads do not belong together.
+        """
+        labels, reads = arrow(labels), arrow(reads)
+        if "read_id" not in reads.column_names:
+            reads = with_read_ids(reads)
+        reads = reads.sort_by([("device", "ascending"), ("ts", "ascending"), ("read_id", "ascending")])
+        ids = np.asarray(reads["read_id"].to_numpy(), dtype=np.int64)
+        cached_ids = labels["cached_read_id"].combine_chunks()
+        whole = labels.filter(cached_ids.is_valid())
+        by_id = np.argsort(ids)
+
+        def number(column: str, rows: pa.Table) -> NDArray[np.int64]:
+            wanted = np.asarray(rows[column].to_numpy(), dtype=np.int64)
+            at = np.minimum(np.searchsorted(ids, wanted, sorter=by_id), max(len(ids) - 1, 0))
+            if len(wanted) and (not len(ids) or not np.array_equal(ids[by_id[at]], wanted)):
+                raise TraceContentError(
+                    "These labels are of other reads.",
+                    found=f"labels of {len(wanted):,} rows, {len(ids):,} reads",
+                    expected="labels that label_reads made of these reads",
+                    remedy="label the reads again",
+                )
+            return by_id[at] if len(wanted) else wanted
+
+        if len(labels) - len(whole) != len(ids):
+            number("read_id", labels)
+            raise TraceContentError(
+                "Some reads have no label.",
+                found=f"{len(labels) - len(whole):,} labelled reads of {len(ids):,}",
+                expected="a label for each read",
+                remedy="label the reads again",
+            )
+        number("read_id", labels)
+        read, cached = number("read_id", whole), number("cached_read_id", whole)
+        order = np.lexsort((cached, read))
+        read, cached = read[order], cached[order]
+        t_us = epoch_us(reads["ts"])
+        lat, lon = reads["lat"].to_numpy(), reads["lon"].to_numpy()
+        names = reads["device"].combine_chunks().dictionary_encode()
+        return cls(
+            device=np.asarray(names.indices.to_numpy(zero_copy_only=False), dtype=np.int64),
+            first=np.searchsorted(read, np.arange(len(ids) + 1)),
+            read=read,
+            cached=cached,
+            missing=np.asarray(whole["missing"].to_numpy(), dtype=np.int64)[order],
+            completeness=np.asarray(whole["completeness"].to_numpy(), dtype=np.float64)[order],
+            age_s=(t_us[read] - t_us[cached]) / US_PER_S,
+            distance_km=distance_km(lat[read], lon[read], lat[cached], lon[cached]),
+        )
+
+    def devices(self) -> list[slice]:
+        """Reads of each device, as slices."""
+        edges = [0, *(np.flatnonzero(np.diff(self.device)) + 1).tolist(), len(self.device)]
+        return [slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True) if b > a]
+
+
+def arrow(table: Any) -> pa.Table:
+    """Take an Arrow table as it is, a Spark DataFrame as Arrow."""
+    return table if isinstance(table, pa.Table) else table.toArrow()

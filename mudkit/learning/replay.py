@@ -1,0 +1,147 @@
+"""Replay: what is in the cache depends on what the policy did before.
+
+A device's cache holds the last answer that it fetched. A read that the cached answer has no label for (it
+lies beyond the horizon, or nothing was fetched yet) is sent. The bound chooses the sends with hindsight.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mudkit.learning.pairs import Pairs
+
+__all__ = ["SENT", "fewest_sends", "replay"]
+
+SENT = -1
+
+
+def replay(pairs: Pairs, local: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Replay one policy over all devices.
+
+    Parameters
+    ----------
+    pairs : Pairs
+    local : ndarray of bool, shape (pairs,)
+        The policy's decision, should that pair come up.
+
+    Returns
+    -------
+    ndarray of int64, shape (reads,)
+        For each read the number of the pair that served it, or ``SENT``.
+    """
+    served = np.full(len(pairs.device), SENT, dtype=np.int64)
+    first, cached = pairs.first.tolist(), pairs.cached.tolist()
+    decision = local.tolist()
+    for rows in pairs.devices():
+        last = -1
+        for read in range(rows.start, rows.stop):
+            a, b = first[read], first[read + 1]
+            # Earlier reads of one device are consecutive, so the pair with the last send is found by counting.
+            pair = a + last - cached[a] if b > a else -1
+            if a <= pair < b and last >= 0 and decision[pair]:
+                served[read] = pair
+            else:
+                last = read
+    return served
+
+
+def fewest_sends(pairs: Pairs, stale: NDArray[np.bool_], devices: list[slice], budget: int) -> NDArray[np.int64]:
+    """Choose the sends with hindsight: the fewest with at most ``budget`` stale answers among some devices.
+
+    For each device dynamic programming over (last read that was sent, stale answers so far) gives the
+    fewest sends for every number of stale answers; the budget is then divided between the devices by
+    dynamic programming as well, so the result is exact.
+
+    Parameters
+    ----------
+    pairs : Pairs
+    stale : ndarray of bool, shape (pairs,)
+        Whether serving that pair is stale.
+    devices : list of slice
+        The devices' reads.
+    budget : int
+        Stale answers allowed in all.
+
+    Returns
+    -------
+    ndarray of int64, shape (reads,)
+        As :func:`replay`; reads of other devices are ``SENT``.
+    """
+    tables = [_device_table(pairs, stale, rows, budget) for rows in devices]
+    best = np.zeros(1, dtype=np.int64)  # fewest sends of the devices so far, by stale answers allowed
+    choices = []
+    for sends, _ in tables:
+        size = min(budget, len(best) + len(sends) - 2) + 1
+        total = np.full(size, np.iinfo(np.int64).max, dtype=np.int64)
+        choice = np.zeros(size, dtype=np.int64)
+        grown = np.concatenate([best, np.full(max(0, size - len(best)), best[-1])])[:size]
+        for spent, count in enumerate(sends[:size].tolist()):
+            candidate = grown[: size - spent] + count
+            better = candidate < total[spent:]
+            total[spent:][better] = candidate[better]
+            choice[spent:][better] = spent
+        best = total
+        choices.append(choice)
+    served = np.full(len(pairs.device), SENT, dtype=np.int64)
+    left = budget
+    for rows, (_, schedules), choice in zip(devices[::-1], tables[::-1], choices[::-1], strict=True):
+        spent = int(choice[min(left, len(choice) - 1)])
+        left -= spent
+        _follow(pairs, served, rows, schedules, spent)
+    return served
+
+
+def _device_table(
+    pairs: Pairs, stale: NDArray[np.bool_], rows: slice, budget: int
+) -> tuple[NDArray[np.int64], list[tuple[NDArray[np.int64], NDArray[np.int64]]]]:
+    """Fewest sends of one device by stale answers allowed, and how each is reached.
+
+    ``schedules[i]`` holds, for "read i is sent" (the last entry: the end), the send before it and the stale
+    answers in between, by the number of stale answers up to there.
+    """
+    n = rows.stop - rows.start
+    most = min(budget, n)
+    far = n + 1
+    sends = np.full((n + 1, most + 1), far, dtype=np.int64)
+    before = np.full((n + 1, most + 1), -1, dtype=np.int64)
+    between = np.zeros((n + 1, most + 1), dtype=np.int64)
+    sends[0] = 1  # the first read has nothing cached
+    first, cached = pairs.first, pairs.cached
+    for i in range(n):
+        stales = 0
+        for j in range(i + 1, n + 1):
+            cost = sends[i, : most + 1 - stales] + (j < n)
+            better = cost < sends[j, stales:]
+            sends[j, stales:][better] = cost[better]
+            before[j, stales:][better] = i
+            between[j, stales:][better] = stales
+            if j == n:
+                break
+            a, b = int(first[rows.start + j]), int(first[rows.start + j + 1])
+            pair = a + rows.start + i - int(cached[a]) if b > a else -1
+            if not a <= pair < b:
+                break
+            stales += bool(stale[pair])
+            if stales > most:
+                break
+    last = int(np.argmax(sends[n] == sends[n, -1])) + 1
+    return sends[n, :last], list(zip(before, between, strict=True))
+
+
+def _follow(
+    pairs: Pairs,
+    served: NDArray[np.int64],
+    rows: slice,
+    schedules: list[tuple[NDArray[np.int64], NDArray[np.int64]]],
+    stales: int,
+) -> None:
+    """Write one device's schedule into ``served``, from its end."""
+    j = rows.stop - rows.start
+    while j > 0:
+        before, between = schedules[j]
+        i = int(before[stales])
+        for read in range(rows.start + i + 1, rows.start + j):
+            served[read] = pairs.first[read] + rows.start + i - pairs.cached[pairs.first[read]]
+        stales -= int(between[stales])
+        j = i
