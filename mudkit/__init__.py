@@ -1,4 +1,4 @@
-"""mudkit: what should reach a phone, when, and at what cost?
+"""A laboratory for one question: what should reach a phone, when, and at what cost.
 
 Importing this package loads none of its heavy parts; take them by name, for instance
 ``from mudkit import trace, pipeline, learning``.

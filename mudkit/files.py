@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import errno
 import hashlib
 import os
@@ -34,11 +35,14 @@ def existing(path: str | os.PathLike[str], what: str) -> Path:
     if path.exists():
         return path
     parent = path.parent
-    near = sorted(p.name for p in parent.iterdir())[:5] if parent.is_dir() else []
+    names = [p.name for p in parent.iterdir()] if parent.is_dir() else []
+    near = difflib.get_close_matches(path.name, names, n=3, cutoff=0.5)
     raise InputMissing(
         f"There is no {what} at {path}.",
         where=str(path.absolute()),
-        found=f"in {parent}: {', '.join(near)}" if near else f"the folder {parent} is empty or missing",
+        found=f"in the folder {parent}: " + (", ".join(near) or f"{len(names)} other files")
+        if parent.is_dir()
+        else f"no folder {parent} either",
         expected="a file or folder that exists",
         remedy="check the path; a relative path starts from the folder that you are in",
     )

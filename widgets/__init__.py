@@ -1,3 +1,5 @@
-"""Widgets for the chapters: thin views of library calls."""
+"""Widgets for the chapters: thin views of library calls, each with a static figure beside it."""
 
-__all__: list[str] = []
+from mudkit.widgets.fleet_map import FleetMap
+
+__all__ = ["FleetMap"]

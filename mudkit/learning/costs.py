@@ -25,7 +25,10 @@ class CostMatrix:
     unnecessary: float
 
 
-COSTS = {"latency": CostMatrix(stale=1.0, unnecessary=1.0), "freshness": CostMatrix(stale=5.0, unnecessary=1.0)}
+COSTS = {
+    "latency": CostMatrix(stale=1.0, unnecessary=1.0),
+    "freshness": CostMatrix(stale=5.0, unnecessary=1.0),
+}
 """Two presets, one that would rather answer at once and one that would rather be fresh. Mobius (6) names two
 such utilities and gives no numbers; these are ours."""
 

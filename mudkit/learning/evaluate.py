@@ -76,7 +76,9 @@ def evaluate_reads(
             served = _bound(pairs, is_stale, groups, policy, budget_of)
         else:
             served = replay(pairs, policy.local(pairs))
-        rows.append({"policy": str(policy), "reads": len(served)} | _measure(pairs, is_stale, served, groups, matrix))
+        rows.append(
+            {"policy": str(policy), "reads": len(served)} | _measure(pairs, is_stale, served, groups, matrix)
+        )
     import pandas as pd  # loading it takes longer than loading all of mudkit
 
     return pd.DataFrame(rows)
@@ -85,7 +87,10 @@ def evaluate_reads(
 def _check(stale: str, completeness: float | None, folds: str) -> None:
     if stale not in ("missing", "completeness"):
         raise ParameterError(
-            "There is no such definition of stale.", where="stale", found=repr(stale), expected="missing or completeness"
+            "There is no such definition of stale.",
+            where="stale",
+            found=repr(stale),
+            expected="missing or completeness",
         )
     if (stale == "completeness") != (completeness is not None):
         raise ParameterError(
@@ -96,7 +101,10 @@ def _check(stale: str, completeness: float | None, folds: str) -> None:
         )
     if completeness is not None and not 0 < completeness <= 1:
         raise ParameterError(
-            "The threshold is not usable.", where="completeness", found=str(completeness), expected="over 0, at most 1"
+            "The threshold is not usable.",
+            where="completeness",
+            found=str(completeness),
+            expected="over 0, at most 1",
         )
     if folds != "device":
         raise ParameterError("There are no such folds.", where="folds", found=repr(folds), expected="device")
@@ -165,7 +173,7 @@ def _measure(
 def _cache_was_fresh(
     pairs: Pairs, is_stale: NDArray[np.bool_], served: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
-    """For each read: was there a cached answer (the last one fetched before it) that was not stale?"""
+    """Tell for each read whether the last answer fetched before it was still good enough."""
     numbers = np.arange(len(served))
     sent = np.where(served == SENT, numbers, -1)
     last = np.concatenate([[-1], np.maximum.accumulate(sent)[:-1]])
@@ -174,4 +182,4 @@ def _cache_was_fresh(
         return np.zeros(len(served), dtype=np.bool_)
     pair = a + last - pairs.cached[np.minimum(a, len(pairs.cached) - 1)]
     known = (a < b) & (pair >= a) & (pair < b)
-    return known & ~is_stale[np.where(known, pair, 0)]
+    return np.asarray(known & ~is_stale[np.where(known, pair, 0)], dtype=np.bool_)

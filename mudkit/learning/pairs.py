@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from mudkit.errors import TraceContentError
-from mudkit.trace.schema import epoch_us, with_read_ids
+from mudkit.trace.schema import epoch_us, read_ids
 from mudkit.units import US_PER_S, distance_km
 
 __all__ = ["Pairs", "arrow"]
@@ -62,7 +63,7 @@ class Pairs:
         """
         labels, reads = arrow(labels), arrow(reads)
         if "read_id" not in reads.column_names:
-            reads = with_read_ids(reads)
+            reads = reads.append_column("read_id", pa.array(read_ids(reads)))
         reads = reads.sort_by([("device", "ascending"), ("ts", "ascending"), ("read_id", "ascending")])
         ids = np.asarray(reads["read_id"].to_numpy(), dtype=np.int64)
         cached_ids = labels["cached_read_id"].combine_chunks()
@@ -108,9 +109,9 @@ class Pairs:
         )
 
     def devices(self) -> list[slice]:
-        """Reads of each device, as slices."""
+        """Give the reads of each device, as slices."""
         edges = [0, *(np.flatnonzero(np.diff(self.device)) + 1).tolist(), len(self.device)]
-        return [slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True) if b > a]
+        return [slice(a, b) for a, b in pairwise(edges) if b > a]
 
 
 def arrow(table: Any) -> pa.Table:

@@ -17,7 +17,7 @@ class Policy(Protocol):
     """What replay asks of a policy."""
 
     def local(self, pairs: Pairs) -> NDArray[np.bool_]:
-        """For each pair: answer the read from that cached answer, if it is the one in the cache?"""
+        """Decide for each pair whether to serve the read from that cached answer, should it be in the cache."""
         ...
 
 
@@ -70,4 +70,8 @@ class Bound:
     stale_share: float | None = None
 
     def __str__(self) -> str:
-        return "bound, as stale as the rule" if self.stale_share is None else f"bound, {self.stale_share:.0%} stale"
+        return (
+            "bound, as stale as the rule"
+            if self.stale_share is None
+            else f"bound, {self.stale_share:.0%} stale"
+        )

@@ -46,7 +46,9 @@ def replay(pairs: Pairs, local: NDArray[np.bool_]) -> NDArray[np.int64]:
     return served
 
 
-def fewest_sends(pairs: Pairs, stale: NDArray[np.bool_], devices: list[slice], budget: int) -> NDArray[np.int64]:
+def fewest_sends(
+    pairs: Pairs, stale: NDArray[np.bool_], devices: list[slice], budget: int
+) -> NDArray[np.int64]:
     """Choose the sends with hindsight: the fewest with at most ``budget`` stale answers among some devices.
 
     For each device dynamic programming over (last read that was sent, stale answers so far) gives the

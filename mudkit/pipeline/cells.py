@@ -53,10 +53,15 @@ def cells(
     """
     if not zooms or any(not 0 <= zoom <= MAX_ZOOM for zoom in zooms):
         raise ParameterError(
-            "The zoom levels are not usable.", where="zooms", found=repr(list(zooms)), expected="levels from 0 to 22"
+            "The zoom levels are not usable.",
+            where="zooms",
+            found=repr(list(zooms)),
+            expected="levels from 0 to 22",
         )
     if bucket_s <= 0:
-        raise ParameterError("A time bucket needs a length.", where="bucket_s", found=str(bucket_s), expected="over 0 s")
+        raise ParameterError(
+            "A time bucket needs a length.", where="bucket_s", found=str(bucket_s), expected="over 0 s"
+        )
     require_columns(positions, "positions", ("device", "ts", "lat", "lon", "speed_mps"))
     rows = positions.select("device", "ts", "lat", "lon", "speed_mps", F.lit(True).alias("is_position"))
     if reads is not None:

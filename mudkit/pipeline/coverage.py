@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from mudkit.trace.schema import epoch_us, with_read_ids
+from mudkit.trace.schema import epoch_us, read_ids
 from mudkit.units import US_PER_S, Box, box_bounds
 
 __all__ = ["Counts", "Reads"]
@@ -74,7 +75,7 @@ class Reads:
     def of(cls, table: pa.Table, horizon_s: float) -> Reads:
         """Prepare a table of reads (``device, ts, lat, lon, box_km, window_s``; ids are made if missing)."""
         if "read_id" not in table.column_names:
-            table = with_read_ids(table)
+            table = table.append_column("read_id", pa.array(read_ids(table)))
         table = table.sort_by([("ts", "ascending"), ("device", "ascending"), ("read_id", "ascending")])
         t_us = epoch_us(table["ts"])
         window_us = np.rint(table["window_s"].to_numpy() * US_PER_S).astype(np.int64)
@@ -84,7 +85,7 @@ class Reads:
         past = np.empty(len(table), dtype=np.int64)
         edges = [0, *(np.flatnonzero(np.diff(codes[by_device])) + 1).tolist(), len(table)]
         horizon_us = round(horizon_s * US_PER_S)
-        for a, b in zip(edges[:-1], edges[1:], strict=True):
+        for a, b in pairwise(edges):
             rows = by_device[a:b]
             first[rows] = a + np.searchsorted(t_us[rows], t_us[rows] - horizon_us, side="left")
             past[rows] = a + np.searchsorted(t_us[rows], t_us[rows], side="left")

@@ -163,7 +163,7 @@ def ingest(
                 "rejected": sum(rejected.values()),
             },
         }
-        write_manifest(folder, {key: value for key, value in manifest.items()})
+        write_manifest(folder, manifest)
     return _report(path, manifest, time.monotonic() - started)
 
 
@@ -220,7 +220,7 @@ def _cleaner(options: Options, rule: Rule) -> Callable[[pa.Table], pa.Table]:
                 positions, rule, box_km=options.box_km, window_s=options.window_s, occupied=occupied
             )
             tables = {"positions": positions, "reads": reads, "rejected": rejected}
-        pieces = []
+        pieces: list[pa.RecordBatch] = []
         for kind, table in tables.items():
             table = table.append_column("kind", pa.array([kind] * len(table), pa.string()))
             pieces += _fit(table, _CLEAN)
@@ -229,9 +229,9 @@ def _cleaner(options: Options, rule: Rule) -> Callable[[pa.Table], pa.Table]:
     return clean
 
 
-def _counts(clean: DataFrame) -> dict[tuple[str, str | None], int]:
+def _counts(clean: DataFrame) -> dict[tuple[str, str], int]:
     groups = clean.groupBy("kind", "reason").count().collect()
-    return {(group["kind"], group["reason"]): group["count"] for group in groups}
+    return {(group["kind"], group["reason"] or ""): group["count"] for group in groups}
 
 
 def _write(clean: DataFrame, parsed: DataFrame, folder: Path) -> None:

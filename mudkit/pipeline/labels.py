@@ -62,7 +62,10 @@ def label_reads(positions: DataFrame, reads: DataFrame, *, horizon_s: float = 72
     """
     if not horizon_s > 0:
         raise ParameterError(
-            "The horizon is not usable.", where="horizon_s", found=str(horizon_s), expected="a number of seconds over 0"
+            "The horizon is not usable.",
+            where="horizon_s",
+            found=str(horizon_s),
+            expected="a number of seconds over 0",
         )
     require_columns(positions, "positions", ("ts", "lat", "lon"))
     asked = ("device", "ts", "lat", "lon", "box_km", "window_s")

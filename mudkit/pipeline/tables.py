@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from mudkit.errors import TraceContentError
-from mudkit.files import output_problem
+from mudkit.files import output_problem, staged_folder
 from mudkit.trace.folder import table_folder
 from mudkit.trace.schema import SCHEMAS
 
-__all__ = ["ddl", "read", "require_columns", "writing"]
+__all__ = ["ddl", "read", "require_columns", "write", "writing"]
 
 _SPARK_TYPES = {
     pa.string(): "STRING",
@@ -58,6 +60,29 @@ def read(spark: SparkSession, path: str | os.PathLike[str], table: str) -> DataF
     if folder is None:
         return spark.createDataFrame([], schema)
     return spark.read.schema(schema).parquet(str(folder.absolute())).select(SCHEMAS[table].names)
+
+
+def write(frame: DataFrame, path: str | os.PathLike[str], *, overwrite: bool = False) -> int:
+    """Write a job's result as a folder of Parquet files, whole or not at all.
+
+    Returns
+    -------
+    int
+        Rows written.
+
+    Raises
+    ------
+    OutputExists, OutputProblem
+        Something is at ``path``, or it cannot be written; nothing is left behind.
+    """
+    path = Path(path).expanduser()
+    with staged_folder(path, overwrite=overwrite) as folder, writing(path):
+        frame.write.option("compression", "zstd").parquet(str(folder / "rows"))
+        # Spark will not write into a folder that is there already, so its files move up by one.
+        for file in (folder / "rows").glob("part-*"):
+            file.rename(folder / file.name)
+        shutil.rmtree(folder / "rows")
+        return int(ds.dataset(folder, format="parquet").count_rows())
 
 
 def require_columns(frame: DataFrame, table: str, needed: tuple[str, ...]) -> None:

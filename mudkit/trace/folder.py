@@ -16,6 +16,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,15 @@ from mudkit.errors import TraceFormatError
 from mudkit.files import existing, staged_folder
 from mudkit.trace.schema import SCHEMAS, epoch_us
 
-__all__ = ["FORMAT_VERSION", "TraceWriter", "is_trace", "read_manifest", "read_table", "table_folder", "write_manifest"]
+__all__ = [
+    "FORMAT_VERSION",
+    "TraceWriter",
+    "is_trace",
+    "read_manifest",
+    "read_table",
+    "table_folder",
+    "write_manifest",
+]
 
 FORMAT_VERSION = 1
 _MANIFEST = "trace.json"
@@ -96,7 +105,7 @@ class TraceWriter:
         table = table.sort_by([("ts", "ascending"), ("device", "ascending")])
         days = epoch_us(table["ts"]) // _US_PER_DAY
         edges = [0, *(np.flatnonzero(np.diff(days)) + 1).tolist(), len(table)]
-        for first, last in zip(edges[:-1], edges[1:], strict=True):
+        for first, last in pairwise(edges):
             date = dt.date(1970, 1, 1) + dt.timedelta(days=int(days[first]))
             self._write_part(self._folder / name / f"date={date}", table.slice(first, last - first))
 

@@ -22,7 +22,18 @@ _BLOCK_BYTES = 16 << 20
 _COLUMNS = ("device", "ts", "lat", "lon", "speed_mps", "occupied", "box_km", "window_s")
 _REQUIRED = ("device", "ts", "lat", "lon")
 _KNOWN_AS = {
-    "device": ("device", "device_id", "vehicle_id", "vehicle", "cab", "taxi_id", "car", "user", "user_id", "id"),
+    "device": (
+        "device",
+        "device_id",
+        "vehicle_id",
+        "vehicle",
+        "cab",
+        "taxi_id",
+        "car",
+        "user",
+        "user_id",
+        "id",
+    ),
     "ts": ("ts", "t", "time", "timestamp", "datetime", "date_time", "utc"),
     "lat": ("lat", "latitude", "y"),
     "lon": ("lon", "lng", "long", "longitude", "x"),
@@ -120,7 +131,10 @@ def recognise(path: Path, format: str = "auto", columns: dict[str, str] | None =
     columns = dict(columns or {})
     if format != "auto" and format not in FORMATS:
         raise ParameterError(
-            "There is no such format.", where="format", found=repr(format), expected="auto, " + ", ".join(FORMATS)
+            "There is no such format.",
+            where="format",
+            found=repr(format),
+            expected="auto, " + ", ".join(FORMATS),
         )
     if unknown := sorted(set(columns) - set(_COLUMNS)):
         raise ParameterError(
@@ -156,7 +170,9 @@ def recognise(path: Path, format: str = "auto", columns: dict[str, str] | None =
             raise _unreadable(path, error) from error
         return Source(path, "parquet", _resolve(path, names, columns))
     names = _header(path)[0]
-    if format == "cabspotting" or (format == "auto" and not columns and set(_CABSPOTTING.values()) <= set(names)):
+    if format == "cabspotting" or (
+        format == "auto" and not columns and set(_CABSPOTTING.values()) <= set(names)
+    ):
         return Source(path, "cabspotting", _resolve(path, names, _CABSPOTTING, guess=False))
     return Source(path, "csv", _resolve(path, names, columns))
 
@@ -186,7 +202,7 @@ def _read_delimited(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
 def _numbered(
     reader: Iterator[pa.RecordBatch], file: Path, columns: dict[str, str], malformed: list[Malformed]
 ) -> Iterator[Batch]:
-    """Number the rows as they stand in the file; the reader may be ahead with those it has set aside."""
+    """Give each row its number in the file; the reader may be ahead with those that it has set aside."""
     start, told = 1, 0
     for batch in reader:
         numbers = np.arange(start, start + len(batch) + len(malformed), dtype=np.int64)
@@ -263,15 +279,13 @@ def _header(file: Path) -> tuple[list[str], str]:
         text = line.decode("utf-8-sig").rstrip("\r")
     except UnicodeDecodeError as error:
         raise _other_format(file, "text") from error
-    if "\0" in text or not text.isprintable() and "\t" not in text:
+    if "\0" in text or (not text.isprintable() and "\t" not in text):
         raise _other_format(file, "text")
     delimiter = max(",;\t|", key=text.count)
     return [name.strip() for name in next(csv.reader(io.StringIO(text), delimiter=delimiter))], delimiter
 
 
-def _resolve(
-    file: Path, names: list[str], columns: dict[str, str], *, guess: bool = True
-) -> dict[str, str]:
+def _resolve(file: Path, names: list[str], columns: dict[str, str], *, guess: bool = True) -> dict[str, str]:
     """Map mudkit's names to the file's; what is given holds, the rest is looked for by usual spellings."""
     lower = {name.lower(): name for name in reversed(names)}
     mapping = dict(columns)

@@ -92,7 +92,9 @@ def load(
         positions, occupied, rejected = clean_positions(good)
         check_plausible(source, len(good), dict(Counter(rejected["reason"].to_pylist())))
         check_moves(source, len(positions), pc.count_distinct(positions["device"]).as_py())
-        reads = derive_reads(positions, how, box_km=options.box_km, window_s=options.window_s, occupied=occupied)
+        reads = derive_reads(
+            positions, how, box_km=options.box_km, window_s=options.window_s, occupied=occupied
+        )
     return Loaded(positions, reads, pa.concat_tables([bad, rejected]), describe(source, options, how))
 
 

@@ -77,7 +77,7 @@ def judge(
         if len(chain) < len(rows):
             verdict[rows] = _reasons(t_us[rows], chain)
         kept.append(rows[chain])
-    return Judgement(np.concatenate(kept) if len(device) else by_device, verdict)
+    return Judgement(np.concatenate(kept), verdict)
 
 
 def _agree(
@@ -96,7 +96,7 @@ def _agree(
 def _longest_chain(
     t_us: NDArray[np.int64], lat: NDArray[np.float64], lon: NDArray[np.float64]
 ) -> NDArray[np.int64]:
-    """Positions of a longest chain of rows that agree.
+    """Positions of a longest chain of rows that agree; of equal ones the one whose rows come first.
 
     Where each row agrees with the one before it and that one ends the longest chain so far, a whole
     stretch is taken at once; only around a contradiction are earlier rows searched, one row at a time.
@@ -108,22 +108,23 @@ def _longest_chain(
     breaks = np.append(np.flatnonzero(~follows) + 1, n)
     length = np.ones(n, dtype=np.int64)
     before = np.full(n, -1, dtype=np.int64)
-    longest = 0
+    longest, last = 0, -1  # the longest chain so far, and the first row that ends one of that length
     i = 0
     while i < n:
-        if i and follows[i - 1] and length[i - 1] == longest:
+        if i and follows[i - 1] and last == i - 1:
             end = int(breaks[np.searchsorted(breaks, i)])
             length[i:end] = longest + np.arange(1, end - i + 1)
             before[i:end] = np.arange(i - 1, end - 1)
-            longest, i = int(length[end - 1]), end
+            longest, last, i = int(length[end - 1]), end - 1, end
             continue
         first = max(0, i - LOOK_BACK_ROWS)
         lengths = np.where(_agree(t_us, lat, lon, slice(first, i), i), length[first:i], 0)
         if len(lengths) and lengths.max() > 0:
-            back = int(np.argmax(lengths[::-1]))
-            before[i] = i - 1 - back
-            length[i] = lengths[len(lengths) - 1 - back] + 1
-        longest = max(longest, int(length[i]))
+            best = int(np.argmax(lengths))
+            before[i] = first + best
+            length[i] = lengths[best] + 1
+        if length[i] > longest:
+            longest, last = int(length[i]), i
         i += 1
     chain = []
     row = int(np.argmax(length))

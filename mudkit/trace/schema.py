@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-__all__ = ["POSITIONS", "READS", "REJECTED", "SCHEMAS", "epoch_us", "timestamps", "with_read_ids"]
+__all__ = ["POSITIONS", "READS", "REJECTED", "SCHEMAS", "epoch_us", "read_ids", "timestamps", "with_read_ids"]
 
 _TS = pa.timestamp("us", tz="UTC")
 
@@ -30,7 +30,7 @@ POSITIONS = pa.schema(
 
 READS = pa.schema(
     [
-        _required("read_id", pa.int64()),  # stable: a function of what the read asks, see with_read_ids
+        _required("read_id", pa.int64()),  # stable: a function of what the read asks, see read_ids
         _required("device", pa.string()),
         _required("ts", _TS),
         _required("lat", pa.float64()),
@@ -64,8 +64,8 @@ def epoch_us(ts: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
     return np.asarray(ts.cast(_TS).cast(pa.int64()).to_numpy(), dtype=np.int64)
 
 
-def with_read_ids(reads: pa.Table) -> pa.Table:
-    """Put ``read_id`` in front of a table of reads.
+def read_ids(reads: pa.Table) -> NDArray[np.int64]:
+    """Compute the ``read_id`` of each read.
 
     The id depends on device, time, place, box and window only, so the same read has the same id in every
     file, order and machine. It has 64 bits: among 10 million reads the chance that any two share one is
@@ -74,25 +74,22 @@ def with_read_ids(reads: pa.Table) -> pa.Table:
     Parameters
     ----------
     reads : pyarrow.Table
-        With the columns of :data:`READS`, ``read_id`` missing or to be replaced.
-
-    Returns
-    -------
-    pyarrow.Table
-        With the schema :data:`READS`.
+        With ``device, ts, lat, lon, box_km, window_s``.
     """
     device = reads["device"].combine_chunks().dictionary_encode()
-    if isinstance(device, pa.ChunkedArray):
-        device = device.combine_chunks()
-    names = np.array([_text_hash(name) for name in device.dictionary.to_pylist()], dtype=np.uint64)
-    state = names[device.indices.to_numpy(zero_copy_only=False)] if len(reads) else np.zeros(0, np.uint64)
+    names = np.array([_text_hash(name) for name in device.dictionary.to_pylist()] or [0], dtype=np.uint64)
+    state = names[device.indices.to_numpy(zero_copy_only=False)]
     state = _mix(state ^ epoch_us(reads["ts"]).view(np.uint64))
     for name in ("lat", "lon", "box_km", "window_s"):
         values = np.asarray(reads[name].to_numpy(), dtype=np.float64) + 0.0  # -0.0 becomes 0.0
         state = _mix(state ^ values.view(np.uint64))
-    columns = {"read_id": pa.array(state.view(np.int64), pa.int64())}
-    columns |= {name: reads[name] for name in READS.names if name != "read_id"}
-    return pa.table(columns).cast(READS)
+    return state.view(np.int64)
+
+
+def with_read_ids(reads: pa.Table) -> pa.Table:
+    """Put ``read_id`` in front of a table that has the other columns of :data:`READS`."""
+    columns = {name: reads[name] for name in READS.names if name != "read_id"}
+    return pa.table({"read_id": pa.array(read_ids(reads))} | columns).cast(READS)
 
 
 def _text_hash(text: str) -> int:
@@ -104,7 +101,7 @@ def _text_hash(text: str) -> int:
 
 
 def _mix(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finaliser of splitmix64 (Steele, Lea and Flood, OOPSLA 2014)."""
+    """Mix 64 bits well: the finaliser of splitmix64 (Steele, Lea and Flood, OOPSLA 2014)."""
     state = state + np.uint64(0x9E3779B97F4A7C15)
     state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

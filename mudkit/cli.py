@@ -1,0 +1,266 @@
+"""The ``mudkit`` command."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mudkit import __version__
+from mudkit.errors import EnvironmentProblem, MudkitError, ParameterError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    help="mudkit: what should reach a phone, when, and at what cost?",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+trace_app = typer.Typer(help="Load, generate and look at traces.", no_args_is_help=True)
+pipeline_app = typer.Typer(help="Run jobs on Spark.", no_args_is_help=True)
+app.add_typer(trace_app, name="trace")
+app.add_typer(pipeline_app, name="pipeline")
+
+Format = Annotated[str, typer.Option(help="auto, cabspotting, cabspotting-txt, csv or parquet.")]
+Table = Annotated[str, typer.Option(help="What the rows are: positions or reads.")]
+Columns = Annotated[
+    list[str] | None, typer.Option("--column", help="NAME=COLUMN, for instance device=vehicle_id.")
+]
+Zone = Annotated[str, typer.Option(help="Time zone of times that do not name theirs.")]
+TimeUnit = Annotated[str, typer.Option(help="Unit of numeric times: s, ms, us or ns.")]
+Rule = Annotated[
+    str | None, typer.Option(help="Rule for reads: occupancy, trip_start, trip_start(still_s=300), none.")
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
+Out = Annotated[Path, typer.Option("--out", help="Folder to make.")]
+
+
+@trace_app.command("load")
+def trace_load(
+    path: Annotated[Path, typer.Argument(help="A file, or a trace folder.")],
+    out: Out,
+    format: Format = "auto",  # noqa: A002
+    table: Table = "positions",
+    column: Columns = None,
+    tz: Zone = "UTC",
+    time_unit: TimeUnit = "s",
+    rule: Rule = None,
+    box_km: float = 20.0,
+    window_s: float = 7200.0,
+    overwrite: Overwrite = False,
+) -> None:
+    """Load a file into memory and write it as a trace folder."""
+    from mudkit import trace
+
+    columns = _mapping(column)
+    loaded = trace.load(
+        path, format, table=table, columns=columns, tz=tz, time_unit=time_unit, rule=rule,
+        box_km=box_km, window_s=window_s,
+    )  # fmt: skip
+    loaded.save(out, overwrite=overwrite)
+    _print_table(loaded.summary())
+    typer.echo(f"written to {out}")
+
+
+@trace_app.command("generate")
+def trace_generate(
+    out: Out,
+    cars: Annotated[int, typer.Option(help="Number of cars.")] = 600,
+    days: Annotated[int, typer.Option(help="Number of days.")] = 30,
+    seed: Annotated[int, typer.Option(help="Same seed, same trace.")] = 7,
+    towns: Annotated[int, typer.Option(help="Towns that the cars are spread over.")] = 1,
+    overwrite: Overwrite = False,
+) -> None:
+    """Generate a CarTel-like trace, day by day."""
+    from mudkit import trace
+
+    manifest = trace.generate(
+        cars=cars,
+        days=days,
+        seed=seed,
+        towns=towns,
+        path=out,
+        overwrite=overwrite,
+        progress=sys.stderr.isatty(),
+    )
+    rows = manifest["rows"]
+    typer.echo(f"{rows['positions']:,} positions and {rows['reads']:,} reads written to {out}")
+
+
+@trace_app.command("profile")
+def trace_profile(
+    path: Annotated[Path, typer.Argument(help="A file, or a trace folder.")],
+    format: Format = "auto",  # noqa: A002
+    table: Table = "positions",
+    column: Columns = None,
+    tz: Zone = "UTC",
+    time_unit: TimeUnit = "s",
+    rule: Rule = None,
+) -> None:
+    """Say what a trace holds; `mudkit report trace_profile` says more."""
+    from mudkit import trace
+
+    columns = _mapping(column)
+    loaded = trace.load(path, format, table=table, columns=columns, tz=tz, time_unit=time_unit, rule=rule)
+    _print_table(loaded.summary())
+
+
+@pipeline_app.command("run")
+def pipeline_run(
+    job: Annotated[str, typer.Argument(help="ingest, cells or label_reads.")],
+    path: Annotated[Path, typer.Argument(help="For ingest a file; for the other jobs a trace folder.")],
+    out: Out,
+    format: Format = "auto",  # noqa: A002
+    table: Table = "positions",
+    column: Columns = None,
+    tz: Zone = "UTC",
+    time_unit: TimeUnit = "s",
+    rule: Rule = None,
+    horizon_s: Annotated[float, typer.Option(help="label_reads: how old a cached answer may be.")] = 7200.0,
+    zoom: Annotated[list[int] | None, typer.Option(help="cells: levels to count at.")] = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Run one job on Spark and write its result."""
+    if job not in ("ingest", "cells", "label_reads"):
+        raise ParameterError(
+            "There is no such job.", where="JOB", found=repr(job), expected="ingest, cells, label_reads"
+        )
+    from mudkit import pipeline
+
+    with _spark() as spark:
+        if job == "ingest":
+            with pipeline.progress(spark, "ingest"):
+                report = pipeline.ingest(
+                    spark, path, out, format, table=table, columns=_mapping(column), tz=tz, time_unit=time_unit,
+                    rule=rule, overwrite=overwrite,
+                )  # fmt: skip
+            typer.echo(str(report))
+            return
+        positions, reads = (pipeline.read(spark, path, name) for name in ("positions", "reads"))
+        with pipeline.progress(spark, job):
+            if job == "cells":
+                result = pipeline.cells(positions, reads, zooms=zoom or (12, 14, 16))
+            else:
+                result = pipeline.label_reads(positions, reads, horizon_s=horizon_s)
+            rows = pipeline.write(result, out, overwrite=overwrite)
+        typer.echo(f"{rows:,} rows written to {out}")
+
+
+@app.command("report")
+def report(
+    name: Annotated[str, typer.Argument(help="trace_profile")],
+    param: Annotated[
+        list[str] | None, typer.Option("--param", "-p", help="KEY=VALUE, as often as needed.")
+    ] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="A preset's name, or a YAML file with parameters.")
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", help="Folder for reports.")] = Path("reports/build"),
+    force: Annotated[bool, typer.Option("--force", help="Run even when nothing has changed.")] = False,
+) -> None:
+    """Run a report and say where it is."""
+    from mudkit.report import parameters, run_report
+
+    given = parameters.preset(name, preset) if preset else {}
+    given |= parameters.parse_assignments(name, param or [])
+    path = run_report(name, given, build=out, force=force)
+    typer.echo(f"{path / 'report.html'}")
+
+
+@app.command("lab", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def lab(context: typer.Context) -> None:
+    """Open JupyterLab on the chapters; further arguments go to JupyterLab."""
+    chapters = Path("notebooks") if Path("notebooks").is_dir() else Path(__file__).parent / "notebooks"
+    command = [
+        sys.executable, "-m", "jupyterlab", "--ServerApp.ip=127.0.0.1", f"--ServerApp.root_dir={chapters.resolve()}",
+        # Nothing leaves this machine unasked: no look for updates, no news, no extension manager.
+        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdates", "--LabApp.news_url=",
+        "--LabApp.extension_manager=readonly", *context.args,
+    ]  # fmt: skip
+    os.execv(sys.executable, command)
+
+
+@app.command("doctor")
+def doctor(
+    start: Annotated[
+        bool, typer.Option("--start", help="Start Spark as well, and say how long it takes.")
+    ] = False,
+) -> None:
+    """Say what is there, what is missing, and the command that mends it."""
+    from mudkit import doctor as checks
+
+    found = checks.checks(start=start)
+    checks.render(found)
+    if any(check.ok is False for check in found):
+        raise typer.Exit(1)
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"mudkit {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which version this is.")
+    ] = False,
+) -> None:
+    pass
+
+
+def _mapping(pairs: list[str] | None) -> dict[str, str]:
+    mapping = {}
+    for pair in pairs or []:
+        name, separator, column = pair.partition("=")
+        if not separator:
+            raise ParameterError(
+                "A column mapping needs two names.", where="--column", found=pair, expected="NAME=COLUMN"
+            )
+        mapping[name] = column
+    return mapping
+
+
+class _spark:  # noqa: N801 - reads as a function where it is used
+    """A session that ends with the command."""
+
+    def __enter__(self) -> Any:
+        from mudkit import pipeline
+
+        return pipeline.session()
+
+    def __exit__(self, *error: object) -> None:
+        from mudkit import pipeline
+
+        pipeline.stop()
+
+
+def _print_table(table: pd.DataFrame) -> None:
+    from rich.console import Console
+    from rich.table import Table as Grid
+
+    grid = Grid(show_header=False, box=None)
+    for what, value in table.itertuples(index=False):
+        grid.add_row(str(what), str(value))
+    Console().print(grid)
+
+
+def main() -> None:
+    """Run the command; an error of mudkit's is told without a traceback, with exit status 1."""
+    try:
+        app()
+    except MudkitError as error:
+        kind = "this machine" if isinstance(error, EnvironmentProblem) else "error"
+        print(f"mudkit: {kind}: {error}", file=sys.stderr)  # noqa: T201
+        raise SystemExit(1) from None
+    except KeyboardInterrupt:
+        print("mudkit: stopped", file=sys.stderr)  # noqa: T201
+        raise SystemExit(130) from None

@@ -1,0 +1,105 @@
+"""Plotly charts of tables; axes carry their units, colours are told apart by colour-blind readers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["BLUE", "GREY", "ORANGE", "histogram", "policies", "rows_over_time"]
+
+BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#999999"
+"""From the palette of Okabe and Ito."""
+
+
+def _styled(figure: go.Figure, title: str, height_px: int = 380) -> go.Figure:
+    figure.update_layout(
+        title={"text": title, "font": {"size": 16}},
+        template="simple_white",
+        height=height_px,
+        margin={"l": 70, "r": 20, "t": 60, "b": 60},
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 1, "xanchor": "right"},
+    )
+    return figure
+
+
+def rows_over_time(table: pd.DataFrame, *, title: str, tz: str) -> go.Figure:
+    """Draw positions and reads over time, one above the other.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        ``start, positions, reads``.
+    title : str
+    tz : str
+        Time zone of ``start``, for the axis.
+    """
+    figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.08)
+    for row, (name, colour) in enumerate((("positions", BLUE), ("reads", ORANGE)), start=1):
+        figure.add_trace(
+            go.Bar(x=table["start"], y=table[name], name=name, marker_color=colour, showlegend=False), row, 1
+        )
+        figure.update_yaxes(title_text=f"{name} an hour", rangemode="tozero", row=row, col=1)
+    figure.update_xaxes(title_text=f"hour, {tz}", row=2, col=1)
+    figure.update_layout(bargap=0)
+    return _styled(figure, title, 440)
+
+
+def histogram(table: pd.DataFrame, *, title: str, unit: str) -> go.Figure:
+    """Draw counts in bins that double.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        ``from_s, to_s`` and one column of counts, the last.
+    title, unit : str
+        ``unit`` names what is binned, for the axis.
+    """
+    counts = table.columns[-1]
+    labels = [f"{low:g}–{high:g}" for low, high in zip(table["from_s"], table["to_s"], strict=True)]
+    figure = go.Figure(go.Bar(x=labels, y=table[counts], marker_color=BLUE))
+    figure.update_xaxes(title_text=unit, type="category")
+    figure.update_yaxes(title_text=counts, rangemode="tozero")
+    return _styled(figure, title)
+
+
+def policies(table: pd.DataFrame, *, title: str) -> go.Figure:
+    """Draw policies by what they send and how often they answer stale; nearer to the lower left is better.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        As ``learning.evaluate_reads`` gives it.
+    title : str
+    """
+    figure = go.Figure()
+    for number, row in enumerate(table.to_dict("records")):
+        bound = str(row["policy"]).startswith("bound")
+        figure.add_trace(
+            go.Scatter(
+                x=[100 * row["sent_share"]],
+                y=[100 * row["stale_share"]],
+                error_x=_error(row, "sent_share"),
+                error_y=_error(row, "stale_share"),
+                name=str(row["policy"]),
+                mode="markers",
+                marker={
+                    "size": 13,
+                    "symbol": ["circle", "square", "triangle-up", "diamond", "x"][number % 5],
+                    "color": GREY if bound else (BLUE, ORANGE, "#009E73", "#CC79A7")[number % 4],
+                },
+            )
+        )
+    figure.update_xaxes(title_text="queries sent, % of reads", rangemode="tozero")
+    figure.update_yaxes(title_text="stale answers, % of reads", rangemode="tozero")
+    return _styled(figure, title, 420)
+
+
+def _error(row: Mapping[Any, Any], name: str) -> dict[str, object]:
+    half = 100 * (row[f"{name}_high"] - row[name])
+    return {"type": "data", "array": [half], "visible": half == half and half > 0, "thickness": 1}

@@ -1,0 +1,117 @@
+"""Open whatever holds a trace: a file of a public format, a trace folder, and reads from a log beside it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from mudkit.errors import TraceContentError
+from mudkit.files import existing
+from mudkit.pipeline.ingest import ingest
+from mudkit.pipeline.tables import read
+from mudkit.trace.folder import is_trace, read_manifest
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["OpenTrace", "open_trace"]
+
+
+@dataclass(frozen=True)
+class OpenTrace:
+    """A trace ready for the jobs.
+
+    Attributes
+    ----------
+    positions, reads : DataFrame
+        With the schemas of :mod:`mudkit.trace.schema`.
+    rows : pandas.DataFrame
+        ``source, what, rows``: how many rows each source had, how many were kept and how many set aside, by
+        reason.
+    """
+
+    positions: DataFrame
+    reads: DataFrame
+    rows: pd.DataFrame
+
+
+def open_trace(
+    spark: SparkSession,
+    trace: str | os.PathLike[str],
+    work: str | os.PathLike[str],
+    *,
+    reads: str | os.PathLike[str] = "",
+    format: str = "auto",  # noqa: A002
+    columns: dict[str, str] | None = None,
+    reads_columns: dict[str, str] | None = None,
+    rule: str | None = None,
+    **options: Any,
+) -> OpenTrace:
+    """Open a trace, ingesting what is not a trace folder yet.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    trace : path-like
+        Positions: a file that :func:`mudkit.trace.load` reads, or a trace folder.
+    work : path-like
+        Folder for what has to be ingested.
+    reads : path-like, optional
+        Recorded reads: a file or a trace folder. Without it they are those of the trace folder, or derived.
+    format, columns, rule
+        Of ``trace``, as for :func:`mudkit.pipeline.ingest`.
+    reads_columns : dict, optional
+        Column mapping of ``reads``.
+    **options
+        ``tz, time_unit, box_km, window_s`` of both, as for :func:`mudkit.pipeline.ingest`.
+
+    Raises
+    ------
+    TraceContentError
+        There is not one read.
+    InputMissing, TraceFormatError, ParameterError
+        As :func:`mudkit.pipeline.ingest`.
+    """
+    import pandas as pd  # loading it takes longer than loading all of mudkit
+
+    work = Path(work)
+    places = {"positions": existing(trace, "trace")}
+    if str(reads):
+        places["reads"] = existing(reads, "file of reads")
+        rule = "none"
+    counts: list[tuple[str, str, int]] = []
+    for table, place in places.items():
+        folder = place
+        if not is_trace(place):
+            folder = work / table
+            own = {"columns": columns, "rule": rule, "format": format}
+            if table == "reads":
+                own = {"columns": reads_columns}
+            ingest(spark, place, folder, table=table, **own, **options)  # type: ignore[arg-type]
+        places[table] = folder
+        counts += _counts(folder, table, with_reads=not str(reads))
+    rows = pd.DataFrame(counts, columns=["source", "what", "rows"])
+    asked = places.get("reads", places["positions"])
+    if not read_manifest(asked)["rows"].get("reads"):
+        raise TraceContentError(
+            "There is not one read in this trace.",
+            where=str(reads or trace),
+            found=", ".join(f"{n:,} {what}" for _, what, n in counts),
+            expected="reads: recorded ones, or at least one that the rule derives",
+            remedy="give an access log (reads=…), another rule (rule=trip_start(still_s=300)), or more days",
+        )
+    return OpenTrace(read(spark, places["positions"], "positions"), read(spark, asked, "reads"), rows)
+
+
+def _counts(folder: Path, table: str, *, with_reads: bool) -> list[tuple[str, str, int]]:
+    manifest = read_manifest(folder)
+    name, rows = str(manifest.get("name", folder.name)), manifest["rows"]
+    counts = [(name, table, int(rows.get(table, 0)))]
+    if table == "positions" and with_reads:
+        rule = manifest.get("options", {}).get("rule", "")
+        counts.append((name, f"reads ({rule})" if rule else "reads", int(rows.get("reads", 0))))
+    return counts + [(name, f"rejected: {reason}", n) for reason, n in manifest.get("rejected", {}).items()]

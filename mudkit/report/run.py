@@ -1,0 +1,187 @@
+"""Run a report: template and parameters in; executed notebook, offline HTML, data and manifest out."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import json
+import os
+import platform
+import shutil
+import sys
+import time
+import traceback
+import warnings
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import nbformat
+
+from mudkit.errors import MudkitError
+from mudkit.files import sha256, staged_folder
+from mudkit.report.html import export_html
+from mudkit.report.parameters import check, inputs
+
+__all__ = ["ReportFailed", "run_report"]
+
+_TEMPLATES = Path(__file__).parent / "templates"
+_VERSIONS = ("mudkit", "pyspark", "pyarrow", "numpy", "pandas", "plotly", "folium", "papermill")
+
+
+class ReportFailed(MudkitError, RuntimeError):
+    """A cell of a report failed; the partial notebook was kept."""
+
+
+def run_report(
+    template: str,
+    parameters: dict[str, Any],
+    *,
+    build: str | os.PathLike[str] = "reports/build",
+    force: bool = False,
+    progress: bool = True,
+) -> Path:
+    """Run a report.
+
+    Parameters
+    ----------
+    template : str
+        Name of a template.
+    parameters : dict
+        Checked by the template's schema before anything runs.
+    build : path-like
+        Folder in which ``<template>-<time>/`` is made, with ``report.html``, ``report.ipynb``, ``data/`` and
+        ``manifest.json``.
+    force : bool
+        Run even when a finished run has the same parameters, inputs and versions.
+    progress : bool
+        Show a bar of cells on standard error.
+
+    Returns
+    -------
+    Path
+        The folder, of this run or of the finished one that nothing has changed since.
+
+    Raises
+    ------
+    ParameterError, InputMissing
+        Before anything runs.
+    ReportFailed
+        A cell failed. ``<template>-<time>.failed/`` holds the partial notebook and the error.
+    OutputProblem
+        The folder cannot be written.
+    """
+    values = check(template, parameters)
+    files = inputs(template, values)
+    # The kernel runs in another folder, so paths are made absolute; the manifest keeps them as given.
+    absolute = values | {name: str(path.absolute()) for name, path in files.items()}
+    notebook = nbformat.read(_TEMPLATES / f"{template}.ipynb", as_version=4)
+    started = dt.datetime.now(dt.UTC)
+    manifest: dict[str, Any] = {
+        "report": template,
+        "parameters": values,
+        "seed": values.get("seed"),
+        "inputs": {name: {"name": path.name, "sha256": sha256(path)} for name, path in files.items()},
+        "template_sha256": sha256(_TEMPLATES / f"{template}.ipynb"),
+        "versions": {"python": platform.python_version()} | {p: metadata.version(p) for p in _VERSIONS},
+    }
+    manifest["fingerprint"] = _fingerprint(manifest)
+    build = Path(build)
+    if not force and (same := _finished(build, template, manifest["fingerprint"])):
+        return same
+    path = build / f"{template}-{started:%Y%m%dT%H%M%SZ}"
+    clock = time.monotonic()
+    with staged_folder(path, overwrite=True) as folder:
+        (folder / "data").mkdir()
+        try:
+            done = _execute(notebook, absolute | {"output_dir": str(folder)}, folder, progress)
+        except BaseException:
+            _keep_failed(folder, path)
+            raise
+        export_html(done, folder / "report.html", title=_title(done))
+        manifest |= {
+            "started": started.isoformat(timespec="seconds"),
+            "duration_s": round(time.monotonic() - clock, 3),
+            "outputs": {
+                str(p.relative_to(folder)): sha256(p) for p in sorted(folder.rglob("*")) if p.is_file()
+            },
+        }
+        (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+    return path
+
+
+def _execute(
+    notebook: nbformat.NotebookNode, values: dict[str, Any], folder: Path, progress: bool
+) -> nbformat.NotebookNode:
+    import papermill  # loading it takes longer than loading all of mudkit
+    from papermill.exceptions import PapermillExecutionError
+
+    source, target = folder / "template.ipynb", folder / "report.ipynb"
+    nbformat.write(notebook, source)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # papermill's own, not for who runs a report
+            papermill.execute_notebook(
+                source,
+                target,
+                values,
+                kernel_name="python3",
+                cwd=folder,
+                progress_bar=progress,
+                log_output=False,
+            )
+    except PapermillExecutionError as error:
+        raise _failure(error) from error
+    finally:
+        source.unlink(missing_ok=True)
+    done: nbformat.NotebookNode = nbformat.read(target, as_version=4)
+    return done
+
+
+def _failure(error: Any) -> ReportFailed:
+    """Say what a cell failed of; the fields of mudkit's own errors are told again."""
+    summary, *lines = str(error.evalue).split("\n")
+    told = dict(line.strip().split(":", 1) for line in lines if line.startswith("  ") and ":" in line)
+    fields = {label: text.strip() for label, text in told.items()}
+    return ReportFailed(
+        summary
+        if fields
+        else f"Cell {error.exec_count} of the report failed: {error.ename}: {summary[:300]}",
+        where=fields.get("where", f"cell {error.exec_count}"),
+        found=fields.get("found"),
+        expected=fields.get("expected"),
+        remedy="; ".join(filter(None, [fields.get("to do"), "the folder ending in .failed has the details"])),
+    )
+
+
+def _keep_failed(folder: Path, path: Path) -> None:
+    """Keep what a failed run left, under a name that nobody takes for a report."""
+    failed = path.with_name(path.name + ".failed")
+    (folder / "error.txt").write_text(traceback.format_exc(), encoding="utf-8")
+    shutil.rmtree(failed, ignore_errors=True)
+    try:
+        shutil.copytree(folder, failed)
+    except OSError:
+        print(f"mudkit: the partial report could not be kept in {failed}", file=sys.stderr)  # noqa: T201
+
+
+def _fingerprint(manifest: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+
+
+def _finished(build: Path, template: str, fingerprint: str) -> Path | None:
+    """Find a finished run with this fingerprint whose files are all there."""
+    for file in sorted(build.glob(f"{template}-*/manifest.json"), reverse=True):
+        try:
+            manifest = json.loads(file.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+        whole = all((file.parent / name).is_file() for name in manifest.get("outputs", {"none": ""}))
+        if manifest.get("fingerprint") == fingerprint and whole:
+            return file.parent
+    return None
+
+
+def _title(notebook: nbformat.NotebookNode) -> str:
+    first = next((cell.source for cell in notebook.cells if cell.cell_type == "markdown"), "Report")
+    return str(first).splitlines()[0].lstrip("# ")

@@ -1,0 +1,51 @@
+"""Tables in a report: shown with readable numbers, and kept as files beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pandas.io.formats.style import Styler
+
+__all__ = ["keep", "show"]
+
+Table = TypeVar("Table", "pd.DataFrame", pa.Table)
+
+
+def keep(table: Table, name: str, folder: Path | None) -> Table:
+    """Write a figure's or table's data as ``<name>.parquet``, and hand it on.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame or pyarrow.Table
+    name : str
+    folder : Path or None
+        None: the notebook is open in JupyterLab, nothing is written.
+    """
+    if folder is not None:
+        arrow = table if isinstance(table, pa.Table) else pa.Table.from_pandas(table, preserve_index=False)
+        pq.write_table(arrow, folder / f"{name}.parquet")
+    return table
+
+
+def show(table: pd.DataFrame) -> Styler:
+    """Show a table: whole numbers with separators, shares in percent, no index.
+
+    A measure with columns ``…_low`` and ``…_high`` shows its interval behind the value.
+    """
+    shown = table.copy()
+    for name in [n for n in table.columns if f"{n}_low" in table.columns]:
+        scale, sign = (100, " %") if "share" in name or name == "completeness" else (1, "")
+        shown[name] = [
+            f"{scale * value:.3g}{sign}" + (f" ({scale * low:.3g}–{scale * high:.3g})" if low == low else "")
+            for value, low, high in zip(table[name], table[f"{name}_low"], table[f"{name}_high"], strict=True)
+        ]
+        shown = shown.drop(columns=[f"{name}_low", f"{name}_high"])
+    shown.columns = [str(name).replace("_", " ") for name in shown.columns]
+    whole = [name for name in shown.columns if shown[name].dtype.kind in "iu"]
+    return shown.style.format(dict.fromkeys(whole, "{:,}")).hide(axis="index")

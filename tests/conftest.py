@@ -1,0 +1,44 @@
+"""What all tests share: recorded traces where they are there, and small traces made by hand."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+# Examples come from the test's name, so a run repeats; a slow machine is not a failure.
+settings.register_profile("mudkit", derandomize=True, deadline=None, database=None)
+settings.load_profile("mudkit")
+
+REPOSITORY = Path(__file__).parents[1]
+SHARED = REPOSITORY.parent / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    return REPOSITORY
+
+
+@pytest.fixture(scope="session")
+def cabspotting() -> Path:
+    """The recorded taxi trace, which this repository does not hold."""
+    file = SHARED / "cabspotting_sf" / "cabs.csv.gz"
+    if not file.is_file():
+        pytest.skip("the recorded taxi trace is not on this machine")
+    return file
+
+
+@pytest.fixture
+def csv_file(tmp_path: Path) -> Callable[..., Path]:
+    """Write a CSV file from a header and rows."""
+
+    def write(header: str, rows: Sequence[str], name: str = "trace.csv") -> Path:
+        text = "\n".join([header, *rows]) + "\n"
+        file = tmp_path / name
+        file.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+        return file
+
+    return write

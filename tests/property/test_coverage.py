@@ -1,0 +1,138 @@
+"""Counts equal a brute-force count, written here from the definition, point by point.
+
+Places lie on a coarse grid around the date line and times on a grid of seconds, so that points on a box's
+edge, at both ends of a window, on the date line and at equal times come up all the time.
+"""
+
+import datetime as dt
+import math
+from collections import Counter
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from mudkit.pipeline.coverage import Reads
+from mudkit.trace.schema import epoch_us, read_ids
+
+KM = 6371.0088 * math.pi / 180
+STEP = 0.5  # degrees; boxes have half sides that are multiples of it, so that edges are met exactly
+PLACE = st.tuples(st.integers(-2, 2), st.integers(-3, 3))
+POINT = st.tuples(st.integers(0, 12), PLACE)
+READ = st.tuples(
+    st.sampled_from("ab"), st.integers(0, 12), PLACE, st.sampled_from([2, 4]), st.sampled_from([1, 4, 20])
+)
+
+
+def lon_of(step):
+    lon = 180 + step * STEP
+    return lon - 360 if lon > 180 else lon  # 180 itself stays 180
+
+
+def holds(read, point):
+    """Does the answer of this read hold this point? On the equator, in steps of the grid."""
+    _, t, (y, x), half, window = read
+    pt, (py, px) = point
+    return t - window < pt <= t and abs(py - y) <= half and abs(px - x) <= half
+
+
+def table(reads):
+    start = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
+    return pa.table(
+        {
+            "device": [r[0] for r in reads],
+            "ts": pa.array([start + dt.timedelta(seconds=r[1]) for r in reads], pa.timestamp("us", tz="UTC")),
+            "lat": pa.array([0.0] * len(reads)),
+            "lon": pa.array([lon_of(r[2][1]) for r in reads], pa.float64()),
+            "box_km": [2 * r[3] * STEP * KM for r in reads],
+            "window_s": [float(r[4]) for r in reads],
+        }
+    )
+
+
+def add(total, held, pieces):
+    for counts in pieces:
+        cached = [None] * len(counts.read) if counts.cached is None else counts.cached.tolist()
+        for read, of, n, h in zip(
+            counts.read.tolist(), cached, counts.points.tolist(), counts.held.tolist(), strict=True
+        ):
+            total[read, of] += n
+            held[read, of] += h
+
+
+@given(
+    st.lists(POINT, max_size=60),
+    st.lists(READ, min_size=1, max_size=12, unique=True),
+    st.integers(1, 20),
+    st.lists(st.integers(0, 60), max_size=3),
+)
+@example([(5, (0, 3)), (5, (0, -3)), (4, (0, 0))], [("a", 5, (0, 0), 2, 1), ("a", 6, (0, 1), 4, 20)], 20, [1])
+@example([(5, (0, 2)), (1, (0, 2))], [("a", 5, (0, 0), 2, 4), ("a", 5, (0, 2), 2, 4)], 20, [])
+def test_counts_are_exact(points, reads, horizon, cuts):
+    points = [(t, (0, x)) for t, (_, x) in points]  # all on the equator, like the reads
+    reads = [(d, t, (0, x), h, w) for d, t, (_, x), h, w in reads]
+    reads = list(dict.fromkeys(reads))
+    prepared = Reads.of(table(reads), horizon)
+    rows = table(reads).sort_by([("ts", "ascending"), ("device", "ascending")])
+    assert len(prepared.ids) == len(rows)
+    of_id = dict(zip(read_ids(table(reads)).tolist(), reads, strict=True))
+    base = 1_577_836_800_000_000
+    t_us = np.array([base + p[0] * 1_000_000 for p in points], np.int64)
+    lat, lon = np.zeros(len(points)), np.array([lon_of(p[1][1]) for p in points], float)
+    total, held = Counter(), Counter()
+    edges = [0, *sorted(c for c in cuts if c < len(points)), len(points)]
+    for a, b in pairwise(edges):
+        add(total, held, prepared.count(t_us[a:b], lat[a:b], lon[a:b]))
+    expected_total, expected_held = Counter(), Counter()
+    for q, read in of_id.items():
+        answer = [p for p in points if holds(read, p)]
+        expected_total[q, None] = len(answer)
+        for p, earlier in of_id.items():
+            if earlier[0] == read[0] and read[1] - horizon <= earlier[1] < read[1]:
+                expected_total[q, p] = len(answer)
+                expected_held[q, p] = sum(holds(earlier, point) for point in answer)
+    assert +total == +expected_total
+    assert +held == +expected_held
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_many_points_and_reads_over_many_pieces(seed):
+    """Random places, several pieces and blocks: the sizes at which the ranks and bits wrap."""
+    rng = np.random.default_rng(seed)
+    n, m = 9000, 150
+    t_us = rng.integers(0, 20_000, n) * 1_000_000 + 1_600_000_000_000_000
+    lat, lon = rng.normal(60, 0.2, n), (rng.normal(179.9, 0.4, n) + 180) % 360 - 180
+    reads = pa.table(
+        {
+            "device": [f"d{i % 7}" for i in range(m)],
+            "ts": pa.array(rng.integers(0, 20_000, m) * 1_000_000 + 1_600_000_000_000_000, pa.int64()).cast(
+                pa.timestamp("us", tz="UTC")
+            ),
+            "lat": rng.normal(60, 0.2, m),
+            "lon": (rng.normal(179.9, 0.4, m) + 180) % 360 - 180,
+            "box_km": rng.choice([5.0, 20.0, 60.0], m),
+            "window_s": rng.choice([600.0, 7200.0], m),
+        }
+    )
+    prepared = Reads.of(reads, 5000)
+    total, held = Counter(), Counter()
+    add(total, held, prepared.count(t_us, lat, lon))
+    rows = reads
+    t_read = epoch_us(rows["ts"])
+    half = rows["box_km"].to_numpy() / 2 / KM
+    inside = []
+    for i in range(m):
+        d_lon = np.abs((lon - rows["lon"][i].as_py() + 180) % 360 - 180)
+        within = np.abs(lat - rows["lat"][i].as_py()) <= half[i]
+        within &= d_lon <= half[i] / math.cos(math.radians(rows["lat"][i].as_py()))
+        within &= (t_us <= t_read[i]) & (t_us > t_read[i] - rows["window_s"][i].as_py() * 1e6)
+        inside.append(within)
+    ids, device = read_ids(rows).tolist(), rows["device"].to_pylist()
+    for q in range(m):
+        assert total[ids[q], None] == inside[q].sum()
+        for p in range(m):
+            if device[p] == device[q] and 0 < t_read[q] - t_read[p] <= 5_000_000_000:
+                assert held[ids[q], ids[p]] == (inside[q] & inside[p]).sum()
+                assert total[ids[q], ids[p]] == inside[q].sum()

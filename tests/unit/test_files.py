@@ -1,0 +1,83 @@
+import errno
+
+import pytest
+
+from mudkit.errors import InputMissing, OutputExists, OutputProblem
+from mudkit.files import existing, sha256, staged_file, staged_folder
+
+
+def test_folder_appears_when_the_body_ends_well(tmp_path):
+    with staged_folder(tmp_path / "a" / "out") as folder:
+        (folder / "file").write_text("x")
+        assert not (tmp_path / "a" / "out").exists()
+    assert (tmp_path / "a" / "out" / "file").read_text() == "x"
+    assert [p.name for p in (tmp_path / "a").iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_nothing_is_left_when_the_body_fails(tmp_path, error):
+    with pytest.raises(error), staged_folder(tmp_path / "out") as folder:
+        (folder / "file").write_text("x")
+        raise error
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_there_is_refused_before_any_work(tmp_path):
+    (tmp_path / "out").mkdir()
+    with pytest.raises(OutputExists, match="something at"), staged_folder(tmp_path / "out"):
+        pytest.fail("the body must not run")
+
+
+def test_overwriting_keeps_the_old_until_the_new_is_whole(tmp_path):
+    out = tmp_path / "out"
+    with staged_folder(out) as folder:
+        (folder / "old").touch()
+    with pytest.raises(ValueError, match="half"), staged_folder(out, overwrite=True):
+        raise ValueError("half")
+    assert (out / "old").exists()
+    with staged_folder(out, overwrite=True) as folder:
+        (folder / "new").touch()
+    assert [p.name for p in out.iterdir()] == ["new"]
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [(errno.ENOSPC, "disk is full"), (errno.EROFS, "read-only"), (errno.EACCES, "read-only")],
+)
+def test_system_errors_say_what_to_do(tmp_path, code, says):
+    with pytest.raises(OutputProblem, match=says) as caught, staged_folder(tmp_path / "out"):
+        raise OSError(code, "system text")
+    assert caught.value.remedy
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_place_below_a_file_is_an_output_problem(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(OutputProblem), staged_folder(tmp_path / "file" / "out"):
+        pytest.fail("the body must not run")
+
+
+def test_staged_file(tmp_path):
+    with pytest.raises(ValueError, match="half"), staged_file(tmp_path / "f") as file:
+        file.write_text("half")
+        raise ValueError("half")
+    assert list(tmp_path.iterdir()) == []
+    with staged_file(tmp_path / "f") as file:
+        file.write_text("whole")
+    assert (tmp_path / "f").read_text() == "whole"
+
+
+def test_missing_input_names_its_neighbours(tmp_path):
+    (tmp_path / "cabs.csv.gz").touch()
+    with pytest.raises(InputMissing, match=r"cabs\.csv\.gz"):
+        existing(tmp_path / "cab.csv.gz", "trace")
+
+
+def test_checksum_of_a_folder_depends_on_names_and_contents(tmp_path):
+    (tmp_path / "a").write_text("1")
+    one = sha256(tmp_path)
+    (tmp_path / "a").rename(tmp_path / "b")
+    two = sha256(tmp_path)
+    (tmp_path / "b").write_text("2")
+    assert len({one, two, sha256(tmp_path)}) == 3

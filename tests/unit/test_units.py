@@ -1,0 +1,62 @@
+import numpy as np
+import pytest
+
+from mudkit.units import KM_PER_DEGREE, Box, box_bounds, distance_km, in_box
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "km"),
+    [
+        ((0, 0), (0, 0), 0.0),
+        ((0, 0), (0, 1), 111.195),
+        ((0, 0), (1, 0), 111.195),
+        ((60, 0), (60, 1), 55.597),
+        ((0, 179.5), (0, -179.5), 111.195),
+        ((90, 0), (-90, 0), 20015.1),
+        # San Francisco to New York, from a published great-circle table
+        ((37.7749, -122.4194), (40.7128, -74.0060), 4129.1),
+    ],
+)
+def test_distance(a, b, km):
+    assert distance_km(*a, *b) == pytest.approx(km, rel=1e-4)
+
+
+def test_distance_broadcasts():
+    assert distance_km(np.zeros((3, 1)), 0, 0, np.arange(4)).shape == (3, 4)
+
+
+def test_box_is_as_wide_as_asked():
+    box = box_bounds(37.77, -122.4, 20)
+    assert distance_km(box.south, -122.4, box.north, -122.4) == pytest.approx(20)
+    # along the parallel, which is a little longer than the great circle
+    assert (box.east - box.west) * KM_PER_DEGREE * np.cos(np.radians(37.77)) == pytest.approx(20)
+
+
+def test_edges_belong_to_a_box():
+    box = box_bounds(10.0, 20.0, 2.0)
+    for lat, lon in ((box.south, 20.0), (box.north, 20.0), (10.0, box.west), (10.0, box.east)):
+        assert in_box(lat, lon, box)
+    assert not in_box(np.nextafter(box.north, 90), 20.0, box)
+    assert not in_box(10.0, np.nextafter(box.west, -180), box)
+
+
+@pytest.mark.parametrize("centre", [179.99, -179.99, 180.0, -180.0])
+def test_box_across_the_date_line(centre):
+    box = box_bounds(0.0, centre, 20)
+    assert box.west > box.east
+    assert in_box(0.0, [180.0, -180.0, 179.95, -179.95], box).all()
+    assert not in_box(0.0, [179.0, -179.0, 0.0], box).any()
+
+
+def test_box_that_ends_on_the_date_line():
+    half = 10 / KM_PER_DEGREE
+    box = Box(*map(np.asarray, (-half, 180 - half, half, -180.0)))
+    assert in_box(0.0, [180.0, -180.0, 179.99], box).all()
+    assert not in_box(0.0, -179.99, box)
+
+
+@pytest.mark.parametrize("lat", [89.99, -89.99, 90.0, -90.0])
+def test_box_at_a_pole_spans_all_longitudes(lat):
+    box = box_bounds(lat, 17.0, 20)
+    assert in_box(lat, [-180.0, -90.0, 0.0, 90.0, 180.0], box).all()
+    assert -90 <= box.south <= box.north <= 90

@@ -1,0 +1,252 @@
+import gzip
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from mudkit import trace
+from mudkit.errors import InputMissing, ParameterError, TraceContentError, TraceFormatError
+from mudkit.trace.schema import POSITIONS, READS, REJECTED
+
+T0 = 1_211_100_000
+CABS = [f"{cab},{T0 + 60 * i},37.7{i},-122.4,{i % 2}" for cab in ("abc", "xyz") for i in range(5)]
+
+
+def reasons(loaded):
+    return {row["row"]: row["reason"] for row in loaded.rejected.to_pylist()}
+
+
+@pytest.mark.parametrize("name", ["cabs.csv", "cabs.csv.gz"])
+def test_cabspotting(csv_file, name):
+    loaded = trace.load(csv_file("cab,t,lat,lon,occ", CABS, name))
+    assert loaded.source["format"] == "cabspotting"
+    assert len(loaded.positions) == 10
+    assert loaded.positions.schema == POSITIONS
+    assert loaded.reads.schema == READS
+    assert loaded.rejected.schema == REJECTED
+    assert len(loaded.reads) == 4  # two pickups a cab
+    assert set(loaded.reads["origin"].to_pylist()) == {"derived: occupancy"}
+    assert loaded.positions["speed_mps"].null_count == 10
+
+
+def test_original_cabspotting_files_are_the_same_trace(csv_file, tmp_path):
+    folder = tmp_path / "cabspottingdata"
+    folder.mkdir()
+    for cab in ("abc", "xyz"):
+        lines = [
+            f"{lat} {lon} {occ} {t}" for c, t, lat, lon, occ in (row.split(",") for row in CABS) if c == cab
+        ]
+        (folder / f"new_{cab}.txt").write_text("\n".join(lines[::-1]) + "\n")  # newest first, as published
+    (folder / "_cabs.txt").write_text("what is not a cab's file is left alone\n")
+    one, many = trace.load(csv_file("cab,t,lat,lon,occ", CABS)), trace.load(folder)
+    assert many.source["format"] == "cabspotting-txt"
+    assert many.positions.equals(one.positions)
+    assert many.reads.equals(one.reads)
+    assert trace.load(folder / "new_abc.txt").positions["device"].unique().to_pylist() == ["abc"]
+
+
+def test_usual_column_names_are_found_and_others_mapped(csv_file):
+    rows = [f"7,{T0 + 60 * i},{10 + i / 1000},20,{i}" for i in range(3)]
+    plain = trace.load(
+        csv_file("vehicle_id;Timestamp;Latitude;LNG;speed_mps", [r.replace(",", ";") for r in rows])
+    )
+    mapping = {"device": "who", "ts": "wann", "lat": "breite", "lon": "länge", "speed_mps": "v"}
+    mapped = trace.load(csv_file("who,wann,breite,länge,v", rows, "b.csv"), columns=mapping)
+    assert plain.positions.equals(mapped.positions)
+    assert plain.positions["speed_mps"].to_pylist() == [0, 1, 2]
+
+
+def test_parquet_is_the_same_trace_as_csv(csv_file, tmp_path):
+    rows = [("a", T0 + 60 * i, 10 + i / 1000, 20.0) for i in range(4)]
+    csv = trace.load(csv_file("device,t,lat,lon", [",".join(map(str, row)) for row in rows]))
+    device, t, lat, lon = zip(*rows, strict=True)
+    for times in (
+        pa.array(t),
+        pa.array([x * 1_000_000 for x in t], pa.timestamp("us", tz="UTC")),
+        pa.array([x * 1_000 for x in t], pa.timestamp("ms")),
+    ):
+        file = tmp_path / "trace.parquet"
+        pq.write_table(pa.table({"device": device, "t": times, "lat": lat, "lon": lon}), file)
+        assert trace.load(file).positions.equals(csv.positions)
+
+
+@pytest.mark.parametrize(
+    ("texts", "tz"),
+    [
+        (["2008-05-18T01:00:00", "2008-05-18 01:01:00.5"], "America/Los_Angeles"),
+        (["2008-05-18T08:00:00Z", "2008-05-18T10:01:00.500+02:00"], "Asia/Tokyo"),
+    ],
+)
+def test_times_as_text(csv_file, texts, tz):
+    loaded = trace.load(csv_file("device,ts,lat,lon", [f"a,{t},10,20" for t in texts]), tz=tz)
+    assert [t.isoformat() for t in loaded.positions["ts"].to_pylist()] == [
+        "2008-05-18T08:00:00+00:00",
+        "2008-05-18T08:01:00.500000+00:00",
+    ]
+
+
+def test_a_local_time_that_does_not_exist_is_set_aside(csv_file):
+    texts = ["2008-03-09T01:00:00", "2008-03-09T02:30:00", "2008-03-09T04:00:00"]  # clocks went forward
+    loaded = trace.load(
+        csv_file("device,ts,lat,lon", [f"a,{t},10,20" for t in texts]), tz="America/Los_Angeles"
+    )
+    assert reasons(loaded) == {2: "unparsable"}
+
+
+@pytest.mark.parametrize(("unit", "factor"), [("s", 1), ("ms", 10**3), ("us", 10**6), ("ns", 10**9)])
+def test_time_units(csv_file, unit, factor):
+    file = csv_file("device,t,lat,lon", [f"a,{(T0 + i) * factor},10,20" for i in range(3)])
+    loaded = trace.load(file, time_unit=unit)
+    assert [int(t.timestamp()) for t in loaded.positions["ts"].to_pylist()] == [T0, T0 + 1, T0 + 2]
+
+
+def test_every_row_that_is_set_aside_has_its_number_and_reason(csv_file):
+    rows = [
+        f"a,{T0},10,20",
+        f"a,{T0 + 60},95,200",
+        f"a,{T0 + 60},95,20",
+        f"a,{T0 + 60},10.001,20",
+        f"a,{T0 + 60},10.001,20",  # the same again
+        f"a,{T0 + 120},,20",  # nothing where a number should be
+        f"a,{T0 + 120},10.002",  # a field is missing
+        f",{T0 + 120},10.002,20",  # no device
+        f"a,{T0 + 120},10.002,20",
+        f"a,{T0 + 150},50,20",  # nobody is that fast
+        f"a,{T0 + 90},10.001,20",  # back in time
+        "a,12,10.002,20",  # 1970
+        f"a,{T0 + 240},10.003,20",
+        f"a,{T0 + 300},nan,20",
+        *[f"a,{T0 + 400 + i},10.004,20" for i in range(15)],
+        f"a,{T0 + 500},10.005,20,9",  # a field too many
+    ]
+    loaded = trace.load(csv_file("device,t,lat,lon", rows))
+    assert reasons(loaded) == {
+        2: "coordinates out of range",
+        3: "coordinates out of range, in range if exchanged",
+        5: "duplicate",
+        6: "unparsable",
+        7: "unparsable",
+        8: "unparsable",
+        10: "speed over 70 m/s",
+        11: "out of order",
+        12: "time before 1980 or after 2100",
+        14: "unparsable",
+        30: "unparsable",
+    }
+    assert loaded.rejected.sort_by("row")["raw"].to_pylist()[4] == f"a,{T0 + 120},10.002"
+    assert len(loaded.positions) + len(loaded.rejected) == len(rows)
+    assert loaded.summary().set_index("what").loc["rejected: unparsable", "value"] == "5"
+
+
+def test_access_log(csv_file):
+    rows = [f"a,{T0 + 60},1,2", f"a,{T0},1,2", f"a,{T0},1,2", f"b,{T0},1,2"]
+    loaded = trace.load(csv_file("user,time,lat,lon", rows), table="reads", box_km=5, window_s=600)
+    assert len(loaded.positions) == 0
+    assert loaded.reads["device"].to_pylist() == ["a", "b", "a"]
+    assert set(loaded.reads["origin"].to_pylist()) == {"recorded"}
+    assert set(loaded.reads["box_km"].to_pylist()) == {5}
+    assert reasons(loaded) == {3: "duplicate"}
+
+
+def test_saved_and_loaded_again(csv_file, tmp_path):
+    loaded = trace.load(csv_file("cab,t,lat,lon,occ", [*CABS, "abc,1,1,1,1"]))
+    again = trace.load(loaded.save(tmp_path / "saved"))
+    assert again.positions.equals(loaded.positions)
+    assert again.reads.sort_by("read_id").equals(loaded.reads.sort_by("read_id"))
+    assert again.rejected.equals(loaded.rejected)
+    assert [p.name for p in (tmp_path / "saved" / "positions").iterdir()] == ["date=2008-05-18"]
+
+
+def test_lon_180_is_the_same_line_as_minus_180(csv_file):
+    loaded = trace.load(csv_file("device,t,lat,lon", [f"a,{T0},0,180", f"a,{T0 + 60},0,-180"]))
+    assert loaded.positions["lon"].to_pylist() == [-180, -180]
+
+
+BAD = {
+    "empty": (b"", TraceFormatError, "is empty"),
+    "blank lines": (b"\n\n", TraceFormatError, "is empty"),
+    "only a header": (b"device,t,lat,lon\n", TraceContentError, "no rows"),
+    "a picture": (b"\x89PNG\r\n\x1a\n" + bytes(100), TraceFormatError, "not a file of a known format"),
+    "UTF-16": ("device,t,lat,lon\n".encode("utf-16"), TraceFormatError, "not a file of a known format"),
+    "JSON": (b'{"device": "a", "t": 3}\n', TraceFormatError, "lacks columns"),
+    "columns missing": (b"device,t,speed\na,1,2\n", TraceFormatError, "lat, lon"),
+    "times in ms": (
+        b"device,t,lat,lon\n" + b"".join(b"a,%d,1,2\n" % ((T0 + i) * 1000) for i in range(5)),
+        TraceFormatError,
+        "time_unit='ms'",
+    ),
+    "coordinates exchanged": (
+        b"device,t,lat,lon\n" + b"".join(b"a,%d,-122,37\n" % (T0 + i) for i in range(5)),
+        TraceFormatError,
+        "exchanged",
+    ),
+    "no numbers": (b"device,t,lat,lon\na,x,y,z\nb,x,y,z\n", TraceFormatError, "cannot be read"),
+    "one position": (b"device,t,lat,lon\na,%d,1,2\n" % T0, TraceContentError, "more than one position"),
+    "in no order": (
+        b"device,t,lat,lon\n" + b"".join(b"a,%d,1,2\n" % (T0 + i * 7919 % 1000) for i in range(1000)),
+        TraceFormatError,
+        "sort the file",
+    ),
+    "truncated Parquet": (b"PAR1" + bytes(50), TraceFormatError, "cannot be read"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_files(tmp_path, case):
+    content, kind, says = BAD[case]
+    file = tmp_path / "trace.csv"
+    file.write_bytes(content)
+    with pytest.raises(kind, match=says) as caught:
+        trace.load(file)
+    assert caught.value.found
+    assert caught.value.expected
+    assert "trace.csv" in str(caught.value)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.999])
+def test_truncated_gzip(tmp_path, share):
+    whole = gzip.compress("\n".join(["cab,t,lat,lon,occ", *CABS * 1000]).encode())
+    file = tmp_path / "cabs.csv.gz"
+    file.write_bytes(whole[: int(len(whole) * share)])
+    with pytest.raises(TraceFormatError, match="cut short"):
+        trace.load(file)
+
+
+def test_missing_file(tmp_path):
+    with pytest.raises(InputMissing, match="no trace at"):
+        trace.load(tmp_path / "nothing.csv")
+
+
+def test_folder_of_no_format(tmp_path):
+    with pytest.raises(TraceFormatError, match="folder of no known format"):
+        trace.load(tmp_path)
+
+
+def test_half_written_trace_folder(csv_file, tmp_path):
+    saved = trace.load(csv_file("cab,t,lat,lon,occ", CABS)).save(tmp_path / "saved")
+    (saved / "trace.json").unlink()
+    with pytest.raises(TraceFormatError):
+        trace.load(saved)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"format": "gpx2"},
+        {"columns": {"latitude": "x"}},
+        {"table": "rows"},
+        {"tz": "Mars/Olympus"},
+        {"time_unit": "min"},
+        {"box_km": 0},
+        {"window_s": -1},
+        {"rule": "often"},
+    ],
+)
+def test_bad_options(csv_file, options):
+    with pytest.raises(ParameterError):
+        trace.load(csv_file("cab,t,lat,lon,occ", CABS), **options)
+
+
+def test_wrong_mapping_names_the_columns(csv_file):
+    with pytest.raises(TraceFormatError, match="no_such"):
+        trace.load(csv_file("cab,t,lat,lon,occ", CABS), columns={"device": "no_such"})

@@ -1,0 +1,56 @@
+"""Execute chapters and normalise them: outputs stay only where the tests compare them.
+
+Usage: python tools/notebooks.py [NOTEBOOK ...]        all of notebooks/ by default
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+from tqdm import tqdm
+
+CHECKED = "nbval-check-output"
+FOLDER = Path(__file__).parents[1] / "notebooks"
+
+
+def execute(file: Path) -> nbformat.NotebookNode:
+    """Run a chapter in its folder, from top to bottom, in a new kernel."""
+    notebook = nbformat.read(file, as_version=4)
+    client = NotebookClient(
+        notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": str(file.parent)}}
+    )
+    return client.execute()
+
+
+def normalise(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """Strip what changes from run to run, and every output that no test compares."""
+    notebook.metadata = {
+        "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
+        "language_info": {"name": "python"},
+    }
+    for cell in notebook.cells:
+        cell.metadata = {"tags": cell.metadata["tags"]} if cell.metadata.get("tags") else {}
+        if cell.cell_type != "code":
+            continue
+        if CHECKED not in cell.metadata.get("tags", []):
+            cell.outputs, cell.execution_count = [], None
+        for output in cell.outputs:
+            output.get("metadata", {}).clear()
+            if "execution_count" in output:
+                output.execution_count = cell.execution_count
+    return notebook
+
+
+def main() -> None:
+    """Do the named chapters, or all."""
+    for file in tqdm(
+        [Path(name) for name in sys.argv[1:]] or sorted(FOLDER.glob("[0-9]*.ipynb")), unit="chapter"
+    ):
+        nbformat.write(normalise(execute(file)), file)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""FleetMap: devices moving over time, with a slider and a play button."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ipywidgets
+import plotly.graph_objects as go
+import pyarrow as pa
+
+from mudkit.errors import ParameterError
+from mudkit.figures.fleet import Fleet, moment, move
+from mudkit.units import US_PER_S
+
+__all__ = ["FleetMap"]
+
+
+class FleetMap(ipywidgets.VBox):  # type: ignore[misc]
+    """Watch a fleet move.
+
+    The slider takes the arrow keys; the play button steps it.
+
+    Parameters
+    ----------
+    positions : pyarrow.Table
+        Positions of a trace.
+    step_s : float
+        Time between two pictures, seconds.
+
+    Attributes
+    ----------
+    slider : ipywidgets.IntSlider
+        Number of the picture.
+    figure : plotly.graph_objects.FigureWidget
+
+    Raises
+    ------
+    TraceContentError, ParameterError
+        There are no positions; the step is not over 0.
+    """
+
+    def __init__(self, positions: pa.Table, *, step_s: float = 300.0) -> None:
+        if not step_s > 0:
+            raise ParameterError(
+                "A step needs a length.", where="step_s", found=str(step_s), expected="over 0 s"
+            )
+        self._fleet = Fleet.of(positions)
+        self._first_us, last_us = self._fleet.span_us()
+        self._step_us = round(step_s * US_PER_S)
+        steps = max(1, (last_us - self._first_us) // self._step_us)
+        self.figure = go.FigureWidget(self._fleet.figure(self._first_us))
+        self.slider = ipywidgets.IntSlider(
+            value=steps // 2, min=0, max=steps, readout=False, layout={"width": "70%"},
+            description="time", tooltip="arrow keys move it",
+        )  # fmt: skip
+        play = ipywidgets.Play(min=0, max=steps, value=steps // 2, interval=200)
+        self._label = ipywidgets.Label()
+        ipywidgets.jslink((play, "value"), (self.slider, "value"))
+        self.slider.observe(self._moved, names="value")
+        self._moved({"new": self.slider.value})
+        super().__init__([ipywidgets.HBox([play, self.slider, self._label]), self.figure])
+
+    def _moved(self, change: dict[str, Any]) -> None:
+        t_us = self._first_us + int(change["new"]) * self._step_us
+        self._label.value = moment(t_us)
+        move(self.figure, self._fleet, t_us)
