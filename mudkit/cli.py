@@ -138,8 +138,8 @@ def pipeline_run(
         if job == "ingest":
             with pipeline.progress(spark, "ingest"):
                 report = pipeline.ingest(
-                    spark, path, out, format, table=table, columns=_mapping(column), tz=tz, time_unit=time_unit,
-                    rule=rule, overwrite=overwrite,
+                    spark, path, out, format, table=table, columns=_mapping(column), tz=tz,
+                    time_unit=time_unit, rule=rule, overwrite=overwrite,
                 )  # fmt: skip
             typer.echo(str(report))
             return
@@ -179,7 +179,8 @@ def lab(context: typer.Context) -> None:
     """Open JupyterLab on the chapters; further arguments go to JupyterLab."""
     chapters = Path("notebooks") if Path("notebooks").is_dir() else Path(__file__).parent / "notebooks"
     command = [
-        sys.executable, "-m", "jupyterlab", "--ServerApp.ip=127.0.0.1", f"--ServerApp.root_dir={chapters.resolve()}",
+        sys.executable, "-m", "jupyterlab", "--ServerApp.ip=127.0.0.1",
+        f"--ServerApp.root_dir={chapters.resolve()}",
         # Nothing leaves this machine unasked: no look for updates, no news, no extension manager.
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdates", "--LabApp.news_url=",
         "--LabApp.extension_manager=readonly", *context.args,

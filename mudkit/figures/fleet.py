@@ -77,7 +77,8 @@ class Fleet:
         figure = go.Figure(
             [
                 go.Scatter(
-                    x=self.lon[::step], y=self.lat[::step], mode="markers", hoverinfo="skip", name="everywhere",
+                    x=self.lon[::step], y=self.lat[::step], mode="markers", hoverinfo="skip",
+                    name="everywhere",
                     marker={"size": 2, "color": GREY, "opacity": 0.5},
                 ),
                 go.Scatter(

@@ -17,7 +17,7 @@ class Policy(Protocol):
     """What replay asks of a policy."""
 
     def local(self, pairs: Pairs) -> NDArray[np.bool_]:
-        """Decide for each pair whether to serve the read from that cached answer, should it be in the cache."""
+        """Decide for each pair whether to serve the read from that answer, should it be in the cache."""
         ...
 
 

@@ -92,8 +92,8 @@ class Parsed:
         ``source, row, device, t_us, lat, lon`` and, where the file has them, ``speed_mps, occupied, box_km,
         window_s``.
     bad : pyarrow.Table
-        With the schema of ``rejected``; reasons are this module's and "speed over 70 m/s" where the row itself
-        says so.
+        With the schema of ``rejected``; reasons are this module's, and "speed over 70 m/s" where the row
+        itself says so.
     """
 
     good: pa.Table

@@ -1,0 +1,5 @@
+"""``python -m mudkit``."""
+
+from mudkit.cli import main
+
+main()

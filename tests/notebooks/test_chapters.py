@@ -1,0 +1,120 @@
+"""Gates of the chapters: they run, say what they said before, stay small, and work for other parameters."""
+
+import ast
+import copy
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import nbformat
+import papermill
+import pytest
+from papermill.inspection import inspect_notebook
+
+pytestmark = pytest.mark.notebook
+FOLDER = Path(__file__).parents[2] / "notebooks"
+CHAPTERS = sorted(FOLDER.glob("[0-9]*.ipynb"))
+CHECKED = "nbval-check-output"
+
+# A second set for each chapter; it changes every parameter. Paths are from the chapters' folder.
+OTHER = {
+    "08_traces_on_spark": {
+        "source": "../data/sample/reads.csv.gz",  # an access log read as sparse positions
+        "access_log": "",
+        "rule": "trip_start(still_s=300)",
+        "tz": "Asia/Tokyo",
+        "box_km": 10.0,
+        "window_s": 3600.0,
+        "horizon_s": 10_000.0,
+        "rule_km": 2.0,
+        "rule_minutes": 60.0,
+        "completeness": 0.5,
+    },
+}
+
+
+def code_cells(notebook, tag=None):
+    return [
+        cell
+        for cell in notebook.cells
+        if cell.cell_type == "code" and (tag is None or tag in cell.metadata.get("tags", []))
+    ]
+
+
+def nbval(files, folder):
+    environment = os.environ | {"PYTHONWARNINGS": ""}
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "--nbval-lax", "-p", "no:cacheprovider", "-c", os.devnull,
+         f"--rootdir={folder}", *map(str, files)],
+        capture_output=True, text=True, env=environment, check=False, cwd=folder,
+    )  # fmt: skip
+
+
+@pytest.fixture(params=CHAPTERS, ids=lambda file: file.stem)
+def chapter(request):
+    return request.param
+
+
+def test_there_are_chapters():
+    assert CHAPTERS
+    assert {file.stem for file in CHAPTERS} == set(OTHER)
+
+
+def test_form(chapter):
+    notebook = nbformat.read(chapter, as_version=4)
+    nbformat.validate(notebook)
+    assert len(notebook.cells) <= 30
+    assert chapter.stat().st_size < 300_000
+    assert len(code_cells(notebook, "parameters")) == 1
+    for cell in code_cells(notebook):
+        assert len(cell.source.splitlines()) <= 15, cell.source
+        tree = ast.parse(cell.source)
+        assert not [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)], cell.source
+
+
+def test_only_checked_cells_have_outputs_and_all_of_them_do(chapter):
+    notebook = nbformat.read(chapter, as_version=4)
+    assert code_cells(notebook, CHECKED)
+    for cell in code_cells(notebook):
+        is_checked = CHECKED in cell.metadata.get("tags", [])
+        assert bool(cell.outputs) == is_checked, cell.source
+        assert (cell.execution_count is not None) == is_checked, cell.source
+
+
+def test_runs_and_says_what_it_said_before(chapter):
+    started = time.monotonic()
+    result = nbval([chapter], FOLDER)
+    assert result.returncode == 0, result.stdout[-6000:]
+    # A generous guard, not a measurement: the budget is 45 s on a quiet machine.
+    assert time.monotonic() - started < 240
+
+
+def test_a_wrong_number_is_noticed(chapter, tmp_path):
+    notebook = copy.deepcopy(nbformat.read(chapter, as_version=4))
+    last = code_cells(notebook, CHECKED)[0]
+    text = last.outputs[0].text
+    digit = next(c for c in text[::-1] if c.isdigit())
+    at = text.rindex(digit)
+    last.outputs[0].text = text[:at] + str((int(digit) + 1) % 10) + text[at + 1 :]
+    # Only the cells up to the planted error: the rest would say nothing more.
+    notebook.cells = notebook.cells[: notebook.cells.index(last) + 1]
+    planted = tmp_path / "notebooks" / chapter.name
+    planted.parent.mkdir()
+    (tmp_path / "data").symlink_to(FOLDER.parent / "data")
+    nbformat.write(notebook, planted)
+    result = nbval([planted], planted.parent)
+    assert result.returncode == 1
+    assert "1 failed" in result.stdout
+
+
+def test_works_for_other_parameters(chapter, tmp_path):
+    other = OTHER[chapter.stem]
+    known = inspect_notebook(str(chapter))
+    assert set(other) == set(known), "the second set must change every parameter"
+    for name, value in other.items():
+        assert value != ast.literal_eval(known[name]["default"]), name
+    papermill.execute_notebook(
+        chapter, tmp_path / chapter.name, other, cwd=FOLDER, kernel_name="python3", progress_bar=False
+    )

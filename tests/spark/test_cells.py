@@ -1,0 +1,110 @@
+"""cells and the profile against counts written in plain Python."""
+
+import datetime as dt
+import math
+from collections import Counter, defaultdict
+from itertools import pairwise
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pytest
+from mudkit import pipeline, trace
+from mudkit.errors import ParameterError, TraceContentError
+
+pytestmark = pytest.mark.spark
+T0 = 1_211_100_000
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    rng = np.random.default_rng(3)
+    file = tmp_path_factory.mktemp("cells") / "trace.csv"
+    lon = (179.99 + rng.normal(0, 0.02, (4, 60)) + 180) % 360 - 180
+    rows = [
+        f"d{d},{T0 + 600 * i},{37 + rng.normal(0, 0.02):.5f},{lon[d, i]:.5f},{i % 3}"
+        for d in range(4)
+        for i in range(60)
+        if (d + i) % 7
+    ]
+    file.write_text("\n".join(["device,t,lat,lon,speed_mps", *rows, ""]))
+    return trace.load(file)
+
+
+@pytest.fixture(scope="module")
+def frames(spark, small, tmp_path_factory):
+    folder = small.save(tmp_path_factory.mktemp("cells") / "trace")
+    return pipeline.read(spark, folder, "positions"), pipeline.read(spark, folder, "reads")
+
+
+def tile(lat, lon, zoom):
+    """The tile of a place, from the definition of Web Mercator tiles."""
+    n = 2**zoom
+    phi = math.radians(lat)
+    y = (1 - math.log(math.tan(phi) + 1 / math.cos(phi)) / math.pi) / 2
+    return int((lon + 180) / 360 * n), int(y * n)
+
+
+def test_cells_are_counted(frames, small):
+    counted = pipeline.cells(*frames, zooms=[8, 13], bucket_s=7200).toArrow().to_pylist()
+    positions, devices, reads, speeds = Counter(), defaultdict(set), Counter(), defaultdict(list)
+    for zoom in (8, 13):
+        for table, count in ((small.positions, positions), (small.reads, reads)):
+            for row in table.to_pylist():
+                bucket = int(row["ts"].timestamp()) // 7200 * 7200
+                key = (zoom, *tile(row["lat"], row["lon"], zoom), bucket)
+                count[key] += 1
+                if "speed_mps" in row:
+                    devices[key].add(row["device"])
+                    speeds[key].append(row["speed_mps"])
+    assert len(counted) == len(positions | reads)
+    for row in counted:
+        key = (row["zoom"], row["x"], row["y"], int(row["bucket_ts"].timestamp()))
+        assert row["positions"] == positions[key]
+        assert row["reads"] == reads[key]
+        assert row["devices"] == len(devices[key])
+        if speeds[key]:
+            assert row["mean_speed_mps"] == pytest.approx(np.mean(speeds[key]))
+        assert tile(row["lat"], row["lon"], row["zoom"]) == key[1:3]  # the centre lies in the cell
+
+
+def test_poles_and_the_date_line_have_cells(spark):
+    schema = "device STRING, ts TIMESTAMP, lat DOUBLE, lon DOUBLE, speed_mps DOUBLE"
+    now = dt.datetime(2020, 1, 1, tzinfo=dt.timezone.utc)
+    rows = [("a", now, lat, lon, None) for lat in (-90.0, 90.0) for lon in (-180.0, 180.0)]
+    counted = pipeline.cells(spark.createDataFrame(rows, schema), zooms=[3]).toArrow().to_pylist()
+    assert {(row["x"], row["y"]) for row in counted} == {(0, 0), (7, 0), (0, 7), (7, 7)}
+    assert {row["mean_speed_mps"] for row in counted} == {None}
+
+
+@pytest.mark.parametrize("unit", ["day", "hour"])
+def test_rows_by_time_are_local(frames, small, unit):
+    zone = ZoneInfo("Pacific/Auckland")
+    table = pipeline.rows_by_time(*frames, unit=unit, tz="Pacific/Auckland").toPandas()
+    expected = Counter()
+    for row in small.positions.to_pylist():
+        local = row["ts"].astimezone(zone).replace(minute=0, second=0, microsecond=0, tzinfo=None)
+        expected[local.replace(hour=0) if unit == "day" else local] += 1
+    assert dict(zip(table["start"], table["positions"], strict=True)) == expected
+    assert table["reads"].sum() == len(small.reads)
+    assert table["devices"].max() == 4
+
+
+def test_intervals(frames, small):
+    expected = Counter()
+    rows = small.positions.to_pylist()
+    for before, row in pairwise(rows):
+        if before["device"] == row["device"]:
+            expected[2 ** int(math.log2((row["ts"] - before["ts"]).total_seconds()))] += 1
+    table = pipeline.intervals(frames[0]).toPandas()
+    assert dict(zip(table["from_s"], table["intervals"], strict=True)) == expected
+    assert (table["to_s"] == 2 * table["from_s"]).all()
+    assert len(expected) > 1
+
+
+def test_bad_input(frames):
+    with pytest.raises(ParameterError, match="zoom"):
+        pipeline.cells(*frames, zooms=[40])
+    with pytest.raises(ParameterError, match="bucket"):
+        pipeline.cells(*frames, bucket_s=0)
+    with pytest.raises(TraceContentError, match="speed_mps"):
+        pipeline.cells(frames[1])

@@ -1,0 +1,165 @@
+"""label_reads through Spark equals a brute-force count, written here from the definition."""
+
+import math
+from itertools import product
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from mudkit import pipeline, trace
+from mudkit.errors import ParameterError, TraceContentError
+from mudkit.trace.schema import POSITIONS, epoch_us, timestamps, with_read_ids
+
+pytestmark = pytest.mark.spark
+KM = 6371.0088 * math.pi / 180
+US = 1_000_000
+T0 = 1_211_100_000 * US
+
+
+def frame(spark, table, path):
+    """Hand a table to Spark through Parquet, as a trace folder does."""
+    import pyarrow.parquet as pq
+
+    pq.write_table(table, path)
+    return spark.read.parquet(str(path))
+
+
+def positions_of(rows):
+    t, lat, lon = (np.array(column) for column in zip(*rows, strict=True))
+    columns = [pa.array(["p"] * len(t)), timestamps(T0 + (t * US).astype(np.int64)), pa.array(lat * 1.0)]
+    return pa.table([*columns, pa.array(lon * 1.0), pa.nulls(len(t), pa.float64())], schema=POSITIONS)
+
+
+def reads_of(rows):
+    device, t, lat, lon, box_km, window_s = (list(column) for column in zip(*rows, strict=True))
+    columns = {
+        "device": device,
+        "ts": timestamps(T0 + (np.array(t) * US).astype(np.int64)),
+        "lat": pa.array(lat, pa.float64()),
+        "lon": pa.array(lon, pa.float64()),
+        "box_km": pa.array(box_km, pa.float64()),
+        "window_s": pa.array(window_s, pa.float64()),
+        "origin": ["recorded"] * len(device),
+    }
+    return with_read_ids(pa.table(columns))
+
+
+def brute(positions, read):
+    """Numbers of the points that a read's answer holds."""
+    t, lat, lon = epoch_us(positions["ts"]), positions["lat"].to_numpy(), positions["lon"].to_numpy()
+    end = int(read["ts"].timestamp() * US)
+    half = read["box_km"] / 2 / KM
+    d_lon = np.abs(lon - read["lon"])
+    d_lon = np.minimum(d_lon, 360 - d_lon)
+    inside = (np.abs(lat - read["lat"]) <= half) & (d_lon <= half / math.cos(math.radians(read["lat"])))
+    return set(np.flatnonzero(inside & (t > end - read["window_s"] * US) & (t <= end)).tolist())
+
+
+def expected(positions, reads, horizon_s, only=None):
+    """Labels by definition: (read, cached) to (points, missing)."""
+    rows = reads.to_pylist()
+    chosen = rows if only is None else [rows[i] for i in only]
+    answers = {}
+
+    def answer(row):
+        return answers.setdefault(row["read_id"], brute(positions, row))
+
+    labels = {}
+    for q in chosen:
+        labels[q["read_id"], None] = (len(answer(q)), len(answer(q)))
+        for p in rows:
+            age_s = (q["ts"] - p["ts"]).total_seconds()
+            if p["device"] == q["device"] and 0 < age_s <= horizon_s:
+                labels[q["read_id"], p["read_id"]] = (len(answer(q)), len(answer(q) - answer(p)))
+    return labels
+
+
+def as_dict(table, only=None):
+    wanted = None if only is None else set(only)
+    return {
+        (row["read_id"], row["cached_read_id"]): (row["points"], row["missing"])
+        for row in table.to_pylist()
+        if wanted is None or row["read_id"] in wanted
+    }
+
+
+def test_edges(spark, tmp_path):
+    """Points on the box's edge, at the window's ends, on the date line, at equal times."""
+    half = 10 / KM  # of a 20 km box, on the equator
+    places = [0.0, half, -half, np.nextafter(half, 1), np.nextafter(-half, -1)]
+    points = [(t, lat, lon) for t in (0, 1, 3600, 3601) for lat, lon in product(places, repeat=2)]
+    points += [(1800, 0.0, lon) for lon in (180.0, -180.0, 179.95, -179.95, 179.8, -179.8)]
+    reads = [
+        ("a", 3600, 0.0, 0.0, 20, 3600),
+        ("a", 3601, 0.0, 0.0, 20, 3600),
+        ("a", 3601, 0.0, 0.05, 20, 1800),
+        ("b", 3600, 0.0, 180.0, 20, 3600),
+        ("b", 3601, 0.0, -179.95, 20, 3600),
+        ("b", 7201, 0.0, -180.0, 20, 7200),
+    ]
+    positions, asked = positions_of(points), reads_of(reads)
+    frames = frame(spark, positions, tmp_path / "p"), frame(spark, asked, tmp_path / "r")
+    labels = pipeline.label_reads(*frames, horizon_s=3600).toArrow()
+    assert as_dict(labels) == expected(positions, asked, 3600)
+    at_3600 = asked["read_id"][0].as_py()
+    # Of the 25 places 9 lie in the box; of the times 0, 1, 3600, 3601 the window (0, 3600] has two.
+    assert as_dict(labels)[at_3600, None] == (18, 18)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_random_places_in_any_order_and_partition(spark, tmp_path, seed):
+    rng = np.random.default_rng(seed)
+    points = list(zip(rng.integers(0, 9000, 700), rng.normal(60, 0.1, 700), rng.normal(20, 0.2, 700), strict=True))
+    reads = [
+        (rng.choice(["a", "b"]), int(rng.integers(0, 9000)), rng.normal(60, 0.1), rng.normal(20, 0.2), 20, 1800)
+        for _ in range(40)
+    ]
+    positions, asked = positions_of(points), reads_of(reads)
+    frames = frame(spark, positions, tmp_path / "p").repartition(5), frame(spark, asked, tmp_path / "r")
+    labels = pipeline.label_reads(*frames, horizon_s=4000).toArrow()
+    assert labels.num_rows == len(expected(positions, asked, 4000))
+    assert as_dict(labels) == expected(positions, asked, 4000)
+    for row in labels.to_pylist():
+        share = 1 - row["missing"] / row["points"] if row["points"] else 1.0
+        assert row["completeness"] == pytest.approx(share)
+
+
+def test_a_sample_of_the_taxi_trace(spark, cabspotting, tmp_path):
+    """A day of the recorded trace: every label of 200 of its reads."""
+    loaded = trace.load(cabspotting)
+    day = [T0 + h * 3600 * US for h in (0, 30)]
+    keep = [(epoch_us(t["ts"]) >= day[0]) & (epoch_us(t["ts"]) < day[1]) for t in (loaded.positions, loaded.reads)]
+    positions, asked = loaded.positions.filter(pa.array(keep[0])), loaded.reads.filter(pa.array(keep[1]))
+    trace.Loaded(positions, asked, loaded.rejected).save(tmp_path / "sf")
+    frames = [pipeline.read(spark, tmp_path / "sf", name) for name in ("positions", "reads")]
+    labels = pipeline.label_reads(*frames).toArrow()
+    only = np.random.default_rng(1).choice(len(asked), 200, replace=False)
+    ids = asked["read_id"].take(only).to_pylist()
+    assert as_dict(labels, ids) == expected(positions, asked, 7200, only)
+    assert len(labels) > 3 * len(asked)
+
+
+def test_reads_without_ids_get_them(spark, tmp_path):
+    positions, asked = positions_of([(0, 0, 0)]), reads_of([("a", 0, 0, 0, 20, 60)])
+    plain = frame(spark, asked, tmp_path / "r").drop("read_id")
+    labels = pipeline.label_reads(frame(spark, positions, tmp_path / "p"), plain).toArrow()
+    assert as_dict(labels) == {(asked["read_id"][0].as_py(), None): (1, 1)}
+
+
+def test_no_positions(spark, tmp_path):
+    asked = reads_of([("a", 0, 0, 0, 20, 60), ("a", 5, 0, 0, 20, 60)])
+    nothing = frame(spark, POSITIONS.empty_table(), tmp_path / "p")
+    labels = pipeline.label_reads(nothing, frame(spark, asked, tmp_path / "r")).toArrow()
+    assert sorted(as_dict(labels).values()) == [(0, 0)] * 3
+    assert labels["completeness"].to_pylist() == [1.0] * 3
+
+
+def test_bad_input(spark, tmp_path):
+    positions = frame(spark, positions_of([(0, 0, 0)]), tmp_path / "p")
+    reads = frame(spark, reads_of([("a", 0, 0, 0, 20, 60)]), tmp_path / "r")
+    with pytest.raises(TraceContentError, match="no reads"):
+        pipeline.label_reads(positions, reads.filter("false"))
+    with pytest.raises(TraceContentError, match="box_km"):
+        pipeline.label_reads(positions, positions)
+    with pytest.raises(ParameterError, match="horizon"):
+        pipeline.label_reads(positions, reads, horizon_s=0)

@@ -1,0 +1,142 @@
+import datetime as dt
+
+import pyarrow as pa
+import pytest
+from mudkit.errors import ParameterError, TraceContentError
+from mudkit.learning import COSTS, Always, Bound, CostMatrix, FixedRule, evaluate_reads
+from mudkit.trace.schema import with_read_ids
+
+START = dt.datetime(2020, 1, 1, tzinfo=dt.timezone.utc)
+
+
+def reads_of(*rows):
+    """Reads of (device, minutes, kilometres north)."""
+    return with_read_ids(
+        pa.table(
+            {
+                "device": [r[0] for r in rows],
+                "ts": pa.array([START + dt.timedelta(minutes=r[1]) for r in rows], pa.timestamp("us", "UTC")),
+                "lat": [r[2] / 111.195 for r in rows],
+                "lon": [0.0] * len(rows),
+                "box_km": [20.0] * len(rows),
+                "window_s": [7200.0] * len(rows),
+                "origin": ["recorded"] * len(rows),
+            }
+        )
+    )
+
+
+def labels_of(reads, pairs, points=10):
+    """Labels: all points missing with nothing cached, and pairs (read, cached, missing)."""
+    ids = reads["read_id"].to_pylist()
+    rows = [(i, None, points) for i in ids] + [(ids[q], ids[p], m) for q, p, m in pairs]
+    read, cached, missing = zip(*rows, strict=True)
+    return pa.table(
+        {
+            "read_id": pa.array(read, pa.int64()),
+            "cached_read_id": pa.array(cached, pa.int64()),
+            "points": pa.array([points] * len(rows), pa.int64()),
+            "missing": pa.array(missing, pa.int64()),
+            "completeness": [1 - m / points for m in missing],
+        }
+    )
+
+
+# One phone asks at 0, 5, 9 and 30 minutes. The rule serves the second and the third from the first.
+READS = reads_of(("a", 0, 0), ("a", 5, 0.5), ("a", 9, 0.9), ("a", 30, 0))
+LABELS = labels_of(READS, [(1, 0, 0), (2, 0, 2), (2, 1, 1), (3, 0, 5), (3, 1, 0), (3, 2, 0)])
+
+
+def row(policy, **options):
+    table = evaluate_reads(LABELS, READS, [FixedRule(), policy], **options)
+    return table.iloc[1]
+
+
+def test_the_rule_serves_from_the_last_answer_that_was_fetched():
+    result = row(FixedRule(km=1, minutes=10))
+    assert result["sent_share"] == 2 / 4
+    assert result["stale_share"] == 1 / 4  # the third lacks two points
+    assert result["completeness"] == (1 + 1 + 0.8 + 1) / 4
+    assert result["cost"] == 1 / 4  # one stale answer; the send at 30 min was necessary
+
+
+def test_what_is_too_far_or_too_old_is_sent():
+    assert row(FixedRule(km=0.6, minutes=10))["sent_share"] == 3 / 4
+    # The third is 0.4 km from the second, but the second was not fetched.
+    assert row(FixedRule(km=1, minutes=4.9))["sent_share"] == 3 / 4
+
+
+def test_always_asking_is_never_stale_and_needlessly_dear():
+    result = row(Always())
+    assert (result["sent_share"], result["stale_share"], result["completeness"]) == (1, 0, 1)
+    assert result["cost"] == 2 / 4  # the second and the fourth could have been served
+
+
+def test_the_bound_sends_early_to_stay_fresh_later():
+    # Serving the second from the first is free, but then the third and the fourth must both be sent.
+    labels = labels_of(READS, [(1, 0, 0), (2, 0, 3), (2, 1, 0), (3, 0, 5), (3, 1, 0), (3, 2, 9)])
+    result = evaluate_reads(labels, READS, [Bound(0.0)]).iloc[0]
+    assert (result["sent_share"], result["stale_share"]) == (2 / 4, 0)
+
+
+def test_the_bound_is_as_stale_as_the_rule():
+    result = row(Bound())
+    assert result["stale_share"] <= 1 / 4
+    assert result["sent_share"] == 2 / 4
+    assert evaluate_reads(LABELS, READS, [Bound()]).iloc[0]["stale_share"] == 0  # no rule: not stale at all
+    assert evaluate_reads(LABELS, READS, [Bound(1.0)]).iloc[0]["sent_share"] == 1 / 4
+
+
+def test_completeness_as_the_measure_of_stale():
+    result = row(FixedRule(), stale="completeness", completeness=0.8)
+    assert result["stale_share"] == 0
+    assert row(FixedRule(), stale="completeness", completeness=0.81)["stale_share"] == 1 / 4
+
+
+def test_costs_of_ones_own():
+    assert row(FixedRule(), cost="freshness")["cost"] == COSTS["freshness"].stale / 4
+    assert row(Always(), cost=CostMatrix(stale=9, unnecessary=3))["cost"] == 3 * 2 / 4
+
+
+def test_intervals_are_over_devices():
+    reads = reads_of(*[(f"d{d}", m, 0) for d in range(20) for m in (0, 5)])
+    index = {r: i for i, r in enumerate(zip(reads["device"].to_pylist(), range(len(reads)), strict=True))}
+    assert len(index) == 40
+    pairs = [(2 * d + 1, 2 * d, d % 2) for d in range(20)]
+    result = evaluate_reads(labels_of(reads, pairs), reads, [FixedRule()]).iloc[0]
+    assert result["stale_share"] == 10 / 40
+    assert result["stale_share_low"] < 0.25 < result["stale_share_high"]
+    assert result["sent_share_low"] == result["sent_share"] == result["sent_share_high"] == 0.5
+
+
+def test_one_device_has_no_interval():
+    assert row(Always()).isna()["sent_share_low"]
+
+
+def test_reads_at_one_time_do_not_serve_each_other():
+    reads = reads_of(("a", 0, 0), ("a", 0, 0.1))
+    assert evaluate_reads(labels_of(reads, []), reads, [FixedRule()]).iloc[0]["sent_share"] == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"stale": "old"},
+        {"stale": "completeness"},
+        {"completeness": 0.9},
+        {"stale": "completeness", "completeness": 1.5},
+        {"folds": "moon"},
+        {"cost": "free"},
+    ],
+)
+def test_bad_options(options):
+    with pytest.raises(ParameterError):
+        evaluate_reads(LABELS, READS, [Always()], **options)
+
+
+def test_labels_of_other_reads():
+    other = reads_of(("b", 0, 0), ("b", 1, 0), ("b", 2, 0), ("b", 3, 0))
+    with pytest.raises(TraceContentError, match="other reads"):
+        evaluate_reads(LABELS, other, [Always()])
+    with pytest.raises(TraceContentError, match="no label"):
+        evaluate_reads(LABELS.slice(1), READS, [Always()])

@@ -1,0 +1,82 @@
+import pytest
+from mudkit.errors import InputMissing, ParameterError
+from mudkit.report.parameters import TEMPLATES, TraceProfile, check, inputs, parse_assignments, preset
+
+
+def test_defaults_are_filled_in():
+    values = check("trace_profile", {"trace": "x.csv"})
+    assert values == TraceProfile(trace="x.csv").model_dump()
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({}, "needs the parameter 'trace'"),
+        ({"trace": "x", "fromat": "csv"}, "did you mean 'format'"),
+        ({"trace": "x", "box_km": "wide"}, "'wide'"),
+        ({"trace": "x", "box_km": -1}, "greater than 0"),
+        ({"trace": 7}, "7"),
+        ({"trace": "x", "format": "gpx2"}, "cabspotting"),
+        ({"trace": "x", "completeness": 1.2}, "less than or equal to 1"),
+        ({"trace": "x", "cells_zoom": 1.5}, "1.5"),
+        ({"trace": "x", "tz": "Mars/Olympus"}, "time zone"),
+        ({"trace": "x", "rule": "often"}, "trip_start"),
+        ({"trace": "x", "columns": {"device": 3}}, "columns.device"),
+    ],
+)
+def test_what_is_wrong_is_named(given, says):
+    with pytest.raises(ParameterError) as caught:
+        check("trace_profile", given)
+    assert says in str(caught.value)
+
+
+def test_assignments_take_the_type_of_the_parameter():
+    given = parse_assignments(
+        "trace_profile", ["trace=2008", "box_km=5", "cells_zoom=12", "columns.device=cab", "columns.ts=t", "tz=UTC"]
+    )
+    assert given == {
+        "trace": "2008", "box_km": 5.0, "cells_zoom": 12, "columns": {"device": "cab", "ts": "t"}, "tz": "UTC",
+    }  # fmt: skip
+    assert check("trace_profile", given)["columns"] == {"device": "cab", "ts": "t"}
+
+
+@pytest.mark.parametrize("text", ["trace", "=x", ""])
+def test_assignment_without_a_value(text):
+    with pytest.raises(ParameterError, match="key=value"):
+        parse_assignments("trace_profile", [text])
+
+
+def test_a_value_of_the_wrong_type_reaches_the_schema():
+    with pytest.raises(ParameterError, match="'far'"):
+        check("trace_profile", parse_assignments("trace_profile", ["trace=x", "box_km=far"]))
+
+
+def test_no_such_report():
+    with pytest.raises(ParameterError, match="trace_profile"):
+        check("profile", {})
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_presets_of_the_package_are_valid(name):
+    assert check(name, preset(name, "sample"))
+
+
+def test_presets_of_ones_own(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("trace: x.csv\nbox_km: 5\n")
+    assert check("trace_profile", preset("trace_profile", str(file)))["box_km"] == 5
+    file.write_text("- a\n- b\n")
+    with pytest.raises(ParameterError, match="mapping"):
+        preset("trace_profile", str(file))
+    file.write_text("a: [")
+    with pytest.raises(ParameterError, match="YAML"):
+        preset("trace_profile", str(file))
+    with pytest.raises(InputMissing, match="sample"):
+        preset("trace_profile", "nothing")
+
+
+def test_inputs_must_be_there(tmp_path):
+    with pytest.raises(InputMissing):
+        inputs("trace_profile", check("trace_profile", {"trace": str(tmp_path / "x.csv")}))
+    (tmp_path / "x.csv").touch()
+    assert list(inputs("trace_profile", check("trace_profile", {"trace": str(tmp_path / "x.csv")}))) == ["trace"]

@@ -1,0 +1,101 @@
+from dataclasses import fields
+
+import numpy as np
+import pytest
+
+from mudkit.errors import ParameterError
+from mudkit.sources.city import CommuterTown, residents, town_centres
+from mudkit.units import distance_km
+
+
+@pytest.mark.parametrize("field", [f.name for f in fields(CommuterTown)])
+def test_every_rate_has_a_range(field):
+    declared = next(f for f in fields(CommuterTown) if f.name == field)
+    with pytest.raises(ParameterError) as caught:
+        CommuterTown(**{field: "much"})
+    assert caught.value.where == field
+    ends = [declared.metadata["low"], declared.metadata["high"]]
+    for end in ends:
+        CommuterTown(**{field: (end,) * 3 if isinstance(declared.default, tuple) else end})
+    for outside in (ends[0] - 1, ends[1] + 1):
+        with pytest.raises(ParameterError, match=field):
+            CommuterTown(**{field: (outside,) * 3 if isinstance(declared.default, tuple) else outside})
+
+
+def test_defaults_are_in_their_ranges():
+    assert CommuterTown() == CommuterTown(**{f.name: f.default for f in fields(CommuterTown)})
+
+
+def test_a_car_is_settled_the_same_whoever_else_lives_there():
+    town = CommuterTown()
+    all_cars = residents(town, 7, np.arange(100), towns=3)
+    some = np.array([41, 3, 99])
+    few = residents(town, 7, some, towns=3)
+    assert np.array_equal(few.home.east, all_cars.home.east[some])
+    assert np.array_equal(few.errands.north, all_cars.errands.north[some])
+    for mine, theirs in ((few.car, all_cars.car), (few.lat, all_cars.lat), (few.commutes, all_cars.commutes)):
+        assert np.array_equal(mine, theirs[some])
+    for mine, theirs in ((few.work.north, all_cars.work.north), (few.leave_home_h, all_cars.leave_home_h)):
+        assert np.array_equal(mine, theirs[some])
+    assert not np.array_equal(residents(town, 8, some).home.east, few.home.east)
+
+
+def test_places_lie_in_town_as_scattered_as_asked():
+    town = CommuterTown(edge_km=10.0, home_spread_km=4.0, work_spread_km=2.0, errand_spread_km=8.0)
+    people = residents(town, 1, np.arange(5_000))
+    for places in (people.home, people.work, people.errands):
+        for blocks in places:
+            assert np.abs(blocks).max() <= 100
+    # A normal of 4 km cut off at 2.5 standard deviations.
+    assert abs(people.home.east.std() * town.block_km - 3.8) < 0.1
+    assert abs(people.work.north.std() * town.block_km - 2.0) < 0.1
+    assert abs(people.home.east.mean()) * town.block_km < 0.2
+    assert people.errands.east.shape == (5_000, 6)
+    assert abs(people.commutes.mean() - 0.85) < 0.02
+    assert np.corrcoef(people.home.east, people.work.east)[0, 1] < 0.05
+    assert np.corrcoef(people.home.east, people.home.north)[0, 1] < 0.05
+    assert people.liveliness.min() >= 0.5
+    assert people.liveliness.max() < 1.5
+
+
+def test_commutes_are_about_as_long_as_the_survey_says():
+    people = residents(CommuterTown(), 7, np.arange(5_000))
+    ways = np.abs(people.home.east - people.work.east) + np.abs(people.home.north - people.work.north)
+    assert 0.85 < ways.mean() * 0.1 / (12.2 * 1.609) < 1.15
+
+
+def test_towns_are_far_apart_and_more_of_them_move_none():
+    town = CommuterTown()
+    lat, lon = town_centres(town, 100)
+    fewer = town_centres(town, 7)
+    assert np.array_equal(lat[:7], fewer[0])
+    assert np.array_equal(lon[:7], fewer[1])
+    assert (lat[0], lon[0]) == (town.lat, pytest.approx(town.lon))
+    apart = distance_km(lat[:, None], lon[:, None], lat, lon) + 1e6 * np.eye(100)
+    assert apart.min() > 0.99 * town.town_spacing_km
+
+
+def test_cars_are_dealt_out_to_towns():
+    town = CommuterTown()
+    lat, lon = town_centres(town, 3)
+    people = residents(town, 7, np.arange(8), towns=3)
+    assert people.lat.tolist() == [lat[i % 3] for i in range(8)]
+    assert people.lon.tolist() == [lon[i % 3] for i in range(8)]
+
+
+def test_towns_across_the_date_line():
+    lat, lon = town_centres(CommuterTown(lon=179.9), 9)
+    assert lon.min() >= -180
+    assert lon.max() < 180
+    assert distance_km(lat[0], lon[0], lat[1], lon[1]) == pytest.approx(150, rel=1e-3)
+
+
+@pytest.mark.parametrize("towns", [0, -1, 401, 1.5, True])
+def test_number_of_towns(towns):
+    with pytest.raises(ParameterError, match="towns"):
+        town_centres(CommuterTown(), towns)
+
+
+def test_towns_near_a_pole():
+    with pytest.raises(ParameterError, match="too far from the equator"):
+        town_centres(CommuterTown(lat=60.0, town_spacing_km=500.0), 100)

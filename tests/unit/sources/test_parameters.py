@@ -1,0 +1,73 @@
+import json
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import pytest
+
+from mudkit.errors import ParameterError
+from mudkit.sources.parameters import check_ranges, rate, split_rates, whole_number
+
+
+@dataclass(frozen=True)
+class Tea:
+    cups: int = rate(2, 1, 10)
+    heat_c: float = rate(80.0, 60.0, 100.0)
+    shares: tuple[float, ...] = rate((0.5, 0.25), 0.0, 1.0)
+    name: str = "assam"
+
+    def __post_init__(self):
+        check_ranges(self)
+
+
+@dataclass(frozen=True)
+class Cake:
+    slices: int = rate(1, 0, 8)
+
+
+@pytest.mark.parametrize(
+    ("given", "where", "expected"),
+    [
+        ({"cups": 0}, "cups", "a whole number from 1 to 10"),
+        ({"cups": 11}, "cups", "a whole number from 1 to 10"),
+        ({"cups": 2.0}, "cups", "a whole number from 1 to 10"),
+        ({"cups": True}, "cups", "a whole number from 1 to 10"),
+        ({"cups": "2"}, "cups", "a whole number from 1 to 10"),
+        ({"heat_c": 59.999}, "heat_c", "a number from 60 to 100"),
+        ({"heat_c": float("nan")}, "heat_c", "a number from 60 to 100"),
+        ({"heat_c": float("inf")}, "heat_c", "a number from 60 to 100"),
+        ({"heat_c": None}, "heat_c", "a number from 60 to 100"),
+        ({"heat_c": False}, "heat_c", "a number from 60 to 100"),
+        ({"shares": 0.5}, "shares", "2 numbers, each from 0 to 1"),
+        ({"shares": (0.5, 0.5, 0.5)}, "shares", "2 numbers, each from 0 to 1"),
+        ({"shares": (0.5, 1.5)}, "shares[1]", "a number from 0 to 1"),
+    ],
+)
+def test_a_bad_value_is_named_with_its_range(given, where, expected):
+    with pytest.raises(ParameterError) as caught:
+        Tea(**given)
+    assert caught.value.where == where
+    assert caught.value.expected == expected
+    assert caught.value.found is not None
+
+
+def test_ends_belong_to_the_range_and_kinds_are_brought_in_line():
+    tea = Tea(cups=np.int64(10), heat_c=100, shares=[0, np.float32(1.0)])
+    assert tea == Tea(10, 100.0, (0.0, 1.0))
+    assert json.dumps(asdict(tea)) == '{"cups": 10, "heat_c": 100.0, "shares": [0.0, 1.0], "name": "assam"}'
+
+
+def test_whole_number():
+    assert whole_number("n", np.int32(3), 1, 3) == 3
+    with pytest.raises(ParameterError, match="The parameter n is not usable"):
+        whole_number("n", 4, 1, 3)
+
+
+def test_rates_are_dealt_out():
+    assert split_rates({"slices": 2, "cups": 3}, Tea, Cake) == [{"cups": 3}, {"slices": 2}]
+
+
+def test_an_unknown_rate_is_answered_with_the_nearest():
+    with pytest.raises(ParameterError, match="did you mean heat_c") as caught:
+        split_rates({"heat": 90}, Tea, Cake)
+    assert caught.value.where == "heat"
+    assert "slices" in caught.value.expected

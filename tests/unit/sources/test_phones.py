@@ -1,0 +1,154 @@
+import datetime as dt
+from dataclasses import fields
+
+import numpy as np
+import pytest
+
+from mudkit.errors import ParameterError
+from mudkit.sources.city import CommuterTown, residents
+from mudkit.sources.phones import PhoneUse, check_plausible, fixes, queries
+from mudkit.sources.trips import trips
+from mudkit.units import distance_km
+
+TOWN, PHONE = CommuterTown(), PhoneUse()
+MONDAY = (dt.date(2010, 3, 1) - dt.date(1970, 1, 1)).days
+CARS = 300
+
+
+@pytest.fixture(scope="module")
+def driven():
+    return trips(TOWN, 7, residents(TOWN, 7, np.arange(CARS)), MONDAY)
+
+
+def trip_of(seen, driven, slack_s):
+    """Which trip each sighting belongs to, by car and time."""
+    found = np.full(len(seen.car), -1)
+    for i in range(len(driven.car)):
+        first, last = driven.start_s[i] - slack_s, driven.start_s[i] + max(driven.duration_s[i], slack_s)
+        mine = (seen.car == driven.car[i]) & (seen.t_s >= first) & (seen.t_s <= last)
+        assert np.all(found[mine] == -1)
+        found[mine] = i
+    assert np.all(found >= 0)
+    return found
+
+
+@pytest.mark.parametrize("field", [f.name for f in fields(PhoneUse)])
+def test_every_rate_has_a_range(field):
+    declared = next(f for f in fields(PhoneUse) if f.name == field)
+    with pytest.raises(ParameterError) as caught:
+        PhoneUse(**{field: None})
+    assert caught.value.where == field
+    for outside in (declared.metadata["low"] - 1, declared.metadata["high"] + 1):
+        with pytest.raises(ParameterError, match=field):
+            PhoneUse(**{field: outside})
+
+
+def test_shares_in_the_wrong_order():
+    with pytest.raises(ParameterError) as caught:
+        PhoneUse(query_share_low=0.6, query_share_high=0.5)
+    assert caught.value.where == "query_share_low"
+
+
+def test_fixes_come_at_the_interval_from_departure_to_arrival(driven):
+    seen = fixes(driven, PHONE, 7)
+    trip = trip_of(seen, driven, 0)
+    for i in range(len(driven.car)):
+        t_s = seen.t_s[trip == i]
+        assert np.array_equal(t_s, np.arange(driven.start_s[i], t_s[-1] + 1, 15))
+        assert 0 <= driven.start_s[i] + driven.duration_s[i] - t_s[-1] < 15
+
+
+def test_fixes_are_off_by_the_error_of_the_receiver(driven):
+    seen = fixes(driven, PHONE, 7)
+    exact = fixes(driven, PhoneUse(gps_error_m=0.0), 7)
+    off_m = 1000 * distance_km(seen.lat, seen.lon, exact.lat, exact.lon)
+    assert off_m.max() < 3 * 7.0 + 0.2
+    assert abs(np.median(off_m) - 8.2) < 0.2
+    bearing_east = np.sign(seen.lon - exact.lon)
+    assert abs(bearing_east.mean()) < 0.02
+    assert np.array_equal(seen.lat, seen.lat.round(6))
+
+
+def test_speeds_are_those_of_the_road(driven):
+    steady = fixes(driven, PhoneUse(speed_jitter=0.0), 7)
+    assert steady.speed_mps.max() <= 35.1
+    assert 0.01 < np.mean(steady.speed_mps == 0) < 0.15
+    seen = fixes(driven, PHONE, 7)
+    moving = steady.speed_mps > 5
+    ratio = seen.speed_mps[moving] / steady.speed_mps[moving]
+    assert abs(ratio.mean() - 1) < 0.01
+    assert ratio.max() < 1.32
+    # and the car is where that speed brings it
+    i = np.flatnonzero(
+        (np.diff(steady.car) == 0) & (np.diff(steady.t_s) == 15) & (np.diff(steady.speed_mps) == 0)
+    )
+    exact = fixes(driven, PhoneUse(gps_error_m=0.0, speed_jitter=0.0), 7)
+    moved_m = 1000 * distance_km(exact.lat[i], exact.lon[i], exact.lat[i + 1], exact.lon[i + 1])
+    assert np.median(np.abs(moved_m - 15 * steady.speed_mps[i])) < 2.0
+
+
+def test_queries_stand_around_starts_and_in_the_course_of_trips(driven):
+    asked = queries(driven, PHONE, 7)
+    trip = trip_of(asked, driven, 150)
+    after_s = asked.t_s - driven.start_s[trip]
+    first = np.zeros(len(trip), dtype=bool)
+    for i in np.unique(trip):
+        mine = np.flatnonzero(trip == i)
+        mine = mine[np.argsort(asked.t_s[mine])]
+        first[mine[0]] = True
+        assert np.all(np.diff(asked.t_s[mine]) >= 10)
+    assert np.abs(after_s[first]).max() <= 150
+    assert 0.4 < np.mean(after_s[first] < 0) < 0.6
+    assert 0.6 < first.mean() < 0.9
+    assert np.all(after_s[~first] < driven.duration_s[trip[~first]])
+    assert abs(first.sum() / len(driven.car) - 0.65) < 0.05
+
+
+def test_queries_are_where_the_car_is(driven):
+    asked = queries(driven, PhoneUse(gps_error_m=0.0), 7)
+    trip = trip_of(asked, driven, 150)
+    east_km, north_km, _ = driven.at(trip, (asked.t_s - driven.start_s[trip]).astype(float))
+    lat, lon = driven.degrees(trip, east_km, north_km)
+    assert distance_km(lat, lon, asked.lat, asked.lon).max() < 0.001
+
+
+def test_users_differ():
+    always = PhoneUse(query_share_low=1.0, query_share_high=1.0, look_again_share=0.0)
+    days = [trips(TOWN, 7, residents(TOWN, 7, np.arange(CARS)), MONDAY + i) for i in range(10)]
+    driven = np.bincount(np.concatenate([day.car for day in days]), minlength=CARS)
+    asked = np.bincount(np.concatenate([queries(day, always, 7).car for day in days]), minlength=CARS)
+    assert np.array_equal(driven, asked)
+    asked = np.bincount(
+        np.concatenate([queries(day, PhoneUse(look_again_share=0.0), 7).car for day in days]), minlength=CARS
+    )
+    share = (asked / driven)[driven > 20]
+    assert share.std() > 0.15
+
+
+def test_nobody_asks(driven):
+    nobody = PhoneUse(query_share_low=0.0, query_share_high=0.0)
+    assert len(queries(driven, nobody, 7).car) == 0
+
+
+@pytest.mark.parametrize(
+    ("town", "phone", "where"),
+    [
+        (TOWN, PhoneUse(interval_s=1), "gps_error_m"),
+        (TOWN, PhoneUse(gps_error_m=90.0), "gps_error_m"),
+        (CommuterTown(expressway_mps=40.0, speed_spread=0.3), PhoneUse(gps_error_m=0.0), "gps_error_m"),
+        (CommuterTown(shortest_stay_s=299.0), PHONE, "query_spread_s"),
+        (TOWN, PhoneUse(query_spread_s=61.0), "query_spread_s"),
+    ],
+)
+def test_what_would_contradict_itself_is_refused(town, phone, where):
+    with pytest.raises(ParameterError) as caught:
+        check_plausible(town, phone)
+    assert caught.value.where == where
+    assert caught.value.found
+    assert caught.value.expected
+
+
+def test_what_is_at_the_limit_passes():
+    check_plausible(TOWN, PHONE)
+    check_plausible(TOWN, PhoneUse(interval_s=2))
+    check_plausible(TOWN, PhoneUse(interval_s=1, gps_error_m=4.0))

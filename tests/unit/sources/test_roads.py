@@ -1,0 +1,107 @@
+import numpy as np
+import pytest
+
+from mudkit.sources.city import CommuterTown, Corners
+from mudkit.sources.roads import ARTERIAL, EXPRESSWAY, STREET, slowdown, speeds_mps, ways
+
+TOWN = CommuterTown()  # arterials every 16 blocks, expressways every 80
+
+
+def corners(*places):
+    east, north = np.array(places, dtype=np.int64).T
+    return Corners(east, north)
+
+
+def way(start, end, town=TOWN):
+    one = ways(town, corners(start), corners(end))
+    stretches = zip(one.length_blocks()[0].tolist(), one.road[0].tolist(), strict=True)
+    ends = list(zip(one.east[0].tolist(), one.north[0].tolist(), strict=True))
+    return ends, [(length, road) for length, road in stretches if length]
+
+
+def random_corners(n=2_000, seed=1):
+    rng = np.random.default_rng(seed)
+    return Corners(*rng.integers(-240, 241, (2, n))), Corners(*rng.integers(-240, 241, (2, n)))
+
+
+def test_ways_start_and_end_where_they_should_and_follow_the_grid():
+    start, end = random_corners()
+    found = ways(TOWN, start, end)
+    assert np.array_equal(found.east[:, 0], start.east)
+    assert np.array_equal(found.north[:, 0], start.north)
+    assert np.array_equal(found.east[:, -1], end.east)
+    assert np.array_equal(found.north[:, -1], end.north)
+    assert not np.any((np.diff(found.east, axis=1) != 0) & (np.diff(found.north, axis=1) != 0))
+
+
+def test_roads_are_those_of_the_lines_that_are_driven_on():
+    found = ways(TOWN, *random_corners())
+    d_east, d_north = np.diff(found.east, axis=1), np.diff(found.north, axis=1)
+    line = np.where(d_east != 0, found.north[:, :-1], found.east[:, :-1])
+    driven = (d_east != 0) | (d_north != 0)
+    kind = np.where(line % 80 == 0, EXPRESSWAY, np.where(line % 16 == 0, ARTERIAL, STREET))
+    assert np.array_equal(found.road[driven], kind[driven])
+    assert set(found.road[driven].tolist()) == {STREET, ARTERIAL, EXPRESSWAY}
+
+
+def test_detours_are_bounded():
+    start, end = random_corners()
+    d_east, d_north = np.abs(end.east - start.east), np.abs(end.north - start.north)
+    detour = ways(TOWN, start, end).length_blocks().sum(axis=1) - d_east - d_north
+    assert detour.min() >= 0
+    assert np.all(detour <= TOWN.detour_share * np.maximum(d_east, d_north))
+    assert detour.max() > 0
+    straight = CommuterTown(detour_share=0.0)
+    assert np.array_equal(ways(straight, start, end).length_blocks().sum(axis=1), d_east + d_north)
+
+
+def test_a_long_way_goes_up_and_down_the_kinds_of_roads():
+    ends, stretches = way((5, 10), (150, -13))
+    assert ends == [(5, 10), (16, 10), (16, 0), (144, 0), (144, -13), (150, -13)]
+    assert stretches == [(11, STREET), (10, ARTERIAL), (128, EXPRESSWAY), (13, ARTERIAL), (6, STREET)]
+
+
+def test_a_way_to_the_north_is_the_mirror_image():
+    ends, stretches = way((10, 5), (-13, 150))
+    assert ends == [(10, 5), (10, 16), (0, 16), (0, 144), (-13, 144), (-13, 150)]
+    assert [road for _, road in stretches] == [STREET, ARTERIAL, EXPRESSWAY, ARTERIAL, STREET]
+
+
+def test_a_short_way_stays_on_streets():
+    assert way((1, 1), (6, 4))[1] == [(5, STREET), (3, STREET)]
+
+
+def test_a_middling_way_takes_the_arterial_nearby():
+    # 40 blocks east; the expressway at 0 is 30 blocks off, the arterial at 32 two.
+    assert way((1, 30), (41, 30))[1][2] == (16, ARTERIAL)
+    assert EXPRESSWAY not in [road for _, road in way((1, 30), (41, 30))[1]]
+
+
+def test_no_way():
+    assert way((3, 4), (3, 4))[1] == []
+
+
+@pytest.mark.parametrize(
+    ("hour", "weekend", "expected"),
+    [
+        (8.0, False, 1.0),
+        (17.5, False, 1.0),
+        (9.0, False, np.exp(-0.5)),
+        (32.0, False, 1.0),
+        (14.0, True, 0.4),
+    ],
+)
+def test_slowdown(hour, weekend, expected):
+    assert slowdown(TOWN, np.array([hour]), weekend)[0] == pytest.approx(expected, abs=1e-9)
+
+
+def test_nights_are_free_and_weekends_slower_at_noon_than_at_the_morning_peak():
+    assert slowdown(TOWN, np.array([3.0, 27.0]), False).max() < 1e-5
+    noon, morning = slowdown(TOWN, np.array([14.0, 8.0]), True)
+    assert noon > 5 * morning
+
+
+def test_speeds():
+    free, peak = speeds_mps(TOWN, np.array([0.0, 1.0]))
+    assert free.tolist() == [9.0, 13.5, 27.0]
+    assert peak.tolist() == pytest.approx([9.0 * 0.85, 13.5 * 0.65, 13.5])

@@ -1,0 +1,168 @@
+import datetime as dt
+
+import numpy as np
+import pytest
+
+from mudkit.sources.city import CommuterTown, residents
+from mudkit.sources.trips import Trips, day_start_s, is_weekend, trips
+from mudkit.units import KM_PER_DEGREE
+
+TOWN = CommuterTown()
+MONDAY = (dt.date(2010, 3, 1) - dt.date(1970, 1, 1)).days
+SATURDAY = MONDAY + 5
+
+
+def day_of(day, cars=300, town=TOWN, seed=7):
+    return trips(town, seed, residents(town, seed, np.arange(cars)), day)
+
+
+def hours(driven, day, town=TOWN):
+    return (driven.start_s - day_start_s(town, day)) / 3600 + 4
+
+
+def test_weekend():
+    assert [is_weekend(MONDAY + i) for i in range(7)] == [False] * 5 + [True] * 2
+    assert dt.date(1970, 1, 1).weekday() == 3
+
+
+def test_a_day_begins_at_four_local_time():
+    assert dt.datetime.fromtimestamp(day_start_s(TOWN, MONDAY), dt.UTC) == dt.datetime(
+        2010, 3, 1, 10, tzinfo=dt.UTC
+    )
+    india = CommuterTown(utc_offset_h=5.5)
+    assert (
+        dt.datetime.fromtimestamp(day_start_s(india, MONDAY), dt.UTC).isoformat()[:16] == "2010-02-28T22:30"
+    )
+
+
+def test_trips_of_a_car_are_a_chain_from_home_to_home():
+    people = residents(TOWN, 7, np.arange(300))
+    for day in (MONDAY, SATURDAY):
+        driven = trips(TOWN, 7, people, day)
+        for car in np.unique(driven.car):
+            mine = np.flatnonzero(driven.car == car)
+            mine = mine[np.argsort(driven.start_s[mine])]
+            home = people.home.east[car] * TOWN.block_km, people.home.north[car] * TOWN.block_km
+            ends = driven.east_km[mine, -1], driven.north_km[mine, -1]
+            starts = driven.east_km[mine, 0], driven.north_km[mine, 0]
+            assert (starts[0][0], starts[1][0]) == home
+            assert (ends[0][-1], ends[1][-1]) == home
+            assert np.array_equal(starts[0][1:], ends[0][:-1])
+            assert np.array_equal(starts[1][1:], ends[1][:-1])
+            arrival_s = driven.start_s[mine] + driven.duration_s[mine]
+            assert np.all(driven.start_s[mine][1:] - arrival_s[:-1] >= TOWN.shortest_stay_s)
+            assert driven.start_s[mine][0] >= day_start_s(TOWN, day) + 1800
+            assert arrival_s[-1] <= day_start_s(TOWN, day + 1) - 900
+
+
+def test_knots_do_not_go_back_and_speeds_have_limits():
+    driven = day_of(MONDAY)
+    assert np.all(np.diff(driven.knot_s, axis=1) >= 0)
+    assert np.all(driven.knot_s[:, 0] == 0)
+    assert np.all(driven.duration_s > 0)
+    moved_km = np.abs(np.diff(driven.east_km, axis=1)) + np.abs(np.diff(driven.north_km, axis=1))
+    lasts_s = np.diff(driven.knot_s, axis=1)
+    speed_mps = 1000 * moved_km[moved_km > 0] / lasts_s[moved_km > 0]
+    assert speed_mps.max() <= TOWN.expressway_mps * 1.3
+    assert speed_mps.min() >= TOWN.street_mps * 0.85 * 0.7
+    waits_s = lasts_s[:, 1::2]
+    assert np.all(moved_km[:, 1::2] == 0)
+    assert waits_s.max() <= 2 * TOWN.turn_wait_s
+    assert abs(waits_s[waits_s > 0].mean() - TOWN.turn_wait_s) < 1.0
+
+
+def test_at_follows_the_way():
+    driven = Trips(
+        car=np.array([5]),
+        start_s=np.array([1000]),
+        lat=np.array([0.0]),
+        lon=np.array([179.99]),
+        knot_s=np.array([[0, 0, 0, 100, 120, 220, 220, 220, 220, 220]], dtype=float),
+        east_km=np.array([[0, 0, 0, 1, 1, 1, 1, 1, 1, 1]], dtype=float),
+        north_km=np.array([[0, 0, 0, 0, 0, -2, -2, -2, -2, -2]], dtype=float),
+    )
+    after_s = np.array([-5.0, 0.0, 50.0, 110.0, 170.0, 220.0, 999.0])
+    trip = np.zeros(len(after_s), dtype=np.int64)
+    east_km, north_km, speed_mps = driven.at(trip, after_s)
+    assert east_km.tolist() == [0, 0, 0.5, 1, 1, 1, 1]
+    assert north_km.tolist() == [0, 0, 0, 0, -1, -2, -2]
+    assert speed_mps.tolist() == [10, 10, 10, 0, 20, 0, 0]
+    lat, lon = driven.degrees(trip, 2.0 + east_km, north_km)
+    assert lat == pytest.approx(north_km / KM_PER_DEGREE)
+    assert lon == pytest.approx(179.99 + (2.0 + east_km) / KM_PER_DEGREE - 360)
+
+
+def test_working_days_have_two_peaks_and_weekends_one():
+    working = np.concatenate([hours(day_of(day), day) for day in range(MONDAY, MONDAY + 5)])
+    free = np.concatenate([hours(day_of(day), day) for day in (SATURDAY, SATURDAY + 1)])
+
+    def rate(of, first, last):
+        return np.mean((of >= first) & (of < last)) / (last - first)
+
+    assert rate(working, 6.5, 8.5) > 2 * rate(working, 10, 14)
+    assert rate(working, 16, 18.5) > 2 * rate(working, 10, 14)
+    assert rate(free, 10, 15) > 5 * rate(free, 6.5, 8.5)
+    assert rate(free, 10, 15) > 1.5 * rate(free, 17, 22)
+
+
+def test_drivers_are_about_as_busy_as_the_survey_says():
+    days = [day_of(day) for day in range(MONDAY, MONDAY + 7)]
+    car_days = 7 * 300
+    assert 2.6 < sum(len(day.car) for day in days) / car_days < 3.4
+    minutes = sum(day.duration_s.sum() for day in days) / 60 / car_days
+    assert 45 < minutes < 60
+
+
+def test_peaks_cost_a_third_to_a_half_more_time():
+    driven = day_of(MONDAY, cars=2000)
+    hour = hours(driven, MONDAY)
+    km = (np.abs(np.diff(driven.east_km, axis=1)) + np.abs(np.diff(driven.north_km, axis=1))).sum(axis=1)
+    at_peak = np.abs(hour - 17.5) < 0.5
+    at_night = hour > 21
+    minutes_per_km = [driven.duration_s[some].sum() / km[some].sum() for some in (at_peak, at_night)]
+    assert 1.2 < minutes_per_km[0] / minutes_per_km[1] < 1.6
+
+
+def test_cars_without_work_or_outings_stay_at_home():
+    still = CommuterTown(commuter_share=0.0, outing_shares=(0.0, 0.0, 0.0))
+    driven = day_of(MONDAY, town=still)
+    assert len(driven.car) == 0
+    assert driven.knot_s.shape == (0, 10)
+
+
+def test_commuters_go_to_work_and_back():
+    town = CommuterTown(
+        commuter_share=1.0, attendance_share=1.0, workday_outing_share=0.0, errand_after_work_share=0.0
+    )
+    people = residents(town, 7, np.arange(200))
+    driven = trips(town, 7, people, MONDAY)
+    assert np.array_equal(np.bincount(driven.car, minlength=200), np.full(200, 2))
+    there, back = driven.start_s[:200], driven.start_s[200:]
+    assert np.array_equal(driven.car[:200], driven.car[200:])
+    assert np.allclose(driven.east_km[:200, -1], people.work.east * town.block_km)
+    stay_h = (back - there - driven.duration_s[:200]) / 3600
+    assert abs(stay_h.mean() - town.work_h) < 0.2
+    assert stay_h.std() < 1.0
+
+
+def test_a_trip_may_cross_midnight():
+    late = CommuterTown(outing_hours=(10.5, 14.5, 22.0), outing_shares=(0.0, 0.0, 1.0), commuter_share=0.0)
+    driven = day_of(MONDAY, town=late)
+    arrive_h = hours(driven, MONDAY, late) + driven.duration_s / 3600
+    crossing = (hours(driven, MONDAY, late) < 24) & (arrive_h > 24)
+    assert crossing.any()
+    next_day = day_of(MONDAY + 1, town=late)
+    assert not set(zip(driven.car.tolist(), driven.start_s.tolist(), strict=True)) & set(
+        zip(next_day.car.tolist(), next_day.start_s.tolist(), strict=True)
+    )
+
+
+def test_cars_and_days_are_independent():
+    many = day_of(MONDAY, cars=300)
+    few = trips(TOWN, 7, residents(TOWN, 7, np.array([250, 3])), MONDAY)
+    for car in (3, 250):
+        for mine, theirs in zip(few, many, strict=True):
+            assert np.array_equal(mine[few.car == car], theirs[many.car == car])
+    other_day = day_of(MONDAY + 1)
+    offset_s = 86_400
+    assert not set((many.start_s + offset_s).tolist()) >= set(other_day.start_s.tolist())
