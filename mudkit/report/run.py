@@ -23,9 +23,12 @@ from mudkit.files import sha256, staged_folder
 from mudkit.report.html import export_html
 from mudkit.report.parameters import check, inputs
 
-__all__ = ["ReportFailed", "run_report"]
+__all__ = ["KERNEL", "ReportFailed", "run_report"]
 
 _TEMPLATES = Path(__file__).parent / "templates"
+KERNEL = {"KernelManager": {"transport": "ipc"}}
+"""The kernel of a run is reached through sockets in the user's folder, not through open ports."""
+
 _VERSIONS = ("mudkit", "pyspark", "pyarrow", "numpy", "pandas", "plotly", "folium", "papermill")
 
 
@@ -115,6 +118,7 @@ def _execute(
 ) -> nbformat.NotebookNode:
     import papermill  # loading it takes longer than loading all of mudkit
     from papermill.exceptions import PapermillExecutionError
+    from traitlets.config import Config
 
     source, target = folder / "template.ipynb", folder / "report.ipynb"
     nbformat.write(notebook, source)
@@ -129,6 +133,7 @@ def _execute(
                 cwd=folder,
                 progress_bar=progress,
                 log_output=False,
+                config=Config(KERNEL),
             )
     except PapermillExecutionError as error:
         raise _failure(error) from error

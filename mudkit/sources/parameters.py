@@ -1,0 +1,101 @@
+"""Frozen dataclasses of parameters whose fields state their range, and are checked against it."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Mapping
+from dataclasses import field, fields
+from typing import Any, TypeVar
+
+import numpy as np
+
+from mudkit.errors import ParameterError
+
+__all__ = ["check_ranges", "rate", "split_rates", "whole_number"]
+
+T = TypeVar("T")
+
+
+def rate(default: T, low: float, high: float) -> T:
+    """Declare a field of parameters: its default, and the range (both ends in it) that it must lie in.
+
+    The kind of the default is the kind of the parameter: int, float, or a tuple of floats, whose length is
+    then fixed too.
+    """
+    declared: T = field(default=default, metadata={"low": low, "high": high})
+    return declared
+
+
+def check_ranges(parameters: Any) -> None:
+    """Check the fields that :func:`rate` declared, and bring them to their kind; for ``__post_init__``.
+
+    Raises
+    ------
+    ParameterError
+        A field is of the wrong kind or out of its range.
+    """
+    for declared in fields(parameters):
+        if "low" not in declared.metadata:
+            continue
+        low, high = declared.metadata["low"], declared.metadata["high"]
+        value = _value(declared.name, getattr(parameters, declared.name), declared.default, low, high)
+        object.__setattr__(parameters, declared.name, value)
+
+
+def whole_number(name: str, given: Any, low: int, high: int) -> int:
+    """Check an argument that is a whole number from ``low`` to ``high``.
+
+    Raises
+    ------
+    ParameterError
+    """
+    return int(_value(name, given, 0, low, high))
+
+
+def split_rates(rates: Mapping[str, Any], *kinds: type) -> list[dict[str, Any]]:
+    """Deal keyword arguments out to the dataclasses that declare them.
+
+    Returns
+    -------
+    list of dict
+        One for each kind, in order.
+
+    Raises
+    ------
+    ParameterError
+        A name belongs to none of them.
+    """
+    names = [{declared.name for declared in fields(kind)} for kind in kinds]
+    known = sorted(set().union(*names))
+    for name in rates:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=3)
+            raise ParameterError(
+                f"There is no parameter {name!r}.",
+                where=name,
+                found=repr(rates[name]),
+                expected="one of " + ", ".join(known),
+                remedy=f"did you mean {' or '.join(near)}?" if near else None,
+            )
+    return [{name: value for name, value in rates.items() if name in mine} for mine in names]
+
+
+def _value(name: str, given: Any, default: Any, low: float, high: float) -> Any:
+    if isinstance(default, tuple):
+        if not isinstance(given, list | tuple | np.ndarray) or len(given) != len(default):
+            raise _refused(name, given, f"{len(default)} numbers, each from {low:g} to {high:g}")
+        return tuple(_value(f"{name}[{i}]", given[i], default[i], low, high) for i in range(len(default)))
+    if isinstance(default, int):
+        if isinstance(given, bool) or not isinstance(given, int | np.integer) or not low <= given <= high:
+            raise _refused(name, given, f"a whole number from {low:g} to {high:g}")
+        return int(given)
+    number = isinstance(given, int | float | np.integer | np.floating) and not isinstance(given, bool)
+    if not number or math.isnan(given) or not low <= given <= high:
+        raise _refused(name, given, f"a number from {low:g} to {high:g}")
+    return float(given)
+
+
+def _refused(name: str, given: Any, expected: str) -> ParameterError:
+    summary = f"The parameter {name} is not usable."
+    return ParameterError(summary, where=name, found=repr(given), expected=expected)

@@ -1,0 +1,219 @@
+"""Named random streams whose draws are addressed, not taken in turn.
+
+A draw is a function of (seed, name of the stream, device, step). So a fleet can be drawn as one array, and
+a device added, left out or asked in another order changes nothing for the others.
+
+The generator is Philox4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2,
+3", SC'11), which passes BigCrush: device and step are its counter, seed and name its key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import log1p, ndtr, ndtri
+
+from mudkit.errors import ParameterError
+
+__all__ = ["Stream", "device_number", "philox4x32"]
+
+_MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
+_KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
+_ROUNDS = 10
+_MASK = np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)
+_MAX_RANGE = 1 << 32
+
+
+def philox4x32(
+    counter: tuple[NDArray[np.uint64], ...], key: tuple[int, int], rounds: int = _ROUNDS
+) -> tuple[NDArray[np.uint64], ...]:
+    """Philox4x32 on arrays of counters, all under one key.
+
+    Parameters
+    ----------
+    counter : four ndarrays of uint64
+        The words of the counters, each below 2**32, all of one shape. They are not changed.
+    key : two ints
+        Below 2**32.
+    rounds : int
+        Ten, as in the paper.
+
+    Returns
+    -------
+    four ndarrays of uint64
+        Words below 2**32, of that shape.
+    """
+    c0, c1, c2, c3 = counter
+    for i in range(rounds):
+        k0, k1 = (np.uint64((k + i * step) & 0xFFFFFFFF) for k, step in zip(key, _KEY_STEPS, strict=True))
+        product0, product1 = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]
+        c0, c2 = (product1 >> _HALF) ^ c1 ^ k0, (product0 >> _HALF) ^ c3 ^ k1
+        c1, c3 = product1 & _MASK, product0 & _MASK
+    return c0, c1, c2, c3
+
+
+def device_number(device: str) -> int:
+    """Stable number of a device that is known by its name: 64 bits of a hash of it.
+
+    Small integers are better numbers where devices can be counted; of a million names the chance that any
+    two share a number is 3 in 100 million.
+    """
+    return int.from_bytes(hashlib.blake2b(device.encode(), digest_size=8).digest(), "little")
+
+
+class Stream:
+    """Random numbers of one kind, for instance the stay at the third stop of a day.
+
+    Every method takes the numbers of devices and steps as integers or arrays of them, broadcasts them, and
+    gives an array of that shape. The methods are views of the same bits: two quantities of one device and
+    step need two streams.
+
+    The bits and the uniforms are the same on every machine; what goes through a logarithm can differ there
+    in the last bit.
+
+    Parameters
+    ----------
+    seed : int
+        The one seed of the run; any integer.
+    name : str
+        What is drawn. Streams of different names are independent.
+    """
+
+    __slots__ = ("_key", "name", "seed")
+
+    def __init__(self, seed: int, name: str) -> None:
+        if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
+            raise ParameterError(
+                "The seed is not usable.", where="seed", found=repr(seed), expected="an integer"
+            )
+        self.seed = int(seed)
+        self.name = name
+        text = f"{self.seed}\0{name}".encode()
+        digest = hashlib.blake2b(text, digest_size=8, person=b"mudkit.stream").digest()
+        self._key = (int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:], "little"))
+
+    def __repr__(self) -> str:
+        return f"Stream(seed={self.seed}, name={self.name!r})"
+
+    def words(self, device: ArrayLike, step: ArrayLike) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+        """Two independent words of 64 random bits for each device and step.
+
+        Parameters
+        ----------
+        device, step : int or array_like of int
+            From -2**63 to 2**64 - 1; negative numbers stand for the upper half.
+
+        Raises
+        ------
+        ParameterError
+            A number is not an integer.
+        """
+        device, step = np.broadcast_arrays(_address("device", device), _address("step", step))
+        counter = (device & _MASK, device >> _HALF, step & _MASK, step >> _HALF)
+        w0, w1, w2, w3 = philox4x32(counter, self._key)
+        return w0 | (w1 << _HALF), w2 | (w3 << _HALF)
+
+    def uniform(
+        self, device: ArrayLike, step: ArrayLike, low: ArrayLike = 0.0, high: ArrayLike = 1.0
+    ) -> NDArray[np.float64]:
+        """Uniform in [low, high), with 53 random bits."""
+        low, high = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
+        value = low + (high - low) * _unit(self.words(device, step)[0])
+        return np.asarray(np.minimum(value, np.nextafter(high, low)))  # the sum may round up to high
+
+    def pair(self, device: ArrayLike, step: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Two independent uniforms in [0, 1) for each device and step, at the price of one.
+
+        The first is what :meth:`uniform` gives.
+        """
+        first, second = self.words(device, step)
+        return _unit(first), _unit(second)
+
+    def chance(self, device: ArrayLike, step: ArrayLike, share: ArrayLike) -> NDArray[np.bool_]:
+        """Tell whether something that happens in ``share`` of all cases happens.
+
+        A case that happens at some share happens at every larger one.
+        """
+        return np.asarray(self.uniform(device, step) < np.asarray(share))
+
+    def integers(
+        self, device: ArrayLike, step: ArrayLike, low: ArrayLike, high: ArrayLike
+    ) -> NDArray[np.int64]:
+        """Integers in [low, high), each equally likely to within 2**-32.
+
+        Raises
+        ------
+        ParameterError
+            A range is empty or holds more than 2**32 integers.
+        """
+        low, high = _whole("low", low).astype(np.int64), _whole("high", high).astype(np.int64)
+        size = high - low
+        if np.any(size < 1) or np.any(size > _MAX_RANGE):
+            raise ParameterError(
+                "The range to draw from is not usable.",
+                where="low, high",
+                found=f"from {low.min()} to {high.max()}",
+                expected="low < high, and at most 2**32 apart",
+            )
+        word, _ = self.words(device, step)
+        span = size.astype(np.uint64)
+        # The upper 64 bits of word * span (Lemire, ACM TOMACS 29, 2019), without his rejection.
+        offset = ((word >> _HALF) * span + (((word & _MASK) * span) >> _HALF)) >> _HALF
+        return np.asarray(low + offset.astype(np.int64))
+
+    def normal(
+        self,
+        device: ArrayLike,
+        step: ArrayLike,
+        mean: ArrayLike = 0.0,
+        std: ArrayLike = 1.0,
+        within: ArrayLike | None = None,
+    ) -> NDArray[np.float64]:
+        """Draw from a normal distribution, by inversion.
+
+        Parameters
+        ----------
+        device, step : int or array_like of int
+            Address of the draw.
+        mean, std : array_like of float
+            Of the distribution before it is cut off.
+        within : array_like of float, optional
+            Cut the distribution off at this many standard deviations on either side (a truncated normal:
+            nothing piles up at the ends).
+        """
+        # 52 bits and a half: never 0 nor 1, whose inverse is infinite.
+        u = ((self.words(device, step)[0] >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+        if within is not None:
+            below = ndtr(-np.asarray(within, dtype=np.float64))
+            u = below + u * (1.0 - 2.0 * below)
+        z = ndtri(u)
+        return np.asarray(np.asarray(mean) + np.asarray(std) * z, dtype=np.float64)
+
+    def exponential(self, device: ArrayLike, step: ArrayLike, mean: ArrayLike = 1.0) -> NDArray[np.float64]:
+        """Exponential with the given mean, by inversion; at most 37 times the mean."""
+        return np.asarray(-np.asarray(mean) * log1p(-self.uniform(device, step)), dtype=np.float64)
+
+
+def _unit(word: NDArray[np.uint64]) -> NDArray[np.float64]:
+    return np.asarray((word >> np.uint64(11)).astype(np.float64) * 2.0**-53)
+
+
+def _whole(name: str, value: ArrayLike) -> NDArray[Any]:
+    array = np.asarray(value)
+    if array.dtype.kind not in "iu" and array.size:
+        raise ParameterError(
+            f"A {name} is not an integer.",
+            where=name,
+            found=f"{array.dtype} ({np.ravel(array)[0]!r})",
+            expected="integers",
+            remedy="device_number gives the number of a device that has a name" if name == "device" else None,
+        )
+    return array
+
+
+def _address(name: str, value: ArrayLike) -> NDArray[np.uint64]:
+    return _whole(name, value).astype(np.uint64)

@@ -1,0 +1,326 @@
+"""A CarTel-like trace from a seed: what Mobius 7.3 measured on, and nobody can download.
+
+The paper's trace has positions of about 600 cars at regular intervals, about 3.7 million, and
+user-initiated queries for a box of 20 km by 20 km and two hours. Here commuters drive through a town
+(:mod:`mudkit.sources.city`, :mod:`mudkit.sources.trips`) and their phones report and ask
+(:mod:`mudkit.sources.phones`). Every rate is a parameter there, chosen for what is known of cars and
+phones, not for what a policy would gain on it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, overload
+
+import numpy as np
+import pyarrow as pa
+
+from mudkit.errors import ParameterError
+from mudkit.sources.city import MAX_TOWNS, CommuterTown, Residents, residents
+from mudkit.sources.parameters import split_rates, whole_number
+from mudkit.sources.phones import PhoneUse, Sightings, check_plausible, fixes, queries
+from mudkit.sources.streams import Stream
+from mudkit.sources.trips import day_start_s, trips
+from mudkit.trace.folder import TraceWriter, read_manifest
+from mudkit.trace.loaded import Loaded
+from mudkit.trace.schema import POSITIONS, REJECTED, timestamps, with_read_ids
+from mudkit.units import US_PER_S
+
+__all__ = ["GENERATOR_VERSION", "generate"]
+
+GENERATOR_VERSION = 1
+"""Goes up whenever the same parameters and seed give other rows."""
+
+_MAX_CARS = 100_000
+_MAX_DAYS = 3_660
+_CARS_AT_ONCE = 2_000
+_S_PER_DAY = 86_400
+_EPOCH = dt.date(1970, 1, 1)
+_FIRST, _LAST = dt.date(1980, 1, 2), dt.date(2089, 1, 1)
+
+
+@overload
+def generate(
+    cars: int = ...,
+    days: int = ...,
+    seed: int = ...,
+    *,
+    towns: int = ...,
+    start: str | dt.date = ...,
+    path: None = ...,
+    overwrite: bool = ...,
+    progress: bool = ...,
+    town: CommuterTown | None = ...,
+    phone: PhoneUse | None = ...,
+    **rates: Any,
+) -> Loaded: ...
+
+
+@overload
+def generate(
+    cars: int = ...,
+    days: int = ...,
+    seed: int = ...,
+    *,
+    towns: int = ...,
+    start: str | dt.date = ...,
+    path: str | os.PathLike[str],
+    overwrite: bool = ...,
+    progress: bool = ...,
+    town: CommuterTown | None = ...,
+    phone: PhoneUse | None = ...,
+    **rates: Any,
+) -> dict[str, Any]: ...
+
+
+def generate(
+    cars: int = 600,
+    days: int = 30,
+    seed: int = 7,
+    *,
+    towns: int = 1,
+    start: str | dt.date = "2010-03-01",
+    path: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
+    progress: bool = False,
+    town: CommuterTown | None = None,
+    phone: PhoneUse | None = None,
+    **rates: Any,
+) -> Loaded | dict[str, Any]:
+    """Generate a trace; with the defaults, about 3.7 million positions and 50,000 reads.
+
+    The rows of a car depend on the seed, the car's number, the number of towns and the rates only, and
+    those of a day on the date as well: other cars and other days change nothing. A day runs from 4:00 to
+    4:00 local time (``utc_offset_h``, without daylight saving), so the trace covers ``days`` such days and
+    touches one UTC date more.
+
+    Parameters
+    ----------
+    cars : int
+        From 1 to 100,000; car ``i`` is the device ``car-0000i`` and lives in town ``i % towns``.
+    days : int
+        From 1 to 3,660.
+    seed : int
+        Any integer. Same seed, same bytes.
+    towns : int
+        From 1 to 400, all alike and far apart.
+    start : str or date
+        Local date of the first day, from 1980-01-02 to 2089-01-01; the default is a Monday.
+    path : path-like, optional
+        Write a trace folder there, in memory that grows neither with days nor with cars.
+    overwrite : bool
+        Replace what is at ``path``.
+    progress : bool
+        Show a progress bar.
+    town, phone : optional
+        The rates, as :class:`~mudkit.sources.city.CommuterTown` and
+        :class:`~mudkit.sources.phones.PhoneUse`.
+    **rates
+        Single fields of either, for instance ``interval_s=30`` or ``commuter_share=0.5``, instead of
+        ``town`` and ``phone``.
+
+    Returns
+    -------
+    Loaded or dict
+        The trace; or, with ``path``, the manifest of the folder.
+
+    Raises
+    ------
+    ParameterError
+        A parameter is unknown or out of range.
+    OutputExists, OutputProblem
+        The folder is there already, or cannot be written; nothing is left behind.
+    """
+    plan = _plan(cars, days, seed, towns, start, town, phone, rates)
+    if path is None:
+        return _in_memory(plan, progress)
+    with TraceWriter.open(path, {**plan.description(), "rejected": {}}, overwrite=overwrite) as writer:
+        for positions, reads in _by_utc_date(plan, progress):
+            writer.write("positions", _positions(positions))
+            writer.write("reads", _reads(reads, plan))
+        writer.write("rejected", REJECTED.empty_table())
+    return read_manifest(path)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    cars: int
+    seed: int
+    towns: int
+    days: range
+    town: CommuterTown
+    phone: PhoneUse
+
+    @property
+    def origin(self) -> str:
+        return f"derived: generate(trip start, looked at again during the trip; seed={self.seed})"
+
+    def people(self, first: int, count: int) -> Residents:
+        car = np.arange(first, min(first + count, self.cars), dtype=np.int64)
+        return residents(self.town, self.seed, car, self.towns)
+
+    def day(self, people: Residents, day: int) -> tuple[Sightings, Sightings]:
+        """Positions and reads of one day."""
+        driven = trips(self.town, self.seed, people, day)
+        return fixes(driven, self.phone, self.seed), queries(driven, self.phone, self.seed)
+
+    def description(self) -> dict[str, Any]:
+        """Everything that shapes the trace."""
+        offset_s = round(self.town.utc_offset_h * 3600)
+        hours, minutes = divmod(abs(offset_s) // 60, 60)
+        zone = f"UTC{'-' if offset_s < 0 else '+'}{hours:02d}:{minutes:02d}"
+        return {
+            "name": f"generated: {self.cars} cars, {len(self.days)} days, seed {self.seed}",
+            "format": "generated",
+            "generator": "mudkit.trace.generate",
+            "generator_version": GENERATOR_VERSION,
+            "options": {
+                "cars": self.cars,
+                "days": len(self.days),
+                "seed": self.seed,
+                "towns": self.towns,
+                "start": str(_EPOCH + dt.timedelta(days=self.days.start)),
+                "town": asdict(self.town),
+                "phone": asdict(self.phone),
+            },
+            "time_zone": f"local time is {zone} all year; a day runs from 4:00 to 4:00 local time",
+            "reads": {"rule": self.origin, "box_km": self.phone.box_km, "window_s": self.phone.window_s},
+        }
+
+
+def _plan(
+    cars: int,
+    days: int,
+    seed: int,
+    towns: int,
+    start: str | dt.date,
+    town: CommuterTown | None,
+    phone: PhoneUse | None,
+    rates: dict[str, Any],
+) -> _Plan:
+    of_town, of_phone = split_rates(rates, CommuterTown, PhoneUse)
+    for name, given, single in (("town", town, of_town), ("phone", phone, of_phone)):
+        if given is not None and single:
+            raise ParameterError(
+                f"Rates are given twice: in {name} and one by one.",
+                where=name,
+                found=", ".join(single),
+                expected=f"either {name} or single rates of it",
+                remedy=f"dataclasses.replace({name}, {', '.join(f'{key}=…' for key in single)})",
+            )
+    first = _day_number(start)
+    plan = _Plan(
+        whole_number("cars", cars, 1, _MAX_CARS),
+        Stream(seed, "generate").seed,
+        whole_number("towns", towns, 1, MAX_TOWNS),
+        range(first, first + whole_number("days", days, 1, _MAX_DAYS)),
+        town or CommuterTown(**of_town),
+        phone or PhoneUse(**of_phone),
+    )
+    check_plausible(plan.town, plan.phone)
+    return plan
+
+
+def _day_number(start: str | dt.date) -> int:
+    """Local date as days since 1970."""
+    try:
+        date = dt.date.fromisoformat(start if isinstance(start, str) else start.strftime("%Y-%m-%d"))
+    except (AttributeError, TypeError, ValueError):
+        date = dt.date.min
+    if not _FIRST <= date <= _LAST:
+        raise ParameterError(
+            "The parameter start is not usable.",
+            where="start",
+            found=repr(start),
+            expected=f"a date like 2010-03-01, from {_FIRST} to {_LAST}",
+        )
+    return (date - _EPOCH).days
+
+
+def _in_memory(plan: _Plan, progress: bool) -> Loaded:
+    people = plan.people(0, plan.cars)
+    by_day = [plan.day(people, day) for day in _shown(plan.days, progress)]
+    positions, reads = _joined([day[0] for day in by_day]), _joined([day[1] for day in by_day])
+    by_day.clear()  # a copy of all rows less
+    positions = _taken(positions, np.lexsort((positions.t_s, positions.car)))
+    reads = _taken(reads, np.lexsort((reads.car, reads.t_s)))
+    return Loaded(
+        positions=_positions(positions),
+        reads=_reads(reads, plan),
+        rejected=REJECTED.empty_table(),
+        source=plan.description(),
+    )
+
+
+def _by_utc_date(plan: _Plan, progress: bool) -> Iterator[tuple[Sightings, Sightings]]:
+    """Positions and reads of some cars, cut where a UTC date ends: each date comes once for those cars."""
+    steps = [(first, day) for first in range(0, plan.cars, _CARS_AT_ONCE) for day in plan.days]
+    people = plan.people(0, 0)
+    held: tuple[Sightings, Sightings] | None = None
+    for first, day in _shown(steps, progress):
+        if day == plan.days.start:
+            people, held = plan.people(first, _CARS_AT_ONCE), None
+        new = plan.day(people, day)
+        ready = new if held is None else (_joined([held[0], new[0]]), _joined([held[1], new[1]]))
+        if day == plan.days[-1]:
+            yield ready
+            continue
+        # All that is before the next day's beginning is known; of that, whole dates are given.
+        end_s = day_start_s(plan.town, day + 1) // _S_PER_DAY * _S_PER_DAY
+        held = (_taken(ready[0], ready[0].t_s >= end_s), _taken(ready[1], ready[1].t_s >= end_s))
+        yield _taken(ready[0], ready[0].t_s < end_s), _taken(ready[1], ready[1].t_s < end_s)
+
+
+def _positions(seen: Sightings) -> pa.Table:
+    return pa.table(
+        {
+            "device": _names(seen),
+            "ts": timestamps(seen.t_s * US_PER_S),
+            "lat": seen.lat,
+            "lon": seen.lon,
+            "speed_mps": seen.speed_mps,
+        },
+        schema=POSITIONS,
+    )
+
+
+def _reads(seen: Sightings, plan: _Plan) -> pa.Table:
+    rows = len(seen.car)
+    return with_read_ids(
+        pa.table(
+            {
+                "device": _names(seen),
+                "ts": timestamps(seen.t_s * US_PER_S),
+                "lat": seen.lat,
+                "lon": seen.lon,
+                "box_km": np.full(rows, plan.phone.box_km),
+                "window_s": np.full(rows, plan.phone.window_s),
+                "origin": pa.repeat(pa.scalar(plan.origin), rows),
+            }
+        )
+    )
+
+
+def _names(seen: Sightings) -> pa.Array:
+    car, row = np.unique(seen.car, return_inverse=True)
+    return pa.array([f"car-{number:05d}" for number in car.tolist()], pa.string()).take(pa.array(row))
+
+
+def _joined(parts: list[Sightings]) -> Sightings:
+    return Sightings(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _taken(seen: Sightings, rows: np.ndarray[Any, Any]) -> Sightings:
+    return Sightings(*(column[rows] for column in seen))
+
+
+def _shown(steps: Any, progress: bool) -> Iterator[Any]:
+    if not progress:
+        yield from steps
+        return
+    from tqdm.auto import tqdm  # only who watches waits for it to load
+
+    yield from tqdm(steps, unit="day", desc="generate")
