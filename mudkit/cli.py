@@ -182,7 +182,7 @@ def lab(context: typer.Context) -> None:
         sys.executable, "-m", "jupyterlab", "--ServerApp.ip=127.0.0.1",
         f"--ServerApp.root_dir={chapters.resolve()}",
         # Nothing leaves this machine unasked: no look for updates, no news, no extension manager.
-        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdates", "--LabApp.news_url=",
+        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdates", "--LabApp.news_url=None",
         "--LabApp.extension_manager=readonly", *context.args,
     ]  # fmt: skip
     os.execv(sys.executable, command)

@@ -48,12 +48,13 @@ class FleetMap(ipywidgets.VBox):  # type: ignore[misc]
         self._first_us, last_us = self._fleet.span_us()
         self._step_us = round(step_s * US_PER_S)
         steps = max(1, (last_us - self._first_us) // self._step_us)
+        busiest = min(steps, (self._fleet.busiest_us() - self._first_us) // self._step_us)
         self.figure = go.FigureWidget(self._fleet.figure(self._first_us))
         self.slider = ipywidgets.IntSlider(
-            value=steps // 2, min=0, max=steps, readout=False, layout={"width": "70%"},
+            value=busiest, min=0, max=steps, readout=False, layout={"width": "60%"},
             description="time", tooltip="arrow keys move it",
         )  # fmt: skip
-        play = ipywidgets.Play(min=0, max=steps, value=steps // 2, interval=200)
+        play = ipywidgets.Play(min=0, max=steps, value=busiest, interval=200)
         self._label = ipywidgets.Label()
         ipywidgets.jslink((play, "value"), (self.slider, "value"))
         self.slider.observe(self._moved, names="value")

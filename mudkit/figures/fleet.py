@@ -105,6 +105,11 @@ class Fleet:
         )
         return figure
 
+    def busiest_us(self) -> int:
+        """Middle of the ten minutes with the most positions."""
+        bins = (self.t_us - self.t_us.min()) // round(_GONE_S * US_PER_S)
+        return int(self.t_us.min()) + round((int(np.argmax(np.bincount(bins))) + 0.5) * _GONE_S * US_PER_S)
+
     def span_us(self) -> tuple[int, int]:
         """First and last time."""
         return int(self.t_us.min()), int(self.t_us.max())

@@ -102,8 +102,9 @@ def check(template: str, given: dict[str, Any]) -> dict[str, Any]:
             else f"The parameter {key!r} of the report {template} is not usable.",
             where=key,
             found="nothing" if missing else f"{first['input']!r} ({type(first['input']).__name__})",
-            expected=first["msg"].removeprefix("Value error, "),
-            remedy=f"--param {key}=… ({field.description or 'see the README'})",
+            expected=field.description if missing else first["msg"].removeprefix("Value error, "),
+            remedy=f"--param {key}=…"
+            + (f" ({field.description})" if field.description and not missing else ""),
         ) from error
 
 

@@ -14,14 +14,14 @@ import traceback
 import warnings
 from importlib import metadata
 from pathlib import Path
-from typing import Any
-
-import nbformat
+from typing import TYPE_CHECKING, Any
 
 from mudkit.errors import MudkitError
 from mudkit.files import sha256, staged_folder
-from mudkit.report.html import export_html
 from mudkit.report.parameters import check, inputs
+
+if TYPE_CHECKING:
+    import nbformat
 
 __all__ = ["KERNEL", "ReportFailed", "run_report"]
 
@@ -78,6 +78,10 @@ def run_report(
     files = inputs(template, values)
     # The kernel runs in another folder, so paths are made absolute; the manifest keeps them as given.
     absolute = values | {name: str(path.absolute()) for name, path in files.items()}
+    import nbformat  # loading these takes longer than loading all of mudkit
+
+    from mudkit.report.html import export_html
+
     notebook = nbformat.read(_TEMPLATES / f"{template}.ipynb", as_version=4)
     started = dt.datetime.now(dt.UTC)
     manifest: dict[str, Any] = {
@@ -116,7 +120,8 @@ def run_report(
 def _execute(
     notebook: nbformat.NotebookNode, values: dict[str, Any], folder: Path, progress: bool
 ) -> nbformat.NotebookNode:
-    import papermill  # loading it takes longer than loading all of mudkit
+    import nbformat  # loading these takes longer than loading all of mudkit
+    import papermill
     from papermill.exceptions import PapermillExecutionError
     from traitlets.config import Config
 

@@ -47,5 +47,8 @@ def show(table: pd.DataFrame) -> Styler:
         ]
         shown = shown.drop(columns=[f"{name}_low", f"{name}_high"])
     shown.columns = [str(name).replace("_", " ") for name in shown.columns]
+    for name in [n for n in shown.columns if shown[n].dtype.kind == "M"]:
+        if (shown[name] == shown[name].dt.normalize()).all():
+            shown[name] = shown[name].dt.strftime("%Y-%m-%d")
     whole = [name for name in shown.columns if shown[name].dtype.kind in "iu"]
     return shown.style.format(dict.fromkeys(whole, "{:,}")).hide(axis="index")

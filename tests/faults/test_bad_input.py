@@ -2,6 +2,8 @@
 
 import gzip
 import os
+import random
+import re
 import shutil
 import subprocess
 import sys
@@ -41,7 +43,7 @@ FILES = {
     "another format": (b"\x89PNG\r\n\x1a\n" + bytes(99), "known format"),
     "truncated gzip": (gzip.compress(GOOD.encode())[:200], "cut short"),
     "columns missing": (b"cab,t,lat\na,1,2\n", "lon"),
-    "times in milliseconds": (GOOD.replace(str(T0)[:7], str(T0)[:7] + "000").encode(), "time_unit='ms'"),
+    "times in milliseconds": (re.sub(r",(\d{10}),", r",\g<1>000,", GOOD).encode(), "time_unit='ms'"),
     "coordinates exchanged": (GOOD.replace("lat,lon", "lon,lat").encode(), "exchanged"),
     "one point": (GOOD.splitlines()[0].encode() + b"\na,%d,37,-122,0\n" % T0, "more than one position"),
 }
@@ -96,10 +98,12 @@ def test_wrong_java(tmp_path, version):
     if version == "8":
         (home / "bin").mkdir(parents=True)
         java = home / "bin" / "java"
-        java.write_text('#!/bin/sh\necho \'openjdk version "1.8.0_392"\' >&2\n')
+        java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_392\"' >&2\n")
         java.chmod(0o755)
     (tmp_path / "good.csv").write_text(GOOD)
-    result = mudkit("pipeline", "run", "ingest", "good.csv", "--out", "out", cwd=tmp_path, JAVA_HOME=str(home))
+    result = mudkit(
+        "pipeline", "run", "ingest", "good.csv", "--out", "out", cwd=tmp_path, JAVA_HOME=str(home)
+    )
     assert_one_clear_error(result, "17", str(home))
     assert not (tmp_path / "out").exists()
 
@@ -121,7 +125,12 @@ def tiny_disk(tmp_path):
 @pytest.fixture
 def big(tmp_path):
     file = tmp_path / "big.csv"
-    rows = (f"c{c},{T0 + 30 * i},{37 + (i * 7919 % 1000) / 1e5},{-122.4 + c / 100},{i % 2}\n" for c in range(20) for i in range(4000))
+    rng = random.Random(1)  # noise, so that it does not pack well
+    rows = (
+        f"c{c},{T0 + 30 * i},{37 + rng.random() / 200:.9f},{-122.4 + rng.random() / 200:.9f},{i % 2}\n"
+        for c in range(20)
+        for i in range(4000)
+    )
     file.write_text("cab,t,lat,lon,occ\n" + "".join(rows))
     return file
 

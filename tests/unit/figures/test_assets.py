@@ -5,6 +5,7 @@ import stat
 import sys
 
 import pytest
+
 from mudkit.errors import EnvironmentProblem
 from mudkit.figures import assets
 
@@ -22,7 +23,9 @@ def checkout(tool, tmp_path, monkeypatch):
     """A small checkout whose packages are two files, and a npm that unpacks them."""
     folder = tmp_path / "mudkit" / "figures" / "assets"
     folder.mkdir(parents=True)
-    (folder / "package.json").write_text(json.dumps({"vendor": {"a.js": "a/dist/a.js", "a.LICENSE": "a/LICENSE"}}))
+    (folder / "package.json").write_text(
+        json.dumps({"vendor": {"a.js": "a/dist/a.js", "a.LICENSE": "a/LICENSE"}})
+    )
     (folder / "package-lock.json").write_text("{}")
     monkeypatch.setattr(tool, "ROOT", tmp_path)
     monkeypatch.setattr(tool, "ASSETS", folder)

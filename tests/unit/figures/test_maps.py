@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import csv
+
 from mudkit import units
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.figures import assets, density, maps, png
@@ -158,7 +159,9 @@ def test_heat_points_are_joined_above_the_limit():
     random = np.random.default_rng(3)
     number = 30_000
     cells = table(
-        random.uniform(37, 38, number), random.uniform(-123, -122, number), weight=random.uniform(0, 1, number)
+        random.uniform(37, 38, number),
+        random.uniform(-123, -122, number),
+        weight=random.uniform(0, 1, number),
     )
     points = np.array(call(maps.heat_map(cells), "heat")["points"])
     assert maps.MAX_HEAT_POINTS / 4 < len(points) <= maps.MAX_HEAT_POINTS
@@ -235,7 +238,9 @@ def test_maps_across_the_date_line_are_small():
     assert 179.7 < west < 180.0 < east < 180.3
     cells = boxes(lat[:100], lon[:100], 2.0, v=lat[:100])
     assert (cells["west"].to_numpy() > cells["east"].to_numpy()).any()
-    drawn = np.array([row[:4] for row in call(maps.cell_map(cells, "v", positions=positions), "cells")["boxes"]])
+    drawn = np.array(
+        [row[:4] for row in call(maps.cell_map(cells, "v", positions=positions), "cells")["boxes"]]
+    )
     assert ((drawn[:, 1] > 179.7) & (drawn[:, 3] < 180.3) & (drawn[:, 1] < drawn[:, 3])).all()
     points = np.array([row[:2] for row in call(maps.point_map(positions), "points")["points"]])
     assert np.ptp(points[:, 1]) < 0.6
@@ -248,6 +253,10 @@ def test_land_across_the_date_line_has_no_seam():
     assert (west, east) == (170.0, 190.0)
     for line in data["coast"]:
         assert np.abs(np.diff(np.array(line)[:, 1])).max() < 5.0
+    for lines in (data["coast"], [ring for (ring,) in data["land"]]):
+        at = np.concatenate(lines)[:, 1]
+        assert ((at > 177) & (at < 179.5)).any()  # Viti Levu
+        assert ((at > 180.9) & (at < 182)).any()  # the Lau islands
 
 
 def test_places_all_around_stay_where_they_are():
@@ -272,10 +281,18 @@ def test_places_all_around_stay_where_they_are():
         (lambda: maps.heat_map(table([], [], weight=[])), TraceContentError, "nothing to draw"),
         (lambda: maps.heat_map(table([0.0], [0.0])), ParameterError, "no column 'weight'"),
         (lambda: maps.heat_map(table([0.0], [0.0], weight=[-1.0])), ParameterError, "below 0"),
-        (lambda: maps.heat_map(table([0.0], [0.0], weight=[1]), table([], [])), TraceContentError, "positions"),
+        (
+            lambda: maps.heat_map(table([0.0], [0.0], weight=[1]), table([], [])),
+            TraceContentError,
+            "positions",
+        ),
         (lambda: maps.cell_map(boxes([], [], 1.0, n=[]), "n"), TraceContentError, "nothing to draw"),
         (lambda: maps.cell_map(boxes([0.0], [0.0], 1.0, n=[1]), "m"), ParameterError, "no column 'm'"),
-        (lambda: maps.cell_map(boxes([0.0], [0.0], 1.0, n=[1]), "n", limits=(2, 1)), ParameterError, "limits"),
+        (
+            lambda: maps.cell_map(boxes([0.0], [0.0], 1.0, n=[1]), "n", limits=(2, 1)),
+            ParameterError,
+            "limits",
+        ),
         (
             lambda: maps.cell_map(boxes([0.0], [0.0], 1.0, n=[1]), "n", limits=(0, 1), logarithmic=True),
             ParameterError,
@@ -291,7 +308,9 @@ def test_what_cannot_be_drawn_is_refused(draw, kind, told):
 
 
 def test_heat_without_weight_is_no_error():
-    assert call(maps.heat_map(table([37.7], [-122.4], weight=pa.array([None], pa.float64()))), "heat")["points"]
+    assert call(maps.heat_map(table([37.7], [-122.4], weight=pa.array([None], pa.float64()))), "heat")[
+        "points"
+    ]
 
 
 # --- frame, density, picture, colours
@@ -406,8 +425,10 @@ def read_png(data):
     width = (columns + 1) // 2 + 1
     lines = zlib.decompress(chunks[b"IDAT"])
     assert len(lines) == rows * width
-    pixels = [[part for byte in lines[row * width + 1 : (row + 1) * width] for part in (byte >> 4, byte & 15)]
-              for row in range(rows)]
+    pixels = [
+        [part for byte in lines[row * width + 1 : (row + 1) * width] for part in (byte >> 4, byte & 15)]
+        for row in range(rows)
+    ]
     colours = chunks[b"PLTE"]
     palette = [(*colours[3 * at : 3 * at + 3], alpha) for at, alpha in enumerate(chunks[b"tRNS"])]
     return [row[:columns] for row in pixels], palette

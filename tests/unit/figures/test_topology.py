@@ -2,6 +2,7 @@ import math
 
 import numpy as np
 import pytest
+
 from mudkit.errors import ParameterError
 from mudkit.figures import assets, topology
 
@@ -39,7 +40,10 @@ def test_rings_join_arcs_and_run_negative_ones_backwards():
 
 
 def test_a_topology_that_is_not_quantised():
-    plain = {"arcs": [[[1.5, 2.5], [3.5, 4.5]]], "objects": {"a": {"type": "MultiLineString", "arcs": [[0], [-1]]}}}
+    plain = {
+        "arcs": [[[1.5, 2.5], [3.5, 4.5]]],
+        "objects": {"a": {"type": "MultiLineString", "arcs": [[0], [-1]]}},
+    }
     assert [line.tolist() for line in topology.rings(plain, "a")] == [
         [[1.5, 2.5], [3.5, 4.5]],
         [[3.5, 4.5], [1.5, 2.5]],
@@ -56,7 +60,9 @@ def test_the_land_is_where_it_is(scale):
     land = [topology.continuous(ring) for ring in topology.rings(assets.land_topology(scale), "land")]
 
     def on_land(lat, lon):
-        return any(inside(topology.closed_at_pole(ring), lat, lon + turn) for ring in land for turn in (-360, 0, 360))
+        return any(
+            inside(topology.closed_at_pole(ring), lat, lon + turn) for ring in land for turn in (-360, 0, 360)
+        )
 
     dry = [(48.8, 2.3), (45.0, -93.3), (-25.0, 134.0), (66.5, -172.0), (-85.0, 0.0), (-89.0, 179.9)]
     wet = [(0.0, -30.0), (37.5, -123.5), (-18.0, -178.0), (60.0, 180.0), (-60.0, 0.0)]
@@ -97,7 +103,10 @@ def test_lines_are_cut_to_what_is_near():
 
 
 def test_a_graticule_has_multiples_of_its_step():
-    assert topology.graticule(15, -40, 160, 40, 200) == ([-30.0, -15.0, 0.0, 15.0, 30.0], [165.0, 180.0, 195.0])
+    assert topology.graticule(15, -40, 160, 40, 200) == (
+        [-30.0, -15.0, 0.0, 15.0, 30.0],
+        [165.0, 180.0, 195.0],
+    )
     latitudes, _ = topology.graticule(0.1, 44.85, 7.0, 45.15, 7.2)
     assert latitudes == [44.9, 45.0, 45.1]
     assert max(topology.graticule(5, -90, 0, 90, 10)[0]) == 85.0

@@ -2,11 +2,12 @@ import datetime as dt
 
 import pyarrow as pa
 import pytest
+
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.learning import COSTS, Always, Bound, CostMatrix, FixedRule, evaluate_reads
 from mudkit.trace.schema import with_read_ids
 
-START = dt.datetime(2020, 1, 1, tzinfo=dt.timezone.utc)
+START = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
 
 
 def reads_of(*rows):

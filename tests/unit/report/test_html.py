@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 import pyarrow as pa
 import pytest
 from bs4 import BeautifulSoup
+
 from mudkit.errors import OutputProblem
 from mudkit.figures import maps
 from mudkit.report.html import export_html
@@ -21,7 +22,9 @@ def notebook(*cells):
 
 
 def output(**data):
-    return v4.new_output("display_data", data={name.replace("__", "/"): value for name, value in data.items()})
+    return v4.new_output(
+        "display_data", data={name.replace("__", "/"): value for name, value in data.items()}
+    )
 
 
 def cell(*outputs, source="pass"):
@@ -33,7 +36,9 @@ def stderr(text):
 
 
 def figure(title="Sent", height=None):
-    drawn = go.Figure(go.Scatter(x=np.arange(3), y=[1.0, 2.0, np.nan]), layout={"title": title, "height": height})
+    drawn = go.Figure(
+        go.Scatter(x=np.arange(3), y=[1.0, 2.0, np.nan]), layout={"title": title, "height": height}
+    )
     return v4.new_output("display_data", data={PLOTLY: json.loads(drawn.to_json())})
 
 
@@ -50,11 +55,15 @@ def export(tmp_path):
 
 def test_a_page_loads_nothing(export):
     text, soup = export(
-        v4.new_markdown_cell("# Title\n\n![logo](https://example.org/logo.png) [link](https://example.org/page)"),
+        v4.new_markdown_cell(
+            "# Title\n\n![logo](https://example.org/logo.png) [link](https://example.org/page)"
+        ),
         cell(
             figure(),
             output(text__html='<script src="https://cdn.example.org/x.js"></script><b>kept</b>'),
-            output(text__html='<iframe src="//example.org/frame"></iframe><img src="data:image/png;base64,AA==">'),
+            output(
+                text__html='<iframe src="//example.org/frame"></iframe><img src="data:image/png;base64,AA==">'
+            ),
             output(text__html='<link rel="stylesheet" href="http://example.org/x.css">'),
         ),
     )
@@ -63,7 +72,10 @@ def test_a_page_loads_nothing(export):
             assert not re.match("(https?:)?//", tag.get(name, "")), tag
         assert tag.name != "link"
         assert tag.get("src") != ""  # which would load the page itself
-    assert {a["href"] for a in soup.find_all("a")} == {"https://example.org/logo.png", "https://example.org/page"}
+    assert {a["href"] for a in soup.find_all("a")} == {
+        "https://example.org/logo.png",
+        "https://example.org/page",
+    }
     assert soup.find("a", href="https://example.org/logo.png").text == "logo"
     assert soup.find("b").text == "kept"
     assert soup.find("img")["src"].startswith("data:")
@@ -116,7 +128,11 @@ def test_maps_keep_their_page(export):
 
 def test_widgets_are_left_out(export):
     nb = notebook(
-        cell(v4.new_output("display_data", data={WIDGET: {"model_id": "abc"}, "text/plain": "IntSlider(value=0)"})),
+        cell(
+            v4.new_output(
+                "display_data", data={WIDGET: {"model_id": "abc"}, "text/plain": "IntSlider(value=0)"}
+            )
+        ),
         cell(output(text__plain="kept")),
     )
     nb.metadata["widgets"] = {"application/vnd.jupyter.widget-state+json": {"state": {"abc": {}}}}
@@ -152,7 +168,9 @@ def test_progress_bars_are_dropped_and_warnings_kept(export, written, left):
 
 
 def test_errors_of_cells_are_shown(export):
-    error = v4.new_output("error", ename="ValueError", evalue="no", traceback=["\x1b[31mValueError\x1b[0m: no"])
+    error = v4.new_output(
+        "error", ename="ValueError", evalue="no", traceback=["\x1b[31mValueError\x1b[0m: no"]
+    )
     text, soup = export(cell(error))
     assert "ValueError: no" in soup.text
     assert "\x1b" not in text

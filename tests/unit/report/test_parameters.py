@@ -1,4 +1,5 @@
 import pytest
+
 from mudkit.errors import InputMissing, ParameterError
 from mudkit.report.parameters import TEMPLATES, TraceProfile, check, inputs, parse_assignments, preset
 

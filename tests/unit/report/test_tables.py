@@ -1,0 +1,58 @@
+import datetime as dt
+
+import pandas as pd
+import pyarrow.parquet as pq
+
+from mudkit.report import in_words
+from mudkit.report.tables import keep, show
+
+
+def test_kept_tables_are_parquet(tmp_path):
+    table = pd.DataFrame({"a": [1, 2]})
+    assert keep(table, "mine", tmp_path) is table
+    assert pq.read_table(tmp_path / "mine.parquet").to_pydict() == {"a": [1, 2]}
+    assert keep(table, "mine", None) is table
+
+
+def test_shown_tables_have_separators_and_intervals():
+    table = pd.DataFrame(
+        {"reads": [1234567], "sent_share": [0.5], "sent_share_low": [0.4], "sent_share_high": [0.6], "cost": [0.25],
+         "cost_low": [float("nan")], "cost_high": [float("nan")]}
+    )  # fmt: skip
+    html = show(table).to_html()
+    assert "1,234,567" in html
+    assert "50 % (40–60)" in html
+    assert ">0.25<" in html
+    assert "low" not in html
+
+
+def test_days_are_shown_as_days():
+    html = show(pd.DataFrame({"start": [dt.datetime(2020, 1, 2)], "n": [1]})).to_html()
+    assert ">2020-01-02<" in html
+
+
+DAYS = pd.DataFrame(
+    {"start": [dt.datetime(2020, 1, d) for d in (1, 2, 3)], "positions": [10, 20, 30], "reads": [1, 0, 2]}
+)
+ROWS = pd.DataFrame({"source": ["x"] * 2, "what": ["positions", "rejected: duplicate"], "rows": [60, 7]})
+
+
+def test_days_in_words():
+    text = in_words.days(DAYS, ROWS)
+    assert "60 positions" in text
+    assert "3 reads" in text
+    assert "7 rows were set aside (10.00%)" in text
+    assert "No reads on 1 of these days" in text
+    assert "02 January" in text
+    assert "No reads" not in in_words.days(DAYS.drop(index=1), ROWS)
+
+
+def test_caching_in_words():
+    table = pd.DataFrame({"sent_share": [1, 0.8, 0.6], "stale_share": [0, 0.1, 0.1]})
+    text = in_words.caching(table, "old")
+    assert "sends 80.0%" in text
+    assert "answers 10.0% stale" in text
+    assert "20.0 points" in text
+    assert "much better" not in text
+    table.loc[2, "sent_share"] = 0.79
+    assert "much better" in in_words.caching(table, "old")

@@ -1,0 +1,33 @@
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from mudkit.errors import ParameterError
+from mudkit.trace.schema import POSITIONS, timestamps
+from mudkit.widgets import FleetMap
+
+
+@pytest.fixture
+def positions():
+    t_us = 1_211_100_000_000_000 + np.arange(20) * 300_000_000
+    columns = [pa.array(["a"] * 20), timestamps(t_us), pa.array(np.arange(20.0)), pa.array(np.arange(20.0))]
+    return pa.table([*columns, pa.nulls(20, pa.float64())], schema=POSITIONS)
+
+
+def test_the_slider_moves_the_devices(positions):
+    widget = FleetMap(positions, step_s=300)
+    assert widget.slider.max == 19
+    for step in (0, 7, 19):
+        widget.slider.value = step
+        assert list(widget.figure.data[1].y) == [step]
+        assert widget.figure.layout.title.text.startswith("1 devices, 2008-05-18")
+
+
+def test_play_and_slider_are_linked(positions):
+    play, slider, _ = FleetMap(positions).children[0].children
+    assert (play.min, play.max) == (slider.min, slider.max)
+
+
+def test_a_step_needs_a_length(positions):
+    with pytest.raises(ParameterError):
+        FleetMap(positions, step_s=0)
