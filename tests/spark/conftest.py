@@ -1,6 +1,7 @@
 """One Spark session for all tests of this folder."""
 
 import pytest
+
 from mudkit import pipeline
 
 

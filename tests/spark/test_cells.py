@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
+
 from mudkit import pipeline, trace
 from mudkit.errors import ParameterError, TraceContentError
 
@@ -69,7 +70,7 @@ def test_cells_are_counted(frames, small):
 
 def test_poles_and_the_date_line_have_cells(spark):
     schema = "device STRING, ts TIMESTAMP, lat DOUBLE, lon DOUBLE, speed_mps DOUBLE"
-    now = dt.datetime(2020, 1, 1, tzinfo=dt.timezone.utc)
+    now = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
     rows = [("a", now, lat, lon, None) for lat in (-90.0, 90.0) for lon in (-180.0, 180.0)]
     counted = pipeline.cells(spark.createDataFrame(rows, schema), zooms=[3]).toArrow().to_pylist()
     assert {(row["x"], row["y"]) for row in counted} == {(0, 0), (7, 0), (0, 7), (7, 7)}

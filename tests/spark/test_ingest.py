@@ -1,6 +1,7 @@
 """ingest on Spark gives what trace.load gives in memory: rows, order, reasons, reads."""
 
 import pytest
+
 from mudkit import pipeline, trace
 from mudkit.errors import OutputExists, TraceContentError, TraceFormatError
 

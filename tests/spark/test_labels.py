@@ -6,6 +6,7 @@ from itertools import product
 import numpy as np
 import pyarrow as pa
 import pytest
+
 from mudkit import pipeline, trace
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.trace.schema import POSITIONS, epoch_us, timestamps, with_read_ids

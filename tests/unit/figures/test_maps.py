@@ -4,6 +4,7 @@ import math
 import re
 import struct
 import zlib
+from itertools import pairwise
 
 import folium
 import numpy as np
@@ -447,7 +448,7 @@ def test_thinning_keeps_the_weight_and_the_middle():
 
 def test_the_scale_grows_darker():
     lightness = [0.2126 * red + 0.7152 * green + 0.0722 * blue for red, green, blue in map(linear, ramp(32))]
-    assert all(before > after for before, after in zip(lightness, lightness[1:], strict=False))
+    assert all(before > after for before, after in pairwise(lightness))
 
 
 def linear(colour):

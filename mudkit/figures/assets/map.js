@@ -1,0 +1,187 @@
+// What mudkit draws on a Leaflet map; maps.py gives the data. No function loads anything from anywhere.
+var mudkitMap = (function () {
+  "use strict";
+
+  // data: bounds, window, attribution, tiles, world, land, coast, latitudes, longitudes, picture
+  function base(map, data) {
+    map.attributionControl.setPrefix('<a href="https://leafletjs.com" target="_blank" rel="noopener">Leaflet</a>');
+    if (data.attribution) map.attributionControl.addAttribution(data.attribution);
+    L.control.scale({ imperial: false }).addTo(map);
+    wheelOnlyWithFocus(map);
+    map.mudkitData = data;
+    fit(map, 0, 0);
+    map.createPane("mudkit-land").style.zIndex = 210;
+    map.createPane("mudkit-picture").style.zIndex = 220;
+    if (data.world) {
+      map.getContainer().classList.add("mudkit-world");
+      var quiet = { renderer: L.canvas({ pane: "mudkit-land" }), pane: "mudkit-land", interactive: false };
+      var style = function (more) { return Object.assign({}, quiet, more); };
+      L.polygon(data.land, style({ stroke: false, fillColor: "#fbfaf6", fillOpacity: 1 })).addTo(map);
+      var thin = style({ color: "#8a97a3", weight: 0.5, opacity: 0.55 });
+      var w = data.window;
+      data.latitudes.forEach(function (lat) { L.polyline([[lat, w[0][1]], [lat, w[1][1]]], thin).addTo(map); });
+      data.longitudes.forEach(function (lon) { L.polyline([[w[0][0], lon], [w[1][0], lon]], thin).addTo(map); });
+      L.polyline(data.coast, style({ color: "#9aa7b1", weight: 1, fill: false })).addTo(map);
+      graticuleLabels(map, data.latitudes, data.longitudes);
+    }
+    if (data.picture) {
+      L.imageOverlay(data.picture.url, data.picture.bounds, {
+        pane: "mudkit-picture", alt: "Density of the trace's positions"
+      }).addTo(map);
+    }
+  }
+
+  // Show the bounds beside or below a legend of this size in the upper right corner, whichever shows them larger.
+  function fit(map, width, height) {
+    var data = map.mudkitData;
+    map.setMaxBounds(null).setMinZoom(0);
+    var beside = map.getBoundsZoom(data.bounds, false, L.point(width + 16, 16));
+    var below = map.getBoundsZoom(data.bounds, false, L.point(16, height + 16));
+    map.fitBounds(data.bounds, {
+      paddingTopLeft: [8, beside < below ? height + 8 : 8],
+      paddingBottomRight: [beside < below ? 8 : width + 8, 8],
+      animate: false
+    });
+    if (data.tiles) return;
+    map.setMinZoom(Math.min(map.getZoom(), map.getBoundsZoom(data.window, true)));
+    map.setMaxBounds(data.window);
+  }
+
+  // A page that is scrolled must not stop at a map: the wheel zooms only after a click or Tab into it.
+  function wheelOnlyWithFocus(map) {
+    map.scrollWheelZoom.disable();
+    map.on("focus", function () { map.scrollWheelZoom.enable(); });
+    map.on("blur", function () { map.scrollWheelZoom.disable(); });
+  }
+
+  function graticuleLabels(map, latitudes, longitudes) {
+    var box = L.DomUtil.create("div", "mudkit-graticule", map.getContainer());
+    function degrees(value, plus, minus) {
+      var turned = ((value + 540) % 360) - 180;
+      return Math.abs(+turned.toFixed(4)) + "°" + (turned === 0 || turned === -180 ? "" : turned > 0 ? plus : minus);
+    }
+    function put(text, left, top) {
+      var label = L.DomUtil.create("span", "", box);
+      label.textContent = text;
+      label.style.left = left + "px";
+      label.style.top = top + "px";
+    }
+    function draw() {
+      box.textContent = "";
+      var size = map.getSize();
+      latitudes.forEach(function (lat) {
+        var y = map.latLngToContainerPoint([lat, map.getCenter().lng]).y;
+        if (y > 90 && y < size.y - 40) put(degrees(lat, "N", "S"), 3, y - 7);
+      });
+      var right = 60;  // of the label before, or of the zoom buttons
+      longitudes.forEach(function (lon) {
+        var x = map.latLngToContainerPoint([map.getCenter().lat, lon]).x;
+        if (x < right || x > size.x - 20) return;
+        put(degrees(lon, "E", "W"), x - 12, 3);
+        right = x + 44;
+      });
+    }
+    map.on("move zoom resize", draw);
+    draw();
+  }
+
+  // data: boxes [south, west, north, east, shade, text], colours
+  function cells(map, data) {
+    var renderer = L.canvas({ padding: 0.2 });
+    var group = L.featureGroup();
+    data.boxes.forEach(function (box) {
+      var rectangle = L.rectangle([[box[0], box[1]], [box[2], box[3]]], {
+        renderer: renderer, stroke: false, fillColor: data.colours[box[4]], fillOpacity: 0.72
+      });
+      rectangle.mudkitText = box[5];
+      group.addLayer(rectangle);
+    });
+    withTexts(group).addTo(map);
+  }
+
+  // data: points [lat, lon, radius, shade, text], colours
+  function points(map, data) {
+    var renderer = L.canvas({ padding: 0.2 });
+    var group = L.featureGroup();
+    data.points.forEach(function (point) {
+      var marker = L.circleMarker([point[0], point[1]], {
+        renderer: renderer, radius: point[2], weight: 1, color: "#fff", opacity: 0.9,
+        fillColor: data.colours[point[3]], fillOpacity: 0.85
+      });
+      marker.mudkitText = point[4];
+      group.addLayer(marker);
+    });
+    withTexts(group).addTo(map);
+  }
+
+  function withTexts(group) {
+    return group.bindTooltip(function (layer) {
+      var box = document.createElement("div");
+      box.textContent = layer.mudkitText;
+      return box;
+    }, { sticky: true });
+  }
+
+  // data: points [lat, lon, weight], radius, blur, stops
+  function heat(map, data) {
+    var gradient = {};
+    data.stops.forEach(function (stop, at) { gradient[(at + 1) / data.stops.length] = stop; });
+    var layer = L.heatLayer(data.points, {
+      radius: data.radius, blur: data.blur, maxZoom: 0, minOpacity: 0.05, gradient: gradient, max: densest()
+    });
+    // The full colour is that of the densest place at this zoom, so that a legend from low to high is true at each.
+    function densest() {
+      var side = (data.radius + data.blur) / 2, sums = {}, most = 0;
+      data.points.forEach(function (point) {
+        var place = map.project([point[0], point[1]]);
+        var key = Math.floor(place.x / side) + " " + Math.floor(place.y / side);
+        sums[key] = (sums[key] || 0) + point[2];
+        most = Math.max(most, sums[key]);
+      });
+      return most || 1;
+    }
+    map.on("zoomend", function () { layer.setOptions({ max: densest() }); });
+    layer.addTo(map);
+  }
+
+  // data: title, colours, ticks [share, text], keys [colour, text]
+  function legend(map, data) {
+    var control = L.control({ position: "topright" });
+    control.onAdd = function () {
+      var box = L.DomUtil.create("div", "mudkit-legend");
+      L.DomUtil.create("b", "", box).textContent = data.title;
+      var space = "http://www.w3.org/2000/svg";
+      var bar = document.createElementNS(space, "svg");
+      bar.setAttribute("viewBox", "0 0 " + data.colours.length + " 1");
+      bar.setAttribute("preserveAspectRatio", "none");
+      bar.setAttribute("aria-hidden", "true");
+      data.colours.forEach(function (colour, at) {
+        var part = document.createElementNS(space, "rect");
+        part.setAttribute("x", at);
+        part.setAttribute("width", 1.05);
+        part.setAttribute("height", 1);
+        part.setAttribute("fill", colour);
+        bar.appendChild(part);
+      });
+      box.appendChild(bar);
+      var ticks = L.DomUtil.create("div", "ticks", box);
+      data.ticks.forEach(function (tick) {
+        var label = L.DomUtil.create("span", "", ticks);
+        label.textContent = tick[1];
+        label.style.left = 100 * tick[0] + "%";
+        label.style.transform = "translateX(" + -100 * tick[0] + "%)";
+      });
+      data.keys.forEach(function (key) {
+        var line = L.DomUtil.create("div", "key", box);
+        L.DomUtil.create("i", "", line).style.background = key[0];
+        line.appendChild(document.createTextNode(key[1]));
+      });
+      L.DomEvent.disableClickPropagation(box);
+      return box;
+    };
+    control.addTo(map);
+    fit(map, control.getContainer().offsetWidth, control.getContainer().offsetHeight);
+  }
+
+  return { base: base, cells: cells, points: points, heat: heat, legend: legend };
+})();

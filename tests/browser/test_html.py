@@ -1,0 +1,135 @@
+import json
+
+import nbformat.v4 as v4
+import numpy as np
+import plotly.graph_objects as go
+import pyarrow as pa
+import pytest
+
+from mudkit.figures import maps
+from mudkit.report.html import export_html
+
+pytestmark = pytest.mark.browser
+
+PLOTLY = "application/vnd.plotly.v1+json"
+
+
+@pytest.fixture
+def open_report(visit, tmp_path):
+    """Export a notebook, open it, and wait until its figures are drawn."""
+    opened = []
+
+    def run(notebook, figures, **options):
+        file = tmp_path / "report.html"
+        export_html(notebook, file, title="A report", **options)
+        seen = visit(file)
+        opened.append(seen)
+        seen.page.wait_for_function(
+            "number => document.querySelectorAll('.mudkit-figure .main-svg .trace').length === number",
+            arg=figures,
+        )
+        return seen
+
+    yield run
+    for seen in opened:
+        assert seen.left == []
+        assert seen.errors == []
+
+
+def chart(title, **layout):
+    drawn = go.Figure(
+        go.Scatter(x=np.arange(30), y=np.sqrt(np.arange(30))), layout={"title": title, **layout}
+    )
+    return v4.new_output("display_data", data={PLOTLY: json.loads(drawn.to_json())})
+
+
+def city():
+    random = np.random.default_rng(2)
+    lat, lon = 37.7 + random.normal(0, 0.02, 3000), -122.4 + random.normal(0, 0.03, 3000)
+    return pa.table({"lat": lat, "lon": lon})
+
+
+def report():
+    shown = maps.base_map(city(), height_px=300)._repr_html_()
+    wide = "<table><tr>" + "<td>a long cell</td>" * 60 + "</tr></table>"
+    return v4.new_notebook(
+        cells=[
+            v4.new_markdown_cell("# A report\n\nSome $x^2$, and ![a picture](https://example.org/a.png)."),
+            v4.new_code_cell("1", outputs=[chart("First </script>"), chart("Second", height=300)]),
+            v4.new_code_cell("2", outputs=[v4.new_output("display_data", data={"text/html": shown})]),
+            v4.new_code_cell("3", outputs=[v4.new_output("display_data", data={"text/html": wide})]),
+        ]
+    )
+
+
+def test_figures_and_maps_are_drawn_without_a_network(open_report):
+    page = open_report(report(), 2).page
+    assert page.title() == "A report"
+    for at, height in ((0, 450), (1, 300)):
+        figure = page.locator(".mudkit-figure").nth(at)
+        drawn = figure.locator(".main-svg").first.bounding_box()
+        assert drawn["width"] > 600
+        assert drawn["height"] == figure.bounding_box()["height"] == height
+    assert page.locator(".gtitle").all_text_contents() == ["First </script>", "Second"]
+    frame = page.frame_locator("iframe")
+    picture = frame.locator("img.leaflet-image-layer")
+    picture.wait_for()
+    assert picture.evaluate("element => element.decode().then(() => element.naturalWidth)") > 100
+    assert picture.bounding_box()["height"] > 100
+    assert page.locator("iframe").bounding_box()["height"] == 300
+    whole = page.locator("main").bounding_box()["width"]
+    for selector in ("iframe", ".mudkit-figure"):
+        assert page.locator(selector).first.bounding_box()["width"] > 0.95 * whole
+    assert frame.locator(".leaflet-control-attribution").inner_text().startswith("Leaflet")
+
+
+def test_a_page_is_readable_at_any_width(open_report):
+    page = open_report(report(), 2).page
+    for width in (1600, 1000, 400):
+        page.set_viewport_size({"width": width, "height": 700})
+        page.wait_for_function(
+            "document.querySelector('.mudkit-figure .main-svg').clientWidth"
+            " <= document.querySelector('main').clientWidth"
+        )
+        main = page.locator("main").bounding_box()
+        assert main["width"] <= 1024
+        assert abs((main["x"] + main["width"] / 2) - width / 2) < 20
+        assert page.evaluate(
+            "document.documentElement.scrollWidth <= document.documentElement.clientWidth + 1"
+        )
+        table = page.locator(".jp-OutputArea-output:has(table)")
+        assert (
+            table.evaluate(
+                "element => { element.scrollTo({left: 99, behavior: 'instant'}); return element.scrollLeft }"
+            )
+            == 99
+        )
+
+
+@pytest.mark.notebook
+def test_what_a_kernel_puts_out_becomes_a_report(open_report):
+    from nbclient import NotebookClient
+
+    notebook = v4.new_notebook(
+        cells=[
+            v4.new_code_cell(
+                "import plotly.graph_objects as go\nfigure = go.Figure(go.Bar(x=['a', 'b'], y=[1, 2]))\nfigure"
+            ),
+            v4.new_code_cell("figure.show()"),
+            v4.new_code_cell(
+                "import pyarrow as pa\nfrom mudkit.figures import maps\n"
+                "maps.base_map(pa.table({'lat': [37.7, 37.8], 'lon': [-122.4, -122.5]}))"
+            ),
+            v4.new_code_cell("from tqdm.auto import tqdm\nfor _ in tqdm(range(3)): pass"),
+            v4.new_code_cell("import ipywidgets\nipywidgets.IntSlider()"),
+        ],
+    )
+    NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+    kinds = [[sorted(output.get("data", {})) for output in cell.outputs] for cell in notebook.cells]
+    assert kinds[0] == kinds[1] == [[PLOTLY]]
+    assert kinds[2] == [["text/html", "text/plain"]]
+    page = open_report(notebook, 2).page
+    page.frame_locator("iframe").locator("img.leaflet-image-layer").wait_for()
+    text = page.inner_text("main")
+    assert "IntSlider" not in text
+    assert "it/s" not in text

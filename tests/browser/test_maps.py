@@ -1,0 +1,224 @@
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from mudkit import units
+from mudkit.figures import assets, maps
+
+pytestmark = pytest.mark.browser
+
+# What the page's one map is called, and a function that says how much of a canvas or a picture is painted.
+HELPERS = """
+window.theMap = () => window[Object.keys(window).find(name => /^map_[0-9a-f]{32}$/.test(name))];
+window.painted = element => {
+  const canvas = document.createElement("canvas");
+  canvas.width = element.naturalWidth || element.width;
+  canvas.height = element.naturalHeight || element.height;
+  canvas.getContext("2d").drawImage(element, 0, 0);
+  const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  let number = 0;
+  for (let at = 3; at < pixels.data.length; at += 4) number += pixels.data[at] > 0;
+  return {number, pixels, width: canvas.width, height: canvas.height};
+};
+null;
+"""
+PICTURE = "img.leaflet-image-layer"
+
+
+def table(lat, lon, **columns):
+    return pa.table({"lat": np.asarray(lat, float), "lon": np.asarray(lon, float), **columns})
+
+
+@pytest.fixture
+def city():
+    """Streets: two crossing lines."""
+    along = np.linspace(0, 1, 4000)
+    lat = np.concatenate([37.7 + 0.1 * along, np.full(4000, 37.75)])
+    lon = np.concatenate([np.full(4000, -122.4), -122.5 + 0.2 * along])
+    return table(lat, lon)
+
+
+@pytest.fixture
+def show(visit, tmp_path):
+    """Save a map, open it, and wait until it stands."""
+    opened = []
+
+    def run(leaflet_map):
+        file = tmp_path / f"map{len(opened)}.html"
+        leaflet_map.save(file)
+        seen = visit(file)
+        opened.append(seen)
+        seen.page.wait_for_selector(".leaflet-container")
+        seen.page.evaluate(HELPERS)
+        return seen
+
+    yield run
+    for seen in opened:
+        assert seen.left == []
+        assert seen.errors == []
+
+
+def wait_painted(page, selector, least):
+    page.wait_for_function(
+        "([selector, least]) => [...document.querySelectorAll(selector)].some("
+        "element => (element.width > 0) && (element.complete !== false) && painted(element).number >= least)",
+        arg=[selector, least],
+    )
+
+
+def alpha_at(page, lat, lon):
+    """The opacity of the ground's picture where Leaflet draws a place."""
+    return page.evaluate(
+        """([lat, lon, selector]) => {
+          const picture = document.querySelector(selector), box = picture.getBoundingClientRect();
+          const frame = theMap().getContainer().getBoundingClientRect();
+          const place = theMap().latLngToContainerPoint([lat, lon]);
+          const image = painted(picture);
+          const x = Math.floor((place.x + frame.left - box.left) / box.width * image.width);
+          const y = Math.floor((place.y + frame.top - box.top) / box.height * image.height);
+          let most = 0;
+          for (const dx of [-1, 0, 1]) for (const dy of [-1, 0, 1])
+            most = Math.max(most, image.pixels.data[4 * ((y + dy) * image.width + x + dx) + 3] ?? 0);
+          return most;
+        }""",
+        [lat, lon, PICTURE],
+    )
+
+
+def text_under_pointer(page, lat, lon):
+    """Move the pointer to a place until a tooltip shows: Leaflet looks at one movement in 32 ms."""
+    where = page.evaluate("place => theMap().latLngToContainerPoint(place)", [float(lat), float(lon)])
+    for attempt in range(100):
+        page.mouse.move(where["x"] + attempt % 2, where["y"])
+        page.evaluate("new Promise(requestAnimationFrame)")
+        shown = page.locator(".leaflet-tooltip")
+        if shown.count():
+            return shown.inner_text()
+    return None
+
+
+def visible_size(page, selector):
+    box = page.locator(selector).first.bounding_box()
+    return box["width"], box["height"]
+
+
+def test_the_ground_lies_where_the_trace_was(show, city):
+    page = show(maps.base_map(city)).page
+    wait_painted(page, PICTURE, 400)
+    for lat, lon in [(37.7, -122.4), (37.8, -122.4), (37.75, -122.5), (37.75, -122.3), (37.72, -122.4)]:
+        assert alpha_at(page, lat, lon) > 0, (lat, lon)
+    for lat, lon in [(37.72, -122.45), (37.78, -122.35), (37.755, -122.45), (37.745, -122.35)]:
+        assert alpha_at(page, lat, lon) == 0, (lat, lon)
+    width, height = visible_size(page, PICTURE)
+    assert width > 300
+    assert height > 300
+    assert "ground drawn from the trace, 8,000 positions" in page.inner_text(".leaflet-control-attribution")
+
+
+def test_the_ground_is_exact_far_north(show):
+    lat = np.repeat([60.0, 60.5, 61.0], 50)
+    page = show(maps.base_map(table(lat, np.tile(np.linspace(10.0, 11.0, 50), 3)))).page
+    wait_painted(page, PICTURE, 100)
+    assert alpha_at(page, 60.5, 10.0) > 0  # the middle latitude is not the middle of the picture
+    assert alpha_at(page, 60.49, 10.0) == 0
+    assert alpha_at(page, 60.51, 10.0) == 0
+
+
+def test_a_heat_layer_is_drawn_and_follows_the_zoom(show, city):
+    cells = table([37.75, 37.72, 37.78], [-122.4, -122.4, -122.35], weight=[100, 10, 1])
+    page = show(maps.heat_map(cells, city, label="pick-ups")).page
+    wait_painted(page, "canvas.leaflet-heatmap-layer", 500)
+    assert page.locator(".mudkit-legend b").inner_text() == "pick-ups"
+    page.evaluate("theMap().setView([37.72, -122.4], 15, {animate: false})")
+    page.wait_for_function("painted(document.querySelector('canvas.leaflet-heatmap-layer')).number > 100")
+
+
+def test_many_cells_are_drawn_on_canvas_and_say_their_value(show, city):
+    lat, lon = (
+        grid.ravel() for grid in np.meshgrid(np.linspace(37.7, 37.8, 40), np.linspace(-122.5, -122.3, 40))
+    )
+    box = units.box_bounds(lat, lon, 0.2)
+    number = np.arange(1600.0)
+    leaflet_map = maps.cell_map(pa.table({**box._asdict(), "n": number}), "n", label="reads", positions=city)
+    page = show(leaflet_map).page
+    wait_painted(page, ".leaflet-overlay-pane canvas", 5000)
+    assert page.locator(".leaflet-overlay-pane path").count() == 0
+    assert text_under_pointer(page, lat[820], lon[820]) == "reads: 820"
+    legend = page.locator(".mudkit-legend")
+    assert legend.locator(".ticks span").all_inner_texts() == ["0", "799.5", "1,599"]
+    assert visible_size(page, ".mudkit-legend svg") == (200, 12)
+
+
+def test_points_say_what_they_are(show, city):
+    points = table([37.75, 37.72], [-122.4, -122.45], name=["<b>car</b>", "bus"], v=[1.0, 2.0])
+    page = show(maps.point_map(points, value="v", text="name", positions=city)).page
+    wait_painted(page, ".leaflet-overlay-pane canvas", 100)  # one of the two lies in the corner of the legend
+    assert text_under_pointer(page, 37.75, -122.4) == "<b>car</b>\nv: 1"
+
+
+def test_the_world_has_land_and_a_graticule(show):
+    page = show(maps.base_map(table([50.0, -30.0], [-100.0, 140.0]))).page
+    wait_painted(page, ".leaflet-mudkit-land-pane canvas", 50_000)
+    labels = page.locator(".mudkit-graticule span").all_inner_texts()
+    assert "0°" in labels
+    assert "30°N" in labels
+    page.evaluate("theMap().setView([0, 0], 5, {animate: false})")
+    page.wait_for_function(
+        "before => [...document.querySelectorAll('.mudkit-graticule span')].map(s => s.innerText).join() != before",
+        arg=",".join(labels),
+    )
+
+
+def test_both_sides_of_the_date_line_lie_together(show):
+    random = np.random.default_rng(1)
+    lat, lon = -17.0 + random.normal(0, 0.2, 3000), (180 + random.normal(0, 0.3, 3000) + 180) % 360 - 180
+    page = show(maps.base_map(table(lat, lon))).page
+    wait_painted(page, PICTURE, 500)
+    width, _ = visible_size(page, PICTURE)
+    assert 200 < width < 3000  # and not the width of the world
+    turn = 0 if page.evaluate("theMap().getCenter().lng") > 0 else -360
+    left, right = (
+        page.evaluate(f"theMap().latLngToContainerPoint([-17, {at + turn}]).x") for at in (179.8, 180.2)
+    )
+    assert 0 < left < right < 1000
+
+
+def test_an_ordinary_marker_has_its_picture(show, city):
+    import folium
+
+    leaflet_map = maps.base_map(city)
+    folium.Marker((37.75, -122.4)).add_to(leaflet_map)
+    page = show(leaflet_map).page
+    page.wait_for_function("document.querySelector('img.leaflet-marker-icon')?.naturalWidth > 0")
+
+
+def test_the_wheel_scrolls_the_page_until_the_map_is_clicked(show, city):
+    page = show(maps.base_map(city)).page
+    before = page.evaluate("theMap().getZoom()")
+    page.mouse.move(500, 300)
+    page.mouse.wheel(0, -300)
+    assert not page.evaluate("theMap().scrollWheelZoom.enabled()")
+    page.mouse.click(500, 300)
+    page.wait_for_function("theMap().scrollWheelZoom.enabled()")
+    page.mouse.wheel(0, -300)
+    page.wait_for_function("before => theMap().getZoom() > before", arg=before)
+
+
+def test_without_its_files_a_map_says_so(visit, city, tmp_path, monkeypatch):
+    monkeypatch.setattr(assets, "_VENDOR", tmp_path / "none")
+    file = tmp_path / "map.html"
+    maps.base_map(city).save(file)
+    seen = visit(file)
+    note = seen.page.locator(".mudkit-note")
+    assert "make setup" in note.inner_text()
+    assert note.bounding_box()["height"] > 15
+    assert seen.left  # this is what the other tests would see if a map asked for something
+
+
+def test_a_recorded_city(show, cabspotting):
+    from pyarrow import csv
+
+    page = show(maps.base_map(csv.read_csv(cabspotting))).page
+    wait_painted(page, PICTURE, 10_000)
+    assert alpha_at(page, 37.7955, -122.3937) > 0  # the Ferry Building
+    assert alpha_at(page, 37.84, -122.46) == 0  # the bay
