@@ -12,7 +12,7 @@ setup: $(READY)
 
 # The stamp is written last, so a set-up that was stopped goes on at the next call.
 $(READY): requirements.txt requirements-node.txt pyproject.toml tools/setup.sh tools/fetch_assets.py \
-          mudkit/figures/assets/package-lock.json
+          mudkit/figures/assets/package.json mudkit/figures/assets/package-lock.json
 	@PYTHON="$(PYTHON)" sh tools/setup.sh $(VENV)
 	@touch $@
 

@@ -9,7 +9,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from mudkit.errors import InputMissing, MudkitError, OutputExists, OutputProblem
@@ -130,7 +130,8 @@ def staged_file(path: str | os.PathLike[str]) -> Iterator[Path]:
             raise
         raise output_problem(path, error) from error
     finally:
-        staging.unlink(missing_ok=True)
+        with suppress(OSError):
+            staging.unlink()
 
 
 def output_problem(path: Path, error: BaseException) -> OutputProblem:

@@ -9,10 +9,11 @@ import sys
 from pathlib import Path
 
 import nbformat
-from mudkit.report.run import KERNEL
 from nbclient import NotebookClient
 from tqdm import tqdm
 from traitlets.config import Config
+
+from mudkit.report.run import KERNEL
 
 CHECKED = "nbval-check-output"
 FOLDER = Path(__file__).parents[1] / "notebooks"
@@ -22,8 +23,11 @@ def execute(file: Path) -> nbformat.NotebookNode:
     """Run a chapter in its folder, from top to bottom, in a new kernel."""
     notebook = nbformat.read(file, as_version=4)
     client = NotebookClient(
-        config=Config(KERNEL), 
-        notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": str(file.parent)}}
+        notebook,
+        config=Config(KERNEL),
+        timeout=600,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(file.parent)}},
     )
     return client.execute()
 

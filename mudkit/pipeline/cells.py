@@ -76,11 +76,18 @@ def cells(
         "*", _x(F.col("lon"), F.col("zoom")).alias("x"), _y(F.col("lat"), F.col("zoom")).alias("y"),
         bucket.alias("bucket_ts"),
     )  # fmt: skip
-    counted = located.groupBy("zoom", "x", "y", "bucket_ts").agg(
+    # By device first: counting distinct devices at once would send every row through twice.
+    by_device = located.groupBy("zoom", "x", "y", "bucket_ts", "device").agg(
         F.count_if("is_position").alias("positions"),
-        F.count_distinct(F.when(F.col("is_position"), F.col("device"))).alias("devices"),
-        F.avg("speed_mps").alias("mean_speed_mps"),
         F.count_if(~F.col("is_position")).alias("reads"),
+        F.sum("speed_mps").alias("speed_sum"),
+        F.count("speed_mps").alias("speed_count"),
+    )
+    counted = by_device.groupBy("zoom", "x", "y", "bucket_ts").agg(
+        F.sum("positions").alias("positions"),
+        F.count_if(F.col("positions") > 0).alias("devices"),
+        F.try_divide(F.sum("speed_sum"), F.sum("speed_count")).alias("mean_speed_mps"),
+        F.sum("reads").alias("reads"),
     )
     side = F.pow(F.lit(2.0), F.col("zoom"))
     lat = F.degrees(F.atan(F.sinh(F.lit(3.141592653589793) * (1 - 2 * (F.col("y") + 0.5) / side))))

@@ -1,52 +1,44 @@
-"""From a file of a public format to a trace folder: Spark parses file by file and cleans device by device."""
+"""From a file of a public format to a trace folder, on Spark: file by file, then device by device."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
-from pyspark import StorageLevel
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
 
 from mudkit import errors
-from mudkit.files import existing, staged_folder
-from mudkit.pipeline.tables import ddl, writing
+from mudkit.files import existing, output_problem, staged_file, staged_folder
 from mudkit.trace.clean import check_moves, check_parsed, check_plausible, clean_positions, clean_reads
 from mudkit.trace.derive import Rule, derive_reads
-from mudkit.trace.folder import is_trace, read_manifest, write_manifest
+from mudkit.trace.folder import TraceWriter, is_trace, read_manifest, write_manifest
 from mudkit.trace.formats import Source, recognise
 from mudkit.trace.load import describe, parsed_batches, rule_for
 from mudkit.trace.parse import Options
-from mudkit.trace.schema import POSITIONS, READS, REJECTED, SCHEMAS
+from mudkit.trace.schema import device_buckets
 
 __all__ = ["IngestReport", "ingest"]
 
-_PARSED = pa.schema(
-    [
-        ("source", pa.string()),
-        ("row", pa.int64()),
-        ("device", pa.string()),
-        ("t_us", pa.int64()),
-        ("lat", pa.float64()),
-        ("lon", pa.float64()),
-        ("speed_mps", pa.float64()),
-        ("occupied", pa.bool_()),
-        ("box_km", pa.float64()),
-        ("window_s", pa.float64()),
-        ("reason", pa.string()),  # null: the row is good
-        ("raw", pa.string()),
-    ]
-)
-_CLEAN = pa.unify_schemas([POSITIONS, READS, REJECTED, pa.schema([("kind", pa.string())])])
-_CLEAN = pa.schema([field.with_nullable(True) for field in _CLEAN])
-_FAILED = "failed"  # a reason that no row has: the file itself could not be read
+_Tally: TypeAlias = tuple[str, str, int, int, str]
+_TALLY_TYPES = (pa.string(), pa.string(), pa.int64(), pa.int64(), pa.string())
+_PARSED = ".parsed"
+_BUCKET_BYTES = 64 << 20
+_MOST_BUCKETS = 1024
+_GZIP_FACTOR = 5  # what text of this kind packs to
+_TALLY = "kind STRING, reason STRING, rows BIGINT, devices BIGINT, sample STRING"
+_FAILED = "failed"  # a kind that no row has: the task met an error of mudkit's
 
 
 @dataclass(frozen=True)
@@ -97,9 +89,10 @@ def ingest(
 ) -> IngestReport:
     """Turn a file into a trace folder, partitioned by date.
 
-    Rows, reasons and reads are those of :func:`mudkit.trace.load`, whose options these are; but a whole file
-    never is in one place: files are parsed one a task, devices cleaned one a group. Executors read the
-    source, and write the trace, under the same paths as the driver.
+    Rows, reasons and reads are those of :func:`mudkit.trace.load`, whose options these are; but a whole trace
+    never is in one place: files are parsed one a task, into buckets by device, and buckets are cleaned one a
+    task. Executors read the source, and write the trace, under the same paths as the driver. Rows stay in
+    Arrow from file to file; through the JVM go only task numbers and counts.
 
     Parameters
     ----------
@@ -134,32 +127,27 @@ def ingest(
         manifest = read_manifest(path)
         if all(manifest.get(key) == value for key, value in description.items()):
             return _report(path, manifest, 0.0)
-    with staged_folder(path, overwrite=overwrite) as folder, writing(path):
-        parsed = _parse(spark, origin, options).persist(StorageLevel.DISK_ONLY)
-        clean = parsed
-        try:
-            good = parsed.filter("reason IS NULL")
-            bad = _checked(origin, options, parsed)
-            clean = good.groupBy("device").applyInArrow(_cleaner(options, how), ddl(_CLEAN))
-            clean = clean.persist(StorageLevel.DISK_ONLY)
-            counts = _counts(clean)
-            rejected = {reason: n for (kind, reason), n in counts.items() if kind == "rejected"}
-            kept = sum(n for (kind, _), n in counts.items() if kind == table)
-            if table == "positions":
-                check_plausible(origin, kept + sum(rejected.values()), rejected)
-                devices = clean.filter("kind = 'positions'").select(F.count_distinct("device")).first()
-                check_moves(origin, kept, devices[0] if devices else 0)
-            _write(clean, parsed, folder)
-        finally:
-            clean.unpersist()
-            parsed.unpersist()
-        rejected = {reason: n + bad.pop(reason, 0) for reason, n in rejected.items()} | bad
+    with staged_folder(path, overwrite=overwrite) as folder:
+        work = _Work(origin, options, how, folder, _buckets(origin))
+        parsed = _run(spark, work.parse, len(origin.files()), path)
+        bad = parsed.rows("rejected")
+        total = sum(bad.values()) + sum(parsed.rows("good").values())
+        check_parsed(origin, options, total, bad, parsed.sample)
+        clean = _run(spark, work.clean, work.buckets, path)
+        rejected = clean.rows("rejected")
+        kept = sum(clean.rows(table).values())
+        if table == "positions":
+            check_plausible(origin, total - sum(bad.values()), rejected)
+            check_moves(origin, kept, clean.devices)
+        shutil.rmtree(folder / _PARSED)
+        for reason, count in bad.items():
+            rejected[reason] = rejected.get(reason, 0) + count
         manifest = {
             **description,
             "rejected": dict(sorted(rejected.items(), key=lambda item: -item[1])),
             "rows": {
-                "positions": kept if table == "positions" else 0,
-                "reads": sum(n for (kind, _), n in counts.items() if kind == "reads"),
+                "positions": sum(clean.rows("positions").values()),
+                "reads": sum(clean.rows("reads").values()),
                 "rejected": sum(rejected.values()),
             },
         }
@@ -173,83 +161,114 @@ def _report(path: Path, manifest: dict[str, Any], duration_s: float) -> IngestRe
     return IngestReport(path, kept + rows["rejected"], kept, rows["reads"], manifest["rejected"], duration_s)
 
 
-def _parse(spark: SparkSession, origin: Source, options: Options) -> DataFrame:
-    """Parse the files, one a task; a file that cannot be read gives one row that says so."""
-    files = [(str(file.absolute()),) for file in origin.files()]
-
-    def parse_files(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for name in batch.column(0).to_pylist():
-                try:
-                    for parsed in parsed_batches(origin, options, [Path(name)]):
-                        yield from _fit(parsed.good, _PARSED)
-                        yield from _fit(parsed.bad, _PARSED)
-                except errors.MudkitError as error:
-                    _, (kind, summary, fields) = error.__reduce__()
-                    text = json.dumps([kind.__name__, summary, fields])
-                    yield from _fit(pa.table({"reason": [_FAILED], "raw": [text]}), _PARSED)
-
-    names = spark.createDataFrame(files, "file STRING").repartition(min(len(files), 64))
-    return names.mapInArrow(parse_files, ddl(_PARSED))
+def _buckets(origin: Source) -> int:
+    """Into how many parts devices are divided, so that one part fits a task's memory."""
+    size = 0
+    for file in origin.files():
+        packed = file.suffix == ".gz" or origin.format == "parquet"
+        size += file.stat().st_size * (_GZIP_FACTOR if packed else 1)
+    return min(max(2, -(-size // _BUCKET_BYTES)), _MOST_BUCKETS)
 
 
-def _checked(origin: Source, options: Options, parsed: DataFrame) -> dict[str, int]:
-    """Raise what is wrong with the file; else count the rows that were set aside, by reason."""
-    groups = parsed.groupBy("reason").agg(F.count("*").alias("n"), F.min("raw").alias("raw")).collect()
-    for group in groups:
-        if group["reason"] == _FAILED:
-            kind, summary, fields = json.loads(group["raw"])
-            raise getattr(errors, kind)(summary, **fields)
-    bad = {group["reason"]: group["n"] for group in groups if group["reason"] is not None}
-    sample = next((group["raw"] or "" for group in groups if group["reason"] is not None), "")
-    check_parsed(origin, options, sum(group["n"] for group in groups), bad, sample)
-    return bad
+@dataclass(frozen=True)
+class _Work:
+    """What the tasks do; it travels to the executors."""
 
+    origin: Source
+    options: Options
+    rule: Rule
+    folder: Path
+    buckets: int
 
-def _cleaner(options: Options, rule: Rule) -> Callable[[pa.Table], pa.Table]:
-    """Make the function that cleans all rows of one device and derives its reads."""
+    def parse(self, number: int) -> Iterator[_Tally]:
+        """Parse one file; rows go to the bucket of their device."""
+        file = self.origin.files()[number]
+        aside = TraceWriter(self.folder, f"file-{number:05d}-")
+        with ExitStack() as stack:
+            writers: dict[int, pq.ParquetWriter] = {}
+            for parsed in parsed_batches(self.origin, self.options, [file]):
+                aside.write("rejected", parsed.bad)
+                for reason, count in Counter(parsed.bad["reason"].to_pylist()).items():
+                    first = parsed.bad.filter(pc.equal(parsed.bad["reason"], reason))["raw"][0].as_py()
+                    yield "rejected", reason, count, 0, first
+                yield "good", "", len(parsed.good), 0, ""
+                good = parsed.good.set_column(0, "source", parsed.good["source"].cast(pa.string()))
+                bucket = device_buckets(good["device"], self.buckets)
+                for of in np.unique(bucket).tolist():
+                    if of not in writers:
+                        place = self.folder / _PARSED / f"{of:05d}"
+                        place.mkdir(parents=True, exist_ok=True)
+                        final = place / f"{number:05d}.parquet"
+                        staging = stack.enter_context(staged_file(final))
+                        writers[of] = stack.enter_context(pq.ParquetWriter(staging, good.schema))
+                    writers[of].write_table(good.filter(pa.array(bucket == of)))
 
-    def clean(rows: pa.Table) -> pa.Table:
-        rows = rows.sort_by([("source", "ascending"), ("row", "ascending")])
-        if options.table == "reads":
-            reads, rejected = clean_reads(rows, options)
-            tables = {"reads": reads, "rejected": rejected}
+    def clean(self, number: int) -> Iterator[_Tally]:
+        """Clean the devices of one bucket, derive their reads, and write their part of the trace."""
+        place = self.folder / _PARSED / f"{number:05d}"
+        if not place.is_dir():
+            return
+        pieces = [pq.read_table(file) for file in sorted(place.glob("*.parquet"))]
+        rows = pa.concat_tables(pieces, promote_options="default")
+        writer = TraceWriter(self.folder, f"{number:05d}-")
+        if self.options.table == "reads":
+            reads, rejected = clean_reads(rows, self.options)
         else:
             positions, occupied, rejected = clean_positions(rows)
-            reads = derive_reads(
-                positions, rule, box_km=options.box_km, window_s=options.window_s, occupied=occupied
-            )
-            tables = {"positions": positions, "reads": reads, "rejected": rejected}
-        pieces: list[pa.RecordBatch] = []
-        for kind, table in tables.items():
-            table = table.append_column("kind", pa.array([kind] * len(table), pa.string()))
-            pieces += _fit(table, _CLEAN)
-        return pa.Table.from_batches(pieces, _CLEAN)
-
-    return clean
+            asked = {"box_km": self.options.box_km, "window_s": self.options.window_s}
+            reads = derive_reads(positions, self.rule, **asked, occupied=occupied)
+            writer.write("positions", positions)
+            yield "positions", "", len(positions), pc.count_distinct(positions["device"]).as_py(), ""
+        writer.write("reads", reads)
+        writer.write("rejected", rejected)
+        yield "reads", "", len(reads), 0, ""
+        for reason, count in Counter(rejected["reason"].to_pylist()).items():
+            yield "rejected", reason, count, 0, ""
 
 
-def _counts(clean: DataFrame) -> dict[tuple[str, str], int]:
-    groups = clean.groupBy("kind", "reason").count().collect()
-    return {(group["kind"], group["reason"] or ""): group["count"] for group in groups}
+@dataclass(frozen=True)
+class _Result:
+    """What the tasks of one stage counted."""
+
+    tallies: list[_Tally]
+
+    def rows(self, kind: str) -> dict[str, int]:
+        counts: Counter[str] = Counter()
+        for of, reason, rows, _, _ in self.tallies:
+            if of == kind:
+                counts[reason] += rows
+        return dict(counts)
+
+    @property
+    def devices(self) -> int:
+        return sum(tally[3] for tally in self.tallies)
+
+    @property
+    def sample(self) -> str:
+        return next((tally[4] for tally in self.tallies if tally[4]), "")
 
 
-def _write(clean: DataFrame, parsed: DataFrame, folder: Path) -> None:
-    for name in ("positions", "reads"):
-        rows = clean.filter(F.col("kind") == name).select(SCHEMAS[name].names)
-        dated = rows.withColumn("date", F.to_date("ts")).repartition("date")
-        ordered = dated.sortWithinPartitions("date", "ts", "device")
-        ordered.write.partitionBy("date").option("compression", "zstd").parquet(str(folder / name))
-    aside = [clean.filter("kind = 'rejected'"), parsed.filter("reason IS NOT NULL")]
-    rejected = aside[0].select(REJECTED.names).unionAll(aside[1].select(REJECTED.names))
-    rejected.coalesce(1).write.option("compression", "zstd").parquet(str(folder / "rejected"))
+def _run(spark: SparkSession, work: Callable[[int], Iterator[_Tally]], tasks: int, path: Path) -> _Result:
+    """Run tasks 0, 1, … on Spark and collect what they counted; raise the error that one of them met."""
 
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                try:
+                    tallies = list(work(number))
+                except (errors.MudkitError, OSError) as error:
+                    told = error if isinstance(error, errors.MudkitError) else output_problem(path, error)
+                    _, (kind, summary, fields) = told.__reduce__()
+                    tallies = [(_FAILED, "", 0, 0, json.dumps([kind.__name__, summary, fields]))]
+                names = ("kind", "reason", "rows", "devices", "sample")
+                rows = [dict(zip(names, tally, strict=True)) for tally in tallies]
+                schema = pa.schema(list(zip(names, _TALLY_TYPES, strict=True)))
+                yield from pa.Table.from_pylist(rows, schema=schema).to_batches()
 
-def _fit(table: pa.Table, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Give a table the columns of a schema, those that it lacks null."""
-    have = set(table.column_names)
-    columns = [
-        table[field.name].cast(field.type) if field.name in have else pa.nulls(len(table), field.type)
-        for field in schema
-    ]
-    yield from pa.table(columns, schema=schema).to_batches(max_chunksize=1 << 16)
+    numbers = spark.range(0, tasks, 1, min(tasks, _MOST_BUCKETS))
+    tallies: list[_Tally] = [tuple(row) for row in numbers.mapInArrow(run, _TALLY).collect()]
+    for kind, _, _, _, text in tallies:
+        if kind == _FAILED:
+            name, summary, fields = json.loads(text)
+            raise getattr(errors, name)(summary, **fields)
+    return _Result(tallies)

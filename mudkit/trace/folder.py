@@ -13,6 +13,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
+import uuid
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -47,14 +48,22 @@ _US_PER_DAY = 86_400_000_000
 class TraceWriter:
     """Write a trace piece by piece in bounded memory; see :meth:`open`.
 
+    Parameters
+    ----------
+    folder : Path
+        Where the tables go.
+    part : str
+        What the names of this writer's files begin with, where several write one trace.
+
     Attributes
     ----------
     counts : Counter
         Rows written so far, by table.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, part: str = "") -> None:
         self._folder = folder
+        self._part = part
         self._parts: Counter[Path] = Counter()
         self.counts: Counter[str] = Counter()
 
@@ -111,7 +120,11 @@ class TraceWriter:
 
     def _write_part(self, folder: Path, table: pa.Table) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        pq.write_table(table, folder / f"part-{self._parts[folder]:05d}.parquet", compression="zstd")
+        name = f"part-{self._part}{self._parts[folder]:05d}.parquet"
+        # A task that Spark tries twice writes the same file twice; either is whole, and they are the same.
+        staging = folder / f".{name}.{uuid.uuid4().hex[:8]}"
+        pq.write_table(table, staging, compression="zstd")
+        staging.replace(folder / name)
         self._parts[folder] += 1
 
 

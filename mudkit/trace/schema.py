@@ -9,7 +9,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-__all__ = ["POSITIONS", "READS", "REJECTED", "SCHEMAS", "epoch_us", "read_ids", "timestamps", "with_read_ids"]
+__all__ = [
+    "POSITIONS",
+    "READS",
+    "REJECTED",
+    "SCHEMAS",
+    "device_buckets",
+    "epoch_us",
+    "read_ids",
+    "timestamps",
+    "with_read_ids",
+]
 
 _TS = pa.timestamp("us", tz="UTC")
 
@@ -84,6 +94,24 @@ def read_ids(reads: pa.Table) -> NDArray[np.int64]:
         values = np.asarray(reads[name].to_numpy(), dtype=np.float64) + 0.0  # -0.0 becomes 0.0
         state = _mix(state ^ values.view(np.uint64))
     return state.view(np.int64)
+
+
+def device_buckets(device: pa.ChunkedArray, buckets: int) -> NDArray[np.int64]:
+    """Assign each device to one of so many buckets, the same everywhere.
+
+    Parameters
+    ----------
+    device : pyarrow.ChunkedArray of string
+    buckets : int
+
+    Returns
+    -------
+    ndarray of int64
+        A number below ``buckets`` for each row.
+    """
+    names = device.combine_chunks().dictionary_encode()
+    of = np.array([_text_hash(name) % buckets for name in names.dictionary.to_pylist()] or [0], np.int64)
+    return np.asarray(of[names.indices.to_numpy(zero_copy_only=False)], dtype=np.int64)
 
 
 def with_read_ids(reads: pa.Table) -> pa.Table:

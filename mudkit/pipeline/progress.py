@@ -1,0 +1,219 @@
+"""A bar that shows how far Spark is, for work that takes longer than a second."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Protocol
+
+from pyspark.sql import SparkSession
+
+__all__ = ["VARIABLE", "progress", "wanted"]
+
+VARIABLE = "MUDKIT_PROGRESS"
+"""``1`` shows bars everywhere, ``0`` nowhere; unset: where somebody watches."""
+
+_PATIENCE_S = 1.0
+_PERIOD_S = 0.2
+_FAREWELL_S = 5.0
+
+_thread = threading.local()
+
+
+def wanted() -> bool:
+    """Say whether bars are shown: on a terminal and in a notebook, or as ``MUDKIT_PROGRESS`` says."""
+    said = os.environ.get(VARIABLE, "").strip().lower()
+    if said:
+        return said not in ("0", "no", "off", "false")
+    return _in_notebook() or (sys.stderr is not None and sys.stderr.isatty())
+
+
+def _in_notebook() -> bool:
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return getattr(shell, "kernel", None) is not None
+
+
+@contextlib.contextmanager
+def progress(spark: SparkSession, description: str) -> Iterator[None]:
+    """Show the progress of Spark's tasks while the body runs.
+
+    The bar comes after one second and goes with the body. It counts the tasks that are known so far: their
+    number grows as stages begin. Inside another `progress` of the same thread nothing more is shown. A
+    `KeyboardInterrupt` in the body cancels the jobs that it started.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Of either kind.
+    description : str
+        What the bar says in front.
+    """
+    if getattr(_thread, "inside", False):
+        yield
+        return
+    tag = f"mudkit-{uuid.uuid4().hex}"
+    tagged = _quietly(spark.addTag, tag)
+    bar = _Bar(_source(spark), description) if wanted() else None
+    _thread.inside = True
+    try:
+        yield
+    except KeyboardInterrupt:
+        if tagged:
+            _quietly(spark.interruptTag, tag)
+        raise
+    finally:
+        _thread.inside = False
+        if bar is not None:
+            bar.close()
+        if tagged:
+            _quietly(spark.removeTag, tag)
+
+
+def _quietly(function: Callable[..., object], *arguments: object) -> bool:
+    """Call what must not disturb the work; say whether it went well."""
+    try:
+        function(*arguments)
+    except Exception:
+        return False
+    return True
+
+
+class _Source(Protocol):
+    """Where the numbers come from."""
+
+    def counts(self) -> tuple[int, int]:
+        """Return how many tasks are done, and how many are known."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def _source(spark: SparkSession) -> _Source:
+    return _Connect(spark) if "connect" in type(spark).__module__.split(".") else _Classic(spark)
+
+
+class _Classic:
+    """Asks for the stages that run.
+
+    The classic API has no call for progress but the context's status tracker, so this is the one place
+    outside the session's start that touches ``sparkContext``, and only where there is one.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._tracker: Any = None
+        self._open: set[int] = set()
+        self._counts: dict[int, tuple[int, int]] = {}
+
+    def counts(self) -> tuple[int, int]:
+        if self._tracker is None:
+            self._tracker = self._spark.sparkContext.statusTracker()
+        active = set(self._tracker.getActiveStageIds())
+        for stage in self._open | active:
+            info = self._tracker.getStageInfo(stage)
+            if info is not None:
+                self._counts[stage] = (info.numCompletedTasks, info.numTasks)
+        self._open = active  # one that ended was asked once more, for its last number
+        return _sums(self._counts.values())
+
+    def close(self) -> None:
+        pass
+
+
+class _Connect:
+    """Is told by the client, in the thread that waits for the answer."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._counts: dict[str | None, tuple[int, int]] = {}
+        _quietly(spark.registerProgressHandler, self._hear)
+
+    def _hear(
+        self, stages: Iterable[Any] | None, inflight_tasks: int, operation_id: str | None, done: bool
+    ) -> None:
+        _quietly(self._note, list(stages or ()), operation_id)
+
+    def _note(self, stages: list[Any], operation_id: str | None) -> None:
+        if stages:
+            self._counts[operation_id] = _sums((s.num_completed_tasks, s.num_tasks) for s in stages)
+
+    def counts(self) -> tuple[int, int]:
+        return _sums(list(self._counts.values()))
+
+    def close(self) -> None:
+        _quietly(self._spark.removeProgressHandler, self._hear)
+
+
+def _sums(pairs: Iterable[tuple[int, int]]) -> tuple[int, int]:
+    done = known = 0
+    for one_done, one_known in pairs:
+        done, known = done + one_done, known + one_known
+    return done, known
+
+
+class _Bar:
+    """Draws from a thread of its own, since the work holds the caller's."""
+
+    def __init__(self, source: _Source, description: str) -> None:
+        self._source = source
+        self._description = description
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="mudkit-progress", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._over.set()
+        self._source.close()
+        self._thread.join(_FAREWELL_S)
+
+    def _run(self) -> None:
+        drawn: Any = None
+        try:
+            over = self._over.wait(_PATIENCE_S)
+            while not over:
+                done, known = self._source.counts()
+                if drawn is None and known:
+                    drawn = _drawn(self._description, known)
+                if drawn is not None:
+                    _update(drawn, done, known)
+                over = self._over.wait(_PERIOD_S)
+        except Exception:  # a bar is never worth an error in the work: it just stands still
+            self._over.wait()
+        finally:
+            if drawn is not None:
+                _quietly(_wipe, drawn)
+
+
+def _drawn(description: str, known: int) -> Any:
+    # Only what takes long pays for the import, which differs between a terminal and a notebook.
+    from tqdm.auto import tqdm
+
+    class Bar(tqdm):  # type: ignore[type-arg]
+        monitor_interval = 0  # without a second thread, which tqdm would never end
+
+    return Bar(
+        total=known,
+        desc=description,
+        leave=False,
+        dynamic_ncols=True,
+        mininterval=0,
+        bar_format="{l_bar}{bar}| {n_fmt}/{total_fmt} tasks [{elapsed}]",
+    )
+
+
+def _update(drawn: Any, done: int, known: int) -> None:
+    drawn.n, drawn.total = done, known
+    box = getattr(drawn, "container", None)
+    if box is not None:  # tqdm's notebook bar takes a new total only together with a new clock
+        box.children[1].max = known
+    drawn.refresh()
+
+
+def _wipe(drawn: Any) -> None:
+    drawn.n = drawn.total  # what looks unfinished tqdm would leave behind in a notebook, in red
+    drawn.close()
