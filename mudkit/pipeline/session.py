@@ -12,31 +12,25 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from pyspark.core.context import SparkContext
-from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from mudkit.errors import EnvironmentProblem, MudkitError, ParameterError
+from mudkit.pipeline import connect
 from mudkit.pipeline import jvm as jvms
 from mudkit.pipeline.interrupts import make_interruptible
 from mudkit.pipeline.settings import Wanted, resolve
 from mudkit.pipeline.shipping import write_package
 
-__all__ = ["session", "stop"]
+__all__ = ["running", "session", "stop"]
 
 _SQL_CONFIG = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
-_CONNECT_CONFIG = {
-    "spark.connect.grpc.binding.address": "127.0.0.1",
-    "spark.connect.grpc.binding.port": "0",  # any: two processes may each have a server
-    "spark.connect.progress.reportInterval": "500ms",
-}
-_ANSWER_S = 10.0
 _REMEDY = "run `mudkit doctor`; what Spark itself said is above"
 
 
@@ -126,6 +120,12 @@ def stop() -> None:
             _end(running)
 
 
+def running() -> bool:
+    """Say whether a session of mudkit runs in this process, and answers."""
+    with _PROCESS.lock:
+        return _PROCESS.running is not None and _alive(_PROCESS.running)
+
+
 def _check_agrees(running: _Running, wanted: Wanted) -> None:
     """Raise when a call asks for another session than the one that runs."""
     differences: list[tuple[str, str, str]] = []
@@ -161,41 +161,20 @@ def _alive(running: _Running) -> bool:
         if running.jvm is not None:
             server: Any = SparkContext._active_spark_context
             return server is not None and not server._jsc.sc().isStopped()
-        return _answer(spark) is None
+        return connect.answer(spark) is None
     except Exception:  # whatever a broken connection brings: it is broken
         return False
 
 
-def _answer(spark: Any) -> str | None:
-    """Ask a Connect server for its version; return what went wrong.
-
-    The client's own calls try again for minutes when nobody answers.
-    """
-    import grpc  # type: ignore[import-untyped]
-
-    request = spark.client._analyze_plan_request_with_metadata()
-    request.spark_version.SetInParent()
-    try:
-        metadata = spark.client._builder.metadata()
-        spark.client._stub.AnalyzePlan(request, metadata=metadata, timeout=_ANSWER_S)
-    except grpc.RpcError as error:
-        call = cast(grpc.Call, error)
-        return f"{call.code().name}: {call.details()}"
-    return None
-
-
 def _adopted() -> _Running | None:
     """Use a session that somebody else started, and leave its settings alone."""
-    foreign: Any = getattr(SparkSession, "_instantiatedSession", None)
-    connect = "SPARK_CONNECT_MODE_ENABLED" in os.environ
-    if connect:
-        from pyspark.sql.connect.session import SparkSession as RemoteSession
-
-        foreign = RemoteSession.getActiveSession()
+    remote = connect.foreign()
+    foreign: Any = remote or getattr(SparkSession, "_instantiatedSession", None)
     if foreign is None:
         return None
-    url = foreign.client.host if connect else str(getattr(foreign.sparkContext, "master", ""))
-    place = Wanted(f"sc://{url}" if connect else url, connect, "a session of this process")
+    speaks = remote is not None
+    url = foreign.client.host if speaks else str(getattr(foreign.sparkContext, "master", ""))
+    place = Wanted(f"sc://{url}" if speaks else url, speaks, "a session of this process")
     found = _Running(foreign, place, {}, None, os.getpid(), adopted=True)
     if not _alive(found):
         return None
@@ -212,7 +191,7 @@ def _start(wanted: Wanted) -> _Running:
         _PROCESS.watched = True
     _quiet_analysis_errors()
     if not wanted.starts_jvm:
-        return _connect(wanted)
+        return _connected(wanted)
     if jvms.running_process() is not None:
         jvms.end(None)  # its session was stopped, and its memory and options are not those asked for
     # PySpark imports pandas when its session starts; the JVM leaves this process idle until then.
@@ -231,16 +210,15 @@ def _start(wanted: Wanted) -> _Running:
 
 
 def _start_with(jvm: jvms.Jvm, wanted: Wanted) -> _Running:
-    given = jvm.config | _SQL_CONFIG | (_CONNECT_CONFIG if wanted.connect else {})
+    given = jvm.config | _SQL_CONFIG | (connect.SERVER_CONFIG if wanted.connect else {})
     options = {key: value for key, value in wanted.config.items() if key != "spark.driver.extraJavaOptions"}
     config = given | options
     try:
         with _translated(wanted), jvms.environment(jvm.environ), jvms.sigint_kept(), _fork_warnings():
-            spark = _start_connect(wanted, config) if wanted.connect else _start_classic(wanted, config)
+            spark = connect.start(wanted, config) if wanted.connect else _start_classic(wanted, config)
         jvms.started(jvm)
         if wanted.connect:
-            # PySpark's functions ask for the first; its stop() ends the server, too, for the second.
-            os.environ.update(SPARK_CONNECT_MODE_ENABLED="1", SPARK_LOCAL_REMOTE="1")
+            connect.tell(local=True)
         else:
             make_interruptible(spark)
         if wanted.connect or not wanted.local:
@@ -248,7 +226,8 @@ def _start_with(jvm: jvms.Jvm, wanted: Wanted) -> _Running:
                 spark.addArtifacts(str(write_package(jvm.folder)), pyfile=True)
     except BaseException:
         jvms.end(jvm)
-        _forget_connect()
+        if wanted.connect:
+            connect.forget()
         raise
     return _Running(spark, wanted, {**config, **wanted.config}, jvm, os.getpid())
 
@@ -260,63 +239,20 @@ def _start_classic(wanted: Wanted, config: Mapping[str, str]) -> SparkSession:
     return builder.getOrCreate()
 
 
-def _start_connect(wanted: Wanted, config: Mapping[str, str]) -> SparkSession:
-    """Start a Connect server in a JVM of this process, at a port that is free, and connect to it."""
-    from pyspark.sql.connect.client import DefaultChannelBuilder
-    from pyspark.sql.connect.session import SparkSession as RemoteSession
-
-    RemoteSession._start_connect_server(wanted.url, dict(config))
-    service = "org.apache.spark.sql.connect.service.SparkConnectService$"
-    port = getattr(getattr(SparkContext._jvm, service), "MODULE$").localPort()
-    # It is this machine: a proxy, which gRPC would take from the environment, has no part in it.
-    channel = DefaultChannelBuilder(f"sc://localhost:{port}", [("grpc.enable_http_proxy", 0)])
-    return cast(SparkSession, RemoteSession.builder.channelBuilder(channel).create())
-
-
-def _connect(wanted: Wanted) -> _Running:
-    """Connect to a server that runs elsewhere."""
-    from pyspark.sql.connect.session import SparkSession as RemoteSession
-
+def _connected(wanted: Wanted) -> _Running:
+    """Use a server that runs elsewhere."""
+    config = _SQL_CONFIG | dict(wanted.config)
     room = jvms.start_room()
-    spark: Any = None
     try:
         with _translated(wanted):
-            spark = RemoteSession.builder.remote(wanted.url).create()
-        problem = _answer(spark)
-        if problem is not None:
-            raise EnvironmentProblem(
-                "The Spark Connect server does not answer.",
-                where=wanted.named,
-                found=f"{wanted.url}: {problem}",
-                expected=f"an answer within {_ANSWER_S:g} s",
-                remedy="start it (`start-connect-server.sh`), or correct the address, or leave it out to run "
-                "Spark on this machine",
-            )
-        config = _SQL_CONFIG | dict(wanted.config)
-        for key, value in config.items():
-            _set_remotely(spark, key, value)
-        with _translated(wanted):
+            spark = connect.connect(wanted, config)
             spark.addArtifacts(str(write_package(room)), pyfile=True)
     except BaseException:
-        if spark is not None:
-            spark.stop()
+        connect.forget()
         shutil.rmtree(room, ignore_errors=True)
         raise
-    os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"  # PySpark's functions ask this variable
+    connect.tell(local=False)
     return _Running(spark, wanted, config, None, os.getpid(), room)
-
-
-def _set_remotely(spark: Any, key: str, value: str) -> None:
-    try:
-        spark.conf.set(key, value)
-    except PySparkException as error:
-        raise ParameterError(
-            "A server that runs already does not take this setting.",
-            where=f"config[{key!r}]",
-            found=f"{key}={value}: {error}",
-            expected="a setting of a session, such as spark.sql.shuffle.partitions",
-            remedy="set it where the server is started",
-        ) from error
 
 
 @contextlib.contextmanager
@@ -367,27 +303,13 @@ def _end(running: _Running) -> None:
         if remote is not None:
             os.environ["SPARK_REMOTE"] = remote  # PySpark's stop() removes what the user set
     elif running.wanted.connect:
-        # Without a server the client's own farewell, now or at the end of the process, takes minutes.
-        client: Any = running.spark.client
-        client._channel.close()
-        client._closed = True
+        connect.hang_up(running.spark)
     if running.wanted.connect:
-        _forget_connect()
+        connect.forget()
     if running.jvm is not None:
         jvms.end(running.jvm)
     if running.room is not None:
         shutil.rmtree(running.room, ignore_errors=True)
-
-
-def _forget_connect() -> None:
-    """Make PySpark forget that it speaks Spark Connect."""
-    from pyspark.sql.connect.session import SparkSession as RemoteSession
-
-    remote_class: Any = RemoteSession
-    remote_class._default_session = None
-    remote_class._active_session.session = None
-    for name in ("SPARK_LOCAL_REMOTE", "SPARK_CONNECT_MODE_ENABLED"):
-        os.environ.pop(name, None)
 
 
 def _at_exit(pid: int) -> None:

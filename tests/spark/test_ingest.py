@@ -76,7 +76,12 @@ def test_the_same_again_costs_nothing_and_something_else_is_refused(spark, csv_f
 @pytest.mark.parametrize(
     ("header", "rows", "kind", "says"),
     [
-        ("cab,t,lat,lon,occ", [r.replace(str(T0)[:4], str(T0)[:4] + "000") for r in ROWS], TraceFormatError, "unit"),
+        (
+            "cab,t,lat,lon,occ",
+            [r.replace(str(T0)[:4], str(T0)[:4] + "000") for r in ROWS],
+            TraceFormatError,
+            "unit",
+        ),
         ("cab,t,lon,lat,occ", ROWS, TraceFormatError, "exchanged"),
         ("cab,t,lat,lon,occ", [], TraceContentError, "no rows"),
         ("cab,t,lat,lon,occ", ROWS[:1], TraceContentError, "more than one position"),

@@ -110,9 +110,18 @@ def test_edges(spark, tmp_path):
 @pytest.mark.parametrize("seed", range(2))
 def test_random_places_in_any_order_and_partition(spark, tmp_path, seed):
     rng = np.random.default_rng(seed)
-    points = list(zip(rng.integers(0, 9000, 700), rng.normal(60, 0.1, 700), rng.normal(20, 0.2, 700), strict=True))
+    points = list(
+        zip(rng.integers(0, 9000, 700), rng.normal(60, 0.1, 700), rng.normal(20, 0.2, 700), strict=True)
+    )
     reads = [
-        (rng.choice(["a", "b"]), int(rng.integers(0, 9000)), rng.normal(60, 0.1), rng.normal(20, 0.2), 20, 1800)
+        (
+            rng.choice(["a", "b"]),
+            int(rng.integers(0, 9000)),
+            rng.normal(60, 0.1),
+            rng.normal(20, 0.2),
+            20,
+            1800,
+        )
         for _ in range(40)
     ]
     positions, asked = positions_of(points), reads_of(reads)
@@ -129,7 +138,9 @@ def test_a_sample_of_the_taxi_trace(spark, cabspotting, tmp_path):
     """A day of the recorded trace: every label of 200 of its reads."""
     loaded = trace.load(cabspotting)
     day = [T0 + h * 3600 * US for h in (0, 30)]
-    keep = [(epoch_us(t["ts"]) >= day[0]) & (epoch_us(t["ts"]) < day[1]) for t in (loaded.positions, loaded.reads)]
+    keep = [
+        (epoch_us(t["ts"]) >= day[0]) & (epoch_us(t["ts"]) < day[1]) for t in (loaded.positions, loaded.reads)
+    ]
     positions, asked = loaded.positions.filter(pa.array(keep[0])), loaded.reads.filter(pa.array(keep[1]))
     trace.Loaded(positions, asked, loaded.rejected).save(tmp_path / "sf")
     frames = [pipeline.read(spark, tmp_path / "sf", name) for name in ("positions", "reads")]

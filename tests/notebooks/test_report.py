@@ -1,0 +1,143 @@
+"""The report, run for real on a small trace: what it leaves, when it is skipped, what a failed run leaves."""
+
+import json
+import re
+
+import nbformat
+import pyarrow.parquet as pq
+import pytest
+
+from mudkit.errors import OutputProblem, ParameterError
+from mudkit.files import sha256
+from mudkit.report import ReportFailed, run_report
+from mudkit.report.parameters import TEMPLATES
+from mudkit.report.run import _TEMPLATES
+
+pytestmark = [pytest.mark.notebook, pytest.mark.spark]
+T0 = 1_211_100_000
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("report")
+
+
+@pytest.fixture(scope="module")
+def parameters(folder):
+    file = folder / "cabs.csv"
+    rows = [
+        f"{cab},{T0 + 60 * i},{37.7 + abs(i % 100 - 50) / 1000:.5f},{-122.4 - abs(i % 60 - 30) / 1000:.5f},{i // 7 % 2}"
+        for cab in "abcd"
+        for i in range(2000)
+    ]
+    file.write_text("\n".join(["cab,t,lat,lon,occ", *rows, f"a,{T0},95,200,0", ""]))
+    return {"trace": str(file), "tz": "America/Los_Angeles", "cells_zoom": 13}
+
+
+@pytest.fixture(scope="module")
+def report(folder, parameters):
+    return run_report("trace_profile", parameters, build=folder / "build", progress=False)
+
+
+def test_what_a_report_leaves(report):
+    assert re.fullmatch(r"trace_profile-\d{8}T\d{6}Z", report.name)
+    assert {p.name for p in report.iterdir()} == {"report.html", "report.ipynb", "data", "manifest.json"}
+    assert {p.stem for p in (report / "data").iterdir()} == {
+        "rows", "days", "hours", "intervals", "cells", "policies_missing", "policies_completeness",
+    }  # fmt: skip
+    rows = pq.read_table(report / "data" / "rows.parquet").to_pylist()
+    assert {row["what"]: row["rows"] for row in rows} == {
+        "positions": 8000, "reads (occupancy)": 4 * 143, "rejected: coordinates out of range": 1,
+    }  # fmt: skip
+
+
+def test_manifest_tells_what_went_in_and_came_out(report, parameters):
+    manifest = json.loads((report / "manifest.json").read_text())
+    assert manifest["parameters"] == TEMPLATES["trace_profile"](**parameters).model_dump()
+    assert manifest["inputs"]["trace"]["name"] == "cabs.csv"
+    assert manifest["duration_s"] > 0
+    assert {"python", "mudkit", "pyspark", "pandas"} <= manifest["versions"].keys()
+    for name, checksum in manifest["outputs"].items():
+        assert sha256(report / name) == checksum
+
+
+def test_numbers_in_words_are_those_in_the_data(report):
+    html = (report / "report.html").read_text()
+    table = pq.read_table(report / "data" / "policies_missing.parquet").to_pylist()
+    rule = next(row for row in table if row["policy"] == "1 km / 10 min")
+    assert f"The rule sends {rule['sent_share']:.1%} of the reads" in html
+    assert "8,000 positions" in html
+    assert "Traceback" not in html
+
+
+def test_no_warnings_or_errors_in_the_executed_notebook(report):
+    notebook = nbformat.read(report / "report.ipynb", as_version=4)
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            assert output.output_type != "error"
+            assert output.get("name") != "stderr", output.get("text")
+
+
+def test_an_unchanged_report_is_not_run_again(report, folder, parameters):
+    assert run_report("trace_profile", parameters, build=folder / "build", progress=False) == report
+
+
+def test_a_changed_input_or_a_damaged_output_is(report, folder, parameters, monkeypatch):
+    """The run itself is replaced by a mark: that it starts is what counts here."""
+    started = []
+
+    def start(*arguments):
+        started.append(arguments)
+        raise ReportFailed("It started.")
+
+    monkeypatch.setattr("mudkit.report.run._execute", start)
+    changes = [
+        lambda: parameters | {"box_km": 5.0},
+        lambda: (report / "data" / "rows.parquet").rename(folder / "moved") and parameters,
+    ]
+    for change in changes:
+        with pytest.raises(ReportFailed, match="started"):
+            run_report("trace_profile", change(), build=folder / "build", progress=False)
+    (folder / "moved").rename(report / "data" / "rows.parquet")
+    with pytest.raises(ReportFailed, match="started"):
+        run_report("trace_profile", parameters, build=folder / "build", progress=False, force=True)
+    assert len(started) == 3
+
+
+def test_a_failed_cell_leaves_the_partial_notebook_and_the_error(folder, parameters, tmp_path, monkeypatch):
+    broken = nbformat.read(_TEMPLATES / "trace_profile.ipynb", as_version=4)
+    broken.cells = [*broken.cells[:2], nbformat.v4.new_code_cell("1 / 0"), *broken.cells[2:]]
+    nbformat.write(broken, tmp_path / "trace_profile.ipynb")
+    monkeypatch.setattr("mudkit.report.run._TEMPLATES", tmp_path)
+    with pytest.raises(ReportFailed, match="ZeroDivisionError"):
+        run_report("trace_profile", parameters, build=tmp_path / "build", progress=False)
+    (failed,) = (tmp_path / "build").iterdir()
+    assert failed.name.endswith(".failed")
+    assert "ZeroDivisionError" in (failed / "error.txt").read_text()
+    assert "ZeroDivisionError" in (failed / "report.ipynb").read_text()
+    assert not (failed / "manifest.json").exists()
+    assert not (failed / "report.html").exists()
+
+
+def test_parameters_are_checked_before_anything_runs(tmp_path, parameters):
+    with pytest.raises(ParameterError):
+        run_report("trace_profile", parameters | {"boxkm": 3}, build=tmp_path / "build")
+    assert not (tmp_path / "build").exists()
+
+
+def test_a_place_that_cannot_be_written(tmp_path, parameters):
+    (tmp_path / "build").touch()
+    with pytest.raises(OutputProblem):
+        run_report("trace_profile", parameters, build=tmp_path / "build", progress=False)
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_templates_have_the_parameters_of_their_schema(name):
+    notebook = nbformat.read(_TEMPLATES / f"{name}.ipynb", as_version=4)
+    (cell,) = [c for c in notebook.cells if "parameters" in c.metadata.get("tags", [])]
+    values: dict[str, object] = {}
+    exec(cell.source, {}, values)
+    del values["output_dir"]
+    defaults = TEMPLATES[name](trace="").model_dump()
+    assert values == defaults
+    assert all(not c.get("outputs") and not c.get("execution_count") for c in notebook.cells)

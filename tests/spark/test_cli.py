@@ -1,0 +1,38 @@
+"""The jobs through the command, each in a process and a session of its own."""
+
+import subprocess
+import sys
+
+import pyarrow.dataset as ds
+import pytest
+
+from mudkit import trace
+
+pytestmark = pytest.mark.spark
+
+
+def mudkit(*arguments):
+    command = [sys.executable, "-m", "mudkit", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_ingest_then_cells_and_labels(repository, tmp_path):
+    source = repository / "data" / "sample" / "positions.csv.gz"
+    result = mudkit("pipeline", "run", "ingest", source, "--out", tmp_path / "trace", "--rule", "trip_start")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "36,031 rows: 36,031 kept, 0 rejected" in result.stdout
+    reads = len(trace.load(tmp_path / "trace").reads)
+    assert f"{reads:,} reads" in result.stdout
+    for job in ("cells", "label_reads"):
+        result = mudkit("pipeline", "run", job, tmp_path / "trace", "--out", tmp_path / job)
+        assert (result.returncode, result.stderr) == (0, "")
+        table = ds.dataset(tmp_path / job, format="parquet").to_table()
+        assert f"{len(table):,} rows" in result.stdout
+        assert (
+            sum(table["cached_read_id"].is_null().to_pylist()) == reads
+            if job == "label_reads"
+            else len(table) > 100
+        )
+    again = mudkit("pipeline", "run", "cells", tmp_path / "trace", "--out", tmp_path / "cells")
+    assert again.returncode == 1
+    assert "--overwrite" in again.stderr or "overwriting" in again.stderr

@@ -1,0 +1,74 @@
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from mudkit import __version__, trace
+from mudkit.cli import app
+from mudkit.errors import OutputExists, ParameterError
+
+T0 = 1_211_100_000
+ROWS = [f"{cab},{T0 + 60 * i},{37 + i / 1000},-122.4,{i % 2}" for cab in "ab" for i in range(9)]
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
+
+
+def test_version():
+    assert run("--version").output.strip() == f"mudkit {__version__}"
+
+
+def test_load_writes_a_trace(csv_file, tmp_path):
+    file = csv_file("who,t,lat,lon,occ", ROWS)
+    result = run("trace", "load", file, "--out", tmp_path / "out", "--column", "device=who", "--rule", "none")
+    assert result.exit_code == 0
+    assert "18" in result.output
+    assert len(trace.load(tmp_path / "out").positions) == 18
+    with pytest.raises(OutputExists):
+        run("trace", "load", file, "--out", tmp_path / "out", "--column", "device=who")
+    assert (
+        run(
+            "trace", "load", file, "--out", tmp_path / "out", "--column", "device=who", "--overwrite"
+        ).exit_code
+        == 0
+    )
+
+
+def test_profile_prints_what_a_file_holds(csv_file):
+    output = run("trace", "profile", csv_file("cab,t,lat,lon,occ", [*ROWS, "a,x,1,2,0"])).output
+    for text in ("18", "rejected: unparsable", "derived: occupancy", "60 s", "2008-05-18"):
+        assert text in output
+
+
+def test_generate_writes_a_trace(tmp_path):
+    result = run("trace", "generate", "--out", tmp_path / "out", "--cars", 3, "--days", 2, "--seed", 5)
+    assert result.exit_code == 0
+    assert f"{len(trace.load(tmp_path / 'out').positions):,} positions" in result.output
+
+
+def test_a_mapping_needs_two_names(csv_file):
+    with pytest.raises(ParameterError, match="NAME=COLUMN"):
+        run("trace", "profile", csv_file("cab,t,lat,lon,occ", ROWS), "--column", "device")
+
+
+def test_no_such_job(tmp_path):
+    with pytest.raises(ParameterError, match="label_reads"):
+        run("pipeline", "run", "sort", tmp_path, "--out", tmp_path / "out")
+
+
+@pytest.mark.parametrize("heavy", ["pyspark", "sklearn", "plotly", "folium", "ipywidgets", "pandas", "scipy"])
+def test_importing_mudkit_loads_nothing_heavy(heavy):
+    code = f"import sys, mudkit; sys.exit({heavy!r} in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_command_says_errors_without_a_traceback(tmp_path):
+    result = subprocess.run(
+        [sys.executable, "-m", "mudkit", "trace", "profile", "nothing.csv"],
+        capture_output=True, text=True, cwd=tmp_path, check=False,
+    )  # fmt: skip
+    assert result.returncode == 1
+    assert result.stdout == ""
+    assert result.stderr.startswith("mudkit: error: There is no trace at nothing.csv.\n")
