@@ -18,7 +18,8 @@ from mudkit.pipeline.settings import Wanted
 
 __all__ = ["ANSWER_S", "SERVER_CONFIG", "answer", "connect", "foreign", "forget", "hang_up", "start", "tell"]
 
-SERVER_CONFIG = {
+SESSION_CONFIG = {"spark.sql.connect.serverStacktrace.enabled": "false"}  # pages of it in each error
+SERVER_CONFIG = SESSION_CONFIG | {
     "spark.connect.grpc.binding.address": "127.0.0.1",
     "spark.connect.grpc.binding.port": "0",  # any: two processes may each have a server
     "spark.connect.progress.reportInterval": "500ms",

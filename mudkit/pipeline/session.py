@@ -241,7 +241,7 @@ def _start_classic(wanted: Wanted, config: Mapping[str, str]) -> SparkSession:
 
 def _connected(wanted: Wanted) -> _Running:
     """Use a server that runs elsewhere."""
-    config = _SQL_CONFIG | dict(wanted.config)
+    config = _SQL_CONFIG | connect.SESSION_CONFIG | dict(wanted.config)
     room = jvms.start_room()
     try:
         with _translated(wanted):

@@ -105,7 +105,7 @@ def label_reads(folder: str) -> dict[str, object]:
     query = f"""
         WITH p AS (
             SELECT epoch_us(ts) / 1e6 AS t, lat, lon, CAST(floor(epoch_us(ts) / 1e6 / {BIN_S}) AS BIGINT) AS bt,
-                   CAST(floor(lat / {BIN_LAT}) AS BIGINT) AS bx, CAST(floor(lon / {BIN_LON}) AS BIGINT) AS by
+                   CAST(floor(lat / {BIN_LAT}) AS BIGINT) AS bx, CAST(floor(lon / {BIN_LON}) AS BIGINT) AS bl
             FROM read_parquet('{files}')
         ), r AS (
             SELECT *, unnest(range(CAST(floor((t - window_s) / {BIN_S}) AS BIGINT), CAST(floor(t / {BIN_S}) AS BIGINT) + 1)) AS bt
@@ -113,9 +113,9 @@ def label_reads(folder: str) -> dict[str, object]:
         ), r2 AS (
             SELECT *, unnest(range(CAST(floor(south / {BIN_LAT}) AS BIGINT), CAST(floor(north / {BIN_LAT}) AS BIGINT) + 1)) AS bx FROM r
         ), r3 AS (
-            SELECT *, unnest(range(CAST(floor(west / {BIN_LON}) AS BIGINT), CAST(floor(east / {BIN_LON}) AS BIGINT) + 1)) AS by FROM r2
+            SELECT *, unnest(range(CAST(floor(west / {BIN_LON}) AS BIGINT), CAST(floor(east / {BIN_LON}) AS BIGINT) + 1)) AS bl FROM r2
         )
-        SELECT read_id, count(*) AS points FROM r3 JOIN p USING (bt, bx, by)
+        SELECT read_id, count(*) AS points FROM r3 JOIN p USING (bt, bx, bl)
         WHERE p.t > r3.t - window_s AND p.t <= r3.t AND lat BETWEEN south AND north AND lon BETWEEN west AND east
         GROUP BY read_id
     """

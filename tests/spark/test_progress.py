@@ -1,0 +1,232 @@
+"""The bar: shown for long work, gone afterwards, never in the way. Tasks wait in a pipe, not for a clock."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from mudkit.pipeline import progress as bars
+from mudkit.pipeline.progress import progress
+
+pytestmark = pytest.mark.spark
+
+
+class Screen(io.StringIO):
+    """Takes what is drawn, and does something when the bar first shows tasks."""
+
+    def __init__(self, then):
+        super().__init__()
+        self.then = then
+
+    def write(self, text):
+        written = super().write(text)
+        if "tasks" in text and self.then is not None:
+            then, self.then = self.then, None
+            then()
+        return written
+
+
+def waits(pipe):
+    """Make a function for `mapInArrow` that ends when somebody opens the pipe for writing."""
+    path = str(pipe)
+
+    def wait(batches):
+        with open(path):
+            yield from batches
+
+    return wait
+
+
+@pytest.fixture
+def pipe(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    return path
+
+
+@pytest.fixture
+def release(pipe):
+    """Open the pipe: tasks that wait go on, and later ones do not wait."""
+    opened = []
+
+    def release():
+        opened.append(os.open(pipe, os.O_RDWR))
+
+    yield release
+    for descriptor in opened:
+        os.close(descriptor)
+
+
+@pytest.fixture(autouse=True)
+def shown(monkeypatch):
+    monkeypatch.setenv("MUDKIT_PROGRESS", "1")
+    monkeypatch.setattr(bars, "_PATIENCE_S", 0.0)
+
+
+def last_line(text: str) -> str:
+    return text.replace("\n", "\r").split("\r")[-1].strip()
+
+
+def drawing_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "mudkit-progress"]
+
+
+def test_long_work_shows_its_tasks_and_wipes_them(spark, pipe, release, monkeypatch):
+    screen = Screen(release)
+    monkeypatch.setattr(sys, "stderr", screen)
+    with progress(spark, "counting cells"):
+        rows = spark.range(0, 6, 1, 2).mapInArrow(waits(pipe), "id long").collect()
+    assert len(rows) == 6
+    assert "counting cells:   0%" in screen.getvalue()
+    assert "0/2 tasks" in screen.getvalue()
+    assert last_line(screen.getvalue()) == ""
+    assert drawing_threads() == []
+
+
+def test_short_work_shows_nothing(spark, monkeypatch):
+    monkeypatch.setattr(bars, "_PATIENCE_S", 3600.0)
+    screen = Screen(None)
+    monkeypatch.setattr(sys, "stderr", screen)
+    with progress(spark, "counting"):
+        assert spark.range(3).count() == 3
+    assert screen.getvalue() == ""
+    assert drawing_threads() == []
+
+
+@pytest.mark.parametrize("said", [None, "0", "off"])
+def test_without_somebody_who_watches_nothing_is_drawn(spark, monkeypatch, said):
+    if said is None:
+        monkeypatch.delenv("MUDKIT_PROGRESS")
+    else:
+        monkeypatch.setenv("MUDKIT_PROGRESS", said)
+    monkeypatch.setattr(sys, "stderr", Screen(None))
+    with progress(spark, "counting"):
+        assert drawing_threads() == []
+
+
+def test_a_terminal_is_somebody_who_watches(monkeypatch):
+    monkeypatch.delenv("MUDKIT_PROGRESS")
+    screen = Screen(None)
+    monkeypatch.setattr(sys, "stderr", screen)
+    assert not bars.wanted()
+    monkeypatch.setattr(screen, "isatty", lambda: True)
+    assert bars.wanted()
+    monkeypatch.setenv("MUDKIT_PROGRESS", "0")
+    assert not bars.wanted()
+
+
+def test_one_bar_serves_what_is_nested(spark):
+    with progress(spark, "outer"):
+        with progress(spark, "inner"):
+            assert len(drawing_threads()) == 1
+        assert len(drawing_threads()) == 1
+    assert drawing_threads() == []
+
+
+def test_an_error_of_the_work_comes_through(spark):
+    with pytest.raises(ZeroDivisionError), progress(spark, "dividing"):
+        raise ZeroDivisionError
+    assert drawing_threads() == []
+    assert spark.getTags() == set()
+
+
+@pytest.mark.parametrize("broken", ["counts", "close"])
+def test_an_error_of_the_bar_does_not(spark, monkeypatch, broken):
+    asked = threading.Event()
+
+    def fail(*_):
+        asked.set()
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(bars._Classic, broken, fail)
+    with progress(spark, "counting"):
+        if broken == "counts":
+            assert asked.wait(60)
+        assert spark.range(3).count() == 3
+    assert asked.is_set()
+    assert drawing_threads() == []
+
+
+@pytest.mark.parametrize("action", ["collect", "toPandas"])
+def test_an_interrupt_ends_the_jobs_and_leaves_the_session_usable(
+    spark, pipe, release, monkeypatch, action, caplog
+):
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    screen = Screen(lambda: os.kill(os.getpid(), signal.SIGINT))
+    monkeypatch.setattr(sys, "stderr", screen)
+    rescue = threading.Timer(120, release)  # else a job that was not ended would hold the test for ever
+    rescue.daemon = True
+    rescue.start()
+    tracker = spark.sparkContext.statusTracker()
+    try:
+        waiting = spark.range(0, 8, 1, 8).mapInArrow(waits(pipe), "id long")
+        with pytest.raises(KeyboardInterrupt), progress(spark, "waiting"):
+            getattr(waiting, action)()
+        assert spark.range(3).count() == 3
+        assert list(tracker.getActiveJobsIds()) == []
+        assert rescue.is_alive(), "the job was not ended"
+    finally:
+        rescue.cancel()
+        signal.signal(signal.SIGINT, previous)
+    assert last_line(screen.getvalue()) == ""
+    assert caplog.records == []
+    assert drawing_threads() == []
+
+
+CONNECT = """
+import os, signal, sys
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from test_progress import Screen, drawing_threads, last_line, waits
+from mudkit import pipeline
+from mudkit.pipeline import progress as bars
+from mudkit.pipeline.progress import progress
+
+bars._PATIENCE_S = 0.0
+spark = pipeline.session(remote="local[2]")
+pipe = Path("pipe")
+os.mkfifo(pipe)
+true = sys.stderr
+
+sys.stderr = screen = Screen(lambda: os.open(pipe, os.O_RDWR))
+with progress(spark, "counting cells"):
+    rows = spark.range(0, 6, 1, 2).mapInArrow(waits(pipe.absolute()), "id long").collect()
+assert len(rows) == 6
+assert "counting cells:   0%" in screen.getvalue(), screen.getvalue()
+assert "0/2 tasks" in screen.getvalue(), screen.getvalue()
+assert last_line(screen.getvalue()) == ""
+assert drawing_threads() == []
+assert spark.client._progress_handlers == []
+
+pipe = Path("other")
+os.mkfifo(pipe)
+sys.stderr = screen = Screen(lambda: os.kill(os.getpid(), signal.SIGINT))
+try:
+    with progress(spark, "waiting"):
+        spark.range(0, 8, 1, 8).mapInArrow(waits(pipe.absolute()), "id long").collect()
+except KeyboardInterrupt:
+    interrupted = True
+sys.stderr = true
+assert interrupted
+assert last_line(screen.getvalue()) == ""
+assert spark.range(3).count() == 3
+"""
+
+
+def test_spark_connect_reports_and_is_interrupted_the_same_way(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", CONNECT.format(tests=str(Path(__file__).parent))],
+        cwd=tmp_path,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert (done.returncode, done.stderr) == (0, "")

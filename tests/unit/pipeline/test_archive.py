@@ -1,0 +1,192 @@
+"""Archives of classes: one writes, others use it, and nothing half written is ever used."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mudkit.pipeline import archive as archives
+from mudkit.pipeline.archive import Archive, prepare
+from mudkit.pipeline.java import Java
+
+WHOLE = b"\xa8\xab\x0b\xf0" + b"classes" * 10
+UNFINISHED = b"\0" * 8 + b"classes" * 10
+
+
+@pytest.fixture
+def cache(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "mudkit" / "spark"
+
+
+@pytest.fixture
+def jars(tmp_path):
+    folder = tmp_path / "jars"
+    folder.mkdir()
+    return folder
+
+
+def java_at(home: Path, *, archived: bool = True, dumps: bool = True, version: str = "17.0.15") -> Java:
+    """Make a Java, with an archive of its own classes or with a program that dumps one, or fails to."""
+    for folder in ("lib/server", "bin"):
+        (home / folder).mkdir(parents=True)
+    (home / "lib" / "modules").write_text("")
+    if archived:
+        (home / "lib" / "server" / "classes.jsa").write_text("")
+    program = home / "bin" / "java"
+    program.write_text(
+        "#!/bin/sh\n"
+        'for argument do case $argument in -XX:SharedArchiveFile=*) file="${argument#*=}" ;; esac; done\n'
+        f'{"printf whole" if dumps else "printf who"} > "$file"\n{"exit 0" if dumps else "exit 1"}\n'
+    )
+    program.chmod(0o755)
+    return Java(home, version, "PATH")
+
+
+@pytest.fixture
+def java(tmp_path):
+    return java_at(tmp_path / "jdk")
+
+
+def option(archive: Archive, name: str) -> str | None:
+    values = [text.partition("=")[2] for text in archive.options if text.startswith(f"-XX:{name}=")]
+    return values[0] if values else None
+
+
+def test_the_first_writes_and_the_next_use_it(cache, java, jars):
+    first = prepare(java, jars)
+    assert option(first, "ArchiveClassesAtExit") == str(first.written)
+    first.written.write_bytes(WHOLE)
+    first.settle(good=True)
+    (kept,) = cache.iterdir()  # neither the temporary name nor the claim is left
+    assert kept.read_bytes() == WHOLE
+    second = prepare(java, jars)
+    assert second == Archive((f"-XX:SharedArchiveFile={kept}",), (), kept, None)
+
+
+def test_only_one_writes_at_a_time(cache, java, jars):
+    assert prepare(java, jars).written is not None
+    assert prepare(java, jars) == Archive()
+
+
+def test_a_claim_of_a_dead_process_does_not_count(cache, java, jars):
+    first = prepare(java, jars)
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    (claim,) = cache.glob("*.claim")
+    claim.write_text(str(process.pid))
+    second = prepare(java, jars)
+    assert second.written is not None
+    assert second.written != first.written
+
+
+@pytest.mark.parametrize("text", ["", "nonsense"])
+def test_a_damaged_claim_does_not_count(cache, java, jars, text):
+    prepare(java, jars)
+    (claim,) = cache.glob("*.claim")
+    claim.write_text(text)
+    assert prepare(java, jars).written is not None
+
+
+@pytest.mark.parametrize(("content", "good"), [(WHOLE, False), (UNFINISHED, True), (b"", True), (None, True)])
+def test_what_is_not_whole_is_thrown_away(cache, java, jars, content, good):
+    first = prepare(java, jars)
+    if content is not None:
+        first.written.write_bytes(content)
+    first.settle(good=good)
+    assert list(cache.iterdir()) == []
+    assert prepare(java, jars).written is not None
+
+
+def test_what_a_killed_python_left_is_taken_over_if_it_is_whole(cache, java, jars):
+    prepare(java, jars).written.write_bytes(WHOLE)
+    used = prepare(java, jars).used
+    assert used.read_bytes() == WHOLE
+    assert list(cache.iterdir()) == [used]
+
+
+def test_what_is_still_being_written_is_left_alone(cache, java, jars):
+    first = prepare(java, jars)
+    first.written.write_bytes(UNFINISHED)
+    assert prepare(java, jars) == Archive()
+    assert first.written.exists()
+
+
+def test_what_nobody_finishes_is_removed(cache, java, jars):
+    first = prepare(java, jars)
+    first.written.write_bytes(UNFINISHED)
+    os.utime(first.written, (0, 0))
+    prepare(java, jars)
+    assert not first.written.exists()
+
+
+def test_an_archive_cut_short_is_written_anew(cache, java, jars):
+    first = prepare(java, jars)
+    first.written.write_bytes(WHOLE)
+    first.settle(good=True)
+    used = prepare(java, jars).used
+    with used.open("r+b") as file:
+        file.truncate(20)
+    again = prepare(java, jars)
+    assert again.used is None
+    assert again.written is not None
+    assert not used.exists()
+
+
+def test_another_java_or_spark_has_another_archive(cache, jars, tmp_path):
+    other_jars = tmp_path / "other"
+    other_jars.mkdir()
+    pairs = [
+        (java_at(tmp_path / "one"), jars),
+        (java_at(tmp_path / "two"), jars),
+        (java_at(tmp_path / "three", version="17.0.16"), jars),
+        (java_at(tmp_path / "four"), other_jars),
+    ]
+    names = {prepare(*pair).written.name.split(".")[0] for pair in pairs}
+    assert len(names) == 4
+    newer = pairs[0][0].home / "lib" / "modules"
+    os.utime(newer, (1, 1))
+    assert prepare(*pairs[0]).written.name.split(".")[0] not in names
+
+
+def test_a_java_without_its_own_archive_gets_one(cache, jars, tmp_path):
+    java = java_at(tmp_path / "jdk", archived=False)
+    first = prepare(java, jars)
+    (base,) = cache.glob("base-*.jsa")
+    assert base.read_text() == "whole"
+    assert option(first, "SharedArchiveFile") == str(base)
+    assert first.launcher_options == (f"-XX:SharedArchiveFile={base}",)
+    first.written.write_bytes(WHOLE)
+    first.settle(good=True)
+    second = prepare(java, jars)
+    assert option(second, "SharedArchiveFile") == f"{base}:{second.used}"
+
+
+def test_a_java_that_cannot_dump_goes_without(cache, jars, tmp_path):
+    archive = prepare(java_at(tmp_path / "jdk", archived=False, dumps=False), jars)
+    assert option(archive, "SharedArchiveFile") is None
+    assert not list(cache.glob("base-*"))
+
+
+def test_a_cache_whose_name_java_would_misread_is_not_used(monkeypatch, java, jars, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a:b"))
+    assert prepare(java, jars) == Archive()
+
+
+def test_without_room_nothing_is_written(cache, java, jars, monkeypatch):
+    monkeypatch.setattr(archives, "_ROOM_BYTES", 1 << 60)
+    assert prepare(java, jars) == Archive()
+
+
+def test_old_archives_go(cache, java, jars):
+    prepare(java, jars).settle(good=False)
+    for age in range(6):
+        path = cache / f"spark-{age}-1.jsa"
+        path.write_text("x")
+        os.utime(path, (1000 - age, 1000 - age))
+    prepare(java, jars)
+    assert sorted(path.name for path in cache.glob("*.jsa")) == [f"spark-{age}-1.jsa" for age in range(3)]

@@ -1,0 +1,138 @@
+"""What Spark is asked to be, from arguments and the environment."""
+
+from __future__ import annotations
+
+import pytest
+
+from mudkit.errors import ParameterError
+from mudkit.pipeline.settings import Wanted, memory, resolve
+
+
+def test_by_default_spark_runs_here():
+    wanted = resolve(None, None, None, {})
+    assert wanted == Wanted("local[*]")
+    assert wanted.local
+    assert wanted.starts_jvm
+    assert not wanted.explicit
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environ", "url", "connect", "explicit"),
+    [
+        (("local[2]", None, None), {"MUDKIT_SPARK_MASTER": "yarn"}, "local[2]", False, True),
+        ((None, "sc://a:1", None), {"MUDKIT_SPARK_MASTER": "yarn"}, "sc://a:1", True, True),
+        ((None, "local[*]", None), {}, "local[*]", True, True),
+        ((None, None, {"spark.master": "spark://a:7077"}), {}, "spark://a:7077", False, True),
+        ((None, None, {"spark.remote": "sc://a"}), {"SPARK_REMOTE": "sc://b"}, "sc://a", True, True),
+        (("yarn", None, {"spark.master": "yarn"}), {}, "yarn", False, True),
+        ((None, None, None), {"MUDKIT_SPARK_MASTER": " k8s://h "}, "k8s://h", False, False),
+        ((None, None, None), {"SPARK_REMOTE": "sc://h"}, "sc://h", True, False),
+        (
+            (None, None, None),
+            {"MUDKIT_SPARK_MASTER": "local", "SPARK_REMOTE": "sc://h"},
+            "local",
+            False,
+            False,
+        ),
+        ((None, None, None), {"MUDKIT_SPARK_MASTER": "", "SPARK_REMOTE": ""}, "local[*]", False, False),
+    ],
+)
+def test_the_first_that_names_a_place_wins(arguments, environ, url, connect, explicit):
+    wanted = resolve(*arguments, environ)
+    assert (wanted.url, wanted.connect, wanted.explicit) == (url, connect, explicit)
+
+
+@pytest.mark.parametrize(
+    ("url", "local", "starts"),
+    [
+        ("local", True, True),
+        ("local[2, 3]", True, True),
+        ("local-cluster[1,1,1024]", False, True),
+        ("spark://h:1,g:2", False, True),
+    ],
+)
+def test_kinds_of_masters(url, local, starts):
+    wanted = resolve(url, None, None, {})
+    assert (wanted.local, wanted.starts_jvm) == (local, starts)
+
+
+def test_a_connect_server_elsewhere_needs_no_jvm():
+    assert not resolve(None, "sc://h:15002", None, {}).starts_jvm
+
+
+@pytest.mark.parametrize(
+    ("master", "remote", "config"),
+    [
+        ("local", "sc://h", None),
+        ("local", "local", None),
+        ("local", None, {"spark.master": "yarn"}),
+        (None, "sc://h", {"spark.master": "yarn"}),
+    ],
+)
+def test_two_places_are_one_too_many(master, remote, config):
+    with pytest.raises(ParameterError, match="one place"):
+        resolve(master, remote, config, {})
+
+
+@pytest.mark.parametrize("master", ["", "lokal", "local[0]", "local[", "local[a]", "http://h", 3])
+def test_masters_that_cannot_be(master):
+    with pytest.raises(ParameterError) as caught:
+        resolve(master, None, None, {})
+    assert caught.value.where == "master="
+    assert repr(master) in caught.value.found
+
+
+@pytest.mark.parametrize("remote", ["", "h:15002", "spark://h", "http://h"])
+def test_remotes_that_cannot_be(remote):
+    with pytest.raises(ParameterError, match="sc://host:port"):
+        resolve(None, remote, None, {})
+
+
+def test_a_remote_given_as_master_is_told_apart():
+    with pytest.raises(ParameterError) as caught:
+        resolve("sc://h", None, None, {})
+    assert "remote='sc://h'" in caught.value.remedy
+
+
+def test_a_bad_variable_is_named():
+    with pytest.raises(ParameterError) as caught:
+        resolve(None, None, None, {"MUDKIT_SPARK_MASTER": "lokal"})
+    assert caught.value.where == "MUDKIT_SPARK_MASTER"
+
+
+def test_values_become_texts():
+    config = {"spark.a": True, "spark.b": 3, "spark.c": "x", "spark.master": "local"}
+    assert resolve(None, None, config, {}).config == {"spark.a": "true", "spark.b": "3", "spark.c": "x"}
+
+
+@pytest.mark.parametrize(
+    "config", [{"sql.a": "x"}, {3: "x"}, {"spark.a": None}, {"spark.a": ["x"]}, {"spark.master": None}]
+)
+def test_configurations_that_cannot_be(config):
+    with pytest.raises(ParameterError):
+        resolve(None, None, config, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "heap"),
+    [
+        (None, "1024m"),
+        ("", "1024m"),
+        ("1g", "1024m"),
+        ("2G", "2048m"),
+        ("1.5 GB", "1536m"),
+        ("512m", "512m"),
+        ("512MiB", "512m"),
+        ("1t", "1048576m"),
+    ],
+)
+def test_amounts_of_memory(text, heap):
+    assert memory({} if text is None else {"MUDKIT_SPARK_MEMORY": text}) == heap
+
+
+@pytest.mark.parametrize("text", ["2", "lots", "-1g", "1gg", "0g", "511m", "1,5g", "nan g", "100k"])
+def test_no_amounts_of_memory(text):
+    with pytest.raises(ParameterError) as caught:
+        memory({"MUDKIT_SPARK_MEMORY": text})
+    assert caught.value.where == "MUDKIT_SPARK_MEMORY"
+    assert repr(text) in caught.value.found
