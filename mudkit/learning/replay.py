@@ -39,7 +39,7 @@ def replay(pairs: Pairs, local: NDArray[np.bool_]) -> NDArray[np.int64]:
             a, b = first[read], first[read + 1]
             # Earlier reads of a device are consecutive, so the pair with the last send is found by counting.
             pair = a + last - cached[a] if b > a else -1
-            if a <= pair < b and last >= 0 and decision[pair]:
+            if a <= pair < b and decision[pair]:
                 served[read] = pair
             else:
                 last = read

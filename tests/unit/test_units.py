@@ -55,6 +55,12 @@ def test_box_that_ends_on_the_date_line():
     assert not in_box(0.0, -179.99, box)
 
 
+def test_box_that_begins_on_the_date_line():
+    box = Box(*map(np.asarray, (-1.0, -180.0, 1.0, -179.0)))
+    assert in_box(0.0, [180.0, -180.0, -179.5], box).all()
+    assert not in_box(0.0, 179.99, box)
+
+
 @pytest.mark.parametrize("lat", [89.99, -89.99, 90.0, -90.0])
 def test_box_at_a_pole_spans_all_longitudes(lat):
     box = box_bounds(lat, 17.0, 20)

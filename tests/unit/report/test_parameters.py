@@ -17,6 +17,7 @@ def test_defaults_are_filled_in():
         ({"trace": "x", "box_km": "wide"}, "'wide'"),
         ({"trace": "x", "box_km": -1}, "greater than 0"),
         ({"trace": 7}, "7"),
+        ({"trace": "x", "box_km": "5"}, "'5' (str)"),
         ({"trace": "x", "format": "gpx2"}, "cabspotting"),
         ({"trace": "x", "completeness": 1.2}, "less than or equal to 1"),
         ({"trace": "x", "cells_zoom": 1.5}, "1.5"),
