@@ -11,9 +11,8 @@ from pathlib import Path
 import nbformat
 from nbclient import NotebookClient
 from tqdm import tqdm
-from traitlets.config import Config
 
-from mudkit.report.run import KERNEL
+from mudkit.report.run import QUIET_KERNEL
 
 CHECKED = "nbval-check-output"
 FOLDER = Path(__file__).parents[1] / "notebooks"
@@ -24,7 +23,7 @@ def execute(file: Path) -> nbformat.NotebookNode:
     notebook = nbformat.read(file, as_version=4)
     client = NotebookClient(
         notebook,
-        config=Config(KERNEL),
+        extra_arguments=QUIET_KERNEL,
         timeout=600,
         kernel_name="python3",
         resources={"metadata": {"path": str(file.parent)}},

@@ -179,7 +179,9 @@ def _plain_classes(wanted: Wanted, environ: Mapping[str, str]) -> bool:
 
 def _quoted(option: str) -> str:
     """Quote an option as Spark's launcher reads them."""
-    return '"' + option.replace("\\", "\\\\").replace('"', '\\"') + '"' if " " in option else option
+    if not set(option) & set(" \t\"'\\"):
+        return option
+    return '"' + option.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 @contextlib.contextmanager

@@ -23,11 +23,11 @@ from mudkit.report.parameters import check, inputs
 if TYPE_CHECKING:
     import nbformat
 
-__all__ = ["KERNEL", "ReportFailed", "run_report"]
+__all__ = ["QUIET_KERNEL", "ReportFailed", "run_report"]
 
 _TEMPLATES = Path(__file__).parent / "templates"
-KERNEL = {"KernelManager": {"transport": "ipc"}}
-"""The kernel of a run is reached through sockets in the user's folder, not through open ports."""
+QUIET_KERNEL = ["--IPKernelApp.log_level=40"]
+"""Arguments for a kernel that writes errors only: it warns of ports that are on loopback and signed."""
 
 _VERSIONS = ("mudkit", "pyspark", "pyarrow", "numpy", "pandas", "plotly", "folium", "papermill")
 
@@ -123,7 +123,6 @@ def _execute(
     import nbformat  # loading these takes longer than loading all of mudkit
     import papermill
     from papermill.exceptions import PapermillExecutionError
-    from traitlets.config import Config
 
     source, target = folder / "template.ipynb", folder / "report.ipynb"
     nbformat.write(notebook, source)
@@ -138,7 +137,7 @@ def _execute(
                 cwd=folder,
                 progress_bar=progress,
                 log_output=False,
-                config=Config(KERNEL),
+                extra_arguments=QUIET_KERNEL,
             )
     except PapermillExecutionError as error:
         raise _failure(error) from error

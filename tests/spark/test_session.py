@@ -198,6 +198,37 @@ def test_spark_connect(run):
     }
 
 
+def test_a_session_that_somebody_else_started_is_used_and_left_alone(run):
+    told = run(
+        """
+        from pyspark.sql import SparkSession
+        from mudkit.pipeline.java import find_java, launch_home
+        from mudkit.pipeline.jvm import environment
+        builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+        with environment({"JAVA_HOME": str(launch_home(find_java()))}):
+            foreign = builder.config("spark.sql.session.timeZone", "Asia/Tokyo").getOrCreate()
+        spark = pipeline.session()
+        told["context"] = spark.sparkContext is foreign.sparkContext
+        told["zones"] = [each.conf.get("spark.sql.session.timeZone") for each in (spark, foreign)]
+        told["same"] = pipeline.session(master="local[1]") is spark
+        told["refused"] = refused(master="local[3]")[0]
+        pipeline.stop()
+        told["lives"] = foreign.range(3).count()
+        foreign.stop()
+        told["own"] = pipeline.session("local[2]").sparkContext.master
+        """,
+        silent=False,
+    )
+    assert told == {
+        "context": True,
+        "zones": ["UTC", "Asia/Tokyo"],
+        "same": True,
+        "refused": "ParameterError",
+        "lives": 3,
+        "own": "local[2]",
+    }
+
+
 def test_an_old_java_on_the_path_goes_unnoticed(run, tmp_path):
     old = tmp_path / "old"
     old.mkdir()
