@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -27,6 +28,8 @@ trace_app = typer.Typer(help="Load, generate and look at traces.", no_args_is_he
 pipeline_app = typer.Typer(help="Run jobs on Spark.", no_args_is_help=True)
 app.add_typer(trace_app, name="trace")
 app.add_typer(pipeline_app, name="pipeline")
+
+_INTERRUPTED = 130
 
 Format = Annotated[str, typer.Option(help="auto, cabspotting, cabspotting-txt, csv or parquet.")]
 Table = Annotated[str, typer.Option(help="What the rows are: positions or reads.")]
@@ -52,8 +55,8 @@ def trace_load(
     tz: Zone = "UTC",
     time_unit: TimeUnit = "s",
     rule: Rule = None,
-    box_km: float = 20.0,
-    window_s: float = 7200.0,
+    box_km: Annotated[float | None, typer.Option(help="Side of a read's box; by default 20 km.")] = None,
+    window_s: Annotated[float | None, typer.Option(help="How far back a read asks; by default 2 h.")] = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Load a file into memory and write it as a trace folder."""
@@ -256,6 +259,7 @@ def _print_table(table: pd.DataFrame) -> None:
 
 def main() -> None:
     """Run the command; an error of mudkit's is told without a traceback, with exit status 1."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what is stopped in good order cleans up
     try:
         app()
     except MudkitError as error:
@@ -263,5 +267,15 @@ def main() -> None:
         print(f"mudkit: {kind}: {error}", file=sys.stderr)  # noqa: T201
         raise SystemExit(1) from None
     except KeyboardInterrupt:
-        print("mudkit: stopped", file=sys.stderr)  # noqa: T201
-        raise SystemExit(130) from None
+        _stopped()
+    except SystemExit as ended:
+        if ended.code != _INTERRUPTED:
+            raise
+        _stopped()  # typer took the KeyboardInterrupt
+
+
+def _stopped() -> NoReturn:
+    print("mudkit: stopped", file=sys.stderr)  # noqa: T201
+    # What libraries say at exit of their own interrupted work helps nobody.
+    sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
+    raise SystemExit(_INTERRUPTED) from None

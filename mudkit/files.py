@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import difflib
 import errno
+import glob
 import hashlib
 import os
+import platform
+import re
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -32,8 +35,16 @@ def existing(path: str | os.PathLike[str], what: str) -> Path:
     InputMissing
     """
     path = Path(path).expanduser()
-    if path.exists():
-        return path
+    try:
+        if path.exists():
+            return path
+    except OSError as error:  # a name that is too long, a folder that may not be entered
+        raise InputMissing(
+            f"There is no {what} that can be read at {str(path)[:200]}.",
+            found=error.strerror or str(error),
+            expected="a file or folder that exists and may be read",
+            remedy="check the path and its permissions",
+        ) from error
     parent = path.parent
     names = [p.name for p in parent.iterdir()] if parent.is_dir() else []
     near = difflib.get_close_matches(path.name, names, n=3, cutoff=0.5)
@@ -61,7 +72,7 @@ def sha256(path: Path) -> str:
 
 
 @contextmanager
-def staged_folder(path: str | os.PathLike[str], *, overwrite: bool = False) -> Iterator[Path]:
+def staged_folder(path: str | os.PathLike[str], *, overwrite: str | None = None) -> Iterator[Path]:
     """Fill a folder beside its final place and move it there when the body ends well.
 
     Whatever stops the body (an error, Ctrl-C), nothing appears at ``path``; after a kill a folder named
@@ -71,8 +82,9 @@ def staged_folder(path: str | os.PathLike[str], *, overwrite: bool = False) -> I
     ----------
     path : path-like
         The final place.
-    overwrite : bool
-        Replace a folder that is there already.
+    overwrite : str, optional
+        Replace a folder that is there already, if all that is in it has names that match this pattern: the
+        names that such an output has. Nothing else is ever deleted.
 
     Yields
     ------
@@ -82,19 +94,20 @@ def staged_folder(path: str | os.PathLike[str], *, overwrite: bool = False) -> I
     Raises
     ------
     OutputExists
-        Something is at ``path`` and ``overwrite`` is off.
+        Something is at ``path`` that is not to be replaced.
     OutputProblem
         The place cannot be written: read-only, full, not a folder.
     """
     path = Path(path).expanduser().absolute()
-    if not overwrite:
-        _refuse_existing(path)
-    staging = path.parent / f".{path.name}.partial-{uuid.uuid4().hex[:8]}"
+    _refuse_existing(path, overwrite)
+    staging = path.parent / f"{_partial(path)}{os.getpid()}-{uuid.uuid4().hex[:8]}"
     try:
         staging.mkdir(parents=True)
+        _sweep(path)
         yield staging
         old = None
-        if overwrite and path.exists():
+        if path.exists():
+            _refuse_existing(path, overwrite)
             old = path.parent / f".{path.name}.old-{uuid.uuid4().hex[:8]}"
             path.rename(old)
         staging.rename(path)
@@ -104,7 +117,7 @@ def staged_folder(path: str | os.PathLike[str], *, overwrite: bool = False) -> I
         if isinstance(error, MudkitError):
             raise
         if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
-            _refuse_existing(path)
+            _refuse_existing(path, None)
         raise output_problem(path, error) from error
     finally:
         shutil.rmtree(staging, ignore_errors=True)
@@ -165,12 +178,39 @@ def output_problem(path: Path, error: BaseException) -> OutputProblem:
     )
 
 
-def _refuse_existing(path: Path) -> None:
-    if path.exists():
-        raise OutputExists(
-            f"There is something at {path} already.",
-            where=str(path),
-            found="a folder" if path.is_dir() else "a file",
-            expected="a place that is free",
-            remedy="choose another place, remove it, or ask for overwriting",
-        )
+def _refuse_existing(path: Path, overwrite: str | None) -> None:
+    if not path.exists():
+        return
+    others = []
+    if overwrite is not None and path.is_dir():
+        others = sorted(p.name for p in path.iterdir() if not re.fullmatch(overwrite, p.name))
+        if not others:
+            return
+    raise OutputExists(
+        f"There is something at {path} already.",
+        where=str(path),
+        found=f"what mudkit did not make: {', '.join(others[:5])}"
+        if others
+        else ("a folder" if path.is_dir() else "a file"),
+        expected="a place that is free" + (", or an output of the same kind" if overwrite else ""),
+        remedy="choose another place, or remove it"
+        + ("" if overwrite else "; an output of the same kind is replaced with overwrite (--overwrite)"),
+    )
+
+
+def _partial(path: Path) -> str:
+    """Begin the name of a folder that is being filled: it tells whose it is."""
+    return f".{path.name}.partial-{platform.node()}-"
+
+
+def _sweep(path: Path) -> None:
+    """Remove what killed processes of this machine left of earlier tries."""
+    for folder in path.parent.glob(glob.escape(_partial(path)) + "*"):
+        pid = folder.name.removeprefix(_partial(path)).split("-")[0]
+        if pid.isdigit() and int(pid) != os.getpid():
+            try:
+                os.kill(int(pid), 0)
+            except ProcessLookupError:
+                shutil.rmtree(folder, ignore_errors=True)
+            except OSError:
+                continue

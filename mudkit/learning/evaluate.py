@@ -73,7 +73,7 @@ def evaluate_reads(
     rows = []
     for policy in policies:
         if isinstance(policy, Bound):
-            served = _bound(pairs, is_stale, groups, policy, budget_of)
+            served = _bound(pairs, is_stale, policy, budget_of)
         else:
             served = replay(pairs, policy.local(pairs))
         rows.append(
@@ -116,24 +116,13 @@ def _groups(pairs: Pairs) -> list[list[slice]]:
 
 
 def _bound(
-    pairs: Pairs,
-    is_stale: NDArray[np.bool_],
-    groups: list[list[slice]],
-    policy: Bound,
-    reference: NDArray[np.int64] | None,
+    pairs: Pairs, is_stale: NDArray[np.bool_], policy: Bound, reference: NDArray[np.int64] | None
 ) -> NDArray[np.int64]:
-    served = np.full(len(pairs.device), SENT, dtype=np.int64)
-    for group in groups:
-        if policy.stale_share is not None:
-            budget = int(policy.stale_share * sum(rows.stop - rows.start for rows in group))
-        elif reference is None:
-            budget = 0
-        else:
-            budget = sum(_stale(is_stale, reference[rows]) for rows in group)
-        chosen = fewest_sends(pairs, is_stale, group, budget)
-        for rows in group:
-            served[rows] = chosen[rows]
-    return served
+    if policy.stale_share is not None:
+        budget = int(policy.stale_share * len(pairs.device))
+    else:
+        budget = 0 if reference is None else _stale(is_stale, reference)
+    return fewest_sends(pairs, is_stale, pairs.devices(), budget)
 
 
 def _stale(is_stale: NDArray[np.bool_], served: NDArray[np.int64]) -> int:
@@ -166,7 +155,9 @@ def _measure(
         half = stats.t.ppf(0.975, len(means) - 1) * error
     measured: dict[str, float] = {}
     for i, name in enumerate(_MEASURES):
-        measured |= {name: total[i], f"{name}_low": total[i] - half[i], f"{name}_high": total[i] + half[i]}
+        most = np.inf if name == "cost" else 1.0
+        low, high = np.clip([total[i] - half[i], total[i] + half[i]], 0.0, most)
+        measured |= {name: total[i], f"{name}_low": low, f"{name}_high": high}
     return measured
 
 

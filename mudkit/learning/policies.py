@@ -64,7 +64,7 @@ class Bound:
     ----------
     stale_share : float, optional
         Share of stale answers that it may give. By default as many as the first :class:`FixedRule` in the
-        same evaluation gives to the same devices; none when there is no such rule.
+        same evaluation gives; none when there is no such rule.
     """
 
     stale_share: float | None = None

@@ -23,9 +23,9 @@ from mudkit import errors
 from mudkit.files import existing, output_problem, staged_file, staged_folder
 from mudkit.trace.clean import check_moves, check_parsed, check_plausible, clean_positions, clean_reads
 from mudkit.trace.derive import Rule, derive_reads
-from mudkit.trace.folder import TraceWriter, is_trace, read_manifest, write_manifest
+from mudkit.trace.folder import OUTPUT_NAMES, TraceWriter, is_trace, read_manifest, write_manifest
 from mudkit.trace.formats import Source, recognise
-from mudkit.trace.load import describe, parsed_batches, rule_for
+from mudkit.trace.load import describe, options_of, parsed_batches, rule_for
 from mudkit.trace.parse import Options
 from mudkit.trace.schema import device_buckets
 
@@ -83,8 +83,8 @@ def ingest(
     tz: str = "UTC",
     time_unit: str = "s",
     rule: str | None = None,
-    box_km: float = 20.0,
-    window_s: float = 7200.0,
+    box_km: float | None = None,
+    window_s: float | None = None,
     overwrite: bool = False,
 ) -> IngestReport:
     """Turn a file into a trace folder, partitioned by date.
@@ -118,7 +118,7 @@ def ingest(
         Something else is at ``path``, or it cannot be written; nothing is left behind.
     """
     started = time.monotonic()
-    options = Options(table, tz, time_unit, float(box_km), float(window_s))
+    options = options_of(table, tz, time_unit, box_km, window_s)
     origin = recognise(existing(source, "trace"), format, columns)
     how = rule_for(origin, options, rule)
     description = describe(origin, options, how)
@@ -127,7 +127,7 @@ def ingest(
         manifest = read_manifest(path)
         if all(manifest.get(key) == value for key, value in description.items()):
             return _report(path, manifest, 0.0)
-    with staged_folder(path, overwrite=overwrite) as folder:
+    with staged_folder(path, overwrite=OUTPUT_NAMES if overwrite else None) as folder:
         work = _Work(origin, options, how, folder, _buckets(origin))
         parsed = _run(spark, work.parse, len(origin.files()), path)
         bad = parsed.rows("rejected")

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that everybody k
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.pipeline.coverage import Reads
 from mudkit.pipeline.tables import require_columns
+from mudkit.trace.parse import MAX_WINDOW_S
 
 __all__ = ["label_reads"]
 
@@ -60,12 +61,12 @@ def label_reads(positions: DataFrame, reads: DataFrame, *, horizon_s: float = 72
     ParameterError
         The horizon is not a number over 0.
     """
-    if not horizon_s > 0:
+    if not 0 < horizon_s <= MAX_WINDOW_S:
         raise ParameterError(
             "The horizon is not usable.",
             where="horizon_s",
             found=str(horizon_s),
-            expected="a number of seconds over 0",
+            expected="seconds over 0 and up to 3.2e9",
         )
     require_columns(positions, "positions", ("ts", "lat", "lon"))
     asked = ("device", "ts", "lat", "lon", "box_km", "window_s")

@@ -14,6 +14,7 @@ from mudkit.files import existing
 from mudkit.pipeline.ingest import ingest
 from mudkit.pipeline.tables import read
 from mudkit.trace.folder import is_trace, read_manifest
+from mudkit.trace.load import refuse_for_folder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,7 +87,11 @@ def open_trace(
     counts: list[tuple[str, str, int]] = []
     for table, place in places.items():
         folder = place
-        if not is_trace(place):
+        if is_trace(place):
+            if table == "reads" or not str(reads):
+                sizes = {name: options.get(name) for name in ("box_km", "window_s")}
+                refuse_for_folder(place, rule=None if table == "reads" else rule, **sizes)
+        else:
             folder = work / table
             own = {"columns": columns, "rule": rule, "format": format}
             if table == "reads":

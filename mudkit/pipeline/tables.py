@@ -21,6 +21,7 @@ from mudkit.trace.schema import SCHEMAS
 
 __all__ = ["ddl", "read", "require_columns", "write", "writing"]
 
+_OUTPUT_NAMES = r"part-.*\.parquet"
 _SPARK_TYPES = {
     pa.string(): "STRING",
     pa.float64(): "DOUBLE",
@@ -76,7 +77,7 @@ def write(frame: DataFrame, path: str | os.PathLike[str], *, overwrite: bool = F
         Something is at ``path``, or it cannot be written; nothing is left behind.
     """
     path = Path(path).expanduser()
-    with staged_folder(path, overwrite=overwrite) as folder, writing(path):
+    with staged_folder(path, overwrite=_OUTPUT_NAMES if overwrite else None) as folder, writing(path):
         frame.write.option("compression", "zstd").parquet(str(folder / "rows"))
         # Spark will not write into a folder that is there already, so its files move up by one.
         for file in (folder / "rows").glob("part-*"):

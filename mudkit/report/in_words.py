@@ -22,10 +22,11 @@ def days(table: pd.DataFrame, rows: pd.DataFrame) -> str:
     """
     positions, reads = int(table["positions"].sum()), int(table["reads"].sum())
     aside = int(rows.loc[rows["what"].str.startswith("rejected"), "rows"].sum())
+    came = int(rows.loc[~rows["what"].str.startswith("reads ("), "rows"].sum())
     first, last = (f"{day:%d %B %Y}" for day in (table["start"].iloc[0], table["start"].iloc[-1]))
     text = (
         f"**{positions:,} positions** and **{reads:,} reads** on {len(table)} days, {first} to {last}; "
-        f"{aside:,} rows were set aside ({aside / max(aside + positions + reads, 1):.2%})."
+        f"{aside:,} rows were set aside ({aside / max(came, 1):.2%})."
     )
     empty = [f"{day:%d %B}" for day in table.loc[table["reads"] == 0, "start"]]
     if empty:

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from mudkit.errors import InputMissing, ParameterError
 from mudkit.files import existing
 from mudkit.trace.derive import Rule
+from mudkit.trace.parse import MAX_BOX_KM, MAX_WINDOW_S
 
 __all__ = ["TEMPLATES", "TraceProfile", "check", "inputs", "parse_assignments", "preset"]
 
@@ -34,10 +35,12 @@ class TraceProfile(_Parameters):
     tz: str = Field("UTC", description="time zone of times without one, and of the figures")
     time_unit: Literal["s", "ms", "us", "ns"] = "s"
     rule: str = Field("", description="rule for reads; empty: occupancy for taxis, else trip_start")
-    box_km: float = Field(20.0, gt=0, le=20_000, description="side of a read's box")
-    window_s: float = Field(7200.0, gt=0, description="how far back a read asks")
-    horizon_s: float = Field(7200.0, gt=0, description="how old a cached answer may be")
-    rule_km: float = Field(1.0, ge=0, description="the fixed rule's distance")
+    box_km: float | None = Field(None, gt=0, le=MAX_BOX_KM, description="side of a read's box; none: 20 km")
+    window_s: float | None = Field(
+        None, gt=0, le=MAX_WINDOW_S, description="how far back a read asks; none: 2 h"
+    )
+    horizon_s: float = Field(7200.0, gt=0, le=MAX_WINDOW_S, description="how old a cached answer may be")
+    rule_km: float = Field(1.0, ge=0, allow_inf_nan=False, description="the fixed rule's distance")
     rule_minutes: float = Field(10.0, ge=0, description="the fixed rule's age")
     completeness: float = Field(
         0.9, gt=0, le=1, description="an answer below this is stale, in the second table"
@@ -63,6 +66,12 @@ class TraceProfile(_Parameters):
                 raise ValueError(error.expected) from error
         return value
 
+    @model_validator(mode="after")
+    def _rule_within_horizon(self) -> TraceProfile:
+        if self.rule_minutes * 60 > self.horizon_s:
+            raise ValueError(f"rule_minutes of at most horizon_s / 60 = {self.horizon_s / 60:g}")
+        return self
+
 
 TEMPLATES: dict[str, type[_Parameters]] = {"trace_profile": TraceProfile}
 """Reports by name, each with the schema of its parameters."""
@@ -81,7 +90,7 @@ def check(template: str, given: dict[str, Any]) -> dict[str, Any]:
     """
     schema = _schema(template)
     if unknown := [key for key in given if key not in schema.model_fields]:
-        near = difflib.get_close_matches(unknown[0], schema.model_fields, n=1)
+        near = difflib.get_close_matches(str(unknown[0]), schema.model_fields, n=1)
         raise ParameterError(
             f"The report {template} has no parameter {unknown[0]!r}.",
             where=unknown[0],
@@ -93,15 +102,16 @@ def check(template: str, given: dict[str, Any]) -> dict[str, Any]:
         return schema.model_validate(given).model_dump()
     except ValidationError as error:
         first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        field = schema.model_fields[str(first["loc"][0])]
+        place = first["loc"] or ("rule_minutes",)
+        key = ".".join(str(part) for part in place)
+        field = schema.model_fields[str(place[0])]
         missing = first["type"] == "missing"
         raise ParameterError(
             f"The report {template} needs the parameter {key!r}."
             if missing
             else f"The parameter {key!r} of the report {template} is not usable.",
             where=key,
-            found="nothing" if missing else f"{first['input']!r} ({type(first['input']).__name__})",
+            found="nothing" if missing else _came(first["input"], key),
             expected=field.description if missing else first["msg"].removeprefix("Value error, "),
             remedy=f"--param {key}=…"
             + (f" ({field.description})" if field.description and not missing else ""),
@@ -139,10 +149,20 @@ def parse_assignments(template: str, assignments: list[str]) -> dict[str, Any]:
             )
         field = schema.model_fields.get(name)
         if inner:
-            values.setdefault(name, {})[inner] = value
-        elif field is not None and field.annotation in (float, int):
-            number = yaml.safe_load(value)
-            values[name] = float(number) if field.annotation is float and type(number) is int else number
+            mapping = values.setdefault(name, {})
+            if not isinstance(mapping, dict):
+                raise ParameterError(
+                    "A parameter is either one value or a mapping.",
+                    where=name,
+                    found=text,
+                    expected=f"{name}.KEY=…",
+                )
+            mapping[inner] = value
+        elif field is not None and field.annotation in (float, int, float | None):
+            try:
+                values[name] = int(value) if field.annotation is int else float(value)
+            except ValueError:
+                values[name] = value  # the schema says what is wrong with it
         else:
             values[name] = value
     return values
@@ -167,11 +187,25 @@ def preset(template: str, name: str) -> dict[str, Any]:
         )
     try:
         values = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        raise ParameterError("The preset is not YAML.", where=str(file), found=str(error)) from error
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ParameterError(
+            "The preset cannot be read as YAML.", where=str(file), found=str(error)
+        ) from error
     if not isinstance(values, dict):
         raise ParameterError("The preset is not a mapping.", where=str(file), found=type(values).__name__)
+    if file != own:
+        # The package's presets name files of this repository, whatever the folder one is in.
+        for key in _INPUTS[template]:
+            there = _FOLDER.parents[1] / str(values.get(key, ""))
+            if values.get(key) and not Path(values[key]).exists() and there.exists():
+                values[key] = str(there)
     return values
+
+
+def _came(value: Any, key: str) -> str:
+    if isinstance(value, dict):
+        value = value.get(key)
+    return f"{value!r} ({type(value).__name__})"
 
 
 def _schema(template: str) -> type[_Parameters]:

@@ -93,12 +93,12 @@ def run_report(
         "versions": {"python": platform.python_version()} | {p: metadata.version(p) for p in _VERSIONS},
     }
     manifest["fingerprint"] = _fingerprint(manifest)
-    build = Path(build)
+    build = Path(build).expanduser()
     if not force and (same := _finished(build, template, manifest["fingerprint"])):
         return same
-    path = build / f"{template}-{started:%Y%m%dT%H%M%SZ}"
+    path = _free(build / f"{template}-{started:%Y%m%dT%H%M%SZ}")
     clock = time.monotonic()
-    with staged_folder(path, overwrite=True) as folder:
+    with staged_folder(path) as folder:
         (folder / "data").mkdir()
         try:
             done = _execute(notebook, absolute | {"output_dir": str(folder)}, folder, progress)
@@ -143,6 +143,7 @@ def _execute(
         raise _failure(error) from error
     finally:
         source.unlink(missing_ok=True)
+        shutil.rmtree(folder / "work", ignore_errors=True)
     done: nbformat.NotebookNode = nbformat.read(target, as_version=4)
     return done
 
@@ -172,6 +173,14 @@ def _keep_failed(folder: Path, path: Path) -> None:
         shutil.copytree(folder, failed)
     except OSError:
         print(f"mudkit: the partial report could not be kept in {failed}", file=sys.stderr)  # noqa: T201
+
+
+def _free(path: Path) -> Path:
+    """Give the path, or with a number behind it when another run began in the same second."""
+    number = 1
+    while (free := path if number == 1 else path.with_name(f"{path.name}-{number}")).exists():
+        number += 1
+    return free
 
 
 def _fingerprint(manifest: dict[str, Any]) -> str:

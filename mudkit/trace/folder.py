@@ -41,6 +41,9 @@ __all__ = [
 ]
 
 FORMAT_VERSION = 1
+OUTPUT_NAMES = r"trace\.json|positions|reads|rejected"
+"""What is in a trace folder; only a folder with nothing else in it is ever replaced."""
+
 _MANIFEST = "trace.json"
 _US_PER_DAY = 86_400_000_000
 
@@ -89,7 +92,7 @@ class TraceWriter:
         OutputExists, OutputProblem
             As :func:`mudkit.files.staged_folder`.
         """
-        with staged_folder(path, overwrite=overwrite) as folder:
+        with staged_folder(path, overwrite=OUTPUT_NAMES if overwrite else None) as folder:
             writer = cls(folder)
             yield writer
             write_manifest(folder, {**description, "rows": dict(sorted(writer.counts.items()))})
@@ -158,7 +161,11 @@ def read_manifest(path: str | os.PathLike[str]) -> dict[str, Any]:
             expected="a folder that `mudkit trace load` or `mudkit trace generate` made",
             remedy="make it again from its source",
         )
-    manifest: dict[str, Any] = json.loads((path / _MANIFEST).read_text(encoding="utf-8"))
+    try:
+        manifest: dict[str, Any] = json.loads((path / _MANIFEST).read_text(encoding="utf-8"))
+        manifest["rows"].items()
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise _damaged(path, f"{_MANIFEST} cannot be read: {error}") from error
     if manifest.get("format_version") != FORMAT_VERSION:
         raise TraceFormatError(
             f"{path} has another format version.",
@@ -171,14 +178,26 @@ def read_manifest(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def table_folder(path: str | os.PathLike[str], name: str) -> Path | None:
-    """Folder of one table of a whole trace, or None when the trace has no row of it."""
+    """Find the folder of one table of a whole trace; None when the trace has no row of it.
+
+    Raises
+    ------
+    InputMissing, TraceFormatError
+        There is no trace, or rows of it are missing.
+    """
     if name not in SCHEMAS:
         raise TraceFormatError(
             "A trace has no such table.", found=name, expected=", ".join(SCHEMAS), where=str(path)
         )
-    read_manifest(path)
+    expected = read_manifest(path)["rows"].get(name, 0)
     folder = Path(path).expanduser() / name
-    return folder if folder.is_dir() else None
+    try:
+        rows = ds.dataset(folder, format="parquet").count_rows() if folder.is_dir() else 0
+    except (pa.ArrowException, OSError) as error:
+        raise _damaged(Path(path), str(error)) from error
+    if rows != expected:
+        raise _damaged(Path(path), f"{rows:,} {name}, where {_MANIFEST} says {expected:,}")
+    return folder if rows else None
 
 
 def read_table(path: str | os.PathLike[str], name: str) -> pa.Table:
@@ -193,3 +212,13 @@ def read_table(path: str | os.PathLike[str], name: str) -> pa.Table:
     if folder is None:
         return SCHEMAS[name].empty_table()
     return ds.dataset(folder, schema=SCHEMAS[name], format="parquet").to_table()
+
+
+def _damaged(path: Path, found: str) -> TraceFormatError:
+    return TraceFormatError(
+        f"The trace {path} is damaged.",
+        where=str(path),
+        found=found,
+        expected="all that was written",
+        remedy="make it again from its source",
+    )

@@ -15,8 +15,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from mudkit.errors import ParameterError, TraceFormatError
+from mudkit.trace.folder import is_trace
 
-__all__ = ["FORMATS", "Batch", "Malformed", "Source", "recognise"]
+__all__ = ["FORMATS", "Batch", "Malformed", "Source", "recognise", "unreadable"]
 
 _BLOCK_BYTES = 16 << 20
 _COLUMNS = ("device", "ts", "lat", "lon", "speed_mps", "occupied", "box_km", "window_s")
@@ -102,10 +103,8 @@ class Source:
         for file in files or self.files():
             try:
                 yield from FORMATS[self.format](file, self.columns)
-            except (pa.ArrowInvalid, UnicodeDecodeError, EOFError, OSError) as error:
-                if isinstance(error, TraceFormatError):
-                    raise
-                raise _unreadable(file, error) from error
+            except (pa.ArrowException, UnicodeDecodeError, EOFError, OSError, KeyError) as error:
+                raise unreadable(file, error) from error
 
 
 def recognise(path: Path, format: str = "auto", columns: dict[str, str] | None = None) -> Source:  # noqa: A002
@@ -146,6 +145,12 @@ def recognise(path: Path, format: str = "auto", columns: dict[str, str] | None =
     if path.is_dir():
         if format in ("auto", "cabspotting-txt") and any(path.glob("new_*.txt")):
             return Source(path, "cabspotting-txt", {})
+        if is_trace(path):
+            raise ParameterError(
+                f"{path} is a trace folder already.", where=str(path),
+                expected="a file, to make a trace folder of",
+                remedy="use it as it is: pipeline.read(spark, path, 'positions')",
+            )  # fmt: skip
         raise TraceFormatError(
             f"{path} is a folder of no known format.",
             where=str(path),
@@ -159,15 +164,18 @@ def recognise(path: Path, format: str = "auto", columns: dict[str, str] | None =
         format == "auto" and path.name.startswith("new_") and path.suffix == ".txt"
     ):
         return Source(path, "cabspotting-txt", {})
-    with path.open("rb") as handle:
-        is_parquet = handle.read(4) == b"PAR1"
+    try:
+        with path.open("rb") as handle:
+            is_parquet = handle.read(4) == b"PAR1"
+    except OSError as error:
+        raise unreadable(path, error) from error
     if format == "parquet" or (format == "auto" and is_parquet):
         if not is_parquet:
             raise _other_format(path, "parquet")
         try:
             names = pq.read_schema(path).names
-        except (pa.ArrowInvalid, OSError) as error:
-            raise _unreadable(path, error) from error
+        except (pa.ArrowException, OSError) as error:
+            raise unreadable(path, error) from error
         return Source(path, "parquet", _resolve(path, names, columns))
     names = _header(path)[0]
     if format == "cabspotting" or (
@@ -178,17 +186,19 @@ def recognise(path: Path, format: str = "auto", columns: dict[str, str] | None =
 
 
 def _read_delimited(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
-    names, delimiter = _header(file)
+    names, delimiter, above = _header(file)
     malformed: list[Malformed] = []
 
     def set_aside(row: pa_csv.InvalidRow) -> str:
-        malformed.append(Malformed(int(row.number) - 1, row.text))
+        malformed.append(Malformed(int(row.number) - above, row.text))
         return "skip"
 
     with pa.input_stream(str(file), compression=_compression(file)) as stream:
         reader = pa_csv.open_csv(
             stream,
-            read_options=pa_csv.ReadOptions(block_size=_BLOCK_BYTES, use_threads=False),
+            read_options=pa_csv.ReadOptions(
+                block_size=_BLOCK_BYTES, use_threads=False, column_names=names, skip_rows=above
+            ),
             parse_options=pa_csv.ParseOptions(delimiter=delimiter, invalid_row_handler=set_aside),
             convert_options=pa_csv.ConvertOptions(
                 include_columns=list(dict.fromkeys(columns.values())),
@@ -205,6 +215,7 @@ def _numbered(
     """Give each row its number in the file; the reader may be ahead with those that it has set aside."""
     start, told = 1, 0
     for batch in reader:
+        _refuse_open_quote(file, malformed[told:])
         numbers = np.arange(start, start + len(batch) + len(malformed), dtype=np.int64)
         rows = numbers[~np.isin(numbers, [line.row for line in malformed])][: len(batch)]
         start = int(rows[-1]) + 1 if len(rows) else start
@@ -212,8 +223,22 @@ def _numbered(
         told, aside = len(malformed), malformed[told:]
         yield Batch(table, rows, file.name, aside)
     if malformed[told:]:
+        _refuse_open_quote(file, malformed[told:])
         nothing = pa.table({name: pa.array([], pa.string()) for name in columns})
         yield Batch(nothing, np.zeros(0, dtype=np.int64), file.name, malformed[told:])
+
+
+def _refuse_open_quote(file: Path, malformed: list[Malformed]) -> None:
+    """Refuse a file in which a quotation mark swallows the lines after it."""
+    for line in malformed:
+        if "\n" in line.raw:
+            raise TraceFormatError(
+                f"A quotation mark in {file.name} opens a text that does not end in its row.",
+                where=f"{file}, row {line.row}",
+                found=repr(line.raw[:80]),
+                expected="quotation marks in pairs",
+                remedy="remove the quotation mark, or double it",
+            )
 
 
 def _read_parquet(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
@@ -265,24 +290,29 @@ def _compression(file: Path) -> str | None:
         return "gzip" if handle.read(2) == b"\x1f\x8b" else None
 
 
-def _header(file: Path) -> tuple[list[str], str]:
-    """Read the names in the first line and the character between them."""
+def _header(file: Path) -> tuple[list[str], str, int]:
+    """Read the names of the columns, the character between them, and how many lines are above the rows.
+
+    A name that comes again gets its number behind it.
+    """
     try:
         with pa.input_stream(str(file), compression=_compression(file)) as stream:
             head = stream.read(1 << 16)
-    except (pa.ArrowInvalid, OSError, EOFError) as error:
-        raise _unreadable(file, error) from error
+    except (pa.ArrowException, OSError, EOFError) as error:
+        raise unreadable(file, error) from error
     if not head.strip():
         raise _empty(file)
-    line = head.split(b"\n", 1)[0]
+    lines = head.splitlines()
+    above = next(number for number, line in enumerate(lines, start=1) if line.strip())
     try:
-        text = line.decode("utf-8-sig").rstrip("\r")
+        text = lines[above - 1].decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise _other_format(file, "text") from error
     if "\0" in text or (not text.isprintable() and "\t" not in text):
         raise _other_format(file, "text")
     delimiter = max(",;\t|", key=text.count)
-    return [name.strip() for name in next(csv.reader(io.StringIO(text), delimiter=delimiter))], delimiter
+    names = [name.strip() for name in next(csv.reader(io.StringIO(text), delimiter=delimiter))]
+    return [f"{name} ({i})" if name in names[:i] else name for i, name in enumerate(names)], delimiter, above
 
 
 def _resolve(file: Path, names: list[str], columns: dict[str, str], *, guess: bool = True) -> dict[str, str]:
@@ -330,8 +360,19 @@ def _other_format(file: Path, expected: str) -> TraceFormatError:
     )
 
 
-def _unreadable(file: Path, error: BaseException) -> TraceFormatError:
+def unreadable(file: Path, error: BaseException) -> TraceFormatError:
+    """Say why a file could not be read, whoever noticed."""
     text = str(error).split("\n")[0]
+    if "Empty CSV file" in text or "Could not skip initial" in text:
+        return TraceFormatError(
+            f"{file.name} holds no rows.", where=str(file), found="a header and nothing below it",
+            expected="at least one row", remedy="get the file again",
+        )  # fmt: skip
+    if "UTF8" in text or isinstance(error, UnicodeDecodeError):
+        return TraceFormatError(
+            f"{file.name} is not UTF-8 text.", where=str(file), found=text, expected="text in UTF-8",
+            remedy="convert it, for instance: iconv -f LATIN1 -t UTF-8",
+        )  # fmt: skip
     cut = any(word in text.lower() for word in ("truncated", "end of stream", "end-of-stream", "eof"))
     return TraceFormatError(
         f"{file.name} is cut short." if cut else f"{file.name} cannot be read.",

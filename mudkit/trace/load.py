@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mudkit.errors import ParameterError, TraceFormatError
 from mudkit.files import existing, sha256
 from mudkit.trace.clean import check_moves, check_parsed, check_plausible, clean_positions, clean_reads
 from mudkit.trace.derive import Rule, derive_reads
@@ -21,7 +22,7 @@ from mudkit.trace.loaded import Loaded
 from mudkit.trace.parse import UNPARSABLE, Options, Parsed, parse
 from mudkit.trace.schema import POSITIONS, REJECTED
 
-__all__ = ["describe", "load", "parsed_batches", "rule_for"]
+__all__ = ["describe", "load", "options_of", "parsed_batches", "refuse_for_folder", "rule_for"]
 
 
 def load(
@@ -33,8 +34,8 @@ def load(
     tz: str = "UTC",
     time_unit: str = "s",
     rule: str | None = None,
-    box_km: float = 20.0,
-    window_s: float = 7200.0,
+    box_km: float | None = None,
+    window_s: float | None = None,
 ) -> Loaded:
     """Load a trace into memory.
 
@@ -59,8 +60,9 @@ def load(
     rule : str, optional
         How to derive reads from positions (:class:`mudkit.trace.derive.Rule`); by default ``occupancy``
         where the file says when a taxi has a fare, else ``trip_start(still_s=600)``.
-    box_km, window_s : float
-        What a derived read asks for, and a recorded one whose row does not say.
+    box_km, window_s : float, optional
+        What a derived read asks for, and a recorded one whose row does not say; by default 20 km and two
+        hours (Mobius 7.3).
 
     Returns
     -------
@@ -78,9 +80,10 @@ def load(
     ParameterError
         An option is not usable.
     """
-    options = Options(table, tz, time_unit, float(box_km), float(window_s))
+    options = options_of(table, tz, time_unit, box_km, window_s)
     path = existing(path, "trace")
     if path.is_dir() and is_trace(path):
+        refuse_for_folder(path, columns=columns, rule=rule, box_km=box_km, window_s=window_s)
         return _load_folder(path)
     source = recognise(path, format, columns)
     how = rule_for(source, options, rule)
@@ -96,6 +99,30 @@ def load(
             positions, how, box_km=options.box_km, window_s=options.window_s, occupied=occupied
         )
     return Loaded(positions, reads, pa.concat_tables([bad, rejected]), describe(source, options, how))
+
+
+def options_of(table: str, tz: str, time_unit: str, box_km: float | None, window_s: float | None) -> Options:
+    """Collect options; None is the default."""
+    sizes = {"box_km": box_km, "window_s": window_s}
+    return Options(table, tz, time_unit, **{k: float(v) for k, v in sizes.items() if v is not None})
+
+
+def refuse_for_folder(path: Path, **options: object) -> None:
+    """Refuse options that a trace folder cannot follow any more.
+
+    Raises
+    ------
+    ParameterError
+    """
+    given = {name: value for name, value in options.items() if value}
+    if given:
+        raise ParameterError(
+            "A trace folder holds its rows and reads already.",
+            where=", ".join(given),
+            found=", ".join(f"{name}={value!r}" for name, value in given.items()) + f" for {path}",
+            expected="no such option",
+            remedy="leave it out, or start from the source file",
+        )
 
 
 def rule_for(source: Source, options: Options, rule: str | None) -> Rule:
@@ -120,7 +147,17 @@ def describe(source: Source, options: Options, rule: Rule) -> dict[str, Any]:
 def parsed_batches(source: Source, options: Options, files: list[Path] | None = None) -> Iterator[Parsed]:
     """Parse a source batch by batch; malformed lines are among the bad rows."""
     for batch in source.batches(files):
-        parsed = parse(batch.columns, batch.source, batch.rows, options)
+        try:
+            parsed = parse(batch.columns, batch.source, batch.rows, options)
+        except (pa.ArrowException, KeyError) as error:
+            kinds = ", ".join(f"{field.name}: {field.type}" for field in batch.columns.schema)
+            raise TraceFormatError(
+                f"The columns of {batch.source} are not what they should be.",
+                where=batch.source,
+                found=kinds,
+                expected="a device as text or number, a time, and latitude and longitude as numbers",
+                remedy="check the column mapping",
+            ) from error
         lines = [(batch.source, line.row, UNPARSABLE, line.raw) for line in batch.malformed]
         malformed = pa.Table.from_pylist(
             [dict(zip(REJECTED.names, line, strict=True)) for line in lines], schema=REJECTED

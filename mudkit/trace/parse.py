@@ -20,6 +20,8 @@ __all__ = [
     "EXCHANGED",
     "LATE",
     "LATEST_US",
+    "MAX_BOX_KM",
+    "MAX_WINDOW_S",
     "OUTSIDE",
     "TIME_UNITS",
     "UNPARSABLE",
@@ -41,6 +43,10 @@ EARLIEST_US = 315_964_800_000_000
 
 LATEST_US = 4_102_444_800_000_000
 """2100-01-01."""
+
+MAX_BOX_KM = 20_000.0
+MAX_WINDOW_S = 3.2e9
+"""A hundred years: a longer window is a mistake."""
 
 _NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
 _YES, _NO = ["1", "1.0", "true", "t", "yes"], ["0", "0.0", "false", "f", "no"]
@@ -71,8 +77,8 @@ class Options:
         allowed: list[tuple[str, Any, bool, str]] = [
             ("table", self.table, self.table in ("positions", "reads"), "positions or reads"),
             ("time_unit", self.time_unit, self.time_unit in TIME_UNITS, "one of " + ", ".join(TIME_UNITS)),
-            ("box_km", self.box_km, 0 < self.box_km <= 20_000, "a side over 0 and up to 20,000 km"),
-            ("window_s", self.window_s, self.window_s > 0, "a number of seconds over 0"),
+            ("box_km", self.box_km, 0 < self.box_km <= MAX_BOX_KM, "a side over 0 and up to 20,000 km"),
+            ("window_s", self.window_s, 0 < self.window_s <= MAX_WINDOW_S, "seconds over 0 and up to 3.2e9"),
             ("tz", self.tz, _is_zone(self.tz), "a time zone, for instance America/Los_Angeles"),
         ]
         for name, value, fine, expected in allowed:
@@ -128,9 +134,9 @@ def parse(columns: pa.Table, source: str, rows: NDArray[np.int64], options: Opti
         swapped = outside & (np.abs(lon) <= 90) & (np.abs(lat) <= 180)
     unparsable = np.isnan(lat) | np.isnan(lon) | (t_us == _NO_TIME)
     unparsable |= np.asarray(pc.fill_null(pc.equal(device, ""), True).to_numpy(zero_copy_only=False))
-    for name in ("box_km", "window_s"):
-        if name in numbers:
-            unparsable |= ~(numbers[name] > 0)
+    for name, most in (("box_km", MAX_BOX_KM), ("window_s", MAX_WINDOW_S)):
+        if name in numbers:  # where a row says nothing, the default holds
+            unparsable |= ~((numbers[name] > 0) & (numbers[name] <= most)) & _says(columns[name])
     reason = np.select(
         [unparsable, late, swapped, outside], [UNPARSABLE, LATE, EXCHANGED, OUTSIDE], default=""
     )
@@ -140,7 +146,7 @@ def parse(columns: pa.Table, source: str, rows: NDArray[np.int64], options: Opti
         numbers["speed_mps"] = np.where(speed >= 0, speed, np.nan)  # negative means unknown in phones' logs
     numbers["lon"] = np.where(lon == 180.0, -180.0, lon)
     good = {"row": pa.array(rows), "device": device, "t_us": pa.array(t_us)}
-    good |= {name: pa.array(values, from_pandas=name == "speed_mps") for name, values in numbers.items()}
+    good |= {name: pa.array(values, from_pandas=True) for name, values in numbers.items()}
     if "occupied" in columns.column_names:
         good["occupied"] = _truths(columns["occupied"].combine_chunks())
     keep = reason == ""
@@ -182,12 +188,17 @@ def _numbers(column: pa.Array) -> NDArray[np.float64]:
 def _times_us(column: pa.Array, options: Options) -> NDArray[np.int64]:
     """Read times as microseconds since 1970 UTC; the smallest int64 where there is none."""
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        # Row by row, numbers or texts: a file may change from one to the other.
         is_number = pc.fill_null(pc.match_substring_regex(column, _NUMBER), False)
-        if 2 * (pc.sum(is_number).as_py() or 0) < len(column):
-            return _texts_us(column, options.tz)
-        column = pc.utf8_trim_whitespace(pc.if_else(is_number, column, None))
-        whole = pc.all(pc.fill_null(pc.match_substring_regex(column, r"^[+-]?\d{1,18}$"), True)).as_py()
-        column = column.cast(pa.int64() if whole else pa.float64())
+        numeric = np.asarray(is_number.to_numpy(zero_copy_only=False))
+        t_us = np.full(len(column), _NO_TIME)
+        if numeric.any():
+            number = pc.utf8_ltrim(pc.utf8_trim_whitespace(column.filter(is_number)), characters="+")
+            whole = pc.all(pc.match_substring_regex(number, r"^-?\d{1,18}$")).as_py()
+            t_us[numeric] = _times_us(number.cast(pa.int64() if whole else pa.float64()), options)
+        if not numeric.all():
+            t_us[~numeric] = _texts_us(column.filter(pc.invert(is_number)), options.tz)
+        return t_us
     if pa.types.is_timestamp(column.type):
         if column.type.tz is None:
             return _texts_us(column.cast(pa.string()), options.tz)
@@ -212,7 +223,9 @@ def _texts_us(column: pa.Array, tz: str) -> NDArray[np.int64]:
     import pandas as pd  # loading it takes longer than loading all of mudkit
 
     texts = column.to_pandas()
-    has_zone = texts.str.contains(r"(?:[zZ]|[+-]\d\d:?\d\d)\s*$", regex=True, na=False)
+    has_zone = texts.str.contains(
+        r":\d\d(?:[.,]\d+)?\s*(?:[zZ]|[+-]\d\d(?::?\d\d)?)\s*$", regex=True, na=False
+    )
     times = pd.Series(pd.NaT, index=texts.index, dtype="datetime64[ns, UTC]")
     if has_zone.any():
         times[has_zone] = pd.to_datetime(texts[has_zone], format="ISO8601", errors="coerce", utc=True)
@@ -222,6 +235,14 @@ def _texts_us(column: pa.Array, tz: str) -> NDArray[np.int64]:
         times[~has_zone] = local.dt.tz_convert("UTC")
     values = times.to_numpy(dtype="datetime64[us]").view(np.int64)
     return np.where(times.isna(), _NO_TIME, values)
+
+
+def _says(column: pa.ChunkedArray) -> NDArray[np.bool_]:
+    """Tell which rows say something at all."""
+    text = pc.utf8_trim_whitespace(column.combine_chunks().cast(pa.string()))
+    return np.asarray(
+        pc.fill_null(pc.not_equal(text, ""), False).to_numpy(zero_copy_only=False), dtype=np.bool_
+    )
 
 
 def _filled(column: pa.Array) -> NDArray[np.int64]:

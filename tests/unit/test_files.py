@@ -1,4 +1,6 @@
 import errno
+import subprocess
+import sys
 
 import pytest
 
@@ -32,13 +34,27 @@ def test_overwriting_keeps_the_old_until_the_new_is_whole(tmp_path):
     out = tmp_path / "out"
     with staged_folder(out) as folder:
         (folder / "old").touch()
-    with pytest.raises(ValueError, match="half"), staged_folder(out, overwrite=True):
+    with pytest.raises(ValueError, match="half"), staged_folder(out, overwrite="old"):
         raise ValueError("half")
     assert (out / "old").exists()
-    with staged_folder(out, overwrite=True) as folder:
+    with staged_folder(out, overwrite="old") as folder:
         (folder / "new").touch()
     assert [p.name for p in out.iterdir()] == ["new"]
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_what_a_killed_process_left_is_swept(tmp_path):
+    code = (
+        "import os, sys; from mudkit.files import staged_folder\n"
+        "with staged_folder(sys.argv[1]) as f: (f / 'x').touch(); os.kill(os.getpid(), 9)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "out")]
+    assert subprocess.run(command, check=False).returncode == -9
+    (left,) = tmp_path.iterdir()
+    assert left.name.startswith(".out.partial-")
+    with staged_folder(tmp_path / "out"), staged_folder(tmp_path / "other"):
+        assert not left.exists()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["other", "out"]
 
 
 @pytest.mark.parametrize(

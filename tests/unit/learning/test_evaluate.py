@@ -88,6 +88,15 @@ def test_the_bound_is_as_stale_as_the_rule():
     assert evaluate_reads(LABELS, READS, [Bound(1.0)]).iloc[0]["sent_share"] == 1 / 4
 
 
+def test_the_bound_divides_its_stale_answers_between_all_devices():
+    # The rule is stale once, on phone b; spent on phone a the same answer saves two sends.
+    reads = reads_of(("a", 0, 0), ("a", 20, 0), ("a", 40, 0), ("b", 0, 0), ("b", 5, 0))
+    labels = labels_of(reads, [(1, 0, 1), (2, 0, 0), (2, 1, 9), (4, 3, 1)])
+    rule, bound = evaluate_reads(labels, reads, [FixedRule(), Bound()]).to_dict("records")
+    assert (rule["sent_share"], rule["stale_share"]) == (4 / 5, 1 / 5)
+    assert (bound["sent_share"], bound["stale_share"]) == (3 / 5, 1 / 5)
+
+
 def test_completeness_as_the_measure_of_stale():
     result = row(FixedRule(), stale="completeness", completeness=0.8)
     assert result["stale_share"] == 0

@@ -13,6 +13,9 @@ def test_defaults_are_filled_in():
     ("given", "says"),
     [
         ({}, "needs the parameter 'trace'"),
+        ({"trace": "x", "rule_minutes": 300.0}, "horizon_s"),
+        ({"trace": "x", "window_s": float("inf")}, "3200000000"),
+        ({1: 2, "trace": "x"}, "1"),
         ({"trace": "x", "fromat": "csv"}, "did you mean 'format'"),
         ({"trace": "x", "box_km": "wide"}, "'wide'"),
         ({"trace": "x", "box_km": -1}, "greater than 0"),
@@ -43,6 +46,18 @@ def test_assignments_take_the_type_of_the_parameter():
     assert check("trace_profile", given)["columns"] == {"device": "cab", "ts": "t"}
 
 
+def test_numbers_are_decimal():
+    given = parse_assignments(
+        "trace_profile", ["rule_minutes=010", "box_km=1e1", "cells_zoom=1:30", "box_km=["]
+    )
+    assert given == {"rule_minutes": 10.0, "box_km": "[", "cells_zoom": "1:30"}
+
+
+def test_a_parameter_is_not_a_value_and_a_mapping():
+    with pytest.raises(ParameterError, match="mapping"):
+        parse_assignments("trace_profile", ["columns=a", "columns.device=b"])
+
+
 @pytest.mark.parametrize("text", ["trace", "=x", ""])
 def test_assignment_without_a_value(text):
     with pytest.raises(ParameterError, match="key=value"):
@@ -60,8 +75,9 @@ def test_no_such_report():
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
-def test_presets_of_the_package_are_valid(name):
-    assert check(name, preset(name, "sample"))
+def test_presets_of_the_package_are_valid_from_anywhere(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert inputs(name, check(name, preset(name, "sample")))
 
 
 def test_presets_of_ones_own(tmp_path):
@@ -70,6 +86,9 @@ def test_presets_of_ones_own(tmp_path):
     assert check("trace_profile", preset("trace_profile", str(file)))["box_km"] == 5
     file.write_text("- a\n- b\n")
     with pytest.raises(ParameterError, match="mapping"):
+        preset("trace_profile", str(file))
+    file.write_bytes(b"a: \xff")
+    with pytest.raises(ParameterError, match="YAML"):
         preset("trace_profile", str(file))
     file.write_text("a: [")
     with pytest.raises(ParameterError, match="YAML"):

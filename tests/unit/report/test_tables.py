@@ -34,14 +34,20 @@ def test_days_are_shown_as_days():
 DAYS = pd.DataFrame(
     {"start": [dt.datetime(2020, 1, d) for d in (1, 2, 3)], "positions": [10, 20, 30], "reads": [1, 0, 2]}
 )
-ROWS = pd.DataFrame({"source": ["x"] * 2, "what": ["positions", "rejected: duplicate"], "rows": [60, 7]})
+ROWS = pd.DataFrame(
+    {
+        "source": ["x"] * 3,
+        "what": ["positions", "reads (occupancy)", "rejected: duplicate"],
+        "rows": [60, 3, 7],
+    }
+)
 
 
 def test_days_in_words():
     text = in_words.days(DAYS, ROWS)
     assert "60 positions" in text
     assert "3 reads" in text
-    assert "7 rows were set aside (10.00%)" in text
+    assert "7 rows were set aside (10.45%)" in text
     assert "No reads on 1 of these days" in text
     assert "02 January" in text
     assert "No reads" not in in_words.days(DAYS.drop(index=1), ROWS)

@@ -5,7 +5,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from mudkit import trace
-from mudkit.errors import InputMissing, ParameterError, TraceContentError, TraceFormatError
+from mudkit.errors import (
+    InputMissing,
+    OutputExists,
+    ParameterError,
+    TraceContentError,
+    TraceFormatError,
+)
 from mudkit.trace.schema import POSITIONS, READS, REJECTED
 
 T0 = 1_211_100_000
@@ -162,7 +168,115 @@ def test_lon_180_is_the_same_line_as_minus_180(csv_file):
     assert loaded.positions["lon"].to_pylist() == [-180, -180]
 
 
+def test_header_as_people_write_it(csv_file):
+    rows = [f" a , {T0 + i} , 1 , 2" for i in range(3)]
+    for header in (
+        "device, t, lat, lon",
+        '"device","t","lat","lon"',
+        "\n\ndevice,t,lat,lon",
+        "device,t,lat,lon,lat",
+    ):
+        loaded = trace.load(
+            csv_file(header, [row + (",9" if header.endswith("lat") else "") for row in rows])
+        )
+        assert loaded.positions["lat"].to_pylist() == [1, 1, 1]
+        assert loaded.positions["device"].to_pylist() == ["a"] * 3
+
+
+def test_rows_are_numbered_below_blank_lines(csv_file):
+    rows = [f"a,{T0},1,2", "a,1", f"a,{T0 + 5},1,2", "x,y,1,2", f"a,{T0 + 9},1,2", f"a,{T0 + 10},1,2"]
+    assert reasons(trace.load(csv_file("\ndevice,t,lat,lon", rows))) == {2: "unparsable", 4: "unparsable"}
+
+
+def test_times_change_their_form_within_a_file(csv_file):
+    texts = [f"{T0}", "2008-05-18T08:41:00Z", f"+{T0 + 120}", "2008-05-18 08:43:00+00", f"{T0 + 240}.5"]
+    loaded = trace.load(csv_file("device,t,lat,lon", [f"a,{t},1,2" for t in texts]))
+    assert [t.timestamp() - T0 for t in loaded.positions["ts"].to_pylist()] == [0, 60, 120, 180, 240.5]
+
+
+def test_an_access_log_may_leave_the_box_blank(csv_file):
+    rows = [
+        f"a,{T0},1,2,,",
+        f"a,{T0 + 1},1,2,5,60",
+        f"a,{T0 + 2},1,2,-1,60",
+        f"a,{T0 + 3},1,2, ,1e15",
+        f"a,{T0 + 4},1,2,,",
+    ]
+    loaded = trace.load(csv_file("device,t,lat,lon,box_km,window_s", rows), table="reads", window_s=600)
+    assert loaded.reads["box_km"].to_pylist() == [20, 5, 20]
+    assert loaded.reads["window_s"].to_pylist() == [600, 60, 600]
+    assert reasons(loaded) == {3: "unparsable", 4: "unparsable"}
+
+
+def test_a_trace_folder_takes_no_options_that_it_cannot_follow(csv_file, tmp_path):
+    saved = trace.load(csv_file("cab,t,lat,lon,occ", CABS)).save(tmp_path / "saved")
+    for options in ({"rule": "none"}, {"box_km": 5}, {"window_s": 60}, {"columns": {"device": "x"}}):
+        with pytest.raises(ParameterError, match="already"):
+            trace.load(saved, **options)
+
+
+def test_a_damaged_trace_folder(csv_file, tmp_path):
+    saved = trace.load(csv_file("cab,t,lat,lon,occ", CABS)).save(tmp_path / "saved")
+    (part,) = (saved / "positions").rglob("*.parquet")
+    whole = part.read_bytes()
+    for content in (None, whole[:100]):
+        part.unlink()
+        if content:
+            part.write_bytes(content)
+        with pytest.raises(TraceFormatError, match="damaged"):
+            trace.load(saved)
+        part.write_bytes(whole)
+    for text in ("", "[]", "{}", '{"format_version": 1, "rows": 3}'):
+        (saved / "trace.json").write_text(text)
+        with pytest.raises(TraceFormatError, match="damaged"):
+            trace.load(saved)
+
+
+def test_overwriting_deletes_nothing_that_mudkit_did_not_make(csv_file, tmp_path):
+    file = csv_file("cab,t,lat,lon,occ", CABS)
+    loaded = trace.load(file)
+    for place in (tmp_path, file):
+        with pytest.raises(OutputExists):
+            loaded.save(place, overwrite=True)
+    assert file.read_text().startswith("cab,t")
+    loaded.save(tmp_path / "saved")
+    loaded.save(tmp_path / "saved", overwrite=True)
+    (tmp_path / "saved" / "mine.txt").touch()
+    with pytest.raises(OutputExists, match=r"mine\.txt"):
+        loaded.save(tmp_path / "saved", overwrite=True)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        {"device": pa.array([{"a": 1}] * 3)},
+        {"lat": pa.array([[1.0]] * 3)},
+        {"t": pa.array([1, 2, 3], pa.time32("s"))},
+        {"device": pa.array([b"\xff"] * 3)},
+    ],
+)
+def test_parquet_of_other_types(tmp_path, column):
+    columns = {"device": pa.array(["a"] * 3), "t": pa.array([T0, T0 + 1, T0 + 2]), "lat": pa.array([1.0] * 3)}
+    pq.write_table(pa.table(columns | column | {"lon": pa.array([2.0] * 3)}), tmp_path / "t.parquet")
+    with pytest.raises(TraceFormatError):
+        trace.load(tmp_path / "t.parquet")
+
+
 BAD = {
+    "Latin-1": (
+        b"device,t,lat,lon\n" + b"".join(b"caf\xe9,%d,1,2\n" % (T0 + i) for i in range(5)),
+        TraceFormatError,
+        "UTF-8",
+    ),
+    "a stray quotation mark": (
+        b"device,t,lat,lon\n"
+        + b"".join(b"a,%d,1,2\n" % (T0 + i) for i in range(50))
+        + b'"a,7,1,2\n'
+        + b"".join(b"a,%d,1,2\n" % (T0 + i) for i in range(50, 90)),
+        TraceFormatError,
+        "quotation mark",
+    ),
+    "a header without a line end": (b"device,t,lat,lon", TraceFormatError, "no rows"),
     "empty": (b"", TraceFormatError, "is empty"),
     "blank lines": (b"\n\n", TraceFormatError, "is empty"),
     "only a header": (b"device,t,lat,lon\n", TraceContentError, "no rows"),
@@ -239,6 +353,8 @@ def test_half_written_trace_folder(csv_file, tmp_path):
         {"time_unit": "min"},
         {"box_km": 0},
         {"window_s": -1},
+        {"window_s": 1e13},
+        {"box_km": float("nan")},
         {"rule": "often"},
     ],
 )
