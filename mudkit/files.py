@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import difflib
 import errno
 import glob
@@ -10,6 +11,7 @@ import os
 import platform
 import re
 import shutil
+import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -17,7 +19,7 @@ from pathlib import Path
 
 from mudkit.errors import InputMissing, MudkitError, OutputExists, OutputProblem
 
-__all__ = ["existing", "output_problem", "sha256", "staged_file", "staged_folder"]
+__all__ = ["existing", "output_problem", "sha256", "staged_file", "staged_folder", "work_folder"]
 
 
 def existing(path: str | os.PathLike[str], what: str) -> Path:
@@ -103,7 +105,7 @@ def staged_folder(path: str | os.PathLike[str], *, overwrite: str | None = None)
     staging = path.parent / f"{_partial(path)}{os.getpid()}-{uuid.uuid4().hex[:8]}"
     try:
         staging.mkdir(parents=True)
-        _sweep(path)
+        _sweep(path.parent, _partial(path))
         yield staging
         old = None
         if path.exists():
@@ -198,15 +200,27 @@ def _refuse_existing(path: Path, overwrite: str | None) -> None:
     )
 
 
+def work_folder() -> Path:
+    """Make a temporary folder that goes when this process ends.
+
+    A process that is killed (kernels often are) leaves its folder; the next one that makes one removes it.
+    """
+    parent, prefix = Path(tempfile.gettempdir()), f"mudkit-work-{platform.node()}-"
+    _sweep(parent, prefix)
+    folder = Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-", dir=parent))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
 def _partial(path: Path) -> str:
     """Begin the name of a folder that is being filled: it tells whose it is."""
     return f".{path.name}.partial-{platform.node()}-"
 
 
-def _sweep(path: Path) -> None:
-    """Remove what killed processes of this machine left of earlier tries."""
-    for folder in path.parent.glob(glob.escape(_partial(path)) + "*"):
-        pid = folder.name.removeprefix(_partial(path)).split("-")[0]
+def _sweep(parent: Path, prefix: str) -> None:
+    """Remove folders that killed processes of this machine left; the number of one is behind the prefix."""
+    for folder in parent.glob(glob.escape(prefix) + "*"):
+        pid = folder.name.removeprefix(prefix).split("-")[0]
         if pid.isdigit() and int(pid) != os.getpid():
             try:
                 os.kill(int(pid), 0)

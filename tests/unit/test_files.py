@@ -1,6 +1,8 @@
 import errno
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -55,6 +57,20 @@ def test_what_a_killed_process_left_is_swept(tmp_path):
     with staged_folder(tmp_path / "out"), staged_folder(tmp_path / "other"):
         assert not left.exists()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["other", "out"]
+
+
+def test_work_folders_go_with_their_process(tmp_path):
+    code = "import os, sys; from mudkit.files import work_folder; print(work_folder()); sys.stdout.flush(); "
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+
+    def run(end):
+        command = [sys.executable, "-c", code + end]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False).stdout
+
+    killed = Path(run("os.kill(os.getpid(), 9)").strip())
+    assert list(tmp_path.iterdir()) == [killed]
+    run("pass")  # removes its own, and what the killed one left
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
