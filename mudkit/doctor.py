@@ -135,7 +135,7 @@ def _packages(name: str) -> Check:
 
 
 def _java(name: str) -> Check:
-    from mudkit.pipeline.java import find_java
+    from mudkit.pipeline.launch.java import find_java
 
     java = find_java()
     origins = {
@@ -170,7 +170,7 @@ def _spark_started(name: str) -> Check:
 
 
 def _memory(name: str) -> Check:
-    from mudkit.pipeline.settings import MEMORY_VARIABLE, memory
+    from mudkit.pipeline.launch.settings import MEMORY_VARIABLE, memory
 
     heap = int(memory(os.environ).removesuffix("m")) / 1024
     free = _available_bytes()
@@ -215,7 +215,7 @@ def _disk(name: str, folder: Path) -> Check:
 
 
 def _cache(name: str) -> Check:
-    from mudkit.pipeline.cache import usable, user_cache
+    from mudkit.pipeline.launch.cache import usable, user_cache
 
     folder = user_cache()
     if folder is not None and usable(folder):

@@ -19,11 +19,11 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from mudkit.errors import EnvironmentProblem, MudkitError, ParameterError
-from mudkit.pipeline import connect
-from mudkit.pipeline import jvm as jvms
-from mudkit.pipeline.interrupts import make_interruptible
-from mudkit.pipeline.settings import Wanted, resolve
-from mudkit.pipeline.shipping import write_package
+from mudkit.pipeline.launch import connect
+from mudkit.pipeline.launch import jvm as jvms
+from mudkit.pipeline.launch.interrupts import make_interruptible
+from mudkit.pipeline.launch.settings import Wanted, resolve
+from mudkit.pipeline.launch.shipping import write_package
 
 __all__ = ["running", "session", "stop"]
 

@@ -202,8 +202,8 @@ def test_a_session_that_somebody_else_started_is_used_and_left_alone(run):
     told = run(
         """
         from pyspark.sql import SparkSession
-        from mudkit.pipeline.java import find_java, launch_home
-        from mudkit.pipeline.jvm import environment
+        from mudkit.pipeline.launch.java import find_java, launch_home
+        from mudkit.pipeline.launch.jvm import environment
         builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
         with environment({"JAVA_HOME": str(launch_home(find_java()))}):
             foreign = builder.config("spark.sql.session.timeZone", "Asia/Tokyo").getOrCreate()

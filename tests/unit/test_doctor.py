@@ -63,9 +63,9 @@ def test_it_never_raises(monkeypatch, name):
         monkeypatch.setattr(importlib.metadata, function, broken)
     for function in ("disk_usage", "which"):
         monkeypatch.setattr(shutil, function, broken)
-    monkeypatch.setattr("mudkit.pipeline.settings.memory", broken)
-    monkeypatch.setattr("mudkit.pipeline.java.find_java", broken)
-    monkeypatch.setattr("mudkit.pipeline.cache.user_cache", broken)
+    monkeypatch.setattr("mudkit.pipeline.launch.settings.memory", broken)
+    monkeypatch.setattr("mudkit.pipeline.launch.java.find_java", broken)
+    monkeypatch.setattr("mudkit.pipeline.launch.cache.user_cache", broken)
     monkeypatch.setattr(assets, "missing", broken)
     assert check(name) == Check(name, False, "RuntimeError: out of order")
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from mudkit.pipeline import archive as archives
-from mudkit.pipeline.archive import Archive, prepare
-from mudkit.pipeline.java import Java
+from mudkit.pipeline.launch import archive as archives
+from mudkit.pipeline.launch.archive import Archive, prepare
+from mudkit.pipeline.launch.java import Java
 
 WHOLE = b"\xa8\xab\x0b\xf0" + b"classes" * 10
 UNFINISHED = b"\0" * 8 + b"classes" * 10

@@ -19,8 +19,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from mudkit.pipeline.cache import cache_folder
-from mudkit.pipeline.java import Java
+from mudkit.pipeline.launch.cache import cache_folder
+from mudkit.pipeline.launch.java import Java
 
 __all__ = ["Archive", "adopt", "prepare"]
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Literal
 
 from mudkit.errors import EnvironmentProblem
-from mudkit.pipeline.cache import cache_folder, temporary_cache
+from mudkit.pipeline.launch.cache import cache_folder, temporary_cache
 
 __all__ = ["MINIMUM", "Java", "Origin", "find_java", "launch_home", "parse_version", "probe"]
 

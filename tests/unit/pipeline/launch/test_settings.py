@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mudkit.errors import ParameterError
-from mudkit.pipeline.settings import Wanted, memory, resolve
+from mudkit.pipeline.launch.settings import Wanted, memory, resolve
 
 
 def test_by_default_spark_runs_here():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from mudkit.pipeline.shipping import package_folder, write_package
+from mudkit.pipeline.launch.shipping import package_folder, write_package
 
 
 def test_python_imports_mudkit_from_the_zip_file(tmp_path):

@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from mudkit.errors import EnvironmentProblem, ParameterError
-from mudkit.pipeline.settings import Wanted
+from mudkit.pipeline.launch.settings import Wanted
 
 __all__ = ["ANSWER_S", "SERVER_CONFIG", "answer", "connect", "foreign", "forget", "hang_up", "start", "tell"]
 

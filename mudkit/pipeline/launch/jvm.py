@@ -25,10 +25,10 @@ from pyspark.core.context import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.context import SQLContext
 
-from mudkit.pipeline.archive import Archive, prepare
-from mudkit.pipeline.java import find_java, launch_home
-from mudkit.pipeline.settings import Wanted, memory
-from mudkit.pipeline.shipping import package_folder
+from mudkit.pipeline.launch.archive import Archive, prepare
+from mudkit.pipeline.launch.java import find_java, launch_home
+from mudkit.pipeline.launch.settings import Wanted, memory
+from mudkit.pipeline.launch.shipping import package_folder
 
 __all__ = [
     "Jvm",
@@ -205,7 +205,7 @@ def _set(values: Mapping[str, str | None]) -> None:
 
 @contextlib.contextmanager
 def sigint_kept() -> Iterator[None]:
-    """Take back the handler for SIGINT that PySpark installs (see `mudkit.pipeline.interrupts`)."""
+    """Take back the handler for SIGINT that PySpark installs (see `mudkit.pipeline.launch.interrupts`)."""
     before = signal.getsignal(signal.SIGINT)
     try:
         yield

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from mudkit.errors import EnvironmentProblem
-from mudkit.pipeline import java as javas
-from mudkit.pipeline.java import Java, find_java, launch_home, parse_version, probe
+from mudkit.pipeline.launch import java as javas
+from mudkit.pipeline.launch.java import Java, find_java, launch_home, parse_version, probe
 
 VERSION_17 = 'openjdk version "17.0.15" 2025-04-15\nOpenJDK Runtime Environment (build 17.0.15+6)'
 VERSION_8 = 'java version "1.8.0_402"\nJava(TM) SE Runtime Environment'
@@ -266,7 +266,7 @@ def test_processes_that_start_together_agree(tmp_path):
     code = f"""
 import sys
 from pathlib import Path
-from mudkit.pipeline.java import Java, launch_home
+from mudkit.pipeline.launch.java import Java, launch_home
 sys.stdin.read(1)
 print(launch_home(Java(Path({str(home)!r}), "17.0.15", "PATH")))
 """
