@@ -96,7 +96,7 @@ def fewest_sends(
 
 def _device_table(
     pairs: Pairs, stale: NDArray[np.bool_], rows: slice, budget: int
-) -> tuple[NDArray[np.int64], list[tuple[NDArray[np.int64], NDArray[np.int64]]]]:
+) -> tuple[NDArray[np.int32], list[tuple[NDArray[np.int32], NDArray[np.int32]]]]:
     """Fewest sends of one device by stale answers allowed, and how each is reached.
 
     ``schedules[i]`` holds, for "read i is sent" (the last entry: the end), the send before it and the stale
@@ -105,9 +105,10 @@ def _device_table(
     n = rows.stop - rows.start
     most = min(budget, n)
     far = n + 1
-    sends = np.full((n + 1, most + 1), far, dtype=np.int64)
-    before = np.full((n + 1, most + 1), -1, dtype=np.int64)
-    between = np.zeros((n + 1, most + 1), dtype=np.int64)
+    # Half the bytes: a device with thousands of reads has tables of that size squared.
+    sends = np.full((n + 1, most + 1), far, dtype=np.int32)
+    before = np.full((n + 1, most + 1), -1, dtype=np.int32)
+    between = np.zeros((n + 1, most + 1), dtype=np.int32)
     sends[0] = 1  # the first read has nothing cached
     first, cached = pairs.first, pairs.cached
     for i in range(n):
@@ -135,7 +136,7 @@ def _follow(
     pairs: Pairs,
     served: NDArray[np.int64],
     rows: slice,
-    schedules: list[tuple[NDArray[np.int64], NDArray[np.int64]]],
+    schedules: list[tuple[NDArray[np.int32], NDArray[np.int32]]],
     stales: int,
 ) -> None:
     """Write one device's schedule into ``served``, from its end."""

@@ -189,7 +189,8 @@ def test_an_ordinary_marker_has_its_picture(show, city):
     leaflet_map = maps.base_map(city)
     folium.Marker((37.75, -122.4)).add_to(leaflet_map)
     page = show(leaflet_map).page
-    page.wait_for_function("document.querySelector('img.leaflet-marker-icon')?.naturalWidth > 0")
+    page.wait_for_function("document.querySelector('img.leaflet-marker-icon')?.complete")
+    assert page.evaluate("document.querySelector('img.leaflet-marker-icon').naturalWidth") > 0
 
 
 def test_the_wheel_scrolls_the_page_until_the_map_is_clicked(show, city):

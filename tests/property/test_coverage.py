@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from mudkit.pipeline.coverage import Reads
 from mudkit.trace.schema import epoch_us, read_ids
+from mudkit.units import box_bounds, in_box
 
 KM = 6371.0088 * math.pi / 180
 STEP = 0.5  # degrees; boxes have half sides that are multiples of it, so that edges are met exactly
@@ -127,6 +128,8 @@ def test_many_points_and_reads_over_many_pieces(seed):
         d_lon = np.abs((lon - rows["lon"][i].as_py() + 180) % 360 - 180)
         within = np.abs(lat - rows["lat"][i].as_py()) <= half[i]
         within &= d_lon <= half[i] / math.cos(math.radians(rows["lat"][i].as_py()))
+        one = (rows[name][i].as_py() for name in ("lat", "lon", "box_km"))
+        assert (within == in_box(lat, lon, box_bounds(*one))).all()  # the same box everywhere
         within &= (t_us <= t_read[i]) & (t_us > t_read[i] - rows["window_s"][i].as_py() * 1e6)
         inside.append(within)
     ids, device = read_ids(rows).tolist(), rows["device"].to_pylist()

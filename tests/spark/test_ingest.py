@@ -18,7 +18,7 @@ ROWS[5] = f"a,{T0 + 300},50,-122.4,1"
 ROWS.append(f"c,{T0 - 5},37,-122.4,0")
 
 
-def same(folder, loaded):
+def assert_same(folder, loaded):
     stored = trace.load(folder)
     assert stored.positions.equals(loaded.positions)
     assert stored.reads.sort_by("read_id").equals(loaded.reads.sort_by("read_id"))
@@ -34,7 +34,7 @@ def test_same_as_load(spark, csv_file, tmp_path):
     file = csv_file("cab,t,lat,lon,occ", ROWS)
     loaded = trace.load(file)
     report = pipeline.ingest(spark, file, tmp_path / "out")
-    same(tmp_path / "out", loaded)
+    assert_same(tmp_path / "out", loaded)
     assert (report.rows, report.kept, report.reads) == (55, 52, len(loaded.reads))
     assert report.rejected == {"unparsable": 1, "speed over 70 m/s": 1, "out of order": 1}
     assert sorted(p.name for p in (tmp_path / "out" / "positions").glob("date=*")) == [
@@ -50,14 +50,14 @@ def test_original_files_one_a_task(spark, tmp_path):
         lines = [" ".join((r.split(",") * 2)[i] for i in (2, 3, 4, 1)) for r in ROWS if r.startswith(cab)]
         (folder / f"new_{cab}.txt").write_text("\n".join(lines[::-1]) + "\n")
     pipeline.ingest(spark, folder, tmp_path / "out")
-    same(tmp_path / "out", trace.load(folder))
+    assert_same(tmp_path / "out", trace.load(folder))
 
 
 def test_access_log(spark, csv_file, tmp_path):
     rows = [f"{u},{T0 + i % 5},1,2" for u in "ab" for i in range(7)]
     file = csv_file("user,time,lat,lon", rows)
     pipeline.ingest(spark, file, tmp_path / "out", table="reads", box_km=5)
-    same(tmp_path / "out", trace.load(file, table="reads", box_km=5))
+    assert_same(tmp_path / "out", trace.load(file, table="reads", box_km=5))
 
 
 def test_the_same_again_costs_nothing_and_something_else_is_refused(spark, csv_file, tmp_path):
