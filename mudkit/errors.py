@@ -14,6 +14,7 @@ __all__ = [
     "OutputExists",
     "OutputProblem",
     "ParameterError",
+    "PredicateError",
     "TraceContentError",
     "TraceFormatError",
 ]
@@ -63,7 +64,7 @@ class MudkitError(Exception):
         return _rebuild, (type(self), self.summary, fields)
 
 
-def _rebuild(kind: type[MudkitError], summary: str, fields: dict[str, str | None]) -> MudkitError:
+def _rebuild(kind: type[MudkitError], summary: str, fields: dict[str, Any]) -> MudkitError:
     return kind(summary, **fields)
 
 
@@ -85,6 +86,62 @@ class TraceContentError(MudkitError, ValueError):
 
 class ParameterError(MudkitError, ValueError):
     """A parameter is unknown, of the wrong type or out of range."""
+
+
+class PredicateError(MudkitError, ValueError):
+    """A predicate cannot be read, bound or evaluated.
+
+    Parameters
+    ----------
+    summary : str
+        One sentence that says what went wrong.
+    text : str, optional
+        The predicate's text.
+    at : tuple of int, optional
+        The first and the last character of ``text`` that the error is about; the message shows them with
+        carets.
+    found, expected, remedy, where : str, optional
+        As in :class:`MudkitError`; with ``text``, ``where`` is the marked text.
+    """
+
+    def __init__(
+        self,
+        summary: str,
+        *,
+        text: str | None = None,
+        at: tuple[int, int] | None = None,
+        found: str | None = None,
+        expected: str | None = None,
+        remedy: str | None = None,
+        where: str | None = None,
+    ) -> None:
+        self.text = text
+        self.at = at
+        if text is not None:
+            where = _marked(text, at)
+        super().__init__(summary, found=found, expected=expected, remedy=remedy, where=where)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        fields = {name: getattr(self, name) for name in ("found", "expected", "remedy")}
+        shown = {"where": self.where} if self.text is None else {"text": self.text, "at": self.at}
+        return _rebuild, (type(self), self.summary, fields | shown)
+
+
+_SHOWN = 70
+"""Characters of a predicate that an error shows."""
+
+
+def _marked(text: str, at: tuple[int, int] | None) -> str:
+    """Show a text on one line, with carets under a place."""
+    line = "".join(c if c.isprintable() else " " for c in text)
+    if at is None:
+        return line if len(line) <= _SHOWN else line[:_SHOWN] + "…"
+    first = max(0, min(at[0], len(line)))
+    begin = max(0, first - _SHOWN // 2)
+    shown = line[begin : begin + _SHOWN]
+    before, after = "…" if begin else "", "…" if begin + _SHOWN < len(line) else ""
+    carets = "^" * max(1, min(at[1] + 1 - first, _SHOWN - (first - begin)))
+    return f"{before}{shown}{after}\n{' ' * (12 + len(before) + first - begin)}{carets}"
 
 
 class OutputExists(MudkitError, FileExistsError):

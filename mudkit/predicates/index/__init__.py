@@ -1,0 +1,5 @@
+"""The subscription index."""
+
+from mudkit.predicates.index.subscriptions import SubscriptionIndex
+
+__all__ = ["SubscriptionIndex"]

@@ -1,0 +1,488 @@
+"""The subscriptions of one signature: where they are, and which of them a record meets."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mudkit.predicates.form import Form
+from mudkit.predicates.index.bounds import Bounds, Places
+from mudkit.predicates.index.columns import Constants, Readers, one_by_one
+from mudkit.predicates.index.plan import plan
+from mudkit.predicates.predicate import Predicate
+from mudkit.predicates.python import compile_tree
+from mudkit.predicates.tree import Call, Node, walk
+from mudkit.predicates.values import Members
+from mudkit.predicates.vectors import Vector, truth
+
+__all__ = ["Batch", "Group", "Rows"]
+
+Rows: TypeAlias = NDArray[Any]
+_EMPTY: Final[Mapping[str, Any]] = {}
+_NO_ROWS: Final = np.zeros(0, dtype=np.int32)
+_LIST: Final = 8
+"""Up to so many subscriptions of one key are a plain list, evaluated one by one: cheaper in time and memory."""
+_ONE_BY_ONE: Final = 24
+"""Up to so many candidates are evaluated by the compiled predicate, more by NumPy."""
+_PAIRS: Final = 100_000
+"""Pairs of record and subscription that are evaluated at a time."""
+
+_Place: TypeAlias = "tuple[tuple[Any, ...], tuple[float, ...], bool]"
+
+
+class Batch:
+    """Records that are matched together, and their columns.
+
+    Parameters
+    ----------
+    records : list of mapping
+    tables : mapping, optional
+        For ``lookup``.
+    """
+
+    def __init__(self, records: list[Mapping[str, Any]], tables: Mapping[str, Any] | None) -> None:
+        self.records = records
+        self.tables = tables
+        self._columns: dict[tuple[str, ...], Vector] = {}
+
+    def vector(self, path: tuple[str, ...], numbers: NDArray[np.intp]) -> Vector:
+        """Give what the records have at a path, for some of them."""
+        if path not in self._columns:
+            self._columns[path] = one_by_one(self.records, path)
+        return self._columns[path].take(numbers)
+
+
+class _Pairs:
+    """Pairs of record and subscription as the evaluator sees them."""
+
+    def __init__(self, group: Group, batch: Batch, numbers: NDArray[np.intp], rows: Rows) -> None:
+        self._group = group
+        self._batch = batch
+        self._numbers = numbers
+        self._rows = rows
+        self.tables = batch.tables
+
+    def column(self, scope: str, path: tuple[str, ...]) -> Vector:
+        if scope == "record":
+            return self._batch.vector(path, self._numbers)
+        readers = self._group.readers.get(scope)
+        return Vector() if readers is None else readers.vector(path, self._rows)
+
+    def slot(self, slot: int) -> Vector:
+        return self._group.constants.vector(slot, self._rows)
+
+    def members(self, slot: int) -> list[Members]:
+        return self._group.constants.members(slot, self._rows)
+
+
+class _WriterPairs(_Pairs):
+    """The same for writer predicates: the constants are those of the record's writer."""
+
+    def __init__(
+        self, group: Group, batch: Batch, numbers: NDArray[np.intp], rows: Rows, writers: list[Predicate | None]
+    ) -> None:
+        super().__init__(group, batch, numbers, rows)
+        self._who, self._index = np.unique(numbers, return_inverse=True)
+        self._writers = writers
+
+    def _constants(self, slot: int) -> list[Any]:
+        return [self._writers[number].constants[slot] for number in self._who.tolist()]  # type: ignore[union-attr]
+
+    def slot(self, slot: int) -> Vector:
+        return Vector.of(self._constants(slot)).take(self._index)
+
+    def members(self, slot: int) -> list[Members]:
+        found = self._constants(slot)
+        return found if len(found) == 1 else [found[number] for number in self._index.tolist()]
+
+
+class Group:
+    """Subscriptions of one signature.
+
+    Parameters
+    ----------
+    form : Form
+    kinds : tuple of int
+        Kinds of the constants.
+    """
+
+    def __init__(self, form: Form, kinds: tuple[int, ...]) -> None:
+        self.form = form
+        self.plan = plan(form.root, form.scopes)
+        self.constants = Constants(kinds)
+        self.readers = {"receiver": Readers(), "auth": Readers()}
+        self.ids: list[Any] = []
+        self.order: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self.size = 0
+        self._free: list[int] = []
+        self._buckets: dict[Any, int | list[int] | Bounds] = {}
+        self._places = Places()
+        self._loose = 0
+        self._needs = {scope: self._names(form, scope) for scope in self.readers}
+        # With IN a subscription stands under several keys, so what stands there is an entry, not a row.
+        self._several = any("IN" in part for part in self.plan.indexed if part.startswith("hash"))
+        self._entry_rows: NDArray[np.int32] = np.zeros(0, dtype=np.int32)
+        self._free_entries: list[int] = []
+        self._next_entry = 0
+        self._entries: dict[int, list[int]] = {}
+
+    @staticmethod
+    def _names(form: Form, scope: str) -> list[str]:
+        return sorted({path[0] for where, path in form.names if where == scope})
+
+    @cached_property
+    def _evaluates_rows(self) -> bool:
+        """Whether some user's function has no NumPy form."""
+        return any(
+            isinstance(n, Call) and n.function.is_user and n.function.numpy is None for n in walk(self.form.root)
+        )
+
+    # What changes it
+
+    def add(self, identity: Any, order: int, constants: tuple[Any, ...], receiver: Mapping[str, Any], auth: Mapping[str, Any]) -> int:
+        """Put a subscription in and give its row."""
+        if self._free:
+            row = self._free.pop()
+            self.ids[row] = identity
+        else:
+            row = len(self.ids)
+            self.ids.append(identity)
+            if row == len(self.order):
+                self._reserve(max(16, 2 * row))
+        self.order[row] = order
+        self.constants.put(row, constants)
+        if receiver:
+            self.readers["receiver"].put(row, receiver)
+        if auth:
+            self.readers["auth"].put(row, auth)
+        self.size += 1
+        self._enter(row, self._place(row, constants))
+        return row
+
+    def _reserve(self, rows: int) -> None:
+        self.order = np.concatenate([self.order, np.zeros(rows - len(self.order), dtype=np.int64)])
+        self.constants.reserve(rows)
+        for readers in self.readers.values():
+            readers.reserve(rows)
+        if not self._several:
+            self._places.reserve(rows)
+
+    def remove(self, row: int) -> None:
+        """Take a subscription out."""
+        self._leave(row, self._place(row))
+        self.ids[row] = None
+        self.constants.clear(row)
+        for readers in self.readers.values():
+            readers.put(row, _EMPTY)
+        self._free.append(row)
+        self.size -= 1
+
+    def update(self, row: int, scope: str, data: Mapping[str, Any]) -> None:
+        """Give a subscription's reader other data."""
+        if scope not in self.plan.readers:
+            self.readers[scope].put(row, data)
+            return
+        before = self._place(row)
+        self.readers[scope].put(row, data)
+        after = self._place(row)
+        if before == after:
+            return
+        if not self._several and before is not None and after is not None and before[0] == after[0]:
+            bucket = self._buckets[before[0][0]]
+            self._loose += after[2] - before[2]
+            if isinstance(bucket, Bounds):
+                bucket.move(row, after[1])
+            return
+        self._leave(row, before)
+        self._enter(row, after)
+
+    def _place(self, row: int, constants: tuple[Any, ...] | None = None) -> _Place | None:
+        """Tell where a subscription belongs, or that nothing can match it as its reader's data are."""
+        if constants is None:
+            constants = self.constants.of(row)
+        receiver, auth = _EMPTY, _EMPTY
+        if self.plan.readers:
+            receiver, auth = self.readers["receiver"].of(row), self.readers["auth"].of(row)
+        found: _Place | None = self.plan.place(constants, None, _EMPTY, receiver, auth, _EMPTY)
+        if found is None or math.inf in found[1]:
+            return None
+        return found
+
+    def _enter(self, row: int, place: _Place | None) -> None:
+        if place is None:
+            return
+        keys, corner, loose = place
+        self._loose += loose
+        if not self._several:
+            self._put(keys[0], row, corner)
+            return
+        entries = []
+        for key in keys:
+            entry = self._free_entries.pop() if self._free_entries else self._next_entry
+            if entry == self._next_entry:
+                self._next_entry += 1
+                if entry >= len(self._entry_rows):
+                    size = max(16, 2 * len(self._entry_rows))
+                    self._entry_rows = np.resize(self._entry_rows, size)
+                    self._places.reserve(size)
+            self._entry_rows[entry] = row
+            entries.append(entry)
+            self._put(key, entry, corner)
+        self._entries[row] = entries
+
+    def _leave(self, row: int, place: _Place | None) -> None:
+        if place is None:
+            return
+        keys, _, loose = place
+        self._loose -= loose
+        if not self._several:
+            self._drop(keys[0], row)
+            return
+        for key, entry in zip(keys, self._entries.pop(row), strict=True):
+            self._drop(key, entry)
+            self._free_entries.append(entry)
+
+    def _put(self, key: Any, entry: int, corner: tuple[float, ...]) -> None:
+        bucket = self._buckets.get(key)
+        if bucket is None:
+            self._buckets[key] = entry
+        elif isinstance(bucket, int):
+            self._buckets[key] = [bucket, entry]
+        elif isinstance(bucket, Bounds):
+            bucket.insert(entry, corner)
+        elif len(bucket) < _LIST:
+            bucket.append(entry)
+        else:
+            whole = self._buckets[key] = Bounds(self.plan.sides, self._places)
+            for other in bucket:
+                place = self._place(self._row(other))
+                assert place is not None
+                whole.insert(other, place[1])
+            whole.insert(entry, corner)
+
+    def _drop(self, key: Any, entry: int) -> None:
+        bucket = self._buckets[key]
+        if isinstance(bucket, int):
+            del self._buckets[key]
+        elif isinstance(bucket, list):
+            bucket.remove(entry)
+            if len(bucket) == 1:
+                self._buckets[key] = bucket[0]
+        else:
+            bucket.remove(entry)
+            if bucket.size <= _LIST // 2:
+                self._buckets[key] = bucket.all()
+
+    def _row(self, entry: int) -> int:
+        return int(self._entry_rows[entry]) if self._several else entry
+
+    def _rows(self, entries: Rows) -> Rows:
+        return self._entry_rows[entries] if self._several else entries
+
+    # What asks it
+
+    def match(self, record: Mapping[str, Any], tables: Mapping[str, Any] | None) -> tuple[Rows | list[int], int, int]:
+        """Find the subscriptions whose read predicate a record meets.
+
+        Returns
+        -------
+        rows : sequence of int
+        candidates, scanned : int
+            Subscriptions that the lookup gave, and those that it looked at.
+        """
+        probed = self.plan.probe(None, tables, record, _EMPTY, _EMPTY, _EMPTY)
+        if probed is None:
+            return [], 0, 0
+        bucket = self._buckets.get(probed[0])
+        if bucket is None:
+            return [], 0, 0
+        if isinstance(bucket, Bounds):
+            entries, scanned = bucket.query(np.array(probed[1]))
+            rows = self._rows(entries)
+            return self._holding(self._rest, rows, record, tables), len(rows), scanned
+        entries_ = [bucket] if isinstance(bucket, int) else bucket
+        candidates = [self._row(entry) for entry in entries_] if self._several else entries_
+        return self._one_by_one(self.form.matches, candidates, record, tables), len(candidates), len(candidates)
+
+    @property
+    def _rest(self) -> Node | None:
+        return self.plan.rest_loose if self._loose else self.plan.rest
+
+    def _holding(self, part: Node | None, rows: Rows, record: Mapping[str, Any], tables: Mapping[str, Any] | None) -> Rows | list[int]:
+        """Keep the rows for which a part of the read predicate is TRUE."""
+        if part is None or not len(rows):
+            return rows
+        if len(rows) <= _ONE_BY_ONE or self._evaluates_rows:
+            return self._one_by_one(self._compiled(part), rows.tolist(), record, tables)
+        return self._true(part, Batch([record], tables), np.zeros(len(rows), dtype=np.intp), rows)[1]
+
+    def _compiled(self, part: Node) -> Callable[..., bool]:
+        if part is self.form.root:
+            return self.form.matches
+        return self._rest_loose_matches if part is self.plan.rest_loose else self._rest_matches
+
+    @cached_property
+    def _rest_matches(self) -> Callable[..., bool]:
+        assert self.plan.rest is not None
+        return compile_tree(self.plan.rest, self.form.scopes, only_true=True)
+
+    @cached_property
+    def _rest_loose_matches(self) -> Callable[..., bool]:
+        assert self.plan.rest_loose is not None
+        return compile_tree(self.plan.rest_loose, self.form.scopes, only_true=True)
+
+    def _one_by_one(
+        self, matches: Callable[..., bool], rows: list[int], record: Mapping[str, Any], tables: Mapping[str, Any] | None
+    ) -> list[int]:
+        receiver, auth = self._needs["receiver"], self._needs["auth"]
+        of_receiver, of_auth = self.readers["receiver"].of, self.readers["auth"].of
+        of = self.constants.of
+        return [
+            row
+            for row in rows
+            if matches(
+                of(row), tables, record, of_receiver(row, receiver) if receiver else _EMPTY,
+                of_auth(row, auth) if auth else _EMPTY, _EMPTY,
+            )
+        ]  # fmt: skip
+
+    def allowed(
+        self, writer: Predicate, rows: Rows | list[int], record: Mapping[str, Any], tables: Mapping[str, Any] | None
+    ) -> Rows | list[int]:
+        """Keep the rows for whose readers a writer predicate is TRUE."""
+        form = writer.form
+        if len(rows) <= _ONE_BY_ONE or not _has_numpy(form):
+            receiver, auth = self._names(form, "receiver"), self._names(form, "auth")
+            of_receiver, of_auth = self.readers["receiver"].of, self.readers["auth"].of
+            matches, constants = form.matches, writer.constants
+            return [
+                row
+                for row in (rows if isinstance(rows, list) else rows.tolist())
+                if matches(
+                    constants, tables, record, of_receiver(row, receiver) if receiver else _EMPTY,
+                    of_auth(row, auth) if auth else _EMPTY, _EMPTY,
+                )
+            ]  # fmt: skip
+        array = np.asarray(rows)
+        numbers = np.zeros(len(array), dtype=np.intp)
+        pairs = _WriterPairs(self, Batch([record], tables), numbers, array, [writer])
+        return array[_where(form.root, pairs, len(array))]
+
+    def match_many(self, batch: Batch) -> Iterator[tuple[NDArray[np.intp], Rows]]:
+        """Find the subscriptions for many records.
+
+        Yields
+        ------
+        numbers : array of int
+            Which record.
+        rows : array of int
+            A subscription whose read predicate that record meets.
+        """
+        probe, tables = self.plan.probe, batch.tables
+        by_key: dict[Any, tuple[list[int], list[Any]]] = {}
+        for number, record in enumerate(batch.records):
+            probed = probe(None, tables, record, _EMPTY, _EMPTY, _EMPTY)
+            if probed is not None and probed[0] in self._buckets:
+                numbers, points = by_key.setdefault(probed[0], ([], []))
+                numbers.append(number)
+                points.append(probed[1])
+        checked, unchecked = _Gathered(), _Gathered()
+        for key, (numbers, points) in by_key.items():
+            bucket = self._buckets[key]
+            who = np.array(numbers, dtype=np.intp)
+            if isinstance(bucket, Bounds):
+                for number, entries in bucket.query_many(np.array(points).T.copy()):
+                    if checked.add(who[number], self._rows(entries)):
+                        yield self._kept(self._rest, batch, checked)
+            else:
+                entries = np.atleast_1d(np.array(bucket, dtype=np.int32))
+                rows = np.tile(self._rows(entries), len(who))
+                if unchecked.add(np.repeat(who, len(entries)), rows):
+                    yield self._kept(self.form.root, batch, unchecked)
+        yield self._kept(self._rest, batch, checked)
+        yield self._kept(self.form.root, batch, unchecked)
+
+    def _kept(self, part: Node | None, batch: Batch, gathered: _Gathered) -> tuple[NDArray[np.intp], Rows]:
+        numbers, rows = gathered.take()
+        if part is None or not len(rows):
+            return numbers, rows
+        if self._evaluates_rows:
+            matches = self._compiled(part)
+            keep = [
+                bool(self._one_by_one(matches, [row], batch.records[number], batch.tables))
+                for number, row in zip(numbers.tolist(), rows.tolist(), strict=True)
+            ]
+            return numbers[keep], rows[keep]
+        return self._true(part, batch, numbers, rows)
+
+    def _true(self, part: Node, batch: Batch, numbers: NDArray[np.intp], rows: Rows) -> tuple[NDArray[np.intp], Rows]:
+        keep = _where(part, _Pairs(self, batch, numbers, rows), len(rows))
+        return numbers[keep], rows[keep]
+
+    def allowed_many(
+        self, writers: list[Predicate | None], batch: Batch, numbers: NDArray[np.intp], rows: Rows
+    ) -> tuple[NDArray[np.intp], Rows]:
+        """Keep the pairs for which the record's writer predicate is TRUE."""
+        if not len(rows):
+            return numbers, rows
+        # Writer predicates of one signature are evaluated together.
+        forms: dict[Any, int] = {None: 0}
+        which = np.array(
+            [0 if w is None else forms.setdefault(w.form.key, len(forms)) for w in writers], dtype=np.intp
+        )[numbers]
+        keep = which == 0
+        for key, code in forms.items():
+            if key is None:
+                continue
+            (here,) = (which == code).nonzero()
+            if not len(here):
+                continue
+            first = writers[int(numbers[here[0]])]
+            assert first is not None
+            if _has_numpy(first.form):
+                pairs = _WriterPairs(self, batch, numbers[here], rows[here], writers)
+                keep[here] = _where(first.form.root, pairs, len(here))
+            else:
+                for place in here.tolist():
+                    number = int(numbers[place])
+                    writer = writers[number]
+                    assert writer is not None
+                    keep[place] = bool(len(self.allowed(writer, [int(rows[place])], batch.records[number], batch.tables)))
+        return numbers[keep], rows[keep]
+
+
+class _Gathered:
+    """Pairs that wait until there are enough for one vectorised evaluation."""
+
+    def __init__(self) -> None:
+        self._numbers: list[NDArray[np.intp]] = []
+        self._rows: list[Rows] = []
+        self._count = 0
+
+    def add(self, numbers: NDArray[np.intp], rows: Rows) -> bool:
+        """Take pairs, and say whether it is time to evaluate."""
+        self._numbers.append(numbers)
+        self._rows.append(rows)
+        self._count += len(rows)
+        return self._count >= _PAIRS
+
+    def take(self) -> tuple[NDArray[np.intp], Rows]:
+        """Give all pairs and begin anew."""
+        if not self._rows:
+            return np.zeros(0, dtype=np.intp), _NO_ROWS
+        found = np.concatenate(self._numbers), np.concatenate(self._rows)
+        self._numbers, self._rows, self._count = [], [], 0
+        return found
+
+
+def _where(part: Node, pairs: _Pairs, length: int) -> NDArray[np.bool_]:
+    return np.broadcast_to(truth(part, pairs)[0], length)
+
+
+def _has_numpy(form: Form) -> bool:
+    return not any(isinstance(n, Call) and n.function.is_user and n.function.numpy is None for n in walk(form.root))

@@ -1,0 +1,297 @@
+"""What of a read predicate can be looked up, and what must be evaluated.
+
+A predicate is cut into the parts that must all be TRUE. A part that compares an expression over the record alone
+with one over the subscription alone (its constants, its reader's data) is looked up: an equality or an ``IN`` by
+hash, a bound, a box or a circle in a tree of bounds. The rest is evaluated on what the lookup leaves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mudkit.predicates import tree
+from mudkit.predicates.index.bounds import Side
+from mudkit.predicates.python import Code, finish
+from mudkit.predicates.tree import Call, Compare, Constant, In, Name, Node
+from mudkit.predicates.values import BOOLEAN, EVERY_KIND, NULL, NUMBER, POINT, STRING, STRUCT, Members, Point, Value, kind_of
+from mudkit.units import EARTH_RADIUS_KM
+
+__all__ = ["Plan", "plan"]
+
+_RECORD: Final = "record"
+_INF: Final = math.inf
+_HASHED: Final = NUMBER | STRING | BOOLEAN
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How the subscriptions of one signature are found.
+
+    Attributes
+    ----------
+    probe : callable
+        ``(None, tables, *scopes)`` of a record to ``(key, point)``, or ``None`` when nothing can match.
+    place : callable
+        ``(constants, tables, *scopes)`` of a subscription to ``(keys, corner, is_loose)``, or ``None`` when
+        nothing can match it as its reader's data are.
+    sides : tuple of Side
+        Coordinates of the corners.
+    hashed : bool
+        Whether there is a key.
+    rest : Node or None
+        What must be evaluated even so.
+    rest_loose : Node or None
+        The same when some subscription's bounds are wider than its predicate.
+    readers : frozenset of str
+        Scopes of the reader that decide the place of a subscription.
+    indexed, evaluated : tuple of str
+        The parts, in words.
+    """
+
+    probe: Callable[..., Any]
+    place: Callable[..., Any]
+    sides: tuple[Side, ...]
+    hashed: bool
+    rest: Node | None
+    rest_loose: Node | None
+    readers: frozenset[str]
+    indexed: tuple[str, ...]
+    evaluated: tuple[str, ...]
+
+
+def _sides_of(node: Node) -> str:
+    """Tell whether an expression looks at the record alone, at the subscription alone, or at both."""
+    found = set()
+    for each in tree.walk(node):
+        if isinstance(each, Constant):
+            found.add("subscription")
+        elif isinstance(each, Name):
+            found.add("record" if each.scope == _RECORD else "subscription")
+        elif isinstance(each, Call) and (each.function.name == "lookup" or each.function.is_user):
+            return "both"  # a table changes, and a user's function may be slow: evaluated when everything else holds
+    return found.pop() if len(found) == 1 else "both"
+
+
+def plan(root: Node, scopes: tuple[str, ...]) -> Plan:
+    """Make the plan of a signature.
+
+    Parameters
+    ----------
+    root : Node
+    scopes : tuple of str
+        In the order of compiled functions.
+    """
+    builder = _Builder()
+    for part in tree.conjuncts(root):
+        builder.add(part)
+    return builder.plan(scopes)
+
+
+class _Builder:
+    def __init__(self) -> None:
+        self.keys: list[tuple[Node, Node, int]] = []  # the record's side, the subscription's, the kind
+        self.members: tuple[Node, Constant] | None = None
+        self.expressions: list[tuple[Node, str]] = []  # the record's expressions, and which part of a point
+        self.sides: list[Side] = []
+        self.corners: list[tuple[str, tuple[Node, ...]]] = []  # how the subscription's side gives coordinates
+        self.indexed: list[str] = []
+        self.rest: list[Node] = []
+        self.loose: list[Node] = []
+
+    def add(self, part: Node) -> None:
+        match part:
+            case Compare(operator=operator, left=left, right=right):
+                mine, other = _sides_of(left), _sides_of(right)
+                if mine == "record" and other == "subscription" and self._comparison(operator, left, right, part):
+                    return
+                flipped = tree.FLIPPED[operator]
+                if mine == "subscription" and other == "record" and self._comparison(flipped, right, left, part):
+                    return
+            case In(item=item, members=members):
+                if self.members is None and _sides_of(item) == "record":
+                    self.members = item, members
+                    self._note("hash", part)
+                    return
+            case Call(function=function, args=args) if function.name in ("within_box", "within_km"):
+                if self._area(function.name, args, part):
+                    return
+        self.rest.append(part)
+
+    def _note(self, how: str, part: Node) -> None:
+        self.indexed.append(f"{how}: {tree.text_of(part)}")
+
+    def _comparison(self, operator: str, record: Node, mine: Node, part: Node) -> bool:
+        if operator == "=":
+            common = record.kinds & mine.kinds
+            if not common & _HASHED:
+                return False
+            self.keys.append((record, mine, common if common in (NUMBER, STRING, BOOLEAN) else EVERY_KIND))
+            self._note("hash", part)
+            return True
+        if operator == "<>" or mine.kinds != NUMBER:
+            return False
+        if isinstance(record, Call) and record.function.name == "distance_km":
+            return operator in ("<", "<=") and self._area("within_km", (*record.args, mine), part)
+        self._side(record, "", operator.startswith("<"))
+        self.corners.append((operator, (mine,)))
+        self._note("bound", part)
+        return True
+
+    def _side(self, record: Node, component: str, upper: bool) -> None:
+        # The same expression in two parts (a range) is one expression with two sides.
+        written = tree.text_of(record)
+        for number, (known, which) in enumerate(self.expressions):
+            if which == component and tree.text_of(known) == written:
+                break
+        else:
+            number = len(self.expressions)
+            self.expressions.append((record, component))
+        self.sides.append(Side(number, upper))
+
+    def _area(self, name: str, args: tuple[Node, ...], part: Node) -> bool:
+        where = [_sides_of(arg) for arg in args]
+        if name == "within_km" and where[:2] == ["subscription", "record"]:
+            args, where = (args[1], args[0], args[2]), ["record", "subscription", where[2]]
+        if where[0] != "record" or any(side != "subscription" for side in where[1:]):
+            return False
+        for component in ("lat", "lon"):
+            for upper in (False, True):
+                self._side(args[0], component, upper)
+        self.corners.append((name, args[1:]))
+        self._note("box" if name == "within_box" else "circle", part)
+        (self.loose if name == "within_box" else self.rest).append(part)
+        return True
+
+    def plan(self, scopes: tuple[str, ...]) -> Plan:
+        mine = [node for _, node, _ in self.keys] + [node for _, nodes in self.corners for node in nodes]
+        readers = {n.scope for node in mine for n in tree.walk(node) if isinstance(n, Name)}
+        evaluated = [tree.text_of(part) for part in self.rest]
+        return Plan(
+            probe=self._probe(scopes), place=self._place(scopes), sides=tuple(self.sides) or (Side(0, False),),
+            hashed=bool(self.keys or self.members), rest=_all(self.rest), rest_loose=_all(self.rest + self.loose),
+            readers=frozenset(readers), indexed=tuple(self.indexed), evaluated=tuple(evaluated),
+        )  # fmt: skip
+
+    def _probe(self, scopes: tuple[str, ...]) -> Callable[..., Any]:
+        code = Code()
+        keys = []
+        for record, _, kind in self.keys:
+            keys.append(_key(code, record, kind))
+        if self.members is not None:
+            keys.append(_key(code, self.members[0], EVERY_KIND))
+        values = []
+        for record, component in self.expressions:
+            atom, nullable = code.emit(record, POINT if component else NUMBER)
+            if nullable:
+                code.line(f"if {atom} is None: return None")
+            values.append(f"{atom}.{component}" if component else atom)
+        point = [f"-{values[side.expression]}" if side.upper else values[side.expression] for side in self.sides]
+        code.line(f"return {_tuple(keys)}, {_tuple(point or ['0.0'])}")
+        return finish(code, scopes)
+
+    def _place(self, scopes: tuple[str, ...]) -> Callable[..., Any]:
+        code = Code()
+        code.known |= {
+            "next_up": _next_up, "next_down": _next_down, "box": _box, "circle": _circle,
+            "listed": _listed,
+        }  # fmt: skip
+        keys = []
+        for _, mine, kind in self.keys:
+            keys.append(_key(code, mine, kind))
+        corner, loose = [], []
+        for how, nodes in self.corners:
+            atoms = []
+            for number, node in enumerate(nodes):
+                point = how == "within_km" and number == 0
+                atom, nullable = code.emit(node, POINT if point else NUMBER)
+                if nullable:
+                    code.line(f"if {atom} is None: return None")
+                atoms.append(atom)
+            if how in _STEPS:
+                corner.append(_STEPS[how].format(atoms[0]))
+                continue
+            area = code.fresh()
+            code.line(f"{area} = {'box' if how == 'within_box' else 'circle'}({', '.join(atoms)})")
+            code.line(f"if {area} is None: return None")
+            corner.append(f"*{area}[0]")
+            loose.append(f"{area}[1]")
+        key = _tuple(keys)
+        if self.members is not None:
+            code.slots.add(self.members[1].slot)
+            key = f"listed(k{self.members[1].slot}, {key})"
+        else:
+            key = f"({key},)"
+        code.line(f"return {key}, {_tuple(corner or ['0.0'])}, {' or '.join(loose) or 'False'}")
+        return finish(code, scopes)
+
+
+_STEPS: Final = {"<": "-next_down({})", "<=": "-{}", ">": "next_up({})", ">=": "{}"}
+
+
+def _all(parts: list[Node]) -> Node | None:
+    if not parts:
+        return None
+    return parts[0] if len(parts) == 1 else tree.And(tuple(parts))
+
+
+def _tuple(atoms: list[str]) -> str:
+    return f"({', '.join(atoms)},)" if atoms else "()"
+
+
+def _key(code: Code, node: Node, kind: int) -> str:
+    """Write a part of a key; when the kind is open it goes with the value, since Python's ``True == 1.0``."""
+    atom, nullable = code.emit(node, kind)
+    if kind == EVERY_KIND:
+        tagged = code.fresh()
+        code.known["tagged"] = _tagged
+        code.line(f"{tagged} = tagged({atom})")
+        atom, nullable = tagged, True
+    if nullable:
+        code.line(f"if {atom} is None: return None")
+    return atom
+
+
+def _tagged(item: Value) -> tuple[int, Value] | None:
+    kind = kind_of(item)
+    return None if kind in (NULL, STRUCT) else (kind, item)
+
+
+def _next_up(x: float) -> float:
+    return math.nextafter(x, _INF)
+
+
+def _next_down(x: float) -> float:
+    return math.nextafter(x, -_INF)
+
+
+def _listed(members: Members, key: tuple[Any, ...]) -> tuple[tuple[Any, ...], ...]:
+    """Give a key for each member of a list."""
+    kinds = (NUMBER, STRING, BOOLEAN, POINT)
+    return tuple((*key, (kind, each)) for kind in kinds for each in members.of_kind(kind))
+
+
+def _box(south: float, west: float, north: float, east: float) -> tuple[tuple[float, ...], bool]:
+    """Give the corner of a box, and whether it is wider than the box: across and along the date line it is."""
+    if west > east or west <= -180.0 or east >= 180.0:
+        return (south, -north, -_INF, -_INF), True
+    return (south, -north, west, -east), False
+
+
+def _circle(centre: Point, km: float) -> tuple[tuple[float, ...], bool] | None:
+    """Give the corner of a box around a circle, a little wider than it."""
+    if km < 0:
+        return None
+    angle = (km + 1e-5) * (1 + 1e-9) / EARTH_RADIUS_KM
+    half_lat = math.degrees(angle)
+    south, north = centre.lat - half_lat, centre.lat + half_lat
+    if south <= -90.0 or north >= 90.0 or angle >= math.pi / 2:
+        return (south, -north, -_INF, -_INF), False
+    half_lon = math.degrees(math.asin(min(1.0, math.sin(angle) / math.cos(math.radians(centre.lat))))) * (1 + 1e-9)
+    west, east = centre.lon - half_lon, centre.lon + half_lon
+    if west <= -180.0 or east >= 180.0:
+        return (south, -north, -_INF, -_INF), False
+    return (south, -north, west, -east), False
+

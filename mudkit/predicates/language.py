@@ -1,0 +1,136 @@
+"""A language: which scopes there are, and what their attributes are when that is known."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from mudkit.errors import PredicateError
+from mudkit.predicates import tree
+from mudkit.predicates.parse import Scopes
+from mudkit.predicates.values import EVERY_KIND, KINDS, POINT, STRUCT
+
+__all__ = ["MOBIUS", "Language", "Schema"]
+
+Schema: TypeAlias = Mapping[str, "str | Schema"]
+"""Attributes of a scope: a kind (``'number'``, ``'string'``, ``'boolean'``, ``'point'``, ``'struct'``), or the
+attributes of a struct."""
+
+
+class Language:
+    """The scopes and, if known, the attributes that predicates may name.
+
+    Parameters
+    ----------
+    scopes : tuple of str
+        The first is that of names without a scope.
+    bound : tuple of str
+        Those whose names become constants when a predicate is written (Mobius 2.2: the writer's context).
+    schema : mapping of str to mapping, optional
+        By scope, its attributes. A scope that is not there may have any attribute.
+
+    Raises
+    ------
+    PredicateError
+        The schema names a kind or a scope that does not exist.
+
+    Examples
+    --------
+    >>> sublim = Language(("message", "state"))
+    >>> stocks = Language(schema={"record": {"symbol": "string", "price": "number"}})
+    """
+
+    def __init__(
+        self,
+        scopes: tuple[str, ...] = ("record", "receiver", "auth", "sender"),
+        *,
+        bound: tuple[str, ...] = ("sender",),
+        schema: Mapping[str, Schema] | None = None,
+    ) -> None:
+        self.scopes = Scopes(tuple(scopes), frozenset(bound) & frozenset(scopes))
+        self.others: tuple[Mapping[str, object], ...] = ({},) * (len(self.scopes.names) - 1)
+        self.schema = dict(schema or {})
+        for scope, attributes in self.schema.items():
+            if scope not in self.scopes.names:
+                raise PredicateError("The schema has a scope that the language has not.", found=repr(scope),
+                                     expected=", ".join(self.scopes.names))  # fmt: skip
+            _check_kinds(scope, attributes)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _language, (self.scopes.names, tuple(self.scopes.bound), self.schema)
+
+    def kinds(self, name: tree.Name, text: str) -> int:
+        """Give the kinds that a name may have.
+
+        Raises
+        ------
+        PredicateError
+            The schema does not know the name.
+        """
+        if name.scope not in self.schema:
+            return EVERY_KIND
+        return self.kinds_of(name.scope, name.path, text=text, at=name.at)
+
+    def kinds_of(
+        self, scope: str, path: tuple[str, ...], *, text: str | None = None, at: tuple[int, int] | None = None
+    ) -> int:
+        """Give the kinds of a path in a scope that the schema knows."""
+        attributes: str | Schema = self.schema[scope]
+        before = ""
+        for part in path:
+            if attributes == "point" and part in ("lat", "lon"):
+                attributes = "number"
+            elif attributes == "struct":
+                return EVERY_KIND
+            elif isinstance(attributes, str) or part not in attributes:
+                known = (
+                    ["lat", "lon"]
+                    if attributes == "point"
+                    else []
+                    if isinstance(attributes, str)
+                    else list(attributes)
+                )
+                raise _unknown(scope, before + part, before, known, text, at)
+            else:
+                attributes = attributes[part]
+            before += f"{part}."
+        if isinstance(attributes, str):
+            # A point is a struct with lat and lon, so data of either may come.
+            return KINDS[attributes]
+        place = set(attributes) >= {"lat", "lon"} and all(attributes[x] == "number" for x in ("lat", "lon"))
+        return POINT | STRUCT if place else STRUCT
+
+
+MOBIUS = Language()
+"""The scopes of Mobius: the record, its reader (unverified and verified), its writer."""
+
+
+def _language(scopes: tuple[str, ...], bound: tuple[str, ...], schema: Mapping[str, Schema]) -> Language:
+    if not schema and scopes == MOBIUS.scopes.names and frozenset(bound) == MOBIUS.scopes.bound:
+        return MOBIUS
+    return Language(scopes, bound=bound, schema=schema)
+
+
+def _check_kinds(where: str, attributes: Schema) -> None:
+    for name, kind in attributes.items():
+        if isinstance(kind, str):
+            if kind not in KINDS:
+                raise PredicateError(
+                    "The schema has a kind that does not exist.", where=f"{where}.{name}", found=repr(kind),
+                    expected=", ".join(KINDS),
+                )  # fmt: skip
+        else:
+            _check_kinds(f"{where}.{name}", kind)
+
+
+def _unknown(
+    scope: str, name: str, before: str, known: list[str], text: str | None, at: tuple[int, int] | None
+) -> PredicateError:
+    close = difflib.get_close_matches(name.removeprefix(before), known, n=1, cutoff=0.5)
+    shown = ", ".join(sorted(known)[:20]) + (", …" if len(known) > 20 else "")
+    return PredicateError(
+        f"There is no {scope}.{name}.", text=text, at=at,
+        expected=f"one of {shown}" if known else "a value without attributes",
+        remedy=f"perhaps you meant {before}{close[0]}" if close else None,
+    )  # fmt: skip

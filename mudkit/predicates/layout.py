@@ -1,0 +1,283 @@
+"""Where a SQL engine keeps the attributes of each scope, and records as JSON that every engine reads alike."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import sqlite3
+import threading
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+
+from mudkit.errors import PredicateError
+from mudkit.predicates.tree import Name
+from mudkit.predicates.values import BOOLEAN, EVERY_KIND, NUMBER, POINT, STRING, STRUCT, number, string
+
+__all__ = ["Column", "Found", "Group", "Layout", "Typed", "Whole", "sqlite_reads", "to_json"]
+
+_KINDS: Final = {
+    "number": NUMBER, "date": NUMBER, "string": STRING, "boolean": BOOLEAN, "point": POINT, "pair": POINT,
+    "struct": STRUCT, "json": EVERY_KIND, "variant": EVERY_KIND, "null": 0,
+}  # fmt: skip
+_ANYTHING: Final = ("json", "variant")
+
+
+class Column(NamedTuple):
+    """A column that has another name than the attribute, or lies inside another column.
+
+    Parameters
+    ----------
+    name : str or tuple of str
+        Its name; for a point that is two columns of numbers, both names, latitude first.
+    kind : str
+        See :class:`Layout`.
+    path : tuple of str
+        Fields of a Spark ``STRUCT`` on the way to it.
+    """
+
+    name: str | tuple[str, str]
+    kind: str
+    path: tuple[str, ...] = ()
+
+
+class Whole(NamedTuple):
+    """A place inside a column that holds values of any kind."""
+
+    column: Column
+    path: tuple[str, ...]
+
+    @property
+    def kinds(self) -> int:
+        """Kinds of the values there."""
+        return EVERY_KIND
+
+
+class Typed(NamedTuple):
+    """A column of one kind, or a part (``lat``, ``lon``) of a point's."""
+
+    column: Column
+    part: str
+
+    @property
+    def kinds(self) -> int:
+        """Kinds of the values there."""
+        return NUMBER if self.part else _KINDS[self.column.kind]
+
+
+class Group(NamedTuple):
+    """A struct whose attributes are columns."""
+
+    struct: Column | None
+    columns: tuple[Column, ...]
+    lat: Column | None
+    lon: Column | None
+
+    @property
+    def kinds(self) -> int:
+        """Kinds of the values there: a struct with a latitude and a longitude may be a point."""
+        return STRUCT if self.lat is None or self.lon is None else STRUCT | POINT
+
+
+Found: TypeAlias = Whole | Typed | Group | None
+"""Where a name is; ``None``: nowhere, it is NULL."""
+
+
+class Layout:
+    """Where the attributes of each scope are in a SQL engine.
+
+    Parameters
+    ----------
+    **scopes : str or mapping of str to (str or Column)
+        By scope. A text is the name of the one column that holds all attributes: JSON text in SQLite (valid,
+        or NULL; :func:`to_json` writes it), a ``VARIANT`` in Spark. A mapping gives a kind to each attribute,
+        or a :class:`Column` when the column is called otherwise. A scope that is not given has no data: its
+        names are NULL.
+
+    Notes
+    -----
+    Kinds of columns:
+
+    * ``'number'``; in Spark also a ``TIMESTAMP``, which is a number of seconds since 1970 UTC.
+    * ``'date'``: a ``DATE`` or ``TIMESTAMP_NTZ`` of Spark, in seconds too.
+    * ``'string'``; ``'boolean'`` (0 and 1 in SQLite).
+    * ``'point'``: two columns of numbers, ``Column(("lat", "lon"), "point")``; or one column, in SQLite with
+      JSON text, in Spark a ``STRUCT`` with ``lat`` and ``lon``.
+    * ``'pair'``: a point as an ``ARRAY`` of two numbers (Spark).
+    * ``'struct'``: something that is there or not, and has no value.
+    * ``'json'`` (SQLite) and ``'variant'`` (Spark): a column with a value of any kind, also structs, into
+      which paths may reach.
+    * ``'null'``: nothing that the language knows.
+
+    An attribute of a struct is named with dots, ``"home.city"``; in SQLite its column is called like that, in
+    Spark it is the field. A struct ``home`` whose attributes alone are given is NULL when all of them are, and
+    with ``home.lat`` and ``home.lon`` it may be a point.
+
+    Raises
+    ------
+    PredicateError
+        A kind does not exist.
+
+    Examples
+    --------
+    >>> layout = Layout(record={"topic": "string", "loc": Column(("lat", "lon"), "point")}, receiver="profile")
+    """
+
+    def __init__(self, **scopes: str | Mapping[str, str | Column]) -> None:
+        self.scopes: dict[str, Column | dict[tuple[str, ...], Column]] = {}
+        for scope, given in scopes.items():
+            if isinstance(given, str):
+                self.scopes[scope] = Column(given, _ANYTHING[0])
+            else:
+                self.scopes[scope] = {
+                    tuple(key.split(".")): _column(scope, key, each) for key, each in given.items()
+                }
+
+    def find(self, name: Name, text: str | None = None) -> Found:
+        """Say where a name is.
+
+        Parameters
+        ----------
+        name : Name
+        text : str, optional
+            The predicate's text, for the error.
+
+        Raises
+        ------
+        PredicateError
+            The scope has columns, and none for this name.
+        """
+        columns = self.scopes.get(name.scope)
+        if columns is None:
+            return None
+        if isinstance(columns, Column):
+            return Whole(columns, name.path)
+        path = name.path
+        for length in range(len(path), 0, -1):
+            column = columns.get(path[:length])
+            if column is None:
+                continue
+            rest = path[length:]
+            if column.kind in _ANYTHING:
+                return Whole(column, rest)
+            if column.kind in ("point", "pair") and rest in (("lat",), ("lon",)):
+                return Typed(column, rest[0])
+            if not rest and column.kind != "struct":
+                return Typed(column, "")
+            if not rest:
+                return _group(columns, path, column)
+            break
+        if any(key[: len(path)] == path for key in columns):
+            return _group(columns, path, None)
+        raise _unknown(name, columns, text)
+
+
+def _column(scope: str, key: str, given: str | Column) -> Column:
+    column = given if isinstance(given, Column) else Column(key, given)
+    pair = not isinstance(column.name, str)
+    if column.kind not in _KINDS or (pair and column.kind != "point"):
+        raise PredicateError(
+            "The layout has a kind that does not exist." if not pair else "Two columns can only be a point.",
+            where=f"{scope}.{key}", found=repr(column.kind), expected=", ".join(_KINDS),
+        )  # fmt: skip
+    return column
+
+
+def _group(columns: dict[tuple[str, ...], Column], path: tuple[str, ...], struct: Column | None) -> Group:
+    inside = {key: each for key, each in columns.items() if key[: len(path)] == path and key != path}
+    lat, lon = (inside.get((*path, part)) for part in ("lat", "lon"))
+    numbers = all(each is not None and _KINDS[each.kind] & NUMBER for each in (lat, lon))
+    return Group(struct, tuple(inside.values()), lat if numbers else None, lon if numbers else None)
+
+
+def _unknown(name: Name, columns: Mapping[tuple[str, ...], Column], text: str | None) -> PredicateError:
+    written = ".".join(name.path)
+    known = sorted(".".join(key) for key in columns)
+    close = difflib.get_close_matches(written, known, n=1, cutoff=0.5)
+    return PredicateError(
+        f"There is no {name.scope}.{written} in the layout.", text=text, at=name.at,
+        expected=f"one of {', '.join(known[:20])}{', …' if len(known) > 20 else ''}" if known else "no names",
+        remedy=f"perhaps you meant {close[0]}" if close else None,
+    )  # fmt: skip
+
+
+_DEEPEST: Final = 200
+_USUAL: Final = 1e15
+"""Between its inverse and this, SQLite reads every decimal as the double that Python reads."""
+
+
+def to_json(record: Mapping[str, Any]) -> str:
+    """Write a record as JSON that SQLite, Spark and Python read as the same values.
+
+    Parameters
+    ----------
+    record : mapping
+        Data of a scope, of whatever types the Python evaluator takes.
+
+    Returns
+    -------
+    str
+        Times are seconds; what has no value (NaN, an integer beyond 2^53, text with U+0000, an object of
+        another type) is ``null``; structs and arrays stay what they are, up to 200 levels.
+
+    Examples
+    --------
+    >>> to_json({"price": np.float32(7.5), "loc": (30.27, -97.74), "x": float("nan")})
+    '{"price": 7.5, "loc": [30.27, -97.74], "x": null}'
+    """
+    parts: list[str] = []
+    _write(record, parts, 0)
+    return "".join(parts)
+
+
+def _write(data: Any, parts: list[str], level: int) -> None:
+    if data is None or level > _DEEPEST:
+        parts.append("null")
+    elif isinstance(data, (bool, np.bool_)):
+        parts.append("true" if data else "false")
+    elif isinstance(data, str):
+        parts.append(json.dumps(string(data), ensure_ascii=False))
+    elif isinstance(data, Mapping):
+        names = [key for key in data if string(key) is not None]
+        for position, key in enumerate(names):
+            parts.append("{" if not position else ", ")
+            parts.append(json.dumps(str(key), ensure_ascii=False) + ": ")
+            _write(data[key], parts, level + 1)
+        parts.append("}" if names else "{}")
+    elif isinstance(data, (list, tuple)) or (isinstance(data, np.ndarray) and data.ndim):
+        for position, item in enumerate(data):
+            parts.append("[" if not position else ", ")
+            _write(item, parts, level + 1)
+        parts.append("]" if len(data) else "[]")
+    else:
+        found = number(data)
+        if found is None:
+            parts.append("null")
+        elif isinstance(data, (int, np.integer)):
+            parts.append(str(int(data)))
+        else:
+            parts.append(_decimal(found))
+
+
+def _decimal(x: float) -> str:
+    """Write a double so that SQLite reads it back: of those far from 1 it takes some for their neighbours."""
+    written = repr(x)
+    if x == 0.0 or 1 / _USUAL <= abs(x) <= _USUAL:
+        return written
+    tries = (written, *(f"{x:.{digits}e}" for digits in range(17, 26)))
+    return next((each for each in tries if float(each) == x == sqlite_reads(each)), written)
+
+
+_LOCAL: Final = threading.local()
+
+
+@lru_cache(maxsize=4096)
+def sqlite_reads(written: str) -> float:
+    """Give the double that this machine's SQLite takes a decimal for."""
+    connection = getattr(_LOCAL, "connection", None)
+    if connection is None:
+        connection = _LOCAL.connection = sqlite3.connect(":memory:")
+    found: float = connection.execute("SELECT CAST(? AS REAL)", (written,)).fetchone()[0]
+    return found

@@ -1,0 +1,373 @@
+"""From text to tree: sqlglot reads, a whitelist of nodes lets through."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from sqlglot import ErrorLevel, exp
+from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.tokens import Token, TokenType
+
+from mudkit.errors import PredicateError
+from mudkit.predicates import functions, tree
+from mudkit.predicates.tokens import DIALECT, NAMED, tokens
+from mudkit.predicates.tree import Node, Place
+from mudkit.predicates.values import BIGGEST_INTEGER, EVERY_KIND, LIST, Members, Value, kind_of
+
+__all__ = ["MAX_NODES", "Bound", "ListOf", "Parameter", "Parsed", "Parser", "Scopes", "Source"]
+
+MAX_NODES: Final = 500
+MAX_LEVELS: Final = 100
+"""Levels of the tree; each operator of a chain such as 1 + 2 + 3 makes one."""
+
+
+class Parameter(NamedTuple):
+    """A constant that is given by name, ``:name``."""
+
+    name: str
+
+
+class Bound(NamedTuple):
+    """A constant that is a name of a scope which is bound when the predicate is written."""
+
+    scope: str
+    path: tuple[str, ...]
+
+
+class ListOf(NamedTuple):
+    """The items of an ``IN``, each a literal or a parameter."""
+
+    items: tuple[Value | Parameter, ...]
+
+
+Source: TypeAlias = Value | Parameter | Bound | ListOf | Members
+"""Where the constant of a slot comes from."""
+
+
+class Scopes(NamedTuple):
+    """The scopes of a language: the first is that of names without a scope."""
+
+    names: tuple[str, ...]
+    bound: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A text as a tree, and where its constants come from."""
+
+    text: str
+    root: Node
+    sources: tuple[Source, ...]
+    slots: tuple[tree.Constant, ...]
+    """The node of each slot."""
+    forms: dict[tuple[int, ...], Any] = field(default_factory=dict)
+    """Forms made so far, by the kinds of the constants."""
+    functions: tuple[functions.Function, ...] = ()
+    """Functions in it that somebody registered."""
+
+
+_COMPARE: Final = {
+    exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
+}  # fmt: skip
+_ARITHMETIC: Final = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/"}
+
+
+class Parser:
+    """Reads one text.
+
+    Parameters
+    ----------
+    text : str
+    scopes : Scopes
+    """
+
+    def __init__(self, text: str, scopes: Scopes) -> None:
+        self.text = text
+        self.scopes = scopes
+        self._tokens = tokens(text)
+        self._sources: list[Source] = []
+        self._slots: list[tree.Constant] = []
+        self._users: list[functions.Function] = []
+        self._nodes = 0
+        self._bound: dict[Bound, Node] = {}
+
+    def expression(self) -> Parsed:
+        """Read the text as one expression.
+
+        Raises
+        ------
+        PredicateError
+        """
+        trees = self._parse()
+        if len(trees) != 1 or trees[0] is None:
+            raise self._error("This is not one condition.", None)
+        root = self._node(trees[0], 0)
+        return self.parsed(root)
+
+    def _parse(self) -> list[exp.Expression | None]:
+        try:
+            parser = DIALECT.parser(error_level=ErrorLevel.IMMEDIATE)
+            return list(parser.parse(self._tokens, self.text))
+        except ParseError as error:
+            raise self._unreadable(error) from None
+        except (
+            SqlglotError,
+            RecursionError,
+            ValueError,
+            TypeError,
+            AttributeError,
+            IndexError,
+            KeyError,
+        ) as error:
+            # sqlglot answers some nonsense with a plain Python error; to the reader it is the same.
+            raise self._error("The text cannot be read.", None) from error
+
+    def parsed(self, root: Node) -> Parsed:
+        """Close a tree with the constants read so far."""
+        users = tuple(dict.fromkeys(self._users))
+        return Parsed(self.text, root, tuple(self._sources), tuple(self._slots), functions=users)
+
+    def _unreadable(self, error: ParseError) -> PredicateError:
+        told = error.errors[0] if error.errors else {}
+        here = (told.get("line"), told.get("col"))
+        last = self._tokens[-1]
+        token = next((token for token in self._tokens if (token.line, token.col) == here), last)
+        at = (token.start, token.end)
+        if token is last and token.token_type not in (
+            TokenType.R_PAREN,
+            TokenType.VAR,
+            TokenType.STRING,
+            TokenType.NUMBER,
+        ):
+            return PredicateError("The predicate ends too soon.", text=self.text, at=at)
+        return PredicateError(
+            "The predicate cannot be read here.", text=self.text, at=at,
+            expected="a condition of comparisons with AND, OR, NOT, BETWEEN, IN, LIKE, IS NULL",
+        )  # fmt: skip
+
+    def _error(self, summary: str, node: exp.Expression | None, **more: str) -> PredicateError:
+        return PredicateError(summary, text=self.text, at=None if node is None else self._place(node), **more)
+
+    def _place(self, node: exp.Expression) -> Place:
+        """Find where a node stands: sqlglot notes it for names, calls and literals only."""
+        if isinstance(node, exp.Placeholder):
+            return self._parameter_place(node)
+        if "start" in node.meta and not isinstance(node, exp.Column):
+            return node.meta["start"], node.meta["end"]
+        found = [n.meta for n in node.walk() if "start" in n.meta]
+        if not found:
+            return None
+        return min(meta["start"] for meta in found), max(meta["end"] for meta in found)
+
+    def _parameter_place(self, node: exp.Expression) -> Place:
+        for before, token in zip(self._tokens, self._tokens[1:], strict=False):
+            if before.token_type == TokenType.COLON and token.text == node.name:
+                return before.start, token.end
+        return None
+
+    def _node(self, node: exp.Expression, level: int) -> Node:
+        """Let a node through, and all below it.
+
+        ``level`` is the level in the tree.
+        """
+        self._nodes += 1
+        if self._nodes > MAX_NODES:
+            raise self._error("The predicate is too large.", node, expected=f"at most {MAX_NODES} nodes")
+        if level > MAX_LEVELS:
+            raise self._error("The predicate has too many levels.", node, expected=f"at most {MAX_LEVELS}")
+        if isinstance(node, (exp.And, exp.Or)):
+            kind = exp.And if isinstance(node, exp.And) else exp.Or
+            args = tuple(self._node(part, level + 1) for part in _flat(node, kind))
+            self._nodes += len(args) - 2
+            return (tree.And if kind is exp.And else tree.Or)(args, self._place_of(args))
+        if isinstance(node, exp.Paren):
+            self._nodes -= 1
+            return self._node(node.this, level + 1)
+        if type(node) in _COMPARE:
+            left, right = self._node(node.this, level + 1), self._node(node.expression, level + 1)
+            return tree.Compare(_COMPARE[type(node)], left, right, self._place_of((left, right)))
+        if type(node) in _ARITHMETIC:
+            symbol = _ARITHMETIC[type(node)]
+            return self._call(functions.OPERATORS[symbol], [node.this, node.expression], level)
+        if isinstance(node, exp.Like):
+            args = [node.this, node.expression]
+            like = self._call(functions.OPERATORS["like"], args, level)
+            return tree.Not(like, like.at) if node.args.get("negate") else like
+        return self._other(node, level)
+
+    def _other(self, node: exp.Expression, level: int) -> Node:
+        match node:
+            case exp.Not():
+                item = self._node(node.this, level + 1)
+                return tree.Not(item, item.at)
+            case exp.Neg():
+                return self._negative(node, level)
+            case exp.Between() if not node.args.get("symmetric"):
+                item = self._node(node.this, level + 1)
+                low, high = (self._node(node.args[side], level + 1) for side in ("low", "high"))
+                at = self._place_of((item, low, high))
+                return tree.And((tree.Compare(">=", item, low, at), tree.Compare("<=", item, high, at)), at)
+            case exp.In():
+                return self._in(node, level)
+            case exp.Is() if isinstance(node.expression, exp.Null):
+                item = self._node(node.this, level + 1)
+                return tree.IsNull(item, item.at)
+            case exp.Is():
+                raise self._error("After IS comes NULL or NOT NULL.", node)
+            case exp.Literal() | exp.Boolean() | exp.Null() | exp.Placeholder():
+                return self._constant(self._source(node), self._place(node))
+            case exp.Column() | exp.Dot() | exp.Identifier():
+                return self._name(node)
+            case exp.Anonymous():
+                return self._function(node, level)
+            case exp.Concat():
+                raise self._error(
+                    "Two strings stand side by side.", node, remedy="'' is a quote inside a string"
+                )
+            case exp.Alias():
+                raise self._error(
+                    "Something follows the condition.", node.args["alias"], expected="AND or OR"
+                )
+        raise self._error(f"{node.key.upper()} is not part of the language.", node)
+
+    def _place_of(self, nodes: tuple[Node, ...]) -> Place:
+        places = [node.at for node in nodes if node.at is not None]
+        return (min(at[0] for at in places), max(at[1] for at in places)) if places else None
+
+    def _constant(self, source: Source, at: Place) -> Node:
+        kinds = LIST if isinstance(source, (ListOf, Members)) else EVERY_KIND
+        if not isinstance(source, (Parameter, Bound, ListOf)):
+            kinds = kind_of(source)
+        return self._slot(source, kinds, at)
+
+    def _slot(self, source: Source, kinds: int, at: Place) -> tree.Constant:
+        found = tree.Constant(len(self._sources), kinds, at)
+        self._sources.append(source)
+        self._slots.append(found)
+        return found
+
+    def _source(self, node: exp.Expression) -> Value | Parameter:
+        match node:
+            case exp.Boolean():
+                return bool(node.this)
+            case exp.Null():
+                return None
+            case exp.Placeholder():
+                if not node.name:
+                    raise self._error("A parameter needs a name.", node, expected=":name")
+                return Parameter(_plain(node.name))
+        return str(node.this) if node.is_string else self._number(node, str(node.this))
+
+    def _number(self, node: exp.Expression, written: str) -> float:
+        found = float(written)
+        if not math.isfinite(found):
+            raise self._error("This number is too large.", node, expected="at most about 1.8e308")
+        if written.isdigit() and int(written) > BIGGEST_INTEGER:
+            raise self._error(
+                "This integer cannot be told from its neighbours.",
+                node,
+                expected=f"at most {BIGGEST_INTEGER:,}",
+            )
+        return found
+
+    def _negative(self, node: exp.Expression, level: int) -> Node:
+        if isinstance(node.this, exp.Literal) and not node.this.is_string:
+            return self._constant(-self._number(node.this, str(node.this.this)), self._place(node))
+        return self._call(functions.OPERATORS["negate"], [node.this], level)
+
+    def _in(self, node: exp.Expression, level: int) -> Node:
+        item = self._node(node.this, level + 1)
+        given = node.args.get("field")
+        if given is not None:
+            if not isinstance(given, exp.Placeholder):
+                raise self._error("After IN comes a list.", given, expected="(1, 2, 3) or :name")
+            return tree.In(item, self._members(Parameter(_plain(given.name)), given), item.at)
+        if node.args.get("query") is not None or node.args.get("unnest") is not None:
+            raise self._error("After IN comes a list, not a query.", node)
+        items = node.expressions
+        negative = [isinstance(each, exp.Neg) and isinstance(each.this, exp.Literal) for each in items]
+        plain = (exp.Literal, exp.Boolean, exp.Null, exp.Placeholder)
+        if all(isinstance(each, plain) or minus for each, minus in zip(items, negative, strict=True)):
+            members = [
+                -self._number(each, str(each.this.this))
+                if minus and not each.this.is_string
+                else self._source(each)
+                for each, minus in zip(items, negative, strict=True)
+            ]
+            return tree.In(item, self._members(ListOf(tuple(members)), node), item.at)
+        parts = tuple(tree.Compare("=", item, self._node(each, level + 1), item.at) for each in items)
+        return tree.Or(parts, item.at) if len(parts) > 1 else parts[0]
+
+    def _members(self, source: Parameter | ListOf, node: exp.Expression) -> tree.Constant:
+        found: Source = source
+        if isinstance(source, ListOf) and not any(isinstance(each, Parameter) for each in source.items):
+            found = Members.of([each for each in source.items if not isinstance(each, Parameter)])
+        if isinstance(source, Parameter):
+            found = ListOf((source,))
+        return self._slot(found, LIST, self._place(node))
+
+    def _name(self, node: exp.Expression) -> Node:
+        path = []
+        parts = node.parts if isinstance(node, (exp.Column, exp.Dot)) else [node]
+        for part in parts:
+            if not isinstance(part, exp.Identifier):
+                raise self._error("This is not a name.", node, expected="a path such as loc.lat")
+            path.append(_plain(part.name))
+        default = self.scopes.names[0]
+        scope = path[0] if len(path) > 1 and path[0] in self.scopes.names else None
+        rest = tuple(path[1:] if scope else path)
+        first, last = parts[0].meta, parts[-1].meta
+        at = (first["start"], last["end"]) if "start" in first and "end" in last else None
+        if len(path) == 1 and path[0] in self.scopes.names[1:]:
+            raise self._error(f"{path[0]} is a scope, not a value.", node, expected=f"{path[0]}.name")
+        if scope in self.scopes.bound:
+            # One slot a name, so that a bound name stays one value however often it stands there.
+            source = Bound(scope, rest)
+            if source not in self._bound:
+                self._bound[source] = self._constant(source, at)
+            return self._bound[source]
+        return tree.Name(scope or default, rest, at)
+
+    def _function(self, node: exp.Expression, level: int) -> Node:
+        name = _plain(str(node.this))
+        found = functions.find(name)
+        if found is None:
+            raise self._error(
+                f"There is no function called {name}.", node, expected=", ".join(functions.names()),
+                remedy="register your own with @function",
+            )  # fmt: skip
+        return self._call(found, node.expressions, level, at=self._place(node))
+
+    def _call(
+        self, function: functions.Function, given: list[exp.Expression], level: int, at: Place = None
+    ) -> Node:
+        if function.is_user:
+            self._users.append(function)
+        args = tuple(self._node(each, level + 1) for each in given)
+        most = len(args) if function.many else len(function.takes)
+        if not function.required <= len(args) <= most:
+            count = f"{function.required}" if most == function.required else f"{function.required} to {most}"
+            raise PredicateError(
+                f"{function.name} takes another number of arguments.", text=self.text, at=at,
+                found=str(len(args)), expected=count if not function.many else "at least 1",
+            )  # fmt: skip
+        return tree.Call(function, args, at or self._place_of(args))
+
+
+def _plain(name: str) -> str:
+    return name.removeprefix(NAMED)
+
+
+def _flat(node: exp.Expression, kind: type[exp.Expression]) -> list[exp.Expression]:
+    """Give the operands of a chain of ANDs or of ORs, without recursion along the chain."""
+    parts: list[exp.Expression] = []
+    todo = [node]
+    while todo:
+        here = todo.pop()
+        if isinstance(here, kind):
+            todo.extend((here.expression, here.this))
+        else:
+            parts.append(here)
+    return parts

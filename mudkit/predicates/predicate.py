@@ -1,0 +1,469 @@
+"""The predicate: a condition as text, its constants, and its evaluators."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from mudkit.errors import PredicateError
+from mudkit.predicates import functions, tree
+from mudkit.predicates.form import Form, check_constants, form_of
+from mudkit.predicates.language import MOBIUS, Language
+from mudkit.predicates.parse import Bound, ListOf, Parameter, Parsed, Parser
+from mudkit.predicates.tree import Constant, Name, Place
+from mudkit.predicates.values import (
+    BIGGEST_INTEGER,
+    STRUCT,
+    Members,
+    attribute,
+    kind_of,
+    value,
+)
+
+if TYPE_CHECKING:
+    from mudkit.predicates.layout import Layout
+
+__all__ = ["MAX_LIST", "Predicate"]
+
+MAX_LIST: Final = 10_000
+"""Items in the list of an ``IN``."""
+
+_KEPT: Final = 4096
+_EMPTY: Final[Mapping[str, Any]] = {}
+_parsed: OrderedDict[tuple[str, Language], Parsed] = OrderedDict()
+
+
+class _Unbound(enum.Enum):
+    """The constant of a name whose scope is not bound yet."""
+
+    UNBOUND = 0
+
+
+_UNBOUND: Final = _Unbound.UNBOUND
+
+
+class Predicate:
+    """A condition over records, their readers and their writers.
+
+    Parameters
+    ----------
+    text : str
+        A SQL condition; see the design of the language for what it may hold and what it means.
+    **parameters
+        Constants for ``:name`` in the text: a number, string, boolean, ``None``, point (``{"lat", "lon"}`` or
+        a pair), or after ``IN`` a list of these.
+
+    Raises
+    ------
+    PredicateError
+        The text is no condition of the language, or a parameter is missing, unknown or of no usable kind. The
+        error shows the place with a caret.
+
+    Notes
+    -----
+    Mobius 2.2: writers and readers say in predicates who is meant. Each text is parsed once and each shape
+    compiled once in a process; both are kept for the 4,096 used last.
+
+    Examples
+    --------
+    >>> p = Predicate("topic = 'sports' AND price BETWEEN :lo AND :hi", lo=5, hi=10)
+    >>> p({"topic": "sports", "price": 7})
+    True
+    >>> p({"topic": "sports"}) is None
+    True
+    """
+
+    __slots__ = ("_constants", "_form", "_parsed", "language")
+
+    def __init__(self, text: str, /, **parameters: Any) -> None:
+        self._make(text, parameters, MOBIUS)
+
+    @classmethod
+    def parse(
+        cls, text: str, parameters: Mapping[str, Any] | None = None, *, language: Language = MOBIUS
+    ) -> Predicate:
+        """Make a predicate of another language than that of Mobius, or one whose names are checked.
+
+        Parameters
+        ----------
+        text : str
+        parameters : mapping of str to object, optional
+        language : Language
+            Its scopes, and what is known of their attributes.
+
+        Raises
+        ------
+        PredicateError
+            As for the class; with a schema also for a name that it does not have.
+        """
+        made = cls.__new__(cls)
+        made._make(text, parameters or {}, language)
+        return made
+
+    def _make(self, text: str, parameters: Mapping[str, Any], language: Language) -> None:
+        self.language = language
+        self._parsed = parsed = _parse(text, language)
+        known: set[str] = set()
+        constants = []
+        for slot, source in enumerate(parsed.sources):
+            kind = type(source)
+            if kind is Parameter:
+                constants.append(_parameter(parsed, slot, source.name, parameters, known))  # type: ignore[union-attr]
+            elif kind is ListOf:
+                constants.append(_list(parsed, slot, source, parameters, known))  # type: ignore[arg-type]
+            else:
+                constants.append(_UNBOUND if kind is Bound else source)
+        if len(known) < len(parameters):
+            unused = [name for name in parameters if name not in known]
+            raise PredicateError(
+                f"There is no parameter :{unused[0]} in the predicate.", text=text, found=", ".join(unused),
+                expected=", ".join(f":{name}" for name in sorted(known)) or "no parameters",
+            )  # fmt: skip
+        self._settle(tuple(constants))
+
+    def _settle(self, constants: tuple[Any, ...]) -> None:
+        parsed = self._parsed
+        kinds = tuple([-1 if c is _UNBOUND else kind_of(c) for c in constants])
+        form = parsed.forms.get(kinds)
+        if form is None:
+            form = parsed.forms[kinds] = form_of(_typed(parsed, kinds), self.language, parsed.text)
+        if form.patterns:
+            check_constants(form, constants, parsed.text)
+        self._form: Form = form
+        self._constants = constants
+
+    @property
+    def text(self) -> str:
+        """The text that it was made of."""
+        return self._parsed.text
+
+    @property
+    def signature(self) -> str:
+        """The shape: names, operators and functions, with ``?kind`` for each constant.
+
+        Equal for equal shapes, whatever their constants, spacing or comments.
+        """
+        return self._form.signature
+
+    @property
+    def form(self) -> Form:
+        """What it shares with all predicates of its signature."""
+        return self._form
+
+    @property
+    def constants(self) -> tuple[Any, ...]:
+        """Its constants, by slot."""
+        return self._constants
+
+    @property
+    def unbound(self) -> list[str]:
+        """Names that must be bound before it can be evaluated, for instance ``sender.loc``."""
+        return list(self._form.unbound)
+
+    def names(self) -> dict[str, set[str]]:
+        """Give the names that it looks at, by scope.
+
+        Returns
+        -------
+        dict of str to set of str
+            Every scope of its language; paths into structs with dots.
+        """
+        found: dict[str, set[str]] = {scope: set() for scope in self.language.scopes.names}
+        for scope, path in self._form.names:
+            found[scope].add(".".join(path))
+        return found
+
+    def bind(self, **scopes: Mapping[str, Any]) -> Predicate:
+        """Make the names of a scope constants: the writer's side, when a record is written.
+
+        Parameters
+        ----------
+        **scopes : mapping
+            Data of the scope, for instance ``sender={"loc": (30.27, -97.74)}``. What is not there is NULL.
+
+        Returns
+        -------
+        Predicate
+            A new one.
+
+        Raises
+        ------
+        PredicateError
+            The language does not bind this scope, or its data are no mapping.
+        """
+        for scope, data in scopes.items():
+            if scope not in self.language.scopes.bound:
+                bound = ", ".join(sorted(self.language.scopes.bound)) or "no scope"
+                raise PredicateError(
+                    "This scope is not bound when a predicate is written.", found=scope, expected=bound
+                )
+            _check_mapping(scope, data)
+        constants = list(self._constants)
+        for slot, source in enumerate(self._parsed.sources):
+            if type(source) is Bound and source.scope in scopes:
+                data = scopes[source.scope]
+                for part in source.path:
+                    data = attribute(data, part)
+                constants[slot] = value(data)
+        made = Predicate.__new__(Predicate)
+        made.language = self.language
+        made._parsed = self._parsed
+        made._settle(tuple(constants))
+        return made
+
+    def __call__(
+        self, record: Mapping[str, Any] = _EMPTY, /, *, tables: Mapping[str, Any] | None = None, **scopes: Any
+    ) -> bool | None:
+        """Evaluate for one record.
+
+        Parameters
+        ----------
+        record : mapping
+            Data of the first scope.
+        tables : mapping of str to mapping, optional
+            For ``lookup``: by name of the table, records by primary key.
+        **scopes : mapping
+            Data of the others, for instance ``receiver={"age": 30}``. A scope that is not given is empty: its
+            names are NULL.
+
+        Returns
+        -------
+        bool or None
+            TRUE, FALSE or NULL (``None``). A record matches when the result is TRUE.
+
+        Raises
+        ------
+        PredicateError
+            A scope is not bound (it says which names are missing), is unknown or no mapping; a ``lookup`` has
+            no table; a user's function failed.
+        """
+        if scopes or type(record) is not dict or self._form.unbound:
+            return self._form.evaluate(self._constants, tables, *self.arguments(record, scopes))
+        return self._form.evaluate(self._constants, tables, record, *self.language.others)
+
+    def arguments(self, record: Mapping[str, Any], scopes: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+        """Check the data of all scopes and put them into the language's order."""
+        names = self.language.scopes.names
+        if type(record) is not dict:
+            _check_mapping(names[0], record)
+        data = [record]
+        known = 0
+        for name in names[1:]:
+            given = scopes.get(name)
+            if given is None:
+                data.append(_EMPTY)
+                known += name in scopes
+                continue
+            if type(given) is not dict:
+                _check_mapping(name, given)
+            data.append(given)
+            known += 1
+        if known < len(scopes):
+            wrong = ", ".join(scopes.keys() - set(names[1:]))
+            raise PredicateError("There is no such scope.", found=wrong, expected=", ".join(names[1:]))
+        if self._form.unbound:
+            self._check_bound(scopes)
+        return data
+
+    def _check_bound(self, scopes: Mapping[str, Any]) -> None:
+        for scope, _ in self._form.names:
+            if scope in self.language.scopes.bound and scope not in scopes:
+                raise PredicateError(
+                    f"The predicate is not bound: {', '.join(self.unbound)} is missing.", text=self.text,
+                    remedy=f"bind({scope}={{…}}) when it is written",
+                )  # fmt: skip
+
+    def numpy(
+        self,
+        columns: Mapping[str, Any],
+        /,
+        *,
+        tables: Mapping[str, Any] | None = None,
+        **scopes: Mapping[str, Any],
+    ) -> np.ma.MaskedArray[Any, Any]:
+        """Evaluate for many records at once, with NumPy.
+
+        Parameters
+        ----------
+        columns : mapping of str to array_like
+            Columns of the first scope by name: arrays of numbers, booleans, times, strings or objects, of
+            points an (n, 2) array, of structs an object array or one column a path (``"loc.lat"``). A masked
+            value is NULL. A value that is no array (a string, a number, a tuple, a dict) is the same for all.
+        tables : mapping, optional
+            For ``lookup``.
+        **scopes : mapping of str to array_like
+            Columns of the other scopes.
+
+        Returns
+        -------
+        masked array of bool, shape (n,)
+            NULL is masked, with ``False`` beneath, so that ``rows[result]`` keeps those that match.
+
+        Raises
+        ------
+        PredicateError
+            Columns differ in length, or the predicate has a function without a NumPy form.
+        """
+        from mudkit.predicates import vectors
+
+        data = self.arguments(columns, scopes)
+        given = dict(zip(self.language.scopes.names, data, strict=True))
+        return vectors.evaluate(self._form.root, self._constants, given, tables, self.text)
+
+    def sql(self, dialect: str, layout: Layout) -> str:
+        """Write it for a SQL engine: an expression that is TRUE, FALSE or NULL exactly as in Python.
+
+        Parameters
+        ----------
+        dialect : {'sqlite', 'spark'}
+            For SQLite, call :func:`mudkit.predicates.register` on the connection first.
+        layout : Layout
+            Where the attributes of each scope are.
+
+        Returns
+        -------
+        str
+            Constants are literals in it, quoted.
+
+        Raises
+        ------
+        PredicateError
+            The layout lacks a name, a scope is not bound, or the dialect has no form of a function.
+        """
+        from mudkit.predicates import sql
+
+        self._check_bound({})
+        return sql.write(self._form.root, self._constants, dialect, layout, self.text)
+
+    def explain(self) -> str:
+        """Draw its tree, one node a line, with the kinds that are known."""
+        return tree.outline(self._form.root, self._constants)
+
+    def __repr__(self) -> str:
+        constants = [c for c in self._constants if c is not _UNBOUND]
+        return f"Predicate({self.text!r}" + (f", constants={constants!r})" if constants else ")")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Predicate):
+            return NotImplemented
+        return self._form is other._form and self._constants == other._constants
+
+    def __hash__(self) -> int:
+        return hash(self.signature)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (self.text, self.language, self._constants)
+
+
+def _restored(text: str, language: Language, constants: tuple[Any, ...]) -> Predicate:
+    made = Predicate.__new__(Predicate)
+    made.language = language
+    made._parsed = _parse(text, language)
+    made._settle(constants)
+    return made
+
+
+def _parse(text: str, language: Language) -> Parsed:
+    try:
+        found = _parsed.get((text, language))
+    except TypeError:  # not even hashable: the parser says what was expected
+        found = None
+    if found is not None and (
+        not found.functions or all(functions.find(f.name) is f for f in found.functions)
+    ):
+        _parsed.move_to_end((text, language))
+        return found
+    found = Parser(text, language.scopes).expression()
+    _parsed[text, language] = found
+    if len(_parsed) > _KEPT:
+        _parsed.popitem(last=False)
+    return found
+
+
+def _typed(parsed: Parsed, kinds: tuple[int, ...]) -> tree.Node:
+    """Give the constants of a tree their kinds, and those that are not bound their names back."""
+    if all(kind == node.kinds for kind, node in zip(kinds, parsed.slots, strict=True)):
+        return parsed.root
+    changed: dict[int, tree.Node] = {}
+    for node in parsed.slots:
+        kind, source = kinds[node.slot], parsed.sources[node.slot]
+        if isinstance(source, Bound) and kind == -1:
+            changed[id(node)] = Name(source.scope, source.path, node.at)
+        elif kind != node.kinds:
+            changed[id(node)] = Constant(node.slot, kind, node.at)
+    return tree.rebuilt(parsed.root, changed)
+
+
+def _parameter(parsed: Parsed, slot: int, name: str, given: Mapping[str, Any], known: set[str]) -> Any:
+    known.add(name)
+    try:
+        return _constant(given[name], name, parsed.text, parsed.slots[slot].at)
+    except KeyError:
+        raise PredicateError(
+            f"The parameter :{name} is missing.", text=parsed.text, at=parsed.slots[slot].at,
+            found=", ".join(given) or "no parameters", remedy=f"Predicate(…, {name}=…)",
+        ) from None  # fmt: skip
+
+
+def _constant(data: Any, name: str, text: str, at: Place) -> Any:
+    """Make data a constant, or say why they are none: a constant that would be NULL silently is a mistake."""
+    kind = type(data)
+    if kind is float:
+        if data - data == 0.0:  # neither NaN nor infinite
+            return data
+    elif kind is str and data.isascii() and "\0" not in data:
+        return data
+    found = value(data)
+    what = f":{name}"
+    if found is None and data is not None:
+        summary = f"{what} cannot be used as a constant."
+        if isinstance(data, (int, np.integer)):
+            summary = f"{what} is an integer that cannot be told from its neighbours."
+        elif isinstance(data, (float, np.floating)) and not math.isfinite(data):
+            summary = f"{what} is not a finite number."
+        elif isinstance(data, str):
+            summary = f"{what} is not valid text: it holds U+0000 or half of a character."
+        raise PredicateError(
+            summary, text=text, at=at, found=f"{type(data).__name__}: {data!r}"[:80],
+            expected=f"a number up to 2^53 ({BIGGEST_INTEGER:,}) if whole, a string, a boolean, None, or a point within ±90 and ±180",
+        )  # fmt: skip
+    if kind_of(found) == STRUCT:
+        raise PredicateError(
+            f"{what} cannot be used as a constant.", text=text, at=at, found=f"{data!r}"[:80],
+            expected='a number, string, boolean, None, or a point such as {"lat": 30.3, "lon": -97.7}',
+        )  # fmt: skip
+    return found
+
+
+def _list(parsed: Parsed, slot: int, source: ListOf, given: Mapping[str, Any], known: set[str]) -> Members:
+    items: list[Any] = []
+    at = parsed.slots[slot].at
+    for item in source.items:
+        if type(item) is not Parameter:
+            items.append(item)
+            continue
+        found = given.get(item.name)
+        if len(source.items) == 1 and isinstance(found, (list, tuple, set, frozenset, np.ndarray)):
+            known.add(item.name)
+            if len(found) > MAX_LIST:
+                raise PredicateError(
+                    f"The list :{item.name} is too long.", text=parsed.text, at=at, found=f"{len(found):,} items",
+                    expected=f"at most {MAX_LIST:,}",
+                )  # fmt: skip
+            items += [_constant(each, item.name, parsed.text, at) for each in found]
+        else:
+            items.append(_parameter(parsed, slot, item.name, given, known))
+    return Members.of(items)
+
+
+def _check_mapping(scope: str, data: Any) -> None:
+    if not isinstance(data, Mapping):
+        raise PredicateError(
+            f"The data of the scope {scope} are no mapping.", found=type(data).__name__,
+            expected='a mapping of names to values such as {"price": 7}',
+        )  # fmt: skip

@@ -1,0 +1,242 @@
+"""The Python evaluator: a tree becomes one Python function.
+
+Its code is straight assignments, one a node, with ``if`` only where AND, OR and coalesce may stop early, so
+neither depth nor size can make it slow to compile. Nothing of the text gets into the code but names, and these
+only as string literals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from mudkit.predicates import meaning, tree, values
+from mudkit.predicates.tree import Node
+from mudkit.predicates.values import BOOLEAN, EVERY_KIND, NUMBER, POINT, STRING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Code", "compile_tree", "finish"]
+
+_ORDERED: Final = NUMBER | STRING | BOOLEAN
+_EQUAL: Final = _ORDERED | POINT
+_KIND_NAMES: Final = {NUMBER: "number", STRING: "string", BOOLEAN: "boolean", POINT: "point"}
+_PYTHON: Final = {"=": "==", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+
+
+def compile_tree(
+    root: Node, scopes: tuple[str, ...], *, kind: int = BOOLEAN, only_true: bool = False
+) -> Callable[..., Any]:
+    """Make a function of a tree.
+
+    Parameters
+    ----------
+    root : Node
+    scopes : tuple of str
+        Names of the scopes, in the order in which they will be given.
+    kind : int
+        Kind of the result that is wanted, or :data:`~mudkit.predicates.values.EVERY_KIND`.
+    only_true : bool
+        Whether to tell only TRUE from the rest, and stop as soon as it cannot be TRUE any more.
+
+    Returns
+    -------
+    callable
+        ``f(constants, tables, *scopes)``; scopes are mappings.
+    """
+    code = Code()
+    if only_true:
+        for part in tree.conjuncts(root):
+            atom, _ = code.emit(part, BOOLEAN)
+            code.line(f"if {atom} is not True: return False")
+        code.line("return True")
+    else:
+        atom, _ = code.emit(root, kind)
+        code.line(f"return {atom}")
+    return finish(code, scopes)
+
+
+def finish(code: Code, scopes: tuple[str, ...]) -> Callable[..., Any]:
+    """Make a function ``f(constants, tables, *scopes)`` of a body."""
+    head = [f"def predicate(k, tables, {', '.join('s_' + scope for scope in scopes)}):"]
+    head += [f"    k{slot} = k[{slot}]" for slot in sorted(code.slots)]
+    namespace: dict[str, Any] = dict(code.known)
+    exec(compile("\n".join(head + code.lines), "<predicate>", "exec"), namespace)
+    compiled: Callable[..., Any] = namespace["predicate"]
+    return compiled
+
+
+class Code:
+    """Writes the body of one function."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.known: dict[str, Any] = {
+            "number": values.number, "string": values.string, "boolean": values.boolean, "point": values.point,
+            "value": values.value, "attribute": values.attribute, "kind_of": values.kind_of,
+            "equal": meaning.equal, "less": meaning.less, "lookup": meaning.lookup,
+            "call_user": meaning.call_user, "BIG": values.BIGGEST,
+        }  # fmt: skip
+        self.slots: set[int] = set()
+        self._depth = 1
+        self._count = 0
+        # What a variable holds is known only where its assignment has run for sure: a block forgets its own.
+        self._memo: list[dict[tuple[int | str, ...], tuple[str, bool]]] = [{}]
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self._depth + text)
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        self.line(head)
+        self._depth += 1
+        self._memo.append({})
+        yield
+        self._memo.pop()
+        self._depth -= 1
+
+    def fresh(self) -> str:
+        self._count += 1
+        return f"v{self._count}"
+
+    def emit(self, node: Node, kind: int) -> tuple[str, bool]:
+        """Write code for a node's value if it is of a kind, else NULL.
+
+        Returns
+        -------
+        atom : str
+            A variable or a literal.
+        nullable : bool
+            Whether it may be ``None``.
+        """
+        if not node.kinds & kind:
+            return "None", True
+        if type(node) is tree.Constant:
+            self.slots.add(node.slot)
+            return f"k{node.slot}", False
+        key = (node.scope, *node.path, node.kinds, kind) if type(node) is tree.Name else (id(node), kind)
+        found = next((memo[key] for memo in reversed(self._memo) if key in memo), None)
+        if found is None:
+            if kind != EVERY_KIND and node.kinds & ~kind and not isinstance(node, tree.Name):
+                found = self._narrowed(node, kind)
+            else:
+                found = self._write(node, kind)
+            self._memo[-1][key] = found
+        return found
+
+    def _narrowed(self, node: Node, kind: int) -> tuple[str, bool]:
+        atom, _ = self.emit(node, EVERY_KIND)
+        return self._assign(f"{atom} if kind_of({atom}) & {kind} else None"), True
+
+    def _assign(self, expression: str) -> str:
+        name = self.fresh()
+        self.line(f"{name} = {expression}")
+        return name
+
+    def _write(self, node: Node, kind: int) -> tuple[str, bool]:
+        match node:
+            case tree.Name():
+                return self._name(node, kind), True
+            case tree.Call():
+                return self._call(node)
+            case tree.Compare():
+                return self._compare(node)
+            case tree.In(item=item, members=members):
+                atom, _ = self.emit(item, EVERY_KIND)
+                self.slots.add(members.slot)
+                return self._assign(f"k{members.slot}.holds({atom})"), True
+            case tree.IsNull(item=item):
+                atom, nullable = self.emit(item, EVERY_KIND)
+                return (self._assign(f"{atom} is None"), False) if nullable else ("False", False)
+            case tree.Not(item=item):
+                atom, nullable = self.emit(item, BOOLEAN)
+                return self._assign(
+                    f"None if {atom} is None else not {atom}" if nullable else f"not {atom}"
+                ), nullable
+            case tree.And(args=args):
+                return self._chain(args, stop="False", go_on="True")
+            case tree.Or(args=args):
+                return self._chain(args, stop="True", go_on="False")
+        raise AssertionError(node)
+
+    def _name(self, node: tree.Name, kind: int) -> str:
+        atom = f"s_{node.scope}.get({node.path[0]!r})"
+        for part in node.path[1:]:
+            atom = f"attribute({atom}, {part!r})"
+        wanted = node.kinds & kind
+        if wanted in _KIND_NAMES:
+            return self._assign(f"{_KIND_NAMES[wanted]}({atom})")
+        found = self._assign(f"value({atom})")
+        if wanted != EVERY_KIND:
+            found = self._assign(f"{found} if kind_of({found}) & {wanted} else None")
+        return found
+
+    def _chain(self, args: tuple[Node, ...], *, stop: str, go_on: str) -> tuple[str, bool]:
+        result = self.fresh()
+        nullable = False
+        for number, arg in enumerate(args):
+            if number == 0:
+                atom, maybe = self.emit(arg, BOOLEAN)
+                self.line(f"{result} = {atom}")
+            else:
+                with self.block(f"if {result} is not {stop}:"):
+                    atom, maybe = self.emit(arg, BOOLEAN)
+                    self.line(f"if {atom} is not {go_on}: {result} = {atom}")
+            nullable |= maybe
+        return result, nullable
+
+    def _compare(self, node: tree.Compare) -> tuple[str, bool]:
+        comparable = _EQUAL if node.operator in ("=", "<>") else _ORDERED
+        common = node.left.kinds & node.right.kinds & comparable
+        if not common:
+            return "None", True
+        if common in _KIND_NAMES:
+            left, right = self.emit(node.left, common), self.emit(node.right, common)
+            return self._guarded([left, right], f"{left[0]} {_PYTHON[node.operator]} {right[0]}")
+        left, right = self.emit(node.left, EVERY_KIND), self.emit(node.right, EVERY_KIND)
+        a, b = left[0], right[0]
+        test = {
+            "=": f"equal({a}, {b})", "<>": f"equal({a}, {b})", "<": f"less({a}, {b})", ">": f"less({b}, {a})",
+            "<=": f"less({b}, {a})", ">=": f"less({a}, {b})",
+        }[node.operator]  # fmt: skip
+        atom = self._assign(test)
+        if node.operator in ("<>", "<=", ">="):
+            atom = self._assign(f"None if {atom} is None else not {atom}")
+        return atom, True
+
+    def _guarded(self, args: list[tuple[str, bool]], expression: str) -> tuple[str, bool]:
+        missing = " or ".join(f"{atom} is None" for atom, nullable in args if nullable)
+        return self._assign(f"None if {missing} else {expression}" if missing else expression), bool(missing)
+
+    def _call(self, node: tree.Call) -> tuple[str, bool]:
+        function = node.function
+        if function.name == "coalesce":
+            return self._coalesce(node.args)
+        args = [self.emit(arg, function.kind_of_argument(n)) for n, arg in enumerate(node.args)]
+        atoms = ", ".join(atom for atom, _ in args)
+        if function.symbol in ("+", "-", "*") and len(args) == 2:
+            atom, _ = self._guarded(args, f"{args[0][0]} {function.symbol} {args[1][0]}")
+            return self._assign(f"{atom} if {atom} is not None and -BIG <= {atom} <= BIG else None"), True
+        if function.name == "lookup":
+            return self._guarded(args, f"lookup(tables, {atoms})")[0], True
+        if function.is_user:
+            called = f"f_{function.name}"
+            self.known[called] = function
+            return self._guarded(args, f"call_user({called}, {atoms})")[0], True
+        called = "f_" + {"/": "divide"}.get(function.name, function.name)
+        self.known[called] = meaning.MEANING[function.name]
+        return self._guarded(args, f"{called}({atoms})")[0], True
+
+    def _coalesce(self, args: tuple[Node, ...]) -> tuple[str, bool]:
+        result = self.fresh()
+        for number, arg in enumerate(args):
+            if number == 0:
+                atom, nullable = self.emit(arg, EVERY_KIND)
+                self.line(f"{result} = {atom}")
+            else:
+                with self.block(f"if {result} is None:"):
+                    atom, nullable = self.emit(arg, EVERY_KIND)
+                    self.line(f"{result} = {atom}")
+        return result, nullable

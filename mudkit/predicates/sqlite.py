@@ -1,0 +1,392 @@
+"""The SQLite evaluator: SQL text, and the functions that it needs on a connection.
+
+SQLite's values carry their types, so here one text can be "the value, of whatever kind": a number is REAL, a
+string TEXT, a boolean INTEGER (0 or 1), a point a BLOB of its two doubles, a struct an empty BLOB.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+import struct
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+from mudkit.predicates import functions, meaning, tree
+from mudkit.predicates.functions import Function
+from mudkit.predicates.layout import Column, Found, Group, Typed, Whole, sqlite_reads
+from mudkit.predicates.sql import Sql, Writer, flat
+from mudkit.predicates.tree import Node
+from mudkit.predicates.values import (
+    BIGGEST_INTEGER,
+    BOOLEAN,
+    EVERY_KIND,
+    NULL,
+    NUMBER,
+    POINT,
+    STRING,
+    STRUCT,
+    Point,
+    point,
+)
+
+__all__ = ["SqliteWriter", "register"]
+
+_DEEPEST: Final = 6
+"""Levels before a piece gets a name: SQLite's parser gives up at 100 things that are begun and not ended."""
+_SHORT: Final = 1_000
+"""Characters that may stand there twice."""
+_MOST_ARGS: Final = 100
+"""SQLite's functions take 127."""
+_NATIVE_WILDCARDS: Final = 2
+"""GLOB tries every place for every star; with more, RE2 in its linear time is the safe choice."""
+_EXACT: Final = f"BETWEEN -{BIGGEST_INTEGER} AND {BIGGEST_INTEGER}"
+_FINITE: Final = "nullif(nullif({}, 9e999), -9e999)"
+
+_TEMPLATES: Final = {
+    "distance_km": "mudkit_distance_km({}, {})",
+    "within_box": "mudkit_within_box({}, {}, {}, {}, {})",
+    "within_km": "mudkit_within_km({}, {}, {})",
+    "point": "mudkit_point({}, {})",
+    "matches": "mudkit_matches({}, {})",
+    "starts_with": "(instr({}, {}) = 1)",
+    "contains": "(instr({}, {}) > 0)",
+    "lower": "lower({})",
+    "upper": "upper({})",
+    "length": "CAST(length({}) AS REAL)",
+    "abs": "abs({})",
+}
+
+
+class SqliteWriter(Writer):
+    """Writes an expression for SQLite."""
+
+    dialect = "sqlite"
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._named: list[str] = []
+
+    def put(self, template: str, *args: str, strength: int = 9, chain: bool = False) -> Sql:
+        """Put pieces together; what becomes too deep for SQLite's parser gets a name."""
+        made = super().put(template, *args, strength=strength, chain=chain)
+        if made.deep <= _DEEPEST:
+            return made
+        name = f"mudkit_{len(self._named)}"
+        self._named.append(f"{name}(v) AS (SELECT {made})")
+        return Sql(f"(SELECT v FROM {name})")
+
+    def finished(self, whole: Sql) -> Sql:
+        """Close the expression, with what has got a name before it."""
+        if self._named:
+            whole = Sql(f"(WITH {', '.join(self._named)} SELECT {whole})")
+        return super().finished(whole)
+
+    def null(self, kind: int) -> Sql:
+        """Write NULL."""
+        return Sql("NULL")
+
+    def literal(self, constant: Any) -> Sql:
+        """Write a constant."""
+        if constant is None:
+            return Sql("NULL")
+        if isinstance(constant, bool):
+            return Sql(int(constant))
+        if isinstance(constant, str):
+            return Sql("'" + constant.replace("'", "''") + "'")
+        if isinstance(constant, Point):
+            return Sql(f"x'{_packed(constant).hex()}'")
+        return Sql(_number(constant))
+
+    def finite(self, number: Sql) -> Sql:
+        """Write NULL for infinity; NaN is NULL in SQLite."""
+        return self.put(_FINITE, number)
+
+    def divided(self, left: Sql, right: Sql) -> Sql:
+        """Write a division; by zero it is NULL in SQLite."""
+        sides = Sql(left) if left.strength >= 2 else Sql(f"({left})"), right
+        sides[0].deep = left.deep
+        return self.put("{} / {}", *sides, strength=2, chain=True)
+
+    def name(self, found: Found, kind: int) -> Sql:
+        """Write the value of a name if it is of a kind, or of one of some kinds."""
+        if isinstance(found, Whole):
+            return _in_json(_quoted(found.column), found.path, kind)
+        if isinstance(found, Typed):
+            return _in_column(found)
+        assert isinstance(found, Group)
+        place = "NULL"
+        if kind & POINT and found.lat is not None and found.lon is not None:
+            place = f"mudkit_point({_in_column(Typed(found.lat, ''))}, {_in_column(Typed(found.lon, ''))})"
+        if not kind & STRUCT:
+            return Sql(place)
+        return Sql(f"CASE WHEN {self._there(found)} THEN coalesce({place}, x'') END")
+
+    def missing(self, found: Found) -> Sql:
+        """Write whether a name is NULL."""
+        if isinstance(found, Group):
+            return Sql(f"(NOT {self._there(found)})")
+        if isinstance(found, Whole):
+            column = _quoted(found.column)
+            value = _in_json(column, found.path, EVERY_KIND, struct_only=True)
+            return Sql(f"({value} IS NULL)")
+        return Sql(f"({self.name(found, EVERY_KIND)} IS NULL)")
+
+    def _there(self, found: Group) -> str:
+        columns = found.columns if found.struct is None else (found.struct,)
+        names = [_identifier(name) for column in columns for name in _names(column)]
+        return f"({' OR '.join(f'{name} IS NOT NULL' for name in names)})"
+
+    def value(self, node: Node, kinds: int) -> Sql:
+        """Write a node's value if it is of one of some kinds."""
+        kinds &= self.kinds(node)
+        if isinstance(node, tree.Name):
+            return self.name(self.found(node), kinds) if kinds else self.null(NULL)
+        if isinstance(node, tree.Call) and node.function.name == "coalesce":
+            return self.first(flat(node), kinds)
+        return self.of(node, kinds)
+
+    def first(self, args: Sequence[Node], kind: int) -> Sql:
+        """Write the first value that is not NULL, if it is of one of some kinds."""
+        texts = [self.value(arg, EVERY_KIND) for arg in args]
+        while len(texts) > 1:
+            some = texts[-_MOST_ARGS:]
+            texts[-_MOST_ARGS:] = [self.put(f"coalesce({', '.join(['{}'] * len(some))})", *some)]
+        others = any(self.kinds(arg) & ~kind for arg in args)
+        return self.put(f"mudkit_only({{}}, {kind})", texts[0]) if others else texts[0]
+
+    def mixed(self, node: tree.Compare, common: int) -> Sql:
+        """Write a comparison whose sides share several kinds."""
+        left, right = self.value(node.left, common), self.value(node.right, common)
+        if len(left) > _SHORT or len(right) > _SHORT:
+            return self.put(f"mudkit_compare({{}}, '{node.operator}', {{}})", left, right)
+        return self.put(
+            f"(CASE typeof({{}}) WHEN typeof({{}}) THEN {{}} {node.operator} {{}} END)",
+            left, right, left, right,
+        )  # fmt: skip
+
+    def call(self, node: tree.Call) -> Sql:
+        """Write a function."""
+        name = node.function.name
+        if node.function.is_user:
+            return self._user(node)
+        if name == "like":
+            return self._like(node)
+        if name == "lookup":
+            raise self.no_form(node, "lookup works in the Python and NumPy evaluators of the server")
+        args = self.args(node)
+        if name in ("hour", "weekday"):
+            return self.put(f"mudkit_{name}({', '.join(['{}'] * len(args))})", *args)
+        return self.put(_TEMPLATES[name], *args)
+
+    def _like(self, node: tree.Call) -> Sql:
+        text, written = self.args(node)
+        if isinstance(node.args[1], tree.Constant) and node.args[1].kinds == STRING:
+            pattern: str = self.constants[node.args[1].slot]
+            if pattern.count("%") <= _NATIVE_WILDCARDS:
+                special = {"%": "*", "_": "?", "*": "[*]", "?": "[?]", "[": "[[]"}
+                glob = "".join(special.get(each, each) for each in pattern)
+                return self.put("({} GLOB {})", text, self.literal(glob))
+        return self.put("mudkit_like({}, {})", text, written)
+
+    def _user(self, node: tree.Call) -> Sql:
+        function, args = node.function, self.args(node)
+        form = function.sql.get("sqlite")
+        if form is None or (POINT & function.returns) or any(kind & POINT for kind in function.takes):
+            return self.put(f"mudkit_user_{function.name}({', '.join(['{}'] * len(args))})", *args)
+        written = self.put(form, *(self.put("({})", arg) for arg in args))
+        if function.returns == NUMBER:
+            written = self.finite(self.put("(({}) + 0.0)", written))
+        elif function.returns == BOOLEAN:
+            written = self.put("(({}) <> 0)", written)
+        tests = [
+            self.put("{} IS NOT NULL", text)
+            for text, arg in zip(args, node.args, strict=True)
+            if not isinstance(arg, tree.Constant)
+        ]
+        if not tests:
+            return self.put("({})", written)
+        return self.put("CASE WHEN {} THEN {} END", self.joined(" AND ", tests), written)
+
+
+def _identifier(name: str) -> str:
+    # Not in double quotes: SQLite takes those for a string when there is no such column.
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _quoted(column: Column) -> str:
+    assert isinstance(column.name, str)
+    return _identifier(column.name)
+
+
+def _names(column: Column) -> tuple[str, ...]:
+    return (column.name,) if isinstance(column.name, str) else column.name
+
+
+@lru_cache(maxsize=4096)
+def _number(x: float) -> str:
+    if x == 0.0:
+        return "0.0"
+    written = repr(x)
+    if sqlite_reads(written) != x:  # SQLite rounds some decimals to the neighbour: powers of two are exact
+        mantissa, exponent = math.frexp(x)
+        written, exponent = f"{int(mantissa * 2**53)}.0", exponent - 53
+        while exponent:
+            step = max(-52, min(52, exponent))
+            written += f" {'*' if step > 0 else '/'} {2 ** abs(step)}.0"
+            exponent -= step
+    return f"({written})" if x < 0 or " " in written else written
+
+
+def _in_json(column: str, path: tuple[str, ...], kinds: int, *, struct_only: bool = False) -> Sql:
+    """Write the value at a path in a JSON column, if it is of one of some kinds."""
+    where = f"{column}, '${''.join('.' + part for part in path)}'"
+    value = f"json_extract({where})"
+    arms = []
+    if kinds & STRING:
+        arms.append(f"WHEN 'text' THEN {value}")
+    if kinds & NUMBER:
+        arms.append(f"WHEN 'integer' THEN CASE WHEN {value} {_EXACT} THEN CAST({value} AS REAL) END")
+        arms.append(f"WHEN 'real' THEN {_FINITE.format(value)}")
+    if kinds & BOOLEAN:
+        arms.append("WHEN 'true' THEN 1 WHEN 'false' THEN 0")
+    if kinds & POINT:
+        place = f"mudkit_point({value})"
+        arms.append(f"WHEN 'array' THEN {place}")
+        if not kinds & STRUCT:
+            arms.append(f"WHEN 'object' THEN {place}")
+    if kinds & STRUCT:
+        arms.append(f"WHEN 'object' THEN {f'coalesce({place}, x{chr(39) * 2})' if kinds & POINT and not struct_only else chr(120) + chr(39) * 2}")
+    found = f"CASE json_type({where}) {' '.join(arms)} END" if arms else "NULL"
+    if kinds & NUMBER and len(path) > 1 and path[-1] in ("lat", "lon"):
+        # A pair has these attributes as well.
+        outer = f"{column}, '${''.join('.' + part for part in path[:-1])}'"
+        pair = f"mudkit_{path[-1]}(json_extract({outer}))"
+        found = f"CASE json_type({outer}) WHEN 'array' THEN {pair} ELSE {found} END"
+    return Sql(found)
+
+
+def _in_column(found: Typed) -> Sql:
+    """Write the value in a typed column; SQLite itself would let any type in."""
+    column, part = found
+    if not isinstance(column.name, str):
+        both = ", ".join(map(_identifier, column.name))
+        return Sql(f"mudkit_{part}(mudkit_point({both}))" if part else f"mudkit_point({both})")
+    name = _identifier(column.name)
+    if part:
+        return Sql(f"mudkit_{part}({name})")
+    return Sql(
+        {
+            "number": f"CASE typeof({name}) WHEN 'integer' THEN CASE WHEN {name} {_EXACT} THEN CAST({name} AS REAL)"
+            f" END WHEN 'real' THEN {_FINITE.format(name)} END",
+            "string": f"CASE WHEN typeof({name}) = 'text' AND instr({name}, char(0)) = 0 THEN {name} END",
+            "boolean": f"CASE WHEN typeof({name}) = 'integer' AND {name} IN (0, 1) THEN {name} END",
+            "point": f"mudkit_point({name})",
+        }.get(column.kind, "NULL")
+    )
+
+
+def register(connection: sqlite3.Connection) -> None:
+    """Add the functions that predicates need to a connection, and those of users.
+
+    Parameters
+    ----------
+    connection : sqlite3.Connection
+
+    Notes
+    -----
+    Their names begin with ``mudkit_``. A function that is registered with
+    :func:`mudkit.predicates.function` later needs another call.
+    """
+    known: dict[str, tuple[int, Callable[..., Any]]] = {
+        "point": (-1, _point),
+        "lat": (1, lambda place: _part(place, 0)),
+        "lon": (1, lambda place: _part(place, 1)),
+        "only": (2, _only),
+        "compare": (3, _compare),
+        "distance_km": (2, _strict("distance_km", places=2)),
+        "within_box": (5, _strict("within_box", places=1)),
+        "within_km": (3, _strict("within_km", places=2)),
+        "matches": (2, _strict("matches")),
+        "like": (2, _strict("like")),
+        "hour": (-1, _strict("hour")),
+        "weekday": (-1, _strict("weekday")),
+    }
+    for function in functions.user_functions():
+        known[f"user_{function.name}"] = (-1, _user_function(function))
+    for name, (arguments, python) in known.items():
+        connection.create_function(f"mudkit_{name}", arguments, python, deterministic=True)
+
+
+def _packed(place: Point) -> bytes:
+    return struct.pack("<2d", place.lat + 0.0, place.lon + 0.0)  # one zero, so that equal points are equal bytes
+
+
+def _unpacked(given: Any) -> Point | None:
+    """Read a point: our own bytes, or JSON."""
+    if isinstance(given, bytes):
+        return Point(*struct.unpack("<2d", given)) if len(given) == 16 else None
+    if not isinstance(given, str):
+        return None
+    try:
+        return point(json.loads(given))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _point(*given: Any) -> bytes | None:
+    place = _unpacked(given[0]) if len(given) == 1 else point(given)
+    return None if place is None else _packed(place)
+
+
+def _part(given: Any, position: int) -> float | None:
+    place = _unpacked(given)
+    return None if place is None else place[position]
+
+
+def _strict(name: str, places: int = 0) -> Callable[..., Any]:
+    """Make a function of SQLite from the meaning of one of the language."""
+    python = meaning.MEANING[name]
+
+    def called(*args: Any) -> Any:
+        values = [*map(_unpacked, args[:places]), *args[places:]]
+        return None if any(value is None for value in values) else python(*values)
+
+    return called
+
+
+_TYPES: Final = {float: NUMBER, str: STRING, int: BOOLEAN}
+
+
+def _only(value: Any, kinds: int) -> Any:
+    kind = (POINT if len(value) == 16 else STRUCT) if isinstance(value, bytes) else _TYPES.get(type(value), NULL)
+    return value if kind & kinds else None
+
+
+def _compare(left: Any, operator: str, right: Any) -> bool | None:
+    if left is None or type(left) is not type(right):
+        return None
+    if operator in ("=", "<>"):
+        return bool(left == right) is (operator == "=")
+    below: bool = right < left if operator in (">", "<=") else left < right
+    return below is (operator in ("<", ">"))
+
+
+def _user_function(function: Function) -> Callable[..., Any]:
+    convert: dict[int, Callable[[Any], Any]] = {POINT: _unpacked, BOOLEAN: bool}
+
+    def called(*args: Any) -> Any:
+        if any(arg is None for arg in args):
+            return None
+        values = [
+            convert.get(function.kind_of_argument(position), lambda x: x)(arg)
+            for position, arg in enumerate(args)
+        ]
+        result = None if None in values else meaning.call_user(function, *values)
+        return _packed(result) if isinstance(result, Point) else result
+
+    return called
+
+

@@ -1,0 +1,197 @@
+"""What may stand in a text at all: words and signs, checked before any parser sees them.
+
+The limits are here as well: a text that could make a parser slow, deep or large does not reach it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from sqlglot import Dialect
+from sqlglot.errors import SqlglotError
+from sqlglot.tokens import Token, TokenType
+
+from mudkit.errors import PredicateError
+
+__all__ = ["DIALECT", "MAX_DEPTH", "MAX_TEXT_BYTES", "NAMED", "tokens"]
+
+MAX_TEXT_BYTES: Final = 8 * 1024
+MAX_DEPTH: Final = 20
+"""Nested parentheses and signs (NOT, -) before anything."""
+
+
+NAMED: Final = "n_"
+"""Before every name on its way through the parser: it knows none of them, so none gets special treatment."""
+
+_SIGNS: Final = frozenset(
+    {
+        TokenType.VAR, TokenType.STRING, TokenType.NUMBER, TokenType.DOT, TokenType.COMMA, TokenType.L_PAREN,
+        TokenType.R_PAREN, TokenType.EQ, TokenType.NEQ, TokenType.LT, TokenType.LTE, TokenType.GT,
+        TokenType.GTE, TokenType.AND, TokenType.OR, TokenType.NOT, TokenType.BETWEEN, TokenType.IN,
+        TokenType.LIKE, TokenType.IS, TokenType.NULL, TokenType.TRUE, TokenType.FALSE, TokenType.PLUS,
+        TokenType.DASH, TokenType.STAR, TokenType.SLASH, TokenType.COLON,
+    }
+)  # fmt: skip
+_PREFIXES: Final = frozenset({TokenType.NOT, TokenType.DASH, TokenType.PLUS})
+_KEYWORDS: Final = frozenset(
+    {
+        TokenType.AND, TokenType.OR, TokenType.NOT, TokenType.BETWEEN, TokenType.IN, TokenType.LIKE,
+        TokenType.IS, TokenType.NULL, TokenType.TRUE, TokenType.FALSE,
+    }
+)  # fmt: skip
+_WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NUMBER: Final = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_NOT_OURS: Final = frozenset(
+    """ALL ALTER ANALYZE ANY ATTACH BEGIN CASE CAST COLLATE COMMIT COPY CREATE CURRENT_DATE CURRENT_TIME
+    CURRENT_TIMESTAMP DELETE DESCRIBE DETACH DISTINCT DROP ELSE ESCAPE EXCEPT EXECUTE EXISTS EXPLAIN FROM GLOB
+    GRANT GROUP HAVING ILIKE INSERT INTERSECT INTERVAL INTO JOIN LATERAL LIMIT MERGE OVER PRAGMA QUALIFY REGEXP
+    REPLACE REVOKE RLIKE ROLLBACK SELECT SET SIMILAR SOME THEN TRUNCATE UNION UNPIVOT UPDATE USING VACUUM VALUES
+    WHEN WHERE WINDOW WITH XOR""".split()
+)
+_HINTS: Final = {
+    TokenType.SEMICOLON: "A predicate is one condition; nothing can follow it.",
+    TokenType.PLACEHOLDER: "A parameter has a name here: write :name.",
+    TokenType.PARAMETER: "A parameter has a name here: write :name.",
+    TokenType.DPIPE: "|| is not part of the language; the condition 'or' is OR.",
+    TokenType.MOD: "% is not part of the language.",
+    TokenType.AMP: "& is not part of the language; the condition 'and' is AND.",
+    TokenType.DAMP: "&& is not part of the language; the condition 'and' is AND.",
+    TokenType.PIPE: "| is not part of the language; the condition 'or' is OR.",
+    TokenType.L_BRACKET: "Brackets are not part of the language; a list is (1, 2, 3), a path is a.b.c.",
+    TokenType.L_BRACE: "Braces are not part of the language.",
+}
+DIALECT: Final = Dialect()
+"""SQL as sqlglot reads it by default."""
+
+
+def tokens(text: str) -> list[Token]:
+    """Cut a text into words and signs of the language.
+
+    Parameters
+    ----------
+    text : str
+
+    Returns
+    -------
+    list of sqlglot.tokens.Token
+        Words that SQL knows and the language does not (``date``, ``order``) are plain names; every name has
+        :data:`NAMED` before it.
+
+    Raises
+    ------
+    PredicateError
+        The text is too long, nested too deeply, or holds what the language does not have.
+    """
+    _check_text(text)
+    try:
+        found = DIALECT.tokenize(text)
+    except SqlglotError as error:
+        raise _unfinished(text) from error
+    if not found:
+        raise PredicateError(
+            "The predicate is empty.", text=text, expected="a condition, for instance price < 10"
+        )
+    depth = run = 0
+    after_dot = False
+    for number, token in enumerate(found):
+        kind = token.token_type
+        if kind in _KEYWORDS and (after_dot or _is_path(found, number)):
+            kind = TokenType.VAR
+        elif kind not in _SIGNS:
+            kind = _as_name(text, token, after_dot)
+        elif kind == TokenType.VAR:
+            _check_name(text, token, after_dot)
+        elif kind == TokenType.NUMBER and not _NUMBER.fullmatch(token.text):
+            raise PredicateError("This is not a number.", text=text, at=(token.start, token.end))
+        if kind == TokenType.VAR:
+            found[number] = Token(kind, NAMED + token.text, token.line, token.col, token.start, token.end)
+        after_dot = kind == TokenType.DOT
+        if kind == TokenType.L_PAREN:
+            depth += 1
+        elif kind == TokenType.R_PAREN:
+            depth -= 1
+        run = run + 1 if kind in _PREFIXES else 0
+        if depth + run > MAX_DEPTH:
+            raise PredicateError(
+                "The predicate is nested too deeply.", text=text, at=(token.start, token.end),
+                expected=f"at most {MAX_DEPTH} levels",
+            )  # fmt: skip
+        if depth < 0:
+            raise PredicateError("This parenthesis closes nothing.", text=text, at=(token.start, token.end))
+    return found
+
+
+def _check_text(text: str) -> None:
+    if not isinstance(text, str):
+        raise PredicateError(
+            "A predicate is text.", found=type(text).__name__, expected="a string such as \"topic = 'news'\""
+        )
+    if len(text) > MAX_TEXT_BYTES:
+        size = len(text)
+    else:
+        try:
+            size = len(text.encode())
+        except UnicodeEncodeError as error:
+            at = (error.start, error.start)
+            raise PredicateError("This is not a character: half of a pair.", text=text, at=at) from error
+    if size > MAX_TEXT_BYTES:
+        raise PredicateError(
+            "The predicate is too long.", found=f"{size:,} bytes", expected=f"at most {MAX_TEXT_BYTES:,} bytes",
+            remedy="give lists as parameters: topic IN :topics",
+        )  # fmt: skip
+    if "\0" in text:
+        at = text.index("\0")
+        raise PredicateError("The character U+0000 cannot stand in a predicate.", text=text, at=(at, at))
+
+
+def _unfinished(text: str) -> PredicateError:
+    begin = max(text.rfind("'"), text.rfind('"'), text.rfind("/*"), 0)
+    return PredicateError(
+        "The text cannot be cut into words.", text=text, at=(begin, len(text) - 1),
+        expected="every quote closed by another, '' for a quote inside a string",
+    )  # fmt: skip
+
+
+def _is_path(found: Sequence[Token], number: int) -> bool:
+    """Tell whether a keyword begins a path: ``in.a`` is a name."""
+    return number + 1 < len(found) and found[number + 1].token_type == TokenType.DOT
+
+
+def _as_name(text: str, token: Token, after_dot: bool) -> TokenType:
+    place = (token.start, token.end)
+    if token.token_type == TokenType.IDENTIFIER:
+        quote = text[token.start] if token.start < len(text) else '"'
+        raise PredicateError(
+            f"Text in {quote} is a name in SQL, not a string.", text=text, at=place,
+            remedy=f"write '{token.text}' for a string, {token.text or 'name'} for a name" if quote == '"'
+            else "write the name without quotes",
+        )  # fmt: skip
+    if not _WORD.fullmatch(token.text):
+        summary = _HINTS.get(token.token_type, f"{_shown(token.text)} is not part of the language.")
+        raise PredicateError(summary, text=text, at=place)
+    _check_name(text, token, after_dot)
+    return TokenType.VAR
+
+
+def _check_name(text: str, token: Token, after_dot: bool) -> None:
+    place = (token.start, token.end)
+    if not _WORD.fullmatch(token.text):
+        raise PredicateError(
+            f"{_shown(token.text)} is not a name.",
+            text=text,
+            at=place,
+            expected="letters A to Z, digits and _",
+        )
+    if token.text.startswith("__"):
+        raise PredicateError("A name cannot begin with two underscores.", text=text, at=place)
+    if token.text.upper() in _NOT_OURS and not after_dot:
+        raise PredicateError(
+            f"{token.text.upper()} is not part of the language.", text=text, at=place,
+            remedy=f"an attribute of that name is written record.{token.text}",
+        )  # fmt: skip
+
+
+def _shown(text: str) -> str:
+    return repr(text[:20]) if not text.isprintable() or not text.strip() else text[:20]

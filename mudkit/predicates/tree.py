@@ -1,0 +1,282 @@
+"""The tree of a predicate: what the parser makes and every evaluator walks.
+
+Nodes are immutable. Constants are not in the tree but in numbered slots beside it, so predicates that differ
+only in their constants share one tree, one signature and one compiled form (NiagaraCQ's expression
+signatures).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from mudkit.predicates.values import BOOLEAN, EVERY_KIND, LIST, NULL, kind_names
+
+if TYPE_CHECKING:
+    from mudkit.predicates.functions import Function
+
+__all__ = [
+    "COMPARISONS",
+    "FLIPPED",
+    "And",
+    "Call",
+    "Compare",
+    "Constant",
+    "In",
+    "IsNull",
+    "Name",
+    "Node",
+    "Not",
+    "Or",
+    "children",
+    "conjuncts",
+    "outline",
+    "rebuilt",
+    "text_of",
+    "walk",
+    "with_children",
+]
+
+COMPARISONS: Final = ("=", "<>", "<", "<=", ">", ">=")
+FLIPPED: Final = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+"""What a comparison becomes when its sides change places."""
+
+Place: TypeAlias = tuple[int, int] | None
+"""First and last character in the text, for carets."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Constant:
+    """A slot: a literal, a parameter, or a name of the sender that is bound when the predicate is written."""
+
+    slot: int
+    kinds: int
+    at: Place = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Name:
+    """A name in a scope, with a path into structs."""
+
+    scope: str
+    path: tuple[str, ...]
+    at: Place = None
+    kinds: int = EVERY_KIND
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    """A function or an arithmetic operator."""
+
+    function: Function
+    args: tuple[Node, ...]
+    at: Place = None
+
+    @property
+    def kinds(self) -> int:
+        """Kinds that the result may have."""
+        if self.function.returns == NULL:  # of the kind of its arguments
+            found = 0
+            for arg in self.args:
+                found |= arg.kinds
+            return found
+        return self.function.returns
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Compare:
+    """A comparison; NULL when the kinds differ."""
+
+    operator: str
+    left: Node
+    right: Node
+    at: Place = None
+    kinds: int = BOOLEAN
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class In:
+    """Membership in a list of constants; a list of anything else becomes comparisons."""
+
+    item: Node
+    members: Constant
+    at: Place = None
+    kinds: int = BOOLEAN
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IsNull:
+    """``IS NULL``: never NULL itself."""
+
+    item: Node
+    at: Place = None
+    kinds: int = BOOLEAN
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class And:
+    """FALSE when one is FALSE, else NULL when one is NULL, else TRUE."""
+
+    args: tuple[Node, ...]
+    at: Place = None
+    kinds: int = BOOLEAN
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Or:
+    """TRUE when one is TRUE, else NULL when one is NULL, else FALSE."""
+
+    args: tuple[Node, ...]
+    at: Place = None
+    kinds: int = BOOLEAN
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Not:
+    """TRUE and FALSE change places."""
+
+    item: Node
+    at: Place = None
+    kinds: int = BOOLEAN
+
+
+Node: TypeAlias = Constant | Name | Call | Compare | In | IsNull | And | Or | Not
+
+
+def children(node: Node) -> tuple[Node, ...]:
+    """Give the nodes right below one."""
+    match node:
+        case Call(args=args) | And(args=args) | Or(args=args):
+            return args
+        case Compare(left=left, right=right):
+            return left, right
+        case In(item=item, members=members):
+            return item, members
+        case IsNull(item=item) | Not(item=item):
+            return (item,)
+    return ()
+
+
+def with_children(node: Node, below: tuple[Node, ...]) -> Node:
+    """Put other nodes below one."""
+    match node:
+        case Call() | And() | Or():
+            return replace(node, args=below)
+        case Compare():
+            return replace(node, left=below[0], right=below[1])
+        case In():
+            return replace(node, item=below[0], members=below[1])
+        case IsNull() | Not():
+            return replace(node, item=below[0])
+    return node
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """Go through a tree, a node before those below it, each object once."""
+    seen: set[int] = set()
+    todo = [node]
+    while todo:
+        here = todo.pop()
+        if id(here) not in seen:
+            seen.add(id(here))
+            yield here
+            todo.extend(reversed(children(here)))
+
+
+def rebuilt(node: Node, replacements: Mapping[int, Node]) -> Node:
+    """Copy a tree with other nodes in place of some.
+
+    Parameters
+    ----------
+    node : Node
+    replacements : mapping of int to Node
+        By ``id`` of the node that goes.
+
+    Returns
+    -------
+    Node
+        Shared nodes stay shared.
+    """
+    done: dict[int, Node] = dict(replacements)
+
+    def copy(here: Node) -> Node:
+        if id(here) not in done:
+            below = children(here)
+            changed = tuple(copy(each) for each in below)
+            same = all(a is b for a, b in zip(below, changed, strict=True))
+            done[id(here)] = here if same else with_children(here, changed)
+        return done[id(here)]
+
+    return copy(node)
+
+
+def conjuncts(node: Node) -> list[Node]:
+    """Give the parts that must all be TRUE for the whole to be TRUE."""
+    if isinstance(node, And):
+        return [part for arg in node.args for part in conjuncts(arg)]
+    return [node]
+
+
+def text_of(node: Node) -> str:
+    """Write a tree in the language, each slot as ``?kind``: the signature."""
+    match node:
+        case Constant(kinds=kinds):
+            return "NULL" if kinds == NULL else f"?{kind_names(kinds)}"
+        case Name(scope=scope, path=path):
+            return ".".join((scope, *path))
+        case Call(function=function, args=args):
+            written = [_inner(arg) if function.symbol else text_of(arg) for arg in args]
+            if function.symbol:
+                return (
+                    f" {function.symbol} ".join(written)
+                    if len(args) > 1
+                    else f"{function.symbol}{written[0]}"
+                )
+            return f"{function.name}({', '.join(written)})"
+        case Compare(operator=operator, left=left, right=right):
+            return f"{_inner(left)} {operator} {_inner(right)}"
+        case In(item=item, members=members):
+            return f"{_inner(item)} IN {text_of(members)}"
+        case IsNull(item=item):
+            return f"{_inner(item)} IS NULL"
+        case And(args=args):
+            return " AND ".join(_inner(arg) for arg in args)
+        case Or(args=args):
+            return " OR ".join(_inner(arg) for arg in args)
+        case Not(item=item):
+            return f"NOT {_inner(item)}"
+    raise AssertionError(node)
+
+
+def _inner(node: Node) -> str:
+    plain = isinstance(node, (Constant, Name)) or (isinstance(node, Call) and not node.function.symbol)
+    return text_of(node) if plain else f"({text_of(node)})"
+
+
+def outline(node: Node, constants: tuple[object, ...]) -> str:
+    """Draw a tree, one node a line, with constants and kinds."""
+    lines: list[str] = []
+
+    def draw(here: Node, before: str, branch: str, after: str) -> None:
+        match here:
+            case Constant(slot=slot, kinds=kinds):
+                label = f"{constants[slot]!r}" + ("" if kinds in (NULL, LIST) else f"  ({kind_names(kinds)})")
+            case Name(kinds=kinds):
+                label = text_of(here) + ("" if kinds == EVERY_KIND else f"  ({kind_names(kinds)})")
+            case Call(function=function):
+                label = f"{function.symbol or function.name}  ({kind_names(here.kinds)})"
+            case Compare(operator=operator):
+                label = operator
+            case IsNull():
+                label = "IS NULL"
+            case _:
+                label = type(here).__name__.upper()
+        lines.append(before + branch + label)
+        below = children(here)
+        for number, child in enumerate(below):
+            last = number == len(below) - 1
+            draw(child, before + after, "└─ " if last else "├─ ", "   " if last else "│  ")
+
+    draw(node, "", "", "")
+    return "\n".join(lines)

@@ -1,0 +1,243 @@
+"""What a value is: the kinds, and the one way from data to values.
+
+Data come as Python objects (a record from JSON, a row of a table, a reader's own words). Every evaluator sees
+them through the same rules:
+
+* number: a double. Integers beyond 2^53, NaN and infinity are NULL. A time (``datetime``, ``date``,
+  ``numpy.datetime64``) is the number of seconds since 1970 UTC; one without a zone is taken as UTC.
+* string: text that is valid Unicode without U+0000 (SQLite's JSON ends there); other strings are NULL.
+* boolean: true or false; no number is a boolean and no boolean is a number.
+* point: ``{"lat": …, "lon": …}`` or a pair ``(lat, lon)``, degrees, within ±90 and ±180.
+* struct: any other mapping. It is not NULL, and its attributes can be named; no comparison knows it.
+* anything else is NULL.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import math
+import numbers
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+
+__all__ = [
+    "BIGGEST",
+    "BIGGEST_INTEGER",
+    "BOOLEAN",
+    "EVERY_KIND",
+    "KINDS",
+    "LIST",
+    "NULL",
+    "NUMBER",
+    "POINT",
+    "STRING",
+    "STRUCT",
+    "Members",
+    "Point",
+    "attribute",
+    "boolean",
+    "kind_names",
+    "kind_of",
+    "number",
+    "point",
+    "string",
+    "value",
+]
+
+NULL: Final = 0
+NUMBER: Final = 1
+STRING: Final = 2
+BOOLEAN: Final = 4
+POINT: Final = 8
+STRUCT: Final = 16
+LIST: Final = 32
+"""Kinds are bits, so that a node can say which ones its value may have. A list is only ever a constant."""
+
+EVERY_KIND: Final = NUMBER | STRING | BOOLEAN | POINT | STRUCT
+KINDS: Final = {"number": NUMBER, "string": STRING, "boolean": BOOLEAN, "point": POINT, "struct": STRUCT}
+_NAMES: Final = {bit: name for name, bit in KINDS.items()} | {LIST: "list"}
+
+BIGGEST_INTEGER: Final = 2**53
+BIGGEST: Final = float(np.finfo(np.float64).max)
+
+
+class Point(NamedTuple):
+    """A place, degrees."""
+
+    lat: float
+    lon: float
+
+
+Value: TypeAlias = float | str | bool | Point | Mapping[str, Any] | None
+
+
+class Members(NamedTuple):
+    """The constant list of an ``IN``, by kind."""
+
+    numbers: frozenset[float]
+    strings: frozenset[str]
+    booleans: frozenset[bool]
+    points: frozenset[Point]
+    kinds: int
+    """Kinds of the members; with :data:`LIST` when one is NULL or has no equality."""
+
+    @classmethod
+    def of(cls, values: list[Value]) -> Members:
+        """Sort values by kind; what has no equality counts as NULL."""
+        sets: dict[int, set[Any]] = {NUMBER: set(), STRING: set(), BOOLEAN: set(), POINT: set()}
+        kinds = 0
+        for each in values:
+            kind = kind_of(each)
+            if kind in sets:
+                sets[kind].add(each)
+                kinds |= kind
+            else:
+                kinds |= LIST
+        return cls(*(frozenset(found) for found in sets.values()), kinds)
+
+    def of_kind(self, kind: int) -> frozenset[Any]:
+        """Give the members of one kind."""
+        return {NUMBER: self.numbers, STRING: self.strings, BOOLEAN: self.booleans, POINT: self.points}[kind]
+
+    def holds(self, item: Value) -> bool | None:
+        """Tell whether a value is in the list, as a chain of ``=`` with ``OR`` would."""
+        if not self.kinds:
+            return False
+        kind = kind_of(item)
+        if kind in (NULL, STRUCT):
+            return None
+        if item in self.of_kind(kind):
+            return True
+        return None if self.kinds != kind else False
+
+
+def kind_names(kinds: int) -> str:
+    """Say a set of kinds in words."""
+    names = [name for bit, name in _NAMES.items() if kinds & bit]
+    return " or ".join(names) if names else "NULL"
+
+
+def kind_of(item: Value | Members) -> int:
+    """Give the kind of a value (not of raw data: see :func:`value`)."""
+    if item is None:
+        return NULL
+    if item is True or item is False:
+        return BOOLEAN
+    if isinstance(item, float):
+        return NUMBER
+    if isinstance(item, str):
+        return STRING
+    if isinstance(item, Point):
+        return POINT
+    return LIST if isinstance(item, Members) else STRUCT
+
+
+def number(data: Any) -> float | None:
+    """Give data as a number, or NULL when they are not one."""
+    kind = type(data)
+    if kind is float:
+        return data if -BIGGEST <= data <= BIGGEST else None
+    if kind is int:
+        return float(data) if -BIGGEST_INTEGER <= data <= BIGGEST_INTEGER else None
+    if data is None or kind is str or kind is bool:
+        return None
+    return _other_number(data)
+
+
+def _other_number(data: Any) -> float | None:
+    if isinstance(data, (bool, np.bool_)):
+        return None
+    if isinstance(data, numbers.Integral):
+        return float(data) if -BIGGEST_INTEGER <= data <= BIGGEST_INTEGER else None
+    if isinstance(data, (numbers.Real, decimal.Decimal)):
+        try:
+            found = float(data)
+        except (OverflowError, ValueError):
+            return None
+        return found if math.isfinite(found) else None
+    return _seconds(data)
+
+
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+def _seconds(data: Any) -> float | None:
+    if isinstance(data, np.datetime64):
+        if np.isnat(data):
+            return None
+        return int(data.astype("datetime64[us]").astype(np.int64)) / 1e6
+    if not isinstance(data, dt.date) or data != data:  # pandas' NaT is a datetime that equals nothing
+        return None
+    if not isinstance(data, dt.datetime):
+        return float((data - _EPOCH.date()).days * 86_400)
+    aware = data if data.tzinfo is not None else data.replace(tzinfo=dt.UTC)
+    return (aware - _EPOCH) // dt.timedelta(microseconds=1) / 1e6
+
+
+def string(data: Any) -> str | None:
+    """Give data as a string, or NULL when they are not one."""
+    if type(data) is str:
+        text = data
+    elif isinstance(data, str):
+        text = str(data)
+    else:
+        return None
+    if "\0" in text:
+        return None
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return None
+    return text
+
+
+def boolean(data: Any) -> bool | None:
+    """Give data as a boolean, or NULL when they are not one."""
+    if data is True or data is False:
+        return data
+    return bool(data) if isinstance(data, np.bool_) else None
+
+
+def point(data: Any) -> Point | None:
+    """Give data as a point, or NULL when they are not one."""
+    if isinstance(data, (tuple, list, np.ndarray)):
+        if np.shape(data)[:1] != (2,) if isinstance(data, np.ndarray) else len(data) != 2:
+            return None
+        lat, lon = number(data[0]), number(data[1])
+    elif isinstance(data, Mapping):
+        lat, lon = number(data.get("lat")), number(data.get("lon"))
+    else:
+        return None
+    if lat is None or lon is None or not (-90.0 <= lat <= 90.0 and -180.0 <= lon <= 180.0):
+        return None
+    return Point(lat, lon)
+
+
+def value(data: Any) -> Value:
+    """Give data as a value of whatever kind they have."""
+    kind = type(data)
+    if data is None or data is True or data is False:
+        return data
+    if kind is float or kind is int:
+        return number(data)
+    if isinstance(data, str):
+        return string(data)
+    if isinstance(data, Mapping):
+        return point(data) or data
+    if isinstance(data, (tuple, list, np.ndarray)):
+        return point(data)
+    return boolean(data) if isinstance(data, np.bool_) else number(data)
+
+
+def attribute(data: Any, name: str) -> Any:
+    """Reach into a struct or a point; what is not there is NULL."""
+    if isinstance(data, Mapping):
+        return data.get(name)
+    if name == "lat" or name == "lon":
+        found = point(data)
+        return None if found is None else getattr(found, name)
+    return None

@@ -1,0 +1,682 @@
+"""The NumPy evaluator: a tree over columns, one vectorised operation a node.
+
+A column that may hold several kinds is a :class:`Vector` with one array a kind. NULL is NaN in numbers and
+points and ``None`` in strings; a condition is a pair of masks, TRUE and FALSE, and NULL is where neither holds,
+so that AND and OR are ``&`` and ``|`` and a comparison with NaN is NULL by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mudkit.errors import PredicateError
+from mudkit.predicates import meaning, tree, values
+from mudkit.predicates.tree import Node
+from mudkit.predicates.values import BOOLEAN, NULL, NUMBER, POINT, STRING, STRUCT, Members, Point
+from mudkit.units import distance_km
+
+__all__ = ["Columns", "Environment", "Vector", "constant", "evaluate", "from_data", "reach", "truth"]
+
+Floats: TypeAlias = NDArray[np.float64]
+Masks: TypeAlias = NDArray[np.bool_]
+Objects: TypeAlias = NDArray[np.object_]
+
+
+@dataclass(slots=True)
+class Vector:
+    """Values of many rows, an array for each kind that they may have; of length 1 when all rows share one.
+
+    Attributes
+    ----------
+    numbers : array of float64
+        NaN where the value is not a number.
+    strings : array of object
+        ``None`` where it is not a string.
+    true, false : array of bool
+        Where it is a boolean.
+    lat, lon : array of float64
+        NaN where it is not a point.
+    structs : array of object
+        Mappings, and ``None``.
+    """
+
+    numbers: Floats | None = None
+    strings: Objects | None = None
+    true: Masks | None = None
+    false: Masks | None = None
+    lat: Floats | None = None
+    lon: Floats | None = None
+    structs: Objects | None = None
+
+    @classmethod
+    def of(cls, items: list[Any]) -> Vector:
+        """Sort values (see :func:`~mudkit.predicates.values.value`) by kind into arrays."""
+        kinds = np.array([values.kind_of(item) for item in items], dtype=np.uint8)
+        found = cls()
+        present = int(np.bitwise_or.reduce(kinds, initial=0))
+        if present & NUMBER:
+            found.numbers = np.array(
+                [x if k == NUMBER else np.nan for x, k in zip(items, kinds, strict=True)], dtype=np.float64
+            )
+        if present & STRING:
+            found.strings = _objects([x if k == STRING else None for x, k in zip(items, kinds, strict=True)])
+        if present & BOOLEAN:
+            found.true = np.array([x is True for x in items], dtype=np.bool_)
+            found.false = np.array([x is False for x in items], dtype=np.bool_)
+        if present & POINT:
+            pairs = np.array(
+                [x if k == POINT else (np.nan, np.nan) for x, k in zip(items, kinds, strict=True)],
+                dtype=np.float64,
+            )
+            found.lat, found.lon = pairs[:, 0], pairs[:, 1]
+        if present & STRUCT:
+            found.structs = _objects([x if k == STRUCT else None for x, k in zip(items, kinds, strict=True)])
+        return found
+
+    @property
+    def kinds(self) -> int:
+        """Kinds that there may be."""
+        return (
+            (NUMBER if self.numbers is not None else 0)
+            | (STRING if self.strings is not None else 0)
+            | (BOOLEAN if self.true is not None else 0)
+            | (POINT if self.lat is not None else 0)
+            | (STRUCT if self.structs is not None else 0)
+        )
+
+    def is_there(self) -> Masks:
+        """Where the value is not NULL."""
+        found = np.zeros(1, dtype=np.bool_)
+        if self.numbers is not None:
+            found = found | ~np.isnan(self.numbers)
+        if self.strings is not None:
+            found = found | _is_there(self.strings)
+        if self.true is not None and self.false is not None:
+            found = found | self.true | self.false
+        if self.lat is not None:
+            found = found | ~np.isnan(self.lat)
+        if self.structs is not None:
+            found = found | _is_there(self.structs)
+        return found
+
+    def only(self, kinds: int) -> Vector:
+        """Drop what is of another kind."""
+        if not self.kinds & ~kinds:
+            return self
+        return Vector(
+            self.numbers if kinds & NUMBER else None,
+            self.strings if kinds & STRING else None,
+            *((self.true, self.false) if kinds & BOOLEAN else (None, None)),
+            *((self.lat, self.lon) if kinds & POINT else (None, None)),
+            self.structs if kinds & STRUCT else None,
+        )
+
+    def where(self, here: Masks) -> Vector:
+        """Make the values NULL where a mask does not hold."""
+        return Vector(
+            None if self.numbers is None else np.where(here, self.numbers, np.nan),
+            None if self.strings is None else np.where(here, self.strings, None),
+            None if self.true is None else self.true & here,
+            None if self.false is None else self.false & here,
+            None if self.lat is None else np.where(here, self.lat, np.nan),
+            None if self.lon is None else np.where(here, self.lon, np.nan),
+            None if self.structs is None else np.where(here, self.structs, None),
+        )
+
+    def take(self, rows: NDArray[np.intp]) -> Vector:
+        """Give the values of some rows."""
+
+        def of(array: Any) -> Any:
+            return None if array is None else array if len(array) == 1 else array[rows]
+
+        return Vector(
+            of(self.numbers), of(self.strings), of(self.true), of(self.false), of(self.lat), of(self.lon),
+            of(self.structs),
+        )  # fmt: skip
+
+    def rows(self) -> list[Any]:
+        """Give the values one by one."""
+        length = max(
+            len(a)
+            for a in (self.numbers, self.strings, self.true, self.lat, self.structs, [0])
+            if a is not None
+        )
+        found: list[Any] = [None] * length
+        for array in (self.numbers, self.strings, self.structs):
+            if array is not None:
+                for row, item in enumerate(np.broadcast_to(array, length)):
+                    if item is not None and item == item:
+                        found[row] = float(item) if array is self.numbers else item
+        if self.true is not None and self.false is not None:
+            for row, (yes, no) in enumerate(
+                zip(*np.broadcast_arrays(self.true, self.false, np.empty(length))[:2], strict=True)
+            ):
+                if yes or no:
+                    found[row] = bool(yes)
+        if self.lat is not None and self.lon is not None:
+            for row, (lat, lon) in enumerate(
+                zip(*np.broadcast_arrays(self.lat, self.lon, np.empty(length))[:2], strict=True)
+            ):
+                if lat == lat:
+                    found[row] = Point(float(lat), float(lon))
+        return found
+
+
+class Environment(Protocol):
+    """Where an evaluation finds its values."""
+
+    def column(self, scope: str, path: tuple[str, ...]) -> Vector:
+        """Give the values of a name."""
+
+    def slot(self, slot: int) -> Vector:
+        """Give the constants of a slot."""
+
+    def members(self, slot: int) -> list[Members]:
+        """Give the constant list of a slot: one for all rows, or one a row."""
+
+    @property
+    def tables(self) -> Mapping[str, Any] | None:
+        """Tables for ``lookup``."""
+
+
+def _is_there(objects: Objects) -> Masks:
+    return np.not_equal(objects, None).astype(np.bool_)
+
+
+def from_data(data: Any) -> Vector:
+    """Make a column of data.
+
+    Parameters
+    ----------
+    data : array_like
+        See :meth:`mudkit.predicates.Predicate.numpy`.
+
+    Returns
+    -------
+    Vector
+    """
+    if isinstance(data, (str, bytes, tuple, Mapping)) or np.isscalar(data) or data is None:
+        return constant(values.value(data))
+    array = (
+        data
+        if isinstance(data, np.ndarray)
+        else np.ma.asarray(data)
+        if hasattr(data, "mask")
+        else _array(data)
+    )
+    mask = np.ma.getmaskarray(array) if isinstance(array, np.ma.MaskedArray) else None
+    found = _from_array(np.ma.getdata(array))
+    if mask is None:
+        return found
+    return found.where(~(mask.any(axis=1) if mask.ndim == 2 else mask))
+
+
+def _array(data: Any) -> NDArray[Any]:
+    if isinstance(data, (list, tuple)):
+        objects = np.empty(len(data), dtype=object)
+        objects[:] = [*data, None][:-1]
+        return objects
+    return np.asarray(data)
+
+
+def _from_array(array: NDArray[Any]) -> Vector:
+    kind = array.dtype.kind
+    if array.ndim == 2 and array.shape[1] == 2 and kind in "fiu":
+        return _points(_floats(array[:, 0]), _floats(array[:, 1]))
+    if array.ndim == 1 and kind in "fiu":
+        return Vector(numbers=_floats(array))
+    if array.ndim == 1 and kind == "b":
+        return Vector(true=array.astype(np.bool_), false=~array.astype(np.bool_))
+    if array.ndim == 1 and kind == "M":
+        seconds = array.astype("datetime64[us]")
+        return Vector(numbers=np.where(np.isnat(seconds), np.nan, seconds.astype(np.int64) / 1e6))
+    return Vector.of([values.value(item) for item in array])
+
+
+def _floats(array: NDArray[Any]) -> Floats:
+    if array.dtype.kind == "f":
+        wide = array.astype(np.float64)
+        return np.where(np.isfinite(wide), wide, np.nan)
+    fits = array <= values.BIGGEST_INTEGER
+    if array.dtype.kind == "i":
+        fits &= array >= -values.BIGGEST_INTEGER
+    return np.where(fits, array, np.nan).astype(np.float64)
+
+
+def _points(lat: Floats, lon: Floats) -> Vector:
+    fits = (np.abs(lat) <= 90.0) & (np.abs(lon) <= 180.0)
+    return Vector(lat=np.where(fits, lat, np.nan), lon=np.where(fits, lon, np.nan))
+
+
+def _objects(items: list[Any]) -> Objects:
+    array = np.empty(len(items), dtype=object)
+    for number, item in enumerate(items):
+        array[number] = item
+    return array
+
+
+def constant(item: Any) -> Vector:
+    """Make a column of length 1 of one value."""
+    return Vector.of([item])
+
+
+class Columns:
+    """Columns by scope and name, as a caller gives them.
+
+    Raises
+    ------
+    PredicateError
+        They differ in length.
+    """
+
+    def __init__(
+        self,
+        scopes: Mapping[str, Mapping[str, Any]],
+        constants: tuple[Any, ...],
+        tables: Mapping[str, Any] | None,
+    ) -> None:
+        self._scopes = scopes
+        self._constants = constants
+        self.tables = tables
+        self._found: dict[tuple[str, tuple[str, ...]], Vector] = {}
+        lengths = {
+            f"{scope}.{name}": len(data)
+            for scope, columns in scopes.items() for name, data in columns.items()
+            if not (isinstance(data, (str, bytes, tuple, Mapping)) or np.isscalar(data) or data is None)
+        }  # fmt: skip
+        if len(set(lengths.values())) > 1:
+            shown = ", ".join(f"{name} {length}" for name, length in list(lengths.items())[:6])
+            raise PredicateError("The columns differ in length.", found=shown, expected="one length")
+        self.length = next(iter(lengths.values()), 1)
+
+    def column(self, scope: str, path: tuple[str, ...]) -> Vector:
+        """Give the column of a name; one that is not there is NULL."""
+        key = scope, path
+        if key not in self._found:
+            self._found[key] = self._look(self._scopes.get(scope, {}), path)
+        return self._found[key]
+
+    @staticmethod
+    def _look(columns: Mapping[str, Any], path: tuple[str, ...]) -> Vector:
+        for length in range(len(path), 0, -1):
+            name = ".".join(path[:length])
+            if name in columns:
+                return reach(from_data(columns[name]), path[length:])
+        return Vector()
+
+    def slot(self, slot: int) -> Vector:
+        """Give a constant."""
+        return constant(self._constants[slot])
+
+    def members(self, slot: int) -> list[Members]:
+        """Give a constant list."""
+        return [self._constants[slot]]
+
+
+def reach(vector: Vector, path: tuple[str, ...]) -> Vector:
+    """Follow a path into structs and points."""
+    if not path:
+        return vector
+    if path in (("lat",), ("lon",)) and vector.structs is None:
+        return Vector(numbers=vector.lat if path == ("lat",) else vector.lon)
+    items = vector.rows()
+    for part in path:
+        items = [values.attribute(_pair(item), part) for item in items]
+    return Vector.of([values.value(item) for item in items])
+
+
+def _pair(item: Any) -> Any:
+    return (item.lat, item.lon) if isinstance(item, Point) else item
+
+
+def evaluate(
+    root: Node,
+    constants: tuple[Any, ...],
+    scopes: Mapping[str, Mapping[str, Any]],
+    tables: Mapping[str, Any] | None,
+    text: str,
+) -> np.ma.MaskedArray[Any, Any]:
+    """Evaluate a condition over columns.
+
+    Returns
+    -------
+    masked array of bool
+        NULL is masked.
+
+    Raises
+    ------
+    PredicateError
+    """
+    columns = Columns(scopes, constants, tables)
+    true, false = truth(root, columns, text)
+    true, false = (np.broadcast_to(mask, columns.length).copy() for mask in (true, false))
+    return np.ma.MaskedArray(true, mask=~(true | false))
+
+
+def truth(root: Node, environment: Environment, text: str = "") -> tuple[Masks, Masks]:
+    """Tell where a condition is TRUE and where it is FALSE.
+
+    Parameters
+    ----------
+    root : Node
+    environment : Environment
+    text : str
+        For errors.
+
+    Returns
+    -------
+    true, false : array of bool
+        Of the environment's length, or of length 1.
+    """
+    with np.errstate(all="ignore"):
+        return _Evaluation(environment, text).truth(root)
+
+
+class _Evaluation:
+    """One walk through a tree; each node is evaluated once."""
+
+    def __init__(self, environment: Environment, text: str) -> None:
+        self._environment = environment
+        self._text = text
+        self._done: dict[int, Vector] = {}
+
+    def truth(self, node: Node) -> tuple[Masks, Masks]:
+        found = self.vector(node)
+        if found.true is None or found.false is None:
+            nothing = np.zeros(1, dtype=np.bool_)
+            return nothing, nothing
+        return found.true, found.false
+
+    def vector(self, node: Node) -> Vector:
+        if id(node) not in self._done:
+            self._done[id(node)] = self._write(node)
+        return self._done[id(node)]
+
+    def _write(self, node: Node) -> Vector:
+        match node:
+            case tree.Constant(slot=slot, kinds=kinds):
+                return Vector() if kinds == NULL else self._environment.slot(slot)
+            case tree.Name(scope=scope, path=path, kinds=kinds):
+                return self._environment.column(scope, path).only(kinds)
+            case tree.Call():
+                return self._call(node)
+            case tree.Compare():
+                return self._compare(node.operator, self.vector(node.left), self.vector(node.right))
+            case tree.In(item=item, members=members):
+                return _member(self.vector(item), self._environment.members(members.slot))
+            case tree.IsNull(item=item):
+                there = self.vector(item).is_there()
+                return Vector(true=~there, false=there)
+            case tree.Not(item=item):
+                true, false = self.truth(item)
+                return Vector(true=false, false=true)
+            case tree.And(args=args):
+                true, false = self.truth(args[0])
+                for arg in args[1:]:
+                    t, f = self.truth(arg)
+                    true, false = true & t, false | f
+                return Vector(true=true, false=false)
+            case tree.Or(args=args):
+                true, false = self.truth(args[0])
+                for arg in args[1:]:
+                    t, f = self.truth(arg)
+                    true, false = true | t, false & f
+                return Vector(true=true, false=false)
+        raise AssertionError(node)
+
+    def _compare(self, operator: str, a: Vector, b: Vector) -> Vector:
+        true = false = np.zeros(1, dtype=np.bool_)
+        for t, f in _comparisons(operator, a, b):
+            true, false = true | t, false | f
+        return Vector(true=true, false=false)
+
+    def _call(self, node: tree.Call) -> Vector:
+        function = node.function
+        args = [self.vector(arg) for arg in node.args]
+        if function.name == "coalesce":
+            return _coalesce(args)
+        args = [arg.only(function.kind_of_argument(n)) for n, arg in enumerate(args)]
+        if function.name in _WHOLE:
+            return _WHOLE[function.name](*args)
+        if function.is_user:
+            return self._user(function, args, node)
+        if function.name == "lookup":
+            tables = self._environment.tables
+            return _each(lambda *row: meaning.lookup(tables, *row), args)
+        return _each(meaning.MEANING[function.name], args)
+
+    def _user(self, function: Any, args: list[Vector], node: tree.Call) -> Vector:
+        if function.numpy is None:
+            raise PredicateError(
+                f"The function {function.name} has no form for NumPy.", text=self._text, at=node.at,
+                remedy="give one with @function(…, numpy=…)",
+            )  # fmt: skip
+        there = np.ones(1, dtype=np.bool_)
+        for arg in args:
+            there = there & arg.is_there()
+        given = [
+            np.broadcast_to(_plain(arg), there.shape)[there] if arg.lat is None else _both(arg, there)
+            for arg in args
+        ]
+        try:
+            result = function.numpy(*given)
+        except Exception as error:
+            raise PredicateError(
+                f"The function {function.name} failed: {type(error).__name__}: {error}"
+            ) from error
+        compact = from_data(np.broadcast_to(np.asarray(result), int(there.sum()))).only(function.returns)
+        return _spread(compact, there)
+
+
+def _plain(vector: Vector) -> NDArray[Any]:
+    for array in (vector.numbers, vector.strings, vector.true):
+        if array is not None:
+            return array
+    return np.full(1, np.nan)
+
+
+def _both(vector: Vector, there: Masks) -> NDArray[np.float64]:
+    assert vector.lat is not None
+    assert vector.lon is not None
+    return np.stack([np.broadcast_to(side, there.shape)[there] for side in (vector.lat, vector.lon)], axis=1)
+
+
+def _spread(compact: Vector, there: Masks) -> Vector:
+    """Put values of some rows back among all rows."""
+
+    def back(array: NDArray[Any] | None, empty: Any) -> Any:
+        if array is None:
+            return None
+        whole = np.full(there.shape, empty, dtype=array.dtype)
+        whole[there] = array
+        return whole
+
+    return Vector(
+        back(compact.numbers, np.nan), back(compact.strings, None), back(compact.true, False),
+        back(compact.false, False), back(compact.lat, np.nan), back(compact.lon, np.nan),
+        back(compact.structs, None),
+    )  # fmt: skip
+
+
+def _comparisons(operator: str, a: Vector, b: Vector) -> list[tuple[Masks, Masks]]:
+    """Compare kind by kind."""
+    test = _TESTS[operator]
+    found = []
+    if a.numbers is not None and b.numbers is not None:
+        true = test(a.numbers, b.numbers)
+        found.append((true, ~true & ~np.isnan(a.numbers) & ~np.isnan(b.numbers)))
+    if a.strings is not None and b.strings is not None:
+        there = _is_there(a.strings) & _is_there(b.strings)
+        true = np.zeros(there.shape, dtype=np.bool_)
+        left, right = np.broadcast_arrays(a.strings, b.strings)
+        true[there] = test(left[there], right[there]).astype(np.bool_)
+        found.append((true, there & ~true))
+    if a.true is not None and b.true is not None and a.false is not None and b.false is not None:
+        there = (a.true | a.false) & (b.true | b.false)
+        true = test(a.true, b.true) & there
+        found.append((true, there & ~true))
+    if operator in ("=", "<>") and a.lat is not None and b.lat is not None:
+        assert a.lon is not None
+        assert b.lon is not None
+        there = ~np.isnan(a.lat) & ~np.isnan(b.lat)
+        same = there & (a.lat == b.lat) & (a.lon == b.lon)
+        true = same if operator == "=" else there & ~same
+        found.append((true, there & ~true))
+    return found
+
+
+_TESTS: Final[dict[str, Callable[..., NDArray[Any]]]] = {
+    "=": np.equal, "<>": lambda a, b: (a < b) | (a > b) if a.dtype.kind == "f" else np.not_equal(a, b),
+    "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal,
+}  # fmt: skip
+
+
+def _member(item: Vector, lists: list[Members]) -> Vector:
+    if len(lists) > 1:
+        rows = item.rows()
+        rows = rows * len(lists) if len(rows) == 1 else rows
+        return Vector.of([members.holds(each) for members, each in zip(lists, rows, strict=True)])
+    members = lists[0]
+    if not members.kinds:
+        return Vector(true=np.zeros(1, dtype=np.bool_), false=np.ones(1, dtype=np.bool_))
+    true = false = np.zeros(1, dtype=np.bool_)
+    for kind, array in (
+        (NUMBER, item.numbers),
+        (STRING, item.strings),
+        (BOOLEAN, item.true),
+        (POINT, item.lat),
+    ):
+        if array is None:
+            continue
+        there, inside = _inside(item, kind, members)
+        true = true | inside
+        if members.kinds == kind:
+            false = false | (there & ~inside)
+    return Vector(true=true, false=false)
+
+
+def _inside(item: Vector, kind: int, members: Members) -> tuple[Masks, Masks]:
+    there = item.only(kind).is_there()
+    if kind == NUMBER:
+        assert item.numbers is not None
+        return there, np.isin(item.numbers, list(members.numbers)) & there
+    found = members.of_kind(kind)
+    rows = item.only(kind).rows()
+    return there, np.array([each is not None and each in found for each in rows], dtype=np.bool_)
+
+
+def _coalesce(args: list[Vector]) -> Vector:
+    found, there = args[0], args[0].is_there()
+    for arg in args[1:]:
+        rest = arg.where(~there)
+        found = Vector(
+            _first(found.numbers, rest.numbers, np.isnan), _first(found.strings, rest.strings, _is_missing),
+            _either(found.true, rest.true), _either(found.false, rest.false),
+            _first(found.lat, rest.lat, np.isnan), _first(found.lon, rest.lon, np.isnan),
+            _first(found.structs, rest.structs, _is_missing),
+        )  # fmt: skip
+        there = there | arg.is_there()
+    return found
+
+
+def _is_missing(objects: Objects) -> Masks:
+    return ~_is_there(objects)
+
+
+def _first(a: NDArray[Any] | None, b: NDArray[Any] | None, missing: Callable[[Any], Any]) -> Any:
+    if a is None or b is None:
+        return b if a is None else a
+    return np.where(missing(a), b, a)
+
+
+def _either(a: Masks | None, b: Masks | None) -> Masks | None:
+    if a is None or b is None:
+        return b if a is None else a
+    return a | b
+
+
+def _each(function: Callable[..., Any], args: list[Vector]) -> Vector:
+    """Apply a function row by row, where no argument is NULL."""
+    columns = [arg.rows() for arg in args]
+    length = max(map(len, columns))
+    columns = [column * length if len(column) == 1 else column for column in columns]
+    return Vector.of(
+        [None if any(item is None for item in row) else function(*row) for row in zip(*columns, strict=True)]
+    )
+
+
+def _numeric(function: Callable[..., Any]) -> Callable[..., Vector]:
+    def call(*args: Vector) -> Vector:
+        if any(arg.numbers is None for arg in args):
+            return Vector()
+        found = function(*(arg.numbers for arg in args))
+        return Vector(numbers=np.where(np.isfinite(found), found, np.nan))
+
+    return call
+
+
+def _distance(a: Vector, b: Vector) -> Floats | None:
+    if a.lat is None or a.lon is None or b.lat is None or b.lon is None:
+        return None
+    km = distance_km(a.lat, a.lon, b.lat, b.lon)
+    return np.asarray(np.floor(km * meaning.FROM_KM + 0.5) / meaning.FROM_KM)
+
+
+def _distance_km(a: Vector, b: Vector) -> Vector:
+    return Vector(numbers=_distance(a, b))
+
+
+def _within_km(place: Vector, centre: Vector, km: Vector) -> Vector:
+    distance = _distance(place, centre)
+    if distance is None or km.numbers is None:
+        return Vector()
+    return Vector(true=distance <= km.numbers, false=distance > km.numbers)
+
+
+def _within_box(place: Vector, south: Vector, west: Vector, north: Vector, east: Vector) -> Vector:
+    edges = [side.numbers for side in (south, west, north, east)]
+    s, w, n, e = edges
+    if place.lat is None or place.lon is None or s is None or w is None or n is None or e is None:
+        return Vector()
+    lat, lon = place.lat, place.lon
+
+    def between(x: Floats) -> Masks:
+        return np.where(w <= e, (w <= x) & (x <= e), (x >= w) | (x <= e))
+
+    inside = (s <= lat) & (lat <= n) & (between(lon) | ((np.abs(lon) == 180.0) & between(-lon)))
+    there = ~(np.isnan(lat) | np.isnan(s) | np.isnan(w) | np.isnan(n) | np.isnan(e))
+    return Vector(true=inside & there, false=there & ~inside)
+
+
+def _point(lat: Vector, lon: Vector) -> Vector:
+    if lat.numbers is None or lon.numbers is None:
+        return Vector()
+    return _points(*np.broadcast_arrays(lat.numbers, lon.numbers))
+
+
+def _clock(step_s: int, offset: int, cycle: int, name: str) -> Callable[..., Vector]:
+    """Hour and weekday in UTC; other zones go row by row."""
+
+    def call(ts: Vector, zone: Vector | None = None) -> Vector:
+        if zone is not None:
+            return _each(meaning.MEANING[name], [ts, zone])
+        if ts.numbers is None:
+            return Vector()
+        inside = (ts.numbers >= meaning.FIRST_S) & (ts.numbers < meaning.LAST_S)
+        found = (np.floor(ts.numbers) // step_s + offset) % cycle
+        return Vector(numbers=np.where(inside, found, np.nan))
+
+    return call
+
+
+_WHOLE: Final[dict[str, Callable[..., Vector]]] = {
+    "+": _numeric(np.add), "-": _numeric(np.subtract), "*": _numeric(np.multiply), "/": _numeric(np.divide),
+    "negate": _numeric(np.negative), "abs": _numeric(np.abs), "distance_km": _distance_km,
+    "within_km": _within_km, "within_box": _within_box, "point": _point,
+    "hour": _clock(3_600, 0, 24, "hour"), "weekday": _clock(86_400, 3, 7, "weekday"),
+}  # fmt: skip
