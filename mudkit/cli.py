@@ -41,6 +41,12 @@ TimeUnit = Annotated[str, typer.Option(help="Unit of numeric times: s, ms, us or
 Rule = Annotated[
     str | None, typer.Option(help="Rule for reads: occupancy, trip_start, trip_start(still_s=300), none.")
 ]
+Where = Annotated[
+    str | None,
+    typer.Option(
+        help='Which positions, for instance "hour(ts) < 9 AND within_km(point(lat, lon), point(37.8, -122.4), 5)".'
+    ),
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
 Out = Annotated[Path, typer.Option("--out", help="Folder to make.")]
 
@@ -57,6 +63,7 @@ def trace_load(
     rule: Rule = None,
     box_km: Annotated[float | None, typer.Option(help="Side of a read's box; by default 20 km.")] = None,
     window_s: Annotated[float | None, typer.Option(help="How far back a read asks; by default 2 h.")] = None,
+    where: Where = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Load a file into memory and write it as a trace folder."""
@@ -67,6 +74,8 @@ def trace_load(
         path, format, table=table, columns=columns, tz=tz, time_unit=time_unit, rule=rule,
         box_km=box_km, window_s=window_s,
     )  # fmt: skip
+    if where is not None:
+        loaded = loaded.where(where)
     loaded.save(out, overwrite=overwrite)
     _print_table(loaded.summary())
     typer.echo(f"written to {out}")
@@ -106,13 +115,14 @@ def trace_profile(
     tz: Zone = "UTC",
     time_unit: TimeUnit = "s",
     rule: Rule = None,
+    where: Where = None,
 ) -> None:
     """Say what a trace holds; `mudkit report trace_profile` says more."""
     from mudkit import trace
 
     columns = _mapping(column)
     loaded = trace.load(path, format, table=table, columns=columns, tz=tz, time_unit=time_unit, rule=rule)
-    _print_table(loaded.summary())
+    _print_table((loaded if where is None else loaded.where(where)).summary())
 
 
 @pipeline_app.command("run")
@@ -128,12 +138,20 @@ def pipeline_run(
     rule: Rule = None,
     horizon_s: Annotated[float, typer.Option(help="label_reads: how old a cached answer may be.")] = 7200.0,
     zoom: Annotated[list[int] | None, typer.Option(help="cells: levels to count at.")] = None,
+    where: Where = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Run one job on Spark and write its result."""
     if job not in ("ingest", "cells", "label_reads"):
         raise ParameterError(
             "There is no such job.", where="JOB", found=repr(job), expected="ingest, cells, label_reads"
+        )
+    if job == "ingest" and where is not None:
+        raise ParameterError(
+            "ingest takes all rows.",
+            where="--where",
+            found=where,
+            remedy="give --where to the jobs that read the trace",
         )
     from mudkit import pipeline
 
@@ -146,7 +164,8 @@ def pipeline_run(
                 )  # fmt: skip
             typer.echo(str(report))
             return
-        positions, reads = (pipeline.read(spark, path, name) for name in ("positions", "reads"))
+        positions = pipeline.read(spark, path, "positions", where=where)
+        reads = pipeline.read(spark, path, "reads")
         with pipeline.progress(spark, job):
             if job == "cells":
                 result = pipeline.cells(positions, reads, zooms=zoom or (12, 14, 16))
@@ -175,6 +194,26 @@ def report(
     given |= parameters.parse_assignments(name, param or [])
     path = run_report(name, given, build=out, force=force)
     typer.echo(f"{path / 'report.html'}")
+
+
+@app.command("reproduce")
+def reproduce(
+    rows: Annotated[
+        list[str] | None, typer.Argument(metavar="[ROW…]", help="Rows to measure now, for instance M1.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="A list of objects instead of the table.")] = False,
+) -> None:
+    """Show the papers' numbers beside ours, with verdicts; rows of speed are measured when named."""
+    import json
+
+    from mudkit.reproduce import results, table
+
+    with table.watched() as say:
+        found = results(rows or (), say=say)
+    if as_json:
+        typer.echo(json.dumps([result.as_json() for result in found], indent=2, ensure_ascii=False))
+    else:
+        table.render(found)
 
 
 @app.command("lab", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

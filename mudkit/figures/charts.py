@@ -11,7 +11,7 @@ from plotly.subplots import make_subplots
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["BLUE", "GREY", "ORANGE", "histogram", "policies", "rows_over_time"]
+__all__ = ["BLUE", "GREY", "ORANGE", "growth", "histogram", "policies", "rows_over_time"]
 
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#999999"
 """From the palette of Okabe and Ito."""
@@ -98,6 +98,41 @@ def policies(table: pd.DataFrame, *, title: str) -> go.Figure:
     figure.update_xaxes(title_text="queries sent, % of reads", rangemode="tozero")
     figure.update_yaxes(title_text="stale answers, % of reads", rangemode="tozero")
     return _styled(figure, title, 420)
+
+
+def growth(table: pd.DataFrame, *, title: str, x: str, y: str, by: str) -> go.Figure:
+    """Draw lines on two logarithmic axes: what grows in proportion has a slope of one.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        A row a point.
+    title : str
+    x, y : str
+        Columns of positive numbers; their names stand at the axes, units included.
+    by : str
+        Column that names the lines; those that begin with ``the paper`` are grey and dashed.
+    """
+    figure = go.Figure()
+    for number, (name, line) in enumerate(table.groupby(by, sort=False)):
+        of_paper = str(name).startswith("the paper")
+        figure.add_trace(
+            go.Scatter(
+                x=line[x],
+                y=line[y],
+                name=str(name),
+                mode="lines+markers",
+                line={"dash": "dash" if of_paper else "solid"},
+                marker={
+                    "size": 9,
+                    "symbol": ["circle", "square", "triangle-up", "diamond", "x"][number % 5],
+                    "color": GREY if of_paper else (BLUE, ORANGE, "#009E73", "#CC79A7")[number % 4],
+                },
+            )
+        )
+    figure.update_xaxes(title_text=x.replace("_", " "), type="log", dtick=1, exponentformat="power")
+    figure.update_yaxes(title_text=y.replace("_", " "), type="log", dtick=1, exponentformat="power")
+    return _styled(figure, title, 440)
 
 
 def _error(row: Mapping[Any, Any], name: str) -> dict[str, object]:

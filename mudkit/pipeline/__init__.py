@@ -1,6 +1,7 @@
 """Everything on Spark: the session, and the jobs from DataFrame to DataFrame."""
 
 from mudkit.pipeline.cells import cells
+from mudkit.pipeline.column import column
 from mudkit.pipeline.ingest import IngestReport, ingest
 from mudkit.pipeline.labels import label_reads
 from mudkit.pipeline.open import OpenTrace, open_trace
@@ -13,6 +14,7 @@ __all__ = [
     "IngestReport",
     "OpenTrace",
     "cells",
+    "column",
     "ingest",
     "intervals",
     "label_reads",

@@ -16,8 +16,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from mudkit.errors import TraceContentError
 from mudkit.files import output_problem, staged_folder
+from mudkit.pipeline.column import column
+from mudkit.predicates import Predicate
 from mudkit.trace.folder import table_folder
 from mudkit.trace.schema import SCHEMAS
+from mudkit.trace.where import columns_language
 
 __all__ = ["ddl", "read", "require_columns", "write", "writing"]
 
@@ -36,7 +39,9 @@ def ddl(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name} {_SPARK_TYPES[field.type]}" for field in schema)
 
 
-def read(spark: SparkSession, path: str | os.PathLike[str], table: str) -> DataFrame:
+def read(
+    spark: SparkSession, path: str | os.PathLike[str], table: str, *, where: str | Predicate | None = None
+) -> DataFrame:
     """Read one table of a trace folder.
 
     Parameters
@@ -45,6 +50,8 @@ def read(spark: SparkSession, path: str | os.PathLike[str], table: str) -> DataF
     path : path-like
         A trace folder, as :func:`mudkit.pipeline.ingest` or :meth:`mudkit.trace.Loaded.save` write it.
     table : {'positions', 'reads', 'rejected'}
+    where : str or Predicate, optional
+        Which rows, in the predicate language over the table's columns; by default all. Spark evaluates it.
 
     Returns
     -------
@@ -55,12 +62,20 @@ def read(spark: SparkSession, path: str | os.PathLike[str], table: str) -> DataF
     ------
     InputMissing, TraceFormatError
         There is no trace at ``path``, or no whole one.
+    PredicateError
+        ``where`` is no predicate over the table's columns.
     """
     folder = table_folder(path, table)
     schema = ddl(SCHEMAS[table]) if table in SCHEMAS else ""
     if folder is None:
-        return spark.createDataFrame([], schema)
-    return spark.read.schema(schema).parquet(str(folder.absolute())).select(SCHEMAS[table].names)
+        frame = spark.createDataFrame([], schema)
+    else:
+        frame = spark.read.schema(schema).parquet(str(folder.absolute())).select(SCHEMAS[table].names)
+    if where is None:
+        return frame
+    if isinstance(where, str):
+        where = Predicate.parse(where, language=columns_language(SCHEMAS[table]))
+    return frame.where(column(where, frame))
 
 
 def write(frame: DataFrame, path: str | os.PathLike[str], *, overwrite: bool = False) -> int:

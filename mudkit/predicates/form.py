@@ -15,10 +15,10 @@ import re2
 from mudkit.errors import PredicateError
 from mudkit.predicates import tree
 from mudkit.predicates.language import Language
+from mudkit.predicates.meaning import pattern
 from mudkit.predicates.python import compile_tree
 from mudkit.predicates.tree import Call, Constant, Name, Node
-from mudkit.predicates.values import BOOLEAN, EVERY_KIND, NULL, STRING, kind_names
-from mudkit.predicates.meaning import pattern
+from mudkit.predicates.values import BOOLEAN, NULL, STRING, kind_names
 
 __all__ = ["Form", "form_of"]
 
@@ -140,7 +140,7 @@ def check_constants(form: Form, constants: tuple[Any, ...], text: str) -> None:
     PredicateError
     """
     for node in form.patterns:
-        if isinstance(node, Constant) and node.kinds == STRING:
+        if node.kinds == STRING:
             try:
                 pattern(constants[node.slot])
             except re2.error as error:

@@ -14,8 +14,8 @@ from mudkit.predicates.values import EVERY_KIND, KINDS, POINT, STRUCT
 __all__ = ["MOBIUS", "Language", "Schema"]
 
 Schema: TypeAlias = Mapping[str, "str | Schema"]
-"""Attributes of a scope: a kind (``'number'``, ``'string'``, ``'boolean'``, ``'point'``, ``'struct'``), or the
-attributes of a struct."""
+"""Attributes of a scope: a kind (``'number'``, ``'string'``, ``'boolean'``, ``'point'``, ``'struct'``), or
+the attributes of a struct."""
 
 
 class Language:

@@ -1,4 +1,4 @@
-"""Where a SQL engine keeps the attributes of each scope, and records as JSON that every engine reads alike."""
+"""Where a SQL engine keeps the attributes of each scope, and records as JSON that all read alike."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Layout:
 
     Notes
     -----
-    Kinds of columns:
+    Kinds of columns; what a column holds of another kind than its own is NULL:
 
     * ``'number'``; in Spark also a ``TIMESTAMP``, which is a number of seconds since 1970 UTC.
     * ``'date'``: a ``DATE`` or ``TIMESTAMP_NTZ`` of Spark, in seconds too.
@@ -112,8 +112,8 @@ class Layout:
     * ``'null'``: nothing that the language knows.
 
     An attribute of a struct is named with dots, ``"home.city"``; in SQLite its column is called like that, in
-    Spark it is the field. A struct ``home`` whose attributes alone are given is NULL when all of them are, and
-    with ``home.lat`` and ``home.lon`` it may be a point.
+    Spark it is the field. A struct ``home`` of which only attributes are given is NULL when all of them are,
+    and with ``home.lat`` and ``home.lon`` it may be a point.
 
     Raises
     ------
@@ -122,7 +122,7 @@ class Layout:
 
     Examples
     --------
-    >>> layout = Layout(record={"topic": "string", "loc": Column(("lat", "lon"), "point")}, receiver="profile")
+    >>> layout = Layout(record={"loc": Column(("lat", "lon"), "point")}, receiver="profile")
     """
 
     def __init__(self, **scopes: str | Mapping[str, str | Column]) -> None:

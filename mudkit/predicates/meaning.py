@@ -75,14 +75,14 @@ def finite(x: float) -> float | None:
 
 
 def equal(a: Value, b: Value) -> bool | None:
-    """``a = b`` for values whose kinds are not known beforehand."""
+    """Compare by ``a = b`` values whose kinds are not known beforehand."""
     if a is None or b is None or type(a) is not type(b) or isinstance(a, Mapping):
         return None
     return a == b
 
 
 def less(a: Value, b: Value) -> bool | None:
-    """``a < b`` for values whose kinds are not known beforehand."""
+    """Compare by ``a < b`` values whose kinds are not known beforehand."""
     if a is None or b is None or type(a) is not type(b) or isinstance(a, (Mapping, Point)):
         return None
     return a < b  # type: ignore[operator]

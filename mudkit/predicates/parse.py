@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from sqlglot import ErrorLevel, exp
+from sqlglot import ErrorLevel, Token, TokenType, exp
 from sqlglot.errors import ParseError, SqlglotError
-from sqlglot.tokens import Token, TokenType
 
 from mudkit.errors import PredicateError
 from mudkit.predicates import functions, tree
-from mudkit.predicates.tokens import DIALECT, NAMED, tokens
+from mudkit.predicates.tokens import DIALECT, MAX_DEPTH, NAMED, tokens
 from mudkit.predicates.tree import Node, Place
 from mudkit.predicates.values import BIGGEST_INTEGER, EVERY_KIND, LIST, Members, Value, kind_of
 
@@ -68,10 +68,10 @@ class Parsed:
     """Functions in it that somebody registered."""
 
 
-_COMPARE: Final = {
+_COMPARE: Final[dict[type[exp.Expr], str]] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
 }  # fmt: skip
-_ARITHMETIC: Final = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/"}
+_ARITHMETIC: Final[dict[type[exp.Expr], str]] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/"}
 
 
 class Parser:
@@ -81,12 +81,14 @@ class Parser:
     ----------
     text : str
     scopes : Scopes
+    part : list of Token, optional
+        The part of the text to read; by default all of it.
     """
 
-    def __init__(self, text: str, scopes: Scopes) -> None:
+    def __init__(self, text: str, scopes: Scopes, part: list[Token] | None = None) -> None:
         self.text = text
         self.scopes = scopes
-        self._tokens = tokens(text)
+        self._tokens = tokens(text) if part is None else part
         self._sources: list[Source] = []
         self._slots: list[tree.Constant] = []
         self._users: list[functions.Function] = []
@@ -100,13 +102,45 @@ class Parser:
         ------
         PredicateError
         """
+        return self.parsed(self._node(self._one(), 0))
+
+    def aggregate(self, known: Container[str]) -> tuple[str, Parsed | None]:
+        """Read the text as one aggregate, a function over many records.
+
+        Returns
+        -------
+        name : str
+        argument : Parsed or None
+            ``None`` for ``*``.
+
+        Raises
+        ------
+        PredicateError
+        """
+        call = self._one()
+        name = _plain(str(call.this)).lower() if isinstance(call, exp.Anonymous) else ""
+        if name not in known:
+            raise self._error(
+                "This is not an aggregate.",
+                call,
+                expected="count(*), count(x), sum(x), min(x), max(x), avg(x)",
+            )
+        if len(call.expressions) != 1:
+            raise self._error(f"{name} takes one argument.", call, found=str(len(call.expressions)))
+        (given,) = call.expressions
+        if isinstance(given, exp.Star):
+            if name != "count":
+                raise self._error(f"{name} takes a value.", call, expected=f"{name}(price), or count(*)")
+            return name, None
+        return name, self.parsed(self._node(given, 1))
+
+    def _one(self) -> exp.Expr:
         trees = self._parse()
         if len(trees) != 1 or trees[0] is None:
             raise self._error("This is not one condition.", None)
-        root = self._node(trees[0], 0)
-        return self.parsed(root)
+        return trees[0]
 
-    def _parse(self) -> list[exp.Expression | None]:
+    def _parse(self) -> list[exp.Expr | None]:
         try:
             parser = DIALECT.parser(error_level=ErrorLevel.IMMEDIATE)
             return list(parser.parse(self._tokens, self.text))
@@ -147,10 +181,10 @@ class Parser:
             expected="a condition of comparisons with AND, OR, NOT, BETWEEN, IN, LIKE, IS NULL",
         )  # fmt: skip
 
-    def _error(self, summary: str, node: exp.Expression | None, **more: str) -> PredicateError:
+    def _error(self, summary: str, node: exp.Expr | None, **more: str) -> PredicateError:
         return PredicateError(summary, text=self.text, at=None if node is None else self._place(node), **more)
 
-    def _place(self, node: exp.Expression) -> Place:
+    def _place(self, node: exp.Expr) -> Place:
         """Find where a node stands: sqlglot notes it for names, calls and literals only."""
         if isinstance(node, exp.Placeholder):
             return self._parameter_place(node)
@@ -161,13 +195,13 @@ class Parser:
             return None
         return min(meta["start"] for meta in found), max(meta["end"] for meta in found)
 
-    def _parameter_place(self, node: exp.Expression) -> Place:
+    def _parameter_place(self, node: exp.Expr) -> Place:
         for before, token in zip(self._tokens, self._tokens[1:], strict=False):
             if before.token_type == TokenType.COLON and token.text == node.name:
                 return before.start, token.end
         return None
 
-    def _node(self, node: exp.Expression, level: int) -> Node:
+    def _node(self, node: exp.Expr, level: int) -> Node:
         """Let a node through, and all below it.
 
         ``level`` is the level in the tree.
@@ -185,19 +219,17 @@ class Parser:
         if isinstance(node, exp.Paren):
             self._nodes -= 1
             return self._node(node.this, level + 1)
-        if type(node) in _COMPARE:
+        if operator := _COMPARE.get(type(node)):
             left, right = self._node(node.this, level + 1), self._node(node.expression, level + 1)
-            return tree.Compare(_COMPARE[type(node)], left, right, self._place_of((left, right)))
-        if type(node) in _ARITHMETIC:
-            symbol = _ARITHMETIC[type(node)]
+            return tree.Compare(operator, left, right, self._place_of((left, right)))
+        if symbol := _ARITHMETIC.get(type(node)):
             return self._call(functions.OPERATORS[symbol], [node.this, node.expression], level)
         if isinstance(node, exp.Like):
-            args = [node.this, node.expression]
-            like = self._call(functions.OPERATORS["like"], args, level)
+            like = self._call(functions.OPERATORS["like"], [node.this, node.expression], level)
             return tree.Not(like, like.at) if node.args.get("negate") else like
         return self._other(node, level)
 
-    def _other(self, node: exp.Expression, level: int) -> Node:
+    def _other(self, node: exp.Expr, level: int) -> Node:
         match node:
             case exp.Not():
                 item = self._node(node.this, level + 1)
@@ -248,7 +280,7 @@ class Parser:
         self._slots.append(found)
         return found
 
-    def _source(self, node: exp.Expression) -> Value | Parameter:
+    def _source(self, node: exp.Expr) -> Value | Parameter:
         match node:
             case exp.Boolean():
                 return bool(node.this)
@@ -260,7 +292,7 @@ class Parser:
                 return Parameter(_plain(node.name))
         return str(node.this) if node.is_string else self._number(node, str(node.this))
 
-    def _number(self, node: exp.Expression, written: str) -> float:
+    def _number(self, node: exp.Expr, written: str) -> float:
         found = float(written)
         if not math.isfinite(found):
             raise self._error("This number is too large.", node, expected="at most about 1.8e308")
@@ -272,12 +304,12 @@ class Parser:
             )
         return found
 
-    def _negative(self, node: exp.Expression, level: int) -> Node:
+    def _negative(self, node: exp.Expr, level: int) -> Node:
         if isinstance(node.this, exp.Literal) and not node.this.is_string:
             return self._constant(-self._number(node.this, str(node.this.this)), self._place(node))
         return self._call(functions.OPERATORS["negate"], [node.this], level)
 
-    def _in(self, node: exp.Expression, level: int) -> Node:
+    def _in(self, node: exp.Expr, level: int) -> Node:
         item = self._node(node.this, level + 1)
         given = node.args.get("field")
         if given is not None:
@@ -300,7 +332,7 @@ class Parser:
         parts = tuple(tree.Compare("=", item, self._node(each, level + 1), item.at) for each in items)
         return tree.Or(parts, item.at) if len(parts) > 1 else parts[0]
 
-    def _members(self, source: Parameter | ListOf, node: exp.Expression) -> tree.Constant:
+    def _members(self, source: Parameter | ListOf, node: exp.Expr) -> tree.Constant:
         found: Source = source
         if isinstance(source, ListOf) and not any(isinstance(each, Parameter) for each in source.items):
             found = Members.of([each for each in source.items if not isinstance(each, Parameter)])
@@ -308,13 +340,17 @@ class Parser:
             found = ListOf((source,))
         return self._slot(found, LIST, self._place(node))
 
-    def _name(self, node: exp.Expression) -> Node:
+    def _name(self, node: exp.Expr) -> Node:
         path = []
         parts = node.parts if isinstance(node, (exp.Column, exp.Dot)) else [node]
         for part in parts:
             if not isinstance(part, exp.Identifier):
                 raise self._error("This is not a name.", node, expected="a path such as loc.lat")
             path.append(_plain(part.name))
+        if len(path) > MAX_DEPTH:
+            raise self._error(
+                "This path is too long.", node, found=f"{len(path)} parts", expected=f"at most {MAX_DEPTH}"
+            )
         default = self.scopes.names[0]
         scope = path[0] if len(path) > 1 and path[0] in self.scopes.names else None
         rest = tuple(path[1:] if scope else path)
@@ -330,7 +366,7 @@ class Parser:
             return self._bound[source]
         return tree.Name(scope or default, rest, at)
 
-    def _function(self, node: exp.Expression, level: int) -> Node:
+    def _function(self, node: exp.Expr, level: int) -> Node:
         name = _plain(str(node.this))
         found = functions.find(name)
         if found is None:
@@ -341,7 +377,7 @@ class Parser:
         return self._call(found, node.expressions, level, at=self._place(node))
 
     def _call(
-        self, function: functions.Function, given: list[exp.Expression], level: int, at: Place = None
+        self, function: functions.Function, given: list[exp.Expr], level: int, at: Place = None
     ) -> Node:
         if function.is_user:
             self._users.append(function)
@@ -360,9 +396,9 @@ def _plain(name: str) -> str:
     return name.removeprefix(NAMED)
 
 
-def _flat(node: exp.Expression, kind: type[exp.Expression]) -> list[exp.Expression]:
+def _flat(node: exp.Expr, kind: type[exp.Expr]) -> list[exp.Expr]:
     """Give the operands of a chain of ANDs or of ORs, without recursion along the chain."""
-    parts: list[exp.Expression] = []
+    parts: list[exp.Expr] = []
     todo = [node]
     while todo:
         here = todo.pop()

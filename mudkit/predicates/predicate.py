@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import math
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -12,14 +11,12 @@ import numpy as np
 
 from mudkit.errors import PredicateError
 from mudkit.predicates import functions, tree
+from mudkit.predicates.constants import list_of, parameter
 from mudkit.predicates.form import Form, check_constants, form_of
 from mudkit.predicates.language import MOBIUS, Language
 from mudkit.predicates.parse import Bound, ListOf, Parameter, Parsed, Parser
-from mudkit.predicates.tree import Constant, Name, Place
+from mudkit.predicates.tree import Constant, Name
 from mudkit.predicates.values import (
-    BIGGEST_INTEGER,
-    STRUCT,
-    Members,
     attribute,
     kind_of,
     value,
@@ -28,10 +25,7 @@ from mudkit.predicates.values import (
 if TYPE_CHECKING:
     from mudkit.predicates.layout import Layout
 
-__all__ = ["MAX_LIST", "Predicate"]
-
-MAX_LIST: Final = 10_000
-"""Items in the list of an ``IN``."""
+__all__ = ["Predicate"]
 
 _KEPT: Final = 4096
 _EMPTY: Final[Mapping[str, Any]] = {}
@@ -111,13 +105,12 @@ class Predicate:
         known: set[str] = set()
         constants = []
         for slot, source in enumerate(parsed.sources):
-            kind = type(source)
-            if kind is Parameter:
-                constants.append(_parameter(parsed, slot, source.name, parameters, known))  # type: ignore[union-attr]
-            elif kind is ListOf:
-                constants.append(_list(parsed, slot, source, parameters, known))  # type: ignore[arg-type]
+            if isinstance(source, Parameter):
+                constants.append(parameter(parsed, slot, source.name, parameters, known))
+            elif isinstance(source, ListOf):
+                constants.append(list_of(parsed, slot, source, parameters, known))
             else:
-                constants.append(_UNBOUND if kind is Bound else source)
+                constants.append(_UNBOUND if isinstance(source, Bound) else source)
         if len(known) < len(parameters):
             unused = [name for name in parameters if name not in known]
             raise PredicateError(
@@ -397,68 +390,6 @@ def _typed(parsed: Parsed, kinds: tuple[int, ...]) -> tree.Node:
         elif kind != node.kinds:
             changed[id(node)] = Constant(node.slot, kind, node.at)
     return tree.rebuilt(parsed.root, changed)
-
-
-def _parameter(parsed: Parsed, slot: int, name: str, given: Mapping[str, Any], known: set[str]) -> Any:
-    known.add(name)
-    try:
-        return _constant(given[name], name, parsed.text, parsed.slots[slot].at)
-    except KeyError:
-        raise PredicateError(
-            f"The parameter :{name} is missing.", text=parsed.text, at=parsed.slots[slot].at,
-            found=", ".join(given) or "no parameters", remedy=f"Predicate(…, {name}=…)",
-        ) from None  # fmt: skip
-
-
-def _constant(data: Any, name: str, text: str, at: Place) -> Any:
-    """Make data a constant, or say why they are none: a constant that would be NULL silently is a mistake."""
-    kind = type(data)
-    if kind is float:
-        if data - data == 0.0:  # neither NaN nor infinite
-            return data
-    elif kind is str and data.isascii() and "\0" not in data:
-        return data
-    found = value(data)
-    what = f":{name}"
-    if found is None and data is not None:
-        summary = f"{what} cannot be used as a constant."
-        if isinstance(data, (int, np.integer)):
-            summary = f"{what} is an integer that cannot be told from its neighbours."
-        elif isinstance(data, (float, np.floating)) and not math.isfinite(data):
-            summary = f"{what} is not a finite number."
-        elif isinstance(data, str):
-            summary = f"{what} is not valid text: it holds U+0000 or half of a character."
-        raise PredicateError(
-            summary, text=text, at=at, found=f"{type(data).__name__}: {data!r}"[:80],
-            expected=f"a number up to 2^53 ({BIGGEST_INTEGER:,}) if whole, a string, a boolean, None, or a point within ±90 and ±180",
-        )  # fmt: skip
-    if kind_of(found) == STRUCT:
-        raise PredicateError(
-            f"{what} cannot be used as a constant.", text=text, at=at, found=f"{data!r}"[:80],
-            expected='a number, string, boolean, None, or a point such as {"lat": 30.3, "lon": -97.7}',
-        )  # fmt: skip
-    return found
-
-
-def _list(parsed: Parsed, slot: int, source: ListOf, given: Mapping[str, Any], known: set[str]) -> Members:
-    items: list[Any] = []
-    at = parsed.slots[slot].at
-    for item in source.items:
-        if type(item) is not Parameter:
-            items.append(item)
-            continue
-        found = given.get(item.name)
-        if len(source.items) == 1 and isinstance(found, (list, tuple, set, frozenset, np.ndarray)):
-            known.add(item.name)
-            if len(found) > MAX_LIST:
-                raise PredicateError(
-                    f"The list :{item.name} is too long.", text=parsed.text, at=at, found=f"{len(found):,} items",
-                    expected=f"at most {MAX_LIST:,}",
-                )  # fmt: skip
-            items += [_constant(each, item.name, parsed.text, at) for each in found]
-        else:
-            items.append(_parameter(parsed, slot, item.name, given, known))
-    return Members.of(items)
 
 
 def _check_mapping(scope: str, data: Any) -> None:

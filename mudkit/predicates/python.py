@@ -1,8 +1,8 @@
 """The Python evaluator: a tree becomes one Python function.
 
 Its code is straight assignments, one a node, with ``if`` only where AND, OR and coalesce may stop early, so
-neither depth nor size can make it slow to compile. Nothing of the text gets into the code but names, and these
-only as string literals.
+neither depth nor size can make it slow to compile. Nothing of the text gets into the code but names, and
+these only as string literals.
 """
 
 from __future__ import annotations
@@ -74,8 +74,9 @@ class Code:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.known: dict[str, Any] = {
-            "number": values.number, "string": values.string, "boolean": values.boolean, "point": values.point,
-            "value": values.value, "attribute": values.attribute, "kind_of": values.kind_of,
+            "number": values.number, "string": values.string, "boolean": values.boolean,
+            "point": values.point, "value": values.value,
+            "attribute": values.attribute, "kind_of": values.kind_of,
             "equal": meaning.equal, "less": meaning.less, "lookup": meaning.lookup,
             "call_user": meaning.call_user, "BIG": values.BIGGEST,
         }  # fmt: skip
@@ -86,10 +87,12 @@ class Code:
         self._memo: list[dict[tuple[int | str, ...], tuple[str, bool]]] = [{}]
 
     def line(self, text: str) -> None:
+        """Write a line."""
         self.lines.append("    " * self._depth + text)
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
+        """Write a head, and what comes meanwhile below it."""
         self.line(head)
         self._depth += 1
         self._memo.append({})
@@ -98,6 +101,7 @@ class Code:
         self._depth -= 1
 
     def fresh(self) -> str:
+        """Give a variable that is not in use."""
         self._count += 1
         return f"v{self._count}"
 
@@ -116,7 +120,9 @@ class Code:
         if type(node) is tree.Constant:
             self.slots.add(node.slot)
             return f"k{node.slot}", False
-        key = (node.scope, *node.path, node.kinds, kind) if type(node) is tree.Name else (id(node), kind)
+        key: tuple[int | str, ...] = id(node), kind
+        if isinstance(node, tree.Name):
+            key = node.scope, *node.path, node.kinds, kind
         found = next((memo[key] for memo in reversed(self._memo) if key in memo), None)
         if found is None:
             if kind != EVERY_KIND and node.kinds & ~kind and not isinstance(node, tree.Name):

@@ -1,8 +1,8 @@
 """The SQL evaluators: a tree becomes one SQL expression that is TRUE, FALSE or NULL as in Python.
 
-The engines disagree with the language, and with each other, on what comparing a string with a number means. So
-a node is never written as such but as "its value if it is of this kind, else NULL", and only texts of one kind
-meet in an operator.
+The engines disagree with the language, and with each other, on what comparing a string with a number means.
+So a node is never written as such but as "its value if it is of this kind, else NULL", and only texts of one
+kind meet in an operator.
 """
 
 from __future__ import annotations
@@ -277,9 +277,13 @@ class Writer(abc.ABC):
             case (
                 tree.Compare(operator=">=", left=item, right=low),
                 tree.Compare(operator="<=", left=same, right=high),
-            ) if item is same and self._single(item) & _ORDERED:
-                kind = self._single(item)
-                return self.put("({} BETWEEN {} AND {})", *(self.of(each, kind) for each in (item, low, high)))
+            ) if item is same:
+                kind = self._common(item, low)
+                if kind != self._common(item, high) or kind not in ONE_KIND:
+                    return None
+                return self.put(
+                    "({} BETWEEN {} AND {})", *(self.of(each, kind) for each in (item, low, high))
+                )
         return None
 
     def _one_of(self, args: tuple[Node, ...]) -> Sql | None:
@@ -291,18 +295,20 @@ class Writer(abc.ABC):
                 return None
             item = arg.left
             rights.append(arg.right)
-        kind = self._single(item) if item is not None else NULL
-        if item is None or len(rights) < 2 or not kind:
+        if item is None or len(rights) < 2:
+            return None
+        kind = self.kinds(item)
+        if kind not in ONE_KIND:
             return None
         texts = [self.of(each, kind) for each in (item, *rights)]
         return self.put("({} IN (" + ", ".join(["{}"] * len(rights)) + "))", *texts)
 
-    def _single(self, node: Node) -> int:
-        return self.kinds(node) if self.kinds(node) in ONE_KIND else NULL
+    def _common(self, left: Node, right: Node, operator: str = "<") -> int:
+        comparable = _ORDERED | POINT if operator in ("=", "<>") else _ORDERED
+        return self.kinds(left) & self.kinds(right) & comparable
 
     def _compare(self, node: tree.Compare) -> Sql:
-        comparable = _ORDERED | POINT if node.operator in ("=", "<>") else _ORDERED
-        common = self.kinds(node.left) & self.kinds(node.right) & comparable
+        common = self._common(node.left, node.right, node.operator)
         if not common:
             return self.null(BOOLEAN)
         if common not in ONE_KIND:
@@ -352,5 +358,3 @@ def _bracketed(text: Sql, strength: int) -> Sql:
     made = Sql(f"({text})")
     made.deep = text.deep + 1
     return made
-
-

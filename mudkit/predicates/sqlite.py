@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
+from mudkit.errors import PredicateError
 from mudkit.predicates import functions, meaning, tree
 from mudkit.predicates.functions import Function
 from mudkit.predicates.layout import Column, Found, Group, Typed, Whole, sqlite_reads
@@ -43,6 +44,7 @@ _MOST_ARGS: Final = 100
 _NATIVE_WILDCARDS: Final = 2
 """GLOB tries every place for every star; with more, RE2 in its linear time is the safe choice."""
 _EXACT: Final = f"BETWEEN -{BIGGEST_INTEGER} AND {BIGGEST_INTEGER}"
+_STRUCT: Final = "x''"
 _FINITE: Final = "nullif(nullif({}, 9e999), -9e999)"
 
 _TEMPLATES: Final = {
@@ -122,7 +124,7 @@ class SqliteWriter(Writer):
             place = f"mudkit_point({_in_column(Typed(found.lat, ''))}, {_in_column(Typed(found.lon, ''))})"
         if not kind & STRUCT:
             return Sql(place)
-        return Sql(f"CASE WHEN {self._there(found)} THEN coalesce({place}, x'') END")
+        return Sql(f"CASE WHEN {self._there(found)} THEN coalesce({place}, {_STRUCT}) END")
 
     def missing(self, found: Found) -> Sql:
         """Write whether a name is NULL."""
@@ -252,13 +254,14 @@ def _in_json(column: str, path: tuple[str, ...], kinds: int, *, struct_only: boo
         arms.append(f"WHEN 'real' THEN {_FINITE.format(value)}")
     if kinds & BOOLEAN:
         arms.append("WHEN 'true' THEN 1 WHEN 'false' THEN 0")
+    place = f"mudkit_point({value})"
     if kinds & POINT:
-        place = f"mudkit_point({value})"
         arms.append(f"WHEN 'array' THEN {place}")
         if not kinds & STRUCT:
             arms.append(f"WHEN 'object' THEN {place}")
     if kinds & STRUCT:
-        arms.append(f"WHEN 'object' THEN {f'coalesce({place}, x{chr(39) * 2})' if kinds & POINT and not struct_only else chr(120) + chr(39) * 2}")
+        value = f"coalesce({place}, {_STRUCT})" if kinds & POINT and not struct_only else _STRUCT
+        arms.append(f"WHEN 'object' THEN {value}")
     found = f"CASE json_type({where}) {' '.join(arms)} END" if arms else "NULL"
     if kinds & NUMBER and len(path) > 1 and path[-1] in ("lat", "lon"):
         # A pair has these attributes as well.
@@ -271,6 +274,13 @@ def _in_json(column: str, path: tuple[str, ...], kinds: int, *, struct_only: boo
 def _in_column(found: Typed) -> Sql:
     """Write the value in a typed column; SQLite itself would let any type in."""
     column, part = found
+    if column.kind in ("date", "pair"):
+        raise PredicateError(
+            "SQLite has no such columns.",
+            found=repr(column.kind),
+            expected="number, or point",
+            where=str(column.name),
+        )
     if not isinstance(column.name, str):
         both = ", ".join(map(_identifier, column.name))
         return Sql(f"mudkit_{part}(mudkit_point({both}))" if part else f"mudkit_point({both})")
@@ -279,8 +289,8 @@ def _in_column(found: Typed) -> Sql:
         return Sql(f"mudkit_{part}({name})")
     return Sql(
         {
-            "number": f"CASE typeof({name}) WHEN 'integer' THEN CASE WHEN {name} {_EXACT} THEN CAST({name} AS REAL)"
-            f" END WHEN 'real' THEN {_FINITE.format(name)} END",
+            "number": f"CASE typeof({name}) WHEN 'integer' THEN CASE WHEN {name} {_EXACT} "
+            f"THEN CAST({name} AS REAL) END WHEN 'real' THEN {_FINITE.format(name)} END",
             "string": f"CASE WHEN typeof({name}) = 'text' AND instr({name}, char(0)) = 0 THEN {name} END",
             "boolean": f"CASE WHEN typeof({name}) = 'integer' AND {name} IN (0, 1) THEN {name} END",
             "point": f"mudkit_point({name})",
@@ -321,7 +331,9 @@ def register(connection: sqlite3.Connection) -> None:
 
 
 def _packed(place: Point) -> bytes:
-    return struct.pack("<2d", place.lat + 0.0, place.lon + 0.0)  # one zero, so that equal points are equal bytes
+    return struct.pack(
+        "<2d", place.lat + 0.0, place.lon + 0.0
+    )  # one zero, so that equal points are equal bytes
 
 
 def _unpacked(given: Any) -> Point | None:
@@ -361,7 +373,9 @@ _TYPES: Final = {float: NUMBER, str: STRING, int: BOOLEAN}
 
 
 def _only(value: Any, kinds: int) -> Any:
-    kind = (POINT if len(value) == 16 else STRUCT) if isinstance(value, bytes) else _TYPES.get(type(value), NULL)
+    kind = (
+        (POINT if len(value) == 16 else STRUCT) if isinstance(value, bytes) else _TYPES.get(type(value), NULL)
+    )
     return value if kind & kinds else None
 
 
@@ -388,5 +402,3 @@ def _user_function(function: Function) -> Callable[..., Any]:
         return _packed(result) if isinstance(result, Point) else result
 
     return called
-
-

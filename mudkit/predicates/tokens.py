@@ -9,9 +9,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from sqlglot import Dialect
+from sqlglot import Dialect, Token, TokenType
 from sqlglot.errors import SqlglotError
-from sqlglot.tokens import Token, TokenType
 
 from mudkit.errors import PredicateError
 
@@ -44,12 +43,38 @@ _KEYWORDS: Final = frozenset(
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NUMBER: Final = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _NOT_OURS: Final = frozenset(
-    """ALL ALTER ANALYZE ANY ATTACH BEGIN CASE CAST COLLATE COMMIT COPY CREATE CURRENT_DATE CURRENT_TIME
-    CURRENT_TIMESTAMP DELETE DESCRIBE DETACH DISTINCT DROP ELSE ESCAPE EXCEPT EXECUTE EXISTS EXPLAIN FROM GLOB
-    GRANT GROUP HAVING ILIKE INSERT INTERSECT INTERVAL INTO JOIN LATERAL LIMIT MERGE OVER PRAGMA QUALIFY REGEXP
-    REPLACE REVOKE RLIKE ROLLBACK SELECT SET SIMILAR SOME THEN TRUNCATE UNION UNPIVOT UPDATE USING VACUUM VALUES
-    WHEN WHERE WINDOW WITH XOR""".split()
+    [
+        "ALTER",
+        "ATTACH",
+        "CASE",
+        "CAST",
+        "COLLATE",
+        "CREATE",
+        "DELETE",
+        "DETACH",
+        "DISTINCT",
+        "DROP",
+        "ESCAPE",
+        "EXCEPT",
+        "EXISTS",
+        "GLOB",
+        "HAVING",
+        "ILIKE",
+        "INSERT",
+        "INTERSECT",
+        "INTERVAL",
+        "JOIN",
+        "PRAGMA",
+        "REGEXP",
+        "RLIKE",
+        "SELECT",
+        "SIMILAR",
+        "UNION",
+        "WHERE",
+        "XOR",
+    ]
 )
+"""Words that nobody means as a name; every other word is one."""
 _HINTS: Final = {
     TokenType.SEMICOLON: "A predicate is one condition; nothing can follow it.",
     TokenType.PLACEHOLDER: "A parameter has a name here: write :name.",
@@ -134,12 +159,12 @@ def _check_text(text: str) -> None:
         try:
             size = len(text.encode())
         except UnicodeEncodeError as error:
-            at = (error.start, error.start)
-            raise PredicateError("This is not a character: half of a pair.", text=text, at=at) from error
+            here = (error.start, error.start)
+            raise PredicateError("This is not a character: half of a pair.", text=text, at=here) from error
     if size > MAX_TEXT_BYTES:
         raise PredicateError(
-            "The predicate is too long.", found=f"{size:,} bytes", expected=f"at most {MAX_TEXT_BYTES:,} bytes",
-            remedy="give lists as parameters: topic IN :topics",
+            "The predicate is too long.", found=f"{size:,} bytes",
+            expected=f"at most {MAX_TEXT_BYTES:,} bytes", remedy="give lists as parameters: topic IN :topics",
         )  # fmt: skip
     if "\0" in text:
         at = text.index("\0")

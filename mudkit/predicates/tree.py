@@ -166,6 +166,7 @@ def with_children(node: Node, below: tuple[Node, ...]) -> Node:
         case Compare():
             return replace(node, left=below[0], right=below[1])
         case In():
+            assert isinstance(below[1], Constant)
             return replace(node, item=below[0], members=below[1])
         case IsNull() | Not():
             return replace(node, item=below[0])

@@ -96,7 +96,8 @@ class Members(NamedTuple):
                 kinds |= kind
             else:
                 kinds |= LIST
-        return cls(*(frozenset(found) for found in sets.values()), kinds)
+        found = {kind: frozenset(members) for kind, members in sets.items()}
+        return cls(found[NUMBER], found[STRING], found[BOOLEAN], found[POINT], kinds)
 
     def of_kind(self, kind: int) -> frozenset[Any]:
         """Give the members of one kind."""
@@ -151,7 +152,7 @@ def _other_number(data: Any) -> float | None:
     if isinstance(data, (bool, np.bool_)):
         return None
     if isinstance(data, numbers.Integral):
-        return float(data) if -BIGGEST_INTEGER <= data <= BIGGEST_INTEGER else None
+        return number(int(data))
     if isinstance(data, (numbers.Real, decimal.Decimal)):
         try:
             found = float(data)

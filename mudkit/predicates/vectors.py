@@ -1,15 +1,13 @@
 """The NumPy evaluator: a tree over columns, one vectorised operation a node.
 
-A column that may hold several kinds is a :class:`Vector` with one array a kind. NULL is NaN in numbers and
-points and ``None`` in strings; a condition is a pair of masks, TRUE and FALSE, and NULL is where neither holds,
-so that AND and OR are ``&`` and ``|`` and a comparison with NaN is NULL by itself.
+Conditions are pairs of masks (:mod:`mudkit.predicates.vector`), so that AND and OR are ``&`` and ``|`` and a
+comparison with NaN is NULL by itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,154 +15,21 @@ from numpy.typing import NDArray
 from mudkit.errors import PredicateError
 from mudkit.predicates import meaning, tree, values
 from mudkit.predicates.tree import Node
-from mudkit.predicates.values import BOOLEAN, NULL, NUMBER, POINT, STRING, STRUCT, Members, Point
+from mudkit.predicates.values import BOOLEAN, NULL, NUMBER, POINT, STRING, Members
+from mudkit.predicates.vector import (
+    Floats,
+    Masks,
+    Objects,
+    Vector,
+    constant,
+    from_data,
+    is_there,
+    points,
+    reach,
+)
 from mudkit.units import distance_km
 
-__all__ = ["Columns", "Environment", "Vector", "constant", "evaluate", "from_data", "reach", "truth"]
-
-Floats: TypeAlias = NDArray[np.float64]
-Masks: TypeAlias = NDArray[np.bool_]
-Objects: TypeAlias = NDArray[np.object_]
-
-
-@dataclass(slots=True)
-class Vector:
-    """Values of many rows, an array for each kind that they may have; of length 1 when all rows share one.
-
-    Attributes
-    ----------
-    numbers : array of float64
-        NaN where the value is not a number.
-    strings : array of object
-        ``None`` where it is not a string.
-    true, false : array of bool
-        Where it is a boolean.
-    lat, lon : array of float64
-        NaN where it is not a point.
-    structs : array of object
-        Mappings, and ``None``.
-    """
-
-    numbers: Floats | None = None
-    strings: Objects | None = None
-    true: Masks | None = None
-    false: Masks | None = None
-    lat: Floats | None = None
-    lon: Floats | None = None
-    structs: Objects | None = None
-
-    @classmethod
-    def of(cls, items: list[Any]) -> Vector:
-        """Sort values (see :func:`~mudkit.predicates.values.value`) by kind into arrays."""
-        kinds = np.array([values.kind_of(item) for item in items], dtype=np.uint8)
-        found = cls()
-        present = int(np.bitwise_or.reduce(kinds, initial=0))
-        if present & NUMBER:
-            found.numbers = np.array(
-                [x if k == NUMBER else np.nan for x, k in zip(items, kinds, strict=True)], dtype=np.float64
-            )
-        if present & STRING:
-            found.strings = _objects([x if k == STRING else None for x, k in zip(items, kinds, strict=True)])
-        if present & BOOLEAN:
-            found.true = np.array([x is True for x in items], dtype=np.bool_)
-            found.false = np.array([x is False for x in items], dtype=np.bool_)
-        if present & POINT:
-            pairs = np.array(
-                [x if k == POINT else (np.nan, np.nan) for x, k in zip(items, kinds, strict=True)],
-                dtype=np.float64,
-            )
-            found.lat, found.lon = pairs[:, 0], pairs[:, 1]
-        if present & STRUCT:
-            found.structs = _objects([x if k == STRUCT else None for x, k in zip(items, kinds, strict=True)])
-        return found
-
-    @property
-    def kinds(self) -> int:
-        """Kinds that there may be."""
-        return (
-            (NUMBER if self.numbers is not None else 0)
-            | (STRING if self.strings is not None else 0)
-            | (BOOLEAN if self.true is not None else 0)
-            | (POINT if self.lat is not None else 0)
-            | (STRUCT if self.structs is not None else 0)
-        )
-
-    def is_there(self) -> Masks:
-        """Where the value is not NULL."""
-        found = np.zeros(1, dtype=np.bool_)
-        if self.numbers is not None:
-            found = found | ~np.isnan(self.numbers)
-        if self.strings is not None:
-            found = found | _is_there(self.strings)
-        if self.true is not None and self.false is not None:
-            found = found | self.true | self.false
-        if self.lat is not None:
-            found = found | ~np.isnan(self.lat)
-        if self.structs is not None:
-            found = found | _is_there(self.structs)
-        return found
-
-    def only(self, kinds: int) -> Vector:
-        """Drop what is of another kind."""
-        if not self.kinds & ~kinds:
-            return self
-        return Vector(
-            self.numbers if kinds & NUMBER else None,
-            self.strings if kinds & STRING else None,
-            *((self.true, self.false) if kinds & BOOLEAN else (None, None)),
-            *((self.lat, self.lon) if kinds & POINT else (None, None)),
-            self.structs if kinds & STRUCT else None,
-        )
-
-    def where(self, here: Masks) -> Vector:
-        """Make the values NULL where a mask does not hold."""
-        return Vector(
-            None if self.numbers is None else np.where(here, self.numbers, np.nan),
-            None if self.strings is None else np.where(here, self.strings, None),
-            None if self.true is None else self.true & here,
-            None if self.false is None else self.false & here,
-            None if self.lat is None else np.where(here, self.lat, np.nan),
-            None if self.lon is None else np.where(here, self.lon, np.nan),
-            None if self.structs is None else np.where(here, self.structs, None),
-        )
-
-    def take(self, rows: NDArray[np.intp]) -> Vector:
-        """Give the values of some rows."""
-
-        def of(array: Any) -> Any:
-            return None if array is None else array if len(array) == 1 else array[rows]
-
-        return Vector(
-            of(self.numbers), of(self.strings), of(self.true), of(self.false), of(self.lat), of(self.lon),
-            of(self.structs),
-        )  # fmt: skip
-
-    def rows(self) -> list[Any]:
-        """Give the values one by one."""
-        length = max(
-            len(a)
-            for a in (self.numbers, self.strings, self.true, self.lat, self.structs, [0])
-            if a is not None
-        )
-        found: list[Any] = [None] * length
-        for array in (self.numbers, self.strings, self.structs):
-            if array is not None:
-                for row, item in enumerate(np.broadcast_to(array, length)):
-                    if item is not None and item == item:
-                        found[row] = float(item) if array is self.numbers else item
-        if self.true is not None and self.false is not None:
-            for row, (yes, no) in enumerate(
-                zip(*np.broadcast_arrays(self.true, self.false, np.empty(length))[:2], strict=True)
-            ):
-                if yes or no:
-                    found[row] = bool(yes)
-        if self.lat is not None and self.lon is not None:
-            for row, (lat, lon) in enumerate(
-                zip(*np.broadcast_arrays(self.lat, self.lon, np.empty(length))[:2], strict=True)
-            ):
-                if lat == lat:
-                    found[row] = Point(float(lat), float(lon))
-        return found
+__all__ = ["Columns", "Environment", "evaluate", "truth"]
 
 
 class Environment(Protocol):
@@ -182,87 +47,6 @@ class Environment(Protocol):
     @property
     def tables(self) -> Mapping[str, Any] | None:
         """Tables for ``lookup``."""
-
-
-def _is_there(objects: Objects) -> Masks:
-    return np.not_equal(objects, None).astype(np.bool_)
-
-
-def from_data(data: Any) -> Vector:
-    """Make a column of data.
-
-    Parameters
-    ----------
-    data : array_like
-        See :meth:`mudkit.predicates.Predicate.numpy`.
-
-    Returns
-    -------
-    Vector
-    """
-    if isinstance(data, (str, bytes, tuple, Mapping)) or np.isscalar(data) or data is None:
-        return constant(values.value(data))
-    array = (
-        data
-        if isinstance(data, np.ndarray)
-        else np.ma.asarray(data)
-        if hasattr(data, "mask")
-        else _array(data)
-    )
-    mask = np.ma.getmaskarray(array) if isinstance(array, np.ma.MaskedArray) else None
-    found = _from_array(np.ma.getdata(array))
-    if mask is None:
-        return found
-    return found.where(~(mask.any(axis=1) if mask.ndim == 2 else mask))
-
-
-def _array(data: Any) -> NDArray[Any]:
-    if isinstance(data, (list, tuple)):
-        objects = np.empty(len(data), dtype=object)
-        objects[:] = [*data, None][:-1]
-        return objects
-    return np.asarray(data)
-
-
-def _from_array(array: NDArray[Any]) -> Vector:
-    kind = array.dtype.kind
-    if array.ndim == 2 and array.shape[1] == 2 and kind in "fiu":
-        return _points(_floats(array[:, 0]), _floats(array[:, 1]))
-    if array.ndim == 1 and kind in "fiu":
-        return Vector(numbers=_floats(array))
-    if array.ndim == 1 and kind == "b":
-        return Vector(true=array.astype(np.bool_), false=~array.astype(np.bool_))
-    if array.ndim == 1 and kind == "M":
-        seconds = array.astype("datetime64[us]")
-        return Vector(numbers=np.where(np.isnat(seconds), np.nan, seconds.astype(np.int64) / 1e6))
-    return Vector.of([values.value(item) for item in array])
-
-
-def _floats(array: NDArray[Any]) -> Floats:
-    if array.dtype.kind == "f":
-        wide = array.astype(np.float64)
-        return np.where(np.isfinite(wide), wide, np.nan)
-    fits = array <= values.BIGGEST_INTEGER
-    if array.dtype.kind == "i":
-        fits &= array >= -values.BIGGEST_INTEGER
-    return np.where(fits, array, np.nan).astype(np.float64)
-
-
-def _points(lat: Floats, lon: Floats) -> Vector:
-    fits = (np.abs(lat) <= 90.0) & (np.abs(lon) <= 180.0)
-    return Vector(lat=np.where(fits, lat, np.nan), lon=np.where(fits, lon, np.nan))
-
-
-def _objects(items: list[Any]) -> Objects:
-    array = np.empty(len(items), dtype=object)
-    for number, item in enumerate(items):
-        array[number] = item
-    return array
-
-
-def constant(item: Any) -> Vector:
-    """Make a column of length 1 of one value."""
-    return Vector.of([item])
 
 
 class Columns:
@@ -306,7 +90,14 @@ class Columns:
         for length in range(len(path), 0, -1):
             name = ".".join(path[:length])
             if name in columns:
-                return reach(from_data(columns[name]), path[length:])
+                data, rest = columns[name], path[length:]
+                if rest and isinstance(data, (list, tuple, Mapping)):
+                    # Of a struct that is a point as well, the column keeps the point only.
+                    items = [data] if isinstance(data, (tuple, Mapping)) else data
+                    for part in rest:
+                        items = [values.attribute(item, part) for item in items]
+                    return Vector.of([values.value(item) for item in items])
+                return reach(from_data(data), rest)
         return Vector()
 
     def slot(self, slot: int) -> Vector:
@@ -316,22 +107,6 @@ class Columns:
     def members(self, slot: int) -> list[Members]:
         """Give a constant list."""
         return [self._constants[slot]]
-
-
-def reach(vector: Vector, path: tuple[str, ...]) -> Vector:
-    """Follow a path into structs and points."""
-    if not path:
-        return vector
-    if path in (("lat",), ("lon",)) and vector.structs is None:
-        return Vector(numbers=vector.lat if path == ("lat",) else vector.lon)
-    items = vector.rows()
-    for part in path:
-        items = [values.attribute(_pair(item), part) for item in items]
-    return Vector.of([values.value(item) for item in items])
-
-
-def _pair(item: Any) -> Any:
-    return (item.lat, item.lon) if isinstance(item, Point) else item
 
 
 def evaluate(
@@ -463,13 +238,17 @@ class _Evaluation:
             np.broadcast_to(_plain(arg), there.shape)[there] if arg.lat is None else _both(arg, there)
             for arg in args
         ]
+        count = int(there.sum())
         try:
-            result = function.numpy(*given)
+            compact = from_data(function.numpy(*given)).only(function.returns)
         except Exception as error:
+            summary = f"The function {function.name} failed: {type(error).__name__}: {error}"
+            raise PredicateError(summary, text=self._text, at=node.at) from error
+        if compact.length not in (1, count):
             raise PredicateError(
-                f"The function {function.name} failed: {type(error).__name__}: {error}"
-            ) from error
-        compact = from_data(np.broadcast_to(np.asarray(result), int(there.sum()))).only(function.returns)
+                f"The NumPy form of {function.name} gives another number of values.", text=self._text,
+                at=node.at, found=str(compact.length), expected=str(count),
+            )  # fmt: skip
         return _spread(compact, there)
 
 
@@ -511,7 +290,7 @@ def _comparisons(operator: str, a: Vector, b: Vector) -> list[tuple[Masks, Masks
         true = test(a.numbers, b.numbers)
         found.append((true, ~true & ~np.isnan(a.numbers) & ~np.isnan(b.numbers)))
     if a.strings is not None and b.strings is not None:
-        there = _is_there(a.strings) & _is_there(b.strings)
+        there = is_there(a.strings) & is_there(b.strings)
         true = np.zeros(there.shape, dtype=np.bool_)
         left, right = np.broadcast_arrays(a.strings, b.strings)
         true[there] = test(left[there], right[there]).astype(np.bool_)
@@ -585,7 +364,7 @@ def _coalesce(args: list[Vector]) -> Vector:
 
 
 def _is_missing(objects: Objects) -> Masks:
-    return ~_is_there(objects)
+    return ~is_there(objects)
 
 
 def _first(a: NDArray[Any] | None, b: NDArray[Any] | None, missing: Callable[[Any], Any]) -> Any:
@@ -656,7 +435,7 @@ def _within_box(place: Vector, south: Vector, west: Vector, north: Vector, east:
 def _point(lat: Vector, lon: Vector) -> Vector:
     if lat.numbers is None or lon.numbers is None:
         return Vector()
-    return _points(*np.broadcast_arrays(lat.numbers, lon.numbers))
+    return points(*np.broadcast_arrays(lat.numbers, lon.numbers))
 
 
 def _clock(step_s: int, offset: int, cycle: int, name: str) -> Callable[..., Vector]:

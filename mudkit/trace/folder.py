@@ -28,7 +28,9 @@ import pyarrow.parquet as pq
 
 from mudkit.errors import TraceFormatError
 from mudkit.files import existing, staged_folder
+from mudkit.predicates import Predicate
 from mudkit.trace.schema import SCHEMAS, epoch_us
+from mudkit.trace.where import select
 
 __all__ = [
     "FORMAT_VERSION",
@@ -200,18 +202,30 @@ def table_folder(path: str | os.PathLike[str], name: str) -> Path | None:
     return folder if rows else None
 
 
-def read_table(path: str | os.PathLike[str], name: str) -> pa.Table:
-    """Read one table of a trace whole, sorted by date and, within it, as written.
+def read_table(path: str | os.PathLike[str], name: str, *, where: str | Predicate | None = None) -> pa.Table:
+    """Read one table of a trace, sorted by date and, within it, as written.
+
+    Parameters
+    ----------
+    path : path-like
+        A trace folder.
+    name : {'positions', 'reads', 'rejected'}
+    where : str or Predicate, optional
+        Which rows (:func:`mudkit.trace.where.select`); by default all.
 
     Raises
     ------
     InputMissing, TraceFormatError
         As :func:`read_manifest`.
+    PredicateError
+        ``where`` is no predicate over the table's columns.
     """
     folder = table_folder(path, name)
     if folder is None:
-        return SCHEMAS[name].empty_table()
-    return ds.dataset(folder, schema=SCHEMAS[name], format="parquet").to_table()
+        table = SCHEMAS[name].empty_table()
+    else:
+        table = ds.dataset(folder, schema=SCHEMAS[name], format="parquet").to_table()
+    return table if where is None else select(table, where)
 
 
 def _damaged(path: Path, found: str) -> TraceFormatError:

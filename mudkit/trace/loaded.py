@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
+from mudkit.predicates import Predicate
 from mudkit.trace.folder import TraceWriter
 from mudkit.trace.schema import epoch_us
+from mudkit.trace.where import select
 from mudkit.units import US_PER_S
 
 if TYPE_CHECKING:
@@ -41,6 +43,36 @@ class Loaded:
     def rejected_by_reason(self) -> dict[str, int]:
         """Count the rows that were set aside, most frequent reason first."""
         return dict(Counter(self.rejected["reason"].to_pylist()).most_common())
+
+    def where(self, positions: str | Predicate, reads: str | Predicate | None = None) -> Loaded:
+        """Keep a part of the trace.
+
+        Parameters
+        ----------
+        positions : str or Predicate
+            Which positions (:func:`mudkit.trace.where.select`).
+        reads : str or Predicate, optional
+            Which reads; by default all.
+
+        Returns
+        -------
+        Loaded
+            Its ``source`` says what was kept.
+
+        Raises
+        ------
+        PredicateError
+            One of them is no predicate over its table's columns.
+
+        Examples
+        --------
+        >>> morning = "hour(ts, 'America/Los_Angeles') BETWEEN 7 AND 9"
+        >>> trace.where(morning, morning)  # doctest: +SKIP
+        """
+        kept = {"positions": positions} | ({} if reads is None else {"reads": reads})
+        tables = {name: select(getattr(self, name), where) for name, where in kept.items()}
+        said = {name: where if isinstance(where, str) else repr(where) for name, where in kept.items()}
+        return replace(self, **tables, source={**self.source, "where": said})
 
     def summary(self) -> pd.DataFrame:
         """Describe the trace in a few rows: ``what`` and ``value``, both text."""

@@ -1,72 +1,65 @@
 """Speed as ratios against a peer in the same run: `make bench`.
 
 Each figure is the median of several runs, the two sides in turn, so that a machine that slows down slows both.
-Nothing here is a test: a number tells, a person judges.
+Nothing here is a test: a number tells, a person judges. Rows of speed of `mudkit reproduce` are measured, too, and
+kept, so that its table shows them.
+
+Usage: python tests/bench/run.py [PART ...]        import, traces, matching, rows; all by default
 """
 
 from __future__ import annotations
 
 import json
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
+import matching
 import pyarrow as pa
+from compare import compare, python
 
-from mudkit import pipeline, trace
+from mudkit import pipeline, reproduce, trace
 from mudkit.trace.schema import epoch_us
 from mudkit.units import box_bounds
 
-RUNS = 5
+ROWS = ("F5", "M2", "M1")
 BIN_S, BIN_LAT, BIN_LON = 7200, 0.09, 0.11  # two hours, about 10 km
 
 
 def main() -> None:
-    """Measure everything and print a table, and JSON for machines behind it."""
-    rows = [import_time()]
+    """Measure the parts that are named and print a table, and JSON for machines behind it."""
+    parts = {"import": lambda: iter([import_time()]), "traces": traces, "matching": matching.rows}
+    wanted = sys.argv[1:] or [*parts, "rows"]
+    if unknown := [name for name in wanted if name not in (*parts, "rows")]:
+        sys.exit(f"no such part: {', '.join(unknown)}; there are {', '.join(parts)}, rows")
+    rows: list[dict[str, object]] = []
+    for name in wanted:
+        for row in parts[name]() if name in parts else ():
+            print(
+                f"{row['what']:<62}{row['ours_s']:>9.4f} s  {row['peer']:<36}{row['peer_s']:>9.4f} s  "
+                f"ratio {row['ratio']:.4g}",
+                flush=True,
+            )
+            rows.append(row)
+    if "rows" in wanted:  # in a process of their own: what ran before is not to slow them
+        subprocess.run([sys.executable, "-m", "mudkit", "reproduce", *ROWS], check=True)
+        rows += [result.as_json() for result in reproduce.results() if result.row.name in ROWS]
+    print(json.dumps(rows))
+
+
+def traces() -> Iterator[dict[str, object]]:
+    """F2 and F3: what Spark does."""
     with tempfile.TemporaryDirectory(prefix="mudkit-bench-") as folder:
         manifest = trace.generate(path=f"{folder}/trace")
         print(
             f"trace: {manifest['rows']['positions']:,} positions, {manifest['rows']['reads']:,} reads",
             flush=True,
         )
-        rows.append(label_reads(f"{folder}/trace"))
-        rows.append(session_start())
-    for row in rows:
-        print(
-            f"{row['what']:<44}{row['ours_s']:>8.3f} s {row['peer']:<34}{row['peer_s']:>8.3f} s  ratio {row['ratio']:.2f}"
-        )
-    print(json.dumps(rows))
-
-
-def compare(
-    what: str, ours: Callable[[], object], peer: str, other: Callable[[], object]
-) -> dict[str, object]:
-    """Run both in turn after one warm-up each."""
-    times: dict[str, list[float]] = {"ours": [], "peer": []}
-    for number in range(RUNS + 1):
-        for name, function in (("ours", ours), ("peer", other)):
-            started = time.perf_counter()
-            function()
-            if number:
-                times[name].append(time.perf_counter() - started)
-    mine, theirs = (statistics.median(times[name]) for name in ("ours", "peer"))
-    ratios = [a / b for a, b in zip(times["ours"], times["peer"], strict=True)]
-    return {
-        "what": what, "ours_s": round(mine, 4), "peer": peer, "peer_s": round(theirs, 4),
-        "ratio": round(statistics.median(ratios), 3), "low": round(min(ratios), 3), "high": round(max(ratios), 3),
-        "runs": RUNS,
-    }  # fmt: skip
-
-
-def python(code: str) -> Callable[[], object]:
-    """Run code in a new interpreter."""
-    return lambda: subprocess.run([sys.executable, "-c", code], check=True)
+        yield label_reads(f"{folder}/trace")
+    yield session_start()
 
 
 def import_time() -> dict[str, object]:

@@ -20,6 +20,14 @@ CHECKED = "nbval-check-output"
 
 # A second set for each chapter; it changes every parameter. Paths are from the chapters' folder.
 OTHER = {
+    "02_writer_predicates": {
+        "adult_years": 40,
+        "reach_km": 60.0,
+        "subscriptions": 3000,
+        "topics": 7,
+        "records": 100,
+        "seed": 5,
+    },
     "08_traces_on_spark": {
         "source": "../data/sample/reads.csv.gz",  # an access log read as sparse positions
         "access_log": "",

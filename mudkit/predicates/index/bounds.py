@@ -16,35 +16,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Bounds", "Places", "Side"]
+from mudkit.predicates.index.cuts import Cut, Side, best_cut, ranges
+
+__all__ = ["Bounds", "Places"]
 
 WIDTH: Final = 128
 """Corners in a block: enough to make NumPy's cost per call small, few enough to prune."""
-_FIRST: Final = 16
-_USEFUL: Final = 0.97
-"""A cut that spares less than this share of the visits is not made."""
+FIRST: Final = 16
 
 _INF: Final = math.inf
-
-
-class Side(NamedTuple):
-    """What a coordinate is.
-
-    Attributes
-    ----------
-    expression : int
-        Number of the record's expression that is bounded.
-    upper : bool
-        Whether it bounds from above; such coordinates are negated.
-    """
-
-    expression: int
-    upper: bool
 
 
 class Places:
@@ -62,24 +47,6 @@ class Places:
             self.position = np.resize(self.position, size)
 
 
-class _Cut(NamedTuple):
-    """A way to tell corners apart: a coordinate, or the middle or the width of a range."""
-
-    kind: str
-    first: int
-    second: int
-    at: float
-
-    def value(self, corner: tuple[float, ...]) -> float:
-        """Give what is compared with ``at``."""
-        if self.kind == "bound":
-            return corner[self.first]
-        low, high = corner[self.first], -corner[self.second]
-        if low == -_INF or high == _INF:
-            return -_INF if self.kind == "middle" else _INF
-        return (low + high) * 0.5 if self.kind == "middle" else high - low
-
-
 class _Node:
     """An inner node with a cut and two nodes below, or a leaf with blocks."""
 
@@ -87,7 +54,7 @@ class _Node:
 
     def __init__(self, parent: _Node | None, blocks: list[int]) -> None:
         self.parent = parent
-        self.cut: _Cut | None = None
+        self.cut: Cut | None = None
         self.left: _Node | None = None
         self.right: _Node | None = None
         self.blocks = blocks
@@ -107,23 +74,23 @@ class Bounds:
     """
 
     __slots__ = (
-        "_counts", "_free", "_low", "_nodes", "_pairs", "_places", "_root", "_sides", "_used", "corners", "entries",
-        "size",
+        "_counts", "_free", "_low", "_nodes", "_pairs", "_places", "_root", "_sides", "_used", "corners",
+        "entries", "size",
     )  # fmt: skip
 
     def __init__(self, sides: tuple[Side, ...], places: Places) -> None:
         self._sides = sides
         self._places = places
         coordinates = len(sides)
-        self.corners = np.full((1, coordinates, _FIRST), _INF)
-        self.entries = np.zeros((1, _FIRST), dtype=np.int32)
+        self.corners = np.full((1, coordinates, FIRST), _INF)
+        self.entries = np.zeros((1, FIRST), dtype=np.int32)
         self._low = np.full((coordinates, 1), _INF)
         self._counts = [0]
         self._free: list[int] = []
         self._used = 1
         self._root = _Node(None, [0])
         self._nodes: list[_Node | None] = [self._root]
-        self._pairs = _ranges(sides)
+        self._pairs = ranges(sides)
         self.size = 0
 
     @property
@@ -132,7 +99,7 @@ class Bounds:
         return self._used
 
     def insert(self, entry: int, corner: tuple[float, ...]) -> None:
-        """Put a corner in; it must not be in yet, and have no coordinate that is infinite or NaN but ``-inf``."""
+        """Put in a corner that is not in yet; no coordinate may be NaN or infinite, but for ``-inf``."""
         node = self._root
         while True:
             while node.cut is not None:
@@ -285,7 +252,7 @@ class Bounds:
         node.tried = size
         entries = self.entries[node.blocks].reshape(-1)
         corners = self.corners[node.blocks].transpose(1, 0, 2).reshape(len(self._sides), -1)
-        found = _best_cut(corners, self._pairs)
+        found = best_cut(corners, self._pairs)
         if found is None:
             return False
         cut, left = found
@@ -339,13 +306,11 @@ class Bounds:
             count = self._counts[0]
             inside = (self.corners[0, :, :count] <= point[:, None]).all(axis=0)
             return self.entries[0, :count][inside], count
-        (hit,) = (self._low[:, : self._used] <= point[:, None]).all(axis=0).nonzero()
+        hit = np.flatnonzero((self._low[:, : self._used] <= point[:, None]).all(axis=0))
         inside = (self.corners[hit] <= point[:, None]).all(axis=1)
         return self.entries[hit][inside], len(hit) * self.corners.shape[2]
 
-    def query_many(
-        self, points: NDArray[np.float64]
-    ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.int32]]]:
+    def query_many(self, points: NDArray[np.float64]) -> Iterator[tuple[NDArray[np.intp], NDArray[np.int32]]]:
         """Find the corners for many points at once.
 
         Parameters
@@ -373,7 +338,7 @@ class Bounds:
 
     @staticmethod
     def _visits(low: NDArray[np.float64], points: NDArray[np.float64]) -> tuple[Any, Any]:
-        """Pair points with the blocks that they must visit; the longer side is innermost, where NumPy is fast."""
+        """Pair points with the blocks that they must visit; the longer side is innermost: faster."""
         if low.shape[1] >= points.shape[1]:
             met = low[0] <= points[0][:, None]
             for coordinate, limits in zip(points[1:], low[1:], strict=True):
@@ -384,92 +349,3 @@ class Bounds:
             met &= limits[:, None] <= coordinate
         block, number = np.divmod(np.flatnonzero(met), points.shape[1])
         return number, block
-
-
-def _ranges(sides: tuple[Side, ...]) -> list[tuple[int, int]]:
-    """Pair the lower and the upper side of an expression; one without its other is a pair with itself."""
-    pairs: list[tuple[int, int]] = []
-    taken: set[int] = set()
-    for first, side in enumerate(sides):
-        if first in taken:
-            continue
-        for second, other in enumerate(sides):
-            if second not in taken and other.expression == side.expression and other.upper != side.upper:
-                pairs.append((second, first) if side.upper else (first, second))
-                taken |= {first, second}
-                break
-        else:
-            pairs.append((first, first))
-            taken.add(first)
-    return pairs
-
-
-def _best_cut(corners: NDArray[np.float64], pairs: list[tuple[int, int]]) -> tuple[_Cut, Any] | None:
-    """Find the cut in halves that spares the most visits.
-
-    The share of queries that must visit a half is estimated as the product, over the record's expressions, of
-    the length of the half's range over that of the whole.
-    """
-    best: tuple[float, _Cut, Any] | None = None
-    whole = _extents(corners, pairs)
-    for cut, values in _candidates(corners, pairs):
-        middle = float(np.partition(values, len(values) // 2)[len(values) // 2])
-        left = values < middle
-        share = float(left.mean())
-        if share < 0.05:
-            # Many equal values: cut right above them instead.
-            above = values[values > middle]
-            if not len(above):
-                continue
-            middle = float(above.min())
-            left = values < middle
-            share = float(left.mean())
-            if not 0.0 < share < 1.0:
-                continue
-        visits = share * _ratio(_extents(corners[:, left], pairs), whole, pairs)
-        visits += (1 - share) * _ratio(_extents(corners[:, ~left], pairs), whole, pairs)
-        if visits < _USEFUL and (best is None or visits < best[0]):
-            best = visits, cut._replace(at=middle), left
-    return None if best is None else best[1:]
-
-
-def _candidates(
-    corners: NDArray[np.float64], pairs: list[tuple[int, int]]
-) -> list[tuple[_Cut, NDArray[np.float64]]]:
-    found = []
-    for first, second in pairs:
-        if first == second:
-            found.append((_Cut("bound", first, first, 0.0), corners[first]))
-            continue
-        low, high = corners[first], -corners[second]
-        endless = (low == -_INF) | (high == _INF)
-        with np.errstate(invalid="ignore"):
-            found.append((_Cut("middle", first, second, 0.0), np.where(endless, -_INF, (low + high) * 0.5)))
-            found.append((_Cut("width", first, second, 0.0), np.where(endless, _INF, high - low)))
-    return found
-
-
-def _extents(corners: NDArray[np.float64], pairs: list[tuple[int, int]]) -> list[tuple[float, float]]:
-    """Give by expression the least and the greatest value with which a record can meet one of these corners."""
-    found = []
-    for first, second in pairs:
-        low = float(corners[first].min())
-        high = float(corners[first].max()) if first == second else float((-corners[second]).max())
-        found.append((low, high))
-    return found
-
-
-def _ratio(
-    part: list[tuple[float, float]], whole: list[tuple[float, float]], pairs: list[tuple[int, int]]
-) -> float:
-    """Estimate the share of the queries that visit the whole which also visit a part of it."""
-    product = 1.0
-    for (low, high), (lowest, highest), (first, second) in zip(part, whole, pairs, strict=True):
-        length = highest - lowest
-        # A bound on one side is met by everything beyond it, also beyond the last corner.
-        end = highest if first == second else high
-        if length == _INF:
-            product *= 0.5 if end - low < _INF else 1.0
-        elif length > 0:
-            product *= min(1.0, max(end - low, 0.0) / length)
-    return product

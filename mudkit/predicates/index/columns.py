@@ -22,7 +22,7 @@ from mudkit.predicates.values import (
     kind_of,
     value,
 )
-from mudkit.predicates.vectors import Vector, constant, reach
+from mudkit.predicates.vector import Vector, constant, only, reach
 
 __all__ = ["Constants", "Readers", "one_by_one"]
 
@@ -128,7 +128,13 @@ class _Attribute:
 
     def reserve(self, rows: int) -> None:
         self.kinds = _larger(self.kinds, rows, NULL)
-        for name, fill in (("numbers", np.nan), ("lat", np.nan), ("lon", np.nan), ("truths", False), ("objects", None)):
+        for name, fill in (
+            ("numbers", np.nan),
+            ("lat", np.nan),
+            ("lon", np.nan),
+            ("truths", False),
+            ("objects", None),
+        ):
             array = getattr(self, name)
             if array is not None:
                 setattr(self, name, _larger(array, rows, fill))
@@ -142,18 +148,24 @@ class _Attribute:
         if kind == NUMBER:
             if self.numbers is None:
                 self.numbers = np.full(len(self.kinds), np.nan)
-            self.numbers[row] = item
+            self.numbers[row] = item  # type: ignore[assignment]
         elif kind == POINT:
             if self.lat is None or self.lon is None:
                 self.lat, self.lon = np.full(len(self.kinds), np.nan), np.full(len(self.kinds), np.nan)
-            self.lat[row], self.lon[row] = item  # type: ignore[misc]
+            self.lat[row], self.lon[row] = item  # type: ignore[misc, str-unpack]
+            if isinstance(data, Mapping) or self.objects is not None:
+                self._keep(row, data if isinstance(data, Mapping) and len(data) > 2 else None)
         elif kind == BOOLEAN:
             if self.truths is None:
                 self.truths = np.zeros(len(self.kinds), dtype=np.bool_)
             self.truths[row] = item
         elif kind != NULL:
-            if self.objects is None:
-                self.objects = np.full(len(self.kinds), None, dtype=object)
+            self._keep(row, item)
+
+    def _keep(self, row: int, item: Any) -> None:
+        if self.objects is None and item is not None:
+            self.objects = np.full(len(self.kinds), None, dtype=object)
+        if self.objects is not None:
             self.objects[row] = item
 
     def _forget(self, row: int) -> None:
@@ -162,7 +174,7 @@ class _Attribute:
             self.numbers[row] = np.nan
         elif kind == POINT and self.lat is not None and self.lon is not None:
             self.lat[row] = self.lon[row] = np.nan
-        elif kind in (STRING, STRUCT) and self.objects is not None:
+        if self.objects is not None:
             self.objects[row] = None
 
     def clear(self, row: int) -> None:
@@ -175,6 +187,8 @@ class _Attribute:
         if kind == NUMBER and self.numbers is not None:
             return self.numbers.item(row)
         if kind == POINT and self.lat is not None and self.lon is not None:
+            if self.objects is not None and self.objects[row] is not None:
+                return self.objects[row]
             return Point(self.lat.item(row), self.lon.item(row))
         if kind == BOOLEAN and self.truths is not None:
             return self.truths.item(row)
@@ -192,9 +206,10 @@ class _Attribute:
         if self.objects is not None:
             kinds, objects = self.kinds[rows], self.objects[rows]
             if (kinds == STRING).any():
-                found.strings = np.where(kinds == STRING, objects, None)
-            if (kinds == STRUCT).any():
-                found.structs = np.where(kinds == STRUCT, objects, None)
+                found.strings = only(objects, kinds == STRING)
+            structs = (kinds == STRUCT) | (kinds == POINT)
+            if structs.any():
+                found.structs = only(objects, structs)
         return found
 
 
@@ -233,7 +248,11 @@ class Readers:
     def of(self, row: int, names: Iterator[str] | list[str] | None = None) -> dict[str, Any]:
         """Give a reader's data, all or some names."""
         attributes = self._attributes
-        return {name: attributes[name].of(row) for name in (names if names is not None else attributes) if name in attributes}
+        return {
+            name: attributes[name].of(row)
+            for name in (names if names is not None else attributes)
+            if name in attributes
+        }
 
     def vector(self, path: tuple[str, ...], rows: NDArray[Any]) -> Vector:
         """Give an attribute for some rows."""

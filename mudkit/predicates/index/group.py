@@ -12,93 +12,21 @@ from numpy.typing import NDArray
 
 from mudkit.predicates.form import Form
 from mudkit.predicates.index.bounds import Bounds, Places
-from mudkit.predicates.index.columns import Constants, Readers, one_by_one
+from mudkit.predicates.index.columns import Constants, Readers
+from mudkit.predicates.index.pairs import Batch, Gathered, Pairs, Rows, WriterPairs
 from mudkit.predicates.index.plan import plan
 from mudkit.predicates.predicate import Predicate
 from mudkit.predicates.python import compile_tree
 from mudkit.predicates.tree import Call, Node, walk
-from mudkit.predicates.values import Members
-from mudkit.predicates.vectors import Vector, truth
 
-__all__ = ["Batch", "Group", "Rows"]
+__all__ = ["Group"]
 
-Rows: TypeAlias = NDArray[Any]
 _EMPTY: Final[Mapping[str, Any]] = {}
-_NO_ROWS: Final = np.zeros(0, dtype=np.int32)
-_LIST: Final = 8
-"""Up to so many subscriptions of one key are a plain list, evaluated one by one: cheaper in time and memory."""
-_ONE_BY_ONE: Final = 24
+LIST: Final = 8
+"""Up to so many subscriptions of one key are a plain list: cheaper in time and memory."""
+ONE_BY_ONE: Final = 24
 """Up to so many candidates are evaluated by the compiled predicate, more by NumPy."""
-_PAIRS: Final = 100_000
-"""Pairs of record and subscription that are evaluated at a time."""
-
 _Place: TypeAlias = "tuple[tuple[Any, ...], tuple[float, ...], bool]"
-
-
-class Batch:
-    """Records that are matched together, and their columns.
-
-    Parameters
-    ----------
-    records : list of mapping
-    tables : mapping, optional
-        For ``lookup``.
-    """
-
-    def __init__(self, records: list[Mapping[str, Any]], tables: Mapping[str, Any] | None) -> None:
-        self.records = records
-        self.tables = tables
-        self._columns: dict[tuple[str, ...], Vector] = {}
-
-    def vector(self, path: tuple[str, ...], numbers: NDArray[np.intp]) -> Vector:
-        """Give what the records have at a path, for some of them."""
-        if path not in self._columns:
-            self._columns[path] = one_by_one(self.records, path)
-        return self._columns[path].take(numbers)
-
-
-class _Pairs:
-    """Pairs of record and subscription as the evaluator sees them."""
-
-    def __init__(self, group: Group, batch: Batch, numbers: NDArray[np.intp], rows: Rows) -> None:
-        self._group = group
-        self._batch = batch
-        self._numbers = numbers
-        self._rows = rows
-        self.tables = batch.tables
-
-    def column(self, scope: str, path: tuple[str, ...]) -> Vector:
-        if scope == "record":
-            return self._batch.vector(path, self._numbers)
-        readers = self._group.readers.get(scope)
-        return Vector() if readers is None else readers.vector(path, self._rows)
-
-    def slot(self, slot: int) -> Vector:
-        return self._group.constants.vector(slot, self._rows)
-
-    def members(self, slot: int) -> list[Members]:
-        return self._group.constants.members(slot, self._rows)
-
-
-class _WriterPairs(_Pairs):
-    """The same for writer predicates: the constants are those of the record's writer."""
-
-    def __init__(
-        self, group: Group, batch: Batch, numbers: NDArray[np.intp], rows: Rows, writers: list[Predicate | None]
-    ) -> None:
-        super().__init__(group, batch, numbers, rows)
-        self._who, self._index = np.unique(numbers, return_inverse=True)
-        self._writers = writers
-
-    def _constants(self, slot: int) -> list[Any]:
-        return [self._writers[number].constants[slot] for number in self._who.tolist()]  # type: ignore[union-attr]
-
-    def slot(self, slot: int) -> Vector:
-        return Vector.of(self._constants(slot)).take(self._index)
-
-    def members(self, slot: int) -> list[Members]:
-        found = self._constants(slot)
-        return found if len(found) == 1 else [found[number] for number in self._index.tolist()]
 
 
 class Group:
@@ -125,7 +53,7 @@ class Group:
         self._loose = 0
         self._needs = {scope: self._names(form, scope) for scope in self.readers}
         # With IN a subscription stands under several keys, so what stands there is an entry, not a row.
-        self._several = any("IN" in part for part in self.plan.indexed if part.startswith("hash"))
+        self._several = self.plan.several
         self._entry_rows: NDArray[np.int32] = np.zeros(0, dtype=np.int32)
         self._free_entries: list[int] = []
         self._next_entry = 0
@@ -139,12 +67,20 @@ class Group:
     def _evaluates_rows(self) -> bool:
         """Whether some user's function has no NumPy form."""
         return any(
-            isinstance(n, Call) and n.function.is_user and n.function.numpy is None for n in walk(self.form.root)
+            isinstance(n, Call) and n.function.is_user and n.function.numpy is None
+            for n in walk(self.form.root)
         )
 
     # What changes it
 
-    def add(self, identity: Any, order: int, constants: tuple[Any, ...], receiver: Mapping[str, Any], auth: Mapping[str, Any]) -> int:
+    def add(
+        self,
+        identity: Any,
+        order: int,
+        constants: tuple[Any, ...],
+        receiver: Mapping[str, Any],
+        auth: Mapping[str, Any],
+    ) -> int:
         """Put a subscription in and give its row."""
         if self._free:
             row = self._free.pop()
@@ -255,7 +191,7 @@ class Group:
             self._buckets[key] = [bucket, entry]
         elif isinstance(bucket, Bounds):
             bucket.insert(entry, corner)
-        elif len(bucket) < _LIST:
+        elif len(bucket) < LIST:
             bucket.append(entry)
         else:
             whole = self._buckets[key] = Bounds(self.plan.sides, self._places)
@@ -275,7 +211,7 @@ class Group:
                 self._buckets[key] = bucket[0]
         else:
             bucket.remove(entry)
-            if bucket.size <= _LIST // 2:
+            if bucket.size <= LIST // 2:
                 self._buckets[key] = bucket.all()
 
     def _row(self, entry: int) -> int:
@@ -286,7 +222,9 @@ class Group:
 
     # What asks it
 
-    def match(self, record: Mapping[str, Any], tables: Mapping[str, Any] | None) -> tuple[Rows | list[int], int, int]:
+    def match(
+        self, record: Mapping[str, Any], tables: Mapping[str, Any] | None
+    ) -> tuple[Rows | list[int], int, int]:
         """Find the subscriptions whose read predicate a record meets.
 
         Returns
@@ -307,17 +245,23 @@ class Group:
             return self._holding(self._rest, rows, record, tables), len(rows), scanned
         entries_ = [bucket] if isinstance(bucket, int) else bucket
         candidates = [self._row(entry) for entry in entries_] if self._several else entries_
-        return self._one_by_one(self.form.matches, candidates, record, tables), len(candidates), len(candidates)
+        return (
+            self._one_by_one(self.form.matches, candidates, record, tables),
+            len(candidates),
+            len(candidates),
+        )
 
     @property
     def _rest(self) -> Node | None:
         return self.plan.rest_loose if self._loose else self.plan.rest
 
-    def _holding(self, part: Node | None, rows: Rows, record: Mapping[str, Any], tables: Mapping[str, Any] | None) -> Rows | list[int]:
+    def _holding(
+        self, part: Node | None, rows: Rows, record: Mapping[str, Any], tables: Mapping[str, Any] | None
+    ) -> Rows | list[int]:
         """Keep the rows for which a part of the read predicate is TRUE."""
         if part is None or not len(rows):
             return rows
-        if len(rows) <= _ONE_BY_ONE or self._evaluates_rows:
+        if len(rows) <= ONE_BY_ONE or self._evaluates_rows:
             return self._one_by_one(self._compiled(part), rows.tolist(), record, tables)
         return self._true(part, Batch([record], tables), np.zeros(len(rows), dtype=np.intp), rows)[1]
 
@@ -337,7 +281,11 @@ class Group:
         return compile_tree(self.plan.rest_loose, self.form.scopes, only_true=True)
 
     def _one_by_one(
-        self, matches: Callable[..., bool], rows: list[int], record: Mapping[str, Any], tables: Mapping[str, Any] | None
+        self,
+        matches: Callable[..., bool],
+        rows: list[int],
+        record: Mapping[str, Any],
+        tables: Mapping[str, Any] | None,
     ) -> list[int]:
         receiver, auth = self._needs["receiver"], self._needs["auth"]
         of_receiver, of_auth = self.readers["receiver"].of, self.readers["auth"].of
@@ -352,11 +300,15 @@ class Group:
         ]  # fmt: skip
 
     def allowed(
-        self, writer: Predicate, rows: Rows | list[int], record: Mapping[str, Any], tables: Mapping[str, Any] | None
+        self,
+        writer: Predicate,
+        rows: Rows | list[int],
+        record: Mapping[str, Any],
+        tables: Mapping[str, Any] | None,
     ) -> Rows | list[int]:
         """Keep the rows for whose readers a writer predicate is TRUE."""
         form = writer.form
-        if len(rows) <= _ONE_BY_ONE or not _has_numpy(form):
+        if len(rows) <= ONE_BY_ONE or not _has_numpy(form):
             receiver, auth = self._names(form, "receiver"), self._names(form, "auth")
             of_receiver, of_auth = self.readers["receiver"].of, self.readers["auth"].of
             matches, constants = form.matches, writer.constants
@@ -370,8 +322,9 @@ class Group:
             ]  # fmt: skip
         array = np.asarray(rows)
         numbers = np.zeros(len(array), dtype=np.intp)
-        pairs = _WriterPairs(self, Batch([record], tables), numbers, array, [writer])
-        return array[_where(form.root, pairs, len(array))]
+        batch = Batch([record], tables)
+        pairs = WriterPairs(batch, numbers, array, self.readers, self.constants, [writer])
+        return array[pairs.true(form.root)]
 
     def match_many(self, batch: Batch) -> Iterator[tuple[NDArray[np.intp], Rows]]:
         """Find the subscriptions for many records.
@@ -391,13 +344,13 @@ class Group:
                 numbers, points = by_key.setdefault(probed[0], ([], []))
                 numbers.append(number)
                 points.append(probed[1])
-        checked, unchecked = _Gathered(), _Gathered()
+        checked, unchecked = Gathered(), Gathered()
         for key, (numbers, points) in by_key.items():
             bucket = self._buckets[key]
             who = np.array(numbers, dtype=np.intp)
             if isinstance(bucket, Bounds):
-                for number, entries in bucket.query_many(np.array(points).T.copy()):
-                    if checked.add(who[number], self._rows(entries)):
+                for which, entries in bucket.query_many(np.array(points).T.copy()):
+                    if checked.add(who[which], self._rows(entries)):
                         yield self._kept(self._rest, batch, checked)
             else:
                 entries = np.atleast_1d(np.array(bucket, dtype=np.int32))
@@ -407,7 +360,7 @@ class Group:
         yield self._kept(self._rest, batch, checked)
         yield self._kept(self.form.root, batch, unchecked)
 
-    def _kept(self, part: Node | None, batch: Batch, gathered: _Gathered) -> tuple[NDArray[np.intp], Rows]:
+    def _kept(self, part: Node | None, batch: Batch, gathered: Gathered) -> tuple[NDArray[np.intp], Rows]:
         numbers, rows = gathered.take()
         if part is None or not len(rows):
             return numbers, rows
@@ -420,8 +373,10 @@ class Group:
             return numbers[keep], rows[keep]
         return self._true(part, batch, numbers, rows)
 
-    def _true(self, part: Node, batch: Batch, numbers: NDArray[np.intp], rows: Rows) -> tuple[NDArray[np.intp], Rows]:
-        keep = _where(part, _Pairs(self, batch, numbers, rows), len(rows))
+    def _true(
+        self, part: Node, batch: Batch, numbers: NDArray[np.intp], rows: Rows
+    ) -> tuple[NDArray[np.intp], Rows]:
+        keep = Pairs(batch, numbers, rows, self.readers, self.constants).true(part)
         return numbers[keep], rows[keep]
 
     def allowed_many(
@@ -439,50 +394,26 @@ class Group:
         for key, code in forms.items():
             if key is None:
                 continue
-            (here,) = (which == code).nonzero()
+            here = np.flatnonzero(which == code)
             if not len(here):
                 continue
             first = writers[int(numbers[here[0]])]
             assert first is not None
             if _has_numpy(first.form):
-                pairs = _WriterPairs(self, batch, numbers[here], rows[here], writers)
-                keep[here] = _where(first.form.root, pairs, len(here))
+                pairs = WriterPairs(batch, numbers[here], rows[here], self.readers, self.constants, writers)
+                keep[here] = pairs.true(first.form.root)
             else:
                 for place in here.tolist():
                     number = int(numbers[place])
                     writer = writers[number]
                     assert writer is not None
-                    keep[place] = bool(len(self.allowed(writer, [int(rows[place])], batch.records[number], batch.tables)))
+                    keep[place] = bool(
+                        len(self.allowed(writer, [int(rows[place])], batch.records[number], batch.tables))
+                    )
         return numbers[keep], rows[keep]
 
 
-class _Gathered:
-    """Pairs that wait until there are enough for one vectorised evaluation."""
-
-    def __init__(self) -> None:
-        self._numbers: list[NDArray[np.intp]] = []
-        self._rows: list[Rows] = []
-        self._count = 0
-
-    def add(self, numbers: NDArray[np.intp], rows: Rows) -> bool:
-        """Take pairs, and say whether it is time to evaluate."""
-        self._numbers.append(numbers)
-        self._rows.append(rows)
-        self._count += len(rows)
-        return self._count >= _PAIRS
-
-    def take(self) -> tuple[NDArray[np.intp], Rows]:
-        """Give all pairs and begin anew."""
-        if not self._rows:
-            return np.zeros(0, dtype=np.intp), _NO_ROWS
-        found = np.concatenate(self._numbers), np.concatenate(self._rows)
-        self._numbers, self._rows, self._count = [], [], 0
-        return found
-
-
-def _where(part: Node, pairs: _Pairs, length: int) -> NDArray[np.bool_]:
-    return np.broadcast_to(truth(part, pairs)[0], length)
-
-
 def _has_numpy(form: Form) -> bool:
-    return not any(isinstance(n, Call) and n.function.is_user and n.function.numpy is None for n in walk(form.root))
+    return not any(
+        isinstance(n, Call) and n.function.is_user and n.function.numpy is None for n in walk(form.root)
+    )

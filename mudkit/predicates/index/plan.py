@@ -1,8 +1,8 @@
 """What of a read predicate can be looked up, and what must be evaluated.
 
-A predicate is cut into the parts that must all be TRUE. A part that compares an expression over the record alone
-with one over the subscription alone (its constants, its reader's data) is looked up: an equality or an ``IN`` by
-hash, a bound, a box or a circle in a tree of bounds. The rest is evaluated on what the lookup leaves.
+A predicate is cut into the parts that must all be TRUE. A part that compares an expression over the record
+alone with one over the subscription alone (its constants, its reader's data) is looked up: an equality or an
+``IN`` by hash, a bound, a box or a circle in a tree of bounds. The rest is evaluated on what that leaves.
 """
 
 from __future__ import annotations
@@ -13,10 +13,22 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mudkit.predicates import tree
-from mudkit.predicates.index.bounds import Side
+from mudkit.predicates.index.cuts import Side
 from mudkit.predicates.python import Code, finish
 from mudkit.predicates.tree import Call, Compare, Constant, In, Name, Node
-from mudkit.predicates.values import BOOLEAN, EVERY_KIND, NULL, NUMBER, POINT, STRING, STRUCT, Members, Point, Value, kind_of
+from mudkit.predicates.values import (
+    BOOLEAN,
+    EVERY_KIND,
+    NULL,
+    NUMBER,
+    POINT,
+    STRING,
+    STRUCT,
+    Members,
+    Point,
+    Value,
+    kind_of,
+)
 from mudkit.units import EARTH_RADIUS_KM
 
 __all__ = ["Plan", "plan"]
@@ -39,8 +51,8 @@ class Plan:
         nothing can match it as its reader's data are.
     sides : tuple of Side
         Coordinates of the corners.
-    hashed : bool
-        Whether there is a key.
+    several : bool
+        Whether a subscription may have several keys: that of an ``IN``.
     rest : Node or None
         What must be evaluated even so.
     rest_loose : Node or None
@@ -54,7 +66,7 @@ class Plan:
     probe: Callable[..., Any]
     place: Callable[..., Any]
     sides: tuple[Side, ...]
-    hashed: bool
+    several: bool
     rest: Node | None
     rest_loose: Node | None
     readers: frozenset[str]
@@ -71,7 +83,7 @@ def _sides_of(node: Node) -> str:
         elif isinstance(each, Name):
             found.add("record" if each.scope == _RECORD else "subscription")
         elif isinstance(each, Call) and (each.function.name == "lookup" or each.function.is_user):
-            return "both"  # a table changes, and a user's function may be slow: evaluated when everything else holds
+            return "both"  # a table changes, and a user's function may be slow: evaluated at the end
     return found.pop() if len(found) == 1 else "both"
 
 
@@ -105,10 +117,18 @@ class _Builder:
         match part:
             case Compare(operator=operator, left=left, right=right):
                 mine, other = _sides_of(left), _sides_of(right)
-                if mine == "record" and other == "subscription" and self._comparison(operator, left, right, part):
+                if (
+                    mine == "record"
+                    and other == "subscription"
+                    and self._comparison(operator, left, right, part)
+                ):
                     return
                 flipped = tree.FLIPPED[operator]
-                if mine == "subscription" and other == "record" and self._comparison(flipped, right, left, part):
+                if (
+                    mine == "subscription"
+                    and other == "record"
+                    and self._comparison(flipped, right, left, part)
+                ):
                     return
             case In(item=item, members=members):
                 if self.members is None and _sides_of(item) == "record":
@@ -143,12 +163,11 @@ class _Builder:
     def _side(self, record: Node, component: str, upper: bool) -> None:
         # The same expression in two parts (a range) is one expression with two sides.
         written = tree.text_of(record)
-        for number, (known, which) in enumerate(self.expressions):
-            if which == component and tree.text_of(known) == written:
-                break
-        else:
-            number = len(self.expressions)
+        known = [(tree.text_of(each), which) for each, which in self.expressions]
+        if (written, component) not in known:
+            known.append((written, component))
             self.expressions.append((record, component))
+        number = known.index((written, component))
         self.sides.append(Side(number, upper))
 
     def _area(self, name: str, args: tuple[Node, ...], part: Node) -> bool:
@@ -170,8 +189,9 @@ class _Builder:
         readers = {n.scope for node in mine for n in tree.walk(node) if isinstance(n, Name)}
         evaluated = [tree.text_of(part) for part in self.rest]
         return Plan(
-            probe=self._probe(scopes), place=self._place(scopes), sides=tuple(self.sides) or (Side(0, False),),
-            hashed=bool(self.keys or self.members), rest=_all(self.rest), rest_loose=_all(self.rest + self.loose),
+            probe=self._probe(scopes), place=self._place(scopes),
+            sides=tuple(self.sides) or (Side(0, False),),
+            several=self.members is not None, rest=_all(self.rest), rest_loose=_all(self.rest + self.loose),
             readers=frozenset(readers), indexed=tuple(self.indexed), evaluated=tuple(evaluated),
         )  # fmt: skip
 
@@ -188,7 +208,9 @@ class _Builder:
             if nullable:
                 code.line(f"if {atom} is None: return None")
             values.append(f"{atom}.{component}" if component else atom)
-        point = [f"-{values[side.expression]}" if side.upper else values[side.expression] for side in self.sides]
+        point = [
+            f"-{values[side.expression]}" if side.upper else values[side.expression] for side in self.sides
+        ]
         code.line(f"return {_tuple(keys)}, {_tuple(point or ['0.0'])}")
         return finish(code, scopes)
 
@@ -274,7 +296,7 @@ def _listed(members: Members, key: tuple[Any, ...]) -> tuple[tuple[Any, ...], ..
 
 
 def _box(south: float, west: float, north: float, east: float) -> tuple[tuple[float, ...], bool]:
-    """Give the corner of a box, and whether it is wider than the box: across and along the date line it is."""
+    """Give the corner of a box, and whether it is wider than the box: at the date line it is."""
     if west > east or west <= -180.0 or east >= 180.0:
         return (south, -north, -_INF, -_INF), True
     return (south, -north, west, -east), False
@@ -289,9 +311,10 @@ def _circle(centre: Point, km: float) -> tuple[tuple[float, ...], bool] | None:
     south, north = centre.lat - half_lat, centre.lat + half_lat
     if south <= -90.0 or north >= 90.0 or angle >= math.pi / 2:
         return (south, -north, -_INF, -_INF), False
-    half_lon = math.degrees(math.asin(min(1.0, math.sin(angle) / math.cos(math.radians(centre.lat))))) * (1 + 1e-9)
+    half_lon = math.degrees(math.asin(min(1.0, math.sin(angle) / math.cos(math.radians(centre.lat))))) * (
+        1 + 1e-9
+    )
     west, east = centre.lon - half_lon, centre.lon + half_lon
     if west <= -180.0 or east >= 180.0:
         return (south, -north, -_INF, -_INF), False
     return (south, -north, west, -east), False
-

@@ -1,4 +1,4 @@
-"""The subscription index: which subscriptions does a record reach, both ways?"""
+"""The subscription index: finds the subscriptions that a record reaches, both ways."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from mudkit.errors import PredicateError
-from mudkit.predicates.index.group import Batch, Group
+from mudkit.predicates.index.group import Group
+from mudkit.predicates.index.pairs import Batch
 from mudkit.predicates.language import MOBIUS
 from mudkit.predicates.predicate import Predicate
 from mudkit.predicates.values import attribute, kind_of
@@ -21,8 +22,7 @@ __all__ = ["SubscriptionIndex"]
 _EMPTY: Final[Mapping[str, Any]] = {}
 _BATCH: Final = 16_384
 _SHIFT: Final = 40
-"""A subscription's place is one integer, the number of its group above its row: a tuple would take three times
-the memory."""
+"""A subscription's place is one integer, its group's number above its row: a tuple is three times as big."""
 
 
 class SubscriptionIndex:
@@ -39,10 +39,10 @@ class SubscriptionIndex:
     Notes
     -----
     Mobius 2.2, 5: predicates on both sides, matched at the processors. Subscriptions of one shape share one
-    signature (NiagaraCQ) and keep their constants in NumPy columns. Equalities and ``IN`` are looked up by hash,
-    bounds, boxes and circles in a tree (:mod:`mudkit.predicates.index.bounds`); what remains is evaluated on
-    the candidates, few of them one by one, many as one vectorised pass. Results are those of evaluating every
-    subscription.
+    signature (NiagaraCQ) and keep their constants in NumPy columns. Equalities and ``IN`` are looked up by
+    hash, bounds, boxes and circles in a tree (:mod:`mudkit.predicates.index.bounds`); what remains is
+    evaluated on the candidates, few of them one by one, many as one vectorised pass. Results are those of
+    evaluating every subscription.
 
     Not for use by several threads at once.
 
@@ -122,7 +122,11 @@ class SubscriptionIndex:
             self._see(receiver=receiver or _EMPTY, auth=auth or _EMPTY)
 
     def update(
-        self, identity: Hashable, *, receiver: Mapping[str, Any] | None = None, auth: Mapping[str, Any] | None = None
+        self,
+        identity: Hashable,
+        *,
+        receiver: Mapping[str, Any] | None = None,
+        auth: Mapping[str, Any] | None = None,
     ) -> None:
         """Give a subscription's reader other data: they replace those before.
 
@@ -200,13 +204,16 @@ class SubscriptionIndex:
             else:
                 ids = group.ids
                 found += [
-                    (order, ids[row]) for order, row in zip(group.order[rows].tolist(), rows.tolist(), strict=True)
+                    (order, ids[row])
+                    for order, row in zip(group.order[rows].tolist(), rows.tolist(), strict=True)
                 ]
         found.sort(key=_first)
         return [identity for _, identity in found]
 
     def match_many(
-        self, records: Iterable[Mapping[str, Any]], writers: Predicate | None | Sequence[Predicate | None] = None
+        self,
+        records: Iterable[Mapping[str, Any]],
+        writers: Predicate | Sequence[Predicate | None] | None = None,
     ) -> list[list[Any]]:
         """Find the subscriptions for many records at once, faster than one by one.
 
@@ -230,7 +237,9 @@ class SubscriptionIndex:
         each = [writers] * len(whole) if writers is None or isinstance(writers, Predicate) else list(writers)
         if len(each) != len(whole):
             raise PredicateError(
-                "There must be one writer predicate for each record.", found=str(len(each)), expected=str(len(whole))
+                "There must be one writer predicate for each record.",
+                found=str(len(each)),
+                expected=str(len(whole)),
             )
         for writer in {id(writer): writer for writer in each}.values():
             if writer is not None:
@@ -240,7 +249,9 @@ class SubscriptionIndex:
             found += self._match_batch(whole[start : start + _BATCH], each[start : start + _BATCH])
         return found
 
-    def _match_batch(self, records: list[Mapping[str, Any]], writers: list[Predicate | None]) -> list[list[Any]]:
+    def _match_batch(
+        self, records: list[Mapping[str, Any]], writers: list[Predicate | None]
+    ) -> list[list[Any]]:
         for record in records:
             if not self._unseen["record"]:
                 break
@@ -252,7 +263,7 @@ class SubscriptionIndex:
             names = None
             for who, rows in group.match_many(batch):
                 if not open_to_all:
-                    who, rows = group.allowed_many(writers, batch, who, rows)  # noqa: PLW2901
+                    who, rows = group.allowed_many(writers, batch, who, rows)
                 if len(rows):
                     names = group.ids
                     numbers.append(who)
@@ -277,7 +288,7 @@ class SubscriptionIndex:
         Returns
         -------
         DataFrame
-            A row a signature: ``signature``, ``subscriptions``, ``indexed`` (parts that are looked up, and how),
+            A row a signature: ``signature``, ``subscriptions``, ``indexed`` (parts that are looked up, how),
             ``evaluated`` (parts that are not), ``scanned`` (subscriptions that the lookup looked at),
             ``candidates`` (those it gave), ``survivors`` (those whose read predicate is TRUE), ``matches``
             (those whose reader the writer means, too), ``never_seen`` (names that no data have had so far:
@@ -307,7 +318,9 @@ class SubscriptionIndex:
                     "survivors": len(survivors),
                     "matches": len(matches),
                     "never_seen": ", ".join(
-                        ".".join((scope, *path)) for scope, path in names if path in self._unseen.get(scope, ())
+                        ".".join((scope, *path))
+                        for scope, path in names
+                        if path in self._unseen.get(scope, ())
                     ),
                 }
             )

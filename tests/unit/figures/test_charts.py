@@ -28,3 +28,21 @@ def test_policies_are_points_with_intervals():
     assert abs(first.error_x.array[0] - 10) < 1e-9
     assert not first.error_y.visible
     assert bound.marker.color == charts.GREY != first.marker.color
+
+
+def test_growth_draws_a_line_for_each_way_on_logarithmic_axes():
+    table = pd.DataFrame(
+        {
+            "n": [1, 10, 1, 10],
+            "µs_a_record": [1.0, 9.0, 2.0, 2.5],
+            "way": ["the paper", "the paper", "index", "index"],
+        }
+    )
+    figure = charts.growth(table, title="t", x="n", y="µs_a_record", by="way")
+    paper, index = figure.data
+    assert [list(line.y) for line in figure.data] == [[1, 9], [2, 2.5]]
+    assert (paper.name, index.name) == ("the paper", "index")
+    assert paper.marker.color == charts.GREY != index.marker.color
+    assert paper.line.dash == "dash" != index.line.dash
+    assert figure.layout.xaxis.type == figure.layout.yaxis.type == "log"
+    assert figure.layout.yaxis.title.text == "µs a record"

@@ -1,0 +1,181 @@
+"""Aggregates of a read: computed where the records are, combined where the answers meet.
+
+Sums are exact, so the result is the same however the records are spread and in whatever order the parts come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from sqlglot import TokenType
+
+from mudkit.errors import PredicateError
+from mudkit.predicates.language import MOBIUS, Language
+from mudkit.predicates.parse import Bound, ListOf, Parameter, Parser
+from mudkit.predicates.python import compile_tree
+from mudkit.predicates.tokens import tokens
+from mudkit.predicates.values import BOOLEAN, EVERY_KIND, NUMBER, STRING, kind_names, kind_of
+
+__all__ = ["Aggregates", "State"]
+
+State: TypeAlias = tuple[Any, ...]
+"""What is known of some records, one item an aggregate; it can be sent as JSON."""
+
+_NAMES: Final = ("count", "sum", "min", "max", "avg")
+_ONE: Final = 1 << 1074
+"""Sums are counted in the smallest double, 2^-1074: every double is a whole multiple of it."""
+_ORDER: Final = {NUMBER: 0, STRING: 1, BOOLEAN: 2}
+
+
+class _Aggregate(NamedTuple):
+    name: str
+    written: str
+    value: Callable[..., Any] | None
+    constants: tuple[Any, ...]
+
+
+class Aggregates:
+    """One or more aggregates, as a read asks for them.
+
+    Parameters
+    ----------
+    text : str
+        For instance ``"count(*), avg(speed)"``: ``count``, ``sum``, ``min``, ``max`` and ``avg`` of an
+        expression. NULL does not count; a sum of nothing is NULL. ``min`` and ``max`` order numbers before
+        strings before booleans.
+    language : Language, optional
+
+    Raises
+    ------
+    PredicateError
+
+    Notes
+    -----
+    Mobius 2.2: aggregates and user-defined functions run at the processors, so that only the answer crosses
+    the network.
+
+    Examples
+    --------
+    >>> speed = Aggregates("count(*), avg(speed)")
+    >>> here, there = speed.of([{"speed": 1}, {"speed": 2}]), speed.of([{"speed": 6}, {}])
+    >>> speed.result(speed.combine([here, there]))
+    {'count(*)': 4, 'avg(speed)': 3.0}
+    """
+
+    def __init__(self, text: str, *, language: Language = MOBIUS) -> None:
+        self.text = text
+        self._aggregates: list[_Aggregate] = []
+        self._scopes = language.scopes.names
+        for part in _parts(text):
+            name, argument = Parser(text, language.scopes, part).aggregate(_NAMES)
+            written = text[part[0].start : part[-1].end + 1]
+            if argument is None:
+                self._aggregates.append(_Aggregate(name, written, None, ()))
+                continue
+            if any(isinstance(source, (Parameter, Bound, ListOf)) for source in argument.sources):
+                raise PredicateError(
+                    "An aggregate has no parameters and no sender.", text=text, at=argument.root.at
+                )
+            kind = NUMBER if name in ("sum", "avg") else EVERY_KIND
+            if not argument.root.kinds & kind:
+                raise PredicateError(
+                    f"{name} takes a number.", text=text, at=argument.root.at,
+                    found=f"a {kind_names(argument.root.kinds)}",
+                )  # fmt: skip
+            compiled = compile_tree(argument.root, self._scopes, kind=kind)
+            self._aggregates.append(_Aggregate(name, written, compiled, argument.sources))
+
+    @property
+    def names(self) -> list[str]:
+        """The aggregates as they are written."""
+        return [aggregate.written for aggregate in self._aggregates]
+
+    def of(self, records: Iterable[Mapping[str, Any]], **scopes: Mapping[str, Any]) -> State:
+        """Compute over some records: the part of one processor.
+
+        Parameters
+        ----------
+        records : iterable of mapping
+        **scopes : mapping
+            Data of the other scopes, the same for all records.
+        """
+        states = [_start(aggregate.name) for aggregate in self._aggregates]
+        others = [scopes.get(scope, {}) for scope in self._scopes[1:]]
+        for record in records:
+            for number, (name, _, value, constants) in enumerate(self._aggregates):
+                item = True if value is None else value(constants, None, record, *others)
+                if item is not None:
+                    states[number] = _combined(name, states[number], _single(name, item))
+        return tuple(states)
+
+    def combine(self, states: Iterable[State]) -> State:
+        """Combine parts: the gateway's work. The order does not matter."""
+        whole = [_start(aggregate.name) for aggregate in self._aggregates]
+        for state in states:
+            for number, aggregate in enumerate(self._aggregates):
+                whole[number] = _combined(aggregate.name, whole[number], state[number])
+        return tuple(whole)
+
+    def result(self, state: State) -> dict[str, Any]:
+        """Give the values, by aggregate as it is written; ``None`` is NULL."""
+        return {
+            aggregate.written: _result(aggregate.name, part)
+            for aggregate, part in zip(self._aggregates, state, strict=True)
+        }
+
+
+def _parts(text: str) -> list[list[Any]]:
+    """Cut a list at its commas."""
+    parts: list[list[Any]] = [[]]
+    depth = 0
+    for token in tokens(text):
+        depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
+        if token.token_type == TokenType.COMMA and depth == 0:
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    if not all(parts):
+        raise PredicateError(
+            "An aggregate is missing.", text=text, expected="for instance count(*), avg(speed)"
+        )
+    return parts
+
+
+def _start(name: str) -> Any:
+    return 0 if name == "count" else [0, 0] if name in ("sum", "avg") else None
+
+
+def _single(name: str, item: Any) -> Any:
+    if name == "count":
+        return 1
+    if name in ("sum", "avg"):
+        numerator, denominator = item.as_integer_ratio()
+        return [1, numerator * (_ONE // denominator)]
+    return item if kind_of(item) in _ORDER else None
+
+
+def _combined(name: str, a: Any, b: Any) -> Any:
+    if name == "count":
+        return a + b
+    if name in ("sum", "avg"):
+        return [a[0] + b[0], a[1] + b[1]]
+    if a is None or b is None:
+        return b if a is None else a
+    return min(a, b, key=_sort_key) if name == "min" else max(a, b, key=_sort_key)
+
+
+def _sort_key(item: Any) -> tuple[int, Any]:
+    return _ORDER[kind_of(item)], item
+
+
+def _result(name: str, state: Any) -> Any:
+    if name not in ("sum", "avg"):
+        return state
+    count, total = state
+    if not count:
+        return None
+    try:
+        return total / (_ONE if name == "sum" else count * _ONE)
+    except OverflowError:
+        return None

@@ -1,0 +1,371 @@
+"""The Spark evaluator: SQL text for Spark SQL, also in ANSI mode.
+
+Spark's texts have one type each: a number is DOUBLE, a string STRING, a boolean BOOLEAN, a point a STRUCT of
+two doubles. What would stand there several times is an element of an array instead, which a lambda looks at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from mudkit.errors import PredicateError
+from mudkit.predicates import meaning, tree
+from mudkit.predicates.layout import Column, Found, Group, Typed, Whole
+from mudkit.predicates.sql import ONE_KIND, Sql, Writer
+from mudkit.predicates.tree import Node
+from mudkit.predicates.values import (
+    BIGGEST,
+    BIGGEST_INTEGER,
+    BOOLEAN,
+    NULL,
+    NUMBER,
+    POINT,
+    STRING,
+    STRUCT,
+    Point,
+)
+from mudkit.units import EARTH_RADIUS_KM
+
+__all__ = ["SparkWriter"]
+
+_TYPES: Final = {
+    NUMBER: "DOUBLE", STRING: "STRING", BOOLEAN: "BOOLEAN", POINT: "STRUCT<lat: DOUBLE, lon: DOUBLE>",
+    STRUCT: "BOOLEAN", NULL: "BOOLEAN",
+}  # fmt: skip
+_SHORT: Final = 500
+"""Characters that may stand there twice."""
+_EXACT: Final = f"BETWEEN -{BIGGEST_INTEGER} AND {BIGGEST_INTEGER}"
+_FINITE: Final = f"abs({{}}) <= {BIGGEST!r}D"
+_NOT_FINITE: Final = "array(double('Infinity'), double('-Infinity'), double('NaN'))"
+_LONGEST_DECIMAL: Final = "9.3e18D"
+"""A whole number that a JSON text holds as such is BIGINT up to here; beyond, Spark makes it a DECIMAL."""
+_UPPER: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+_DISTANCE: Final = (
+    "floor({r}D * asin(sqrt(least(pow(sin((radians({b}.lat) - radians({a}.lat)) / 2D), 2D) "
+    "+ cos(radians({a}.lat)) * cos(radians({b}.lat)) "
+    "* pow(sin((radians({b}.lon) - radians({a}.lon)) / 2D), 2D), 1D))) * 1e6D + 0.5D) / 1e6D"
+).replace("{r}", repr(2 * EARTH_RADIUS_KM))
+_KM: Final = _DISTANCE.replace("{a}", "m.a").replace("{b}", "m.b")
+_BOX: Final = (
+    "(m.a.lat BETWEEN m.b AND m.d AND (CASE WHEN m.c <= m.e THEN m.a.lon BETWEEN m.c AND m.e "
+    "OR (abs(m.a.lon) = 180D AND -m.a.lon BETWEEN m.c AND m.e) "
+    "ELSE m.a.lon >= m.c OR m.a.lon <= m.e "
+    "OR (abs(m.a.lon) = 180D AND (-m.a.lon >= m.c OR -m.a.lon <= m.e)) END))"
+)
+_WITH_TIME: Final = f"m.a >= {meaning.FIRST_S}D AND m.a < {meaning.LAST_S}D"
+
+_TEMPLATES: Final = {
+    "matches": "mudkit_matches({}, {})",
+    "starts_with": "startswith({}, {})",
+    "contains": "contains({}, {})",
+    "lower": f"translate({{}}, '{_UPPER}', '{_UPPER.lower()}')",
+    "upper": f"translate({{}}, '{_UPPER.lower()}', '{_UPPER}')",
+    "length": "CAST(char_length({}) AS DOUBLE)",
+    "abs": "abs({})",
+}
+
+
+class SparkWriter(Writer):
+    """Writes an expression for Spark."""
+
+    dialect = "spark"
+
+    def null(self, kind: int) -> Sql:
+        """Write NULL of a kind."""
+        return Sql(f"CAST(NULL AS {_TYPES[kind]})")
+
+    def literal(self, constant: Any) -> Sql:
+        """Write a constant."""
+        if constant is None:
+            return Sql("NULL")
+        if isinstance(constant, bool):
+            return Sql(str(constant).upper())
+        if isinstance(constant, str):
+            return Sql(_string(constant))
+        if isinstance(constant, Point):
+            return Sql(f"named_struct('lat', {constant.lat!r}D, 'lon', {constant.lon!r}D)")
+        return Sql(f"({constant!r}D)" if constant < 0 else f"{constant!r}D")
+
+    def let(self, body: str, *args: Sql) -> Sql:
+        """Write a text over ``m.a``, ``m.b``, … that stand for others; NULL when one of those is NULL."""
+        names = "abcdefgh"[: len(args)]
+        fields = ", ".join(f"'{name}', {{}}" for name in names)
+        tests = " AND ".join(f"m.{name} IS NOT NULL" for name in names)
+        return self.put(
+            f"get(transform(array(named_struct({fields})), m -> CASE WHEN {tests} THEN {body} END), 0)", *args
+        )
+
+    def finite(self, number: Sql) -> Sql:
+        """Write NULL for infinity and NaN, without saying the number twice."""
+        return self.put(f"get(array_except(array({{}}), {_NOT_FINITE}), 0)", number)
+
+    def divided(self, left: Sql, right: Sql) -> Sql:
+        """Write a division."""
+        return self.put("try_divide({}, {})", left, right)
+
+    def name(self, found: Found, kind: int) -> Sql:
+        """Write the value of a name if it is of a kind."""
+        if isinstance(found, Whole):
+            return Sql(_Variant(_reference(found.column), found.path).of(kind))
+        if isinstance(found, Typed):
+            return Sql(_in_column(found))
+        assert isinstance(found, Group)
+        assert found.lat is not None
+        assert found.lon is not None
+        place = _place(_in_column(Typed(found.lat, "")), _in_column(Typed(found.lon, "")))
+        return Sql(f"CASE WHEN {_there(found)} THEN {place} END")
+
+    def missing(self, found: Found) -> Sql:
+        """Write whether a name is NULL."""
+        if isinstance(found, Whole):
+            return Sql(f"(NOT {_Variant(_reference(found.column), found.path).there})")
+        if isinstance(found, Group):
+            return Sql(f"(NOT {_there(found)})")
+        assert found is not None
+        return Sql(f"({_in_column(found)} IS NULL)")
+
+    def first(self, args: Sequence[Node], kind: int) -> Sql:
+        """Write the first value that is not NULL, if it is of a kind."""
+        result: list[Sql] = []  # arms of one CASE, read from the last to the first argument
+        rest = self.null(kind)
+        for position, arg in enumerate(reversed(args)):
+            kinds = self.kinds(arg)
+            if not kinds:
+                continue
+            value = self.of(arg, kind)
+            if position == 0 and not kinds & ~kind:
+                rest = value
+            elif kinds == kind and len(value) > _SHORT:
+                rest = self.put("coalesce({}, {})", value, self._case(result, rest))
+                result = []
+            else:
+                result.insert(0, self.put("WHEN NOT {} THEN {}", self.is_null(arg), value))
+        return self._case(result, rest)
+
+    def _case(self, arms: Sequence[Sql], rest: Sql) -> Sql:
+        if not arms:
+            return rest
+        return self.put("(CASE " + " ".join(["{}"] * len(arms)) + " ELSE {} END)", *arms, rest)
+
+    def mixed(self, node: tree.Compare, common: int) -> Sql:
+        """Write a comparison whose sides share several kinds: of the arms one at most is not NULL."""
+        return self.any_of(
+            [
+                self.put(f"({{}} {node.operator} {{}})", self.of(node.left, kind), self.of(node.right, kind))
+                for kind in ONE_KIND
+                if common & kind
+            ]
+        )
+
+    def call(self, node: tree.Call) -> Sql:
+        """Write a function."""
+        name = node.function.name
+        if node.function.is_user:
+            return self._user(node)
+        if name == "lookup":
+            raise self.no_form(node, "lookup works in the Python and NumPy evaluators of the server")
+        args = self.args(node)
+        match name:
+            case "like":
+                return self._like(node, *args)
+            case "distance_km":
+                return self.let(_KM, *args)
+            case "within_km":
+                return self.let(f"({_KM} <= m.c)", *args)
+            case "within_box":
+                return self.let(_BOX, *args)
+            case "point":
+                return self.put(_place("{}", "{}"), *args)
+            case "hour" | "weekday":
+                return self._time(node, args[0])
+        return self.put(_TEMPLATES[name], *args)
+
+    def _like(self, node: tree.Call, text: Sql, written: Sql) -> Sql:
+        # Spark's LIKE takes a backslash for an escape.
+        if isinstance(node.args[1], tree.Constant) and node.args[1].kinds == STRING:
+            return self.put(
+                "({} LIKE {})", text, _string(self.constants[node.args[1].slot].replace("\\", "\\\\"))
+            )
+        return self.put(r"({} LIKE replace({}, '\\', '\\\\'))", text, written)
+
+    def _time(self, node: tree.Call, seconds: Sql) -> Sql:
+        zone = "UTC"
+        if len(node.args) > 1:
+            given = node.args[1]
+            if not self.kinds(given):
+                return self.null(NUMBER)
+            if not isinstance(given, tree.Constant):
+                raise PredicateError(
+                    f"The time zone of {node.function.name} must be a constant for the evaluator spark.",
+                    text=self.text, at=given.at or node.at, remedy="write it as text or as a :parameter",
+                )  # fmt: skip
+            zone = self.constants[given.slot]
+            if meaning.zone(zone) is None:
+                return self.null(NUMBER)
+        # Not hour() and weekday(): those are in the zone of the session.
+        local = "floor(m.a)"
+        if zone != "UTC":
+            local = f"unix_seconds(from_utc_timestamp(timestamp_seconds(floor(m.a)), {_string(zone)}))"
+        part = f"floor(pmod({local}, 86400L) / 3600L)"
+        if node.function.name == "weekday":
+            part = f"pmod(floor({local} / 86400L) + 3L, 7L)"
+        return self.let(f"CASE WHEN {_WITH_TIME} THEN CAST({part} AS DOUBLE) END", seconds)
+
+    def _user(self, node: tree.Call) -> Sql:
+        function, args = node.function, self.args(node)
+        form = function.sql.get("spark")
+        if form is None:
+            raise self.no_form(node, "give it one: @function(…, spark='…')")
+        written = self.put(form, *(self.put("({})", arg) for arg in args))
+        if function.returns == NUMBER:
+            written = self.finite(self.put("CAST(({}) AS DOUBLE)", written))
+        elif function.returns == POINT:
+            written = self.let(_place("CAST(m.a.lat AS DOUBLE)", "CAST(m.a.lon AS DOUBLE)"), written)
+        else:
+            written = self.put(f"CAST(({{}}) AS {_TYPES[function.returns]})", written)
+        tests = [
+            self.put("{} IS NOT NULL", text)
+            for text, arg in zip(args, node.args, strict=True)
+            if not isinstance(arg, tree.Constant)
+        ]
+        if not tests:
+            return written
+        return self.put("CASE WHEN {} THEN {} END", self.joined(" AND ", tests), written)
+
+
+def _string(text: str) -> str:
+    """Quote a string; ``$`` as well, for Spark puts variables into SQL wherever it sees ``${…}``."""
+    escaped = "".join(
+        f"\\{c}" if c in "\\'" else f"\\u{ord(c):04x}" if c < " " or c in '$"\x7f' else c for c in text
+    )
+    return f"'{escaped}'"
+
+
+def _identifier(name: str) -> str:
+    if "${" in name:
+        raise PredicateError(
+            "Spark would put a variable into this name of a column.", found=repr(name), expected="no ${"
+        )
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _reference(column: Column) -> str:
+    assert isinstance(column.name, str)
+    return ".".join(map(_identifier, (column.name, *column.path)))
+
+
+def _place(lat: str, lon: str) -> str:
+    """Write a point of two numbers, NULL when it is none."""
+    place = f"named_struct('lat', {lat}, 'lon', {lon})"
+    inside = "m.lat BETWEEN -90D AND 90D AND m.lon BETWEEN -180D AND 180D"
+    return f"get(filter(array({place}), m -> {inside}), 0)"
+
+
+def _there(found: Group) -> str:
+    columns = found.columns if found.struct is None else (found.struct,)
+    names = [
+        (_reference(each) if isinstance(each.name, str) else _identifier(each.name[0])) for each in columns
+    ]
+    return f"({' OR '.join(f'{name} IS NOT NULL' for name in names)})"
+
+
+def _in_column(found: Typed) -> str:
+    """Write the value in a column of one kind."""
+    column, part = found
+    kind = column.kind
+    if not isinstance(column.name, str):
+        place = _place(*(_number(_identifier(name)) for name in column.name))
+    else:
+        name = _reference(column)
+        if kind == "number":
+            return _number(name)
+        if kind == "date":
+            return _utc(f"CAST({name} AS TIMESTAMP_NTZ)")
+        if kind == "string":
+            return _text(name)
+        if kind == "boolean":
+            return name
+        if kind == "pair":
+            pair = _place(_number(f"get({name}, 0)"), _number(f"get({name}, 1)"))
+            place = f"CASE WHEN size({name}) = 2 THEN {pair} END"
+        elif kind == "point":
+            place = _place(_number(f"{name}.lat"), _number(f"{name}.lon"))
+        else:
+            return f"CAST(NULL AS {_TYPES[NULL]})"
+    return f"({place}).{part}" if part else place
+
+
+def _number(name: str) -> str:
+    """Write a column of any type of numbers, or a TIMESTAMP, as a double."""
+    exact = f"typeof({name}) <> 'bigint' OR try_cast({name} AS DECIMAL(19, 0)) {_EXACT}"
+    double = f"CAST({name} AS DOUBLE)"
+    return f"CASE WHEN {_FINITE.format(double)} AND ({exact}) THEN {double} END"
+
+
+def _utc(time: str) -> str:
+    """Write a time without a zone as seconds; a cast to TIMESTAMP alone would bring in the session's zone."""
+    return f"CAST(try_cast(concat(CAST({time} AS STRING), 'Z') AS TIMESTAMP) AS DOUBLE)"
+
+
+def _text(text: str) -> str:
+    return rf"CASE WHEN instr({text}, '\u0000') = 0 THEN {text} END"
+
+
+class _Variant:
+    """A place inside a VARIANT."""
+
+    def __init__(self, column: str, path: tuple[str, ...], index: str = "") -> None:
+        self.column = column
+        self.path = path
+        self.where = f"{column}, '\\u0024{''.join('.' + part for part in path)}{index}'"
+        self.type = f"schema_of_variant({self.get('variant')})"
+
+    def get(self, kind: str) -> str:
+        return f"try_variant_get({self.where}, '{kind}')"
+
+    def of(self, kind: int) -> str:
+        """Write the value if it is of a kind."""
+        if kind == NUMBER:
+            own = self.own_number
+            if len(self.path) > 1 and self.path[-1] in ("lat", "lon"):  # a pair has these as well
+                return f"coalesce({own}, ({_Variant(self.column, self.path[:-1]).pair}).{self.path[-1]})"
+            return own
+        if kind == STRING:
+            return f"CASE WHEN {self.type} = 'STRING' THEN {_text(self.get('string'))} END"
+        if kind == BOOLEAN:
+            return f"CASE WHEN {self.type} = 'BOOLEAN' THEN {self.get('boolean')} END"
+        lat, lon = (_Variant(self.column, (*self.path, part)).own_number for part in ("lat", "lon"))
+        return f"coalesce({_place(lat, lon)}, {self.pair})"
+
+    @property
+    def own_number(self) -> str:
+        """The number that is written there."""
+        double, exact, kind = self.get("double"), self.get("bigint"), self.type
+        time = _utc(self.get("timestamp_ntz"))
+        return (
+            f"CASE {kind} WHEN 'BIGINT' THEN CASE WHEN {exact} {_EXACT} THEN CAST({exact} AS DOUBLE) END "
+            f"WHEN 'TIMESTAMP' THEN CAST({self.get('timestamp')} AS DOUBLE) "
+            f"WHEN 'DATE' THEN {time} WHEN 'TIMESTAMP_NTZ' THEN {time} ELSE CASE WHEN "
+            f"({kind} IN ('DOUBLE', 'FLOAT') AND {_FINITE.format(double)}) "
+            f"OR ({kind} LIKE 'DECIMAL(%' "
+            f"AND ({kind} NOT LIKE '%,0)' OR abs({double}) < {_LONGEST_DECIMAL})) "
+            f"THEN {double} END END"
+        )
+
+    @property
+    def pair(self) -> str:
+        """The point that an array of two numbers there is."""
+        first, second = (_Variant(self.column, self.path, f"[{index}]").own_number for index in (0, 1))
+        third = _Variant(self.column, self.path, "[2]").get("variant")
+        return f"CASE WHEN {third} IS NULL THEN {_place(first, second)} END"
+
+    @property
+    def there(self) -> str:
+        """Whether there is a value."""
+        values = " OR ".join(f"({self.of(kind)}) IS NOT NULL" for kind in (NUMBER, STRING))
+        return (
+            f"coalesce({self.type} = 'BOOLEAN' OR {self.type} LIKE 'OBJECT<%', FALSE) "
+            f"OR {values} OR ({self.pair}) IS NOT NULL"
+        ).join("()")

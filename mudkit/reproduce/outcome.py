@@ -1,0 +1,140 @@
+"""The rows that were asked for, measured or from the last time, each with its verdict."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mudkit import __version__
+from mudkit.errors import ParameterError
+from mudkit.reproduce import lab, mobius, store
+from mudkit.reproduce.row import Measured, Row, Say, nothing_said
+from mudkit.reproduce.verdict import judge
+
+__all__ = ["ROWS", "Result", "machine", "results"]
+
+ROWS: tuple[Row, ...] = (*mobius.ROWS, *lab.ROWS)
+"""All rows, in the order of the table."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """A row and what came out.
+
+    Parameters
+    ----------
+    row : Row
+    measured : Measured or None
+        None: not measured yet.
+    date : str or None
+        When it was measured, ISO 8601.
+    """
+
+    row: Row
+    measured: Measured | None
+    date: str | None
+
+    @property
+    def verdict(self) -> str:
+        """Computed from the figures, whenever it is asked for."""
+        return judge(self.row, self.measured)[0]
+
+    @property
+    def reason(self) -> str:
+        """Which requirements hold and which do not."""
+        return judge(self.row, self.measured)[1]
+
+    def as_json(self) -> dict[str, Any]:
+        """Give it as plain data.
+
+        Returns
+        -------
+        dict
+            ``row, source, paper, measured, spread, verdict, reason, parameters, date``.
+        """
+        verdict, reason = judge(self.row, self.measured)
+        figures = self.measured.figures if self.measured else {}
+        return {
+            "row": self.row.name,
+            "source": self.row.source,
+            "paper": self.row.paper,
+            "measured": {name: figure.median for name, figure in figures.items()},
+            "spread": {name: [figure.low, figure.high] for name, figure in figures.items()},
+            "verdict": verdict,
+            "reason": reason,
+            "parameters": dict(self.measured.parameters) if self.measured else {},
+            "date": self.date,
+        }
+
+
+def machine() -> dict[str, Any]:
+    """Say what a figure was measured on."""
+    return {
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "mudkit": __version__,
+    }
+
+
+def results(
+    names: Sequence[str] = (),
+    *,
+    rows: Sequence[Row] = ROWS,
+    say: Say = nothing_said,
+    place: Path | None = None,
+) -> list[Result]:
+    """Measure the rows that are named; without names give all, those of speed as they were last time.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Rows, upper or lower case.
+    rows : sequence of Row
+        The rows that there are.
+    say : callable
+        Told what is being measured.
+    place : Path, optional
+        Folder of the last results; by default in the user's cache.
+
+    Returns
+    -------
+    list of Result
+        In the order of the names, or of the table.
+
+    Raises
+    ------
+    ParameterError
+        There is no such row.
+    OutputProblem
+        A result cannot be kept.
+    """
+    known = {row.name: row for row in rows}
+    for name in names:
+        if name.upper() not in known:
+            raise ParameterError(
+                "There is no such row.", where="ROW", found=repr(name), expected=", ".join(known),
+                remedy="mudkit reproduce shows them all",
+            )  # fmt: skip
+    found = []
+    for row in [known[name] for name in dict.fromkeys(name.upper() for name in names)] or rows:
+        if names or not row.is_speed:
+            found.append(_measured(row, say, place))
+            continue
+        last = store.load(row.name, place or store.folder())
+        found.append(Result(row, *last) if last else Result(row, None, None))
+    return found
+
+
+def _measured(row: Row, say: Say, place: Path | None) -> Result:
+    say(f"{row.name}: measuring")
+    measured = row.measure(lambda text: say(f"{row.name}: {text}"))
+    measured = Measured(measured.figures, {**measured.parameters, "machine": machine()})
+    date = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+    store.save(row.name, measured, date, place or store.folder())
+    return Result(row, measured, date)

@@ -1,0 +1,98 @@
+"""The table of rows on a terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from mudkit.reproduce.outcome import Result
+from mudkit.reproduce.row import Say, nothing_said, number
+from mudkit.reproduce.verdict import NOT_MEASURED, NOT_REPRODUCIBLE, REPRODUCED
+
+__all__ = ["render", "watched"]
+
+_STYLES = {REPRODUCED: "green", NOT_REPRODUCIBLE: "red", NOT_MEASURED: "dim"}
+
+
+def render(results: Sequence[Result], console: Console | None = None) -> None:
+    """Print the rows, and what their figures depend on below.
+
+    Parameters
+    ----------
+    results : sequence of Result
+    console : Console, optional
+        By default standard output.
+    """
+    console = console or Console()
+    table = Table(show_lines=True, expand=True)
+    table.add_column("row", width=12)
+    table.add_column("the paper says", ratio=2)
+    table.add_column("measured: median (lowest–highest)", ratio=3)
+    table.add_column("verdict", width=16)
+    for result in results:
+        row = result.row
+        table.add_row(f"{row.name}\n{row.source}", Text(row.paper), _figures(result), _verdict(result))
+    console.print(table)
+    for result in results:
+        if result.measured:
+            console.print(Text(f"{result.row.name}: {_words(result.measured.parameters)}"))
+
+
+def _figures(result: Result) -> Text:
+    """List the figures; first those of which something is required, marked by whether it holds."""
+    if result.measured is None:
+        return Text(result.reason, style="dim")
+    lines, listed = Text(), set()
+    for required in result.row.required:
+        figure = result.measured.figures.get(required.figure)
+        if figure is not None:
+            listed.add(required.figure)
+            mark = Text("✓ ", style="green") if required.holds(figure.median) else Text("✗ ", style="red")
+            lines.append(mark).append(f"{required.figure}: {figure}, {required}\n")
+    for name, figure in result.measured.figures.items():
+        if name not in listed:
+            lines.append(f"  {name}: {figure}\n")
+    lines.rstrip()
+    return lines
+
+
+def _verdict(result: Result) -> Text:
+    verdict = Text(result.verdict, style=_STYLES.get(result.verdict, "yellow"))
+    if result.date is not None:
+        verdict.append(f"\n{result.date[:10]}", style="default")
+    return verdict
+
+
+def _words(parameters: Mapping[str, Any]) -> str:
+    return "; ".join(f"{name} {_word(value)}" for name, value in parameters.items())
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_word(item)}" for name, item in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(_word(item) for item in value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return number(value)
+    return str(value)
+
+
+@contextmanager
+def watched() -> Iterator[Say]:
+    """Show on standard error what is being measured, where somebody watches.
+
+    No thread runs beside the measurement.
+    """
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield nothing_said
+        return
+    try:
+        yield lambda text: print(f"\r\x1b[K{text} …", end="", file=sys.stderr, flush=True)  # noqa: T201
+    finally:
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)  # noqa: T201

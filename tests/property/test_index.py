@@ -1,0 +1,247 @@
+"""The index gives what evaluating every subscription one by one gives, whatever happens to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from predicate_strategies import conditions, make, numbers, points, scopes, strings, values
+
+from mudkit.predicates import Predicate, SubscriptionIndex, function
+from mudkit.predicates.functions import remove
+from mudkit.predicates.index import bounds as bounds_module
+from mudkit.predicates.index import group as group_module
+from mudkit.predicates.index.bounds import Bounds, Places, Side
+
+SHAPES = (
+    "a = :v", "a = :v AND b <= :n", "a = receiver.a", "b BETWEEN :n AND :m", "b > :n", "b < :n AND s = :t", "s IN :l", "s IN :l AND b >= :n",
+    "within_box(p, :s, :w, :n, :e)", "within_km(p, :p, :km)", "within_km(receiver.p, p, :km)", "distance_km(p, receiver.p) < :km AND a = :v",
+    "within_km(p, receiver.p, receiver.a)", "b <= receiver.a + :n", "a = :v OR b = :n", "receiver.a = :v", "lower(s) = :t", "b + 1 > :n", "s LIKE :t AND b < :n",
+    "p = :p", "a = :v AND a = receiver.a", "b >= :n AND b <= :m AND p.lat < :n AND p.lon >= :m", "TRUE", "auth.s = s", "s IN (:t, 'a', :t)", "a IS NULL", "s = :t AND s IN :l",
+)  # fmt: skip
+WRITERS = (
+    "receiver.a >= :n", "within_km(receiver.p, sender.p, :km)", "auth.s = :t", "receiver.s IN :l", "receiver.a > a", "receiver.c.x = :v", "NOT receiver.b = :v",
+    "receiver.p.lat > :n", "receiver.a = sender.a",
+)  # fmt: skip
+CONSTANTS = {
+    "v": st.one_of(numbers, strings, st.booleans(), points, st.none()), "n": st.integers(-3, 3), "m": st.integers(-3, 3), "t": st.sampled_from(["a", "ab", "", "%", "ü"]),
+    "l": st.lists(st.one_of(st.sampled_from(["a", "ab", ""]), st.integers(0, 2), st.none()), max_size=3), "p": points, "km": st.sampled_from([0, 1, 150, 5_000, 30_000, -1]),
+    "s": st.sampled_from([-90, -10, 0, 30]), "w": st.sampled_from([-180, -100, 170]), "e": st.sampled_from([-170, 0, 180]),
+}  # fmt: skip
+
+
+@st.composite
+def predicates(draw: Any, texts: tuple[str, ...]) -> Predicate:
+    text = draw(st.sampled_from(texts))
+    names = [
+        name
+        for name in CONSTANTS
+        if f":{name}" in text and not any(f":{name}{c}" in text for c in "abcdefghijklmnopqrstuvwxyz_")
+    ]
+    return Predicate(text, **{name: draw(CONSTANTS[name]) for name in names})
+
+
+small = st.one_of(st.integers(-3, 3), st.sampled_from(["a", "ab", "", "ü"]), st.booleans(), points, values)
+data = st.fixed_dictionaries(
+    {},
+    optional={
+        "a": small,
+        "b": st.integers(-4, 4),
+        "s": st.sampled_from(["a", "ab", "AB", ""]),
+        "p": points,
+        "c": values,
+    },
+)
+
+
+@st.composite
+def writers(draw: Any) -> Predicate | None:
+    if draw(st.booleans()):
+        return None
+    return draw(predicates(WRITERS)).bind(sender={"p": draw(points), "a": draw(small)})
+
+
+class OneByOne:
+    """The same by evaluating every subscription."""
+
+    def __init__(self) -> None:
+        self.all: dict[Any, list[Any]] = {}
+
+    def match(self, record: dict[str, Any], writer: Predicate | None) -> list[Any]:
+        found = []
+        for identity, (predicate, receiver, auth) in self.all.items():
+            if predicate(record, receiver=receiver, auth=auth) and (
+                writer is None or writer(record, receiver=receiver, auth=auth)
+            ):
+                found.append(identity)
+        return found
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), predicates(SHAPES), data, data), st.tuples(st.just("random"), conditions, data, data), st.tuples(st.just("update"), st.integers(0, 40), data),
+        st.tuples(st.just("remove"), st.integers(0, 40)), st.tuples(st.just("match"), st.lists(st.tuples(data, writers()), min_size=1, max_size=4)),
+    ),
+    max_size=25,
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True, params=["as it is", "small blocks, all vectorised"])
+def sizes(request: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once with the real sizes, once so that trees, blocks and NumPy begin at two subscriptions."""
+    if request.param != "as it is":
+        monkeypatch.setattr(bounds_module, "WIDTH", 4)
+        monkeypatch.setattr(bounds_module, "FIRST", 2)
+        monkeypatch.setattr(group_module, "LIST", 1)
+        monkeypatch.setattr(group_module, "ONE_BY_ONE", 0)
+
+
+@settings(max_examples=400)
+@given(steps=steps)
+def test_the_index_equals_one_by_one(steps: list[tuple[Any, ...]]) -> None:
+    index, reference = SubscriptionIndex(), OneByOne()
+    added = 0
+    for step in steps:
+        known = list(reference.all)
+        if step[0] in ("add", "random"):
+            predicate = step[1] if step[0] == "add" else make(step[1])
+            if predicate is not None:
+                index.add(added, predicate, receiver=step[2], auth=step[3])
+                reference.all[added] = [predicate, step[2], step[3]]
+                added += 1
+        elif step[0] == "update" and known:
+            identity = known[step[1] % len(known)]
+            index.update(identity, receiver=step[2])
+            reference.all[identity][1] = step[2]
+        elif step[0] == "remove" and known:
+            identity = known[step[1] % len(known)]
+            index.remove(identity)
+            del reference.all[identity]
+        elif step[0] == "match":
+            records, by = [record for record, _ in step[1]], [writer for _, writer in step[1]]
+            expected = [reference.match(record, writer) for record, writer in step[1]]
+            assert [index.match(record, writer) for record, writer in step[1]] == expected
+            assert index.match_many(records, by) == expected
+    assert len(index) == len(reference.all)
+
+
+@settings(max_examples=60)
+@given(
+    subscriptions=st.lists(st.tuples(predicates(SHAPES), data, data), min_size=30, max_size=120), records=st.lists(st.tuples(data, writers()), min_size=1, max_size=12),
+    moves=st.lists(st.tuples(st.integers(0, 119), data), max_size=60),
+)  # fmt: skip
+def test_many_subscriptions(subscriptions: list[Any], records: list[Any], moves: list[Any]) -> None:
+    index, reference = SubscriptionIndex(), OneByOne()
+    for number, (predicate, receiver, auth) in enumerate(subscriptions):
+        index.add(number, predicate, receiver=receiver, auth=auth)
+        reference.all[number] = [predicate, receiver, auth]
+    for number, receiver in moves:
+        if number < len(subscriptions):
+            index.update(number, receiver=receiver)
+            reference.all[number][1] = receiver
+    for number in range(0, len(subscriptions), 3):
+        index.remove(number)
+        del reference.all[number]
+    expected = [reference.match(record, writer) for record, writer in records]
+    assert [index.match(record, writer) for record, writer in records] == expected
+    assert index.match_many([record for record, _ in records], [writer for _, writer in records]) == expected
+
+
+@settings(max_examples=150)
+@given(
+    scopes=scopes, readers=st.lists(scopes, min_size=1, max_size=30), text=conditions, writer=conditions,
+)  # fmt: skip
+def test_any_condition_as_reader_and_as_writer(
+    scopes: Any, readers: list[Any], text: str, writer: str
+) -> None:
+    predicate, by = make(text), make(writer)
+    if predicate is None or by is None:
+        return
+    index, reference = SubscriptionIndex(), OneByOne()
+    for number, reader in enumerate(readers):
+        index.add(number, predicate, receiver=reader["receiver"], auth=reader["auth"])
+        reference.all[number] = [predicate, reader["receiver"], reader["auth"]]
+    expected = reference.match(scopes["record"], by)
+    assert index.match(scopes["record"], by) == expected
+    assert index.match_many([scopes["record"]] * 2, by) == [expected] * 2
+
+
+def test_functions_and_lookups_are_evaluated_one_by_one() -> None:
+    @function("index_test_even", returns="boolean")
+    def even(x: int) -> bool:
+        return x % 2 == 0
+
+    try:
+        index = SubscriptionIndex(tables={"users": {k: {"level": k % 3} for k in range(50)}})
+        for k in range(50):
+            index.add(
+                k,
+                Predicate("index_test_even(n + :k) AND lookup('users', :k, 'level') = 1", k=k),
+                receiver={"k": k},
+            )
+        expected = [k for k in range(50) if (3 + k) % 2 == 0 and k % 3 == 1]
+        assert index.match({"n": 3}) == expected
+        assert index.match_many([{"n": 3}, {}]) == [expected, []]
+        odd = Predicate("NOT index_test_even(receiver.k)")
+        assert index.match({"n": 3}, odd) == [k for k in expected if k % 2 == 1]
+        assert index.match_many([{"n": 3}], odd) == [[k for k in expected if k % 2 == 1]]
+        assert index.explain({"n": 3}).loc[0, "evaluated"].count("index_test_even") == 1
+    finally:
+        remove("index_test_even")
+
+
+corner = st.tuples(*[st.one_of(st.integers(-5, 5).map(float), st.just(-np.inf))] * 3)
+
+
+@settings(max_examples=300)
+@given(
+    steps=st.lists(st.tuples(st.sampled_from(["insert", "insert", "insert", "move", "remove"]), st.integers(0, 200), corner), max_size=150),
+    queries=st.lists(st.tuples(*[st.integers(-6, 6).map(float)] * 3), min_size=1, max_size=6),
+    sides=st.sampled_from([((0, False), (0, True), (1, False)), ((0, False), (1, True), (2, False)), ((0, True), (0, True), (0, False))]),
+)  # fmt: skip
+def test_bounds_equal_a_plain_comparison(steps: list[Any], queries: list[Any], sides: Any) -> None:
+    places = Places()
+    places.reserve(200)
+    tree = Bounds(tuple(Side(*side) for side in sides), places)
+    held: dict[int, Any] = {}
+    for what, number, where in steps:
+        if what == "insert":
+            entry = len(held) if len(held) not in held else max(held) + 1
+            if entry < 200:
+                tree.insert(entry, where)
+                held[entry] = where
+        elif held:
+            entry = sorted(held)[number % len(held)]
+            if what == "move":
+                tree.move(entry, where)
+                held[entry] = where
+            else:
+                tree.remove(entry)
+                del held[entry]
+    assert tree.size == len(held)
+    assert sorted(tree.all()) == sorted(held)
+    expected = [
+        sorted(e for e, b in held.items() if all(x <= y for x, y in zip(b, q, strict=True))) for q in queries
+    ]
+    assert [sorted(tree.query(np.array(q))[0].tolist()) for q in queries] == expected
+    many: list[list[int]] = [[] for _ in queries]
+    for who, entries in tree.query_many(np.array(queries).T.copy()):
+        for number, entry in zip(who.tolist(), entries.tolist(), strict=True):
+            many[number].append(entry)
+    assert [sorted(found) for found in many] == expected
+
+
+def test_corners_that_wander_leave_no_trail() -> None:
+    places = Places()
+    places.reserve(500)
+    tree = Bounds((Side(0, False), Side(0, True)), places)
+    for entry in range(500):
+        tree.insert(entry, (float(entry), -float(entry)))
+    at_first = tree.blocks
+    for step in range(1, 200):
+        for entry in range(0, 500, 3):
+            tree.move(entry, (entry + step * 1000.0, -(entry + step * 1000.0)))
+    assert tree.blocks <= 4 * at_first + 8

@@ -1,0 +1,77 @@
+"""The evaluators agree on random predicates and data; the reference is the compiled Python function."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from predicate_fixtures import Row, rows
+from predicate_strategies import conditions, make, scopes
+
+from mudkit.predicates import Predicate
+
+Data = dict[str, dict[str, Any]]
+
+
+def python(predicate: Predicate, data: Data) -> bool | None:
+    return predicate(data["record"], receiver=data["receiver"], auth=data["auth"])
+
+
+def vectorised(predicate: Predicate, data: list[Data]) -> list[bool | None]:
+    columns = {
+        scope: {
+            name: [row[scope].get(name) for row in data] for name in {n for row in data for n in row[scope]}
+        }
+        for scope in ("record", "receiver", "auth")
+    }
+    columns["record"]["row"] = np.arange(len(data))  # so that the length is known when no name is there
+    found = predicate.numpy(columns["record"], receiver=columns["receiver"], auth=columns["auth"])
+    return [
+        None if masked else bool(true)
+        for true, masked in zip(found.data, np.ma.getmaskarray(found), strict=True)
+    ]
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: row[0][:60])
+def test_the_fixtures_in_python(row: Row) -> None:
+    text, record, receiver, expected = row
+    predicate = Predicate(text)
+    assert predicate(record, receiver=receiver) is expected
+    assert predicate.form.matches(predicate.constants, None, record, receiver, {}, {}) is (expected is True)
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: row[0][:60])
+def test_the_fixtures_in_numpy(row: Row) -> None:
+    text, record, receiver, expected = row
+    other: Data = {"record": {"n": "x"}, "receiver": {}, "auth": {}}
+    same: Data = {"record": record, "receiver": receiver, "auth": {}}
+    predicate = Predicate(text)
+    assert vectorised(predicate, [same, other, same])[::2] == [expected, expected]
+    assert vectorised(predicate, [other]) == [python(predicate, other)]
+
+
+@settings(max_examples=1500)
+@given(text=conditions, data=st.lists(scopes, min_size=1, max_size=4))
+def test_python_and_numpy_agree(text: str, data: list[Data]) -> None:
+    predicate = make(text)
+    if predicate is not None:
+        expected = [python(predicate, row) for row in data]
+        assert vectorised(predicate, data) == expected
+        for row, result in zip(data, expected, strict=True):
+            matches = predicate.form.matches(
+                predicate.constants, None, row["record"], row["receiver"], row["auth"], {}
+            )
+            assert matches is (result is True)
+
+
+@settings(max_examples=300)
+@given(text=conditions, data=scopes)
+def test_what_is_written_again_means_the_same(text: str, data: Data) -> None:
+    predicate = make(text)
+    if predicate is not None:
+        spaced = Predicate(f"/* a comment */ (\n{text}\n) -- and another")
+        assert spaced.signature == predicate.signature
+        assert python(spaced, data) is python(predicate, data)

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from predicate_strategies import values
+
+from mudkit.predicates import Aggregates, PredicateError
+
+ALL = "count(*), count(x), sum(x), avg(x), min(x), max(x), sum(x * 2), min(coalesce(y, 'none'))"
+
+
+def test_what_they_give() -> None:
+    a = Aggregates("count(*), avg(speed), max(name)")
+    assert a.names == ["count(*)", "avg(speed)", "max(name)"]
+    assert a.result(a.of([{"speed": 1, "name": "a"}, {"speed": "fast", "name": "b"}, {"speed": 4}])) == {
+        "count(*)": 3,
+        "avg(speed)": 2.5,
+        "max(name)": "b",
+    }
+    assert a.result(a.of([])) == {"count(*)": 0, "avg(speed)": None, "max(name)": None}
+
+
+def test_sums_are_exact_and_overflow_is_null() -> None:
+    a = Aggregates("sum(x), avg(x)")
+    assert a.result(a.of([{"x": 1e300}, {"x": 1.0}, {"x": -1e300}])) == {"sum(x)": 1.0, "avg(x)": 1 / 3}
+    assert a.result(a.of([{"x": 1.7e308}] * 2)) == {"sum(x)": None, "avg(x)": 1.7e308}
+    assert a.result(a.of([{"x": 5e-324}] * 3)) == {"sum(x)": 1.5e-323, "avg(x)": 5e-324}
+    assert a.result(a.of([{"x": 0.1}] * 10))["sum(x)"] == 1.0
+
+
+@given(
+    st.lists(
+        st.tuples(st.fixed_dictionaries({}, optional={"x": values, "y": values}), st.integers(0, 3)),
+        max_size=12,
+    ),
+    st.permutations(range(4)),
+)
+def test_parts_combine_to_the_whole_in_any_order(
+    records: list[tuple[dict[str, Any], int]], order: list[int]
+) -> None:
+    a = Aggregates(ALL)
+    parts = [a.of(record for record, where in records if where == part) for part in order]
+    sent = [tuple(json.loads(json.dumps(part))) for part in parts]
+    whole = a.result(a.of(record for record, _ in records))
+    assert a.result(a.combine(sent)) == whole
+    assert a.result(a.combine([a.combine(sent[:2]), a.combine(sent[2:])])) == whole
+
+
+def test_the_readers_data_take_part() -> None:
+    a = Aggregates("sum(price * receiver.quantity)")
+    assert a.result(a.of([{"price": 2}, {"price": 3}], receiver={"quantity": 10})) == {
+        "sum(price * receiver.quantity)": 50.0
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "count()",
+        "sum(*)",
+        "avg(x) > 1",
+        "x",
+        "count(*),",
+        "sum('a')",
+        "sum(:x)",
+        "median(x)",
+        "sum(a",
+        "(sum(x))",
+        "sum(x) y",
+        "sum(lower(x))",
+        "sum(sender.x)",
+        "sum(sum(x))",
+        "count(*); drop",
+        "count(x, y)",
+    ],
+)
+def test_what_is_no_aggregate(text: str) -> None:
+    with pytest.raises(PredicateError):
+        Aggregates(text)

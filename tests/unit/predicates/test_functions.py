@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from geopy.distance import great_circle
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mudkit.predicates import Point, Predicate, PredicateError, function
+from mudkit.predicates.functions import find, names, remove
+
+lat = st.floats(-90, 90)
+lon = st.floats(-180, 180)
+
+
+@given(lat, lon, lat, lon)
+def test_distance_agrees_with_a_reference(a: float, b: float, c: float, d: float) -> None:
+    text = "distance_km(point(:a, :b), point(:c, :d)) BETWEEN :low AND :high"
+    reference = great_circle((a, b), (c, d)).km
+    assert (
+        Predicate(text, a=a, b=b, c=c, d=d, low=reference * 0.999 - 1e-6, high=reference * 1.001 + 1e-6)()
+        is True
+    )
+
+
+@pytest.fixture
+def registered() -> Iterator[None]:
+    yield
+    for name in ("score", "where_is", "broken"):
+        if find(name):
+            remove(name)
+
+
+@pytest.mark.usefixtures("registered")
+def test_a_function_of_ones_own() -> None:
+    calls = []
+
+    @function("Score", returns="number")
+    def score(price: float, weight: int) -> float:
+        calls.append(price)
+        return price * weight
+
+    assert score(2, 3) == 6
+    assert "score" in names()
+    p = Predicate("SCORE(price, 2) > 10")
+    assert [p({"price": x}) for x in (6, 5, "6", None)] == [True, False, None, None]
+    assert calls == [2, 6.0, 5.0]  # never called with NULL
+    with pytest.raises(PredicateError, match="score has no form for NumPy"):
+        p.numpy({"price": [1, 2]})
+    with pytest.raises(PredicateError, match="another number of arguments"):
+        Predicate("score(price) > 1")
+    with pytest.raises(PredicateError, match="takes a number"):
+        Predicate("score('a', 1) > 1")
+
+
+@pytest.mark.usefixtures("registered")
+def test_all_its_forms() -> None:
+    @function(
+        "score",
+        returns="number",
+        takes=("number",),
+        numpy=lambda x: np.sqrt(x),
+        sqlite="sqrt({0})",
+        spark="sqrt({0})",
+    )
+    def score(x):
+        return float("inf") if x < 0 else x**0.5
+
+    @function("where_is", returns="point", numpy=lambda s: [(1.0, float(len(x))) for x in s])
+    def where_is(s: str) -> Point:
+        return Point(1, len(s))
+
+    data = [4, -1, None, "x"]
+    p = Predicate("score(x) = 2")
+    assert [p({"x": x}) for x in data] == [True, None, None, None]
+    found = p.numpy({"x": data})
+    assert found.filled(False).tolist() == [True, False, False, False]
+    assert np.ma.getmaskarray(found).tolist() == [False, True, True, True]
+    q = Predicate("where_is(s).lat = 1") if False else Predicate("distance_km(where_is(s), point(1, 3)) = 0")
+    assert q({"s": "abc"}) is True
+    assert q.numpy({"s": ["abc", "ab", None]}).filled(False).tolist() == [True, False, False]
+
+
+@pytest.mark.usefixtures("registered")
+def test_what_cannot_be_registered() -> None:
+    for name, more, says in (
+        ("lower", {}, "function of the language"),
+        ("a b", {}, "cannot be the name"),
+        ("score", {"returns": "text"}, "kinds of score"),
+        ("score", {"takes": ("struct",)}, "kinds of score"),
+    ):
+        with pytest.raises(PredicateError, match=says):
+            function(name, **{"returns": "number", "takes": ("number",), **more})(lambda x: x)
+    with pytest.raises(PredicateError, match="argument x"):
+        function("score", returns="number")(lambda x: x)
+    with pytest.raises(PredicateError, match="no such function"):
+        remove("score")
+    with pytest.raises(PredicateError, match="no function called score"):
+        Predicate("score(1) = 1")
+
+
+@pytest.mark.usefixtures("registered")
+def test_a_function_that_fails_or_lies_about_its_kind() -> None:
+    @function("broken", returns="number")
+    def broken(x: float) -> float:
+        if x > 1:
+            raise RuntimeError("no")
+        return "text"  # type: ignore[return-value]
+
+    p = Predicate("broken(x) = 1")
+    assert p({"x": 1}) is None
+    with pytest.raises(PredicateError, match="broken failed: RuntimeError: no"):
+        p({"x": 2})
+
+
+@pytest.mark.usefixtures("registered")
+def test_a_function_registered_anew_is_used_by_new_predicates() -> None:
+    function("score", returns="number")(_one)
+    before = Predicate("score(x) = 1")
+    function("score", returns="number")(_two)
+    after = Predicate("score(x) = 1")
+    assert before({"x": 0}) is True
+    assert after({"x": 0}) is False
+
+
+def _one(x: float) -> float:
+    return 1
+
+
+def _two(x: float) -> float:
+    return 2
+
+
+def test_lookup_is_a_join_by_primary_key() -> None:
+    tables = {"users": {"ann": {"age": 30}, 5.0: {"age": 5}}}
+    p = Predicate("lookup('users', owner, 'age') >= 21")
+    assert [p({"owner": x}, tables=tables) for x in ("ann", "bob", 5, None, {"a": 1})] == [
+        True,
+        None,
+        False,
+        None,
+        None,
+    ]
+    assert p.numpy({"owner": ["ann", "bob", 5]}, tables=tables).filled(False).tolist() == [True, False, False]
+    with pytest.raises(PredicateError, match="server only"):
+        p({"owner": "ann"})
+    with pytest.raises(PredicateError, match="no such table"):
+        p({"owner": "ann"}, tables={})
+
+
+def test_sqlite_has_the_square_root() -> None:
+    assert sqlite3.connect(":memory:").execute("SELECT sqrt(4)").fetchone() == (2.0,)

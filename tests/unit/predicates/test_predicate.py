@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mudkit.predicates import Language, Point, Predicate, PredicateError
+
+SPORTS = "topic = 'sports' AND price BETWEEN :lo AND :hi"
+
+
+def test_the_designs_examples() -> None:
+    p = Predicate(SPORTS, lo=5, hi=10)
+    assert p({"topic": "sports", "price": 7}) is True
+    w = Predicate("receiver.age >= 21 AND distance_km(receiver.loc, sender.loc) <= 1.6")
+    reader = {"age": 30, "loc": (30.28, -97.74)}
+    with pytest.raises(PredicateError, match=r"sender\.loc is missing"):
+        w({}, receiver=reader)
+    bound = w.bind(sender={"loc": (30.27, -97.74)})
+    assert bound({}, receiver=reader) is True
+    assert w.unbound == ["sender.loc"]
+    assert bound.unbound == []
+    assert w({}, receiver=reader, sender={"loc": (30.27, -97.74)}) is True
+    assert p.names() == {"record": {"topic", "price"}, "receiver": set(), "auth": set(), "sender": set()}
+
+
+def test_signatures_are_equal_for_equal_shapes() -> None:
+    one = Predicate(SPORTS, lo=5, hi=10)
+    other = Predicate("topic='arts'\n  and (price between 1 and 2.5) -- cheap")
+    assert (
+        one.signature
+        == other.signature
+        == "(record.topic = ?string) AND ((record.price >= ?number) AND (record.price <= ?number))"
+    )
+    assert one.form is other.form
+    assert one.signature != Predicate(SPORTS, lo="a", hi="b").signature
+    assert Predicate("a = 1 AND b = 2").signature != Predicate("a = 1 OR b = 2").signature
+    assert (
+        Predicate("(a = 1 AND b = 2) OR c = 3").signature != Predicate("a = 1 AND (b = 2 OR c = 3)").signature
+    )
+    assert Predicate("a - (b - 1) = 0").signature != Predicate("(a - b) - 1 = 0").signature
+
+
+def test_equality_pickling_and_repr() -> None:
+    one, other = Predicate(SPORTS, lo=5, hi=10), Predicate("topic = 'sports' AND price BETWEEN 5 AND 10")
+    assert one == other
+    assert hash(one) == hash(other)
+    assert one != Predicate(SPORTS, lo=5, hi=11)
+    assert one != 5
+    assert repr(one) == f"Predicate({SPORTS!r}, constants=['sports', 5.0, 10.0])"
+    bound = Predicate("a > sender.x AND b = :p", p=(1, 2)).bind(sender={"x": 3})
+    again = pickle.loads(pickle.dumps(bound))
+    assert again == bound
+    assert again({"a": 4, "b": [1, 2]}) is True
+    assert pickle.loads(pickle.dumps(Predicate("a > sender.x"))).unbound == ["sender.x"]
+
+
+def test_a_pickled_predicate_works_in_another_process(tmp_path: object) -> None:
+    data = pickle.dumps(Predicate("a IN :l AND p = :p", l=[1, "x", None], p={"lat": 1, "lon": 2}))
+    code = f"import pickle; p = pickle.loads({data!r}); print(p({{'a': 'x', 'p': (1, 2)}}))"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+        == "True\n"
+    )
+
+
+def test_bind_takes_values_of_any_kind_and_paths() -> None:
+    w = Predicate(
+        "receiver.x = sender.x AND receiver.city = sender.home.city AND within_km(receiver.loc, sender.loc, 1)"
+    )
+    bound = w.bind(sender={"x": True, "home": {"city": "Austin"}, "loc": {"lat": 1, "lon": 2}})
+    assert bound({}, receiver={"x": True, "city": "Austin", "loc": (1, 2)}) is True
+    assert w.bind(sender={})({}, receiver={"x": True}) is None
+    assert Predicate("sender.x = 1 OR sender.x IS NULL").bind(sender={"x": float("nan")})() is True
+
+
+def test_explain_draws_the_tree() -> None:
+    assert Predicate("a = :x AND NOT lower(s) LIKE 'b%'", x=5).explain() == (
+        "AND\n├─ =\n│  ├─ record.a\n│  └─ 5.0  (number)\n└─ NOT\n   └─ LIKE  (boolean)\n      ├─ lower  (string)\n      │  └─ record.s\n      └─ 'b%'  (string)"
+    )
+
+
+def test_a_schema_makes_names_and_kinds_certain() -> None:
+    stocks = Language(
+        schema={
+            "record": {
+                "symbol": "string",
+                "price": "number",
+                "at": "point",
+                "home": {"city": "string"},
+                "more": "struct",
+            }
+        }
+    )
+    p = Predicate.parse(
+        "symbol = 'X' AND price > :p AND at.lat > 0 AND home.city = 'a' AND more.what = 1",
+        {"p": 5},
+        language=stocks,
+    )
+    assert p({"symbol": "X", "price": 6, "at": (1, 2), "home": {"city": "a"}, "more": {"what": 1}}) is True
+    assert p({"symbol": "X", "price": "6"}) is None
+    for text, suggestion in (
+        ("symbo = 'X'", "symbol"),
+        ("prise > 1", "price"),
+        ("home.town = 'a'", "one of city"),
+        ("at.height > 1", "lat, lon"),
+        ("price.x = 1", "without attributes"),
+    ):
+        with pytest.raises(PredicateError, match=suggestion) as told:
+            Predicate.parse(text, language=stocks)
+        assert "^" in str(told.value)
+    with pytest.raises(PredicateError, match="lower takes a string"):
+        Predicate.parse("lower(price) = 'x'", language=stocks)
+    assert Predicate.parse("receiver.anything = 1", language=stocks)({}, receiver={"anything": 1}) is True
+    for schema in ({"record": {"a": "nonsense"}}, {"nowhere": {"a": "number"}}):
+        with pytest.raises(PredicateError):
+            Language(schema=schema)
+    assert pickle.loads(pickle.dumps(p)) == p or pickle.loads(pickle.dumps(p)).signature == p.signature
+
+
+def test_other_scopes() -> None:
+    sublim = Language(("message", "state"), bound=())
+    p = Predicate.parse("pulse < 50 OR state.battery > :low", {"low": 25}, language=sublim)
+    assert p({"pulse": 70}, state={"battery": 80}) is True
+    assert p.names() == {"message": {"pulse"}, "state": {"battery"}}
+    with pytest.raises(PredicateError, match="no such scope"):
+        p({}, receiver={})
+
+
+def test_numpy_takes_what_people_have() -> None:
+    frame = pd.DataFrame(
+        {
+            "n": [1, 2, None],
+            "s": ["a", "b", None],
+            "t": pd.to_datetime(["2024-01-01", None, "2024-01-02"], utc=True),
+            "b": [True, False, None],
+        }
+    )
+
+    def run(text: str, **more: object) -> list[bool | None]:
+        found = Predicate(text).numpy({**{name: frame[name] for name in frame}, **more})
+        return [
+            None if mask else bool(x) for x, mask in zip(found.data, np.ma.getmaskarray(found), strict=True)
+        ]
+
+    assert run("n >= 2") == [False, True, None]
+    assert run("s = 'a'") == [True, False, None]
+    assert run("t > 1704067200") == [False, None, True]
+    assert run("b") == [True, False, None]
+    assert run("x = 1", x=np.ma.MaskedArray([1, 1, 2], mask=[False, True, False])) == [True, None, False]
+    assert run("p = point(1, 2)", p=np.array([[1, 2], [3, 4], [np.nan, 1]])) == [True, False, None]
+    assert run("p.lat + n > 2", **{"p.lat": np.array([1, 2, 3], dtype=np.int8)}) == [False, True, None]
+    assert run("p.lat = 1 AND c = 'k'", p=(1, 2), c="k") == [True, True, True]
+    assert run("u = 'ü'", u=np.array(["ü", "u", ""])) == [True, False, False]
+    assert run("big = big", big=np.array([2**53, 2**53 + 1, -(2**60)])) == [True, None, None]
+    assert run("p.name = 'x'", p=[{"lat": 1, "lon": 2, "name": "x"}, {"name": "y"}, None]) == [
+        True,
+        False,
+        None,
+    ]
+    assert run("TRUE") == [True, True, True]
+    with pytest.raises(PredicateError, match="length"):
+        run("n = 1", x=[1, 2])
+
+
+def test_the_caret_stands_under_the_place_also_in_long_texts() -> None:
+    text = (
+        " AND ".join(f"name_{number} = 1" for number in range(60))
+        + " AND nonsense(1) AND "
+        + " AND ".join(["a = 1"] * 60)
+    )
+    with pytest.raises(PredicateError) as told:
+        Predicate(text)
+    line, carets = str(told.value).splitlines()[1:3]
+    assert line[carets.index("^") : carets.rindex("^") + 1] == "nonsense"
+    assert len(line) < 100
+
+
+def test_point_is_a_kind_of_parameter() -> None:
+    for place in ((1, 2), [1, 2], {"lat": 1, "lon": 2}, Point(1, 2), np.array([1.0, 2.0])):
+        assert Predicate("p = :p", p=place)({"p": (1, 2)}) is True

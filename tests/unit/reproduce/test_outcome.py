@@ -1,0 +1,163 @@
+import io
+import json
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from mudkit.cli import app
+from mudkit.errors import OutputProblem, ParameterError
+from mudkit.reproduce import results, store, table
+from mudkit.reproduce.outcome import ROWS
+from mudkit.reproduce.row import Figure, Measured, Required, Row
+
+KEYS = ["row", "source", "paper", "measured", "spread", "verdict", "reason", "parameters", "date"]
+
+
+def rows(value=5.0, calls=None):
+    """Give a row of speed and one that is not."""
+
+    def measure(say):
+        say("at it")
+        if calls is not None:
+            calls.append(1)
+        return Measured({"x": Figure(value, value - 1, value + 1)}, {"seeds": [1, 2]})
+
+    required = (Required("x", "at least", 5),)
+    return (
+        Row("S1", "paper 1", "5", required, measure, is_speed=True),
+        Row("P1", "paper 2", "5", required, measure),
+    )
+
+
+def test_without_names_rows_of_speed_are_not_measured(tmp_path):
+    calls = []
+    speed, plain = results(rows=rows(calls=calls), place=tmp_path)
+    assert (speed.verdict, speed.date) == ("not measured", None)
+    assert plain.verdict == "reproduced"
+    assert len(calls) == 1
+
+
+def test_a_named_row_is_measured_and_kept(tmp_path):
+    said = []
+    (first,) = results(["s1"], rows=rows(), say=said.append, place=tmp_path)
+    assert first.verdict == "reproduced"
+    assert said == ["S1: measuring", "S1: at it"]
+    calls = []
+    again, _ = results(rows=rows(calls=calls), place=tmp_path)
+    assert len(calls) == 1  # of P1
+    assert again.as_json() == first.as_json()
+    assert again.date == first.date
+
+
+def test_names_are_measured_once_and_in_their_order(tmp_path):
+    found = results(["P1", "s1", "p1"], rows=rows(), place=tmp_path)
+    assert [result.row.name for result in found] == ["P1", "S1"]
+
+
+def test_the_verdict_on_a_kept_result_is_computed_anew(tmp_path):
+    results(["S1"], rows=rows(), place=tmp_path)
+    file = tmp_path / "S1.json"
+    whole = json.loads(file.read_text())
+    assert "verdict" not in whole
+    whole["figures"]["x"]["median"] = 4.9
+    file.write_text(json.dumps(whole))
+    assert results(rows=rows(), place=tmp_path)[0].verdict == "not reproducible"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "{}", '{"date": "d", "figures": {"x": 1}, "parameters": {}}', "null"]
+)
+def test_a_result_that_cannot_be_read_is_none(tmp_path, text):
+    (tmp_path / "S1.json").write_text(text)
+    assert store.load("S1", tmp_path) is None
+    assert results(rows=rows(), place=tmp_path)[0].verdict == "not measured"
+
+
+def test_json_has_exactly_its_keys(tmp_path):
+    _, plain = results(rows=rows(), place=tmp_path)
+    whole = plain.as_json()
+    assert list(whole) == KEYS
+    assert whole["measured"] == {"x": 5.0}
+    assert whole["spread"] == {"x": [4.0, 6.0]}
+    assert whole["parameters"]["seeds"] == [1, 2]
+    assert set(whole["parameters"]["machine"]) == {"cores", "python", "platform", "mudkit"}
+
+
+def test_no_such_row(tmp_path):
+    calls = []
+    with pytest.raises(ParameterError, match="S1, P1"):
+        results(["P1", "M99"], rows=rows(calls=calls), place=tmp_path)
+    assert not calls
+
+
+def test_what_is_interrupted_leaves_no_result(tmp_path):
+    def stopped(say):
+        raise KeyboardInterrupt
+
+    results(["S1"], rows=rows(), place=tmp_path)
+    before = (tmp_path / "S1.json").read_text()
+    with pytest.raises(KeyboardInterrupt):
+        results(["S1"], rows=[Row("S1", "", "", (), stopped, is_speed=True)], place=tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == ["S1.json"]
+    assert (tmp_path / "S1.json").read_text() == before
+
+
+def test_a_place_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputProblem):
+        results(["S1"], rows=rows(), place=tmp_path / "file")
+
+
+def test_the_table_marks_what_is_required(tmp_path):
+    def shown(value):
+        console = Console(file=io.StringIO(), width=120)
+        table.render(results(["S1"], rows=rows(value), place=tmp_path), console)
+        return console.file.getvalue()
+
+    assert "✓ x: 5 (4–6), at least 5" in shown(5.0)
+    assert "reproduced" in shown(5.0)
+    assert "✗ x: 4 (3–5), at least 5" in shown(4.0)
+    assert "not reproducible" in shown(4.0)
+    assert "S1: seeds 1, 2; machine cores" in shown(4.0)
+
+
+def test_the_table_without_a_result(tmp_path):
+    console = Console(file=io.StringIO(), width=120)
+    table.render(results(rows=rows()[:1], place=tmp_path), console)
+    assert "mudkit reproduce S1 measures it" in console.file.getvalue()
+
+
+def test_progress_is_for_those_who_watch(capsys, monkeypatch):
+    with table.watched() as say:
+        say("quiet")
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    with table.watched() as say:
+        say("at it")
+    assert capsys.readouterr().err == "\r\x1b[Kat it …\r\x1b[K"
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+
+
+def test_the_command(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    whole = json.loads(run("reproduce", "--json").output)
+    assert [result["row"] for result in whole] == [row.name for row in ROWS]
+    assert all(list(result) == KEYS for result in whole)
+    assert {result["verdict"] for result in whole} == {"not measured"}
+    assert "Mobius 7.4" in run("reproduce").output.replace("\n", " ")
+    with pytest.raises(ParameterError, match="M1, M2, F5"):
+        run("reproduce", "nothing")
+
+
+def test_the_command_measures_what_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setitem(results.__kwdefaults__, "rows", rows())
+    (result,) = json.loads(run("reproduce", "S1", "--json").output)
+    assert result["verdict"] == "reproduced"
+    assert (tmp_path / "mudkit" / "results" / "S1.json").is_file()
+    first, _ = json.loads(run("reproduce", "--json").output)
+    assert first == result
