@@ -44,7 +44,7 @@ Rule = Annotated[
 Where = Annotated[
     str | None,
     typer.Option(
-        help='Which positions, for instance "hour(ts) < 9 AND within_km(point(lat, lon), point(37.8, -122.4), 5)".'
+        help='Which positions: "hour(ts) < 9 AND within_km(point(lat, lon), point(37.8, -122.4), 5)".'
     ),
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]

@@ -27,7 +27,7 @@ from mudkit.predicates.vector import (
     points,
     reach,
 )
-from mudkit.units import distance_km
+from mudkit.units import KM_PER_DEGREE, distance_km
 
 __all__ = ["Columns", "Environment", "evaluate", "truth"]
 
@@ -411,10 +411,23 @@ def _distance_km(a: Vector, b: Vector) -> Vector:
 
 
 def _within_km(place: Vector, centre: Vector, km: Vector) -> Vector:
-    distance = _distance(place, centre)
-    if distance is None or km.numbers is None:
+    if place.lat is None or centre.lat is None or km.numbers is None:
         return Vector()
-    return Vector(true=distance <= km.numbers, false=distance > km.numbers)
+    # Along the meridian alone most places are too far already, and this costs no sine.
+    along = np.abs(place.lat - centre.lat) * KM_PER_DEGREE
+    there = ~(np.isnan(along) | np.isnan(km.numbers))
+    near = along <= km.numbers + 1e-3
+    true = np.zeros(there.shape, dtype=np.bool_)
+    rows = np.flatnonzero(np.broadcast_to(near, true.shape))
+    if len(rows):
+        distance = _distance(_rows(place, rows), _rows(centre, rows))
+        assert distance is not None
+        true[rows] = distance <= (km.numbers if len(km.numbers) == 1 else km.numbers[rows])
+    return Vector(true=true, false=there & ~true)
+
+
+def _rows(vector: Vector, rows: NDArray[np.intp]) -> Vector:
+    return vector if vector.length == 1 else vector.take(rows)
 
 
 def _within_box(place: Vector, south: Vector, west: Vector, north: Vector, east: Vector) -> Vector:

@@ -95,7 +95,7 @@ def test_too_long_too_deep_too_large() -> None:
     }  # fmt: skip
     for text, expected in cases.items():
         started = time.perf_counter()
-        with pytest.raises(PredicateError, match=expected) as told:
+        with pytest.raises(PredicateError, match=expected or None) as told:
             Predicate(text)
         assert len(str(told.value)) < 2000
         assert time.perf_counter() - started < LONGEST_S, text[:80]

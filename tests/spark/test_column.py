@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from pyspark.sql import functions as F
+from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from mudkit import pipeline
 from mudkit.errors import PredicateError
@@ -59,8 +59,8 @@ def test_variant(spark):
     frame = variants(spark, rows)
     layout = Layout(record="data", receiver="reader")
     predicates = [shared.predicate(text) for text in shared.CASES]
-    for first in range(0, len(predicates), 50):
-        check(frame, predicates[first : first + 50], rows, layout)
+    for first in range(0, len(predicates), 16):
+        check(frame, predicates[first : first + 16], rows, layout)
 
 
 def test_deep_and_long(spark):
@@ -91,7 +91,7 @@ TYPED = [
     "home.loc.lat = 0.5", "within_km(home.loc, loc, 200)", "home.loc IS NULL", "m IS NULL", "bin IS NULL",
     "coalesce(s, i, d) = 1", "i IN (1, '7', TRUE)", "t IN (TRUE, FALSE)", "receiver.age = 5", "receiver.age > i",
     "distance_km(receiver.loc, loc) < 200", "receiver.loc.lat = 1", "auth.user IS NULL", "i / 0 IS NULL",
-    "matches(s, 'é')", "coalesce(matches(s, 'x'), t)", "shout(s) = 'Aé!'", "f + d > 0", "loc IN (:p)", "d * 10 IS NULL",
+    "matches(s, 'é')", "coalesce(matches(s, 'x'), t)", "shout(s) IS NULL", "f + d > 0", "loc IN (:p)", "d * 10 IS NULL",
     "dec + big > 0", "-big < 0", "coalesce(home, i) IS NULL", "s BETWEEN 'a' AND 'z'",
 ]  # fmt: skip
 
@@ -114,7 +114,24 @@ def test_types(spark):
         (n, *row[:4], None if row[4] is None else Decimal(row[4]), *row[5:], readers[n])
         for n, row in enumerate(rows)
     ]
-    names = "i big d f dec s t ts ntz day loc pair home m bin q".split()
+    names = [
+        "i",
+        "big",
+        "d",
+        "f",
+        "dec",
+        "s",
+        "t",
+        "ts",
+        "ntz",
+        "day",
+        "loc",
+        "pair",
+        "home",
+        "m",
+        "bin",
+        "q",
+    ]
     records = []
     for row in rows:
         record = dict(zip(names, row, strict=True))

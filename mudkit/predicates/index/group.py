@@ -401,7 +401,7 @@ class Group:
             assert first is not None
             if _has_numpy(first.form):
                 pairs = WriterPairs(batch, numbers[here], rows[here], self.readers, self.constants, writers)
-                keep[here] = pairs.true(first.form.root)
+                keep[here[pairs.true(first.form.root)]] = True
             else:
                 for place in here.tolist():
                     number = int(numbers[place])

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mudkit.predicates.index.columns import Constants, Readers, one_by_one
-from mudkit.predicates.tree import Node
+from mudkit.predicates.tree import Node, conjuncts
 from mudkit.predicates.values import Members
 from mudkit.predicates.vector import Vector
 from mudkit.predicates.vectors import truth
@@ -94,9 +94,30 @@ class Pairs:
         """Give the lists of a slot."""
         return self._constants.members(slot, self._rows)
 
-    def true(self, part: Node) -> NDArray[np.bool_]:
-        """Tell for which pairs a condition is TRUE."""
-        return np.broadcast_to(truth(part, self)[0], len(self._rows))
+    def true(self, part: Node) -> NDArray[np.intp]:
+        """Find the pairs for which a condition is TRUE.
+
+        Its parts are evaluated one after the other, each on what those before it have left.
+
+        Returns
+        -------
+        array of int
+            Positions, in order.
+        """
+        left = np.arange(len(self._rows))
+        pairs = self
+        for conjunct in conjuncts(part):
+            here = np.flatnonzero(np.broadcast_to(truth(conjunct, pairs)[0], len(left)))
+            if len(here) < len(left):
+                left = left[here]
+                if not len(left):
+                    break
+                pairs = pairs.some(here)
+        return left
+
+    def some(self, here: NDArray[np.intp]) -> Pairs:
+        """Give some of the pairs."""
+        return Pairs(self._batch, self._numbers[here], self._rows[here], self._readers, self._constants)
 
 
 class WriterPairs(Pairs):
@@ -120,6 +141,12 @@ class WriterPairs(Pairs):
         super().__init__(batch, numbers, rows, readers, constants)
         self._who, self._index = np.unique(numbers, return_inverse=True)
         self._writers = writers
+
+    def some(self, here: NDArray[np.intp]) -> WriterPairs:
+        """Give some of the pairs."""
+        return WriterPairs(
+            self._batch, self._numbers[here], self._rows[here], self._readers, self._constants, self._writers
+        )
 
     def _of_writers(self, slot: int) -> list[Any]:
         writers = [self._writers[number] for number in self._who.tolist()]
