@@ -68,7 +68,7 @@ class Aggregates:
         self._aggregates: list[_Aggregate] = []
         self._scopes = language.scopes.names
         for part in _parts(text):
-            name, argument = Parser(text, language.scopes, part).aggregate(_NAMES)
+            name, argument = Parser(text, language.scopes, part=part).aggregate(_NAMES)
             written = text[part[0].start : part[-1].end + 1]
             if argument is None:
                 self._aggregates.append(_Aggregate(name, written, None, ()))

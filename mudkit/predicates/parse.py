@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from sqlglot import ErrorLevel, Token, TokenType, exp
@@ -14,7 +15,7 @@ from mudkit.errors import PredicateError
 from mudkit.predicates import functions, tree
 from mudkit.predicates.tokens import DIALECT, MAX_DEPTH, NAMED, tokens
 from mudkit.predicates.tree import Node, Place
-from mudkit.predicates.values import BIGGEST_INTEGER, EVERY_KIND, LIST, Members, Value, kind_of
+from mudkit.predicates.values import BIGGEST_INTEGER, EVERY_KIND, LIST, Members, Value, kind_of, value
 
 __all__ = ["MAX_NODES", "Bound", "ListOf", "Parameter", "Parsed", "Parser", "Scopes", "Source"]
 
@@ -68,6 +69,7 @@ class Parsed:
     """Functions in it that somebody registered."""
 
 
+_NOTHING: Final[Mapping[str, Any]] = {}
 _COMPARE: Final[dict[type[exp.Expr], str]] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
 }  # fmt: skip
@@ -81,13 +83,22 @@ class Parser:
     ----------
     text : str
     scopes : Scopes
+    given : mapping, optional
+        Parameters, so that the tree has their kinds at once; whether they fit is checked elsewhere.
     part : list of Token, optional
         The part of the text to read; by default all of it.
     """
 
-    def __init__(self, text: str, scopes: Scopes, part: list[Token] | None = None) -> None:
+    def __init__(
+        self,
+        text: str,
+        scopes: Scopes,
+        given: Mapping[str, Any] = _NOTHING,
+        part: list[Token] | None = None,
+    ) -> None:
         self.text = text
         self.scopes = scopes
+        self._given = given
         self._tokens = tokens(text) if part is None else part
         self._sources: list[Source] = []
         self._slots: list[tree.Constant] = []
@@ -187,19 +198,22 @@ class Parser:
     def _place(self, node: exp.Expr) -> Place:
         """Find where a node stands: sqlglot notes it for names, calls and literals only."""
         if isinstance(node, exp.Placeholder):
-            return self._parameter_place(node)
-        if "start" in node.meta and not isinstance(node, exp.Column):
-            return node.meta["start"], node.meta["end"]
+            return self._parameter_places.get(node.name)
+        meta = node.meta
+        if "start" in meta and not isinstance(node, exp.Column):
+            return meta["start"], meta["end"]
         found = [n.meta for n in node.walk() if "start" in n.meta]
         if not found:
             return None
         return min(meta["start"] for meta in found), max(meta["end"] for meta in found)
 
-    def _parameter_place(self, node: exp.Expr) -> Place:
+    @cached_property
+    def _parameter_places(self) -> dict[str, Place]:
+        places: dict[str, Place] = {}
         for before, token in zip(self._tokens, self._tokens[1:], strict=False):
-            if before.token_type == TokenType.COLON and token.text == node.name:
-                return before.start, token.end
-        return None
+            if before.token_type == TokenType.COLON:
+                places.setdefault(token.text, (before.start, token.end))
+        return places
 
     def _node(self, node: exp.Expr, level: int) -> Node:
         """Let a node through, and all below it.
@@ -211,66 +225,68 @@ class Parser:
             raise self._error("The predicate is too large.", node, expected=f"at most {MAX_NODES} nodes")
         if level > MAX_LEVELS:
             raise self._error("The predicate has too many levels.", node, expected=f"at most {MAX_LEVELS}")
-        if isinstance(node, (exp.And, exp.Or)):
-            kind = exp.And if isinstance(node, exp.And) else exp.Or
-            args = tuple(self._node(part, level + 1) for part in _flat(node, kind))
-            self._nodes += len(args) - 2
-            return (tree.And if kind is exp.And else tree.Or)(args, self._place_of(args))
-        if isinstance(node, exp.Paren):
-            self._nodes -= 1
-            return self._node(node.this, level + 1)
-        if operator := _COMPARE.get(type(node)):
-            left, right = self._node(node.this, level + 1), self._node(node.expression, level + 1)
-            return tree.Compare(operator, left, right, self._place_of((left, right)))
-        if symbol := _ARITHMETIC.get(type(node)):
-            return self._call(functions.OPERATORS[symbol], [node.this, node.expression], level)
-        if isinstance(node, exp.Like):
-            like = self._call(functions.OPERATORS["like"], [node.this, node.expression], level)
-            return tree.Not(like, like.at) if node.args.get("negate") else like
-        return self._other(node, level)
+        read: Callable[[Parser, Any, int], Node] | None = _READ.get(type(node))
+        if read is None:
+            raise self._error(f"{node.key.upper()} is not part of the language.", node)
+        return read(self, node, level)
 
-    def _other(self, node: exp.Expr, level: int) -> Node:
-        match node:
-            case exp.Not():
-                item = self._node(node.this, level + 1)
-                return tree.Not(item, item.at)
-            case exp.Neg():
-                return self._negative(node, level)
-            case exp.Between() if not node.args.get("symmetric"):
-                item = self._node(node.this, level + 1)
-                low, high = (self._node(node.args[side], level + 1) for side in ("low", "high"))
-                at = self._place_of((item, low, high))
-                return tree.And((tree.Compare(">=", item, low, at), tree.Compare("<=", item, high, at)), at)
-            case exp.In():
-                return self._in(node, level)
-            case exp.Is() if isinstance(node.expression, exp.Null):
-                item = self._node(node.this, level + 1)
-                return tree.IsNull(item, item.at)
-            case exp.Is():
-                raise self._error("After IS comes NULL or NOT NULL.", node)
-            case exp.Literal() | exp.Boolean() | exp.Null() | exp.Placeholder():
-                return self._constant(self._source(node), self._place(node))
-            case exp.Column() | exp.Dot() | exp.Identifier():
-                return self._name(node)
-            case exp.Anonymous():
-                return self._function(node, level)
-            case exp.Concat():
-                raise self._error(
-                    "Two strings stand side by side.", node, remedy="'' is a quote inside a string"
-                )
-            case exp.Alias():
-                raise self._error(
-                    "Something follows the condition.", node.args["alias"], expected="AND or OR"
-                )
-        raise self._error(f"{node.key.upper()} is not part of the language.", node)
+    def _connected(self, node: exp.And | exp.Or, level: int) -> Node:
+        kind, made = (exp.And, tree.And) if isinstance(node, exp.And) else (exp.Or, tree.Or)
+        args: list[Node] = []
+        for part in _flat(node, kind):
+            arg = self._node(part, level + 1)
+            args += arg.args if isinstance(arg, made) else (arg,)
+            self._nodes += 1
+        self._nodes -= 2
+        return made(tuple(args), _place_of(args))
 
-    def _place_of(self, nodes: tuple[Node, ...]) -> Place:
-        places = [node.at for node in nodes if node.at is not None]
-        return (min(at[0] for at in places), max(at[1] for at in places)) if places else None
+    def _parenthesised(self, node: exp.Paren, level: int) -> Node:
+        self._nodes -= 1
+        return self._node(node.this, level + 1)
+
+    def _compare(self, node: exp.Expr, level: int) -> Node:
+        left, right = self._node(node.this, level + 1), self._node(node.expression, level + 1)
+        return tree.Compare(_COMPARE[type(node)], left, right, _place_of((left, right)))
+
+    def _arithmetic(self, node: exp.Expr, level: int) -> Node:
+        return self._call(functions.OPERATORS[_ARITHMETIC[type(node)]], [node.this, node.expression], level)
+
+    def _like(self, node: exp.Like, level: int) -> Node:
+        like = self._call(functions.OPERATORS["like"], [node.this, node.expression], level)
+        return tree.Not(like, like.at) if node.args.get("negate") else like
+
+    def _not(self, node: exp.Not, level: int) -> Node:
+        item = self._node(node.this, level + 1)
+        return tree.Not(item, item.at)
+
+    def _between(self, node: exp.Between, level: int) -> Node:
+        if node.args.get("symmetric"):
+            raise self._error("SYMMETRIC is not part of the language.", node)
+        item = self._node(node.this, level + 1)
+        low, high = (self._node(node.args[side], level + 1) for side in ("low", "high"))
+        at = _place_of((item, low, high))
+        return tree.And((tree.Compare(">=", item, low, at), tree.Compare("<=", item, high, at)), at)
+
+    def _is(self, node: exp.Is, level: int) -> Node:
+        if not isinstance(node.expression, exp.Null):
+            raise self._error("After IS comes NULL or NOT NULL.", node)
+        item = self._node(node.this, level + 1)
+        return tree.IsNull(item, item.at)
+
+    def _value(self, node: exp.Expr, level: int) -> Node:
+        return self._constant(self._source(node), self._place(node))
+
+    def _concat(self, node: exp.Concat, level: int) -> Node:
+        raise self._error("Two strings stand side by side.", node, remedy="'' is a quote inside a string")
+
+    def _alias(self, node: exp.Alias, level: int) -> Node:
+        raise self._error("Something follows the condition.", node.args["alias"], expected="AND or OR")
 
     def _constant(self, source: Source, at: Place) -> Node:
         kinds = LIST if isinstance(source, (ListOf, Members)) else EVERY_KIND
-        if not isinstance(source, (Parameter, Bound, ListOf)):
+        if isinstance(source, Parameter):
+            kinds = kind_of(value(self._given[source.name])) if source.name in self._given else EVERY_KIND
+        elif not isinstance(source, (Bound, ListOf)):
             kinds = kind_of(source)
         return self._slot(source, kinds, at)
 
@@ -340,7 +356,7 @@ class Parser:
             found = ListOf((source,))
         return self._slot(found, LIST, self._place(node))
 
-    def _name(self, node: exp.Expr) -> Node:
+    def _name(self, node: exp.Expr, level: int) -> Node:
         path = []
         parts = node.parts if isinstance(node, (exp.Column, exp.Dot)) else [node]
         for part in parts:
@@ -389,7 +405,7 @@ class Parser:
                 f"{function.name} takes another number of arguments.", text=self.text, at=at,
                 found=str(len(args)), expected=count if not function.many else "at least 1",
             )  # fmt: skip
-        return tree.Call(function, args, at or self._place_of(args))
+        return tree.Call(function, args, at or _place_of(args))
 
 
 def _plain(name: str) -> str:
@@ -407,3 +423,19 @@ def _flat(node: exp.Expr, kind: type[exp.Expr]) -> list[exp.Expr]:
         else:
             parts.append(here)
     return parts
+
+
+def _place_of(nodes: Sequence[Node]) -> Place:
+    first, last = nodes[0].at, nodes[-1].at
+    return (first[0], last[1]) if first and last else first or last
+
+
+_READ: Final[dict[type[exp.Expr], Any]] = {
+    exp.And: Parser._connected, exp.Or: Parser._connected, exp.Paren: Parser._parenthesised,
+    exp.Like: Parser._like, exp.Not: Parser._not, exp.Neg: Parser._negative, exp.Between: Parser._between,
+    exp.In: Parser._in, exp.Is: Parser._is, exp.Literal: Parser._value, exp.Boolean: Parser._value,
+    exp.Null: Parser._value, exp.Placeholder: Parser._value, exp.Column: Parser._name, exp.Dot: Parser._name,
+    exp.Identifier: Parser._name, exp.Anonymous: Parser._function, exp.Concat: Parser._concat,
+    exp.Alias: Parser._alias, **dict.fromkeys(_COMPARE, Parser._compare),
+    **dict.fromkeys(_ARITHMETIC, Parser._arithmetic),
+}  # fmt: skip

@@ -101,7 +101,7 @@ class Predicate:
 
     def _make(self, text: str, parameters: Mapping[str, Any], language: Language) -> None:
         self.language = language
-        self._parsed = parsed = _parse(text, language)
+        self._parsed = parsed = _parse(text, language, parameters)
         known: set[str] = set()
         constants = []
         for slot, source in enumerate(parsed.sources):
@@ -361,7 +361,7 @@ def _restored(text: str, language: Language, constants: tuple[Any, ...]) -> Pred
     return made
 
 
-def _parse(text: str, language: Language) -> Parsed:
+def _parse(text: str, language: Language, parameters: Mapping[str, Any] = _EMPTY) -> Parsed:
     try:
         found = _parsed.get((text, language))
     except TypeError:  # not even hashable: the parser says what was expected
@@ -371,7 +371,7 @@ def _parse(text: str, language: Language) -> Parsed:
     ):
         _parsed.move_to_end((text, language))
         return found
-    found = Parser(text, language.scopes).expression()
+    found = Parser(text, language.scopes, parameters).expression()
     _parsed[text, language] = found
     if len(_parsed) > _KEPT:
         _parsed.popitem(last=False)

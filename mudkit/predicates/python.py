@@ -1,14 +1,17 @@
 """The Python evaluator: a tree becomes one Python function.
 
 Its code is straight assignments, one a node, with ``if`` only where AND, OR and coalesce may stop early, so
-neither depth nor size can make it slow to compile. Nothing of the text gets into the code but names, and
-these only as string literals.
+neither depth nor size can make it slow to compile. Nothing of the text gets into the source that is compiled:
+names of attributes are put into the constants afterwards. So texts of one structure share what was compiled,
+and no name can be anything but a name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import contextmanager
+from functools import lru_cache
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, Final
 
 from mudkit.predicates import meaning, tree, values
@@ -52,6 +55,15 @@ def compile_tree(
             atom, _ = code.emit(part, BOOLEAN)
             code.line(f"if {atom} is not True: return False")
         code.line("return True")
+    elif isinstance(root, (tree.And, tree.Or)):
+        stop = "False" if isinstance(root, tree.And) else "True"
+        perhaps = []
+        for part in root.args:
+            atom, nullable = code.emit(part, BOOLEAN)
+            code.line(f"if {atom} is {stop}: return {stop}")
+            if nullable:
+                perhaps.append(f"{atom} is None")
+        code.line(f"return None if {' or '.join(perhaps) or False} else {stop == 'False'}")
     else:
         atom, _ = code.emit(root, kind)
         code.line(f"return {atom}")
@@ -60,12 +72,16 @@ def compile_tree(
 
 def finish(code: Code, scopes: tuple[str, ...]) -> Callable[..., Any]:
     """Make a function ``f(constants, tables, *scopes)`` of a body."""
-    head = [f"def predicate(k, tables, {', '.join('s_' + scope for scope in scopes)}):"]
-    head += [f"    k{slot} = k[{slot}]" for slot in sorted(code.slots)]
-    namespace: dict[str, Any] = dict(code.known)
-    exec(compile("\n".join(head + code.lines), "<predicate>", "exec"), namespace)
-    compiled: Callable[..., Any] = namespace["predicate"]
-    return compiled
+    head = f"def predicate(k, tables, {', '.join('s_' + scope for scope in scopes)}):"
+    compiled = _compiled("\n".join([head, *code.lines]))
+    constants = tuple([code.names[each] if type(each) is str else each for each in compiled.co_consts])
+    return FunctionType(compiled.replace(co_consts=constants), code.known)
+
+
+@lru_cache(maxsize=4096)
+def _compiled(source: str) -> CodeType:
+    module = compile(source, "<predicate>", "exec")
+    return next(each for each in module.co_consts if isinstance(each, CodeType))
 
 
 class Code:
@@ -80,7 +96,8 @@ class Code:
             "equal": meaning.equal, "less": meaning.less, "lookup": meaning.lookup,
             "call_user": meaning.call_user, "BIG": values.BIGGEST,
         }  # fmt: skip
-        self.slots: set[int] = set()
+        self.names: dict[str, str] = {}
+        """Names of attributes, by what stands for them in the source."""
         self._depth = 1
         self._count = 0
         # What a variable holds is known only where its assignment has run for sure: a block forgets its own.
@@ -118,8 +135,7 @@ class Code:
         if not node.kinds & kind:
             return "None", True
         if type(node) is tree.Constant:
-            self.slots.add(node.slot)
-            return f"k{node.slot}", False
+            return f"k[{node.slot}]", False
         key: tuple[int | str, ...] = id(node), kind
         if isinstance(node, tree.Name):
             key = node.scope, *node.path, node.kinds, kind
@@ -142,35 +158,15 @@ class Code:
         return name
 
     def _write(self, node: Node, kind: int) -> tuple[str, bool]:
-        match node:
-            case tree.Name():
-                return self._name(node, kind), True
-            case tree.Call():
-                return self._call(node)
-            case tree.Compare():
-                return self._compare(node)
-            case tree.In(item=item, members=members):
-                atom, _ = self.emit(item, EVERY_KIND)
-                self.slots.add(members.slot)
-                return self._assign(f"k{members.slot}.holds({atom})"), True
-            case tree.IsNull(item=item):
-                atom, nullable = self.emit(item, EVERY_KIND)
-                return (self._assign(f"{atom} is None"), False) if nullable else ("False", False)
-            case tree.Not(item=item):
-                atom, nullable = self.emit(item, BOOLEAN)
-                return self._assign(
-                    f"None if {atom} is None else not {atom}" if nullable else f"not {atom}"
-                ), nullable
-            case tree.And(args=args):
-                return self._chain(args, stop="False", go_on="True")
-            case tree.Or(args=args):
-                return self._chain(args, stop="True", go_on="False")
-        raise AssertionError(node)
+        if isinstance(node, tree.Name):
+            return self._name(node, kind), True
+        write: Callable[[Code, Any], tuple[str, bool]] = _WRITE[type(node)]
+        return write(self, node)
 
     def _name(self, node: tree.Name, kind: int) -> str:
-        atom = f"s_{node.scope}.get({node.path[0]!r})"
+        atom = f"s_{node.scope}.get({self._quoted(node.path[0])})"
         for part in node.path[1:]:
-            atom = f"attribute({atom}, {part!r})"
+            atom = f"attribute({atom}, {self._quoted(part)})"
         wanted = node.kinds & kind
         if wanted in _KIND_NAMES:
             return self._assign(f"{_KIND_NAMES[wanted]}({atom})")
@@ -179,17 +175,34 @@ class Code:
             found = self._assign(f"{found} if kind_of({found}) & {wanted} else None")
         return found
 
-    def _chain(self, args: tuple[Node, ...], *, stop: str, go_on: str) -> tuple[str, bool]:
-        result = self.fresh()
-        nullable = False
-        for number, arg in enumerate(args):
-            if number == 0:
+    def _quoted(self, name: str) -> str:
+        stand_in = f"n{len(self.names)}"
+        self.names[stand_in] = name
+        return f"'{stand_in}'"
+
+    def _in(self, node: tree.In) -> tuple[str, bool]:
+        atom, _ = self.emit(node.item, EVERY_KIND)
+        return self._assign(f"k[{node.members.slot}].holds({atom})"), True
+
+    def _is_null(self, node: tree.IsNull) -> tuple[str, bool]:
+        atom, nullable = self.emit(node.item, EVERY_KIND)
+        return (self._assign(f"{atom} is None"), False) if nullable else ("False", False)
+
+    def _not(self, node: tree.Not) -> tuple[str, bool]:
+        atom, nullable = self.emit(node.item, BOOLEAN)
+        return self._assign(
+            f"None if {atom} is None else not {atom}" if nullable else f"not {atom}"
+        ), nullable
+
+    def _chain(self, node: tree.And | tree.Or) -> tuple[str, bool]:
+        stop, go_on = ("False", "True") if isinstance(node, tree.And) else ("True", "False")
+        first, *others = node.args
+        atom, nullable = self.emit(first, BOOLEAN)
+        result = self._assign(atom)
+        for arg in others:
+            with self.block(f"if {result} is not {stop}:"):
                 atom, maybe = self.emit(arg, BOOLEAN)
-                self.line(f"{result} = {atom}")
-            else:
-                with self.block(f"if {result} is not {stop}:"):
-                    atom, maybe = self.emit(arg, BOOLEAN)
-                    self.line(f"if {atom} is not {go_on}: {result} = {atom}")
+                self.line(f"if {atom} is not {go_on}: {result} = {atom}")
             nullable |= maybe
         return result, nullable
 
@@ -228,7 +241,7 @@ class Code:
         if function.name == "lookup":
             return self._guarded(args, f"lookup(tables, {atoms})")[0], True
         if function.is_user:
-            called = f"f_{function.name}"
+            called = f"f{len(self.known)}"
             self.known[called] = function
             return self._guarded(args, f"call_user({called}, {atoms})")[0], True
         called = "f_" + {"/": "divide"}.get(function.name, function.name)
@@ -246,3 +259,9 @@ class Code:
                     atom, nullable = self.emit(arg, EVERY_KIND)
                     self.line(f"{result} = {atom}")
         return result, nullable
+
+
+_WRITE: Final[dict[type[Node], Any]] = {
+    tree.Call: Code._call, tree.Compare: Code._compare, tree.In: Code._in, tree.IsNull: Code._is_null,
+    tree.Not: Code._not, tree.And: Code._chain, tree.Or: Code._chain,
+}  # fmt: skip

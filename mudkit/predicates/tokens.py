@@ -40,7 +40,7 @@ _KEYWORDS: Final = frozenset(
         TokenType.IS, TokenType.NULL, TokenType.TRUE, TokenType.FALSE,
     }
 )  # fmt: skip
-_WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*").fullmatch
 _NUMBER: Final = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _NOT_OURS: Final = frozenset(
     [
@@ -193,7 +193,7 @@ def _as_name(text: str, token: Token, after_dot: bool) -> TokenType:
             remedy=f"write '{token.text}' for a string, {token.text or 'name'} for a name" if quote == '"'
             else "write the name without quotes",
         )  # fmt: skip
-    if not _WORD.fullmatch(token.text):
+    if not _WORD(token.text):
         summary = _HINTS.get(token.token_type, f"{_shown(token.text)} is not part of the language.")
         raise PredicateError(summary, text=text, at=place)
     _check_name(text, token, after_dot)
@@ -202,7 +202,7 @@ def _as_name(text: str, token: Token, after_dot: bool) -> TokenType:
 
 def _check_name(text: str, token: Token, after_dot: bool) -> None:
     place = (token.start, token.end)
-    if not _WORD.fullmatch(token.text):
+    if not _WORD(token.text):
         raise PredicateError(
             f"{_shown(token.text)} is not a name.",
             text=text,

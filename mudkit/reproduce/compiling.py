@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice, product
 from typing import Any, Final
 
 from mudkit.predicates import Predicate
@@ -43,9 +45,16 @@ def measure(say: Say = nothing_said, *, texts: int = 300, calls: int = 20_000, r
     assert plain(_RECORD) is True
     assert near(_RECORD, receiver=_READER) is True
     many = range(calls)
+    structures = _structures()
     say("new texts")
     figures = {
-        # No two of them share a name: each is parsed, checked, compiled and called for the first time.
+        # Each is parsed, checked, compiled and called for the first time. Texts that differ in their names
+        # only share what was compiled, texts of another structure do not.
+        "µs for a new text of a new structure": _us(
+            runs,
+            lambda: list(islice(structures, texts // 3)),
+            lambda text: Predicate(text, **bounds)(_RECORD),
+        ),
         "µs for a new text": _us(
             runs, lambda: _renamed(PLAIN, texts), lambda text: Predicate(text, **bounds)(_RECORD)
         ),
@@ -99,6 +108,15 @@ def _us(runs: int, items: Callable[[], Iterable[Any]], call: Callable[[Any], obj
 
 def _fresh() -> str:
     return f"t{uuid.uuid4().hex[:12]}"
+
+
+def _structures() -> Iterator[str]:
+    """Give texts about as long as :data:`PLAIN`, no two of one structure, in an order without order."""
+    compare, both = ("=", "<>", "<", "<=", ">", ">="), ("AND", "OR")
+    every = list(product(compare, both, compare, both, compare))
+    random.Random(1).shuffle(every)
+    for a, one, b, other, c in every:
+        yield f"topic {a} 'sports' {one} price {b} :low {other} cost {c} :high"
 
 
 def _renamed(text: str, many: int) -> list[str]:

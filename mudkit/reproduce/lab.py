@@ -16,6 +16,7 @@ ROWS: Final = (
         paper="None: a predicate is parsed and compiled once a text.",
         required=(
             Required("µs for a new text", "below", 500),
+            Required("µs for a new text of a new structure", "below", 500),
             Required("µs for a known shape with new :parameters", "below", 10),
             Required("µs for a known shape with new :parameters, near the reader", "below", 10),
             Required("µs a record", "below", 3),

@@ -242,8 +242,7 @@ class _Builder:
             loose.append(f"{area}[1]")
         key = _tuple(keys)
         if self.members is not None:
-            code.slots.add(self.members[1].slot)
-            key = f"listed(k{self.members[1].slot}, {key})"
+            key = f"listed(k[{self.members[1].slot}], {key})"
         else:
             key = f"({key},)"
         code.line(f"return {key}, {_tuple(corner or ['0.0'])}, {' or '.join(loose) or 'False'}")

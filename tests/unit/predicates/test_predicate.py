@@ -34,7 +34,7 @@ def test_signatures_are_equal_for_equal_shapes() -> None:
     assert (
         one.signature
         == other.signature
-        == "(record.topic = ?string) AND ((record.price >= ?number) AND (record.price <= ?number))"
+        == "(record.topic = ?string) AND (record.price >= ?number) AND (record.price <= ?number)"
     )
     assert one.form is other.form
     assert one.signature != Predicate(SPORTS, lo="a", hi="b").signature

@@ -74,9 +74,12 @@ def test_the_papers_curve():
 
 
 def test_the_fit_is_a_line():
-    base, slope, r2 = matching._fit([1, 10, 100], [3.0, 21.0, 201.0])
-    assert (round(base, 9), round(slope, 9), round(r2, 9)) == (1, 2, 1)
-    assert matching._fit([1, 10, 100, 1000], [1.0, 900.0, 5.0, 800.0])[2] < 0.9
+    many = [1, 10, 100, 1000]
+    base, per_s, power = matching._fit(many, [3e-6, 21e-6, 201e-6, 2001e-6])
+    assert (round(base, 9), round(per_s), round(power, 2)) == (1, 500_000, 1)
+    for slower, expected in ((lambda n: 1e-6 * n**2, 2), (lambda n: 1e-6 * n**0.5, 0.5), (lambda n: 1e-6, 0)):
+        assert matching._fit(many, [slower(n) for n in many])[2] == pytest.approx(expected, abs=0.01)
+    assert matching._fit(many, [3e-6, 21e-6, 2001e-6, 201e-6])[2] < 0  # shuffled
 
 
 @pytest.mark.parametrize("shape", TEXTS)
