@@ -48,6 +48,12 @@ def column(p: Predicate, schema: DataFrame | T.StructType | Layout) -> Column:
     -----
     ``matches`` is the function ``mudkit_matches``, which is added to the session of the DataFrame, or else to
     the one that is active. It needs ``google-re2`` on the executors, and not mudkit.
+
+    Over columns with types the SQL is short. Over a ``VARIANT``, whose values may be of any kind, it takes
+    pages where kinds are open on both sides (``coalesce(a, b) = coalesce(c, d)``); Spark may then log that it
+    could not compile Java code, and interprets instead. Its parser remembers what it has seen: a session of
+    your own that takes hundreds of such predicates needs ``spark.sql.parser.manageParserCaches``, which
+    :func:`mudkit.pipeline.session` sets.
     """
     if isinstance(schema, Layout):
         layout = schema

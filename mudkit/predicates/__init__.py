@@ -5,7 +5,20 @@ from mudkit.predicates.aggregates import Aggregates
 from mudkit.predicates.functions import function
 from mudkit.predicates.index import SubscriptionIndex
 from mudkit.predicates.language import Language
+from mudkit.predicates.layout import Column, Layout
 from mudkit.predicates.predicate import Predicate
+from mudkit.predicates.sqlite import register
 from mudkit.predicates.values import Point
 
-__all__ = ["Aggregates", "Language", "Point", "Predicate", "PredicateError", "SubscriptionIndex", "function"]
+__all__ = [
+    "Aggregates",
+    "Column",
+    "Language",
+    "Layout",
+    "Point",
+    "Predicate",
+    "PredicateError",
+    "SubscriptionIndex",
+    "function",
+    "register",
+]

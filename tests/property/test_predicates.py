@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,9 +13,27 @@ from hypothesis import strategies as st
 from predicate_fixtures import Row, rows
 from predicate_strategies import conditions, make, scopes
 
-from mudkit.predicates import Predicate
+from mudkit.predicates import Predicate, register
+from mudkit.predicates.layout import Layout, to_json
 
 Data = dict[str, dict[str, Any]]
+SCOPES = ("record", "receiver", "auth")
+LAYOUT = Layout(**{scope: scope for scope in SCOPES})
+
+
+@pytest.fixture(scope="module")
+def connection() -> Iterator[sqlite3.Connection]:
+    made = sqlite3.connect(":memory:")
+    register(made)
+    yield made
+    made.close()
+
+
+def in_sqlite(connection: sqlite3.Connection, predicate: Predicate, data: Data) -> bool | None:
+    values = [to_json(data[scope]) for scope in SCOPES]
+    query = f"SELECT {predicate.sql('sqlite', LAYOUT)} FROM (SELECT ? AS record, ? AS receiver, ? AS auth)"
+    (found,) = connection.execute(query, values).fetchone()
+    return None if found is None else bool(found)
 
 
 def python(predicate: Predicate, data: Data) -> bool | None:
@@ -51,6 +71,22 @@ def test_the_fixtures_in_numpy(row: Row) -> None:
     predicate = Predicate(text)
     assert vectorised(predicate, [same, other, same])[::2] == [expected, expected]
     assert vectorised(predicate, [other]) == [python(predicate, other)]
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: row[0][:60])
+def test_the_fixtures_in_sqlite(connection: sqlite3.Connection, row: Row) -> None:
+    text, record, receiver, expected = row
+    data: Data = {"record": record, "receiver": receiver, "auth": {}}
+    assert in_sqlite(connection, Predicate(text), data) is expected
+
+
+@settings(max_examples=1000)
+@given(text=conditions, data=st.lists(scopes, min_size=1, max_size=4))
+def test_python_and_sqlite_agree(connection: sqlite3.Connection, text: str, data: list[Data]) -> None:
+    predicate = make(text)
+    if predicate is not None:
+        for row in data:
+            assert in_sqlite(connection, predicate, row) is python(predicate, row)
 
 
 @settings(max_examples=1500)
