@@ -30,8 +30,8 @@ __all__ = ["running", "session", "stop"]
 _SQL_CONFIG = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # A predicate over a VARIANT is long SQL; what the parser remembers of some hundred such texts would fill the
-    # heap. A state that it remembers takes about 3 KB.
+    # A predicate over a VARIANT is long SQL; what the parser remembers of some hundred such texts would
+    # fill the heap. A state that it remembers takes about 3 KB.
     "spark.sql.parser.manageParserCaches": "true",
     "spark.sql.parser.parserDfaCacheFlushThreshold": "50000",
 }
