@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -148,6 +149,28 @@ def test_many_subscriptions(subscriptions: list[Any], records: list[Any], moves:
     expected = [reference.match(record, writer) for record, writer in records]
     assert [index.match(record, writer) for record, writer in records] == expected
     assert index.match_many([record for record, _ in records], [writer for _, writer in records]) == expected
+
+
+EDGES = (
+    "b < :n", "b <= :n", "b > :n", "b >= :n", ":n > b", ":n <= b", "s = 'a' AND b < :n", "b > :n AND b < :m", "b BETWEEN :n AND :m", "b >= :n AND -b < :m",
+    "within_box(p, :n, :n, :m, :m)", "p.lat < :n AND p.lon > :m", "b < receiver.b AND b > :n", "distance_km(p, receiver.p) < :n * 111", "s IN ('a', 'b') AND b < :n",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", EDGES)
+def test_bounds_at_their_edges(text: str) -> None:
+    index, reference = SubscriptionIndex(), OneByOne()
+    span = range(-2, 3)
+    for number, (n, m, again) in enumerate(product(span, span, range(2))):
+        given = {name: value for name, value in (("n", n), ("m", m)) if f":{name}" in text}
+        predicate, receiver = Predicate(text, **given), {"b": m + again, "p": (m, again)}
+        index.add(number, predicate, receiver=receiver)
+        reference.all[number] = [predicate, receiver, {}]
+    records = [{"s": "a", "b": b, "p": (b, lon)} for b in span for lon in span]
+    expected = [reference.match(record, None) for record in records]
+    assert any(expected)
+    assert [index.match(record) for record in records] == expected
+    assert index.match_many(records) == expected
 
 
 @settings(max_examples=150)
