@@ -145,7 +145,7 @@ def _partitions(say: Say, partitions: Sequence[int], runs: int) -> dict[str, Fig
         for many, found in times.items()
     }
     return figures | {
-        name: Figure(fastest, min(each), max(each))
+        name: Figure(fastest, min(fastest, *each), max(fastest, *each))
         for name, fastest, each in zip(_LINE, line, zip(*fits, strict=True), strict=True)
     }
 
