@@ -303,6 +303,8 @@ def _end(running: _Running) -> None:
     if _alive(running):
         remote = os.environ.get("SPARK_REMOTE")
         with contextlib.suppress(Exception):
+            if running.wanted.connect and running.jvm is not None:
+                connect.wind_up(running.spark)
             running.spark.stop()
         if remote is not None:
             os.environ["SPARK_REMOTE"] = remote  # PySpark's stop() removes what the user set

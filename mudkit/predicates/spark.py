@@ -85,7 +85,9 @@ class SparkWriter(Writer):
         if isinstance(constant, str):
             return Sql(_string(constant))
         if isinstance(constant, Point):
-            return Sql(f"named_struct('lat', {constant.lat!r}D, 'lon', {constant.lon!r}D)")
+            lat, lon = constant.lat + 0.0, constant.lon + 0.0
+            return Sql(f"named_struct('lat', {lat!r}D, 'lon', {lon!r}D)")
+        constant += 0.0  # one zero: after a minus, that of -0.0 would begin a comment
         return Sql(f"({constant!r}D)" if constant < 0 else f"{constant!r}D")
 
     def let(self, body: str, *args: Sql) -> Sql:

@@ -60,6 +60,7 @@ _PLAIN: list[tuple[str, bool | None]] = [
     ("1e308 * 10 IS NULL", T), ("1e308 * 10 > 5", N), ("-1e308 * 10 < 5", N), ("1 / (1e308 * 10) IS NULL", T),
     ("0.1 + 0.2 = 0.3", F), ("0.1 + 0.2 > 0.3", T), ("n + 1 > n", T), ("n * -1 < 0", T), ("1e-320 > 0", T), ("abs(neg) = 3", T),
     ("abs(s) IS NULL", T), ("abs(nul) IS NULL", T), ("9007199254740992 = 9007199254740992", T), ("n - - 1 = 8", T),
+    ("- - 0.0 = 0", T), ("-(- 0.0) = zero", T), ("n - -0.0 = 7", T), ("n * -0.0 = 0", T), ("n / -0.0 IS NULL", T),
     # LIKE and strings
     ("s LIKE 'a%'", T), ("s LIKE 'A%'", F), ("s LIKE '_b_'", T), ("s LIKE '_b'", F), ("s LIKE '%'", T), ("empty LIKE '%'", T),
     ("empty LIKE '_'", F), ("s LIKE 'abc'", T), ("s LIKE ''", F), ("empty LIKE ''", T), ("s NOT LIKE 'x%'", T), ("nul LIKE '%'", N),

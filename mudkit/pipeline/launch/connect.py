@@ -6,6 +6,7 @@ PySpark's Connect client is imported when it is needed: it brings gRPC along.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -16,7 +17,18 @@ from pyspark.sql import SparkSession
 from mudkit.errors import EnvironmentProblem, ParameterError
 from mudkit.pipeline.launch.settings import Wanted
 
-__all__ = ["ANSWER_S", "SERVER_CONFIG", "answer", "connect", "foreign", "forget", "hang_up", "start", "tell"]
+__all__ = [
+    "ANSWER_S",
+    "SERVER_CONFIG",
+    "answer",
+    "connect",
+    "foreign",
+    "forget",
+    "hang_up",
+    "start",
+    "tell",
+    "wind_up",
+]
 
 SESSION_CONFIG = {"spark.sql.connect.serverStacktrace.enabled": "false"}  # pages of it in each error
 SERVER_CONFIG = SESSION_CONFIG | {
@@ -25,6 +37,8 @@ SERVER_CONFIG = SESSION_CONFIG | {
     "spark.connect.progress.reportInterval": "500ms",
 }
 ANSWER_S = 10.0
+WIND_UP_S = 5.0
+_EXECUTING = "SparkConnectExecuteThread"
 _MODE = "SPARK_CONNECT_MODE_ENABLED"
 _LOCAL = "SPARK_LOCAL_REMOTE"
 
@@ -112,6 +126,20 @@ def hang_up(spark: Any) -> None:
     """
     spark.client._channel.close()
     spark.client._closed = True
+
+
+def wind_up(spark: Any) -> None:
+    """End what still runs on a server of this process, and wait for it.
+
+    What was interrupted takes a moment longer on the server; finding Spark gone, it would print pages.
+    """
+    spark.interruptAll()
+    thread: Any = cast(Any, SparkContext._jvm).java.lang.Thread
+    patience = time.monotonic() + WIND_UP_S
+    while time.monotonic() < patience:
+        if not any(each.getName().startswith(_EXECUTING) for each in thread.getAllStackTraces().keySet()):
+            return
+        time.sleep(0.02)
 
 
 def tell(*, local: bool) -> None:
