@@ -3,6 +3,8 @@
 import datetime as dt
 import importlib.util
 import itertools
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -200,3 +202,22 @@ def test_errors(spark):
     assert frame.where(pipeline.column(Predicate("matches('abc', 'b') AND price = 0"), frame)).count() == 1
     with pytest.raises(PredicateError, match="no schema"):
         pipeline.column(Predicate("TRUE"), Column("x", "string"))
+
+
+CONNECT = """
+from mudkit import pipeline
+from mudkit.predicates import Predicate
+spark = pipeline.session(remote="local[2]")
+frame = spark.range(5).selectExpr("id AS price", "named_struct('age', id) AS receiver", "concat('a', id) AS s")
+p = Predicate("matches(s, 'a[23]') AND receiver.age >= :n", n=3)
+print(frame.where(pipeline.column(p, frame)).collect())
+pipeline.stop()
+"""
+
+
+def test_over_spark_connect(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", CONNECT], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "[Row(price=3, receiver=Row(age=3), s='a3')]\n"
