@@ -2,8 +2,9 @@
 
 Its code is straight assignments, one a node, with ``if`` only where AND, OR and coalesce may stop early, so
 neither depth nor size can make it slow to compile. Nothing of the text gets into the source that is compiled:
-names of attributes are put into the constants afterwards. So texts of one structure share what was compiled,
-and no name can be anything but a name.
+names of attributes and numbers of slots are put into the constants afterwards. So texts of one structure
+share what was compiled, and no name can be anything but a name. What AND, OR and NOT combine are functions of
+their own: of a new text most parts are known, and compiling them would take longer than all the rest.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ __all__ = ["Code", "compile_tree", "finish"]
 _ORDERED: Final = NUMBER | STRING | BOOLEAN
 _EQUAL: Final = _ORDERED | POINT
 _KIND_NAMES: Final = {NUMBER: "number", STRING: "string", BOOLEAN: "boolean", POINT: "point"}
+_LOGIC: Final = (tree.And, tree.Or, tree.Not)
 _PYTHON: Final = {"=": "==", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 
 
@@ -49,7 +51,7 @@ def compile_tree(
     callable
         ``f(constants, tables, *scopes)``; scopes are mappings.
     """
-    code = Code()
+    code = Code(scopes if kind == BOOLEAN and isinstance(root, _LOGIC) else None)
     if only_true:
         for part in tree.conjuncts(root):
             atom, _ = code.emit(part, BOOLEAN)
@@ -85,9 +87,16 @@ def _compiled(source: str) -> CodeType:
 
 
 class Code:
-    """Writes the body of one function."""
+    """Writes the body of one function.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    scopes : tuple of str, optional
+        Names of the scopes: what is no AND, OR or NOT then becomes a function of its own.
+    """
+
+    def __init__(self, scopes: tuple[str, ...] | None = None) -> None:
+        self._scopes = scopes
         self.lines: list[str] = []
         self.known: dict[str, Any] = {
             "number": values.number, "string": values.string, "boolean": values.boolean,
@@ -96,8 +105,8 @@ class Code:
             "equal": meaning.equal, "less": meaning.less, "lookup": meaning.lookup,
             "call_user": meaning.call_user, "BIG": values.BIGGEST,
         }  # fmt: skip
-        self.names: dict[str, str] = {}
-        """Names of attributes, by what stands for them in the source."""
+        self.names: dict[str, str | int] = {}
+        """Names of attributes and numbers of slots, by what stands for them in the source."""
         self._depth = 1
         self._count = 0
         # What a variable holds is known only where its assignment has run for sure: a block forgets its own.
@@ -135,13 +144,15 @@ class Code:
         if not node.kinds & kind:
             return "None", True
         if type(node) is tree.Constant:
-            return f"k[{node.slot}]", False
+            return f"k[{self._stand_in(node.slot)}]", False
         key: tuple[int | str, ...] = id(node), kind
         if isinstance(node, tree.Name):
             key = node.scope, *node.path, node.kinds, kind
         found = next((memo[key] for memo in reversed(self._memo) if key in memo), None)
         if found is None:
-            if kind != EVERY_KIND and node.kinds & ~kind and not isinstance(node, tree.Name):
+            if self._scopes is not None and not isinstance(node, _LOGIC):
+                found = self._part(node, self._scopes), True
+            elif kind != EVERY_KIND and node.kinds & ~kind and not isinstance(node, tree.Name):
                 found = self._narrowed(node, kind)
             else:
                 found = self._write(node, kind)
@@ -164,9 +175,9 @@ class Code:
         return write(self, node)
 
     def _name(self, node: tree.Name, kind: int) -> str:
-        atom = f"s_{node.scope}.get({self._quoted(node.path[0])})"
+        atom = f"s_{node.scope}.get({self._stand_in(node.path[0])})"
         for part in node.path[1:]:
-            atom = f"attribute({atom}, {self._quoted(part)})"
+            atom = f"attribute({atom}, {self._stand_in(part)})"
         wanted = node.kinds & kind
         if wanted in _KIND_NAMES:
             return self._assign(f"{_KIND_NAMES[wanted]}({atom})")
@@ -175,14 +186,19 @@ class Code:
             found = self._assign(f"{found} if kind_of({found}) & {wanted} else None")
         return found
 
-    def _quoted(self, name: str) -> str:
+    def _part(self, node: Node, scopes: tuple[str, ...]) -> str:
+        name = f"f{len(self.known)}"
+        self.known[name] = compile_tree(node, scopes)
+        return self._assign(f"{name}(k, tables, {', '.join('s_' + scope for scope in scopes)})")
+
+    def _stand_in(self, constant: str | int) -> str:
         stand_in = f"n{len(self.names)}"
-        self.names[stand_in] = name
+        self.names[stand_in] = constant
         return f"'{stand_in}'"
 
     def _in(self, node: tree.In) -> tuple[str, bool]:
         atom, _ = self.emit(node.item, EVERY_KIND)
-        return self._assign(f"k[{node.members.slot}].holds({atom})"), True
+        return self._assign(f"k[{self._stand_in(node.members.slot)}].holds({atom})"), True
 
     def _is_null(self, node: tree.IsNull) -> tuple[str, bool]:
         atom, nullable = self.emit(node.item, EVERY_KIND)
