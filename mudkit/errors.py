@@ -15,6 +15,7 @@ __all__ = [
     "OutputProblem",
     "ParameterError",
     "PredicateError",
+    "SimulationProblem",
     "TraceContentError",
     "TraceFormatError",
 ]
@@ -86,6 +87,10 @@ class TraceContentError(MudkitError, ValueError):
 
 class ParameterError(MudkitError, ValueError):
     """A parameter is unknown, of the wrong type or out of range."""
+
+
+class SimulationProblem(MudkitError, RuntimeError):
+    """A run cannot go on: virtual time stands still, or a machine broke its contract."""
 
 
 class PredicateError(MudkitError, ValueError):

@@ -4,7 +4,7 @@ Each figure is the median of several runs, the two sides in turn, so that a mach
 Nothing here is a test: a number tells, a person judges. Rows of speed of `mudkit reproduce` are measured, too, and
 kept, so that its table shows them.
 
-Usage: python tests/bench/run.py [PART ...]        import, traces, matching, rows; all by default
+Usage: python tests/bench/run.py [PART ...]        import, traces, matching, fleet, rows; all by default
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
+import fleet
 import matching
 import pyarrow as pa
 from compare import compare, python
@@ -31,7 +32,12 @@ BIN_S, BIN_LAT, BIN_LON = 7200, 0.09, 0.11  # two hours, about 10 km
 
 def main() -> None:
     """Measure the parts that are named and print a table, and JSON for machines behind it."""
-    parts = {"import": lambda: iter([import_time()]), "traces": traces, "matching": matching.rows}
+    parts = {
+        "import": lambda: iter([import_time()]),
+        "traces": traces,
+        "matching": matching.rows,
+        "fleet": fleet.rows,
+    }
     wanted = sys.argv[1:] or [*parts, "rows"]
     if unknown := [name for name in wanted if name not in (*parts, "rows")]:
         sys.exit(f"no such part: {', '.join(unknown)}; there are {', '.join(parts)}, rows")

@@ -1,0 +1,70 @@
+"""One bill: every message, byte, wake-up and millijoule is charged once, to (system, device, direction)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+__all__ = ["Account", "Bill", "BillRow"]
+
+
+class BillRow(NamedTuple):
+    """A row of the bill.
+
+    Parameters
+    ----------
+    system, device : str
+    direction : {'up', 'down'}
+        As seen from the device.
+    messages : int
+        That were begun, also those that were cut.
+    bytes : int
+        That went over the link: the whole of what arrived, and what had gone of what was cut.
+    radio_mj : float
+    wakeups : int
+        How often the radio was opened for one of them.
+    """
+
+    system: str
+    device: str
+    direction: str
+    messages: int
+    bytes: int
+    radio_mj: float
+    wakeups: int
+
+
+class Account:
+    """What one system costs one device in one direction."""
+
+    __slots__ = ("bytes", "device", "direction", "messages", "radio_mj", "system", "wakeups")
+
+    def __init__(self, system: str, device: str, direction: str) -> None:
+        self.system = system
+        self.device = device
+        self.direction = direction
+        self.messages = 0
+        self.bytes = 0
+        self.radio_mj = 0.0
+        self.wakeups = 0
+
+
+class Bill:
+    """All accounts of a run."""
+
+    def __init__(self) -> None:
+        self._accounts: dict[tuple[str, str, str], Account] = {}
+
+    def account(self, system: str, device: str, direction: str) -> Account:
+        """Give an account; it is opened when it is asked for first."""
+        key = system, device, direction
+        found = self._accounts.get(key)
+        if found is None:
+            found = self._accounts[key] = Account(*key)
+        return found
+
+    def rows(self) -> Iterator[BillRow]:
+        """Give the rows, sorted by system, device and direction."""
+        for key in sorted(self._accounts):
+            account = self._accounts[key]
+            yield BillRow(*key, account.messages, account.bytes, account.radio_mj, account.wakeups)

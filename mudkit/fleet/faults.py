@@ -1,0 +1,148 @@
+"""What goes wrong on purpose: cut links, killed machines, changed addresses, mangled messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mudkit.errors import ParameterError
+from mudkit.fleet.kernel import Host, Process, World
+from mudkit.fleet.link import Transfer
+from mudkit.fleet.store import Killed
+from mudkit.sources.streams import Stream
+
+__all__ = ["Faults"]
+
+_US_PER_S = 1_000_000
+
+
+class Faults:
+    """Faults of one world; each method does it now, in virtual time.
+
+    Parameters
+    ----------
+    world : World
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._stream = Stream(world.seed, "mangled messages")
+        self._mangled = 0
+
+    def cut(self, device: str, minutes: float | None = None) -> None:
+        """Take a device's network away, for some time or until :meth:`mend`."""
+        host = self._device(device)
+        delay_us = None if minutes is None else self._us("minutes", minutes, 60 * _US_PER_S)
+        self._world.link_down(host)
+        if delay_us is not None:
+            self._world.at(self._world.now_us + delay_us, self._world.link_up, host)
+
+    def mend(self, device: str) -> None:
+        """Give a device its network back."""
+        self._world.link_up(self._device(device))
+
+    def kill(self, host: str, *, at: str | None = None) -> None:
+        """End the machines of a host: now, or when one comes to a crash point next.
+
+        Parameters
+        ----------
+        host : str
+            A device or a server.
+        at : str, optional
+            ``before commit``, ``after commit``, or a point that a machine names in its store.
+        """
+        for process in self._host(host).processes:
+            if at is None:
+                self._world.kill(process)
+            else:
+                process.store.at_crash_point = _Trap(process, at)
+
+    def restart(self, host: str) -> None:
+        """Make the machines of a host again, with their storage as it was committed."""
+        for process in self._host(host).processes:
+            if process.machine is None:
+                self._world.start(process)
+
+    def change_address(self, device: str, address: str | None = None) -> str:
+        """Give a device another address, as when it comes into another network."""
+        host = self._device(device)
+        stem, _, number = host.address.partition("@")
+        given = address or f"{stem}@{int(number or 1) + 1}"
+        self._world.move(host, given)
+        return given
+
+    def messages(
+        self,
+        *,
+        loss_share: float = 0.0,
+        repeat_share: float = 0.0,
+        delay_share: float = 0.0,
+        delay_s: float = 0.0,
+    ) -> None:
+        """Lose, repeat and delay messages from now on; without arguments, stop it.
+
+        Parameters
+        ----------
+        loss_share, repeat_share, delay_share : float
+            Of the messages that would arrive; nobody is told of a loss.
+        delay_s : float
+            The longest delay; each is drawn evenly. A delayed message may be overtaken.
+
+        Raises
+        ------
+        ParameterError
+            A share is not from 0 to 1, or the delay is negative.
+        """
+        shares = {"loss_share": loss_share, "repeat_share": repeat_share, "delay_share": delay_share}
+        for name, share in shares.items():
+            if not 0.0 <= share <= 1.0:
+                raise ParameterError("A share is from 0 to 1.", where=name, found=repr(share))
+        longest_us = self._us("delay_s", delay_s, _US_PER_S)
+
+        def meddle(transfer: Transfer) -> Sequence[int]:
+            self._mangled += 1
+            draw = self._stream.uniform(range(4), self._mangled).tolist()
+            if draw[0] < loss_share:
+                return ()
+            first = int(draw[3] * longest_us) if draw[1] < delay_share else 0
+            return (first, first + longest_us) if draw[2] < repeat_share else (first,)
+
+        self._world.meddle = meddle if any(shares.values()) else None
+
+    def _host(self, name: str) -> Host:
+        if name not in self._world.hosts:
+            known = ", ".join(sorted(self._world.hosts)[:20])
+            raise ParameterError(
+                "There is no such device or server.", found=repr(name), expected=known or "none yet"
+            )
+        return self._world.hosts[name]
+
+    def _device(self, name: str) -> Host:
+        host = self._host(name)
+        if host.link is None:
+            raise ParameterError("A server has no link that could be cut.", found=name, expected="a device")
+        return host
+
+    @staticmethod
+    def _us(name: str, given: float, unit_us: int) -> int:
+        if not 0.0 <= given < 1e9:
+            raise ParameterError(
+                "This duration is not usable.", where=name, found=repr(given), expected="0 or more"
+            )
+        return int(given * unit_us)
+
+
+class _Trap:
+    """Kills a machine once, at a crash point."""
+
+    def __init__(self, process: Process, point: str) -> None:
+        self._process = process
+        self._point = point
+
+    def __call__(self, name: str) -> None:
+        if name == self._point:
+            self._process.store.at_crash_point = _nothing
+            raise Killed
+
+
+def _nothing(name: str) -> None:
+    """Kill nobody."""

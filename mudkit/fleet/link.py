@@ -1,0 +1,231 @@
+"""A device's link: two directions, each first in, first out; nothing arrives while it is down."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from math import exp
+from typing import Any, Final
+
+import numpy as np
+
+from mudkit.errors import ParameterError
+from mudkit.fleet.bill import Account
+from mudkit.fleet.energy import RADIOS, Radio
+from mudkit.sources.streams import Stream, device_number
+
+__all__ = ["LINKS", "Direction", "Draws", "Link", "LinkProfile", "Transfer", "profile_of"]
+
+_STEPS: Final = 16
+_DEVICES: Final = 256
+
+
+@dataclass(frozen=True)
+class LinkProfile:
+    """A kind of network.
+
+    Parameters
+    ----------
+    name : str
+        Also of its radio, see :data:`mudkit.fleet.energy.RADIOS`.
+    latency_ms, latency_spread : float
+        One way: the median, and the standard deviation of its logarithm.
+    up_kbps, down_kbps : float
+        Kilobits a second.
+    """
+
+    name: str
+    latency_ms: float
+    latency_spread: float
+    up_kbps: float
+    down_kbps: float
+
+
+LINKS: Final = {
+    each.name: each
+    for each in (
+        LinkProfile("wifi", 8.0, 0.4, 20_000.0, 40_000.0),
+        LinkProfile("lte", 35.0, 0.25, 5_640.0, 12_740.0),
+        LinkProfile("umts_3g", 100.0, 0.4, 500.0, 1_500.0),
+        LinkProfile("edge", 300.0, 0.5, 80.0, 180.0),
+    )
+}
+"""LTE: the medians of Huang et al., MobiSys 2012 (12.74 Mbit/s down, 5.64 up, 70 ms there and back). The
+others are choices of that order."""
+
+
+def profile_of(name: str) -> LinkProfile:
+    """Give a profile by name.
+
+    Raises
+    ------
+    ParameterError
+        There is none.
+    """
+    if name not in LINKS:
+        raise ParameterError(
+            "There is no such kind of link.", where="link", found=repr(name), expected=", ".join(LINKS)
+        )
+    return LINKS[name]
+
+
+class Transfer:
+    """A message on its way over one direction of a link."""
+
+    __slots__ = (
+        "account", "arrive_us", "begun_us", "end_us", "message", "paid_from_us", "sender", "sent_us",
+        "size_bytes", "source", "start_us", "then", "to",
+    )  # fmt: skip
+
+    account: Account
+    message: Any
+    sender: Any
+    source: str
+    to: str
+    size_bytes: int
+    sent_us: int
+    begun_us: int
+    """When it came to this direction, and began to wait for its turn."""
+    start_us: int
+    end_us: int
+    arrive_us: int
+    paid_from_us: int
+    then: Direction | None
+    """The receiver's direction, when it is on a link, too."""
+
+
+class Draws:
+    """Normal draws of a stream for many devices: what one of them needs is drawn for its neighbours, too.
+
+    Each draw is a function of the device and the step, so this changes no value.
+    """
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._devices: list[int] = []
+        self._drawn: dict[tuple[int, int], list[list[float]]] = {}
+
+    def add(self, device: int) -> int:
+        """Make room for a device, and say which place it has."""
+        self._devices.append(device)
+        return len(self._devices) - 1
+
+    def take(self, place: int, step: int) -> list[float]:
+        """Give some draws from a step on, the last of them first."""
+        group, row = divmod(place, _DEVICES)
+        drawn = self._drawn.get((group, step))
+        if drawn is None or row >= len(drawn):
+            numbers = np.array(self._devices[group * _DEVICES : (group + 1) * _DEVICES], dtype=np.uint64)
+            steps = np.arange(step, step + _STEPS)
+            drawn = self._stream.normal(numbers[:, None], steps)[:, ::-1].tolist()
+            self._drawn.pop((group, step - 2 * _STEPS), None)
+            self._drawn[group, step] = drawn
+        return drawn[row].copy()
+
+
+class Direction:
+    """One direction of a link.
+
+    Parameters
+    ----------
+    link : Link
+    name : {'up', 'down'}
+    draws : Draws
+        Of latencies.
+    device : int
+        Number of the device in that stream.
+    """
+
+    __slots__ = (
+        "_draws", "_last_arrival_us", "_left", "_place", "_step", "free_us", "latency_us", "link",
+        "mj_per_byte", "name", "spread", "underway", "us_per_byte",
+    )  # fmt: skip
+
+    def __init__(self, link: Link, name: str, draws: Draws, device: int) -> None:
+        self.link = link
+        self.name = name
+        self._draws = draws
+        self._place = draws.add(device)
+        self._step = 0
+        self._left: list[float] = []
+        self._last_arrival_us = 0
+        self.free_us = 0
+        self.underway: deque[Transfer] = deque()
+        self.use(link.profile)
+
+    def use(self, profile: LinkProfile) -> None:
+        """Take on the rates of a profile."""
+        radio = RADIOS[profile.name]
+        up = self.name == "up"
+        self.us_per_byte = 8_000.0 / (profile.up_kbps if up else profile.down_kbps)
+        self.mj_per_byte = (radio.up_mj_per_kb if up else radio.down_mj_per_kb) / 1000.0
+        self.latency_us = profile.latency_ms * 1000.0
+        self.spread = profile.latency_spread
+
+    def begin(self, transfer: Transfer, now_us: int) -> None:
+        """Schedule a transfer behind those that are under way, and charge it."""
+        account, size, radio = transfer.account, transfer.size_bytes, self.link.radio
+        # Conditions instead of max(): this is done for every message.
+        start_us = now_us if now_us > self.free_us else self.free_us
+        ready_us = radio.open(now_us, account) if now_us > radio.active_until_us else radio.ready_us
+        if ready_us > start_us:
+            start_us = ready_us
+        end_us = start_us + int(size * self.us_per_byte) + 1
+        if not self._left:
+            self._left = self._draws.take(self._place, self._step)
+            self._step += _STEPS
+        arrive_us = end_us + int(self.latency_us * exp(self.spread * self._left.pop()))
+        if arrive_us < self._last_arrival_us:
+            arrive_us = self._last_arrival_us
+        transfer.begun_us, transfer.start_us = now_us, start_us
+        transfer.end_us, transfer.arrive_us = end_us, arrive_us
+        transfer.paid_from_us = radio.carry(start_us, end_us, account)
+        self.free_us, self._last_arrival_us = end_us, arrive_us
+        account.messages += 1
+        account.bytes += size
+        account.radio_mj += size * self.mj_per_byte
+        self.underway.append(transfer)
+
+    def cut(self, now_us: int) -> list[tuple[Transfer, int]]:
+        """Stop everything that is under way, and give back what has not been used.
+
+        Returns
+        -------
+        list of (Transfer, int)
+            With the bytes that were gone.
+        """
+        cut = [(transfer, self._gone(transfer, now_us)) for transfer in self.underway]
+        self.underway.clear()
+        for transfer, gone in cut:
+            account = transfer.account
+            account.bytes -= transfer.size_bytes - gone
+            account.radio_mj -= (transfer.size_bytes - gone) * self.mj_per_byte
+            self.link.radio.refund(now_us, transfer.paid_from_us, transfer.end_us, account)
+            transfer.arrive_us = -1
+            transfer.end_us = max(min(transfer.end_us, now_us), transfer.start_us)
+        self.free_us = min(self.free_us, now_us)
+        self._last_arrival_us = min(self._last_arrival_us, now_us)
+        return cut
+
+    @staticmethod
+    def _gone(transfer: Transfer, now_us: int) -> int:
+        """Say how many of its bytes are over."""
+        if now_us >= transfer.end_us:
+            return transfer.size_bytes
+        share = (now_us - transfer.start_us) / (transfer.end_us - transfer.start_us)
+        return max(0, int(transfer.size_bytes * share))
+
+
+class Link:
+    """A device's link, with its radio."""
+
+    __slots__ = ("device", "down", "is_up", "profile", "radio", "up")
+
+    def __init__(self, profile: LinkProfile, device_name: str, up: Draws, down: Draws) -> None:
+        self.profile = profile
+        self.device = device_name
+        self.radio = Radio(RADIOS[profile.name])
+        self.is_up = True
+        device = device_number(device_name)
+        self.up = Direction(self, "up", up, device)
+        self.down = Direction(self, "down", down, device)

@@ -1,0 +1,151 @@
+"""Stores of machines: what is written in one ``handle`` is there whole or not at all."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+__all__ = ["Killed", "MemoryStore", "SqliteStore"]
+
+_MISSING: Final = object()
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+
+class Killed(BaseException):
+    """A machine was killed at a crash point; nothing in a machine may catch it."""
+
+
+def _pass(name: str) -> None:
+    """Kill nobody."""
+
+
+class MemoryStore:
+    """A store that outlives the machine and not the process.
+
+    What is put is copied through JSON, as a file would: a machine that changes a value later changes nothing
+    that is stored, and what JSON cannot hold is refused at once.
+    """
+
+    __slots__ = ("_data", "_undo", "at_crash_point", "is_dirty")
+
+    def __init__(self) -> None:
+        self._data: dict[str, bytes] = {}
+        self._undo: dict[str, Any] = {}
+        self.is_dirty = False
+        self.at_crash_point: Callable[[str], None] = _pass
+
+    def get(self, key: str) -> Any:
+        """See :class:`mudkit.events.Store`."""
+        found = self._data.get(key)
+        return None if found is None else _decode(found)
+
+    def put(self, key: str, value: Any) -> None:
+        """See :class:`mudkit.events.Store`."""
+        written = _encode(value)
+        self._remember(key)
+        self._data[key] = written
+
+    def delete(self, key: str) -> None:
+        """See :class:`mudkit.events.Store`."""
+        self._remember(key)
+        self._data.pop(key, None)
+
+    def items(self, prefix: str = "") -> Sequence[tuple[str, Any]]:
+        """See :class:`mudkit.events.Store`."""
+        keys = sorted(key for key in self._data if key.startswith(prefix))
+        return [(key, _decode(self._data[key])) for key in keys]
+
+    def crash_point(self, name: str) -> None:
+        """See :class:`mudkit.events.Store`."""
+        self.at_crash_point(name)
+
+    def commit(self) -> None:
+        """Make what was written since the last commit last."""
+        self._undo.clear()
+        self.is_dirty = False
+
+    def rollback(self) -> None:
+        """Undo what was written since the last commit."""
+        for key, value in self._undo.items():
+            if value is _MISSING:
+                self._data.pop(key, None)
+            else:
+                self._data[key] = value
+        self.commit()
+
+    def _remember(self, key: str) -> None:
+        self.is_dirty = True
+        if key not in self._undo:
+            self._undo[key] = self._data.get(key, _MISSING)
+
+
+class SqliteStore:
+    """A store in a file that outlives the process.
+
+    Parameters
+    ----------
+    path : Path
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._connection = sqlite3.connect(path, isolation_level=None)
+        self._connection.execute("PRAGMA journal_mode = WAL")
+        self._connection.execute("PRAGMA synchronous = FULL")
+        self._connection.execute(
+            "CREATE TABLE IF NOT EXISTS store (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID"
+        )
+        self.is_dirty = False
+        self.at_crash_point: Callable[[str], None] = _pass
+
+    def get(self, key: str) -> Any:
+        """See :class:`mudkit.events.Store`."""
+        found = self._connection.execute("SELECT value FROM store WHERE key = ?", (key,)).fetchone()
+        return None if found is None else _decode(found[0])
+
+    def put(self, key: str, value: Any) -> None:
+        """See :class:`mudkit.events.Store`."""
+        written = _encode(value)
+        self._begin()
+        self._connection.execute("INSERT OR REPLACE INTO store VALUES (?, ?)", (key, written))
+
+    def delete(self, key: str) -> None:
+        """See :class:`mudkit.events.Store`."""
+        self._begin()
+        self._connection.execute("DELETE FROM store WHERE key = ?", (key,))
+
+    def items(self, prefix: str = "") -> Sequence[tuple[str, Any]]:
+        """See :class:`mudkit.events.Store`."""
+        query = "SELECT key, value FROM store WHERE substr(key, 1, ?) = ? ORDER BY key"
+        found = self._connection.execute(query, (len(prefix), prefix))
+        return [(key, _decode(value)) for key, value in found]
+
+    def crash_point(self, name: str) -> None:
+        """See :class:`mudkit.events.Store`."""
+        self.at_crash_point(name)
+
+    def commit(self) -> None:
+        """Make what was written since the last commit last."""
+        if self.is_dirty:
+            self._connection.execute("COMMIT")
+            self.is_dirty = False
+
+    def rollback(self) -> None:
+        """Undo what was written since the last commit."""
+        if self.is_dirty:
+            self._connection.execute("ROLLBACK")
+            self.is_dirty = False
+
+    def close(self) -> None:
+        """Close the file; what was not committed is undone."""
+        self.rollback()
+        self._connection.close()
+
+    def _begin(self) -> None:
+        if not self.is_dirty:
+            self._connection.execute("BEGIN IMMEDIATE")
+            self.is_dirty = True

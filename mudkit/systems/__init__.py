@@ -1,0 +1,1 @@
+"""The systems: machines that decide, each in a package of its own; none of them imports another."""

@@ -1,0 +1,122 @@
+"""The kernel beside simpy: devices that report to a server every ten minutes and get an acknowledgement.
+
+Both sides encode each message as JSON, keep each direction of each link first in, first out at its bandwidth, and
+draw a latency. Ours also keeps the radio's energy and the bill, stores and their commits; simpy's does not.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import simpy
+from compare import compare
+
+from mudkit.events import LinkUp, Received, Send, SetTimer, TimerFired
+from mudkit.fleet import LINKS, World
+
+DEVICES, HOURS, EVERY_S = 2000, 6, 600
+S = 1_000_000
+LINK = LINKS["lte"]
+
+
+def rows() -> Iterator[dict[str, object]]:
+    """Measure both, and check that both have handled the same messages."""
+    assert ours() == peer() > 100_000
+    found = compare(
+        f"kernel, {DEVICES:,} devices, {HOURS} virtual hours", ours, "simpy, no energy, no bill", peer
+    )
+    print(f"{'':<4}{ours() / float(str(found['ours_s'])):,.0f} handled events/s", flush=True)
+    yield found
+
+
+def report(number: int) -> dict[str, Any]:
+    return {"kind": "report", "number": number, "lat": 30.2672, "lon": -97.7431, "speed_mps": 12.5}
+
+
+class Phone:
+    def __init__(self, offset_us: int) -> None:
+        self.offset_us = offset_us
+        self.number = 0
+
+    def handle(self, now_us: int, event: Any) -> Any:
+        kind = type(event)
+        if kind is TimerFired:
+            self.number += 1
+            return Send("server", report(self.number)), SetTimer("report", EVERY_S * S)
+        return (SetTimer("report", self.offset_us),) if kind is LinkUp else ()
+
+
+class Server:
+    def handle(self, now_us: int, event: Any) -> Any:
+        if type(event) is Received:
+            return (Send(event.source, {"kind": "seen", "number": event.message["number"]}),)
+        return ()
+
+
+def ours() -> int:
+    """Run the world; give how many timers and messages were handled."""
+    world = World(1)
+    world.install(world.add_server("server"), "reports", lambda ports: Server())
+    for number in range(DEVICES):
+        device = world.add_device(f"device-{number}", LINK.name)
+        offset_us = number * EVERY_S * S // DEVICES
+        world.install(device, "reports", lambda ports, offset_us=offset_us: Phone(offset_us))
+    world.run((HOURS * 3600 + 60) * S)
+    return world.handled - DEVICES - 1  # without the news that there is a network
+
+
+def peer() -> int:
+    """The same as processes of simpy."""
+    environment = simpy.Environment()
+    rng = random.Random(1)
+    inbox: simpy.Store = simpy.Store(environment)
+    handled = 0
+
+    def carry(message: Any, link: simpy.Resource, kbps: float, to: simpy.Store) -> Any:
+        size = len(json.dumps(message))
+        with link.request() as mine:
+            yield mine
+            yield environment.timeout(size * 8 / 1000 / kbps)
+        yield environment.timeout(LINK.latency_ms / 1000 * math.exp(LINK.latency_spread * rng.gauss(0, 1)))
+        yield to.put(message)
+
+    def phone(number: int) -> Any:
+        nonlocal handled
+        up, down = simpy.Resource(environment), simpy.Resource(environment)
+        mine: simpy.Store = simpy.Store(environment)
+        places.append((down, mine))
+        environment.process(hear(mine))
+        yield environment.timeout(number * EVERY_S / DEVICES)
+        count = 0
+        while True:
+            handled += 1
+            count += 1
+            message = report(count) | {"from": number}
+            environment.process(carry(message, up, LINK.up_kbps, inbox))
+            yield environment.timeout(EVERY_S)
+
+    def hear(mine: simpy.Store) -> Any:
+        nonlocal handled
+        while True:
+            yield mine.get()
+            handled += 1
+
+    def server() -> Any:
+        nonlocal handled
+        while True:
+            message = yield inbox.get()
+            handled += 1
+            down, mine = places[message["from"]]
+            answer = {"kind": "seen", "number": message["number"]}
+            environment.process(carry(answer, down, LINK.down_kbps, mine))
+
+    places: list[Any] = []
+    environment.process(server())
+    for number in range(DEVICES):
+        environment.process(phone(number))
+    environment.run(HOURS * 3600 + 60)
+    return handled

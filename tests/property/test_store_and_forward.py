@@ -1,0 +1,199 @@
+"""What store and forward promises, whatever happens meanwhile; with it every event and effect of the kernel."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mudkit import events
+from mudkit.fleet import World
+from mudkit.fleet.store import Killed, MemoryStore, SqliteStore
+from mudkit.systems.store_and_forward import Client, Relay
+
+S = 1_000_000
+NAMES = ("ann", "bob", "cy")
+POINTS = (
+    "before commit", "after commit", "numbered, not in the outbox", "seen, not in the inbox", "accepted, not in the queue",
+)  # fmt: skip
+when = st.integers(0, 120 * S)
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("send"), when, st.sampled_from(NAMES), st.sampled_from(NAMES)),
+        st.tuples(st.just("outage"), when, st.sampled_from(NAMES), st.sampled_from([1, S, 40 * S])),
+        st.tuples(st.just("kill"), when, st.sampled_from((*NAMES, "relay")), st.sampled_from([1, S, 40 * S])),
+        st.tuples(st.just("crash"), when, st.sampled_from((*NAMES, "relay")), st.sampled_from(POINTS)),
+        st.tuples(st.just("busy"), when, st.sampled_from(NAMES), st.booleans()),
+    ),
+    max_size=25,
+)
+
+
+class Spied:
+    """A machine that notes which events it took and which effects it gave."""
+
+    def __init__(self, machine: Any, kinds: set[type]) -> None:
+        self.machine = machine
+        self.kinds = kinds
+
+    def handle(self, now_us: int, event: Any) -> Any:
+        effects = self.machine.handle(now_us, event)
+        self.kinds.add(type(event))
+        self.kinds.update(map(type, effects))
+        return effects
+
+
+class Ward:
+    """Three devices and a relay, and what is done to them."""
+
+    def __init__(self, stores: Any = MemoryStore) -> None:
+        self.world = World(3)
+        self.kinds: set[type] = set()
+        self.told: dict[str, list[str]] = defaultdict(list)
+        self.rows: list[Any] = []
+        self.done: dict[int, Any] = {}
+        self.sent: dict[tuple[str, str], list[str]] = defaultdict(list)
+        self.world.on_notify = lambda host, effect: self.told[host.name].append(effect.payload["text"])
+        self.world.on_record = lambda host, effect: self.rows.append(effect.row)
+        self.world.on_complete = lambda effect: self.done.update({effect.op_id: effect})
+        relay = self.world.add_server("relay")
+        self.machines = {
+            "relay": self.world.install(
+                relay, "sf", lambda ports: Spied(Relay(ports), self.kinds), store=stores()
+            )
+        }
+        for name in NAMES:
+            device = self.world.add_device(name, "umts_3g")
+            self.machines[name] = self.world.install(
+                device, "sf", lambda ports: Spied(Client(ports, "relay"), self.kinds), store=stores()
+            )
+
+    def send(self, step: Any) -> None:
+        sender, receiver = self.machines[step[2]], step[3]
+        if sender.machine is not None:
+            text = f"{step[2]} {len(self.sent[step[2], receiver])}"
+            self.sent[step[2], receiver].append(text)
+            self.world.call(sender, len(self.sent) * 1000 + len(text), "send", {"to": receiver, "text": text})
+
+    def do(self, step: Any) -> None:
+        what, at, name, detail = step
+        world, process = self.world, self.machines[name]
+        if what == "send":
+            world.at(at, self.send, step)
+        elif what == "outage":
+            world.at(at, world.link_down, process.host)
+            world.at(at + detail, world.link_up, process.host)
+        elif what == "kill":
+            world.at(at, world.kill, process)
+            world.at(at + detail, self.restart, process)
+        elif what == "crash":
+            world.at(at, lambda _: setattr(process.store, "at_crash_point", self.trap(process, detail)))
+        else:
+            world.at(at, lambda _: world.change_context(process.host, busy=detail))
+
+    def trap(self, process: Any, point: str) -> Any:
+        def at_crash_point(name: str) -> None:
+            if name == point:
+                process.store.at_crash_point = lambda name: None
+                self.world.at(self.world.now_us + 7 * S, self.restart, process)
+                raise Killed
+
+        return at_crash_point
+
+    def restart(self, process: Any) -> None:
+        if process.machine is None:
+            self.world.start(process)
+
+    def settle(self) -> None:
+        world = self.world
+        world.run(300 * S)
+        for process in self.machines.values():
+            process.store.at_crash_point = lambda name: None
+            self.restart(process)
+            world.link_up(process.host)
+            world.change_context(process.host, busy=False)
+        world.run(3600 * S)
+
+
+def check(ward: Ward) -> None:
+    for name in NAMES:
+        inbox = [message for _, message in ward.machines[name].store.items("in ")]
+        assert not ward.machines[name].store.items("out ")
+        for sender in NAMES:
+            texts = [message["text"] for message in inbox if message["from"] == sender]
+            expected = ward.sent[sender, name]
+            # A call that was not committed when its machine was killed has never been taken.
+            assert texts == [text for text in expected if text in set(texts)]
+            assert len(set(texts)) == len(texts)
+    assert not ward.machines["relay"].store.items("for ")
+    for row in ward.rows:
+        assert 0 <= row["created_us"] < row["delivered_us"]
+
+
+@settings(max_examples=150)
+@given(steps=steps)
+def test_once_and_in_order(steps: Any) -> None:
+    ward = Ward()
+    for step in steps:
+        ward.do(step)
+    ward.settle()
+    check(ward)
+    clients = [ward.machines[name].store for name in NAMES]
+    received = sum(len(store.items("in ")) for store in clients)
+    assert received == sum(store.get("number") or 0 for store in clients)  # all that was taken
+    assert len(ward.rows) == received
+
+
+def test_every_event_and_effect_takes_part() -> None:
+    ward = Ward()
+    for step in (
+        ("send", S, "ann", "bob"), ("send", 2 * S, "ann", "bob"), ("outage", 2 * S + 100_000, "ann", 20 * S), ("busy", 5 * S, "bob", True),
+        ("send", 40 * S, "cy", "bob"), ("busy", 50 * S, "bob", False), ("kill", 60 * S, "relay", S), ("send", 60 * S, "bob", "ann"),
+    ):  # fmt: skip
+        ward.do(step)
+    ward.settle()
+    check(ward)
+    kinds = {
+        each
+        for each in vars(events).values()
+        if isinstance(each, type) and each.__module__ == events.__name__
+    }
+    assert kinds - ward.kinds == {events.Entropy if isinstance(events.Entropy, type) else None} - {None} | {
+        events.Machine, events.Ports, events.Store,
+    }  # fmt: skip
+    assert ward.told == {"bob": ["ann 0", "ann 1", "cy 0"], "ann": ["bob 0"]}
+
+
+@settings(max_examples=15)
+@given(steps=steps)
+def test_a_file_is_a_store_like_memory(tmp_path_factory: Any, steps: Any) -> None:
+    folder = tmp_path_factory.mktemp("stores")
+    files: list[SqliteStore] = []
+
+    def file() -> SqliteStore:
+        files.append(SqliteStore(folder / f"{len(files)}.db"))
+        return files[-1]
+
+    wards = Ward(), Ward(file)
+    for ward in wards:
+        for step in steps:
+            ward.do(step)
+        ward.settle()
+    memory, on_disk = wards
+    assert memory.rows == on_disk.rows
+    assert list(memory.world.bill.rows()) == list(on_disk.world.bill.rows())
+    for name in memory.machines:
+        assert memory.machines[name].store.items() == on_disk.machines[name].store.items()
+    for each in files:
+        each.close()
+
+
+def test_an_operation_that_there_is_not() -> None:
+    ward = Ward()
+    ward.world.call(ward.machines["ann"], 5, "receive", {})
+    ward.world.run(S)
+    with pytest.raises(LookupError, match="only send and inbox"):
+        raise ward.done[5].error

@@ -1,0 +1,98 @@
+"""Faults do what they say, and are seeded."""
+
+from __future__ import annotations
+
+import pytest
+from fleet_machines import Stage
+
+from mudkit.errors import ParameterError
+from mudkit.events import LinkUp, Received, Send, SendFailed
+from mudkit.fleet import Faults
+
+S = 1_000_000
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+def test_a_cut_ends_after_its_minutes(stage):
+    faults = Faults(stage.world)
+    faults.cut("ann", minutes=2)
+    stage.world.run(119 * S)
+    assert not stage.world.hosts["ann"].is_online
+    stage.world.run(121 * S)
+    assert stage.world.hosts["ann"].is_online
+    faults.cut("ann")
+    stage.world.run(9999 * S)
+    faults.mend("ann")
+    stage.world.run(10_000 * S)
+    assert len(stage.puppets["ann"].of(LinkUp)) == 3
+
+
+def test_another_address(stage):
+    faults = Faults(stage.world)
+    assert faults.change_address("ann") == "ann@2"
+    stage.do("server", Send("ann", 1), Send("ann@2", 2))
+    stage.do("ann", Send("server", 3))
+    stage.world.run(9 * S)
+    assert stage.puppets["server"].of(SendFailed) == [SendFailed("ann", 1)]
+    assert stage.puppets["ann"].of(Received) == [Received("server", 2)]
+    assert stage.puppets["ann"].of(LinkUp)[-1] == LinkUp("ann@2", "lte")
+    assert stage.puppets["server"].of(Received) == [Received("ann@2", 3)]
+    assert faults.change_address("ann") == "ann@3"
+    assert {row.device for row in stage.world.bill.rows()} == {"ann"}
+    with pytest.raises(ParameterError, match="in use"):
+        faults.change_address("bob", "ann@3")
+
+
+@pytest.mark.parametrize(
+    "fault", [{"loss_share": 0.3}, {"repeat_share": 0.3}, {"delay_share": 0.3, "delay_s": 5}]
+)
+def test_mangled_messages_are_those_of_the_seed(fault):
+    def arrived(seed: int) -> list[int]:
+        stage = Stage(seed)
+        Faults(stage.world).messages(**fault)
+        for n in range(300):
+            stage.do("ann", Send("server", n))
+        stage.world.run(600 * S)
+        assert stage.puppets["ann"].of(SendFailed) == []
+        return [event.message for event in stage.puppets["server"].of(Received)]
+
+    found = arrived(1)
+    assert found == arrived(1) != arrived(2)
+    if "loss_share" in fault:
+        assert 150 < len(found) < 270
+        assert sorted(set(found)) == found
+    elif "repeat_share" in fault:
+        assert 330 < len(found) < 450
+        assert set(found) == set(range(300))
+    else:
+        assert sorted(found) == list(range(300)) != found
+
+
+def test_faults_end(stage):
+    faults = Faults(stage.world)
+    faults.messages(loss_share=1)
+    faults.messages()
+    stage.do("ann", Send("server", 1))
+    stage.world.run(9 * S)
+    assert len(stage.puppets["server"].of(Received)) == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda faults: faults.cut("eve"), "no such device"),
+        (lambda faults: faults.cut("server"), "no link"),
+        (lambda faults: faults.cut("ann", minutes=-1), "not usable"),
+        (lambda faults: faults.cut("ann", minutes=float("nan")), "not usable"),
+        (lambda faults: faults.messages(loss_share=1.2), "from 0 to 1"),
+        (lambda faults: faults.messages(delay_share=1, delay_s=-3), "not usable"),
+        (lambda faults: faults.kill("eve"), "no such device"),
+    ],
+)
+def test_what_cannot_be(stage, call, told):
+    with pytest.raises(ParameterError, match=told):
+        call(Faults(stage.world))
