@@ -121,7 +121,7 @@ class Radio:
         if now_us > self.active_until_us:
             self._settle(min(now_us - self.active_until_us, self.profile.tail_us))
         self._last = None
-        self.active_until_us = min(self.active_until_us, now_us)
+        self.active_until_us = min(self.active_until_us, now_us - 1)  # also if it is opened again at once
         self.ready_us = min(self.ready_us, now_us)
 
     def refund(self, now_us: int, paid_from_us: int, end_us: int, account: Account) -> None:

@@ -78,9 +78,22 @@ class Host:
 class Process:
     """A machine on a host, with what it was given; the machine goes when it is killed, the store stays."""
 
-    __slots__ = ("_draws", "accounts", "address", "host", "machine", "make", "store", "system", "timers")
+    __slots__ = (
+        "_draws",
+        "_stream",
+        "accounts",
+        "address",
+        "host",
+        "machine",
+        "make",
+        "store",
+        "system",
+        "timers",
+    )
 
-    def __init__(self, host: Host, system: str, make: Make, store: MemoryStore | SqliteStore) -> None:
+    def __init__(
+        self, host: Host, system: str, make: Make, store: MemoryStore | SqliteStore, stream: Stream
+    ) -> None:
         self.host = host
         self.system = system
         self.make = make
@@ -89,19 +102,16 @@ class Process:
         self.address = host.address
         self.timers: dict[str, int] = {}
         self.accounts: dict[Direction, Account] = {}
+        self._stream = stream
         self._draws = 0
 
-    def entropy(self, stream: Stream) -> Callable[[int], bytes]:
-        """Make the port of random bytes: they go on after a restart and never repeat."""
-
-        def draw(n: int) -> bytes:
-            words = -(-n // 16)
-            steps = range(self._draws, self._draws + words)
-            self._draws += words
-            pairs = (stream.words(self.host.number, step) for step in steps)
-            return b"".join(int(w).to_bytes(8, "little") for pair in pairs for w in pair)[:n]
-
-        return draw
+    def entropy(self, n: int) -> bytes:
+        """Give random bytes, the port of that name: they go on after a restart and never repeat."""
+        words = -(-n // 16)
+        steps = range(self._draws, self._draws + words)
+        self._draws += words
+        pairs = (self._stream.words(self.host.number, step) for step in steps)
+        return b"".join(int(w).to_bytes(8, "little") for pair in pairs for w in pair)[:n]
 
 
 class World:
@@ -169,7 +179,8 @@ class World:
         store : optional
             By default one in memory.
         """
-        process = Process(host, system, make, store or MemoryStore())
+        stream = Stream(self.seed, f"entropy {system} {name}")
+        process = Process(host, system, make, store or MemoryStore(), stream)
         process.address = f"{host.address}/{name}" if name else host.address
         if process.address in self.at_address:
             raise ParameterError("There is a machine at this address.", where="name", found=process.address)
@@ -180,8 +191,7 @@ class World:
 
     def start(self, process: Process) -> None:
         """Make the machine, also again after it was killed, and tell it of its link."""
-        entropy = process.entropy(Stream(self.seed, f"entropy {process.system}"))
-        process.machine = process.make(Ports(process.store, entropy, process.address))
+        process.machine = process.make(Ports(process.store, process.entropy, process.address))
         self._greet(process)
 
     def kill(self, process: Process) -> None:

@@ -202,7 +202,6 @@ class Direction:
             account.radio_mj -= (transfer.size_bytes - gone) * self.mj_per_byte
             self.link.radio.refund(now_us, transfer.paid_from_us, transfer.end_us, account)
             transfer.arrive_us = -1
-            transfer.end_us = max(min(transfer.end_us, now_us), transfer.start_us)
         self.free_us = min(self.free_us, now_us)
         self._last_arrival_us = min(self._last_arrival_us, now_us)
         return cut

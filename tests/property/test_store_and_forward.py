@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mudkit import events
-from mudkit.fleet import World
+from mudkit.fleet import Faults, World
 from mudkit.fleet.store import Killed, MemoryStore, SqliteStore
 from mudkit.systems.store_and_forward import Client, Relay
 
@@ -26,6 +26,7 @@ steps = st.lists(
         st.tuples(st.just("outage"), when, st.sampled_from(NAMES), st.sampled_from([1, S, 40 * S])),
         st.tuples(st.just("kill"), when, st.sampled_from((*NAMES, "relay")), st.sampled_from([1, S, 40 * S])),
         st.tuples(st.just("crash"), when, st.sampled_from((*NAMES, "relay")), st.sampled_from(POINTS)),
+        st.tuples(st.just("mangle"), when, st.sampled_from(NAMES), st.sampled_from([0.2, 0.5])),
         st.tuples(st.just("busy"), when, st.sampled_from(NAMES), st.booleans()),
     ),
     max_size=25,
@@ -89,6 +90,9 @@ class Ward:
         elif what == "kill":
             world.at(at, world.kill, process)
             world.at(at + detail, self.restart, process)
+        elif what == "mangle":
+            shares = {"loss_share": detail, "repeat_share": detail, "delay_share": detail, "delay_s": 20.0}
+            world.at(at, lambda _: Faults(world).messages(**shares))
         elif what == "crash":
             world.at(at, lambda _: setattr(process.store, "at_crash_point", self.trap(process, detail)))
         else:
@@ -110,6 +114,7 @@ class Ward:
     def settle(self) -> None:
         world = self.world
         world.run(300 * S)
+        Faults(world).messages()
         for process in self.machines.values():
             process.store.at_crash_point = lambda name: None
             self.restart(process)

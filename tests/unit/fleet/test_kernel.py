@@ -60,6 +60,7 @@ def test_without_a_link_or_a_receiver_sending_fails(stage):
     stage.world.run(2 * S)
     assert stage.puppets["ann"].of(SendFailed) == [SendFailed("nobody", 1), SendFailed("server", 2)]
     assert stage.puppets["server"].of(SendFailed) == [SendFailed("ann", 3)]
+    assert [row.direction for row in stage.world.bill.rows()] == ["up"]  # nothing went down
     assert len(stage.puppets["ann"].of(LinkDown)) == 1
 
 
@@ -124,7 +125,10 @@ def test_a_killed_machine_loses_its_timers_and_its_calls(stage):
 
 
 def test_random_bytes_go_on_after_a_restart_and_differ_between_devices(stage):
+    beside = stage.world.install(stage.world.hosts["ann"], "puppets", stage.maker("beside"), name="beside")
+    assert beside.address == "ann/beside"
     first = stage.puppets["ann"].ports.entropy(20)
+    assert stage.puppets["beside"].ports.entropy(20) != first
     stage.world.kill(stage.processes["ann"])
     stage.world.start(stage.processes["ann"])
     later = stage.puppets["ann"].ports.entropy(20)
@@ -165,3 +169,25 @@ def test_a_timer_in_the_past(stage):
     stage.do("ann", SetTimer("a", -1))
     with pytest.raises(ParameterError, match="in the past"):
         stage.world.run(S)
+
+
+@pytest.mark.parametrize(("at_us", "charged_mj"), [
+    (100_000, 0.1 * 1210.7),  # while the radio opens
+    (1_260_000, 0.26 * 1210.7 + 1288.04 + 5640 / 8 * 0.43839 * 8),  # a second into the transfer
+])  # fmt: skip
+def test_a_cut_radio_is_charged_for_what_it_has_done(stage, at_us, charged_mj):
+    stage.do("ann", Send("server", b"x" * 1_410_000))
+    stage.world.run(at_us)
+    stage.world.link_down(stage.world.hosts["ann"])
+    stage.world.run(60 * S)
+    assert stage.account("ann", "up").radio_mj == pytest.approx(charged_mj, rel=1e-4)
+
+
+def test_a_radio_that_is_cut_and_back_at_once_is_opened_again(stage):
+    stage.do("ann", Send("server", 1))
+    stage.world.run(S)
+    stage.world.link_down(stage.world.hosts["ann"])
+    stage.world.link_up(stage.world.hosts["ann"])
+    stage.do("ann", Send("server", 2))
+    stage.world.run(9 * S)
+    assert stage.account("ann", "up").wakeups == 2
