@@ -6,6 +6,7 @@ Layout::
     <trace>/positions/date=2008-05-18/part-00000.parquet     sorted by (ts, device)
     <trace>/reads/date=2008-05-18/part-00000.parquet
     <trace>/rejected/part-00000.parquet
+    <trace>/links/…, messages/…, bill/…                      what a lab records besides
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ import pyarrow.parquet as pq
 from mudkit.errors import TraceFormatError
 from mudkit.files import existing, staged_folder
 from mudkit.predicates import Predicate
-from mudkit.trace.schema import SCHEMAS, epoch_us
+from mudkit.trace.schema import SCHEMAS, TIMES, epoch_us
 from mudkit.trace.where import select
 
 __all__ = [
@@ -43,10 +44,11 @@ __all__ = [
 ]
 
 FORMAT_VERSION = 1
-OUTPUT_NAMES = r"trace\.json|positions|reads|rejected"
+OUTPUT_NAMES = r"trace\.json|" + "|".join(SCHEMAS)
 """What is in a trace folder; only a folder with nothing else in it is ever replaced."""
 
 _MANIFEST = "trace.json"
+_WHO = {"messages": "source", "operations": "client", "deliveries": "receiver"}
 _US_PER_DAY = 86_400_000_000
 
 
@@ -105,7 +107,7 @@ class TraceWriter:
         Parameters
         ----------
         name : str
-            ``positions``, ``reads`` or ``rejected``.
+            A table of :data:`mudkit.trace.schema.SCHEMAS`.
         table : pyarrow.Table
             Rows with that table's schema, in any order.
         """
@@ -113,11 +115,11 @@ class TraceWriter:
         self.counts[name] += len(table)
         if not len(table):
             return
-        if "ts" not in table.schema.names:
+        if name not in TIMES:
             self._write_part(self._folder / name, table)
             return
-        table = table.sort_by([("ts", "ascending"), ("device", "ascending")])
-        days = epoch_us(table["ts"]) // _US_PER_DAY
+        table = table.sort_by([(TIMES[name], "ascending"), (_WHO.get(name, "device"), "ascending")])
+        days = epoch_us(table[TIMES[name]]) // _US_PER_DAY
         edges = [0, *(np.flatnonzero(np.diff(days)) + 1).tolist(), len(table)]
         for first, last in pairwise(edges):
             date = dt.date(1970, 1, 1) + dt.timedelta(days=int(days[first]))
@@ -209,7 +211,8 @@ def read_table(path: str | os.PathLike[str], name: str, *, where: str | Predicat
     ----------
     path : path-like
         A trace folder.
-    name : {'positions', 'reads', 'rejected'}
+    name : str
+        A table of :data:`mudkit.trace.schema.SCHEMAS`.
     where : str or Predicate, optional
         Which rows (:func:`mudkit.trace.where.select`); by default all.
 

@@ -10,10 +10,20 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 __all__ = [
+    "BILL",
+    "DELIVERIES",
+    "FATES",
+    "INCIDENTS",
+    "LINKS",
+    "MESSAGES",
+    "OPERATIONS",
     "POSITIONS",
     "READS",
     "REJECTED",
     "SCHEMAS",
+    "STATUSES",
+    "TIMES",
+    "TRANSFERS",
     "device_buckets",
     "epoch_us",
     "read_ids",
@@ -60,8 +70,126 @@ REJECTED = pa.schema(
     ]
 )
 
-SCHEMAS = {"positions": POSITIONS, "reads": READS, "rejected": REJECTED}
+LINKS = pa.schema(
+    [
+        _required("device", pa.string()),
+        _required("ts", _TS),  # from here on, until the device's next row
+        _required("up", pa.bool_()),
+        pa.field("down_kbps", pa.float64()),  # null: not measured
+        pa.field("up_kbps", pa.float64()),  # null: not measured
+        pa.field("latency_ms", pa.float64()),  # one way; null: not measured
+    ]
+)
+
+INCIDENTS = pa.schema(
+    [
+        _required("device", pa.string()),  # or a server
+        _required("ts", _TS),
+        _required("incident", pa.string()),  # link down, link up, killed, restarted, moved, off, on, …
+        pa.field("detail", pa.string()),  # null: nothing to add
+    ]
+)
+
+MESSAGES = pa.schema(
+    [
+        _required("system", pa.string()),
+        _required("source", pa.string()),  # the device or server that sent it
+        pa.field("target", pa.string()),  # the one that it was for; null: nobody is at the address
+        _required("sent", _TS),
+        pa.field("ended", _TS),  # when its fate was settled; null: it is under way
+        _required("size_bytes", pa.int64()),
+        _required("fate", pa.string()),  # one of FATES
+        pa.field("kind", pa.string()),  # the message's field of that name; null: it has none
+        pa.field("key", pa.string()),  # the same
+        _required("content", pa.string()),  # its beginning
+    ]
+)
+
+FATES = ("arrived", "cut", "no link", "nobody there", "lost", "repeated", "under way")
+"""What became of a message: *cut* on its way when a link broke, *no link* when it was to be carried, *lost*
+by a fault that nobody is told of; *repeated* is a second arrival."""
+
+TRANSFERS = pa.schema(
+    [
+        _required("system", pa.string()),
+        _required("device", pa.string()),
+        _required("direction", pa.string()),  # 'up' or 'down'
+        _required("begun", _TS),  # it came to the link
+        _required("started", _TS),  # its first byte, after those before it and after the radio was open
+        _required("ended", _TS),  # its last byte, or the cut
+        _required("size_bytes", pa.int64()),
+        _required("carried_bytes", pa.int64()),  # all, unless it was cut
+        _required("cut", pa.bool_()),
+    ]
+)
+
+OPERATIONS = pa.schema(
+    [
+        _required("client", pa.string()),
+        _required("session", pa.int64()),  # goes up when the client's machine is restarted
+        _required("op_id", pa.int64()),
+        _required("op", pa.string()),
+        pa.field("table", pa.string()),  # null here and below: the operation has none
+        pa.field("key", pa.string()),
+        pa.field("type", pa.string()),  # of the read or write
+        _required("invoked", _TS),
+        pa.field("responded", _TS),  # null: never answered
+        _required("status", pa.string()),  # 'ok', 'failed', or 'open'
+        pa.field("version", pa.int64()),
+        pa.field("value_hash", pa.string()),
+    ]
+)
+
+DELIVERIES = pa.schema(
+    [
+        _required("system", pa.string()),
+        _required("item", pa.string()),
+        _required("receiver", pa.string()),
+        _required("created", _TS),
+        pa.field("delivered", _TS),
+        pa.field("read", _TS),
+        pa.field("expired", _TS),  # null: it does not expire
+        pa.field("latency_s", pa.float64()),  # from created to delivered
+        pa.field("staleness_s", pa.float64()),  # from created to read
+        _required("status", pa.string()),  # one of STATUSES
+    ]
+)
+
+STATUSES = ("read", "unread", "lost", "expired", "refused")
+"""Of a delivery: *unread* has arrived and was not read, *lost* has not arrived by the end of the run,
+*expired* had not been read when its time was over, *refused* was turned down on purpose."""
+
+BILL = pa.schema(
+    [
+        _required("system", pa.string()),
+        _required("device", pa.string()),
+        _required("direction", pa.string()),  # as seen from the device
+        _required("messages", pa.int64()),
+        _required("bytes", pa.int64()),
+        _required("radio_mj", pa.float64()),
+        _required("wakeups", pa.int64()),
+    ]
+)
+
+SCHEMAS = {
+    "positions": POSITIONS,
+    "reads": READS,
+    "rejected": REJECTED,
+    "links": LINKS,
+    "incidents": INCIDENTS,
+    "messages": MESSAGES,
+    "transfers": TRANSFERS,
+    "operations": OPERATIONS,
+    "deliveries": DELIVERIES,
+    "bill": BILL,
+}
 """What a trace folder may hold, by the name of the table."""
+
+TIMES = {
+    "positions": "ts", "reads": "ts", "links": "ts", "incidents": "ts", "messages": "sent",
+    "transfers": "begun", "operations": "invoked", "deliveries": "created",
+}  # fmt: skip
+"""The column that a table is partitioned and sorted by; the others are not partitioned."""
 
 
 def timestamps(t_us: NDArray[np.int64]) -> pa.Array:
