@@ -11,10 +11,13 @@ __all__ = [
     "EnvironmentProblem",
     "InputMissing",
     "MudkitError",
+    "OperationLost",
+    "OperationTimeout",
     "OutputExists",
     "OutputProblem",
     "ParameterError",
     "PredicateError",
+    "ReentrantRun",
     "SimulationProblem",
     "TraceContentError",
     "TraceFormatError",
@@ -91,6 +94,18 @@ class ParameterError(MudkitError, ValueError):
 
 class SimulationProblem(MudkitError, RuntimeError):
     """A run cannot go on: virtual time stands still, or a machine broke its contract."""
+
+
+class OperationTimeout(MudkitError, TimeoutError):
+    """An operation was not answered within its virtual time."""
+
+
+class OperationLost(MudkitError, RuntimeError):
+    """The machine that was asked was killed before it answered: it may have done what it was asked, or not."""
+
+
+class ReentrantRun(MudkitError, RuntimeError):
+    """Virtual time was asked to go on by something that happens in it."""
 
 
 class PredicateError(MudkitError, ValueError):

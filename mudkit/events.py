@@ -7,7 +7,7 @@ with. Both sets are closed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
@@ -15,15 +15,21 @@ import msgspec
 __all__ = [
     "Call",
     "CancelTimer",
+    "Ciphertext",
     "Complete",
     "ContextChanged",
     "Effect",
     "Entropy",
     "Event",
+    "Host",
+    "Installed",
     "LinkDown",
     "LinkUp",
     "Machine",
+    "Make",
+    "Network",
     "Notify",
+    "Operation",
     "Ports",
     "Received",
     "Record",
@@ -193,15 +199,109 @@ class Ports(msgspec.Struct, frozen=True):
     address: str
 
 
+Make: TypeAlias = Callable[[Ports], Machine]
+"""Makes a machine; called again when it is restarted."""
+
+
+class Operation(Protocol):
+    """A call that has been made: what a front gives to who called it."""
+
+    def done(self) -> bool:
+        """Say whether it has been answered."""
+        ...
+
+    def result(self, timeout_s: float = 86_400) -> Any:
+        """Give its result or raise its error; virtual time goes on until then."""
+        ...
+
+    def add_done_callback(self, f: Callable[[Any], None]) -> None:
+        """Call ``f`` with this operation when it has been answered."""
+        ...
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        """Wait for its result in a notebook's cell."""
+        ...
+
+
+class Installed(Protocol):
+    """A machine on its host, as its system's front sees it."""
+
+    @property
+    def address(self) -> str:
+        """Where it can be reached now."""
+        ...
+
+    def call(self, operation: str, **arguments: Any) -> Operation:
+        """Ask the machine for something (:class:`Call`)."""
+        ...
+
+    def listen(self, app: str, callback: Callable[[Any], None]) -> None:
+        """Call ``callback`` with the payload of each :class:`Notify` to that application."""
+        ...
+
+
+class Host(Protocol):
+    """A device or a server, as a system's front sees it."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the lab, which never changes."""
+        ...
+
+    def install(self, system: str, make: Make, *, name: str = "", watch: Collection[str] = ()) -> Installed:
+        """Put a machine on it.
+
+        Parameters
+        ----------
+        system : str
+            Who is charged.
+        make : callable
+        name : str
+            Tells the machines of a host apart.
+        watch : collection of str
+            Measured fields of the context (``loc``, ``battery_j``) whose every change it is told.
+        """
+        ...
+
+
+class Network(Protocol):
+    """A lab, as a system's front sees it."""
+
+    @property
+    def devices(self) -> Mapping[str, Host]:
+        """The devices that there are, by name."""
+        ...
+
+    def server(self, name: str) -> Host:
+        """Give the server of that name; it is added if there is none."""
+        ...
+
+
+class Ciphertext(msgspec.Struct, frozen=True):
+    """Bytes that nobody without the key can read, in a message or in a store.
+
+    The mark is for the ledger of what each party held; that they are what the mark says is for tests, which
+    look for the plaintext in them.
+    """
+
+    data: bytes
+
+
 _encode = msgspec.json.Encoder().encode
 
 
 def size_bytes(message: Any) -> int:
     """Give the size of a message as it is sent: bytes as they are, anything else as JSON in UTF-8.
 
+    A :class:`Ciphertext` that is the whole message has the size of its bytes; inside a message it is text in
+    base64, as JSON needs it.
+
     Raises
     ------
     TypeError
         JSON cannot hold it.
     """
-    return len(message) if type(message) is bytes else len(_encode(message))
+    kind = type(message)
+    if kind is bytes:
+        return len(message)
+    return len(message.data) if kind is Ciphertext else len(_encode(message))

@@ -2,7 +2,20 @@
 
 from mudkit.fleet.energy import RADIOS, Radio, RadioProfile
 from mudkit.fleet.faults import Faults
+from mudkit.fleet.host import Device, Host, Process
 from mudkit.fleet.kernel import World
 from mudkit.fleet.link import LINKS, Link, LinkProfile
 
-__all__ = ["LINKS", "RADIOS", "Faults", "Link", "LinkProfile", "Radio", "RadioProfile", "World"]
+__all__ = [
+    "LINKS",
+    "RADIOS",
+    "Device",
+    "Faults",
+    "Host",
+    "Link",
+    "LinkProfile",
+    "Process",
+    "Radio",
+    "RadioProfile",
+    "World",
+]

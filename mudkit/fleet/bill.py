@@ -63,8 +63,7 @@ class Bill:
             found = self._accounts[key] = Account(*key)
         return found
 
-    def rows(self) -> Iterator[BillRow]:
-        """Give the rows, sorted by system, device and direction."""
+    def accounts(self) -> Iterator[Account]:
+        """Give them, sorted by system, device and direction."""
         for key in sorted(self._accounts):
-            account = self._accounts[key]
-            yield BillRow(*key, account.messages, account.bytes, account.radio_mj, account.wakeups)
+            yield self._accounts[key]

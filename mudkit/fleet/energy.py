@@ -12,14 +12,15 @@ Without a network the radio is off: an outage ends the tail.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from mudkit.fleet.bill import Account
 
-__all__ = ["RADIOS", "Radio", "RadioProfile"]
+__all__ = ["MJ_PER_MW_US", "RADIOS", "Radio", "RadioProfile"]
 
-_MJ_PER_MW_US: Final = 1e-6
+MJ_PER_MW_US: Final = 1e-6
 _FOR_EVER_US: Final = 1 << 60
 
 
@@ -75,69 +76,60 @@ class Radio:
     """The radio of one device, as a bookkeeper: O(1) a transfer, exact also for what overlaps and is cut.
 
     Each direction carries one transfer after the other, and what is scheduled covers the time from now on
-    without a gap; so the radio's active time is known when a transfer is scheduled.
+    without a gap; so the radio's active time is known when a transfer is scheduled. What is scheduled is
+    charged at once; :meth:`corrections` gives back what has not happened yet.
     """
 
-    __slots__ = ("_last", "_opener", "active_until_us", "profile", "ready_us")
+    __slots__ = ("_opener", "active_mj_per_us", "active_until_us", "last", "profile", "ready_us")
 
     def __init__(self, profile: RadioProfile) -> None:
-        self.profile = profile
         self.ready_us = 0
         """When it is open: nothing is carried before."""
         self.active_until_us = -(1 << 62)
         """The end of the last transfer that is scheduled."""
-        self._last: Account | None = None  # who pays the tail that runs or will run
+        self.last: Account | None = None
+        """Who pays the tail that runs or will run."""
         self._opener: Account | None = None
+        self.use(profile)
+
+    def use(self, profile: RadioProfile) -> None:
+        """Become another radio; it must be off."""
+        self.profile = profile
+        self.active_mj_per_us = profile.active_mw * MJ_PER_MW_US
 
     def open(self, now_us: int, account: Account) -> int:
         """Open it if it is closed, while nothing is scheduled, and say when it is ready."""
-        profile = self.profile
-        gap = now_us - self.active_until_us
-        if gap > profile.tail_us or self._last is None:
-            self._settle(profile.tail_us)
-            account.radio_mj += profile.promotion_us * profile.promotion_mw * _MJ_PER_MW_US
+        profile, last = self.profile, self.last
+        tail_us = now_us - self.active_until_us
+        closed = last is None or tail_us > profile.tail_us
+        if last is not None:
+            if closed:
+                tail_us = profile.tail_us
+            last.radio_mj += tail_us * profile.tail_mw * MJ_PER_MW_US
+            self.last = None
+        if closed:
+            account.radio_mj += profile.promotion_us * profile.promotion_mw * MJ_PER_MW_US
             account.wakeups += 1
             self.ready_us = now_us + profile.promotion_us
             self._opener = account
-        else:
-            self._settle(gap)
         return self.ready_us
-
-    def carry(self, start_us: int, end_us: int, account: Account) -> int:
-        """Schedule a transfer, and say from when on it pays for the radio being active."""
-        paid_from = start_us if start_us > self.active_until_us else self.active_until_us
-        if end_us > paid_from:
-            account.radio_mj += (end_us - paid_from) * self.profile.active_mw * _MJ_PER_MW_US
-        if end_us >= self.active_until_us:
-            self.active_until_us = end_us
-            self._last = account
-        return paid_from
 
     def cut(self, now_us: int) -> None:
         """Switch it off: no tail follows, and a promotion ends halfway."""
-        if now_us < self.ready_us and self._opener is not None:
-            unused_us = self.ready_us - now_us
-            self._opener.radio_mj -= unused_us * self.profile.promotion_mw * _MJ_PER_MW_US
-        if now_us > self.active_until_us:
-            self._settle(min(now_us - self.active_until_us, self.profile.tail_us))
-        self._last = None
+        for account, radio_mj in self.corrections(now_us):
+            account.radio_mj += radio_mj
+        self.last = None
         self.active_until_us = min(self.active_until_us, now_us - 1)  # also if it is opened again at once
         self.ready_us = min(self.ready_us, now_us)
 
-    def refund(self, now_us: int, paid_from_us: int, end_us: int, account: Account) -> None:
-        """Give back what a transfer paid for the time after it was cut."""
-        unused = end_us - max(paid_from_us, now_us)
-        if unused > 0:
-            account.radio_mj -= unused * self.profile.active_mw * _MJ_PER_MW_US
+    def corrections(self, now_us: int) -> Iterator[tuple[Account, float]]:
+        """Give what differs now from what is charged, transfers apart: by account, in mJ.
 
-    def running_tail(self, now_us: int) -> tuple[Account, float] | None:
-        """Give who pays the tail that runs now, and what it has taken so far, in mJ."""
-        if self._last is None or now_us <= self.active_until_us:
-            return None
-        spent_us = min(now_us - self.active_until_us, self.profile.tail_us)
-        return self._last, spent_us * self.profile.tail_mw * _MJ_PER_MW_US
-
-    def _settle(self, tail_us: int) -> None:
-        if self._last is not None:
-            self._last.radio_mj += tail_us * self.profile.tail_mw * _MJ_PER_MW_US
-            self._last = None
+        The part of a promotion that is still to come is charged already; the tail that runs is not yet.
+        """
+        profile = self.profile
+        if now_us < self.ready_us and self._opener is not None:
+            yield self._opener, (now_us - self.ready_us) * profile.promotion_mw * MJ_PER_MW_US
+        if self.last is not None and now_us > self.active_until_us:
+            tail_us = min(now_us - self.active_until_us, profile.tail_us)
+            yield self.last, tail_us * profile.tail_mw * MJ_PER_MW_US

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
+import numpy as np
+
 from mudkit.errors import ParameterError
-from mudkit.fleet.kernel import Host, Process, World
+from mudkit.fleet.host import Device, Host, Process
+from mudkit.fleet.kernel import World
 from mudkit.fleet.link import Transfer
 from mudkit.fleet.store import Killed
 from mudkit.sources.streams import Stream
@@ -26,19 +30,25 @@ class Faults:
     def __init__(self, world: World) -> None:
         self._world = world
         self._stream = Stream(world.seed, "mangled messages")
-        self._mangled = 0
+        self._mangled: Counter[int] = Counter()
+        self._cuts = 0
 
     def cut(self, device: str, minutes: float | None = None) -> None:
         """Take a device's network away, for some time or until :meth:`mend`."""
         host = self._device(device)
         delay_us = None if minutes is None else self._us("minutes", minutes, 60 * _US_PER_S)
-        self._world.link_down(host)
+        self._cuts += 1
+        why = f"cut {self._cuts}"
+        host.link_down(why)
         if delay_us is not None:
-            self._world.at(self._world.now_us + delay_us, self._world.link_up, host)
+            self._world.at(self._world.now_us + delay_us, host.link_up, why)
 
     def mend(self, device: str) -> None:
-        """Give a device its network back."""
-        self._world.link_up(self._device(device))
+        """End all cuts of a device; what else keeps it from having a network stays."""
+        host = self._device(device)
+        for why in host.held_down():
+            if why.startswith("cut "):
+                host.link_up(why)
 
     def kill(self, host: str, *, at: str | None = None) -> None:
         """End the machines of a host: now, or when one comes to a crash point next.
@@ -50,25 +60,37 @@ class Faults:
         at : str, optional
             ``before commit``, ``after commit``, or a point that a machine names in its store.
         """
-        for process in self._host(host).processes:
-            if at is None:
-                self._world.kill(process)
-            else:
-                process.store.at_crash_point = _Trap(process, at)
+        found = self._host(host)
+        if at is None:
+            found.kill()
+            return
+        for process in found.processes:
+            process.store.at_crash_point = _Trap(process, at)
 
     def restart(self, host: str) -> None:
         """Make the machines of a host again, with their storage as it was committed."""
-        for process in self._host(host).processes:
-            if process.machine is None:
-                self._world.start(process)
+        self._host(host).restart()
 
     def change_address(self, device: str, address: str | None = None) -> str:
-        """Give a device another address, as when it comes into another network."""
+        """Give a device another address, as when its network gives it a new one."""
         host = self._device(device)
-        stem, _, number = host.address.partition("@")
-        given = address or f"{stem}@{int(number or 1) + 1}"
-        self._world.move(host, given)
+        given = address or host.next_address()
+        host.move(given)
         return given
+
+    def change_network(self, device: str, link: str, address: str | None = None) -> str:
+        """Let a device go over to another kind of network, where it has another address."""
+        host = self._device(device)
+        host.change_network(link, address)
+        return host.address
+
+    def switch_off(self, device: str) -> None:
+        """Switch a device off: its machines end, its storage stays."""
+        self._device(device).switch_off()
+
+    def switch_on(self, device: str) -> None:
+        """Switch a device on again."""
+        self._device(device).switch_on()
 
     def messages(
         self,
@@ -99,8 +121,10 @@ class Faults:
         longest_us = self._us("delay_s", delay_s, _US_PER_S)
 
         def meddle(transfer: Transfer) -> Sequence[int]:
-            self._mangled += 1
-            draw = self._stream.uniform(range(4), self._mangled).tolist()
+            # Counted by sender: what others send changes nothing for it.
+            number = transfer.sender.host.number
+            self._mangled[number] += 1
+            draw = self._stream.uniform(number, 4 * self._mangled[number] + np.arange(4)).tolist()
             if draw[0] < loss_share:
                 return ()
             first = int(draw[3] * longest_us) if draw[1] < delay_share else 0
@@ -116,9 +140,9 @@ class Faults:
             )
         return self._world.hosts[name]
 
-    def _device(self, name: str) -> Host:
+    def _device(self, name: str) -> Device:
         host = self._host(name)
-        if host.link is None:
+        if not isinstance(host, Device):
             raise ParameterError("A server has no link that could be cut.", found=name, expected="a device")
         return host
 

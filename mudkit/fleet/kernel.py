@@ -6,23 +6,20 @@ a machine is something with ``handle``.
 
 from __future__ import annotations
 
+import gc
 import heapq
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
 
-from mudkit.errors import ParameterError, SimulationProblem
+from mudkit.errors import ParameterError, ReentrantRun, SimulationProblem
 from mudkit.events import (
-    Call,
     CancelTimer,
     Complete,
-    ContextChanged,
     Effect,
     Event,
-    LinkDown,
-    LinkUp,
-    Machine,
     Notify,
-    Ports,
     Received,
     Record,
     Send,
@@ -31,91 +28,29 @@ from mudkit.events import (
     TimerFired,
     size_bytes,
 )
-from mudkit.fleet.bill import Account, Bill
+from mudkit.fleet.bill import Bill, BillRow
+from mudkit.fleet.host import Device, Host, Process
 from mudkit.fleet.link import Direction, Draws, Link, Transfer, profile_of
-from mudkit.fleet.store import Killed, MemoryStore, SqliteStore
-from mudkit.sources.streams import Stream, device_number
+from mudkit.fleet.operation import Operation
+from mudkit.fleet.store import Killed
+from mudkit.sources.streams import Stream
 
-__all__ = ["Host", "Process", "World"]
-
-Make: TypeAlias = Callable[[Ports], Machine]
+__all__ = ["World"]
 
 LINK, ARRIVAL, TIMER, CALL = range(4)
 """At one time first links change, then messages arrive, then timers fire, then applications ask."""
 
 _SERVER_LATENCY_US: Final = 500
 """Between two servers of one data centre."""
-_CHUNK: Final = 1 << 16
-_STORM: Final = 16
-"""Chunks of events without time going on that are no accident any more."""
-
-
-class Host:
-    """A device, or a server: that has no link, and is always reached.
-
-    Parameters
-    ----------
-    name : str
-    link : Link or None
-    """
-
-    __slots__ = ("address", "context", "link", "name", "number", "processes")
-
-    def __init__(self, name: str, link: Link | None) -> None:
-        self.name = name
-        self.link = link
-        self.address = name
-        self.number = device_number(name)
-        self.context: dict[str, Any] = {}
-        self.processes: list[Process] = []
-
-    @property
-    def is_online(self) -> bool:
-        """Whether something can reach it now."""
-        return self.link is None or self.link.is_up
-
-
-class Process:
-    """A machine on a host, with what it was given; the machine goes when it is killed, the store stays."""
-
-    __slots__ = (
-        "_draws",
-        "_stream",
-        "accounts",
-        "address",
-        "host",
-        "machine",
-        "make",
-        "store",
-        "system",
-        "timers",
-    )
-
-    def __init__(
-        self, host: Host, system: str, make: Make, store: MemoryStore | SqliteStore, stream: Stream
-    ) -> None:
-        self.host = host
-        self.system = system
-        self.make = make
-        self.store = store
-        self.machine: Machine | None = None
-        self.address = host.address
-        self.timers: dict[str, int] = {}
-        self.accounts: dict[Direction, Account] = {}
-        self._stream = stream
-        self._draws = 0
-
-    def entropy(self, n: int) -> bytes:
-        """Give random bytes, the port of that name: they go on after a restart and never repeat."""
-        words = -(-n // 16)
-        steps = range(self._draws, self._draws + words)
-        self._draws += words
-        pairs = (self._stream.words(self.host.number, step) for step in steps)
-        return b"".join(int(w).to_bytes(8, "little") for pair in pairs for w in pair)[:n]
+_CHUNK: Final = 1 << 13
+_STORM: Final = 128
+"""Chunks of events without time going on that are no accident any more: a million events."""
 
 
 class World:
     """Virtual time, hosts, machines and the bill of one run.
+
+    Who records a run sets the attributes that begin with ``on_``.
 
     Parameters
     ----------
@@ -127,19 +62,26 @@ class World:
         self.seed = seed
         self.now_us = 0
         self.handled = 0
-        self.bill = Bill()
+        """Events that machines have handled."""
         self.hosts: dict[str, Host] = {}
         self.at_address: dict[str, Process] = {}
-        self.on_leg: Callable[[Direction, Transfer, int], None] | None = None
-        """Told of every transfer that has left a direction, with the bytes that got through."""
         self.meddle: Callable[[Transfer], Sequence[int]] | None = None
         """Asked before a message is handed over: after which delays, in µs; none loses it, two repeat it."""
-        self.on_complete: Callable[[Complete], None] = lambda effect: None
-        self.on_notify: Callable[[Host, Notify], None] = lambda host, effect: None
-        self.on_record: Callable[[Host, Record], None] = lambda host, effect: None
+        self.on_leg: Callable[[Direction, Transfer, int], None] | None = None
+        """Told of every transfer that has left a direction, with the bytes that got through."""
+        self.on_fate: Callable[[Transfer, str], None] | None = None
+        """Told what became of a message: one of :data:`mudkit.trace.schema.FATES`."""
+        self.on_record: Callable[[Process, Record], None] = lambda process, effect: None
+        self.on_link: Callable[[Device], None] = lambda device: None
+        """Told when a device's link has gone up or down."""
+        self.on_incident: Callable[[Host, str, str | None], None] = lambda host, incident, detail: None
+        self.on_operation: Callable[[Operation], None] = lambda operation: None
+        self._bill = Bill()
         self._latencies = Draws(Stream(seed, "latency up")), Draws(Stream(seed, "latency down"))
         self._heap: list[tuple[int, int, int, Callable[[Any], None], Any]] = []
         self._seq = 0
+        self._op_id = 0
+        self._runs = False
         self._carry_out: dict[type, Callable[[Process, Any], None]] = {
             Send: self._send, SetTimer: self._set_timer, CancelTimer: self._cancel_timer,
             Complete: self._complete, Notify: self._notify, Record: self._record,
@@ -149,85 +91,28 @@ class World:
 
     def add_server(self, name: str) -> Host:
         """Add a host without a link."""
-        return self._add(Host(name, None))
+        host = Host(self, self._free(name))
+        self.hosts[name] = host
+        return host
 
-    def add_device(self, name: str, link: str = "lte") -> Host:
+    def add_device(self, name: str, link: str = "lte") -> Device:
         """Add a device with a link, which is up."""
         profile = profile_of(link)
-        return self._add(Host(name, Link(profile, name, *self._latencies)))
+        device = Device(self, self._free(name), Link(profile, name, *self._latencies))
+        self.hosts[name] = device
+        return device
 
-    def install(
-        self,
-        host: Host,
-        system: str,
-        make: Make,
-        *,
-        name: str = "",
-        store: MemoryStore | SqliteStore | None = None,
-    ) -> Process:
-        """Put a machine on a host, and start it.
-
-        Parameters
-        ----------
-        host : Host
-        system : str
-            Who is charged.
-        make : callable
-            Makes the machine from its ports; called again when it is restarted.
-        name : str
-            Tells the machines of a host apart; part of the address.
-        store : optional
-            By default one in memory.
-        """
-        stream = Stream(self.seed, f"entropy {system} {name}")
-        process = Process(host, system, make, store or MemoryStore(), stream)
-        process.address = f"{host.address}/{name}" if name else host.address
+    def register(self, process: Process) -> None:
+        """Let a machine be reached at its address."""
         if process.address in self.at_address:
-            raise ParameterError("There is a machine at this address.", where="name", found=process.address)
-        host.processes.append(process)
-        self.at_address[process.address] = process
-        self.start(process)
-        return process
-
-    def start(self, process: Process) -> None:
-        """Make the machine, also again after it was killed, and tell it of its link."""
-        process.machine = process.make(Ports(process.store, process.entropy, process.address))
-        self._greet(process)
-
-    def kill(self, process: Process) -> None:
-        """End the machine at once: its timers are gone, what was committed stays."""
-        process.store.rollback()
-        process.machine = None
-        process.timers.clear()
-
-    # -- what happens
-
-    def call(self, process: Process, op_id: int, operation: str, arguments: Mapping[str, Any]) -> None:
-        """Let an application ask a machine for something, now."""
-        self._later(self.now_us, CALL, self._event, (process, Call(op_id, operation, arguments)))
-
-    def change_context(self, host: Host, **context: Any) -> None:
-        """Change what a device knows of itself."""
-        host.context.update(context)
-        for process in host.processes:
-            self._later(self.now_us, LINK, self._event, (process, ContextChanged(dict(host.context))))
-
-    def at(self, t_us: int, action: Callable[[Any], None], argument: Any = None) -> None:
-        """Do something at a time to come, before anything else that happens then."""
-        if t_us < self.now_us:
             raise ParameterError(
-                "This time is over.", found=f"{t_us} µs", expected=f"{self.now_us} µs or later"
-            )
-        self._later(t_us, LINK, action, argument)
+                "There is a machine at this address.", where="name", found=process.address,
+                expected="a name of its own for each machine of a host",
+            )  # fmt: skip
+        self.at_address[process.address] = process
 
-    def move(self, host: Host, address: str) -> None:
-        """Give a host another address: what is sent to the old one fails from now on.
-
-        Raises
-        ------
-        ParameterError
-            The address is in use.
-        """
+    def readdress(self, host: Host, address: str) -> None:
+        """Reach the machines of a host at another address from now on."""
         if any(each is not host and address in (each.address, each.name) for each in self.hosts.values()):
             raise ParameterError("This address is in use.", where="address", found=address)
         for process in host.processes:
@@ -235,32 +120,55 @@ class World:
             process.address = address + process.address.removeprefix(host.address)
             self.at_address[process.address] = process
         host.address = address
-        for process in host.processes:
-            self._greet(process)
 
-    def link_down(self, host: Host) -> None:
-        """Take a device's network away: what is under way is cut, and its senders learn it."""
-        link = host.link
-        if link is None or not link.is_up:
-            return
-        link.is_up = False
-        for direction in (link.up, link.down):
-            for transfer, gone in direction.cut(self.now_us):
-                if self.on_leg is not None:
-                    self.on_leg(direction, transfer, gone)
-                self._fail(transfer.sender, transfer.to, transfer.message)
-        link.radio.cut(self.now_us)
-        for process in host.processes:
-            self._later(self.now_us, LINK, self._event, (process, LinkDown()))
+    def bill(self) -> Iterator[BillRow]:
+        """Give the bill as of now: what is scheduled beyond this moment is not on it."""
+        corrections: dict[int, list[float]] = {}
+        for host in self.hosts.values():
+            if host.link is not None:
+                for account, more_bytes, more_mj in host.link.corrections(self.now_us):
+                    row = corrections.setdefault(id(account), [0, 0.0])
+                    row[0] += more_bytes
+                    row[1] += more_mj
+        for account in self._bill.accounts():
+            more = corrections.get(id(account), (0, 0.0))
+            yield BillRow(
+                account.system, account.device, account.direction, account.messages,
+                account.bytes + int(more[0]), account.radio_mj + more[1], account.wakeups,
+            )  # fmt: skip
 
-    def link_up(self, host: Host) -> None:
-        """Give a device its network back."""
-        link = host.link
-        if link is None or link.is_up:
-            return
-        link.is_up = True
-        for process in host.processes:
-            self._greet(process)
+    # -- what happens
+
+    def at(self, t_us: int, action: Callable[[Any], None], argument: Any = None) -> None:
+        """Do something at a time, before anything else that happens then and is not waiting already."""
+        if t_us < self.now_us:
+            raise ParameterError(
+                "This time is over.", found=f"{t_us} µs", expected=f"{self.now_us} µs or later"
+            )
+        self._later(t_us, LINK, action, argument)
+
+    def soon(self, process: Process, event: Event, *, is_call: bool = False) -> None:
+        """Let a machine handle an event, now."""
+        self._later(self.now_us, CALL if is_call else LINK, self._event, (process, event))
+
+    def next_op_id(self) -> int:
+        """Give the next number of a call."""
+        self._op_id += 1
+        return self._op_id
+
+    def was_cut(self, direction: Direction, transfer: Transfer, gone: int) -> None:
+        """Take note of a transfer that was cut, and tell its sender."""
+        if self.on_leg is not None:
+            self.on_leg(direction, transfer, gone)
+        self._fail(transfer, "cut")
+
+    def under_way(self) -> list[Transfer]:
+        """Give the messages that are on their way."""
+        found = [
+            entry[4] for entry in self._heap
+            if type(entry[4]) is Transfer and (entry[3] != self._arrive or entry[4].arrive_us == entry[0])
+        ]  # fmt: skip
+        return sorted(found, key=lambda transfer: (transfer.sent_us, transfer.source, transfer.to))
 
     def run(self, until_us: int, tick: Callable[[int], None] | None = None) -> None:
         """Let virtual time go on.
@@ -270,51 +178,94 @@ class World:
         until_us : int
             Everything up to this time happens, this time included.
         tick : callable, optional
-            Called now and then with the time.
+            Called now and then with the time; what it raises stops the run between two events.
 
         Raises
         ------
         SimulationProblem
-            Machines answer each other without time going on.
+            Events follow each other without time going on.
+        ReentrantRun
+            Time is going on already.
         """
         heap, pop = self._heap, heapq.heappop
-        still = 0
-        while heap and heap[0][0] <= until_us:
-            began = self.now_us
-            for _ in range(_CHUNK):
-                if not heap or heap[0][0] > until_us:
-                    break
-                t_us, _, _, action, argument = pop(heap)
-                self.now_us = t_us
-                action(argument)
-            still = still + 1 if self.now_us == began else 0
-            if still > _STORM:
-                raise SimulationProblem(
-                    "Events follow each other without time going on.",
-                    found=f"{still * _CHUNK:,} events at {self.now_us:,} µs", remedy="a timer needs a delay",
-                )  # fmt: skip
-            if tick is not None:
-                tick(self.now_us)
-        self.now_us = max(self.now_us, until_us)
+        with self._running():
+            while heap and heap[0][0] <= until_us:
+                for _ in range(_CHUNK):
+                    if not heap or heap[0][0] > until_us:
+                        break
+                    self.now_us, _, _, action, argument = pop(heap)
+                    action(argument)
+                self._watch_for_storms()
+                if tick is not None:
+                    tick(self.now_us)
+            self.now_us = max(self.now_us, until_us)
+
+    def run_until(self, done: Callable[[], bool], deadline_us: int, turn_s: float = float("inf")) -> None:
+        """Let virtual time go on until something holds, a deadline has come, or a real time has passed.
+
+        Raises
+        ------
+        SimulationProblem, ReentrantRun
+            As :meth:`run`.
+        """
+        heap, pop = self._heap, heapq.heappop
+        stop_s = time.monotonic() + turn_s
+        with self._running():
+            while not done():
+                if not heap or heap[0][0] > deadline_us:
+                    self.now_us = max(self.now_us, deadline_us)
+                    return
+                for _ in range(_CHUNK):
+                    self.now_us, _, _, action, argument = pop(heap)
+                    action(argument)
+                    if done() or not heap or heap[0][0] > deadline_us or time.monotonic() > stop_s:
+                        break
+                self._watch_for_storms()
+                if time.monotonic() > stop_s:
+                    return
 
     # -- carrying out
 
-    def _greet(self, process: Process) -> None:
-        """Tell a machine that it has a network, if it has one."""
-        link = process.host.link
-        if process.host.is_online:
-            network = "server" if link is None else link.profile.name
-            self._later(self.now_us, LINK, self._event, (process, LinkUp(process.address, network)))
+    @contextmanager
+    def _running(self) -> Iterator[None]:
+        """Refuse another run inside, and spare Python the search for cycles in millions of events."""
+        if self._runs:
+            raise ReentrantRun(
+                "Virtual time is going on already.",
+                found="result() or run() inside a callback",
+                expected="one that lets time go on, outside of what happens in it",
+                remedy="use add_done_callback instead of result()",
+            )
+        self._runs, self._still, self._since_us = True, 0, self.now_us
+        collected = gc.isenabled()
+        gc.disable()
+        try:
+            yield
+        finally:
+            self._runs = False
+            if collected:
+                gc.enable()
+
+    def _watch_for_storms(self) -> None:
+        """Stop events that follow each other without time going on; and clear away young cycles."""
+        gc.collect(0)
+        self._still = self._still + 1 if self.now_us == self._since_us else 0
+        self._since_us = self.now_us
+        if self._still > _STORM:
+            raise SimulationProblem(
+                "Events follow each other without time going on.",
+                found=f"{self._still * _CHUNK:,} events at {self.now_us:,} µs",
+                remedy="a timer needs a delay",
+            )
 
     def _later(self, t_us: int, priority: int, action: Callable[[Any], None], argument: Any) -> None:
         self._seq += 1
         heapq.heappush(self._heap, (t_us, priority, self._seq, action, argument))
 
-    def _add(self, host: Host) -> Host:
-        if host.name in self.hosts:
-            raise ParameterError("There is a device or server of this name.", where="name", found=host.name)
-        self.hosts[host.name] = host
-        return host
+    def _free(self, name: str) -> str:
+        if name in self.hosts:
+            raise ParameterError("There is a device or server of this name.", where="name", found=name)
+        return name
 
     def _event(self, what: tuple[Process, Event]) -> None:
         self._handle(*what)
@@ -336,7 +287,7 @@ class World:
                 for effect in effects:
                     if type(effect) is Record:
                         self._record(process, effect)
-            self.kill(process)
+            process.kill()
             return
         except Exception as error:
             store.rollback()
@@ -368,77 +319,96 @@ class World:
         process.timers.pop(effect.name, None)
 
     def _send(self, process: Process, effect: Send) -> None:
-        transfer = Transfer()
-        transfer.sender = process
-        transfer.source = process.address
-        transfer.to = effect.to
-        transfer.message = effect.message
-        transfer.size_bytes = size_bytes(effect.message)
-        transfer.sent_us = self.now_us
-        transfer.then = None
-        link = process.host.link
+        message, now_us = effect.message, self.now_us
+        transfer = Transfer(
+            process, process.session, process.address, effect.to, message, size_bytes(message), now_us
+        )
+        host = process.host
         target = self.at_address.get(effect.to)
         onward = None if target is None or target.host.link is None else target.host.link.down
-        if link is None:
-            if onward is not None:
-                self._begin(transfer, onward)
-            else:
-                self._later(self.now_us + _SERVER_LATENCY_US, ARRIVAL, self._reach, transfer)
-        elif link.is_up:
+        if not host.is_online:
+            self._fail(transfer, "no link")
+        elif host.link is not None:
             transfer.then = onward
-            self._begin(transfer, link.up)
+            self._begin(transfer, process, host.link.up)
+        elif onward is None:
+            self._later(now_us + _SERVER_LATENCY_US, ARRIVAL, self._reach, transfer)
+        elif target is not None and target.host.is_online:
+            self._begin(transfer, process, onward)
         else:
-            self._fail(process, effect.to, effect.message)
+            self._fail(transfer, "no link")
 
-    def _begin(self, transfer: Transfer, direction: Direction) -> None:
-        if not direction.link.is_up:
-            self._fail(transfer.sender, transfer.to, transfer.message)
-            return
-        sender: Process = transfer.sender
+    def _begin(self, transfer: Transfer, sender: Process, direction: Direction) -> None:
         account = sender.accounts.get(direction)
         if account is None:
-            account = self.bill.account(sender.system, direction.link.device, direction.name)
+            account = self._bill.account(sender.system, direction.link.device, direction.name)
             sender.accounts[direction] = account
-        transfer.account = account
-        direction.begin(transfer, self.now_us)
+        arrive_us = direction.begin(transfer, self.now_us, account)
         self._seq = seq = self._seq + 1
-        heapq.heappush(self._heap, (transfer.arrive_us, ARRIVAL, seq, self._arrive, (transfer, direction)))
+        heapq.heappush(self._heap, (arrive_us, ARRIVAL, seq, self._arrive, transfer))
 
-    def _arrive(self, what: tuple[Transfer, Direction]) -> None:
-        transfer, direction = what
+    def _arrive(self, transfer: Transfer) -> None:
         if transfer.arrive_us != self.now_us:  # it was cut
             return
+        direction: Direction = transfer.direction
         direction.underway.popleft()
         if self.on_leg is not None:
             self.on_leg(direction, transfer, transfer.size_bytes)
-        if transfer.then is not None:
-            onward, transfer.then = transfer.then, None
-            self._begin(transfer, onward)
+        onward = transfer.then
+        if onward is not None:
+            transfer.then = None
+            if self.hosts[onward.link.device].is_online:
+                self._begin(transfer, transfer.sender, onward)
+            else:
+                self._fail(transfer, "no link")
+        elif self.meddle is None:
+            self._hand_over(transfer)
         else:
             self._reach(transfer)
 
     def _reach(self, transfer: Transfer) -> None:
         if self.meddle is None:
             self._hand_over(transfer)
-        else:
-            for delay_us in self.meddle(transfer):
-                self._later(self.now_us + delay_us, ARRIVAL, self._hand_over, transfer)
+            return
+        delays_us = self.meddle(transfer)
+        if not delays_us and self.on_fate is not None:
+            self.on_fate(transfer, "lost")
+        for number, delay_us in enumerate(delays_us):
+            copy = transfer
+            if number:
+                copy = Transfer(
+                    transfer.sender, transfer.session, transfer.source, transfer.to, transfer.message,
+                    transfer.size_bytes, transfer.sent_us, is_repeat=True,
+                )  # fmt: skip
+            self._later(self.now_us + delay_us, ARRIVAL, self._hand_over, copy)
 
     def _hand_over(self, transfer: Transfer) -> None:
         target = self.at_address.get(transfer.to)
-        if target is None or target.machine is None or not target.host.is_online:
-            self._fail(transfer.sender, transfer.to, transfer.message)
+        if target is None or target.machine is None:
+            self._fail(transfer, "nobody there")
+        elif not target.host.is_online:
+            self._fail(transfer, "no link")
         else:
+            if self.on_fate is not None:
+                self.on_fate(transfer, "repeated" if transfer.is_repeat else "arrived")
             self._handle(target, Received(transfer.source, transfer.message))
 
-    def _fail(self, sender: Process, to: str, message: Any) -> None:
-        self._later(self.now_us, ARRIVAL, self._event, (sender, SendFailed(to, message)))
+    def _fail(self, transfer: Transfer, fate: str) -> None:
+        if self.on_fate is not None:
+            self.on_fate(transfer, fate)
+        self._later(self.now_us, ARRIVAL, self._failed, transfer)
+
+    def _failed(self, transfer: Transfer) -> None:
+        """Tell the sender, unless it was killed since: its next life knows nothing of the message."""
+        sender: Process = transfer.sender
+        if transfer.session == sender.session:
+            self._handle(sender, SendFailed(transfer.to, transfer.message))
 
     def _complete(self, process: Process, effect: Complete) -> None:
-        self.on_complete(effect)
+        process.answer(effect.op_id, effect.result, effect.error)
 
     def _notify(self, process: Process, effect: Notify) -> None:
-        self.on_notify(process.host, effect)
+        process.notify(effect.app, effect.payload)
 
     def _record(self, process: Process, effect: Record) -> None:
-        self.on_record(process.host, effect)
+        self.on_record(process, effect)

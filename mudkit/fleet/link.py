@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import exp
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 
 from mudkit.errors import ParameterError
 from mudkit.fleet.bill import Account
+from mudkit.fleet.capacity import Curve
 from mudkit.fleet.energy import RADIOS, Radio
 from mudkit.sources.streams import Stream, device_number
 
@@ -69,29 +72,27 @@ def profile_of(name: str) -> LinkProfile:
     return LINKS[name]
 
 
-class Transfer:
-    """A message on its way over one direction of a link."""
+class Transfer(msgspec.Struct, gc=False):
+    """A message on its way; while it is on a link, with its times there."""
 
-    __slots__ = (
-        "account", "arrive_us", "begun_us", "end_us", "message", "paid_from_us", "sender", "sent_us",
-        "size_bytes", "source", "start_us", "then", "to",
-    )  # fmt: skip
-
-    account: Account
-    message: Any
     sender: Any
+    session: int
     source: str
     to: str
+    message: Any
     size_bytes: int
     sent_us: int
-    begun_us: int
+    then: Any = None
+    """The receiver's direction, when both ends are on a link."""
+    direction: Any = None
+    account: Any = None
+    begun_us: int = 0
     """When it came to this direction, and began to wait for its turn."""
-    start_us: int
-    end_us: int
-    arrive_us: int
-    paid_from_us: int
-    then: Direction | None
-    """The receiver's direction, when it is on a link, too."""
+    start_us: int = 0
+    end_us: int = 0
+    arrive_us: int = 0
+    paid_from_us: int = 0
+    is_repeat: bool = False
 
 
 class Draws:
@@ -137,7 +138,7 @@ class Direction:
     """
 
     __slots__ = (
-        "_draws", "_last_arrival_us", "_left", "_place", "_step", "free_us", "latency_us", "link",
+        "_draws", "_last_arrival_us", "_left", "_place", "_step", "curve", "free_us", "latency_us", "link",
         "mj_per_byte", "name", "spread", "underway", "us_per_byte",
     )  # fmt: skip
 
@@ -151,6 +152,8 @@ class Direction:
         self._last_arrival_us = 0
         self.free_us = 0
         self.underway: deque[Transfer] = deque()
+        self.curve: Curve | None = None
+        """Measured throughput, which then stands instead of the profile's."""
         self.use(link.profile)
 
     def use(self, profile: LinkProfile) -> None:
@@ -162,29 +165,41 @@ class Direction:
         self.latency_us = profile.latency_ms * 1000.0
         self.spread = profile.latency_spread
 
-    def begin(self, transfer: Transfer, now_us: int) -> None:
-        """Schedule a transfer behind those that are under way, and charge it."""
-        account, size, radio = transfer.account, transfer.size_bytes, self.link.radio
-        # Conditions instead of max(): this is done for every message.
+    def begin(self, transfer: Transfer, now_us: int, account: Account) -> int:
+        """Schedule a transfer behind those that are under way, charge it, and say when it arrives."""
+        size, radio = transfer.size_bytes, self.link.radio
+        # Conditions instead of max(), and the radio's books kept here: this is done for every message.
         start_us = now_us if now_us > self.free_us else self.free_us
         ready_us = radio.open(now_us, account) if now_us > radio.active_until_us else radio.ready_us
         if ready_us > start_us:
             start_us = ready_us
-        end_us = start_us + int(size * self.us_per_byte) + 1
-        if not self._left:
-            self._left = self._draws.take(self._place, self._step)
+        if self.curve is None:
+            end_us = start_us + int(size * self.us_per_byte) + 1
+        else:
+            end_us = self.curve.end_us(start_us, size)
+        left = self._left
+        if not left:
+            left = self._left = self._draws.take(self._place, self._step)
             self._step += _STEPS
-        arrive_us = end_us + int(self.latency_us * exp(self.spread * self._left.pop()))
+        arrive_us = end_us + int(self.latency_us * exp(self.spread * left.pop()))
         if arrive_us < self._last_arrival_us:
             arrive_us = self._last_arrival_us
-        transfer.begun_us, transfer.start_us = now_us, start_us
-        transfer.end_us, transfer.arrive_us = end_us, arrive_us
-        transfer.paid_from_us = radio.carry(start_us, end_us, account)
-        self.free_us, self._last_arrival_us = end_us, arrive_us
+        charged_mj = size * self.mj_per_byte
+        paid_from_us = start_us if start_us > radio.active_until_us else radio.active_until_us
+        if end_us > paid_from_us:
+            charged_mj += (end_us - paid_from_us) * radio.active_mj_per_us
+        if end_us >= radio.active_until_us:
+            radio.active_until_us = end_us
+            radio.last = account
         account.messages += 1
         account.bytes += size
-        account.radio_mj += size * self.mj_per_byte
+        account.radio_mj += charged_mj
+        transfer.direction, transfer.account = self, account
+        transfer.begun_us, transfer.start_us, transfer.end_us = now_us, start_us, end_us
+        transfer.arrive_us, transfer.paid_from_us = arrive_us, paid_from_us
+        self.free_us, self._last_arrival_us = end_us, arrive_us
         self.underway.append(transfer)
+        return arrive_us
 
     def cut(self, now_us: int) -> list[tuple[Transfer, int]]:
         """Stop everything that is under way, and give back what has not been used.
@@ -194,37 +209,61 @@ class Direction:
         list of (Transfer, int)
             With the bytes that were gone.
         """
-        cut = [(transfer, self._gone(transfer, now_us)) for transfer in self.underway]
-        self.underway.clear()
-        for transfer, gone in cut:
-            account = transfer.account
-            account.bytes -= transfer.size_bytes - gone
-            account.radio_mj -= (transfer.size_bytes - gone) * self.mj_per_byte
-            self.link.radio.refund(now_us, transfer.paid_from_us, transfer.end_us, account)
+        cut = []
+        for transfer, unused_bytes, unused_mj in self.unused(now_us):
+            transfer.account.bytes -= unused_bytes
+            transfer.account.radio_mj -= unused_mj
             transfer.arrive_us = -1
+            cut.append((transfer, transfer.size_bytes - unused_bytes))
+        self.underway.clear()
         self.free_us = min(self.free_us, now_us)
         self._last_arrival_us = min(self._last_arrival_us, now_us)
         return cut
 
-    @staticmethod
-    def _gone(transfer: Transfer, now_us: int) -> int:
+    def unused(self, now_us: int) -> Iterator[tuple[Transfer, int, float]]:
+        """Give what is charged of each transfer and has not been used yet: bytes and mJ."""
+        for transfer in self.underway:
+            unused_bytes = transfer.size_bytes - self._gone(transfer, now_us)
+            active_us = max(transfer.end_us - max(transfer.paid_from_us, now_us), 0)
+            active_mj = active_us * self.link.radio.active_mj_per_us
+            yield transfer, unused_bytes, unused_bytes * self.mj_per_byte + active_mj
+
+    def _gone(self, transfer: Transfer, now_us: int) -> int:
         """Say how many of its bytes are over."""
         if now_us >= transfer.end_us:
             return transfer.size_bytes
+        if now_us <= transfer.start_us:
+            return 0
+        if self.curve is not None:
+            return min(self.curve.carried_bytes(transfer.start_us, now_us), transfer.size_bytes)
         share = (now_us - transfer.start_us) / (transfer.end_us - transfer.start_us)
-        return max(0, int(transfer.size_bytes * share))
+        return int(transfer.size_bytes * share)
 
 
 class Link:
     """A device's link, with its radio."""
 
-    __slots__ = ("device", "down", "is_up", "profile", "radio", "up")
+    __slots__ = ("device", "down", "profile", "radio", "up")
 
     def __init__(self, profile: LinkProfile, device_name: str, up: Draws, down: Draws) -> None:
         self.profile = profile
         self.device = device_name
         self.radio = Radio(RADIOS[profile.name])
-        self.is_up = True
         device = device_number(device_name)
         self.up = Direction(self, "up", up, device)
         self.down = Direction(self, "down", down, device)
+
+    def use(self, profile: LinkProfile) -> None:
+        """Become another kind of network; nothing may be under way."""
+        self.profile = profile
+        self.radio.use(RADIOS[profile.name])
+        self.up.use(profile)
+        self.down.use(profile)
+
+    def corrections(self, now_us: int) -> Iterator[tuple[Account, int, float]]:
+        """Give what differs now from what is charged: by account, in bytes and mJ."""
+        for direction in (self.up, self.down):
+            for transfer, unused_bytes, unused_mj in direction.unused(now_us):
+                yield transfer.account, -unused_bytes, -unused_mj
+        for account, radio_mj in self.radio.corrections(now_us):
+            yield account, 0, radio_mj

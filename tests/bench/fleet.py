@@ -60,11 +60,11 @@ class Server:
 def ours() -> int:
     """Run the world; give how many timers and messages were handled."""
     world = World(1)
-    world.install(world.add_server("server"), "reports", lambda ports: Server())
+    world.add_server("server").install("reports", lambda ports: Server())
     for number in range(DEVICES):
         device = world.add_device(f"device-{number}", LINK.name)
         offset_us = number * EVERY_S * S // DEVICES
-        world.install(device, "reports", lambda ports, offset_us=offset_us: Phone(offset_us))
+        device.install("reports", lambda ports, offset_us=offset_us: Phone(offset_us))
     world.run((HOURS * 3600 + 60) * S)
     return world.handled - DEVICES - 1  # without the news that there is a network
 

@@ -60,7 +60,7 @@ class Stage:
             ("ann", self.world.add_device("ann", "lte")),
             ("bob", self.world.add_device("bob", "umts_3g")),
         ):
-            self.processes[name] = self.world.install(host, "puppets", self.maker(name))
+            self.processes[name] = host.install("puppets", self.maker(name))
         self.world.run(0)
 
     def maker(self, name: str) -> Any:
@@ -71,9 +71,9 @@ class Stage:
         return make
 
     def do(self, name: str, *effects: Any) -> None:
-        self.world.call(self.processes[name], 0, "do", {"effects": effects})
+        self.processes[name].call("do", effects=effects)
 
     def account(self, device: str, direction: str) -> Any:
         return next(
-            row for row in self.world.bill.rows() if (row.device, row.direction) == (device, direction)
+            row for row in self.world.bill() if (row.device, row.direction) == (device, direction)
         )

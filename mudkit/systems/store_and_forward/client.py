@@ -7,6 +7,7 @@ send (call)      into the outbox, durably, with the next number; sent when there
 accepted         out of the outbox; the call is answered
 deliver          the next of its sender: into the inbox, the application is told, the relay too;
                  an old one is acknowledged only; one that is too early will come again
+read (call)      what has come into the inbox since the last read
 link up          say hello (the relay then delivers), send the outbox
 timer, failure   the same again, as long as there is a link and something waits
 context changed  tell the relay whether the user is busy: it delivers, or waits
@@ -15,7 +16,7 @@ context changed  tell the relay whether the user is busy: it delivers, or waits
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from mudkit.events import (
@@ -37,29 +38,30 @@ from mudkit.events import (
     TimerFired,
 )
 
-__all__ = ["RETRY_US", "Client"]
+__all__ = ["APP", "RETRY_US", "ClientMachine"]
 
+APP: Final = "messages"
+"""The application that is told of what comes."""
 RETRY_US: Final = 5_000_000
 _RETRY: Final = SetTimer("retry", RETRY_US)
 
 
-class Client:
+class ClientMachine:
     """One device's machine.
 
     Parameters
     ----------
     ports : Ports
+    me : str
+        Its name, which stays when its address changes.
     relay : str
-        Its address.
-    app : str
-        Who is told of messages.
+        The relay's address.
     """
 
-    def __init__(self, ports: Ports, relay: str, app: str = "messages") -> None:
+    def __init__(self, ports: Ports, me: str, relay: str) -> None:
         self._store = ports.store
-        self._me = ports.address
+        self._me = me
         self._relay = relay
-        self._app = app
         self._has_link = False
         self._calls: dict[int, int] = {}  # op_id by number: callers do not outlive the machine
 
@@ -68,10 +70,10 @@ class Client:
         match event:
             case Call(op_id=op_id, operation="send", arguments=arguments):
                 return self._take(op_id, arguments, now_us)
-            case Call(op_id=op_id, operation="inbox"):
-                return (Complete(op_id, [message for _, message in self._store.items("in ")]),)
+            case Call(op_id=op_id, operation="read"):
+                return self._read(op_id, now_us)
             case Call(op_id=op_id, operation=operation):
-                error = LookupError(f"there is no operation {operation!r}, only send and inbox")
+                error = LookupError(f"there is no operation {operation!r}, only send and read")
                 return (Complete(op_id, error=error),)
             case Received(message={"kind": "accepted", "number": number}):
                 return self._accepted(number)
@@ -92,17 +94,31 @@ class Client:
                 return self._hello() if self._has_link else ()
         return ()
 
+    def is_next(self, seen: int, message: Mapping[str, Any]) -> bool:
+        """Say whether a message is the one after those that are in the inbox.
+
+        Parameters
+        ----------
+        seen : int
+            Number of the last message of this sender in the inbox, 0 before the first.
+        message : mapping
+            ``number`` is its own, ``after`` the one of the message that the sender sent here before it.
+        """
+        return bool(message["after"] == seen)
+
     def _take(self, op_id: int, arguments: Any, now_us: int) -> Sequence[Effect]:
         number = (self._store.get("number") or 0) + 1
         self._store.put("number", number)
+        item = arguments.get("item") or f"{self._me} {number}"
         message = {
-            "kind": "send", "number": number, "from": self._me, "to": arguments["to"],
-            "text": arguments["text"], "created_us": now_us,
+            "kind": "send", "number": number, "key": item, "from": self._me, "to": arguments["to"],
+            "text": arguments["text"],
         }  # fmt: skip
         self._store.crash_point("numbered, not in the outbox")
         self._store.put(f"out {number:012d}", message)
         self._calls[number] = op_id
-        return (Send(self._relay, message), _RETRY) if self._has_link else ()
+        taken = Record("deliveries", {"item": item, "receiver": arguments["to"], "created_us": now_us})
+        return (taken, Send(self._relay, message), _RETRY) if self._has_link else (taken,)
 
     def _accepted(self, number: int) -> Sequence[Effect]:
         self._store.delete(f"out {number:012d}")
@@ -117,21 +133,33 @@ class Client:
         sender, number = message["from"], message["number"]
         seen = self._store.get(f"seen {sender}") or 0
         effects: list[Effect] = []
-        if message["after"] == seen:
+        if self.is_next(seen, message):
             place = (self._store.get("place") or 0) + 1
             self._store.put("place", place)
             self._store.put(f"seen {sender}", number)
             self._store.crash_point("seen, not in the inbox")
-            self._store.put(f"in {place:012d}", {"from": sender, "text": message["text"]})
-            effects.append(Notify(self._app, {"from": sender, "text": message["text"]}))
-            item = {"item": f"{sender} {number}", "receiver": self._me}
-            times = {"created_us": message["created_us"], "delivered_us": now_us}
-            effects.append(Record("deliveries", item | times))
+            kept = {"key": message["key"], "from": sender, "text": message["text"]}
+            self._store.put(f"in {place:012d}", kept)
+            effects.append(Notify(APP, {"from": sender, "text": message["text"]}))
+            effects.append(self._happened("delivered_us", message["key"], now_us))
             seen = number
         if number <= seen:
-            told = {"kind": "delivered", "from": sender, "to": self._me, "number": number}
-            effects.append(Send(self._relay, told))
+            told = {"kind": "delivered", "key": message["key"], "from": sender, "to": self._me}
+            effects.append(Send(self._relay, told | {"number": number}))
         return effects
+
+    def _read(self, op_id: int, now_us: int) -> Sequence[Effect]:
+        first = (self._store.get("read") or 0) + 1
+        last = self._store.get("place") or 0
+        new = [self._store.get(f"in {place:012d}") for place in range(first, last + 1)]
+        if new:
+            self._store.put("read", last)
+        result = [{"from": message["from"], "text": message["text"]} for message in new]
+        read = [self._happened("read_us", message["key"], now_us) for message in new]
+        return (*read, Complete(op_id, result))
+
+    def _happened(self, what: str, item: str, now_us: int) -> Record:
+        return Record("deliveries", {"item": item, "receiver": self._me, what: now_us})
 
     def _hello(self) -> Sequence[Effect]:
         hello = {"kind": "hello", "device": self._me, "busy": bool(self._store.get("busy"))}

@@ -5,7 +5,8 @@ Its rules:
 ===============  ===================================================================================
 send             the next of its sender: into the receiver's queue, accepted; an old one is accepted
                  again; one that is too early will come again
-hello            deliver the device's queue, unless its user is busy
+hello            the device is at the address that it said hello from; deliver its queue, unless its
+                 user is busy
 delivered        out of the queue
 timer            deliver again what was not acknowledged, as long as the device is there
 send failed      the device is away until it says hello
@@ -19,15 +20,15 @@ from typing import Any, Final
 
 from mudkit.events import Effect, Event, Ports, Received, Send, SendFailed, SetTimer, TimerFired
 
-__all__ = ["AGAIN_US", "Relay"]
+__all__ = ["AGAIN_US", "RelayMachine"]
 
 AGAIN_US: Final = 5_000_000
 
 
-class Relay:
+class RelayMachine:
     """The server's machine.
 
-    Its queues are in its store; which devices are there is not: they say hello again.
+    Its queues are in its store; which devices are where is not: they say hello again.
 
     Parameters
     ----------
@@ -36,27 +37,28 @@ class Relay:
 
     def __init__(self, ports: Ports) -> None:
         self._store = ports.store
-        self._there: set[str] = set()
+        self._addresses: dict[str, str] = {}
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
         match event:
-            case Received(message={"kind": "send"} as message):
-                return self._accept(message)
+            case Received(source=source, message={"kind": "send"} as message):
+                return self._accept(source, message)
             case Received(message={"kind": "delivered", "to": device, "from": sender, "number": number}):
                 self._store.delete(_key(device, sender, number))
-            case Received(message={"kind": "hello", "device": device, "busy": busy}):
+            case Received(source=source, message={"kind": "hello", "device": device, "busy": busy}):
                 if not busy:
-                    self._there.add(device)
+                    self._addresses[device] = source
                     return self._deliver(device)
-                self._there.discard(device)
-            case TimerFired(name=device) if device in self._there:
+                self._addresses.pop(device, None)
+            case TimerFired(name=device) if device in self._addresses:
                 return self._deliver(device)
-            case SendFailed(to=device):
-                self._there.discard(device)
+            case SendFailed(to=address):
+                for device in [each for each, where in self._addresses.items() if where == address]:
+                    del self._addresses[device]
         return ()
 
-    def _accept(self, message: Any) -> Sequence[Effect]:
+    def _accept(self, source: str, message: Any) -> Sequence[Effect]:
         sender, device, number = message["from"], message["to"], message["number"]
         last = self._store.get(f"last {sender}") or 0
         effects: list[Effect] = []
@@ -66,15 +68,16 @@ class Relay:
             self._store.put(f"last {sender}\n{device}", number)
             self._store.crash_point("accepted, not in the queue")
             self._store.put(_key(device, sender, number), kept)
-            if device in self._there:
-                effects += [Send(device, kept), SetTimer(device, AGAIN_US)]
+            if device in self._addresses:
+                effects += [Send(self._addresses[device], kept), SetTimer(device, AGAIN_US)]
             last = number
         if number <= last:
-            effects.append(Send(sender, {"kind": "accepted", "number": number}))
+            effects.append(Send(source, {"kind": "accepted", "key": message["key"], "number": number}))
         return effects
 
     def _deliver(self, device: str) -> Sequence[Effect]:
-        waiting = [Send(device, message) for _, message in self._store.items(f"for {device}\n")]
+        address = self._addresses[device]
+        waiting = [Send(address, message) for _, message in self._store.items(f"for {device}\n")]
         return [*waiting, SetTimer(device, AGAIN_US)] if waiting else ()
 
 

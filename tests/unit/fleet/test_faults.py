@@ -42,7 +42,7 @@ def test_another_address(stage):
     assert stage.puppets["ann"].of(LinkUp)[-1] == LinkUp("ann@2", "lte")
     assert stage.puppets["server"].of(Received) == [Received("ann@2", 3)]
     assert faults.change_address("ann") == "ann@3"
-    assert {row.device for row in stage.world.bill.rows()} == {"ann"}
+    assert {row.device for row in stage.world.bill()} == {"ann"}
     with pytest.raises(ParameterError, match="in use"):
         faults.change_address("bob", "ann@3")
 

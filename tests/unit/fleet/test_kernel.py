@@ -54,20 +54,20 @@ def test_from_device_to_device_both_pay(stage):
 def test_without_a_link_or_a_receiver_sending_fails(stage):
     stage.do("ann", Send("nobody", 1))
     stage.world.run(S)
-    stage.world.link_down(stage.world.hosts["ann"])
+    stage.world.hosts["ann"].link_down()
     stage.do("ann", Send("server", 2))
     stage.do("server", Send("ann", 3))
     stage.world.run(2 * S)
     assert stage.puppets["ann"].of(SendFailed) == [SendFailed("nobody", 1), SendFailed("server", 2)]
     assert stage.puppets["server"].of(SendFailed) == [SendFailed("ann", 3)]
-    assert [row.direction for row in stage.world.bill.rows()] == ["up"]  # nothing went down
+    assert [row.direction for row in stage.world.bill()] == ["up"]  # nothing went down
     assert len(stage.puppets["ann"].of(LinkDown)) == 1
 
 
 def test_a_cut_fails_what_is_under_way_and_charges_what_was_gone(stage):
     stage.do("ann", Send("server", b"x" * 1_410_000), Send("server", b"y" * 1000))
     stage.world.run(260_000 + S)
-    stage.world.link_down(stage.world.hosts["ann"])
+    stage.world.hosts["ann"].link_down()
     stage.world.run(60 * S)
     assert [event.message[:1] for event in stage.puppets["ann"].of(SendFailed)] == [b"x", b"y"]
     assert stage.puppets["server"].of(Received) == []
@@ -103,7 +103,7 @@ def test_machines_that_never_let_time_go_on_are_stopped():
             return (SetTimer("again", 0),)
 
     world = World()
-    world.install(world.add_server("server"), "restless", lambda ports: Restless())
+    world.add_server("server").install("restless", lambda ports: Restless())
     with pytest.raises(SimulationProblem, match="a timer needs a delay"):
         world.run(S)
 
@@ -112,11 +112,11 @@ def test_a_killed_machine_loses_its_timers_and_its_calls(stage):
     stage.do("ann", SetTimer("a", S))
     stage.world.run(S // 2)
     before = stage.puppets["ann"]
-    stage.world.kill(stage.processes["ann"])
+    stage.processes["ann"].kill()
     stage.do("ann", Send("server", 1))
     stage.do("server", Send("ann", 2))
     stage.world.run(2 * S)
-    stage.world.start(stage.processes["ann"])
+    stage.processes["ann"].start()
     stage.world.run(3 * S)
     assert before.of(TimerFired) == []
     assert [event for _, event in stage.puppets["ann"].seen] == [LinkUp("ann", "lte")]
@@ -125,12 +125,12 @@ def test_a_killed_machine_loses_its_timers_and_its_calls(stage):
 
 
 def test_random_bytes_go_on_after_a_restart_and_differ_between_devices(stage):
-    beside = stage.world.install(stage.world.hosts["ann"], "puppets", stage.maker("beside"), name="beside")
+    beside = stage.world.hosts["ann"].install("puppets", stage.maker("beside"), name="beside")
     assert beside.address == "ann/beside"
     first = stage.puppets["ann"].ports.entropy(20)
     assert stage.puppets["beside"].ports.entropy(20) != first
-    stage.world.kill(stage.processes["ann"])
-    stage.world.start(stage.processes["ann"])
+    stage.processes["ann"].kill()
+    stage.processes["ann"].start()
     later = stage.puppets["ann"].ports.entropy(20)
     other = stage.puppets["bob"].ports.entropy(20)
     assert len({first, later, other}) == 3
@@ -138,14 +138,14 @@ def test_random_bytes_go_on_after_a_restart_and_differ_between_devices(stage):
 
 
 def test_context(stage):
-    stage.world.change_context(stage.world.hosts["ann"], age=30)
-    stage.world.change_context(stage.world.hosts["ann"], loc=(1, 2))
+    stage.world.hosts["ann"].change_context(age=30)
+    stage.world.hosts["ann"].change_context(loc=(1, 2))
     stage.world.run(S)
     assert stage.puppets["ann"].of(ContextChanged)[-1] == ContextChanged({"age": 30, "loc": (1, 2)})
 
 
 def test_an_error_in_a_machine_says_where(stage):
-    stage.world.call(stage.processes["ann"], 0, "do", {})
+    stage.processes["ann"].call("do")
     with pytest.raises(KeyError, match="effects") as error:
         stage.world.run(S)
     assert "in puppets on ann at 0.000000 s" in error.value.__notes__[0]
@@ -157,7 +157,7 @@ def test_an_error_in_a_machine_says_where(stage):
         (lambda world: world.add_device("eve", "5g"), "no such kind of link"),
         (lambda world: world.add_device("ann"), "of this name"),
         (lambda world: world.at(-1, print), "time is over"),
-        (lambda world: world.install(world.hosts["ann"], "again", Puppet), "at this address"),
+        (lambda world: world.hosts["ann"].install("again", Puppet), "at this address"),
     ],
 )
 def test_what_cannot_be(stage, call, told):
@@ -178,7 +178,7 @@ def test_a_timer_in_the_past(stage):
 def test_a_cut_radio_is_charged_for_what_it_has_done(stage, at_us, charged_mj):
     stage.do("ann", Send("server", b"x" * 1_410_000))
     stage.world.run(at_us)
-    stage.world.link_down(stage.world.hosts["ann"])
+    stage.world.hosts["ann"].link_down()
     stage.world.run(60 * S)
     assert stage.account("ann", "up").radio_mj == pytest.approx(charged_mj, rel=1e-4)
 
@@ -186,8 +186,8 @@ def test_a_cut_radio_is_charged_for_what_it_has_done(stage, at_us, charged_mj):
 def test_a_radio_that_is_cut_and_back_at_once_is_opened_again(stage):
     stage.do("ann", Send("server", 1))
     stage.world.run(S)
-    stage.world.link_down(stage.world.hosts["ann"])
-    stage.world.link_up(stage.world.hosts["ann"])
+    stage.world.hosts["ann"].link_down()
+    stage.world.hosts["ann"].link_up()
     stage.do("ann", Send("server", 2))
     stage.world.run(9 * S)
     assert stage.account("ann", "up").wakeups == 2

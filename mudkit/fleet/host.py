@@ -1,0 +1,313 @@
+"""Where machines run: servers, devices with a link and a battery, and a machine on its host."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any
+
+from mudkit.events import Call, ContextChanged, Event, LinkDown, LinkUp, Machine, Make, Ports
+from mudkit.fleet.bill import Account
+from mudkit.fleet.link import Direction, Link, profile_of
+from mudkit.fleet.operation import Operation
+from mudkit.fleet.store import MemoryStore, SqliteStore
+from mudkit.sources.streams import Stream, device_number
+
+if TYPE_CHECKING:
+    from mudkit.fleet.kernel import World
+
+__all__ = ["Device", "Host", "Process"]
+
+
+class Host:
+    """A server: it has no link, and is always reached.
+
+    Parameters
+    ----------
+    world : World
+    name : str
+    """
+
+    link: Link | None = None
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world = world
+        self.name = name
+        self.address = name
+        """Where its machines are reached; it changes with the network, the name does not."""
+        self.is_online = True
+        """Whether something can reach it now."""
+        self.number = device_number(name)
+        self.context: dict[str, Any] = {}
+        self.processes: list[Process] = []
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+    @property
+    def network(self) -> str:
+        """The kind of its network."""
+        return "server"
+
+    def install(
+        self,
+        system: str,
+        make: Make,
+        *,
+        name: str = "",
+        watch: Collection[str] = (),
+        store: MemoryStore | SqliteStore | None = None,
+    ) -> Process:
+        """Put a machine on it, and start it.
+
+        Parameters
+        ----------
+        system : str
+            Who is charged.
+        make : callable
+            Makes the machine from its ports; called again when it is restarted.
+        name : str
+            Tells the machines of a host apart; part of the address.
+        watch : collection of str
+            Measured fields of the context (``loc``, ``battery_j``) whose every change it is told; what an
+            application changes it is told in any case.
+        store : optional
+            By default one in memory.
+
+        Raises
+        ------
+        ParameterError
+            There is a machine of this name on it.
+        """
+        process = Process(self, system, make, name, frozenset(watch), store or MemoryStore())
+        self.world.register(process)
+        self.processes.append(process)
+        process.start()
+        return process
+
+    def change_context(self, **context: Any) -> None:
+        """Change what it knows of itself; its machines are told."""
+        self.context.update(context)
+        self.tell(lambda process: ContextChanged(dict(self.context)))
+
+    def measured(self, **context: Any) -> None:
+        """Note what it has measured; machines that watch one of these fields are told."""
+        self.context.update(context)
+        for process in self.processes:
+            if not process.watch.isdisjoint(context):
+                self.world.soon(process, ContextChanged(dict(self.context)))
+
+    def tell(self, event: Callable[[Process], Event]) -> None:
+        """Let all its machines handle an event, now."""
+        for process in self.processes:
+            self.world.soon(process, event(process))
+
+    def kill(self) -> None:
+        """End its machines at once; what they have committed stays."""
+        for process in self.processes:
+            process.kill()
+
+    def restart(self) -> None:
+        """Make the machines that were killed again, with their storage as it was committed."""
+        for process in self.processes:
+            if process.machine is None:
+                process.start()
+
+
+class Device(Host):
+    """A device: its link is up as long as nothing holds it down.
+
+    Parameters
+    ----------
+    world : World
+    name : str
+    link : Link
+    """
+
+    link: Link
+
+    def __init__(self, world: World, name: str, link: Link) -> None:
+        super().__init__(world, name)
+        self.link = link
+        self._held_down: set[str] = set()
+
+    @property
+    def network(self) -> str:
+        """The kind of its network."""
+        return self.link.profile.name
+
+    def link_down(self, why: str = "cut") -> None:
+        """Take its network away: what is under way is cut, and its senders learn it.
+
+        Parameters
+        ----------
+        why : str
+            The network is back when nothing holds it down any more.
+        """
+        self._held_down.add(why)
+        if not self.is_online:
+            return
+        self.is_online = False
+        world, link = self.world, self.link
+        for direction in (link.up, link.down):
+            for transfer, gone in direction.cut(world.now_us):
+                world.was_cut(direction, transfer, gone)
+        link.radio.cut(world.now_us)
+        world.on_link(self)
+        self.tell(lambda process: LinkDown())
+
+    def link_up(self, why: str = "cut") -> None:
+        """End what holds its network down."""
+        self._held_down.discard(why)
+        if self.is_online or self._held_down:
+            return
+        self.is_online = True
+        self.world.on_link(self)
+        self.tell(Process.greeting)
+
+    def held_down(self) -> list[str]:
+        """Say what holds the link down."""
+        return sorted(self._held_down)
+
+    def move(self, address: str) -> None:
+        """Give it another address: what is sent to the old one fails from now on.
+
+        Raises
+        ------
+        ParameterError
+            The address is in use.
+        """
+        self.world.readdress(self, address)
+        self.world.on_incident(self, "moved", address)
+        if self.is_online:
+            self.tell(Process.greeting)
+
+    def change_network(self, link: str, address: str | None = None) -> None:
+        """Go over to another kind of network, where it has another address.
+
+        Parameters
+        ----------
+        link : str
+            A profile of :data:`mudkit.fleet.link.LINKS`.
+        address : str, optional
+            By default the next of its own.
+        """
+        profile = profile_of(link)
+        self.link_down("change of network")
+        self.link.use(profile)
+        self.world.readdress(self, address or self.next_address())
+        self.world.on_incident(self, "moved", f"{self.address}, {link}")
+        self.link_up("change of network")
+
+    def next_address(self) -> str:
+        """Make up another address: the name and a number."""
+        stem, _, number = self.address.partition("@")
+        return f"{stem}@{int(number or 1) + 1}"
+
+    def switch_off(self, why: str = "off") -> None:
+        """Switch it off: no link, no machine; its storage stays."""
+        self.link_down("off")
+        self.kill()
+        self.world.on_incident(self, "off", why)
+
+    def switch_on(self) -> None:
+        """Switch it on again."""
+        self.world.on_incident(self, "on", None)
+        self.link_up("off")
+        self.restart()
+
+
+class Process:
+    """A machine on a host, with what it was given; the machine goes when it is killed, the store stays."""
+
+    __slots__ = (
+        "_draws", "_listeners", "_make", "_open", "_stream", "accounts", "address", "host", "machine", "name",
+        "session", "store", "system", "timers", "watch",
+    )  # fmt: skip
+
+    def __init__(
+        self, host: Host, system: str, make: Make, name: str, watch: frozenset[str],
+        store: MemoryStore | SqliteStore,
+    ) -> None:  # fmt: skip
+        self.host = host
+        self.system = system
+        self.name = name
+        self.watch = watch
+        self.store = store
+        self.address = f"{host.address}/{name}" if name else host.address
+        self.machine: Machine | None = None
+        self.session = 0
+        """Goes up with every start."""
+        self.timers: dict[str, int] = {}
+        self.accounts: dict[Direction, Account] = {}
+        self._make = make
+        self._open: dict[int, Operation] = {}
+        self._listeners: dict[str, list[Callable[[Any], None]]] = {}
+        self._stream = Stream(host.world.seed, f"entropy {system} {name}")
+        self._draws = 0
+
+    def entropy(self, n: int) -> bytes:
+        """Give random bytes, the port of that name: they go on after a restart and never repeat."""
+        words = -(-n // 16)
+        steps = range(self._draws, self._draws + words)
+        self._draws += words
+        pairs = (self._stream.words(self.host.number, step) for step in steps)
+        return b"".join(int(w).to_bytes(8, "little") for pair in pairs for w in pair)[:n]
+
+    def start(self) -> None:
+        """Make the machine, also again after it was killed, and tell it of its link and its context."""
+        self.session += 1
+        if self.session > 1:
+            self.host.world.on_incident(self.host, "restarted", self.name or None)
+        self.machine = self._make(Ports(self.store, self.entropy, self.address))
+        if self.host.context:
+            self.host.world.soon(self, ContextChanged(dict(self.host.context)))
+        if self.host.is_online:
+            self.host.world.soon(self, self.greeting())
+
+    def greeting(self) -> LinkUp:
+        """Say that there is a network."""
+        return LinkUp(self.address, self.host.network)
+
+    def kill(self) -> None:
+        """End the machine at once: its timers are gone, its callers learn it, what was committed stays."""
+        if self.machine is None:
+            return
+        self.store.rollback()
+        self.machine = None
+        self.timers.clear()
+        lost, self._open = self._open, {}
+        for operation in lost.values():
+            operation.lose()
+        self.host.world.on_incident(self.host, "killed", self.name or None)
+
+    def call(self, operation: str, **arguments: Any) -> Operation:
+        """Ask the machine for something, now; see :class:`mudkit.events.Call`."""
+        world = self.host.world
+        made = Operation(world, self, world.next_op_id(), operation, arguments)
+        if self.machine is None:
+            made.lose()
+            return made
+        self._open[made.op_id] = made
+        world.soon(self, Call(made.op_id, operation, arguments), is_call=True)
+        return made
+
+    def answer(self, op_id: int, result: Any, error: BaseException | None) -> None:
+        """Hand an answer to who called; one that comes twice, or that nobody waits for, is left."""
+        operation = self._open.pop(op_id, None)
+        if operation is not None:
+            operation.settle(result, error)
+
+    def listen(self, app: str, callback: Callable[[Any], None]) -> None:
+        """Call ``callback`` with the payload of each notification to an application."""
+        self._listeners.setdefault(app, []).append(callback)
+
+    def notify(self, app: str, payload: Any) -> None:
+        """Tell who listens, as an event of its own."""
+        for callback in self._listeners.get(app, ()):
+            self.host.world.at(self.host.world.now_us, callback, payload)
+
+    def unlisten(self, app: str, callback: Callable[[Any], None]) -> None:
+        """Stop calling it; nothing happens when it is not called."""
+        with contextlib.suppress(ValueError):
+            self._listeners.get(app, []).remove(callback)

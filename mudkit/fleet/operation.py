@@ -1,0 +1,154 @@
+"""A call to a machine, and its answer: what notebooks wait for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from mudkit.errors import OperationLost, OperationTimeout, ParameterError
+
+if TYPE_CHECKING:
+    from mudkit.fleet.host import Process
+    from mudkit.fleet.kernel import World
+
+__all__ = ["Operation"]
+
+_TURN_S: Final = 0.05
+"""Real time after which a waiting cell lets widgets and interrupts live."""
+
+
+class Operation:
+    """A call that was made, as a future in virtual time.
+
+    Parameters
+    ----------
+    world : World
+    process : Process
+        Who was asked.
+    op_id : int
+    name : str
+        What it was asked for.
+    arguments : mapping
+    """
+
+    __slots__ = (
+        "_callbacks", "_error", "_is_told", "_result", "_world", "arguments", "invoked_us", "name", "op_id",
+        "process", "responded_us", "session", "status",
+    )  # fmt: skip
+
+    def __init__(
+        self, world: World, process: Process, op_id: int, name: str, arguments: Mapping[str, Any]
+    ) -> None:
+        self._world = world
+        self.process = process
+        self.op_id = op_id
+        self.name = name
+        self.arguments = arguments
+        self.invoked_us = world.now_us
+        self.responded_us: int | None = None
+        self.status = "open"
+        """``open``, ``ok`` or ``failed``; what was lost with its machine stays open in the history."""
+        self.session = process.session
+        """Which life of the machine it was asked in."""
+        self._result: Any = None
+        self._error: BaseException | None = None
+        self._is_told = False
+        self._callbacks: list[Callable[[Operation], None]] = []
+        world.on_operation(self)
+
+    def __repr__(self) -> str:
+        return f"<{self.name} on {self.process.host.name}: {self.status}>"
+
+    def done(self) -> bool:
+        """Say whether it has an answer, or never will."""
+        return self.responded_us is not None or self._error is not None
+
+    def result(self, timeout_s: float = 86_400) -> Any:
+        """Let virtual time go on until it is answered, and give the result or raise the error.
+
+        Parameters
+        ----------
+        timeout_s : float
+            Virtual seconds from now; a device without a network would otherwise run for ever.
+
+        Raises
+        ------
+        OperationTimeout
+            There was no answer by then.
+        OperationLost
+            Its machine was killed before.
+        ReentrantRun
+            Called by something that happens in virtual time, as a callback does.
+        """
+        deadline_us = self._deadline_us(timeout_s)
+        if not self._is_told:
+            self._world.run_until(self._told, deadline_us)
+        return self._outcome(timeout_s)
+
+    def add_done_callback(self, f: Callable[[Operation], None]) -> None:
+        """Call ``f`` with this operation when it is answered; at once, if it is.
+
+        What it raises comes out of whatever lets virtual time go on.
+        """
+        if self._is_told:
+            f(self)
+        else:
+            self._callbacks.append(f)
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        """Wait for the result in a notebook's cell, where widgets and interrupts live on meanwhile."""
+        timeout_s = 86_400.0
+        deadline_us = self._deadline_us(timeout_s)
+        while not self._is_told and self._world.now_us < deadline_us:
+            self._world.run_until(self._told, deadline_us, _TURN_S)
+            yield from asyncio.sleep(0).__await__()
+        return self._outcome(timeout_s)
+
+    def settle(self, result: Any, error: BaseException | None) -> None:
+        """Take the answer; who waits is told in an event of its own."""
+        self._result, self._error = result, error
+        self.status = "failed" if error is not None else "ok"
+        self.responded_us = self._world.now_us
+        self._world.at(self._world.now_us, self._tell)
+
+    def lose(self) -> None:
+        """Learn that nobody will ever answer."""
+        self._error = OperationLost(
+            f"The machine that was asked for {self.name!r} was killed before it answered.",
+            where=f"{self.process.system} on {self.process.host.name}",
+            found=f"killed at {self._world.now_us / 1e6:,.3f} s",
+            remedy="restart it and ask again; what was asked may have been done or not",
+        )
+        self._world.at(self._world.now_us, self._tell)
+
+    def _told(self) -> bool:
+        return self._is_told
+
+    def _tell(self, _: None) -> None:
+        self._is_told = True
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback(self)
+
+    def _deadline_us(self, timeout_s: float) -> int:
+        if not 0 < timeout_s < 1e12:
+            raise ParameterError(
+                "This timeout is not usable.", where="timeout_s", found=repr(timeout_s), expected="over 0 s"
+            )
+        return self._world.now_us + int(timeout_s * 1e6)
+
+    def _outcome(self, timeout_s: float) -> Any:
+        if self._error is not None:
+            raise self._error
+        if self.responded_us is not None:
+            return self._result
+        host = self.process.host
+        state = "has a network" if host.is_online else "has no network"
+        raise OperationTimeout(
+            f"{self.name!r} was not answered within {timeout_s:,g} s of virtual time.",
+            where=f"{self.process.system} on {host.name}",
+            found=f"{host.name} {state} ({host.network}) at {self._world.now_us / 1e6:,.3f} s",
+            expected="an answer",
+            remedy="mend what keeps it from being answered, or wait longer with timeout_s",
+        )

@@ -1,0 +1,96 @@
+"""What a notebook holds of store and forward: the relay of a lab, and the client of a device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from mudkit.events import Host, Network, Operation
+from mudkit.systems.store_and_forward.client import APP, ClientMachine
+from mudkit.systems.store_and_forward.relay import RelayMachine
+
+__all__ = ["NAME", "Client", "Relay", "StoreAndForward"]
+
+NAME: Final = "store and forward"
+
+
+class Relay:
+    """The relay, on a server of its own.
+
+    Parameters
+    ----------
+    lab : Network
+    name : str
+        Of the server.
+    """
+
+    def __init__(self, lab: Network, name: str = "relay") -> None:
+        self.installed = lab.server(name).install(NAME, RelayMachine)
+
+
+class Client:
+    """The client on a device.
+
+    Parameters
+    ----------
+    device : Host
+    relay : Relay
+    machine : callable
+        What decides on the device; by default :class:`ClientMachine`.
+
+    Examples
+    --------
+    >>> from mudkit import Lab
+    >>> lab = Lab(seed=7)
+    >>> relay = Relay(lab)
+    >>> ann, bob = (Client(lab.device(name), relay) for name in ("ann", "bob"))
+    >>> ann.send("bob", "lunch?").result()
+    1
+    >>> bob.read().result()
+    [{'from': 'ann', 'text': 'lunch?'}]
+    """
+
+    def __init__(
+        self, device: Host, relay: Relay, machine: Callable[..., ClientMachine] = ClientMachine
+    ) -> None:
+        address = relay.installed.address
+        self.installed = device.install(NAME, lambda ports: machine(ports, device.name, address))
+
+    def send(self, to: str, text: str, item: str | None = None) -> Operation:
+        """Send a text to a device; the operation is done when the relay has it.
+
+        Parameters
+        ----------
+        to : str
+            Name of a device that has a client.
+        text : str
+        item : str, optional
+            What the deliveries call it; by default the sender and a number.
+        """
+        return self.installed.call("send", to=to, text=text, item=item)
+
+    def read(self) -> Operation:
+        """Read what has come since the last time: a list of ``{'from': …, 'text': …}``."""
+        return self.installed.call("read")
+
+    def on_message(self, callback: Callable[[Any], None]) -> None:
+        """Call ``callback`` with each message when it comes."""
+        self.installed.listen(APP, callback)
+
+
+class StoreAndForward:
+    """The system as :func:`mudkit.experiment.run` runs it: a relay, and a client on each device."""
+
+    name: Final = NAME
+
+    def __init__(self, lab: Network) -> None:
+        relay = Relay(lab)
+        self._clients = {name: Client(device, relay) for name, device in lab.devices.items()}
+
+    def publish(self, item: str, sender: str, receiver: str, size_bytes: int) -> None:
+        """Let a device send an item of a size to another."""
+        self._clients[sender].send(receiver, "x" * size_bytes, item)
+
+    def read(self, device: str) -> None:
+        """Let the user of a device read."""
+        self._clients[device].read()
