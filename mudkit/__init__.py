@@ -1,9 +1,22 @@
 """A laboratory for one question: what should reach a phone, when, and at what cost.
 
 Importing this package loads none of its heavy parts; take them by name, for instance
-``from mudkit import trace, pipeline, learning``.
+``from mudkit import Lab, trace, pipeline, learning``.
 """
 
-__all__ = ["__version__"]
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mudkit.lab import Lab
+
+__all__ = ["Lab", "__version__"]
 
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Lab":
+        from mudkit.lab import Lab
+
+        return Lab
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

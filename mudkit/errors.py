@@ -101,7 +101,7 @@ class OperationTimeout(MudkitError, TimeoutError):
 
 
 class OperationLost(MudkitError, RuntimeError):
-    """The machine that was asked was killed before it answered: it may have done what it was asked, or not."""
+    """The machine that was asked was killed before it answered: it may have done it, or not."""
 
 
 class ReentrantRun(MudkitError, RuntimeError):

@@ -259,7 +259,7 @@ class Host(Protocol):
         name : str
             Tells the machines of a host apart.
         watch : collection of str
-            Measured fields of the context (``loc``, ``battery_j``) whose every change it is told.
+            Measured fields of the context (``loc``, ``battery_share``) whose changes it is told.
         """
         ...
 

@@ -31,6 +31,24 @@ def cabspotting() -> Path:
     return file
 
 
+@pytest.fixture(scope="session")
+def driving_networks() -> Path:
+    """The recorded throughput of five networks, which this repository does not hold."""
+    file = SHARED / "mn_driving_networks" / "throughput.csv.gz"
+    if not file.is_file():
+        pytest.skip("the recorded throughput of driving networks is not on this machine")
+    return file
+
+
+@pytest.fixture(scope="session")
+def phone_log() -> Path:
+    """The folder of the recorded phone logs, which this repository does not hold."""
+    folder = SHARED / "niimpy_phone"
+    if not folder.is_dir():
+        pytest.skip("the recorded phone logs are not on this machine")
+    return folder
+
+
 @pytest.fixture
 def csv_file(tmp_path: Path) -> Callable[..., Path]:
     """Write a CSV file from a header and rows."""

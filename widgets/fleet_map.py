@@ -16,7 +16,7 @@ __all__ = ["FleetMap"]
 
 
 class FleetMap(ipywidgets.VBox):  # type: ignore[misc]
-    """Watch a fleet move.
+    """Watch a fleet move, and who has a link.
 
     The slider takes the arrow keys; the play button steps it.
 
@@ -24,6 +24,8 @@ class FleetMap(ipywidgets.VBox):  # type: ignore[misc]
     ----------
     positions : pyarrow.Table
         Positions of a trace.
+    links : pyarrow.Table, optional
+        Links of a trace: a device's state holds until its next row. Who has none is an orange cross.
     step_s : float
         Time between two pictures, seconds.
 
@@ -36,15 +38,15 @@ class FleetMap(ipywidgets.VBox):  # type: ignore[misc]
     Raises
     ------
     TraceContentError, ParameterError
-        There are no positions; the step is not over 0.
+        There are no positions; the table of links lacks a column; the step is not over 0.
     """
 
-    def __init__(self, positions: pa.Table, *, step_s: float = 300.0) -> None:
+    def __init__(self, positions: pa.Table, links: pa.Table | None = None, *, step_s: float = 300.0) -> None:
         if not step_s > 0:
             raise ParameterError(
                 "A step needs a length.", where="step_s", found=str(step_s), expected="over 0 s"
             )
-        self._fleet = Fleet.of(positions)
+        self._fleet = Fleet.of(positions, links)
         self._first_us, last_us = self._fleet.span_us()
         self._step_us = round(step_s * US_PER_S)
         steps = max(1, (last_us - self._first_us) // self._step_us)

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
+import folium
 import numpy as np
 import plotly.graph_objects as go
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from mudkit.errors import TraceContentError
-from mudkit.figures.charts import BLUE, GREY
+from mudkit.errors import ParameterError, TraceContentError
+from mudkit.figures.charts import BLUE, GREY, ORANGE
+from mudkit.figures.clock import as_us
+from mudkit.figures.ground import map_with_ground
+from mudkit.figures.page import add_call
+from mudkit.figures.places import places
 from mudkit.trace.schema import epoch_us
 from mudkit.units import US_PER_S
 
-__all__ = ["Fleet", "moment", "move"]
+__all__ = ["Fleet", "fleet_map", "moment", "move"]
 
 _STREETS = 4000  # points of the base: enough to see streets, few enough to draw at once
 _GONE_S = 600.0  # a device that has been silent for longer is not drawn
+_SYMBOLS = ("circle", "x")  # with a link, without one
+_COLOURS = (BLUE, ORANGE)
+_SIZES_PX = (9, 11)
 
 
 @dataclass(frozen=True)
@@ -34,6 +43,9 @@ class Fleet:
     device : ndarray of int64, shape (devices + 1,)
         The positions of device ``i`` are ``device[i]:device[i + 1]``.
     names : list of str
+    links : dict of str to (ndarray of int64, ndarray of bool), optional
+        Of a device: the times of its link's states, ascending, and whether it is up from there on. None:
+        links are not known.
     """
 
     t_us: NDArray[np.int64]
@@ -41,15 +53,25 @@ class Fleet:
     lon: NDArray[np.float64]
     device: NDArray[np.int64]
     names: list[str]
+    links: dict[str, tuple[NDArray[np.int64], NDArray[np.bool_]]] | None = None
 
     @classmethod
-    def of(cls, positions: pa.Table) -> Fleet:
+    def of(cls, positions: pa.Table, links: pa.Table | None = None) -> Fleet:
         """Prepare a table of positions.
+
+        Parameters
+        ----------
+        positions : pyarrow.Table
+        links : pyarrow.Table, optional
+            Columns of :data:`mudkit.trace.schema.LINKS`. A state holds until the device's next row; before
+            its first row, and without any, a device has a link.
 
         Raises
         ------
         TraceContentError
             There are no positions.
+        ParameterError
+            The table of links lacks a column.
         """
         if not len(positions):
             raise TraceContentError("There are no positions to draw.", expected="at least one")
@@ -58,7 +80,7 @@ class Fleet:
         codes = names.indices.to_numpy(zero_copy_only=False)
         edges = np.searchsorted(codes, np.arange(len(names.dictionary) + 1))
         lat, lon = (np.asarray(positions[name].to_numpy(), dtype=np.float64) for name in ("lat", "lon"))
-        return cls(epoch_us(positions["ts"]), lat, lon, edges, names.dictionary.to_pylist())
+        return cls(epoch_us(positions["ts"]), lat, lon, edges, names.dictionary.to_pylist(), _states(links))
 
     def at(self, t_us: int) -> tuple[NDArray[np.float64], NDArray[np.float64], list[str]]:
         """Latitudes, longitudes and names of the devices heard of within the last ten minutes."""
@@ -70,30 +92,52 @@ class Fleet:
                 names.append(name)
         return self.lat[rows], self.lon[rows], names
 
+    def down(self, t_us: int, names: list[str]) -> NDArray[np.bool_]:
+        """Tell which of some devices have no link."""
+        down = np.zeros(len(names), dtype=np.bool_)
+        for number, name in enumerate(names):
+            times, up = (self.links or {}).get(name, ((), ()))
+            row = int(np.searchsorted(times, t_us, side="right")) - 1
+            down[number] = row >= 0 and not up[row]
+        return down
+
+    def headline(self, t_us: int) -> str:
+        """Say how many devices there are at one moment and, if links are known, how many have none."""
+        names = self.at(t_us)[2]
+        down = f"{int(self.down(t_us, names).sum()):,} without a link, " if self.links is not None else ""
+        return f"{len(names):,} devices, {down}{moment(t_us)}"
+
     def figure(self, t_us: int, *, title: str = "", height_px: int = 480) -> go.Figure:
-        """Draw the fleet at one moment; the second trace holds the devices."""
+        """Draw the fleet at one moment; the second trace holds the devices.
+
+        A device without a link is an orange cross, the others are blue circles. Without a title the figure
+        says how many there are.
+        """
         step = max(1, len(self.lat) // _STREETS)
-        lat, lon, names = self.at(t_us)
+        devices = self._devices(t_us)
         figure = go.Figure(
             [
                 go.Scatter(
                     x=self.lon[::step], y=self.lat[::step], mode="markers", hoverinfo="skip",
-                    name="everywhere",
+                    name="everywhere", showlegend=False,
                     marker={"size": 2, "color": GREY, "opacity": 0.5},
                 ),
                 go.Scatter(
-                    x=lon, y=lat, text=names, mode="markers", name="devices", hoverinfo="text",
-                    marker={"size": 9, "color": BLUE},
+                    **devices, mode="markers", name="devices", hoverinfo="text", showlegend=False,
                 ),
             ]
         )  # fmt: skip
+        for number, name in enumerate(("with a link", "without a link") if self.links is not None else ()):
+            mark = {"symbol": _SYMBOLS[number], "color": _COLOURS[number], "size": _SIZES_PX[number]}
+            figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", name=name, marker=mark))
         stretch = 1 / np.cos(np.radians(np.median(self.lat)))
         low, high = (np.quantile(self.lon, q) for q in (0.002, 0.998))
         figure.update_layout(
             template="simple_white",
             height=height_px,
-            showlegend=False,
-            title={"text": title, "font": {"size": 16}},
+            showlegend=self.links is not None,
+            legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 1, "xanchor": "right"},
+            title={"text": title or self.headline(t_us), "font": {"size": 16}},
             margin={"l": 60, "r": 20, "t": 60, "b": 50},
         )
         figure.update_xaxes(title_text="longitude, °", range=[low, high])
@@ -104,6 +148,17 @@ class Fleet:
             scaleratio=stretch,
         )
         return figure
+
+    def _devices(self, t_us: int) -> dict[str, Any]:
+        """Make what the trace of the devices holds."""
+        lat, lon, names = self.at(t_us)
+        down = self.down(t_us, names)
+        marker = {
+            part: np.where(down, off, on).tolist()
+            for part, (on, off) in (("symbol", _SYMBOLS), ("color", _COLOURS), ("size", _SIZES_PX))
+        }
+        told = [f"{name}, no link" if off else name for name, off in zip(names, down, strict=True)]
+        return {"x": lon, "y": lat, "text": told, "marker": marker | {"opacity": 1}}
 
     def busiest_us(self) -> int:
         """Middle of the ten minutes with the most positions."""
@@ -122,7 +177,86 @@ def moment(t_us: int) -> str:
 
 def move(figure: Any, fleet: Fleet, t_us: int) -> None:
     """Move the devices of a figure made by :meth:`Fleet.figure` to another moment."""
-    lat, lon, names = fleet.at(t_us)
     with figure.batch_update():
-        figure.data[1].update(x=lon, y=lat, text=names)
-        figure.layout.title.text = f"{len(names)} devices, {moment(t_us)}"
+        figure.data[1].update(**fleet._devices(t_us))
+        figure.layout.title.text = fleet.headline(t_us)
+
+
+def fleet_map(
+    positions: pa.Table, links: pa.Table | None = None, at: Any = None, *, height_px: int = 480
+) -> folium.Map:
+    """Draw the fleet at one moment on a map whose ground the positions draw.
+
+    A device without a link is orange and larger, and says so under the pointer.
+
+    Parameters
+    ----------
+    positions, links : pyarrow.Table
+        As :meth:`Fleet.of` takes them.
+    at : datetime-like, optional
+        The moment, UTC if it has no zone; without it a busy one.
+    height_px : int
+        Height in a notebook.
+
+    Returns
+    -------
+    folium.Map
+
+    Raises
+    ------
+    ParameterError
+        ``at`` is no time, or a table lacks a column.
+    TraceContentError
+        No device was heard of in the ten minutes before.
+    """
+    fleet = Fleet.of(positions, links)
+    t_us = fleet.busiest_us() if at is None else as_us(at, "at")
+    lat, lon, names = fleet.at(t_us)
+    if not names:
+        first, last = (moment(end_us) for end_us in fleet.span_us())
+        raise TraceContentError(
+            "There is no device on the map at this moment.",
+            where=f"at {moment(t_us)}",
+            found=f"positions from {first} to {last}",
+            expected="a device heard of in the ten minutes before",
+            remedy="choose another moment; without at= it is a busy one",
+        )
+    title = fleet.headline(t_us)
+    leaflet_map, frame = map_with_ground(
+        f"Map of {title}", [(lat, lon)], places(positions, "positions"), height_px, None
+    )
+    down = fleet.down(t_us, names)
+    state = [", no link" if off else ", link up" for off in down] if links is not None else [""] * len(names)
+    rows = zip(lat, frame.unwrap(lon), down, names, state, strict=True)
+    points = [
+        [round(float(y), 6), round(float(x), 6), 7 if off else 5, int(off), name + told]
+        for y, x, off, name, told in rows
+    ]
+    add_call(leaflet_map, "points", {"points": points, "colours": list(_COLOURS)})
+    ticks = [(0.0, "with a link"), (1.0, "without a link")]
+    colours = list(_COLOURS)
+    if links is None:
+        ticks, colours = [(0.5, "devices")], colours[:1]
+    add_call(leaflet_map, "legend", {"title": title, "colours": colours, "ticks": ticks, "keys": []})
+    return leaflet_map
+
+
+def _states(links: pa.Table | None) -> dict[str, tuple[NDArray[np.int64], NDArray[np.bool_]]] | None:
+    """Take the states of each device out of a table of links."""
+    if links is None:
+        return None
+    wanted = ("device", "ts", "up")
+    if not isinstance(links, pa.Table) or not {*wanted} <= {*links.column_names}:
+        raise ParameterError(
+            "These are not the links of a fleet.",
+            where="links",
+            found=", ".join(links.column_names) if isinstance(links, pa.Table) else type(links).__name__,
+            expected=f"a pyarrow.Table with the columns {', '.join(wanted)}",
+            remedy="pa.Table.from_pandas(frame) makes one of a pandas DataFrame",
+        )
+    links = links.select(wanted).sort_by([("device", "ascending"), ("ts", "ascending")])
+    times, up = epoch_us(links["ts"]), np.asarray(links["up"].to_numpy(), dtype=np.bool_)
+    names = np.asarray(links["device"].to_pylist(), dtype=object)
+    begins = np.flatnonzero(np.concatenate([names[:1] == names[:1], names[1:] != names[:-1]]))
+    edges = [*begins.tolist(), len(names)]
+    return {str(names[a]): (times[a:b], up[a:b]) for a, b in pairwise(edges)}

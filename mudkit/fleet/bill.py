@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 __all__ = ["Account", "Bill", "BillRow"]
@@ -54,6 +54,7 @@ class Bill:
 
     def __init__(self) -> None:
         self._accounts: dict[tuple[str, str, str], Account] = {}
+        self._by_device: dict[str, list[Account]] = {}
 
     def account(self, system: str, device: str, direction: str) -> Account:
         """Give an account; it is opened when it is asked for first."""
@@ -61,7 +62,12 @@ class Bill:
         found = self._accounts.get(key)
         if found is None:
             found = self._accounts[key] = Account(*key)
+            self._by_device.setdefault(device, []).append(found)
         return found
+
+    def of_device(self, device: str) -> Sequence[Account]:
+        """Give the accounts of a device."""
+        return self._by_device.get(device, ())
 
     def accounts(self) -> Iterator[Account]:
         """Give them, sorted by system, device and direction."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from mudkit.events import Call, ContextChanged, Event, LinkDown, LinkUp, Machine, Make, Ports
+from mudkit.fleet.battery import Battery
 from mudkit.fleet.bill import Account
 from mudkit.fleet.link import Direction, Link, profile_of
 from mudkit.fleet.operation import Operation
@@ -40,6 +41,8 @@ class Host:
         self.number = device_number(name)
         self.context: dict[str, Any] = {}
         self.processes: list[Process] = []
+        self.watched: set[str] = set()
+        """Fields of the context that a machine watches."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
@@ -69,7 +72,7 @@ class Host:
         name : str
             Tells the machines of a host apart; part of the address.
         watch : collection of str
-            Measured fields of the context (``loc``, ``battery_j``) whose every change it is told; what an
+            Measured fields of the context (``loc``, ``battery_share``) whose changes it is told; what an
             application changes it is told in any case.
         store : optional
             By default one in memory.
@@ -82,20 +85,26 @@ class Host:
         process = Process(self, system, make, name, frozenset(watch), store or MemoryStore())
         self.world.register(process)
         self.processes.append(process)
+        self.watched |= process.watch
         process.start()
         return process
+
+    def snapshot(self) -> dict[str, Any]:
+        """Give what it knows of itself now."""
+        return dict(self.context)
 
     def change_context(self, **context: Any) -> None:
         """Change what it knows of itself; its machines are told."""
         self.context.update(context)
-        self.tell(lambda process: ContextChanged(dict(self.context)))
+        self.tell(lambda process: ContextChanged(self.snapshot()))
 
-    def measured(self, **context: Any) -> None:
-        """Note what it has measured; machines that watch one of these fields are told."""
-        self.context.update(context)
-        for process in self.processes:
-            if not process.watch.isdisjoint(context):
-                self.world.soon(process, ContextChanged(dict(self.context)))
+    def measured(self, field: str, value: Any) -> None:
+        """Note what it has measured; machines that watch this field are told."""
+        self.context[field] = value
+        if field in self.watched:
+            for process in self.processes:
+                if field in process.watch:
+                    self.world.soon(process, ContextChanged(self.snapshot()))
 
     def tell(self, event: Callable[[Process], Event]) -> None:
         """Let all its machines handle an event, now."""
@@ -129,12 +138,24 @@ class Device(Host):
     def __init__(self, world: World, name: str, link: Link) -> None:
         super().__init__(world, name)
         self.link = link
+        self.battery: Battery | None = None
+        """None: it is on a charger."""
         self._held_down: set[str] = set()
 
     @property
     def network(self) -> str:
         """The kind of its network."""
         return self.link.profile.name
+
+    def snapshot(self) -> dict[str, Any]:
+        """Give what it knows of itself now, what is left of its battery included."""
+        share = {} if self.battery is None else {"battery_share": self.battery.left_share()}
+        return self.context | share
+
+    @property
+    def loc(self) -> tuple[float, float] | None:
+        """Latitude and longitude, degrees, as last measured; None: unknown."""
+        return self.context.get("loc")
 
     def link_down(self, why: str = "cut") -> None:
         """Take its network away: what is under way is cut, and its senders learn it.
@@ -194,7 +215,7 @@ class Device(Host):
         """
         profile = profile_of(link)
         self.link_down("change of network")
-        self.link.use(profile)
+        self.link.use(profile, self.world.now_us)
         self.world.readdress(self, address or self.next_address())
         self.world.on_incident(self, "moved", f"{self.address}, {link}")
         self.link_up("change of network")
@@ -261,7 +282,7 @@ class Process:
             self.host.world.on_incident(self.host, "restarted", self.name or None)
         self.machine = self._make(Ports(self.store, self.entropy, self.address))
         if self.host.context:
-            self.host.world.soon(self, ContextChanged(dict(self.host.context)))
+            self.host.world.soon(self, ContextChanged(self.host.snapshot()))
         if self.host.is_online:
             self.host.world.soon(self, self.greeting())
 
@@ -297,6 +318,7 @@ class Process:
         operation = self._open.pop(op_id, None)
         if operation is not None:
             operation.settle(result, error)
+            self.host.world.on_answer(operation)
 
     def listen(self, app: str, callback: Callable[[Any], None]) -> None:
         """Call ``callback`` with the payload of each notification to an application."""

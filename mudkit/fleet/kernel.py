@@ -33,6 +33,7 @@ from mudkit.fleet.host import Device, Host, Process
 from mudkit.fleet.link import Direction, Draws, Link, Transfer, profile_of
 from mudkit.fleet.operation import Operation
 from mudkit.fleet.store import Killed
+from mudkit.progress import Interrupts, held_back
 from mudkit.sources.streams import Stream
 
 __all__ = ["World"]
@@ -75,7 +76,9 @@ class World:
         self.on_link: Callable[[Device], None] = lambda device: None
         """Told when a device's link has gone up or down."""
         self.on_incident: Callable[[Host, str, str | None], None] = lambda host, incident, detail: None
+        self.on_install: Callable[[Process], None] = lambda process: None
         self.on_operation: Callable[[Operation], None] = lambda operation: None
+        self.on_answer: Callable[[Operation], None] = lambda operation: None
         self._bill = Bill()
         self._latencies = Draws(Stream(seed, "latency up")), Draws(Stream(seed, "latency down"))
         self._heap: list[tuple[int, int, int, Callable[[Any], None], Any]] = []
@@ -110,6 +113,7 @@ class World:
                 expected="a name of its own for each machine of a host",
             )  # fmt: skip
         self.at_address[process.address] = process
+        self.on_install(process)
 
     def readdress(self, host: Host, address: str) -> None:
         """Reach the machines of a host at another address from now on."""
@@ -136,6 +140,11 @@ class World:
                 account.system, account.device, account.direction, account.messages,
                 account.bytes + int(more[0]), account.radio_mj + more[1], account.wakeups,
             )  # fmt: skip
+
+    def radio_mj(self, device: Device) -> float:
+        """Say what the radio of a device has taken so far."""
+        charged = sum(account.radio_mj for account in self._bill.of_device(device.name))
+        return charged + sum(more_mj for _, _, more_mj in device.link.corrections(self.now_us))
 
     # -- what happens
 
@@ -188,7 +197,7 @@ class World:
             Time is going on already.
         """
         heap, pop = self._heap, heapq.heappop
-        with self._running():
+        with self._running() as interrupts:
             while heap and heap[0][0] <= until_us:
                 for _ in range(_CHUNK):
                     if not heap or heap[0][0] > until_us:
@@ -196,6 +205,7 @@ class World:
                     self.now_us, _, _, action, argument = pop(heap)
                     action(argument)
                 self._watch_for_storms()
+                interrupts.check()
                 if tick is not None:
                     tick(self.now_us)
             self.now_us = max(self.now_us, until_us)
@@ -210,8 +220,9 @@ class World:
         """
         heap, pop = self._heap, heapq.heappop
         stop_s = time.monotonic() + turn_s
-        with self._running():
+        with self._running() as interrupts:
             while not done():
+                interrupts.check()
                 if not heap or heap[0][0] > deadline_us:
                     self.now_us = max(self.now_us, deadline_us)
                     return
@@ -227,8 +238,11 @@ class World:
     # -- carrying out
 
     @contextmanager
-    def _running(self) -> Iterator[None]:
-        """Refuse another run inside, and spare Python the search for cycles in millions of events."""
+    def _running(self) -> Iterator[Interrupts]:
+        """Refuse another run inside, and spare Python the search for cycles in millions of events.
+
+        Ctrl-C comes between two events.
+        """
         if self._runs:
             raise ReentrantRun(
                 "Virtual time is going on already.",
@@ -240,7 +254,8 @@ class World:
         collected = gc.isenabled()
         gc.disable()
         try:
-            yield
+            with held_back() as interrupts:
+                yield interrupts
         finally:
             self._runs = False
             if collected:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import exp
+from math import exp, isnan
 from typing import Any, Final
 
 import msgspec
@@ -15,6 +15,7 @@ from mudkit.errors import ParameterError
 from mudkit.fleet.bill import Account
 from mudkit.fleet.capacity import Curve
 from mudkit.fleet.energy import RADIOS, Radio
+from mudkit.fleet.timeline import Carried
 from mudkit.sources.streams import Stream, device_number
 
 __all__ = ["LINKS", "Direction", "Draws", "Link", "LinkProfile", "Transfer", "profile_of"]
@@ -243,22 +244,53 @@ class Direction:
 class Link:
     """A device's link, with its radio."""
 
-    __slots__ = ("device", "down", "profile", "radio", "up")
+    __slots__ = ("device", "down", "down_kbps", "latency_ms", "profile", "profiles", "radio", "up", "up_kbps")
 
     def __init__(self, profile: LinkProfile, device_name: str, up: Draws, down: Draws) -> None:
         self.profile = profile
+        self.profiles = [(0, profile)]
+        """All that it was, with the times from which on it was so."""
+        self.down_kbps, self.up_kbps = profile.down_kbps, profile.up_kbps
+        """What it carries now."""
+        self.latency_ms = profile.latency_ms
         self.device = device_name
         self.radio = Radio(RADIOS[profile.name])
         device = device_number(device_name)
         self.up = Direction(self, "up", up, device)
         self.down = Direction(self, "down", down, device)
 
-    def use(self, profile: LinkProfile) -> None:
+    def use(self, profile: LinkProfile, now_us: int) -> None:
         """Become another kind of network; nothing may be under way."""
         self.profile = profile
+        self.profiles.append((now_us, profile))
+        self.down_kbps, self.up_kbps = profile.down_kbps, profile.up_kbps
+        self.latency_ms = profile.latency_ms
         self.radio.use(RADIOS[profile.name])
-        self.up.use(profile)
-        self.down.use(profile)
+        for direction in (self.up, self.down):
+            direction.curve = None  # what was measured was another network
+            direction.use(profile)
+
+    def set_measured(self, down_kbps: float, up_kbps: float, latency_ms: float) -> None:
+        """Note what is measured from now on; NaN is not, and is as in the profile.
+
+        The throughput itself is in the directions' curves.
+        """
+        profile = self.profile
+        self.down_kbps = profile.down_kbps if isnan(down_kbps) else down_kbps
+        self.up_kbps = profile.up_kbps if isnan(up_kbps) else up_kbps
+        self.latency_ms = profile.latency_ms if isnan(latency_ms) else latency_ms
+        self.up.latency_us = self.down.latency_us = self.latency_ms * 1000.0
+
+    def carried_so_far(self, now_us: int) -> list[Carried]:
+        """Give what is under way, as if it had ended now."""
+        return [
+            Carried(
+                direction.name, transfer.begun_us, min(transfer.start_us, now_us),
+                min(transfer.end_us, now_us), transfer.size_bytes - unused_bytes,
+            )
+            for direction in (self.up, self.down)
+            for transfer, unused_bytes, _ in direction.unused(now_us)
+        ]  # fmt: skip
 
     def corrections(self, now_us: int) -> Iterator[tuple[Account, int, float]]:
         """Give what differs now from what is charged: by account, in bytes and mJ."""

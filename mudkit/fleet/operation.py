@@ -113,14 +113,17 @@ class Operation:
         self._world.at(self._world.now_us, self._tell)
 
     def lose(self) -> None:
-        """Learn that nobody will ever answer."""
+        """Learn that nobody will ever answer: the machine was killed, or does not run."""
+        now_us = self._world.now_us
         self._error = OperationLost(
-            f"The machine that was asked for {self.name!r} was killed before it answered.",
+            f"Nobody will answer {self.name!r}.",
             where=f"{self.process.system} on {self.process.host.name}",
-            found=f"killed at {self._world.now_us / 1e6:,.3f} s",
+            found=f"its machine was killed at {now_us / 1e6:,.3f} s, before it answered"
+            if self.process.machine is not None or self.invoked_us < now_us
+            else f"its machine does not run at {now_us / 1e6:,.3f} s: it was killed, or the device is off",
             remedy="restart it and ask again; what was asked may have been done or not",
         )
-        self._world.at(self._world.now_us, self._tell)
+        self._world.at(now_us, self._tell)
 
     def _told(self) -> bool:
         return self._is_told

@@ -20,8 +20,8 @@ class Killed(BaseException):
     """A machine was killed at a crash point; nothing in a machine may catch it."""
 
 
-def _pass(name: str) -> None:
-    """Kill nobody."""
+def _pass(what: Any) -> None:
+    """Do nothing: nobody is to be killed, nobody wants to know."""
 
 
 class MemoryStore:
@@ -31,13 +31,14 @@ class MemoryStore:
     that is stored, and what JSON cannot hold is refused at once.
     """
 
-    __slots__ = ("_data", "_undo", "at_crash_point", "is_dirty")
+    __slots__ = ("_data", "_undo", "at_crash_point", "at_put", "is_dirty")
 
     def __init__(self) -> None:
         self._data: dict[str, bytes] = {}
         self._undo: dict[str, Any] = {}
         self.is_dirty = False
         self.at_crash_point: Callable[[str], None] = _pass
+        self.at_put: Callable[[Any], None] = _pass
 
     def get(self, key: str) -> Any:
         """See :class:`mudkit.events.Store`."""
@@ -49,6 +50,7 @@ class MemoryStore:
         written = _encode(value)
         self._remember(key)
         self._data[key] = written
+        self.at_put(value)
 
     def delete(self, key: str) -> None:
         """See :class:`mudkit.events.Store`."""
@@ -101,6 +103,7 @@ class SqliteStore:
         )
         self.is_dirty = False
         self.at_crash_point: Callable[[str], None] = _pass
+        self.at_put: Callable[[Any], None] = _pass
 
     def get(self, key: str) -> Any:
         """See :class:`mudkit.events.Store`."""
@@ -112,6 +115,7 @@ class SqliteStore:
         written = _encode(value)
         self._begin()
         self._connection.execute("INSERT OR REPLACE INTO store VALUES (?, ?)", (key, written))
+        self.at_put(value)
 
     def delete(self, key: str) -> None:
         """See :class:`mudkit.events.Store`."""

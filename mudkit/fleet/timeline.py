@@ -49,9 +49,13 @@ class Stretch(NamedTuple):
 
 
 def timeline(
-    radio: RadioProfile, carried: Sequence[Carried], downs_us: Sequence[int], until_us: int
+    radio: RadioProfile,
+    carried: Sequence[Carried],
+    downs_us: Sequence[int],
+    until_us: int,
+    from_us: int = 0,
 ) -> list[Stretch]:
-    """Give the stretches of a radio from 0 to a time, without a gap.
+    """Give the stretches of a radio between two times, without a gap.
 
     Parameters
     ----------
@@ -60,10 +64,10 @@ def timeline(
         All transfers of a device.
     downs_us : sequence of int
         When it lost its network: the radio is off then.
-    until_us : int
+    until_us, from_us : int
     """
     found: list[Stretch] = []
-    at_us = 0
+    at_us = from_us
     in_order = sorted(carried, key=lambda each: each.begun_us)
     for session, off_us in _sessions(radio, in_order, sorted(downs_us)):
         for stretch in _session(radio, session, min(off_us, until_us)):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -12,30 +10,15 @@ from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
-__all__ = ["VARIABLE", "progress", "wanted"]
+from mudkit.progress import wanted
 
-VARIABLE = "MUDKIT_PROGRESS"
-"""``1`` shows bars everywhere, ``0`` nowhere; unset: where somebody watches."""
+__all__ = ["progress"]
 
 _PATIENCE_S = 1.0
 _PERIOD_S = 0.2
 _FAREWELL_S = 5.0
 
 _thread = threading.local()
-
-
-def wanted() -> bool:
-    """Say whether bars are shown: on a terminal and in a notebook, or as ``MUDKIT_PROGRESS`` says."""
-    said = os.environ.get(VARIABLE, "").strip().lower()
-    if said:
-        return said not in ("0", "no", "off", "false")
-    return _in_notebook() or (sys.stderr is not None and sys.stderr.isatty())
-
-
-def _in_notebook() -> bool:
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
-    return getattr(shell, "kernel", None) is not None
 
 
 @contextlib.contextmanager

@@ -2,7 +2,20 @@
 
 from mudkit.trace.folder import TraceWriter, read_manifest, read_table
 from mudkit.trace.generate import generate
+from mudkit.trace.links import LoadedLinks, load_links
 from mudkit.trace.load import load
 from mudkit.trace.loaded import Loaded
+from mudkit.trace.phone_log import UnlockLog, load_unlocks
 
-__all__ = ["Loaded", "TraceWriter", "generate", "load", "read_manifest", "read_table"]
+__all__ = [
+    "Loaded",
+    "LoadedLinks",
+    "TraceWriter",
+    "UnlockLog",
+    "generate",
+    "load",
+    "load_links",
+    "load_unlocks",
+    "read_manifest",
+    "read_table",
+]

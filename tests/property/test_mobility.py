@@ -68,7 +68,7 @@ def same(one, other):
     return all(np.array_equal(a, b, equal_nan=True) for a, b in zip(one, other, strict=True))
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(models, seeds, starts, moments, st.permutations(range(len(NAMES))), st.integers(0, len(NAMES)))
 def test_a_device_moves_alike_in_every_fleet(model, seed, start_us, times, order, kept):
     order = order[:kept]
@@ -79,7 +79,7 @@ def test_a_device_moves_alike_in_every_fleet(model, seed, start_us, times, order
         assert same([column[order] for column in expected], found)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(models, seeds, starts, moments, moments)
 def test_asking_in_between_changes_nothing(model, seed, start_us, times, between):
     asked_often = model.course(seed, NAMES, start_us)
@@ -90,7 +90,7 @@ def test_asking_in_between_changes_nothing(model, seed, start_us, times, between
     assert same(model.course(seed, NAMES, start_us).at(times[-1]), often[times[-1]])
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(models, seeds, starts, st.integers(0, 20 * HOUR_US), st.integers(1, 120 * US))
 def test_nobody_is_faster_than_the_limit_or_leaves_the_area(model, seed, start_us, t_us, step_us):
     course, limit_mps = model.course(seed, NAMES, start_us), fastest_mps(model)
@@ -109,7 +109,7 @@ def test_nobody_is_faster_than_the_limit_or_leaves_the_area(model, seed, start_u
         before = after
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(grids, seeds, moments)
 def test_a_grid_keeps_to_its_streets(model, seed, times):
     course = model.course(seed, NAMES, 0)

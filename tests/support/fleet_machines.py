@@ -74,6 +74,4 @@ class Stage:
         self.processes[name].call("do", effects=effects)
 
     def account(self, device: str, direction: str) -> Any:
-        return next(
-            row for row in self.world.bill() if (row.device, row.direction) == (device, direction)
-        )
+        return next(row for row in self.world.bill() if (row.device, row.direction) == (device, direction))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from mudkit.events import Host, Network, Operation
@@ -87,9 +87,10 @@ class StoreAndForward:
         relay = Relay(lab)
         self._clients = {name: Client(device, relay) for name, device in lab.devices.items()}
 
-    def publish(self, item: str, sender: str, receiver: str, size_bytes: int) -> None:
-        """Let a device send an item of a size to another."""
-        self._clients[sender].send(receiver, "x" * size_bytes, item)
+    def publish(self, item: str, sender: str, receivers: Sequence[str], size_bytes: int) -> None:
+        """Let a device send an item of a size to others."""
+        for receiver in receivers:
+            self._clients[sender].send(receiver, "x" * size_bytes, item)
 
     def read(self, device: str) -> None:
         """Let the user of a device read."""

@@ -3,7 +3,7 @@ import pyarrow as pa
 import pytest
 
 from mudkit.errors import ParameterError
-from mudkit.trace.schema import POSITIONS, timestamps
+from mudkit.trace.schema import LINKS, POSITIONS, timestamps
 from mudkit.widgets import FleetMap
 
 
@@ -31,3 +31,15 @@ def test_play_and_slider_are_linked(positions):
 def test_a_step_needs_a_length(positions):
     with pytest.raises(ParameterError):
         FleetMap(positions, step_s=0)
+
+
+def test_links_come_and_go(positions):
+    nothing = pa.nulls(2, pa.float64())
+    t_us = 1_211_100_000_000_000 + np.array([7, 9]) * 300_000_000
+    columns = [pa.array(["a", "a"]), timestamps(t_us), pa.array([False, True]), nothing, nothing, nothing]
+    widget = FleetMap(positions, pa.table(columns, schema=LINKS), step_s=300)
+    for step, down in ((6, 0), (7, 1), (8, 1), (9, 0)):
+        widget.slider.value = step
+        assert widget.figure.layout.title.text.startswith(f"1 devices, {down} without a link, 2008-05-18")
+        assert list(widget.figure.data[1].text) == ["a, no link" if down else "a"]
+        assert list(widget.figure.data[1].marker.symbol) == ["x" if down else "circle"]

@@ -1,0 +1,3 @@
+"""Judges."""
+
+__all__: list[str] = []

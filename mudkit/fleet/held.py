@@ -1,0 +1,98 @@
+"""What each party held: the fields that it received or stored, in clear or as ciphertext, and their bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from mudkit.events import Ciphertext
+
+__all__ = ["Held", "HeldRow"]
+
+_encode = msgspec.json.Encoder(enc_hook=repr).encode
+
+
+class HeldRow(NamedTuple):
+    """A field that a party held.
+
+    Parameters
+    ----------
+    party : str
+        A device or a server.
+    system : str
+    how : {'received', 'stored'}
+    field : str
+        Names of the fields that lead to it, joined by dots; ``[]`` is an element of a list.
+    form : {'clear', 'ciphertext'}
+    times : int
+        How often it was held.
+    bytes : int
+        In all.
+    first_us : int
+        When it was held first.
+    """
+
+    party: str
+    system: str
+    how: str
+    field: str
+    form: str
+    times: int
+    bytes: int
+    first_us: int
+
+
+class Held:
+    """A ledger of what parties got to hold; nothing is taken out of it: who has held something, knows it."""
+
+    def __init__(self) -> None:
+        self._fields: dict[tuple[str, str, str, str, str], list[int]] = {}
+        self._bytes: dict[tuple[str, str], dict[bytes, int]] = {}
+
+    def note(self, party: str, system: str, how: str, value: Any, now_us: int) -> None:
+        """Note that a party has come to hold a value."""
+        for field, form, data in _leaves(value, ""):
+            count = self._fields.setdefault((party, system, how, field, form), [0, 0, now_us])
+            count[0] += 1
+            count[1] += len(data)
+            self._bytes.setdefault((party, field), {}).setdefault(data, now_us)
+
+    def rows(self) -> Iterator[HeldRow]:
+        """Give the fields, sorted."""
+        for key, (times, size, first_us) in sorted(self._fields.items()):
+            yield HeldRow(*key, times, size, first_us)
+
+    def find(self, needle: bytes | str) -> list[tuple[str, str, int]]:
+        """Look for bytes in everything that was ever held, ciphertexts and names of fields included.
+
+        Returns
+        -------
+        list of (str, str, int)
+            Party, field, and when it was held first, in µs; sorted.
+        """
+        sought = needle.encode() if isinstance(needle, str) else needle
+        found = []
+        for (party, field), held in self._bytes.items():
+            times = [at for data, at in held.items() if sought in data or sought in field.encode()]
+            if times:
+                found.append((party, field, min(times)))
+        return sorted(found)
+
+
+def _leaves(value: Any, field: str) -> Iterator[tuple[str, str, bytes]]:
+    if isinstance(value, Ciphertext):
+        yield field, "ciphertext", value.data
+    elif isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _leaves(inner, f"{field}.{name}" if field else str(name))
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _leaves(inner, f"{field}[]")
+    elif isinstance(value, bytes):
+        yield field, "clear", value
+    elif isinstance(value, str):
+        yield field, "clear", value.encode()
+    else:
+        yield field, "clear", _encode(value)

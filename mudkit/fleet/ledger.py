@@ -1,0 +1,82 @@
+"""Deliveries: what became of each item for each of its receivers, put together from what machines record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from mudkit.errors import SimulationProblem
+
+__all__ = ["Deliveries"]
+
+_CREATED, _DELIVERED, _READ, _EXPIRED, _REFUSED = range(5)
+_FIELDS: Final = {
+    "created_us": _CREATED, "delivered_us": _DELIVERED, "read_us": _READ, "expired_us": _EXPIRED,
+    "refused_us": _REFUSED,
+}  # fmt: skip
+
+
+class Deliveries:
+    """One row per (system, item, receiver); what is noted of one is put into its row."""
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[str, str, str], list[int | None]] = {}
+
+    def note(self, system: str, row: Mapping[str, Any]) -> None:
+        """Note something of an item.
+
+        Parameters
+        ----------
+        system : str
+        row : mapping
+            ``item``, ``receiver``, and some of ``created_us``, ``delivered_us``, ``read_us`` (the first time
+            counts), ``expired_us`` (when it will be, or was), ``refused_us``: virtual times.
+
+        Raises
+        ------
+        SimulationProblem
+            A field is missing or unknown.
+        """
+        unknown = set(row) - {"item", "receiver", *_FIELDS}
+        if unknown or not {"item", "receiver"} <= set(row):
+            raise SimulationProblem(
+                "A machine has recorded a delivery that cannot be read.",
+                where=system,
+                found=", ".join(map(str, row)),
+                expected=f"item, receiver, and some of {', '.join(_FIELDS)}",
+            )
+        times = self._rows.setdefault((system, str(row["item"]), str(row["receiver"])), [None] * 5)
+        for name, value in row.items():
+            place = _FIELDS.get(name)
+            if place is not None and value is not None and (times[place] is None or place == _EXPIRED):
+                times[place] = value
+
+    def rows(self, now_us: int) -> Iterator[tuple[Any, ...]]:
+        """Give the rows in the columns of the trace's table, sorted by creation, system, item and receiver.
+
+        Raises
+        ------
+        SimulationProblem
+            Something happened to an item that nobody has created.
+        """
+        for (system, item, receiver), times in self._rows.items():
+            if times[_CREATED] is None:
+                raise SimulationProblem(
+                    f"Nobody has recorded when {item!r} for {receiver!r} was created.", where=system,
+                    remedy="the machine that takes an item records it with created_us",
+                )  # fmt: skip
+        in_order = sorted(self._rows.items(), key=lambda each: (each[1][_CREATED] or 0, each[0]))
+        for key, (created, delivered, read, expired, refused) in in_order:
+            assert created is not None
+            latency_s = None if delivered is None else (delivered - created) / 1e6
+            staleness_s = None if read is None else (read - created) / 1e6
+            over = expired is not None and expired <= now_us
+            if refused is not None:
+                status = "refused"
+            elif read is not None and (expired is None or read <= expired):
+                status = "read"
+            elif over:
+                status = "expired"
+            else:
+                status = "lost" if delivered is None else "unread"
+            yield (*key, created, delivered, read, expired, latency_s, staleness_s, status)

@@ -1,0 +1,77 @@
+"""Devices that move: where a group of them is, each time its interval is over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from mudkit.errors import ParameterError
+from mudkit.fleet.host import Device
+from mudkit.sources.courses import Course, Places
+
+if TYPE_CHECKING:
+    from mudkit.fleet.kernel import World
+
+__all__ = ["Motion"]
+
+
+class Motion:
+    """A group of devices on their course.
+
+    Parameters
+    ----------
+    world : World
+    devices : sequence of Device
+    course : Course
+        Of these devices; its time begins now.
+    every_us : int
+        Time between two positions.
+    on_places : callable
+        Told the names of the devices (an Arrow array) and where they are, each time.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        devices: Sequence[Device],
+        course: Course,
+        every_us: int,
+        on_places: Callable[[pa.Array, Places], None],
+    ) -> None:
+        self._world = world
+        self._devices = devices
+        self._names = pa.array([device.name for device in devices])
+        self._course = course
+        self._every_us = every_us
+        self._began_us = world.now_us
+        self._on_places = on_places
+        self._step(None)
+
+    def check(self, until_us: int) -> None:
+        """Refuse a run that goes on for longer than the course is known.
+
+        Raises
+        ------
+        ParameterError
+        """
+        if self._course.until_us is not None and until_us > self._began_us + self._course.until_us:
+            raise ParameterError(
+                "The mobility trace does not cover the run.",
+                where=f"mobility of {self._names[0]} and {len(self._names) - 1} others",
+                found=f"a run to {until_us / 3.6e9:,.3f} h",
+                expected=f"at most {(self._began_us + self._course.until_us) / 3.6e9:,.3f} h",
+                remedy="a shorter run, a longer trace, or an earlier start in it",
+            )
+
+    def _step(self, _: None) -> None:
+        world = self._world
+        places = self._course.at(world.now_us - self._began_us)
+        for device, lat, lon in zip(self._devices, places.lat.tolist(), places.lon.tolist(), strict=True):
+            device.measured("loc", (lat, lon))
+        self._on_places(self._names, places)
+        until_us = self._course.until_us
+        later_us = world.now_us + self._every_us
+        if until_us is None or later_us <= self._began_us + until_us:
+            world.at(later_us, self._step)

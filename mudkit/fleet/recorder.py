@@ -1,0 +1,305 @@
+"""The recorder: everything that happens in a world, as rows of the trace's tables, in bounded memory."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import shutil
+import weakref
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather as feather
+
+from mudkit.errors import ParameterError, SimulationProblem
+from mudkit.events import Record
+from mudkit.files import work_folder
+from mudkit.fleet.held import Held
+from mudkit.fleet.host import Device, Host, Process
+from mudkit.fleet.kernel import World
+from mudkit.fleet.ledger import Deliveries
+from mudkit.fleet.link import Direction, Transfer
+from mudkit.fleet.operation import Operation
+from mudkit.sources.courses import Places
+from mudkit.trace.folder import TraceWriter
+from mudkit.trace.schema import POSITIONS, REJECTED, SCHEMAS, with_read_ids
+
+__all__ = ["TABLES", "Recorder", "moment"]
+
+TABLES: Final = (
+    "positions", "reads", "links", "incidents", "messages", "transfers", "operations", "deliveries", "bill",
+)  # fmt: skip
+"""What a recorder gives."""
+
+_ROWS_IN_MEMORY: Final = 1 << 18
+_CONTENT: Final = 200
+
+
+def moment(t_us: int) -> str:
+    """Write µs since 1970 (UTC) as text."""
+    return (dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=t_us)).isoformat()
+
+
+_encode = msgspec.json.Encoder(enc_hook=repr).encode
+
+
+class Recorder:
+    """Write down what happens in a world.
+
+    Parameters
+    ----------
+    world : World
+    start_us : int
+        What its time 0 is, in µs since 1970 (UTC).
+    description : dict
+        What goes into the manifest of its trace: everything that shaped the run.
+    messages : bool
+        Whether to write down every message and transfer.
+    held : bool
+        Whether to keep what each party held.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        start_us: int,
+        description: dict[str, Any],
+        *,
+        messages: bool = True,
+        held: bool = False,
+    ) -> None:
+        self.world = world
+        self.start_us = start_us
+        self.description = description
+        self.held = Held() if held else None
+        self.deliveries = Deliveries()
+        self._rows: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
+        self._places: list[tuple[pa.Array, int, Places]] = []
+        self._files: dict[str, list[Path]] = defaultdict(list)
+        self._folder: Path | None = None
+        self._offline: set[str] = set()
+        self._open: dict[int, Operation] = {}
+        self._details: dict[int, list[dict[str, Any]]] = {}
+        world.on_link = self._link
+        world.on_incident = self._incident
+        world.on_record = self._record
+        world.on_install = self._watch_store
+        world.on_operation = self._invoked
+        world.on_answer = self._answered
+        if messages:
+            world.on_leg = self._leg
+        if messages or held:
+            world.on_fate = self._fate
+        self._with_messages = messages
+
+    # -- what comes in
+
+    def positions(self, names: pa.Array, places: Places) -> None:
+        """Write down where devices are now."""
+        self._places.append((names, self.world.now_us, places))
+        if len(self._places) * len(names) >= _ROWS_IN_MEMORY:
+            self._spill("positions", self._take_places())
+
+    def add(self, table: str, row: tuple[Any, ...]) -> None:
+        """Write down a row; times are virtual µs."""
+        rows = self._rows[table]
+        rows.append(row)
+        if len(rows) >= _ROWS_IN_MEMORY:
+            self._spill(table, self._take(table))
+
+    def _watch_store(self, process: Process) -> None:
+        held, host, system = self.held, process.host.name, process.system
+        if held is not None:
+            process.store.at_put = lambda value: held.note(host, system, "stored", value, self.world.now_us)
+
+    def _link(self, device: Device) -> None:
+        link = device.link
+        self.add(
+            "links",
+            (device.name, self.world.now_us, device.is_online, link.down_kbps, link.up_kbps, link.latency_ms),
+        )
+        if (device.name in self._offline) == device.is_online:
+            self._offline ^= {device.name}
+            self._incident(device, "link up" if device.is_online else "link down", None)
+
+    def _incident(self, host: Host, incident: str, detail: str | None) -> None:
+        self.add("incidents", (host.name, self.world.now_us, incident, detail))
+
+    def _leg(self, direction: Direction, transfer: Transfer, carried: int) -> None:
+        is_cut = transfer.arrive_us != self.world.now_us
+        ended_us = (
+            transfer.end_us if not is_cut else max(min(transfer.end_us, self.world.now_us), transfer.begun_us)
+        )
+        self.add(
+            "transfers",
+            (transfer.sender.system, direction.link.device, direction.name, transfer.begun_us,
+             min(transfer.start_us, ended_us), ended_us, transfer.size_bytes, carried, is_cut),
+        )  # fmt: skip
+
+    def _fate(self, transfer: Transfer, fate: str) -> None:
+        if self._with_messages:
+            self.add("messages", self._message(transfer, fate, self.world.now_us))
+        if self.held is not None and fate in ("arrived", "repeated"):
+            sender: Process = transfer.sender
+            party = self.world.at_address[transfer.to].host.name
+            self.held.note(party, sender.system, "received", transfer.message, self.world.now_us)
+
+    def _message(self, transfer: Transfer, fate: str, ended_us: int | None) -> tuple[Any, ...]:
+        message = transfer.message
+        kind = key = None
+        if isinstance(message, dict):
+            kind, key = message.get("kind"), message.get("key")
+        target = self.world.at_address.get(transfer.to)
+        content = _encode(message)[:_CONTENT].decode(errors="ignore")
+        return (
+            transfer.sender.system, transfer.sender.host.name, None if target is None else target.host.name,
+            transfer.sent_us, ended_us, transfer.size_bytes, fate, None if kind is None else str(kind),
+            None if key is None else str(key), content,
+        )  # fmt: skip
+
+    def _record(self, process: Process, effect: Record) -> None:
+        row = effect.row
+        if effect.table == "deliveries":
+            self.deliveries.note(process.system, row)
+        elif effect.table == "operations":
+            self._details.setdefault(row["op_id"], []).append(dict(row))
+        elif effect.table == "reads":
+            self.read(process.host, row["box_km"], row["window_s"])
+        else:
+            raise SimulationProblem(
+                f"A machine has recorded a row of {effect.table!r}.",
+                where=f"{process.system} on {process.host.name}",
+                found=effect.table,
+                expected="deliveries, operations or reads",
+            )
+
+    def read(self, host: Host, box_km: float, window_s: float) -> None:
+        """Write down that a device asks for what is around it; one that knows no place cannot ask."""
+        loc = host.context.get("loc")
+        if loc is not None:
+            self.add("reads", (host.name, self.world.now_us, *loc, box_km, window_s, "recorded"))
+
+    def _invoked(self, operation: Operation) -> None:
+        self._open[operation.op_id] = operation
+
+    def _answered(self, operation: Operation) -> None:
+        del self._open[operation.op_id]
+        for row in self._operation(operation, self._details.pop(operation.op_id, [{}])):
+            self.add("operations", row)
+
+    def _operation(self, operation: Operation, details: list[dict[str, Any]]) -> Iterator[tuple[Any, ...]]:
+        given = operation.arguments
+        for detail in details:
+            described = (detail.get(name, given.get(name)) for name in ("table", "key", "type"))
+            yield (
+                operation.process.host.name, operation.session, operation.op_id, operation.name,
+                *(None if each is None else str(each) for each in described),
+                operation.invoked_us, operation.responded_us, operation.status,
+                detail.get("version"), detail.get("value_hash"),
+            )  # fmt: skip
+
+    # -- what goes out
+
+    def pieces(self, name: str) -> Iterator[pa.Table]:
+        """Give a table in pieces, each with its schema; what is open or under way now is in the last."""
+        for file in self._files[name]:
+            yield feather.read_table(file)
+        if name == "positions":
+            yield self._positions(self._places)
+        elif name not in TABLES:
+            raise ParameterError(
+                "A lab has no such table.", where="name", found=repr(name), expected=", ".join(TABLES)
+            )
+        elif name == "bill":
+            yield self._table(name, [tuple(row) for row in self.world.bill()])
+        elif name == "deliveries":
+            yield self._table(name, list(self.deliveries.rows(self.world.now_us)))
+        else:
+            more: list[tuple[Any, ...]] = []
+            if name == "messages" and self._with_messages:
+                more = [self._message(each, "under way", None) for each in self.world.under_way()]
+            elif name == "operations":
+                more = [
+                    row for each in self._open.values()
+                    for row in self._operation(each, self._details.get(each.op_id, [{}]))
+                ]  # fmt: skip
+            yield self._table(name, self._rows[name] + more)
+
+    def table(self, name: str) -> pa.Table:
+        """Give a table whole."""
+        return pa.concat_tables(self.pieces(name))
+
+    def to_parquet(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+        """Write all tables as a trace folder, as of now; the same run gives the same bytes.
+
+        Parameters
+        ----------
+        path : path-like
+        overwrite : bool
+            Replace a trace that is there.
+
+        Returns
+        -------
+        Path
+            Of the folder, which :mod:`mudkit.trace` and :mod:`mudkit.pipeline` read.
+
+        Raises
+        ------
+        OutputExists, OutputProblem
+            The folder is there already, or cannot be written; nothing is left behind.
+        """
+        described = {**self.description, "end": moment(self.start_us + self.world.now_us), "rejected": {}}
+        with TraceWriter.open(path, described, overwrite=overwrite) as writer:
+            for name in TABLES:
+                for piece in self.pieces(name):
+                    writer.write(name, piece)
+            writer.write("rejected", REJECTED.empty_table())
+        return Path(path)
+
+    def _take(self, name: str) -> pa.Table:
+        rows, self._rows[name] = self._rows[name], []
+        return self._table(name, rows)
+
+    def _take_places(self) -> pa.Table:
+        places, self._places = self._places, []
+        return self._positions(places)
+
+    def _positions(self, places: list[tuple[pa.Array, int, Places]]) -> pa.Table:
+        if not places:
+            return POSITIONS.empty_table()
+        names = pa.chunked_array([each for each, _, _ in places]).combine_chunks()
+        t_us = np.repeat([at for _, at, _ in places], [len(each) for each, _, _ in places])
+        lat, lon, speed = (
+            np.concatenate(parts) for parts in zip(*(each for *_, each in places), strict=True)
+        )
+        speeds = pa.array(speed, mask=np.isnan(speed))
+        ts = pa.array(t_us + self.start_us).cast(POSITIONS.field("ts").type)
+        return pa.table([names, ts, pa.array(lat), pa.array(lon), speeds], schema=POSITIONS)
+
+    def _table(self, name: str, rows: list[tuple[Any, ...]]) -> pa.Table:
+        schema = SCHEMAS[name]
+        if name == "reads":
+            schema = pa.schema([field for field in schema if field.name != "read_id"])
+        columns = []
+        for field, values in zip(schema, list(zip(*rows, strict=True)) or [()] * len(schema), strict=True):
+            if pa.types.is_timestamp(field.type):
+                times = [None if value is None else value + self.start_us for value in values]
+                columns.append(pa.array(times, pa.int64()).cast(field.type))
+            else:
+                columns.append(pa.array(values, field.type))
+        table = pa.table(columns, schema=schema)
+        return with_read_ids(table) if name == "reads" else table
+
+    def _spill(self, name: str, table: pa.Table) -> None:
+        """Put rows into a file that goes with this recorder."""
+        if self._folder is None:
+            self._folder = work_folder()
+            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        file = self._folder / f"{name}-{len(self._files[name]):05d}.arrow"
+        feather.write_feather(table, file, compression="lz4")
+        self._files[name].append(file)

@@ -1,0 +1,409 @@
+"""Lab: a live world for notebooks, with devices, systems, a trace and one bill."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mudkit.errors import ParameterError
+from mudkit.fleet.battery import BASE_MW, Battery
+from mudkit.fleet.connectivity import Measured, follow_outages
+from mudkit.fleet.energy import RADIOS
+from mudkit.fleet.faults import Faults
+from mudkit.fleet.host import Device, Host
+from mudkit.fleet.kernel import World
+from mudkit.fleet.motion import Motion
+from mudkit.fleet.recorder import Recorder, moment
+from mudkit.fleet.timeline import Carried, Stretch, timeline
+from mudkit.progress import bar
+from mudkit.sources.courses import Places
+from mudkit.sources.link_replay import LinkReplay
+from mudkit.sources.mobility import Mobility, mobility_of
+from mudkit.sources.outages import Outages, outages_of
+from mudkit.sources.parameters import whole_number
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["START", "Lab"]
+
+START = "2010-03-01T13:00"
+"""Monday, 7:00 at the default centre of the mobility models: people are about to leave home."""
+
+_US_PER_S = 1_000_000
+_US_PER_H = 3_600_000_000
+_MAX_DEVICES = 1_000_000
+_MAX_H = 24 * 3660.0
+
+
+class Lab:
+    """A world in virtual time, and everything that is in it.
+
+    What happens is a function of the seed and of what is done with the lab: a device that is added later
+    leaves the others as they were, unless it interacts with them.
+
+    Parameters
+    ----------
+    seed : int
+    start : str or datetime
+        What its time 0 is, in UTC unless it says otherwise.
+    messages : bool
+        Whether every message and transfer is recorded; a run of millions of them is faster without.
+    held : bool
+        Whether to keep what each party held (:meth:`held`).
+
+    Attributes
+    ----------
+    devices : dict of str to Device
+    faults : Faults
+        Cut, kill, restart, switch off, change address or network, mangle messages.
+    trace : Recorder
+        ``trace.table(name)`` as Arrow, ``trace.to_parquet(path)`` as a trace folder.
+
+    Examples
+    --------
+    >>> lab = Lab(seed=7)
+    >>> jane = lab.device("jane-phone", link="lte", at=(30.27, -97.74))
+    >>> fleet = lab.fleet(20, mobility="commute", link="umts_3g", outage=0.2)
+    >>> lab.run(hours=2)
+    >>> lab.now.isoformat()
+    '2010-03-01T15:00:00+00:00'
+    """
+
+    def __init__(
+        self,
+        seed: int = 0,
+        *,
+        start: str | dt.datetime = START,
+        messages: bool = True,
+        held: bool = False,
+    ) -> None:
+        self.world = World(whole_number("seed", seed, -(1 << 63), (1 << 63) - 1))
+        self.start_us = _epoch_us(start)
+        self.devices: dict[str, Device] = {}
+        self.faults = Faults(self.world)
+        self._groups: list[dict[str, Any]] = []
+        described = {
+            "name": f"a lab, seed {seed}", "format": "lab", "seed": seed, "start": moment(self.start_us),
+            "devices": self._groups,
+        }  # fmt: skip
+        self.trace = Recorder(self.world, self.start_us, described, messages=messages, held=held)
+        self._covered: list[Motion | Measured] = []
+
+    # -- what there is
+
+    def device(
+        self,
+        name: str,
+        link: str | LinkReplay = "lte",
+        at: tuple[float, float] | None = None,
+        *,
+        mobility: str | Mobility | None = None,
+        outage: float | Outages = 0.0,
+        every_s: float = 60.0,
+        battery_j: float | None = None,
+        base_mw: float = BASE_MW,
+        **context: Any,
+    ) -> Device:
+        """Add a device.
+
+        Parameters
+        ----------
+        name : str
+        link : str or LinkReplay
+            ``wifi``, ``lte``, ``umts_3g``, ``edge``; or measured throughput, over LTE.
+        at : (float, float), optional
+            Latitude and longitude, degrees; for one that moves give ``mobility`` instead.
+        mobility : str or Mobility, optional
+            ``waypoint``, ``manhattan``, ``commute``, or a model such as ``Replay(trace)``.
+        outage : float or Outages
+            Share of time without a network, with the defaults of :class:`~mudkit.sources.outages.Outages`;
+            or a process.
+        every_s : float
+            Seconds between two positions of one that moves.
+        battery_j : float, optional
+            Energy of its full battery; when it is empty, it is switched off. Without, it is on a charger.
+        base_mw : float
+            What it takes from its battery without its radio.
+        **context
+            What it knows of itself: ``display_px=…``, ``storage_bytes=…``, whatever a system looks at.
+
+        Raises
+        ------
+        ParameterError
+            The name is taken, or something is unknown or out of range.
+        """
+        if at is not None and mobility is not None:
+            raise ParameterError(
+                "A device is at a place or moves.", where="at, mobility", found=f"{at} and {mobility!r}"
+            )
+        return self._add([name], link, at, mobility, outage, every_s, battery_j, base_mw, context)[0]
+
+    def fleet(
+        self,
+        n: int,
+        *,
+        mobility: str | Mobility | None = None,
+        link: str | LinkReplay = "lte",
+        outage: float | Outages = 0.0,
+        every_s: float = 60.0,
+        battery_j: float | None = None,
+        base_mw: float = BASE_MW,
+        prefix: str = "phone",
+        **context: Any,
+    ) -> list[Device]:
+        """Add devices that are alike: ``phone-00000`` and on, after those of this prefix that are there.
+
+        Parameters
+        ----------
+        n : int
+            How many.
+        prefix : str
+            Of their names.
+        mobility, link, outage, every_s, battery_j, base_mw, **context
+            As in :meth:`device`.
+
+        Raises
+        ------
+        ParameterError
+            As :meth:`device`; a trace of moves or links has fewer devices.
+        """
+        count = whole_number("n", n, 1, _MAX_DEVICES)
+        first = sum(name.startswith(f"{prefix}-") for name in self.devices)
+        names = [f"{prefix}-{number:05d}" for number in range(first, first + count)]
+        return self._add(names, link, None, mobility, outage, every_s, battery_j, base_mw, context)
+
+    def server(self, name: str) -> Host:
+        """Give the server of that name; it is added if there is none."""
+        found = self.world.hosts.get(name)
+        if isinstance(found, Device):
+            raise ParameterError("This is a device, not a server.", where="name", found=repr(name))
+        return found or self.world.add_server(name)
+
+    # -- time
+
+    @property
+    def now(self) -> dt.datetime:
+        """Virtual time, UTC."""
+        return dt.datetime.fromisoformat(moment(self.start_us + self.world.now_us))
+
+    def run(self, hours: float = 0.0, *, minutes: float = 0.0, seconds: float = 0.0) -> None:
+        """Let virtual time go on, with a bar when it takes longer than a second.
+
+        Ctrl-C stops between two events; the lab is then where it was stopped, and can go on.
+
+        Raises
+        ------
+        ParameterError
+            A duration is negative, or a trace of moves or links does not cover the run.
+        ReentrantRun
+            Called by something that happens in virtual time.
+        """
+        given = {"hours": hours, "minutes": minutes, "seconds": seconds}
+        for name, value in given.items():
+            if not 0.0 <= value <= _MAX_H * 3600:
+                raise ParameterError(
+                    "This duration is not usable.", where=name, found=repr(value), expected="0 or more"
+                )
+        length_us = round((hours * 3600 + minutes * 60 + seconds) * _US_PER_S)
+        began_us = self.world.now_us
+        for each in self._covered:
+            each.check(began_us + length_us)
+        with bar(length_us / _US_PER_H, "virtual time", "h") as done:
+            self.world.run(began_us + length_us, lambda now_us: done((now_us - began_us) / _US_PER_H))
+
+    # -- results
+
+    def bill(self) -> pd.DataFrame:
+        """Give the bill as of now: one row per (system, device, direction).
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``system, device, direction, messages, bytes, radio_mj, wakeups``.
+        """
+        return self.frame("bill")
+
+    def deliveries(self) -> pd.DataFrame:
+        """Give what became of each item for each receiver (:data:`mudkit.trace.schema.DELIVERIES`)."""
+        return self.frame("deliveries")
+
+    def history(self) -> pd.DataFrame:
+        """Give the operations in the order in which they were invoked, for :mod:`mudkit.consistency`."""
+        return self.frame("operations").sort_values(["invoked", "op_id"], ignore_index=True)
+
+    def held(self) -> pd.DataFrame:
+        """Give what each party held: ``party, system, how, field, form, times, bytes, first``.
+
+        Raises
+        ------
+        ParameterError
+            The lab does not keep it.
+        """
+        import pandas as pd
+
+        if self.trace.held is None:
+            raise ParameterError(
+                "This lab does not keep what parties held.", remedy="make it with Lab(…, held=True)"
+            )
+        columns = ["party", "system", "how", "field", "form", "times", "bytes", "first"]
+        frame = pd.DataFrame(list(self.trace.held.rows()), columns=columns)
+        frame["first"] = pd.to_datetime(frame["first"] + self.start_us, unit="us", utc=True)
+        return frame
+
+    def frame(self, table: str) -> pd.DataFrame:
+        """Give a table of the trace as a DataFrame, columns as in :mod:`mudkit.trace.schema`."""
+        frame: pd.DataFrame = self.trace.table(table).to_pandas()
+        return frame
+
+    def radio(self, device: str) -> pd.DataFrame:
+        """Give the states of a device's radio from the beginning to now: ``start, end, state, power_mw``.
+
+        It needs the transfers, so a lab that records messages.
+        """
+        import pandas as pd
+
+        rows = self._radio(self._known(device))
+        frame = pd.DataFrame(rows, columns=["start", "end", "state", "power_mw"])
+        for name in ("start", "end"):
+            frame[name] = pd.to_datetime(frame[name] + self.start_us, unit="us", utc=True)
+        return frame
+
+    def battery(self, device: str) -> pd.DataFrame:
+        """Give what was left of a device's battery over time: ``ts, device, battery_j``.
+
+        Raises
+        ------
+        ParameterError
+            The device has none, or there is no such device.
+        """
+        import pandas as pd
+
+        battery = self._known(device).battery
+        if battery is None:
+            raise ParameterError(
+                "This device has no battery.", where="device", found=device, expected="battery_j=… when added"
+            )
+        times_us, left_j = battery.levels(self._radio(self._known(device)))
+        ts = pd.to_datetime([at + self.start_us for at in times_us], unit="us", utc=True)
+        return pd.DataFrame({"ts": ts, "device": device, "battery_j": left_j})
+
+    def _radio(self, device: Device) -> list[Stretch]:
+        if self.world.on_leg is None:
+            raise ParameterError(
+                "This lab does not record transfers.", remedy="make it with Lab(…, messages=True)"
+            )
+        mine = pc.equal
+        transfers = self.trace.table("transfers")
+        rows = transfers.filter(mine(transfers["device"], device.name))
+        times = ("begun", "started", "ended")
+        columns = [rows["direction"].to_pylist()]
+        columns += [(_us(rows[name]) - self.start_us).tolist() for name in times]
+        carried = [Carried(*row) for row in zip(*columns, rows["carried_bytes"].to_pylist(), strict=True)]
+        carried += device.link.carried_so_far(self.world.now_us)
+        incidents = self.trace.table("incidents")
+        is_down = pc.and_(mine(incidents["device"], device.name), mine(incidents["incident"], "link down"))
+        downs_us = (_us(incidents.filter(is_down)["ts"]) - self.start_us).tolist()
+        found: list[Stretch] = []
+        profiles = [*device.link.profiles, (self.world.now_us, device.link.profile)]
+        for (from_us, profile), (until_us, _) in pairwise(profiles):
+            then = [each for each in carried if from_us <= each.begun_us < max(until_us, from_us + 1)]
+            downs = [at for at in downs_us if from_us < at <= until_us]
+            found += timeline(RADIOS[profile.name], then, downs, until_us, from_us)
+        return found
+
+    def _known(self, device: str) -> Device:
+        if device not in self.devices:
+            known = ", ".join(list(self.devices)[:20])
+            raise ParameterError("There is no such device.", found=repr(device), expected=known or "none yet")
+        return self.devices[device]
+
+    # -- adding
+
+    def _add(
+        self,
+        names: Sequence[str],
+        link: str | LinkReplay,
+        at: tuple[float, float] | None,
+        mobility: str | Mobility | None,
+        outage: float | Outages,
+        every_s: float,
+        battery_j: float | None,
+        base_mw: float,
+        context: Mapping[str, Any],
+    ) -> list[Device]:
+        # Everything is looked at before anything is added.
+        process = outages_of(outage)
+        model = None if mobility is None else mobility_of(mobility)
+        now_us = self.world.now_us
+        course = None if model is None else model.course(self.world.seed, names, self.start_us + now_us)
+        capacities = [link.capacity(row) for row in range(len(names))] if isinstance(link, LinkReplay) else []
+        if not 0.001 <= every_s <= 86_400:
+            raise ParameterError(
+                "This interval is not usable.",
+                where="every_s",
+                found=repr(every_s),
+                expected="0.001 to 86,400 s",
+            )
+        if at is not None and not (-90 <= at[0] <= 90 and -180 <= at[1] <= 180):
+            raise ParameterError(
+                "This is no place.", where="at", found=repr(at), expected="(lat, lon) in degrees"
+            )
+        kind = "lte" if isinstance(link, LinkReplay) else link
+        devices = [self.world.add_device(name, kind) for name in names]
+        for device in devices:
+            self.devices[device.name] = device
+            device.context.update(context)
+            if battery_j is not None:
+                device.battery = Battery(self.world, device, battery_j, base_mw)
+            if not capacities:
+                self.world.on_link(device)
+        if course is not None:
+            motion = Motion(self.world, devices, course, round(every_s * _US_PER_S), self.trace.positions)
+            self._covered.append(motion)
+        if at is not None:
+            devices[0].measured("loc", at)
+            self.trace.positions(pa.array(names), _still(at))
+        self._covered += [
+            Measured(self.world, device, capacity)
+            for device, capacity in zip(devices, capacities, strict=bool(capacities))
+        ]
+        if process.share > 0:
+            follow_outages(self.world, devices, process.switching(self.world.seed, names))
+        self._groups.append(
+            {
+                "names": names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}",
+                "link": link.describe() if isinstance(link, LinkReplay) else link,
+                "mobility": None if model is None else repr(model),
+                "outage": process.describe(),
+                "battery_j": battery_j,
+            }
+        )
+        return devices
+
+
+def _still(at: tuple[float, float]) -> Places:
+    return Places(np.array([at[0]]), np.array([at[1]]), np.zeros(1))
+
+
+def _us(times: pa.ChunkedArray) -> Any:
+    return times.cast(pa.int64()).to_numpy()
+
+
+def _epoch_us(start: str | dt.datetime) -> int:
+    try:
+        given = dt.datetime.fromisoformat(start) if isinstance(start, str) else start
+        given = given if given.tzinfo is not None else given.replace(tzinfo=dt.UTC)
+        since = given - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+    except (TypeError, ValueError, AttributeError, OverflowError):
+        raise ParameterError(
+            "The start of the lab is not usable.", where="start", found=repr(start),
+            expected="a time like 2010-03-01T13:00",
+        ) from None  # fmt: skip
+    return round(since.total_seconds() * _US_PER_S)

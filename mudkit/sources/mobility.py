@@ -1,0 +1,58 @@
+"""Models of mobility by name: where the devices of a fleet are, at every moment of a run.
+
+A model is a frozen set of parameters; its ``course`` is one run of one fleet. A device's moves depend on
+the seed, the model and the device's name only (in :class:`~mudkit.sources.replay.Replay`: its place in the
+fleet), so a device that is added, left out or named earlier changes nothing for the others.
+"""
+
+from __future__ import annotations
+
+import difflib
+
+from mudkit.errors import ParameterError
+from mudkit.sources.commute import Commute
+from mudkit.sources.courses import Course, Mobility, Places
+from mudkit.sources.grid import ManhattanGrid
+from mudkit.sources.replay import Replay
+from mudkit.sources.waypoint import RandomWaypoint
+
+__all__ = [
+    "MOBILITIES",
+    "Commute",
+    "Course",
+    "ManhattanGrid",
+    "Mobility",
+    "Places",
+    "RandomWaypoint",
+    "Replay",
+    "mobility_of",
+]
+
+MOBILITIES: dict[str, Mobility] = {
+    "waypoint": RandomWaypoint(),
+    "manhattan": ManhattanGrid(),
+    "commute": Commute(),
+}
+"""The models that need no trace, with their defaults."""
+
+
+def mobility_of(given: str | Mobility) -> Mobility:
+    """Find a model by its name; a model is given back as it is.
+
+    Raises
+    ------
+    ParameterError
+        There is no model of that name, or what came is neither a name nor a model.
+    """
+    model: object = MOBILITIES.get(given) if isinstance(given, str) else given
+    # A class has the method too, but is no model yet.
+    if isinstance(model, Mobility) and not isinstance(model, type):
+        return model
+    near = difflib.get_close_matches(given, MOBILITIES, n=1) if isinstance(given, str) else []
+    raise ParameterError(
+        "There is no such mobility.",
+        where="mobility",
+        found=repr(given),
+        expected=f"one of {', '.join(MOBILITIES)}, or a model such as Replay(positions)",
+        remedy=f"did you mean {near[0]}?" if near else None,
+    )

@@ -1,0 +1,191 @@
+"""Outages of the network: each device has it or not, in periods that follow each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import exp2
+
+from mudkit.errors import ParameterError
+from mudkit.sources.courses import device_numbers
+from mudkit.sources.parameters import check_ranges, rate
+from mudkit.sources.streams import Stream
+from mudkit.units import US_PER_S
+
+__all__ = ["DISTRIBUTIONS", "FOREVER_US", "PERIODS", "Outages", "Switching", "outages_of"]
+
+DISTRIBUTIONS = ("exponential", "lognormal", "fixed")
+"""Laws of the periods' lengths."""
+
+PERIODS = 16
+"""Periods of a device that are drawn together."""
+
+FOREVER_US = 1 << 53
+"""Length of a period that no run sees the end of: 285 years. No period is longer."""
+
+_S_PER_DAY = 86_400
+
+
+@dataclass(frozen=True)
+class Outages:
+    """Alternating periods with and without a network (an alternating renewal process).
+
+    A mean cycle, one period of each kind, lasts a day divided by ``per_day``; without a network are
+    ``share`` of it. All periods of a device are independent of each other and of other devices. The process
+    is stationary from the start of a run on: a device is down then with probability ``share``, and what is
+    left of its first period has the distribution of the residual life (Cox, Renewal Theory, 1962, sections
+    5.4 and 7.4). The paper "Last hop" (section 4) varies the share from 0 to 100 % too, and says of the
+    frequency only that its variance is high.
+
+    Raises
+    ------
+    ParameterError
+        A value is out of range, or the distribution is unknown.
+    """
+
+    share: float = field(metadata={"low": 0.0, "high": 1.0})
+    """Share of time without a network. 0: never, 1: always."""
+    per_day: float = rate(12.0, 0.001, 86_400.0)
+    """Outages a day: a cycle of two hours, a choice."""
+    distribution: str = "exponential"
+    """Law of both kinds of period: ``exponential``, ``lognormal`` or ``fixed`` (all alike)."""
+    cv: float = rate(1.0, 0.01, 10.0)
+    """Standard deviation divided by mean of both kinds of period, if they are lognormal; an exponential
+    law has 1, a fixed one 0."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+        if self.distribution not in DISTRIBUTIONS:
+            raise ParameterError(
+                "There is no such distribution of outages.",
+                where="distribution",
+                found=repr(self.distribution),
+                expected=f"one of {', '.join(DISTRIBUTIONS)}",
+            )
+
+    @property
+    def mean_down_s(self) -> float:
+        """Mean length of a period without a network, seconds."""
+        return self.share * _S_PER_DAY / self.per_day
+
+    @property
+    def mean_up_s(self) -> float:
+        """Mean length of a period with a network, seconds."""
+        return (1.0 - self.share) * _S_PER_DAY / self.per_day
+
+    def describe(self) -> dict[str, Any]:
+        """Tell all that a result must state of its outages.
+
+        Returns
+        -------
+        dict
+            ``share``, ``per_day``, ``distribution``, ``cv`` (of the law that is used), ``mean_up_s`` and
+            ``mean_down_s``. Where the share is 0 or 1 nothing switches, and it holds ``share`` only.
+        """
+        if self.share in (0.0, 1.0):
+            return {"share": self.share}
+        return {
+            "share": self.share,
+            "per_day": self.per_day,
+            "distribution": self.distribution,
+            "cv": {"exponential": 1.0, "lognormal": self.cv, "fixed": 0.0}[self.distribution],
+            "mean_up_s": self.mean_up_s,
+            "mean_down_s": self.mean_down_s,
+        }
+
+    def switching(self, seed: int, devices: Sequence[str]) -> Switching:
+        """Begin a run.
+
+        Parameters
+        ----------
+        seed : int
+        devices : sequence of str
+            Names, each once.
+        """
+        return Switching(self, seed, devices)
+
+
+class Switching:
+    """When the devices of one fleet lose their network and get it back, in one run.
+
+    Parameters
+    ----------
+    outages : Outages
+    seed : int
+    devices : sequence of str
+        Names, each once.
+
+    Attributes
+    ----------
+    starts_up : ndarray of bool, shape (devices,)
+        Who has a network at the start.
+    """
+
+    starts_up: NDArray[np.bool_]
+
+    def __init__(self, outages: Outages, seed: int, devices: Sequence[str]) -> None:
+        self._outages, self._number = outages, device_numbers(devices)
+        self._length, self._left = Stream(seed, "outage period"), Stream(seed, "outage residual")
+        self.starts_up = ~Stream(seed, "outage first").chance(self._number, 0, outages.share)
+
+    def periods_us(self, block: int) -> NDArray[np.int64]:
+        """Lengths of periods, in turn up and down (or down and up, for who starts so).
+
+        Parameters
+        ----------
+        block : int
+            From 0 on.
+
+        Returns
+        -------
+        ndarray of int64, shape (devices, PERIODS)
+            Microseconds, from 1 to FOREVER_US: periods ``PERIODS * block`` and those after it. Period 0 is
+            what is left of it at the start.
+
+        Raises
+        ------
+        ParameterError
+            The block is under 0.
+        """
+        if block < 0:
+            raise ParameterError(
+                "There is no such block.", where="block", found=str(block), expected="0 or more"
+            )
+        outages, shape = self._outages, (len(self._number), PERIODS)
+        if outages.share in (0.0, 1.0):
+            return np.full(shape, FOREVER_US, dtype=np.int64)
+        period = PERIODS * block + np.arange(PERIODS)
+        up = self.starts_up[:, None] == (period % 2 == 0)
+        mean_s = np.where(up, outages.mean_up_s, outages.mean_down_s)
+        length_us = np.rint(US_PER_S * mean_s * self._relative(period))
+        return np.clip(length_us, 1, FOREVER_US).astype(np.int64)
+
+    def _relative(self, period: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Lengths in units of their means, of shape (devices, periods)."""
+        device, law = self._number[:, None], self._outages.distribution
+        if law == "exponential":  # what is left of a period is distributed as a whole one
+            return self._length.exponential(device, period)
+        whole = np.ones((len(device), len(period)))
+        if law == "lognormal":
+            variance = np.log1p(self._outages.cv**2)
+            z = self._length.normal(device, period)
+            # A period that is met at a moment is longer than most: its density is weighed by its length,
+            # which moves the logarithm up by its variance.
+            mean = np.where(period == 0, 0.5, -0.5) * variance
+            whole = exp2((mean + np.sqrt(variance) * z) / np.log(2.0))
+        return np.where(period == 0, self._left.uniform(device, 0) * whole, whole)
+
+
+def outages_of(given: float | Outages) -> Outages:
+    """Take a bare number as a share of time without a network.
+
+    Raises
+    ------
+    ParameterError
+        The number is not a share.
+    """
+    return given if isinstance(given, Outages) else Outages(share=given)

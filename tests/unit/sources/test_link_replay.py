@@ -1,0 +1,178 @@
+import json
+import math
+from itertools import pairwise
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mudkit.errors import ParameterError, TraceContentError
+from mudkit.sources.link_replay import LinkReplay
+from mudkit.trace import load_links
+from mudkit.trace.schema import LINKS, timestamps
+
+T0_S = 1_680_619_753
+
+
+def links(rows):
+    """Rows of (device, second, up, down_kbps)."""
+    device, second, up, down = zip(*rows, strict=True)
+    return pa.table(
+        {
+            "device": pa.array(device),
+            "ts": timestamps(np.array([round((T0_S + s) * 1e6) for s in second], dtype=np.int64)),
+            "up": pa.array(up),
+            "down_kbps": pa.array(down, pa.float64()),
+            "up_kbps": pa.nulls(len(rows), pa.float64()),
+            "latency_ms": pa.nulls(len(rows), pa.float64()),
+        },
+        schema=LINKS,
+    )
+
+
+def seconds(capacity):
+    return (capacity.from_us / 1e6).tolist()
+
+
+TWO = links([("b", s, s != 2, 100.0 * s) for s in range(5)] + [("a", s, True, 7.0) for s in range(3)])
+
+
+def test_device_i_of_a_fleet_replays_device_i_of_the_trace():
+    replay = LinkReplay(SimpleNamespace(links=TWO))
+    assert replay.devices == ["a", "b"]
+    a, b = replay.capacity(0), replay.capacity(np.int64(1))
+    assert (seconds(a), a.until_us, a.down_kbps.tolist()) == ([0], 3_000_000, [7.0])  # equal pieces are one
+    assert (seconds(b), b.until_us) == ([0, 1, 2, 3, 4], 5_000_000)
+    assert b.up.tolist() == [True, True, False, True, True]
+    assert np.isnan(b.up_kbps).all()
+    assert np.isnan(b.latency_ms).all()
+    assert [column.dtype for column in (b.from_us, b.up, b.down_kbps)] == [np.int64, np.bool_, np.float64]
+    with pytest.raises(ParameterError, match="2 devices"):
+        replay.capacity(2)
+    for bad in (-1, True, 0.0, "a"):
+        with pytest.raises(ParameterError, match="whole number"):
+            replay.capacity(bad)
+
+
+def test_all_devices_replay_the_one_that_is_named():
+    replay = LinkReplay(TWO, device="b")
+    assert replay.capacity(0) is replay.capacity(999)
+    assert replay.devices == ["a", "b"]
+    with pytest.raises(ValueError, match="read-only"):
+        replay.capacity(0).down_kbps[0] = 5.0
+    with pytest.raises(ParameterError, match="no device 'B'"):
+        LinkReplay(TWO, device="B")
+
+
+def test_what_lies_between_recordings_is_cut_out():
+    table = links([("a", s, True, float(i)) for i, s in enumerate([0, 1, 2, 100, 101, 161, 300])])
+    capacity = LinkReplay(table).capacity(0)
+    assert seconds(capacity) == [0, 1, 2, 3, 4, 64, 65]  # 60 s apart is still one recording
+    assert capacity.until_us == 66_000_000
+    whole = LinkReplay(table, gap_s=math.inf).capacity(0)
+    assert seconds(whole) == [0, 1, 2, 100, 101, 161, 300]
+    said = LinkReplay(table).describe()["devices"][0]
+    assert (said["recordings"], said["cut_s"], said["seconds"]) == (3, 97 + 138, 66.0)
+
+
+def test_a_run_may_start_later():
+    table = links([("a", s, True, float(s)) for s in range(5)])
+    capacity = LinkReplay(table, offset_s=1.5).capacity(0)
+    assert seconds(capacity) == [0, 0.5, 1.5, 2.5]
+    assert capacity.down_kbps.tolist() == [1, 2, 3, 4]
+    assert capacity.until_us == 3_500_000
+    assert LinkReplay(table, offset_s=2).capacity(0).down_kbps.tolist() == [2, 3, 4]
+    for late in (5, 5.1):
+        with pytest.raises(ParameterError, match=r"past the end[\s\S]*less than 5 s"):
+            LinkReplay(table, offset_s=late)
+
+
+def test_arguments_are_checked():
+    for bad in (0, -1, math.nan, "60", True):
+        with pytest.raises(ParameterError, match="gap_s"):
+            LinkReplay(TWO, gap_s=bad)
+    for bad in (-1, math.nan, math.inf, None):
+        with pytest.raises(ParameterError, match="offset_s"):
+            LinkReplay(TWO, offset_s=bad)
+    with pytest.raises(ParameterError, match="no links"):
+        LinkReplay([1, 2])
+    with pytest.raises(ParameterError, match="latency_ms"):
+        LinkReplay(TWO.drop_columns(["latency_ms"]))
+
+
+def test_traces_that_cannot_be_replayed():
+    with pytest.raises(TraceContentError, match="no links"):
+        LinkReplay(TWO.slice(0, 0))
+    with pytest.raises(TraceContentError, match="twice"):
+        LinkReplay(links([("a", 0, True, 1.0), ("a", 0, True, 2.0), ("a", 1, True, 1.0)]))
+    with pytest.raises(TraceContentError, match=r"all over 60 s apart[\s\S]*raise gap_s"):
+        LinkReplay(links([("a", 0, True, 1.0), ("a", 100, True, 2.0)]))
+    with pytest.raises(TraceContentError, match="how long"):
+        LinkReplay(links([("a", 0, True, 1.0)]))
+    for bad in (-1.0, math.inf):
+        with pytest.raises(TraceContentError, match="carries"):
+            LinkReplay(links([("a", 0, True, 1.0), ("a", 1, True, bad)]))
+
+
+def test_describe_says_what_results_must_state():
+    said = LinkReplay(TWO).describe()
+    assert [device["device"] for device in said["devices"]] == ["a", "b"]
+    assert [device["seconds"] for device in said["devices"]] == [3.0, 5.0]
+    assert [device["down_share"] for device in said["devices"]] == [0.0, 0.2]
+    assert [device["outages"] for device in said["devices"]] == [0, 1]
+    assert (said["seconds"], said["down_share"], said["outages"]) == (8.0, 0.125, 1)
+    assert json.loads(json.dumps(said)) == said
+    assert len(LinkReplay(TWO, device="b").describe()["devices"]) == 1
+    # Two values within one outage are two pieces and one outage.
+    table = links([("a", s, s in (0, 5), float(s)) for s in range(6)])
+    assert LinkReplay(table).describe()["devices"][0]["longest_outage_s"] == 4.0
+    assert LinkReplay(table).describe()["outages"] == 1
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 100), st.booleans(), st.sampled_from([None, 0.0, 5.0])),
+        min_size=2,
+        max_size=30,
+    ),
+    st.integers(1, 100),
+    st.integers(0, 200),
+)
+def test_a_replay_is_the_rows_one_after_the_other(rows, gap_s, offset_s):
+    steps, up, down = zip(*rows, strict=True)
+    at = np.cumsum((0, *steps[:-1])).tolist()
+    within = [step for step in steps[:-1] if step <= gap_s]
+    table = links([("a", *row) for row in zip(at, up, down, strict=True)])
+    if not within:
+        with pytest.raises(TraceContentError):
+            LinkReplay(table, gap_s=gap_s)
+        return
+    typical = float(np.median(within))
+    lasts = [step if step <= gap_s else typical for step in steps[:-1]] + [typical]
+    if offset_s >= sum(lasts):
+        with pytest.raises(ParameterError):
+            LinkReplay(table, gap_s=gap_s, offset_s=offset_s)
+        return
+    capacity = LinkReplay(table, gap_s=gap_s, offset_s=offset_s).capacity(0)
+    assert capacity.from_us[0] == 0
+    assert (np.diff(np.append(capacity.from_us, capacity.until_us)) > 0).all()
+    assert capacity.until_us == round((sum(lasts) - offset_s) * 1e6)
+    values = list(zip(capacity.up, np.nan_to_num(capacity.down_kbps, nan=-1), strict=True))
+    assert all(a != b for a, b in pairwise(values))
+    ends = np.cumsum(lasts)
+    for moment in np.arange(offset_s, ends[-1], 0.5):
+        row = int(np.searchsorted(ends, moment, side="right"))
+        piece = int(np.searchsorted(capacity.from_us, (moment - offset_s) * 1e6, side="right")) - 1
+        assert values[piece] == (up[row], -1 if down[row] is None else down[row])
+
+
+def test_recorded_measurements(driving_networks):
+    loaded = load_links(driving_networks)
+    said = {device["device"]: device for device in LinkReplay(loaded).describe()["devices"]}
+    assert said["mob-TCP"]["longest_outage_s"] == 993.0
+    assert said["mob-TCP"]["down_share"] == pytest.approx(0.1314, abs=1e-4)
+    assert said["att-TCP"]["down_share"] < 0.002
+    assert LinkReplay(loaded, gap_s=1e9, device="rm-UDP").describe()["devices"][0]["cut_s"] == 0.0

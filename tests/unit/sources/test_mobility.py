@@ -1,0 +1,65 @@
+import pytest
+
+from mudkit.errors import ParameterError
+from mudkit.sources.courses import device_numbers, flat_to_degrees, normal_longitude
+from mudkit.sources.mobility import MOBILITIES, Commute, ManhattanGrid, Mobility, RandomWaypoint, mobility_of
+from mudkit.sources.streams import device_number
+
+
+def test_models_have_names():
+    assert mobility_of("waypoint") == RandomWaypoint()
+    assert mobility_of("manhattan") == ManhattanGrid()
+    assert mobility_of("commute") == Commute()
+    assert all(isinstance(model, Mobility) for model in MOBILITIES.values())
+    slow = RandomWaypoint(speed_low_mps=0.5, speed_high_mps=1.5)
+    assert mobility_of(slow) is slow
+
+
+@pytest.mark.parametrize("given", ["comute", "", 7, None, RandomWaypoint])
+def test_an_unknown_model_is_refused_with_the_known_names(given):
+    with pytest.raises(ParameterError, match="one of waypoint, manhattan, commute"):
+        mobility_of(given)
+
+
+def test_a_near_name_is_suggested():
+    with pytest.raises(ParameterError, match="did you mean commute"):
+        mobility_of("comute")
+
+
+@pytest.mark.parametrize("model", MOBILITIES.values(), ids=MOBILITIES)
+def test_time_does_not_go_back(model):
+    course = model.course(7, ["a"], 0)
+    course.at(5)
+    course.at(5)
+    with pytest.raises(ParameterError, match="earlier moment"):
+        course.at(4)
+    with pytest.raises(ParameterError, match="earlier moment"):
+        model.course(7, ["a"], 0).at(-1)
+    assert course.until_us is None
+
+
+@pytest.mark.parametrize("model", MOBILITIES.values(), ids=MOBILITIES)
+def test_a_name_stands_for_one_device(model):
+    with pytest.raises(ParameterError, match=r"named twice(.|\n)*'b'"):
+        model.course(7, ["a", "b", "b"], 0)
+    assert model.course(7, [], 0).at(0).lat.shape == (0,)
+
+
+@pytest.mark.parametrize("model", MOBILITIES.values(), ids=MOBILITIES)
+def test_places_are_the_callers(model):
+    course = model.course(7, ["a", "b"], 0)
+    first = course.at(0)
+    lat = first.lat.copy()
+    first.lat[:] = first.lon[:] = first.speed_mps[:] = 99
+    assert (course.at(0).lat == lat).all()
+
+
+def test_numbers_of_devices_are_those_of_streams():
+    assert [int(n) % 2**64 for n in device_numbers(["a", "b"])] == [device_number("a"), device_number("b")]
+
+
+def test_longitudes_are_normal():
+    assert normal_longitude([-180.0, 180.0, 181.0, -181.0, 0.1]).tolist() == [-180, -180, -179, 179, 0.1]
+    lat, lon = flat_to_degrees(0.0, 179.99, [5.0], [0.0])
+    assert lat[0] == 0
+    assert lon[0] == pytest.approx(-179.965, abs=1e-3)

@@ -1,0 +1,100 @@
+import numpy as np
+import pytest
+
+from mudkit.errors import InputMissing, TraceContentError, TraceFormatError
+from mudkit.trace import load_unlocks
+
+T0 = 1_488_346_471
+HEADER = "time,screen_status"
+
+
+def log(*rows):
+    return [f"{T0 + second:.3f},{status}" for second, status in rows]
+
+
+def test_unlocks_are_the_rows_with_status_three(csv_file):
+    file = csv_file(HEADER, log((0, 1), (1.25, 3), (60, 0), (60.1, 2), (100, 1), (103, 3)))
+    for loaded in (
+        load_unlocks(file),
+        load_unlocks(csv_file(HEADER, file.read_text().split()[1:], "log.csv.gz")),
+    ):
+        assert loaded.times_us.dtype == np.int64
+        assert (loaded.times_us - T0 * 1_000_000).tolist() == [1_250_000, 103_000_000]
+        assert not len(loaded.rejected)
+        assert loaded.source["statuses"] == {"off": 1, "on": 2, "locked": 1, "unlocked": 2}
+
+
+def test_repeats_within_a_second_of_one_that_counts_are_set_aside(csv_file):
+    loaded = load_unlocks(csv_file(HEADER, log((0, 3), (0.6, 3), (1, 3), (1.2, 3), (9, 3))))
+    assert ((loaded.times_us - T0 * 1_000_000) / 1e6).tolist() == [0, 1.2, 9]
+    assert loaded.rejected["row"].to_pylist() == [2, 3]
+    assert loaded.rejected_by_reason() == {"repeated unlock within 1 s": 2}
+    assert loaded.rejected["raw"][0].as_py() == f"{T0}.600,3"
+
+
+def test_rows_are_put_in_order_of_time(csv_file):
+    loaded = load_unlocks(csv_file(HEADER, log((500, 3), (20, 3), (900, 3))))
+    assert np.diff(loaded.times_us).tolist() == [480_000_000, 400_000_000]
+    assert loaded.source["steps_back"] == 1
+    assert "steps back in time" in loaded.summary()["what"].tolist()
+
+
+def test_rows_that_cannot_be_used_are_set_aside(csv_file):
+    rows = [*log(*((60 * i, 3) for i in range(10))), "soon,3", f"{T0},", f"{T0},7", "1000,3", f"{T0}"]
+    loaded = load_unlocks(csv_file(HEADER, rows))
+    assert len(loaded.times_us) == 10
+    found = dict(zip(loaded.rejected["row"].to_pylist(), loaded.rejected["reason"].to_pylist(), strict=True))
+    assert found == {
+        11: "unparsable", 12: "unparsable", 13: "unknown screen status", 14: "time before 1980 or after 2100",
+        15: "unparsable",
+    }  # fmt: skip
+
+
+def test_columns_are_found_by_name_and_one_phone_is_asked_for(csv_file):
+    header = "user,device,time,screen_status"
+    assert len(load_unlocks(csv_file(header, [f"a,x,{T0},3", f"a,x,{T0 + 9},3"])).times_us) == 2
+    with pytest.raises(TraceContentError, match=r"several phones[\s\S]*a/x, b/y"):
+        load_unlocks(csv_file(header, [f"a,x,{T0},3", f"b,y,{T0 + 9},3"]))
+
+
+def test_errors_say_what_is_wrong(tmp_path, csv_file):
+    with pytest.raises(InputMissing):
+        load_unlocks(tmp_path / "none.csv")
+    with pytest.raises(TraceFormatError, match="is a folder"):
+        load_unlocks(tmp_path)
+    with pytest.raises(TraceFormatError, match=r"not a log of AWARE's screen[\s\S]*battery_level"):
+        load_unlocks(csv_file("time,battery_level,battery_status", ["1,2,3"]))
+    with pytest.raises(TraceContentError, match="holds no rows"):
+        load_unlocks(csv_file(HEADER, []))
+    with pytest.raises(TraceContentError, match=r"holds no unlock[\s\S]*1 off, 1 on"):
+        load_unlocks(csv_file(HEADER, log((0, 0), (1, 1))))
+    with pytest.raises(TraceFormatError, match="milliseconds"):
+        load_unlocks(csv_file(HEADER, [f"{T0}000,3"]))
+    empty = tmp_path / "empty.csv"
+    empty.write_bytes(b"")
+    with pytest.raises(TraceFormatError, match="is empty"):
+        load_unlocks(empty)
+
+
+def test_summary(csv_file):
+    rows = log(*((3600 * i, 3) for i in range(49)))
+    said = dict(load_unlocks(csv_file(HEADER, rows)).summary().itertuples(index=False))
+    assert said["unlocks"] == "49"
+    assert said["unlocks a day"] == "24.5"
+    assert said["median interval"] == "3600 s"
+    short = dict(load_unlocks(csv_file(HEADER, rows[:1])).summary().itertuples(index=False))
+    assert "unlocks a day" not in short
+
+
+def test_recorded_log(phone_log):
+    loaded = load_unlocks(phone_log / "AwareScreen_1month.csv")
+    assert loaded.source["rows"] == 5_278
+    assert loaded.source["steps_back"] == 1  # two rows of 26 March, 17:26, stand after one of 19:00
+    assert len(loaded.times_us) == 920
+    assert not len(loaded.rejected)
+    assert np.diff(loaded.times_us).min() > 1_000_000
+    said = dict(loaded.summary().itertuples(index=False))
+    assert said["unlocks a day"] == "30.1"
+    for other in ("AwareBattery_1month.csv", "singleuser_AwareApplicationNotifications.csv"):
+        with pytest.raises(TraceFormatError, match="not a log of AWARE's screen"):
+            load_unlocks(phone_log / other)
