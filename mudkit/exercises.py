@@ -1,3 +1,0 @@
-"""Judges."""
-
-__all__: list[str] = []

@@ -1,0 +1,55 @@
+"""The exercises, by chapter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from mudkit.errors import ParameterError
+from mudkit.exercises import start_here
+from mudkit.exercises.judging import Exercise, Verdict, judged
+
+__all__ = ["EXERCISES", "judge"]
+
+EXERCISES: Final[dict[str, Exercise]] = {
+    "00_start_here": start_here.EXERCISE,
+}
+"""What a reader writes in each chapter, and how it is judged."""
+
+
+def judge(chapter: str, piece: Callable[..., Any]) -> Verdict:
+    """Judge what a reader has written against the chapter's properties on random scenarios.
+
+    The scenarios are the same at every call.
+
+    Parameters
+    ----------
+    chapter : str
+        For instance ``00_start_here``.
+    piece : callable
+        What the chapter asks for.
+
+    Returns
+    -------
+    Verdict
+        Passed, or the smallest scenario that fails, with its message diagram.
+
+    Raises
+    ------
+    ParameterError
+        There is no such chapter, or the piece cannot be called.
+    """
+    if chapter not in EXERCISES:
+        raise ParameterError(
+            "There is no exercise of this chapter.", where="chapter", found=repr(chapter),
+            expected=", ".join(EXERCISES),
+        )  # fmt: skip
+    exercise = EXERCISES[chapter]
+    if not callable(piece):
+        raise ParameterError(
+            "This is nothing that can be called.",
+            where="piece",
+            found=repr(piece),
+            expected=exercise.asks_for,
+        )
+    return judged(chapter, exercise, piece)

@@ -1,0 +1,70 @@
+"""The judge finds what is wrong, makes it small, and draws it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mudkit.errors import ParameterError
+from mudkit.exercises import EXERCISES, judge
+
+
+def solution(seen: int, message: Any) -> bool:
+    return message["after"] == seen
+
+
+def test_the_solution_passes():
+    verdict = judge("00_start_here", solution)
+    assert verdict.passed
+    assert verdict.failure is None
+    assert verdict.diagram() is None
+    assert verdict.scenarios == 200
+    assert str(verdict).startswith("Passed.")
+
+
+@pytest.mark.parametrize(
+    ("piece", "smallest", "problem"),
+    [
+        (lambda seen, message: True, "one message to bob; delivery 1 comes twice", "more than once"),
+        (lambda seen, message: message["number"] > seen, "to bob, bob; delivery 1 is lost", "message 1 never"),
+        (lambda seen, message: message["number"] == seen + 1, "to cy, bob; nothing goes wrong", "message 2 never"),
+        (lambda seen, message: False, "one message to bob; nothing goes wrong", "never came"),
+        (lambda seen, message: message["nummer"], "one message to bob; nothing", "it raises KeyError: 'nummer' (line"),
+        (lambda: True, "one message to bob; nothing", "it raises TypeError"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_shown_in_the_smallest_scenario(piece: Any, smallest: str, problem: str):
+    verdict = judge("00_start_here", piece)
+    assert not verdict.passed
+    assert smallest in verdict.failure.scenario
+    assert problem in verdict.failure.problem
+    assert "Not yet." in str(verdict)
+    assert problem in str(verdict)
+    figure = verdict.diagram()
+    assert len(figure.data) > 1
+    assert str(judge("00_start_here", piece)) == str(verdict)
+
+
+def test_an_error_of_the_lab_is_no_failure_of_the_piece(monkeypatch: pytest.MonkeyPatch):
+    def broken(*arguments: Any) -> Any:
+        raise RuntimeError("the lab is broken")
+
+    monkeypatch.setattr("mudkit.exercises.start_here.Relay", broken)
+    with pytest.raises(RuntimeError, match="the lab is broken"):
+        judge("00_start_here", solution)
+
+
+@pytest.mark.parametrize(
+    ("chapter", "piece", "told"),
+    [("00_start", solution, "00_start_here"), ("00_start_here", 3, "take\\(seen, message\\)")],
+)
+def test_what_cannot_be_judged(chapter: str, piece: Any, told: str):
+    with pytest.raises(ParameterError, match=told):
+        judge(chapter, piece)
+
+
+def test_every_exercise_says_what_it_wants():
+    for exercise in EXERCISES.values():
+        assert exercise.property.endswith(".")
+        assert "->" in exercise.asks_for
