@@ -1,4 +1,4 @@
-"""The exercise of chapter 00: which message is the next one?
+"""The exercise of chapter 00: say which message is the next one.
 
 A relay delivers a message again until it hears that it has come, and a network repeats and delays messages. A
 device must take each message once, and in the order in which its sender sent them.
@@ -43,13 +43,13 @@ class _Scenario(NamedTuple):
 def _play(piece: Callable[..., Any], scenario: _Scenario) -> Played:
     lab = Lab(seed=1)
     relay = Relay(lab)
-    ann, _ = (Client(lab.device(name), relay) for name in ("ann", "cy"))
+    ann, _ = (Client(lab.device(name, "edge"), relay) for name in ("ann", "cy"))
 
     class Machine(ClientMachine):
         def is_next(self, seen: int, message: Mapping[str, Any]) -> bool:
             return bool(piece(seen, message))
 
-    bob = Client(lab.device("bob"), relay, Machine)
+    bob = Client(lab.device("bob", "edge"), relay, Machine)
     deliveries = 0
 
     def meddle(transfer: Transfer) -> Sequence[int]:
@@ -60,7 +60,7 @@ def _play(piece: Callable[..., Any], scenario: _Scenario) -> Played:
         what = scenario.deliveries[deliveries - 1] if deliveries <= len(scenario.deliveries) else "well"
         return _TROUBLES.get(what, (0,))
 
-    lab.run(seconds=1)
+    lab.run(seconds=3)
     lab.world.meddle = meddle
     sent = [f"message {number}" for number, to in enumerate(scenario.receivers, start=1) if to == "bob"]
     try:
@@ -92,8 +92,8 @@ def _problem(sent: list[str], inbox: list[str]) -> str | None:
 
 
 EXERCISE: Final = Exercise(
-    asks_for="take(seen, message) -> bool, where seen is the number of the last message of this sender in the "
-    "inbox (0: none), and message has its 'number' and 'after', that of the one sent here before it",
+    asks_for="take(seen, message) -> bool, where seen is the number of the last message of this sender in "
+    "the inbox (0: none), and message has its 'number' and 'after', that of the one sent here before it",
     property="Each message that ann sends to bob comes into his inbox once, and in order.",
     scenarios=st.builds(
         _Scenario,
