@@ -302,6 +302,8 @@ def size_bytes(message: Any) -> int:
         JSON cannot hold it.
     """
     kind = type(message)
+    if kind is dict:  # nearly all are
+        return len(_encode(message))
     if kind is bytes:
         return len(message)
     return len(message.data) if kind is Ciphertext else len(_encode(message))

@@ -334,12 +334,11 @@ class World:
         process.timers.pop(effect.name, None)
 
     def _send(self, process: Process, effect: Send) -> None:
-        message, now_us = effect.message, self.now_us
+        to, message, now_us = effect.to, effect.message, self.now_us
         transfer = Transfer(
-            process, process.session, process.address, effect.to, message, size_bytes(message), now_us
+            process, process.session, process.address, to, message, size_bytes(message), now_us
         )
-        host = process.host
-        target = self.at_address.get(effect.to)
+        host, target = process.host, self.at_address.get(to)
         onward = None if target is None or target.host.link is None else target.host.link.down
         if not host.is_online:
             self._fail(transfer, "no link")
@@ -354,8 +353,9 @@ class World:
             self._fail(transfer, "no link")
 
     def _begin(self, transfer: Transfer, sender: Process, direction: Direction) -> None:
-        account = sender.accounts.get(direction)
-        if account is None:
+        try:
+            account = sender.accounts[direction]
+        except KeyError:
             account = self._bill.account(sender.system, direction.link.device, direction.name)
             sender.accounts[direction] = account
         arrive_us = direction.begin(transfer, self.now_us, account)

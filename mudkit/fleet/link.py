@@ -195,9 +195,13 @@ class Direction:
         account.messages += 1
         account.bytes += size
         account.radio_mj += charged_mj
-        transfer.direction, transfer.account = self, account
-        transfer.begun_us, transfer.start_us, transfer.end_us = now_us, start_us, end_us
-        transfer.arrive_us, transfer.paid_from_us = arrive_us, paid_from_us
+        transfer.direction = self
+        transfer.account = account
+        transfer.begun_us = now_us
+        transfer.start_us = start_us
+        transfer.end_us = end_us
+        transfer.arrive_us = arrive_us
+        transfer.paid_from_us = paid_from_us
         self.free_us, self._last_arrival_us = end_us, arrive_us
         self.underway.append(transfer)
         return arrive_us

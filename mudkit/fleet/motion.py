@@ -68,8 +68,12 @@ class Motion:
     def _step(self, _: None) -> None:
         world = self._world
         places = self._course.at(world.now_us - self._began_us)
-        for device, lat, lon in zip(self._devices, places.lat.tolist(), places.lon.tolist(), strict=True):
-            device.measured("loc", (lat, lon))
+        locs = zip(places.lat.tolist(), places.lon.tolist(), strict=True)
+        for device, loc in zip(self._devices, locs, strict=True):
+            if "loc" in device.watched:
+                device.measured("loc", loc)
+            else:  # a call less for each device each time
+                device.context["loc"] = loc
         self._on_places(self._names, places)
         until_us = self._course.until_us
         later_us = world.now_us + self._every_us

@@ -15,11 +15,10 @@ from typing import Any
 import simpy
 from compare import compare
 
-from mudkit.events import LinkUp, Received, Send, SetTimer, TimerFired
-from mudkit.fleet import LINKS, World
+from mudkit.fleet import LINKS
+from mudkit.reproduce.kernel import EVERY_S, reports
 
-DEVICES, HOURS, EVERY_S = 2000, 6, 600
-S = 1_000_000
+DEVICES, HOURS = 2000, 6
 LINK = LINKS["lte"]
 
 
@@ -37,36 +36,9 @@ def report(number: int) -> dict[str, Any]:
     return {"kind": "report", "number": number, "lat": 30.2672, "lon": -97.7431, "speed_mps": 12.5}
 
 
-class Phone:
-    def __init__(self, offset_us: int) -> None:
-        self.offset_us = offset_us
-        self.number = 0
-
-    def handle(self, now_us: int, event: Any) -> Any:
-        kind = type(event)
-        if kind is TimerFired:
-            self.number += 1
-            return Send("server", report(self.number)), SetTimer("report", EVERY_S * S)
-        return (SetTimer("report", self.offset_us),) if kind is LinkUp else ()
-
-
-class Server:
-    def handle(self, now_us: int, event: Any) -> Any:
-        if type(event) is Received:
-            return (Send(event.source, {"kind": "seen", "number": event.message["number"]}),)
-        return ()
-
-
 def ours() -> int:
     """Run the world; give how many timers and messages were handled."""
-    world = World(1)
-    world.add_server("server").install("reports", lambda ports: Server())
-    for number in range(DEVICES):
-        device = world.add_device(f"device-{number}", LINK.name)
-        offset_us = number * EVERY_S * S // DEVICES
-        device.install("reports", lambda ports, offset_us=offset_us: Phone(offset_us))
-    world.run((HOURS * 3600 + 60) * S)
-    return world.handled - DEVICES - 1  # without the news that there is a network
+    return reports(DEVICES, HOURS)[1]
 
 
 def peer() -> int:

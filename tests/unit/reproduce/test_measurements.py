@@ -6,11 +6,11 @@ import pytest
 
 from mudkit.errors import EnvironmentProblem, ParameterError
 from mudkit.predicates import Predicate
-from mudkit.reproduce import capacity, compiling, growth, lab, matching, mobius
+from mudkit.reproduce import capacity, compiling, growth, kernel, lab, matching, mobius
 from mudkit.reproduce.workload import TEXTS, Workload
 
 M1, M2 = mobius.ROWS
-(F5,) = lab.ROWS
+F1, F5 = lab.ROWS
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +60,20 @@ def test_f5_measures_all_that_is_required():
     found = compiling.measure(texts=3, calls=5, runs=2)
     assert {required.figure for required in F5.required} <= set(found.figures)
     assert all(figure.low > 0 for figure in found.figures.values())
+
+
+def test_the_kernel_small():
+    found = kernel.measure(devices=20, hours=1, repeats=1, fleet=30, fleet_hours=2, seeds=[3])
+    assert {required.figure for required in F1.required} <= set(found.figures)
+    assert found.figures["positions"].median == 30 * 121
+    # A report and its acknowledgement each ten minutes, the first within ten: 11 or 12 of each in two hours.
+    assert 30 * 11 * 2 <= found.figures["messages"].median <= 30 * 12 * 2
+    assert 0 < found.figures["MB before"].median <= found.figures["MB at the peak, large fleet"].median
+
+
+def test_a_fleet_whose_process_ends_early_says_so():
+    with pytest.raises(EnvironmentProblem, match="ended before it was done"):
+        kernel.measure(devices=1, hours=1, repeats=1, fleet=0, fleet_hours=1, seeds=[1])
 
 
 def test_new_texts_are_of_new_shapes():
