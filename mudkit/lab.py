@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import difflib
+import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -12,12 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mudkit.errors import ParameterError
-from mudkit.fleet.battery import BASE_MW, Battery
+from mudkit.fleet.battery import BASE_MW, Battery, check_battery
 from mudkit.fleet.connectivity import Measured, follow_outages
 from mudkit.fleet.energy import RADIOS
 from mudkit.fleet.faults import Faults
 from mudkit.fleet.host import Device, Host
 from mudkit.fleet.kernel import World
+from mudkit.fleet.link import LINKS
 from mudkit.fleet.motion import Motion
 from mudkit.fleet.recorder import Recorder, moment
 from mudkit.fleet.timeline import Carried, Stretch, timeline
@@ -39,7 +42,10 @@ START = "2010-03-01T13:00"
 _US_PER_S = 1_000_000
 _US_PER_H = 3_600_000_000
 _MAX_DEVICES = 1_000_000
-_MAX_H = 24 * 3660.0
+_LAST = dt.datetime(2200, 1, 1, tzinfo=dt.UTC)
+_LAST_US = (_LAST - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
+"""No lab goes on for longer: pandas knows no times after 2262."""
+_NO_CONTEXT = ("at", "base_mw", "battery_j", "every_s", "link", "mobility", "name", "outage", "prefix")
 
 
 class Lab:
@@ -84,7 +90,8 @@ class Lab:
         messages: bool = True,
         held: bool = False,
     ) -> None:
-        self.world = World(whole_number("seed", seed, -(1 << 63), (1 << 63) - 1))
+        seed = whole_number("seed", seed, -(1 << 63), (1 << 63) - 1)
+        self.world = World(seed)
         self.start_us = _epoch_us(start)
         self.devices: dict[str, Device] = {}
         self.faults = Faults(self.world)
@@ -175,15 +182,20 @@ class Lab:
             As :meth:`device`; a trace of moves or links has fewer devices.
         """
         count = whole_number("n", n, 1, _MAX_DEVICES)
-        first = sum(name.startswith(f"{prefix}-") for name in self.devices)
+        numbered = re.compile(re.escape(f"{prefix}-") + r"(\d{5,})")
+        taken = [int(match[1]) for match in map(numbered.fullmatch, self.devices) if match]
+        first = max(taken, default=-1) + 1
         names = [f"{prefix}-{number:05d}" for number in range(first, first + count)]
         return self._add(names, link, None, mobility, outage, every_s, battery_j, base_mw, context)
 
     def server(self, name: str) -> Host:
         """Give the server of that name; it is added if there is none."""
-        found = self.world.hosts.get(name)
+        found = self.world.hosts.get(_usable_name(name))
         if isinstance(found, Device):
-            raise ParameterError("This is a device, not a server.", where="name", found=repr(name))
+            raise ParameterError(
+                "This is a device, not a server.", where="name", found=repr(name),
+                expected="a name that no device has",
+            )  # fmt: skip
         return found or self.world.add_server(name)
 
     # -- time
@@ -205,14 +217,10 @@ class Lab:
         ReentrantRun
             Called by something that happens in virtual time.
         """
-        given = {"hours": hours, "minutes": minutes, "seconds": seconds}
-        for name, value in given.items():
-            if not 0.0 <= value <= _MAX_H * 3600:
-                raise ParameterError(
-                    "This duration is not usable.", where=name, found=repr(value), expected="0 or more"
-                )
-        length_us = round((hours * 3600 + minutes * 60 + seconds) * _US_PER_S)
-        began_us = self.world.now_us
+        began_us, length_us = self.world.now_us, 0
+        for name, value, unit_s in (("hours", hours, 3600), ("minutes", minutes, 60), ("seconds", seconds, 1)):
+            most = (_LAST_US - self.start_us - began_us - length_us) / (unit_s * _US_PER_S)
+            length_us += round(_number(name, value, 0.0, most) * unit_s * _US_PER_S)
         for each in self._covered:
             each.check(began_us + length_us)
         with bar(length_us / _US_PER_H, "virtual time", "h") as done:
@@ -320,8 +328,12 @@ class Lab:
 
     def _known(self, device: str) -> Device:
         if device not in self.devices:
-            known = ", ".join(list(self.devices)[:20])
-            raise ParameterError("There is no such device.", found=repr(device), expected=known or "none yet")
+            near = difflib.get_close_matches(str(device), self.devices, n=3)
+            known = ", ".join(list(self.devices)[:20]) + (", …" if len(self.devices) > 20 else "")
+            raise ParameterError(
+                "There is no such device.", where="device", found=repr(device), expected=known or "none yet",
+                remedy=f"did you mean {' or '.join(near)}?" if near else None,
+            )  # fmt: skip
         return self.devices[device]
 
     # -- adding
@@ -339,23 +351,23 @@ class Lab:
         context: Mapping[str, Any],
     ) -> list[Device]:
         # Everything is looked at before anything is added.
+        for name in names:
+            if _usable_name(name) in self.world.hosts:
+                raise ParameterError(
+                    "There is a device or server of this name.", where="name", found=repr(name),
+                    expected="a name of its own for each",
+                )  # fmt: skip
+        _check_context(context)
+        every_us = round(_number("every_s", every_s, 0.001, 86_400.0) * _US_PER_S)
+        place = None if at is None else _place(at)
+        if battery_j is not None:
+            check_battery(battery_j, base_mw)
         process = outages_of(outage)
         model = None if mobility is None else mobility_of(mobility)
+        kind = "lte" if isinstance(link, LinkReplay) else _kind_of(link)
+        capacities = [link.capacity(row) for row in range(len(names))] if isinstance(link, LinkReplay) else []
         now_us = self.world.now_us
         course = None if model is None else model.course(self.world.seed, names, self.start_us + now_us)
-        capacities = [link.capacity(row) for row in range(len(names))] if isinstance(link, LinkReplay) else []
-        if not 0.001 <= every_s <= 86_400:
-            raise ParameterError(
-                "This interval is not usable.",
-                where="every_s",
-                found=repr(every_s),
-                expected="0.001 to 86,400 s",
-            )
-        if at is not None and not (-90 <= at[0] <= 90 and -180 <= at[1] <= 180):
-            raise ParameterError(
-                "This is no place.", where="at", found=repr(at), expected="(lat, lon) in degrees"
-            )
-        kind = "lte" if isinstance(link, LinkReplay) else link
         devices = [self.world.add_device(name, kind) for name in names]
         for device in devices:
             self.devices[device.name] = device
@@ -365,11 +377,11 @@ class Lab:
             if not capacities:
                 self.world.on_link(device)
         if course is not None:
-            motion = Motion(self.world, devices, course, round(every_s * _US_PER_S), self.trace.positions)
+            motion = Motion(self.world, devices, course, every_us, self.trace.positions)
             self._covered.append(motion)
-        if at is not None:
-            devices[0].measured("loc", at)
-            self.trace.positions(pa.array(names), _still(at))
+        if place is not None:
+            devices[0].measured("loc", place)
+            self.trace.positions(pa.array(names), _still(place))
         self._covered += [
             Measured(self.world, device, capacity)
             for device, capacity in zip(devices, capacities, strict=bool(capacities))
@@ -380,9 +392,9 @@ class Lab:
             {
                 "names": names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}",
                 "link": link.describe() if isinstance(link, LinkReplay) else link,
-                "mobility": None if model is None else repr(model),
+                "mobility": None if model is None else _described(model),
                 "outage": process.describe(),
-                "battery_j": battery_j,
+                "battery_j": None if battery_j is None else float(battery_j),
             }
         )
         return devices
@@ -390,6 +402,66 @@ class Lab:
 
 def _still(at: tuple[float, float]) -> Places:
     return Places(np.array([at[0]]), np.array([at[1]]), np.zeros(1))
+
+
+def _number(name: str, given: Any, low: float, high: float) -> float:
+    is_number = isinstance(given, int | float | np.integer | np.floating) and not isinstance(given, bool)
+    if not is_number or not low <= given <= high:
+        raise ParameterError(
+            f"The parameter {name} is not usable.", where=name, found=repr(given),
+            expected=f"a number from {low:g} to {high:,g}",
+        )  # fmt: skip
+    return float(given)
+
+
+def _usable_name(given: Any) -> str:
+    if not isinstance(given, str) or not given or not given.isprintable():
+        raise ParameterError(
+            "This name is not usable.", where="name", found=repr(given),
+            expected="text of characters that can be printed",
+        )  # fmt: skip
+    return given
+
+
+def _kind_of(link: Any) -> str:
+    if isinstance(link, str) and link in LINKS:
+        return link
+    near = difflib.get_close_matches(str(link).lower(), LINKS, n=1)
+    raise ParameterError(
+        "There is no such kind of link.", where="link", found=repr(link),
+        expected=f"{', '.join(LINKS)}, or measured ones (LinkReplay)",
+        remedy=f"did you mean {near[0]}?" if near else None,
+    )  # fmt: skip
+
+
+def _place(given: Any) -> tuple[float, float]:
+    try:
+        lat, lon = (float(each) for each in given)
+        is_place = -90 <= lat <= 90 and -180 <= lon <= 180
+    except (TypeError, ValueError):
+        is_place = False
+    if not is_place:
+        raise ParameterError(
+            "This is no place.", where="at", found=repr(given), expected="(lat, lon) in degrees"
+        )
+    return lat, lon
+
+
+def _check_context(context: Mapping[str, Any]) -> None:
+    """Refuse what is meant to be a parameter: it would be taken for context without a word."""
+    for name in context:
+        near = difflib.get_close_matches(name, _NO_CONTEXT, n=1, cutoff=0.85)
+        if near:
+            raise ParameterError(
+                f"There is no parameter {name!r} here.", where=name, found=repr(context[name]),
+                expected="a parameter, or a name of the context that is not like one",
+                remedy="add each with lab.device(…, at=…)" if name == "at" else f"did you mean {near[0]}?",
+            )  # fmt: skip
+
+
+def _described(model: Mobility) -> str:
+    """Say what a model is, and not where it lies in memory: the same run is described by the same words."""
+    return type(model).__name__ if type(model).__repr__ is object.__repr__ else repr(model)
 
 
 def _us(times: pa.ChunkedArray) -> Any:
@@ -400,10 +472,12 @@ def _epoch_us(start: str | dt.datetime) -> int:
     try:
         given = dt.datetime.fromisoformat(start) if isinstance(start, str) else start
         given = given if given.tzinfo is not None else given.replace(tzinfo=dt.UTC)
-        since = given - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+        since_us = (given - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
     except (TypeError, ValueError, AttributeError, OverflowError):
+        since_us = _LAST_US
+    if not -_LAST_US < since_us < _LAST_US:
         raise ParameterError(
             "The start of the lab is not usable.", where="start", found=repr(start),
-            expected="a time like 2010-03-01T13:00",
-        ) from None  # fmt: skip
-    return round(since.total_seconds() * _US_PER_S)
+            expected=f"a time like 2010-03-01T13:00, before {_LAST.year}",
+        )  # fmt: skip
+    return since_us

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from mudkit.errors import EnvironmentProblem
-from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, SetTimer, TimerFired
+from mudkit.events import Effect, Event, LinkUp, Make, Ports, Received, Send, SetTimer, TimerFired
 from mudkit.fleet import World
 from mudkit.lab import Lab
 from mudkit.reproduce.capacity import memory_mb
@@ -61,6 +61,11 @@ class Collector:
         return ()
 
 
+def _reporter(number: int, devices: int) -> Make:
+    """Spread the first reports over ten minutes."""
+    return lambda ports: Reporter(number * EVERY_S * _US // devices)
+
+
 def reports(devices: int, hours: float, seed: int = 1) -> tuple[World, int]:
     """Let devices on LTE report for some time.
 
@@ -75,10 +80,7 @@ def reports(devices: int, hours: float, seed: int = 1) -> tuple[World, int]:
     world = World(seed)
     world.add_server("server").install("reports", Collector)
     for number in range(devices):
-        offset_us = number * EVERY_S * _US // devices
-        world.add_device(f"device-{number}", "lte").install(
-            "reports", lambda ports, offset_us=offset_us: Reporter(offset_us)
-        )
+        world.add_device(f"device-{number}", "lte").install("reports", _reporter(number, devices))
     world.run(int(hours * 3600 * _US) + 60 * _US)
     return world, world.handled - devices - 1  # without the news that there is a network
 
@@ -91,8 +93,7 @@ def hold(devices: int, hours: int, seed: int) -> None:
     fleet = lab.fleet(devices, mobility="commute", link="lte", every_s=60.0)
     lab.server("server").install("reports", Collector)
     for number, device in enumerate(fleet):
-        offset_us = number * EVERY_S * _US // devices
-        device.install("reports", lambda ports, offset_us=offset_us: Reporter(offset_us))
+        device.install("reports", _reporter(number, devices))
     lab.run(hours=hours)
     _, peak = memory_mb()
     found: dict[str, Any] = {
@@ -149,7 +150,7 @@ def measure(
     parameters = {
         "speed": f"{devices:,} devices on LTE, {hours} virtual hours, a report each {EVERY_S} s and its "
         "acknowledgement; sizes of JSON, radio and bill included; setting up included",
-        "memory": f"{fleet:,} commuting devices, {fleet_hours} virtual hours, positions each minute recorded, "
+        "memory": f"{fleet:,} commuting devices, {fleet_hours} virtual hours, positions each minute, "
         f"a report each {EVERY_S} s and its acknowledgement",
         "seeds": list(seeds), "repeats": repeats,
     }  # fmt: skip

@@ -26,7 +26,7 @@ from mudkit import pipeline, reproduce, trace
 from mudkit.trace.schema import epoch_us
 from mudkit.units import box_bounds
 
-ROWS = ("F5", "M2", "M1")
+ROWS = ("F5", "F1", "M2", "M1")
 BIN_S, BIN_LAT, BIN_LON = 7200, 0.09, 0.11  # two hours, about 10 km
 
 
