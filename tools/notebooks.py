@@ -5,6 +5,7 @@ Usage: python tools/notebooks.py [NOTEBOOK ...]        all of notebooks/ by defa
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -19,7 +20,8 @@ FOLDER = Path(__file__).parents[1] / "notebooks"
 
 
 def execute(file: Path) -> nbformat.NotebookNode:
-    """Run a chapter in its folder, from top to bottom, in a new kernel."""
+    """Run a chapter in its folder, from top to bottom, in a new kernel that shows no bars."""
+    os.environ["MUDKIT_PROGRESS"] = "0"
     notebook = nbformat.read(file, as_version=4)
     client = NotebookClient(
         notebook,

@@ -5,13 +5,17 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import plotly.graph_objects as go
 from hypothesis import HealthCheck, Phase, Verbosity, given, settings
+from hypothesis.configuration import set_hypothesis_home_dir
 from hypothesis.strategies import SearchStrategy
 
 from mudkit.figures import messages
+from mudkit.files import work_folder
 from mudkit.lab import Lab
 
 __all__ = ["Exercise", "PieceError", "Played", "Verdict", "judged"]
@@ -105,6 +109,11 @@ class Verdict:
         )  # fmt: skip
 
 
+@cache
+def _home() -> Path:
+    return work_folder()
+
+
 class PieceError(Exception):
     """What a reader's piece raised."""
 
@@ -122,6 +131,7 @@ def judged(chapter: str, exercise: Exercise, piece: Callable[..., Any]) -> Verdi
     exercise : Exercise
     piece : callable
     """
+    set_hypothesis_home_dir(_home())  # it would leave a folder where the reader works
     count = 0
     failure: Played | None = None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -34,7 +34,7 @@ def keep(table: Table, name: str, folder: Path | None) -> Table:
 
 
 def show(table: pd.DataFrame) -> Styler:
-    """Show a table: whole numbers with separators, shares in percent, no index.
+    """Show a table: numbers with separators and six digits that count, shares in percent, no index.
 
     A measure with columns ``…_low`` and ``…_high`` shows its interval behind the value.
     """
@@ -50,5 +50,7 @@ def show(table: pd.DataFrame) -> Styler:
     for name in [n for n in shown.columns if shown[n].dtype.kind == "M"]:
         if (shown[name] == shown[name].dt.normalize()).all():
             shown[name] = shown[name].dt.strftime("%Y-%m-%d")
-    whole = [name for name in shown.columns if shown[name].dtype.kind in "iu"]
-    return shown.style.format(dict.fromkeys(whole, "{:,}")).hide(axis="index")
+    formats = {"i": "{:,}", "u": "{:,}", "f": "{:,.6g}"}
+    kinds = {name: shown[name].dtype.kind for name in shown.columns}
+    written: dict[Any, Any] = {name: formats[kind] for name, kind in kinds.items() if kind in formats}
+    return shown.style.format(written).hide(axis="index")

@@ -22,7 +22,6 @@ LOCAL = (
     "blob:",
     "about:",
 )
-CHAPTER = "08_traces_on_spark"
 
 
 @pytest.fixture
@@ -62,7 +61,10 @@ def lab(tmp_path, repository):
             server.communicate()
 
 
-def test_chapter_in_the_browser(chromium, lab, tmp_path):
+@pytest.mark.parametrize(
+    ("chapter", "last_words"), [("00_start_here", "Held in all"), ("08_traces_on_spark", "minutes")]
+)
+def test_chapter_in_the_browser(chromium, lab, tmp_path, chapter, last_words):
     address, token = lab
     context = chromium.new_context(viewport={"width": 1300, "height": 1000})
     context.set_default_timeout(60_000)
@@ -70,7 +72,7 @@ def test_chapter_in_the_browser(chromium, lab, tmp_path):
     asked = []
     page.on("request", lambda request: asked.append(request.url))
     page.on("websocket", lambda socket: asked.append(socket.url))
-    page.goto(f"{address}/lab/tree/{CHAPTER}.ipynb?token={token}")
+    page.goto(f"{address}/lab/tree/{chapter}.ipynb?token={token}")
     page.locator(".jp-Notebook .jp-CodeCell").first.wait_for()
     page.get_by_text("Python 3 (ipykernel) | Idle").first.wait_for()
     page.get_by_role("menuitem", name="Run", exact=True).click()
@@ -82,7 +84,7 @@ def test_chapter_in_the_browser(chromium, lab, tmp_path):
     page.get_by_text("Python 3 (ipykernel) | Idle").first.wait_for(timeout=60_000)
     errors = page.locator('[data-mime-type="application/vnd.jupyter.error"]')
     assert errors.count() == 0, errors.all_inner_texts()
-    assert "minutes" in last.first.inner_text()
+    assert last_words in last.first.inner_text()
 
     figures = page.locator(".js-plotly-plot svg.main-svg")
     figures.first.scroll_into_view_if_needed()

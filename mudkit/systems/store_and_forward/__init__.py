@@ -6,7 +6,8 @@ enough.
 """
 
 from mudkit.systems.store_and_forward.client import ClientMachine
+from mudkit.systems.store_and_forward.direct import Direct, DirectMachine
 from mudkit.systems.store_and_forward.front import Client, Relay, StoreAndForward
 from mudkit.systems.store_and_forward.relay import RelayMachine
 
-__all__ = ["Client", "ClientMachine", "Relay", "RelayMachine", "StoreAndForward"]
+__all__ = ["Client", "ClientMachine", "Direct", "DirectMachine", "Relay", "RelayMachine", "StoreAndForward"]

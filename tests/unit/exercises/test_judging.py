@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -53,6 +55,15 @@ def test_an_error_of_the_lab_is_no_failure_of_the_piece(monkeypatch: pytest.Monk
     monkeypatch.setattr("mudkit.exercises.start_here.Relay", broken)
     with pytest.raises(RuntimeError, match="the lab is broken"):
         judge("00_start_here", solution)
+
+
+def test_nothing_is_left_where_the_reader_works(tmp_path: Any):
+    code = (
+        "from mudkit.exercises import judge\n"
+        "assert judge('00_start_here', lambda seen, message: message['after'] == seen).passed"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

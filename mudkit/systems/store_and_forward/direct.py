@@ -1,0 +1,67 @@
+"""The baseline of store and forward: a message goes straight to its receiver, once, and nobody keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from mudkit.events import Call, Complete, Effect, Event, Installed, Network, Ports, Received, Record, Send
+
+__all__ = ["Direct", "DirectMachine"]
+
+_NAME: Final = "direct"
+
+
+class DirectMachine:
+    """One device's machine: what cannot be sent now is lost.
+
+    Parameters
+    ----------
+    ports : Ports
+    me : str
+        Its name, which is also its address.
+    """
+
+    def __init__(self, ports: Ports, me: str) -> None:
+        self._me = me
+        self._unread: list[str] = []
+
+    def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
+        """See :class:`mudkit.events.Machine`."""
+        match event:
+            case Call(op_id=op_id, operation="send", arguments={"to": to, "text": text, "item": item}):
+                created = self._happened("created_us", item, to, now_us)
+                return created, Send(to, {"kind": "message", "key": item, "text": text}), Complete(op_id)
+            case Call(op_id=op_id, operation="read"):
+                read = [self._happened("read_us", item, self._me, now_us) for item in self._unread]
+                self._unread.clear()
+                return (*read, Complete(op_id, len(read)))
+            case Received(message={"kind": "message", "key": item}):
+                self._unread.append(item)
+                return (self._happened("delivered_us", item, self._me, now_us),)
+        return ()
+
+    def _happened(self, what: str, item: str, receiver: str, now_us: int) -> Record:
+        return Record("deliveries", {"item": item, "receiver": receiver, what: now_us})
+
+
+class Direct:
+    """The baseline as :func:`mudkit.experiment.run` runs it: a machine on each device, and no server."""
+
+    name: Final = _NAME
+
+    def __init__(self, lab: Network) -> None:
+        self._machines: dict[str, Installed] = {
+            name: device.install(_NAME, partial(DirectMachine, me=name))
+            for name, device in lab.devices.items()
+        }
+
+    def publish(self, item: str, sender: str, receivers: Sequence[str], size_bytes: int) -> None:
+        """Let a device send an item of a size to others."""
+        for receiver in receivers:
+            self._machines[sender].call("send", to=receiver, text="x" * size_bytes, item=item)
+
+    def read(self, device: str) -> None:
+        """Let the user of a device read."""
+        self._machines[device].call("read")
