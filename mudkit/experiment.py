@@ -107,18 +107,24 @@ class Scenario:
         whole_number("devices", self.devices, 1, 1_000_000)
         whole_number("receivers", self.receivers, 1, max(self.devices - 1, 1))
         whole_number("size_bytes", self.size_bytes, 0, 1 << 30)
-        if not 0 < self.hours < 1e5:
-            raise ParameterError(
-                "The length of the run is not usable.",
-                where="hours",
-                found=repr(self.hours),
-                expected="over 0",
-            )
-        if self.expires_s is not None and not 0 < self.expires_s < 1e10:
-            raise ParameterError(
-                "The time after which items expire is not usable.", where="expires_s",
-                found=repr(self.expires_s), expected="over 0 s, or None",
-            )  # fmt: skip
+        most = {"hours": 1e5, "expires_s": 1e9, "box_km": 1e5, "window_s": 1e9}
+        for name, high in most.items():
+            value = getattr(self, name)
+            is_number = isinstance(value, int | float | np.integer | np.floating)
+            is_left_out = name == "expires_s" and value is None
+            if not is_left_out and not (is_number and 0 < value <= high):
+                raise ParameterError(
+                    f"The parameter {name} is not usable.", where=name, found=repr(value),
+                    expected=f"a number over 0, at most {high:,.0f}",
+                )  # fmt: skip
+        for name in ("items", "reads", "queries"):
+            value = getattr(self, name)
+            is_left_out = name == "queries" and value is None
+            if not is_left_out and (isinstance(value, type) or not isinstance(value, Workload)):
+                raise ParameterError(
+                    f"The parameter {name} is no workload.", where=name, found=repr(value),
+                    expected="one such as Poisson(per_day=24) of mudkit.sources.workloads",
+                )  # fmt: skip
         if self.queries is not None and self.mobility is None:
             raise ParameterError(
                 "A query asks for what is around a device, and no place of these devices is known.",
@@ -130,8 +136,14 @@ class Scenario:
         import pandas as pd
 
         rows = [(field.name, getattr(self, field.name)) for field in fields(self)]
-        shown = [(name, value.describe() if hasattr(value, "describe") else value) for name, value in rows]
-        return pd.DataFrame([(name, str(value)) for name, value in shown], columns=["parameter", "value"])
+        return pd.DataFrame([(name, _told(value)) for name, value in rows], columns=["parameter", "value"])
+
+
+def _told(value: Any) -> str:
+    """Write a parameter, with everything that a process states of itself."""
+    if not hasattr(value, "describe"):
+        return str(value)
+    return ", ".join(f"{name} {part}" for name, part in value.describe().items())
 
 
 class Run:
@@ -188,8 +200,8 @@ class Run:
             "wakeups": float(bill["wakeups"].sum()),
             "delivered_share": float(deliveries["delivered"].notna().sum() / count) if count else math.nan,
             "read_share": float((deliveries["status"] == "read").sum() / count) if count else math.nan,
-            "latency_s": float(deliveries["latency_s"].median()),
-            "staleness_s": float(deliveries["staleness_s"].median()),
+            "latency_s": float(deliveries["latency_s"].dropna().median()),
+            "staleness_s": float(deliveries["staleness_s"].dropna().median()),
         }
 
 
@@ -250,26 +262,35 @@ class _Play:
         self._published = [0] * len(self._names)
 
     def begin(self) -> None:
-        scenario = self._scenario
-        self._each(scenario.items, "items", self._publish)
-        self._each(scenario.reads, "reads", lambda row: self._system.read(self._names[row]))
-        if scenario.queries is not None:
-            self._each(scenario.queries, "queries", self._ask)
+        """Do something at each moment of the workloads; only the next one is in the kernel's heap.
 
-    def _each(self, workload: Workload, name: str, do: Callable[[int], None]) -> None:
-        """Do something at each moment of a workload; only the next one is in the kernel's heap."""
-        world = self._lab.world
-        length_us = round(self._scenario.hours * 3600 * _US_PER_S)
-        moments = workload.moments(world.seed, name, self._names, self._lab.start_us, length_us)
-        rows, times_us = moments.device, moments.t_us
+        What comes first at one moment depends on nobody else: positions, messages, timers, then these.
+        """
+        scenario, world = self._scenario, self._lab.world
+        length_us = round(scenario.hours * 3600 * _US_PER_S)
+        does = (self._publish, self._look, self._ask)
+        drawn = [
+            (workload.moments(world.seed, name, self._names, self._lab.start_us, length_us), kind)
+            for kind, (name, workload) in enumerate(
+                (("items", scenario.items), ("reads", scenario.reads), ("queries", scenario.queries))
+            )
+            if workload is not None
+        ]
+        rows = np.concatenate([moments.device for moments, _ in drawn])
+        times_us = np.concatenate([moments.t_us for moments, _ in drawn])
+        kinds = np.repeat([kind for _, kind in drawn], [len(moments.t_us) for moments, _ in drawn])
+        order = np.lexsort((rows, kinds, times_us))
 
         def step(number: int) -> None:
-            if number + 1 < len(times_us):
-                world.at(int(times_us[number + 1]), step, number + 1)
-            do(int(rows[number]))
+            if number + 1 < len(order):
+                world.ask_at(int(times_us[order[number + 1]]), step, number + 1)
+            does[kinds[order[number]]](int(rows[order[number]]))
 
-        if len(times_us):
-            world.at(int(times_us[0]), step, 0)
+        if len(order):
+            world.ask_at(int(times_us[order[0]]), step, 0)
+
+    def _look(self, row: int) -> None:
+        self._system.read(self._names[row])
 
     def _publish(self, row: int) -> None:
         scenario, names, now_us = self._scenario, self._names, self._lab.world.now_us
@@ -340,7 +361,8 @@ class Comparison:
         """
         import pandas as pd
 
-        if not 0 < confidence < 1:
+        given: Any = confidence
+        if not isinstance(given, int | float | np.floating) or not 0 < given < 1:
             raise ParameterError(
                 "This confidence is not usable.", where="confidence", found=repr(confidence),
                 expected="between 0 and 1",
@@ -386,11 +408,24 @@ def compare(
     Raises
     ------
     ParameterError
-        There is no system, or no seed.
+        There is no system, or no seed, or one is given twice: it would count as two.
     """
     import pandas as pd
 
+    if not isinstance(systems, Mapping):
+        raise ParameterError(
+            "These are no systems.", where="systems", found=repr(systems),
+            expected="what makes each, by name, such as {'relay': StoreAndForward}",
+        )  # fmt: skip
+    if not isinstance(seeds, Iterable):
+        raise ParameterError(
+            "These are no seeds.", where="seeds", found=repr(seeds), expected="several, such as range(10)"
+        )
     numbers = list(seeds)
+    if len(set(numbers)) < len(numbers):
+        raise ParameterError(
+            "A seed is given twice.", where="seeds", found=repr(numbers), expected="each once"
+        )
     if not systems or not numbers:
         raise ParameterError(
             "There is nothing to compare.", where="systems, seeds",

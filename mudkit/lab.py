@@ -218,7 +218,8 @@ class Lab:
             Called by something that happens in virtual time.
         """
         began_us, length_us = self.world.now_us, 0
-        for name, value, unit_s in (("hours", hours, 3600), ("minutes", minutes, 60), ("seconds", seconds, 1)):
+        given = (("hours", hours, 3600), ("minutes", minutes, 60), ("seconds", seconds, 1))
+        for name, value, unit_s in given:
             most = (_LAST_US - self.start_us - began_us - length_us) / (unit_s * _US_PER_S)
             length_us += round(_number(name, value, 0.0, most) * unit_s * _US_PER_S)
         for each in self._covered:
@@ -244,7 +245,7 @@ class Lab:
 
     def history(self) -> pd.DataFrame:
         """Give the operations in the order in which they were invoked, for :mod:`mudkit.consistency`."""
-        return self.frame("operations").sort_values(["invoked", "op_id"], ignore_index=True)
+        return self.frame("operations").sort_values(["invoked", "client", "op_id"], ignore_index=True)
 
     def held(self) -> pd.DataFrame:
         """Give what each party held: ``party, system, how, field, form, times, bytes, first``.
@@ -322,7 +323,7 @@ class Lab:
         profiles = [*device.link.profiles, (self.world.now_us, device.link.profile)]
         for (from_us, profile), (until_us, _) in pairwise(profiles):
             then = [each for each in carried if from_us <= each.begun_us < max(until_us, from_us + 1)]
-            downs = [at for at in downs_us if from_us < at <= until_us]
+            downs = [at for at in downs_us if from_us <= at <= until_us]
             found += timeline(RADIOS[profile.name], then, downs, until_us, from_us)
         return found
 

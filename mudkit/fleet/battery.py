@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
 
 from mudkit.errors import ParameterError
-from mudkit.fleet.energy import RadioProfile
 from mudkit.fleet.timeline import Stretch
 
 if TYPE_CHECKING:
     from mudkit.fleet.host import Device
     from mudkit.fleet.kernel import World
+    from mudkit.fleet.link import Link
 
-__all__ = ["BASE_MW", "Battery"]
+__all__ = ["BASE_MW", "Battery", "check_battery"]
 
 BASE_MW: Final = 68.6
 """A phone that is suspended (Carroll and Heiser, "An analysis of power consumption in a smartphone", USENIX
@@ -25,10 +28,27 @@ _LONGEST_US: Final = 600_000_000
 """A machine that is installed later, and watches it, has not long to wait."""
 
 
+def check_battery(capacity_j: Any, base_mw: Any) -> None:
+    """Check what a battery is made from.
+
+    Raises
+    ------
+    ParameterError
+        The capacity is not over 0, or the power is negative.
+    """
+    for name, value, least in (("battery_j", capacity_j, 1e-3), ("base_mw", base_mw, 0.0)):
+        is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+        if not is_number or not least <= value < 1e12:
+            raise ParameterError(
+                "The battery is not usable.", where=name, found=repr(value),
+                expected=f"a number from {least:g} on",
+            )  # fmt: skip
+
+
 class Battery:
     """A battery that runs out: the device is then switched off.
 
-    When it is empty is found to a second.
+    When it is empty is found to a second. A device that is off takes nothing.
 
     Parameters
     ----------
@@ -47,23 +67,20 @@ class Battery:
     """
 
     def __init__(self, world: World, device: Device, capacity_j: float, base_mw: float = BASE_MW) -> None:
-        for name, value, least in (("battery_j", capacity_j, 1e-3), ("base_mw", base_mw, 0.0)):
-            if not least <= value < 1e12:
-                raise ParameterError(
-                    "The battery is not usable.", where=name, found=repr(value), expected=f"{least:g} or more"
-                )
-        self.capacity_j = capacity_j
-        self.base_mw = base_mw
+        check_battery(capacity_j, base_mw)
+        self.capacity_j = float(capacity_j)
+        self.base_mw = float(base_mw)
         self._world = world
         self._device = device
-        self._charged_us = world.now_us
-        self._radio_mj = world.radio_mj(device)
         self._told = 1.0
-        self._watch(None)
+        self._looks = 0
+        self._switched: list[int] = []
+        """When the device was switched, since the battery was charged: on first, then off, on, …"""
+        self.charge()
 
     def left_j(self) -> float:
         """Say what is left, in joules."""
-        base_mj = (self._world.now_us - self._charged_us) * self.base_mw * 1e-6
+        base_mj = self._on_us(self._world.now_us) * self.base_mw * 1e-6
         used_mj = base_mj + self._world.radio_mj(self._device) - self._radio_mj
         return max(self.capacity_j - used_mj / 1000.0, 0.0)
 
@@ -73,8 +90,26 @@ class Battery:
 
     def charge(self) -> None:
         """Fill it."""
-        self._charged_us = self._world.now_us
+        now_us = self._world.now_us
+        self._charged_us = now_us
         self._radio_mj = self._world.radio_mj(self._device)
+        self._switched = [now_us] if self._device.is_on else [now_us, now_us]
+        self.look()
+
+    def switched(self) -> None:
+        """Note that the device was switched on or off; an empty battery is charged before it is on."""
+        if not self._device.is_on:
+            self._switched.append(self._world.now_us)
+        elif self.left_j() <= 0.0:
+            self.charge()
+        else:
+            self._switched.append(self._world.now_us)
+            self.look()
+
+    def look(self) -> None:
+        """Look whether it is empty, now, and from now on when it could be at the earliest."""
+        self._looks += 1
+        self._look(self._looks)
 
     def levels(self, radio: Sequence[Stretch]) -> tuple[list[int], list[float]]:
         """Say what was left since it was charged last: times in µs, and joules.
@@ -87,32 +122,51 @@ class Battery:
         times_us, left_mj = [self._charged_us], [self.capacity_j * 1000.0]
         for each in radio:
             from_us = max(each.from_us, self._charged_us)
-            if each.to_us > from_us:
-                used_mj = (each.to_us - from_us) * (each.power_mw + self.base_mw) * 1e-6
-                times_us.append(each.to_us)
-                left_mj.append(max(left_mj[-1] - used_mj, 0.0))
+            switched = self._switched[bisect_right(self._switched, from_us) :]
+            for to_us in [*(at for at in switched if at < each.to_us), each.to_us]:
+                if to_us > from_us:
+                    base_mj = (self._on_us(to_us) - self._on_us(from_us)) * self.base_mw * 1e-6
+                    used_mj = base_mj + (to_us - from_us) * each.power_mw * 1e-6
+                    times_us.append(to_us)
+                    left_mj.append(max(left_mj[-1] - used_mj, 0.0))
+                    from_us = to_us
         return times_us, [each / 1000.0 for each in left_mj]
 
-    def _watch(self, _: None) -> None:
+    def _on_us(self, until_us: int) -> int:
+        """For how long the device was on, from the charge to a time."""
+        times = self._switched[: bisect_right(self._switched, until_us)]
+        if len(times) % 2:
+            times = [*times, until_us]
+        return sum(times[1::2]) - sum(times[::2])
+
+    def _look(self, number: int) -> None:
         """Look again when it could be empty at the earliest, so seldom while it is full.
 
         A machine that watches it is told within a minute of each hundredth.
         """
-        left_j, device = self.left_j(), self._device
+        device = self._device
+        if number != self._looks or not device.is_on:
+            return
+        left_j = self.left_j()
+        if "battery_share" in device.watched and self.left_share() != self._told:
+            self._told = self.left_share()
+            device.measured("battery_share", self._told)
         if left_j <= 0.0:
             device.switch_off("battery empty")
             return
-        most_mw = self.base_mw + _most_mw(device.link.radio.profile)
-        wait_us = int(left_j / most_mw * 1e9)
+        most_mw = self.base_mw + _most_mw(device.link)
+        wait_us = int(left_j / most_mw * 1e9) if most_mw else _LONGEST_US
         if "battery_share" in device.watched:
             wait_us = min(wait_us, _REPORT_US)
-            if self.left_share() != self._told:
-                self._told = self.left_share()
-                device.measured("battery_share", self._told)
-        self._world.at(self._world.now_us + min(max(wait_us, _LEAST_US), _LONGEST_US), self._watch)
+        self._world.at(self._world.now_us + min(max(wait_us, _LEAST_US), _LONGEST_US), self._look, number)
 
 
-def _most_mw(radio: RadioProfile) -> float:
-    """Bound the power of a radio: both directions at 50 Mbit/s, more than any profile has."""
-    carrying_mw = radio.active_mw + (radio.up_mj_per_kb + radio.down_mj_per_kb) * 6250.0
+def _most_mw(link: Link) -> float:
+    """Bound the power of a link's radio: both directions at the most that they carry."""
+    radio = link.radio.profile
+    up_kb_s, down_kb_s = (
+        1000.0 / each.us_per_byte if each.curve is None else each.curve.most_kbps / 8.0
+        for each in (link.up, link.down)
+    )
+    carrying_mw = radio.active_mw + radio.up_mj_per_kb * up_kb_s + radio.down_mj_per_kb * down_kb_s
     return max(carrying_mw, radio.promotion_mw, radio.tail_mw)

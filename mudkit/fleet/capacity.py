@@ -38,6 +38,11 @@ class Curve:
         self._bytes: list[float] = carried.tolist()
         self._kbps: list[float] = [*rates.tolist(), otherwise_kbps]
 
+    @property
+    def most_kbps(self) -> float:
+        """The highest throughput of all."""
+        return max(self._kbps)
+
     def end_us(self, start_us: int, size_bytes: int) -> int:
         """Say when so many bytes are carried that begin at a time."""
         aim = self._by(start_us) + size_bytes

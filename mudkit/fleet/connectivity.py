@@ -78,6 +78,7 @@ class Measured:
         profile = device.link.profile
         from_us = capacity.from_us + world.now_us
         link = device.link
+        self._networks = len(link.profiles)
         for direction, kbps, otherwise in (
             (link.up, capacity.up_kbps, profile.up_kbps),
             (link.down, capacity.down_kbps, profile.down_kbps),
@@ -99,7 +100,7 @@ class Measured:
         ------
         ParameterError
         """
-        if until_us > self._until_us:
+        if until_us > self._until_us and not self._is_over():
             raise ParameterError(
                 "The link trace does not cover the run.",
                 where=f"link of {self._device.name}",
@@ -108,7 +109,13 @@ class Measured:
                 remedy="a shorter run, a longer trace, or an earlier start in it",
             )
 
+    def _is_over(self) -> bool:
+        """Say whether the device has gone over to another network, of which nothing was measured."""
+        return len(self._device.link.profiles) > self._networks
+
     def _piece(self, number: int) -> None:
+        if self._is_over():
+            return
         _, is_up, down_kbps, up_kbps, latency_ms = self._pieces[number]
         self._device.link.set_measured(down_kbps, up_kbps, latency_ms)
         if is_up:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from mudkit.fleet.host import Device, Host, Process
 from mudkit.fleet.kernel import World
 from mudkit.fleet.link import Transfer
 from mudkit.fleet.store import Killed
-from mudkit.sources.streams import Stream
+from mudkit.sources.streams import Stream, device_number
 
 __all__ = ["Faults"]
 
@@ -74,7 +75,7 @@ class Faults:
     def change_address(self, device: str, address: str | None = None) -> str:
         """Give a device another address, as when its network gives it a new one."""
         host = self._device(device)
-        given = address or host.next_address()
+        given = str(address or host.next_address())
         host.move(given)
         return given
 
@@ -116,13 +117,15 @@ class Faults:
         """
         shares = {"loss_share": loss_share, "repeat_share": repeat_share, "delay_share": delay_share}
         for name, share in shares.items():
-            if not 0.0 <= share <= 1.0:
+            if not (_is_number(share) and 0.0 <= share <= 1.0):
                 raise ParameterError("A share is from 0 to 1.", where=name, found=repr(share))
         longest_us = self._us("delay_s", delay_s, _US_PER_S)
 
         def meddle(transfer: Transfer) -> Sequence[int]:
-            # Counted by sender: what others send changes nothing for it.
-            number = transfer.sender.host.number
+            # Counted by sender and receiver: what others send and get changes nothing.
+            target = self._world.at_address.get(transfer.to)
+            to = transfer.to if target is None else target.host.name
+            number = device_number(f"{transfer.sender.host.name}\n{to}")
             self._mangled[number] += 1
             draw = self._stream.uniform(number, 4 * self._mangled[number] + np.arange(4)).tolist()
             if draw[0] < loss_share:
@@ -148,7 +151,7 @@ class Faults:
 
     @staticmethod
     def _us(name: str, given: float, unit_us: int) -> int:
-        if not 0.0 <= given < 1e9:
+        if not (_is_number(given) and 0.0 <= given < 1e9):
             raise ParameterError(
                 "This duration is not usable.", where=name, found=repr(given), expected="0 or more"
             )
@@ -166,6 +169,10 @@ class _Trap:
         if name == self._point:
             self._process.store.at_crash_point = _nothing
             raise Killed
+
+
+def _is_number(given: Any) -> bool:
+    return isinstance(given, int | float) and not isinstance(given, bool)
 
 
 def _nothing(name: str) -> None:

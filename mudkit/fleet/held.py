@@ -87,11 +87,13 @@ def _leaves(value: Any, field: str) -> Iterator[tuple[str, str, bytes]]:
     elif isinstance(value, Mapping):
         for name, inner in value.items():
             yield from _leaves(inner, f"{field}.{name}" if field else str(name))
-    elif isinstance(value, list | tuple):
+    elif isinstance(value, msgspec.Struct):
+        yield from _leaves(msgspec.structs.asdict(value), field)
+    elif isinstance(value, list | tuple | set | frozenset):
         for inner in value:
             yield from _leaves(inner, f"{field}[]")
-    elif isinstance(value, bytes):
-        yield field, "clear", value
+    elif isinstance(value, bytes | bytearray | memoryview):
+        yield field, "clear", bytes(value)
     elif isinstance(value, str):
         yield field, "clear", value.encode()
     else:

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
+from mudkit.errors import ParameterError
 from mudkit.events import Call, ContextChanged, Event, LinkDown, LinkUp, Machine, Make, Ports
 from mudkit.fleet.battery import Battery
 from mudkit.fleet.bill import Account
@@ -38,9 +39,11 @@ class Host:
         """Where its machines are reached; it changes with the network, the name does not."""
         self.is_online = True
         """Whether something can reach it now."""
+        self.is_on = True
         self.number = device_number(name)
         self.context: dict[str, Any] = {}
         self.processes: list[Process] = []
+        self._op_id = 0
         self.watched: set[str] = set()
         """Fields of the context that a machine watches."""
 
@@ -86,8 +89,14 @@ class Host:
         self.world.register(process)
         self.processes.append(process)
         self.watched |= process.watch
-        process.start()
+        if self.is_on:
+            process.start()
         return process
+
+    def next_op_id(self) -> int:
+        """Give the next number of a call here: what others call changes nothing for it."""
+        self._op_id += 1
+        return self._op_id
 
     def snapshot(self) -> dict[str, Any]:
         """Give what it knows of itself now."""
@@ -171,8 +180,8 @@ class Device(Host):
         self.is_online = False
         world, link = self.world, self.link
         for direction in (link.up, link.down):
-            for transfer, gone in direction.cut(world.now_us):
-                world.was_cut(direction, transfer, gone)
+            for leg, gone in direction.cut(world.now_us):
+                world.was_cut(leg, gone)
         link.radio.cut(world.now_us)
         world.on_link(self)
         self.tell(lambda process: LinkDown())
@@ -218,7 +227,10 @@ class Device(Host):
         self.link.use(profile, self.world.now_us)
         self.world.readdress(self, address or self.next_address())
         self.world.on_incident(self, "moved", f"{self.address}, {link}")
+        self._held_down.discard("measured")  # that was the other network
         self.link_up("change of network")
+        if self.battery is not None:
+            self.battery.look()
 
     def next_address(self) -> str:
         """Make up another address: the name and a number."""
@@ -226,16 +238,40 @@ class Device(Host):
         return f"{stem}@{int(number or 1) + 1}"
 
     def switch_off(self, why: str = "off") -> None:
-        """Switch it off: no link, no machine; its storage stays."""
+        """Switch it off: no link, no machine; its storage stays. It may be off already."""
+        if not self.is_on:
+            return
         self.link_down("off")
         self.kill()
-        self.world.on_incident(self, "off", why)
+        self._switch(False, why)
 
     def switch_on(self) -> None:
-        """Switch it on again."""
-        self.world.on_incident(self, "on", None)
-        self.link_up("off")
+        """Switch it on again; an empty battery is charged before. It may be on already."""
+        if not self.is_on:
+            self._switch(True, None)
         self.restart()
+        self.link_up("off")  # after its machines are there: they hear of it once
+
+    def _switch(self, is_on: bool, why: str | None) -> None:
+        self.is_on = is_on
+        self.world.on_incident(self, "on" if is_on else "off", why)
+        if self.battery is not None:
+            self.battery.switched()
+
+    def restart(self) -> None:
+        """Make the machines that were killed again, with their storage as it was committed.
+
+        Raises
+        ------
+        ParameterError
+            The device is off.
+        """
+        if not self.is_on:
+            raise ParameterError(
+                "Nothing runs on a device that is off.", where="device", found=f"{self.name} is off",
+                expected="one that is on", remedy="switch it on: its machines are then there again",
+            )  # fmt: skip
+        super().restart()
 
 
 class Process:
@@ -281,8 +317,8 @@ class Process:
         if self.session > 1:
             self.host.world.on_incident(self.host, "restarted", self.name or None)
         self.machine = self._make(Ports(self.store, self.entropy, self.address))
-        if self.host.context:
-            self.host.world.soon(self, ContextChanged(self.host.snapshot()))
+        if context := self.host.snapshot():
+            self.host.world.soon(self, ContextChanged(context))
         if self.host.is_online:
             self.host.world.soon(self, self.greeting())
 
@@ -305,7 +341,7 @@ class Process:
     def call(self, operation: str, **arguments: Any) -> Operation:
         """Ask the machine for something, now; see :class:`mudkit.events.Call`."""
         world = self.host.world
-        made = Operation(world, self, world.next_op_id(), operation, arguments)
+        made = Operation(world, self, self.host.next_op_id(), operation, arguments)
         if self.machine is None:
             made.lose()
             return made

@@ -11,6 +11,7 @@ import heapq
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from heapq import heappush
 from typing import Any, Final
 
 from mudkit.errors import ParameterError, ReentrantRun, SimulationProblem
@@ -30,7 +31,7 @@ from mudkit.events import (
 )
 from mudkit.fleet.bill import Bill, BillRow
 from mudkit.fleet.host import Device, Host, Process
-from mudkit.fleet.link import Direction, Draws, Link, Transfer, profile_of
+from mudkit.fleet.link import Direction, Draws, Leg, Link, Transfer, profile_of
 from mudkit.fleet.operation import Operation
 from mudkit.fleet.store import Killed
 from mudkit.progress import Interrupts, held_back
@@ -68,8 +69,8 @@ class World:
         self.at_address: dict[str, Process] = {}
         self.meddle: Callable[[Transfer], Sequence[int]] | None = None
         """Asked before a message is handed over: after which delays, in µs; none loses it, two repeat it."""
-        self.on_leg: Callable[[Direction, Transfer, int], None] | None = None
-        """Told of every transfer that has left a direction, with the bytes that got through."""
+        self.on_leg: Callable[[Leg, int, bool], None] | None = None
+        """Told of every transfer that has left a direction, with its bytes that got through; was it cut?"""
         self.on_fate: Callable[[Transfer, str], None] | None = None
         """Told what became of a message: one of :data:`mudkit.trace.schema.FATES`."""
         self.on_record: Callable[[Process, Record], None] = lambda process, effect: None
@@ -83,8 +84,8 @@ class World:
         self._latencies = Draws(Stream(seed, "latency up")), Draws(Stream(seed, "latency down"))
         self._heap: list[tuple[int, int, int, Callable[[Any], None], Any]] = []
         self._seq = 0
-        self._op_id = 0
         self._runs = False
+        self._when_arrived, self._when_due = self._arrive, self._fire
         self._carry_out: dict[type, Callable[[Process, Any], None]] = {
             Send: self._send, SetTimer: self._set_timer, CancelTimer: self._cancel_timer,
             Complete: self._complete, Notify: self._notify, Record: self._record,
@@ -157,26 +158,25 @@ class World:
         self._later(t_us, LINK, action, argument)
 
     def soon(self, process: Process, event: Event, *, is_call: bool = False) -> None:
-        """Let a machine handle an event, now."""
-        self._later(self.now_us, CALL if is_call else LINK, self._event, (process, event))
+        """Let a machine handle an event, now; if it is killed before, its next life does not."""
+        what = process, process.session, event
+        self._later(self.now_us, CALL if is_call else LINK, self._event, what)
 
-    def next_op_id(self) -> int:
-        """Give the next number of a call."""
-        self._op_id += 1
-        return self._op_id
+    def ask_at(self, t_us: int, action: Callable[[Any], None], argument: Any = None) -> None:
+        """Let an application do something at a time, after everything else that happens then."""
+        self._later(t_us, CALL, action, argument)
 
-    def was_cut(self, direction: Direction, transfer: Transfer, gone: int) -> None:
+    def was_cut(self, leg: Leg, gone: int) -> None:
         """Take note of a transfer that was cut, and tell its sender."""
         if self.on_leg is not None:
-            self.on_leg(direction, transfer, gone)
-        self._fail(transfer, "cut")
+            self.on_leg(leg, gone, True)
+        self._fail(leg.transfer, "cut")
 
     def under_way(self) -> list[Transfer]:
         """Give the messages that are on their way."""
-        found = [
-            entry[4] for entry in self._heap
-            if type(entry[4]) is Transfer and (entry[3] != self._arrive or entry[4].arrive_us == entry[0])
-        ]  # fmt: skip
+        found = [entry[4] for entry in self._heap if type(entry[4]) is Transfer and entry[3] != self._failed]
+        links = [host.link for host in self.hosts.values() if host.link is not None]
+        found += [leg.transfer for link in links for way in (link.up, link.down) for leg in way.underway]
         return sorted(found, key=lambda transfer: (transfer.sent_us, transfer.source, transfer.to))
 
     def run(self, until_us: int, tick: Callable[[int], None] | None = None) -> None:
@@ -282,8 +282,10 @@ class World:
             raise ParameterError("There is a device or server of this name.", where="name", found=name)
         return name
 
-    def _event(self, what: tuple[Process, Event]) -> None:
-        self._handle(*what)
+    def _event(self, what: tuple[Process, int, Event]) -> None:
+        process, session, event = what
+        if session == process.session:
+            self._handle(process, event)
 
     def _handle(self, process: Process, event: Event) -> None:
         machine, store = process.machine, process.store
@@ -310,8 +312,9 @@ class World:
                 f"in {process.system} on {process.host.name} at {self.now_us / 1e6:.6f} s, handling {event!r}"
             )
             raise
+        carry_out = self._carry_out
         for effect in effects:
-            self._carry_out[type(effect)](process, effect)
+            carry_out[type(effect)](process, effect)
 
     def _set_timer(self, process: Process, effect: SetTimer) -> None:
         if effect.delay_us < 0:
@@ -320,9 +323,8 @@ class World:
             )
         self._seq = seq = self._seq + 1
         process.timers[effect.name] = seq
-        heapq.heappush(
-            self._heap, (self.now_us + effect.delay_us, TIMER, seq, self._fire, (process, effect.name, seq))
-        )
+        due_us = self.now_us + effect.delay_us
+        heappush(self._heap, (due_us, TIMER, seq, self._when_due, (process, effect.name, seq)))
 
     def _fire(self, what: tuple[Process, str, int]) -> None:
         process, name, seq = what
@@ -335,15 +337,14 @@ class World:
 
     def _send(self, process: Process, effect: Send) -> None:
         to, message, now_us = effect.to, effect.message, self.now_us
-        transfer = Transfer(
-            process, process.session, process.address, to, message, size_bytes(message), now_us
-        )
         host, target = process.host, self.at_address.get(to)
         onward = None if target is None or target.host.link is None else target.host.link.down
+        transfer = Transfer(
+            process, process.session, process.address, to, message, size_bytes(message), now_us, onward
+        )
         if not host.is_online:
             self._fail(transfer, "no link")
         elif host.link is not None:
-            transfer.then = onward
             self._begin(transfer, process, host.link.up)
         elif onward is None:
             self._later(now_us + _SERVER_LATENCY_US, ARRIVAL, self._reach, transfer)
@@ -358,28 +359,28 @@ class World:
         except KeyError:
             account = self._bill.account(sender.system, direction.link.device, direction.name)
             sender.accounts[direction] = account
-        arrive_us = direction.begin(transfer, self.now_us, account)
+        leg = direction.begin(transfer, self.now_us, account)
         self._seq = seq = self._seq + 1
-        heapq.heappush(self._heap, (arrive_us, ARRIVAL, seq, self._arrive, transfer))
+        heappush(self._heap, (leg.arrive_us, ARRIVAL, seq, self._when_arrived, leg))
 
-    def _arrive(self, transfer: Transfer) -> None:
-        if transfer.arrive_us != self.now_us:  # it was cut
+    def _arrive(self, leg: Leg) -> None:
+        underway = leg.direction.underway
+        if not underway or underway[0] is not leg:  # it was cut
             return
-        direction: Direction = transfer.direction
-        direction.underway.popleft()
+        underway.popleft()
+        transfer = leg.transfer
         if self.on_leg is not None:
-            self.on_leg(direction, transfer, transfer.size_bytes)
+            self.on_leg(leg, transfer.size_bytes, False)
         onward = transfer.then
-        if onward is not None:
-            transfer.then = None
+        if onward is not None and onward is not leg.direction:
             if self.hosts[onward.link.device].is_online:
                 self._begin(transfer, transfer.sender, onward)
             else:
                 self._fail(transfer, "no link")
-        elif self.meddle is None:
-            self._hand_over(transfer)
-        else:
+        elif self.meddle is not None:
             self._reach(transfer)
+        else:
+            self._hand_over(transfer)
 
     def _reach(self, transfer: Transfer) -> None:
         if self.meddle is None:

@@ -29,27 +29,30 @@ class Deliveries:
         ----------
         system : str
         row : mapping
-            ``item``, ``receiver``, and some of ``created_us``, ``delivered_us``, ``read_us`` (the first time
-            counts), ``expired_us`` (when it will be, or was), ``refused_us``: virtual times.
+            ``item``, ``receiver``, and some of ``created_us``, ``delivered_us``, ``read_us``, ``refused_us``
+            (of each the earliest counts), ``expired_us`` (when it will be, or was: the last that is noted
+            counts): virtual times.
 
         Raises
         ------
         SimulationProblem
-            A field is missing or unknown.
+            A field is missing or unknown, or a time is none.
         """
+        times = {name: row[name] for name in _FIELDS if row.get(name) is not None}
         unknown = set(row) - {"item", "receiver", *_FIELDS}
-        if unknown or not {"item", "receiver"} <= set(row):
+        if unknown or not {"item", "receiver"} <= set(row) or not all(map(_is_time, times.values())):
             raise SimulationProblem(
                 "A machine has recorded a delivery that cannot be read.",
                 where=system,
-                found=", ".join(map(str, row)),
-                expected=f"item, receiver, and some of {', '.join(_FIELDS)}",
+                found=", ".join(f"{name}: {value!r}" for name, value in row.items()),
+                expected=f"item, receiver, and some of {', '.join(_FIELDS)} in whole µs",
             )
-        times = self._rows.setdefault((system, str(row["item"]), str(row["receiver"])), [None] * 5)
-        for name, value in row.items():
-            place = _FIELDS.get(name)
-            if place is not None and value is not None and (times[place] is None or place == _EXPIRED):
-                times[place] = value
+        known = self._rows.setdefault((system, str(row["item"]), str(row["receiver"])), [None] * 5)
+        for name, time_us in times.items():
+            place = _FIELDS[name]
+            before_us = known[place]
+            if before_us is None or place == _EXPIRED or time_us < before_us:
+                known[place] = time_us
 
     def rows(self, now_us: int) -> Iterator[tuple[Any, ...]]:
         """Give the rows in the columns of the trace's table, sorted by creation, system, item and receiver.
@@ -80,3 +83,7 @@ class Deliveries:
             else:
                 status = "lost" if delivered is None else "unread"
             yield (*key, created, delivered, read, expired, latency_s, staleness_s, status)
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

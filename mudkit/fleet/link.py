@@ -18,7 +18,7 @@ from mudkit.fleet.energy import RADIOS, Radio
 from mudkit.fleet.timeline import Carried
 from mudkit.sources.streams import Stream, device_number
 
-__all__ = ["LINKS", "Direction", "Draws", "Link", "LinkProfile", "Transfer", "profile_of"]
+__all__ = ["LINKS", "Direction", "Draws", "Leg", "Link", "LinkProfile", "Transfer", "profile_of"]
 
 _STEPS: Final = 16
 _DEVICES: Final = 256
@@ -73,8 +73,23 @@ def profile_of(name: str) -> LinkProfile:
     return LINKS[name]
 
 
-class Transfer(msgspec.Struct, gc=False):
-    """A message on its way; while it is on a link, with its times there."""
+class Transfer(msgspec.Struct, frozen=True):
+    """A message on its way.
+
+    Parameters
+    ----------
+    sender : Process
+    session : int
+        Which life of the sender's machine.
+    source, to : str
+        Addresses.
+    message : object
+    size_bytes, sent_us : int
+    then : Direction or None
+        The receiver's direction, when both ends are on a link.
+    is_repeat : bool
+        Whether it is a copy that a fault has made.
+    """
 
     sender: Any
     session: int
@@ -84,16 +99,34 @@ class Transfer(msgspec.Struct, gc=False):
     size_bytes: int
     sent_us: int
     then: Any = None
-    """The receiver's direction, when both ends are on a link."""
-    direction: Any = None
-    account: Any = None
-    begun_us: int = 0
-    """When it came to this direction, and began to wait for its turn."""
-    start_us: int = 0
-    end_us: int = 0
-    arrive_us: int = 0
-    paid_from_us: int = 0
     is_repeat: bool = False
+
+
+class Leg(msgspec.Struct, frozen=True):
+    """A transfer on one direction of a link.
+
+    Parameters
+    ----------
+    transfer : Transfer
+    direction : Direction
+    account : Account
+        Who pays.
+    begun_us : int
+        When it came to this direction, and began to wait for its turn.
+    start_us, end_us, arrive_us : int
+        Its first byte, its last byte, and when that arrives.
+    paid_from_us : int
+        From when on it pays for the radio being active.
+    """
+
+    transfer: Transfer
+    direction: Any
+    account: Account
+    begun_us: int
+    start_us: int
+    end_us: int
+    arrive_us: int
+    paid_from_us: int
 
 
 class Draws:
@@ -140,11 +173,12 @@ class Direction:
 
     __slots__ = (
         "_draws", "_last_arrival_us", "_left", "_place", "_step", "curve", "free_us", "latency_us", "link",
-        "mj_per_byte", "name", "spread", "underway", "us_per_byte",
+        "mj_per_byte", "name", "radio", "spread", "underway", "us_per_byte",
     )  # fmt: skip
 
     def __init__(self, link: Link, name: str, draws: Draws, device: int) -> None:
         self.link = link
+        self.radio = link.radio
         self.name = name
         self._draws = draws
         self._place = draws.add(device)
@@ -152,7 +186,7 @@ class Direction:
         self._left: list[float] = []
         self._last_arrival_us = 0
         self.free_us = 0
-        self.underway: deque[Transfer] = deque()
+        self.underway: deque[Leg] = deque()
         self.curve: Curve | None = None
         """Measured throughput, which then stands instead of the profile's."""
         self.use(link.profile)
@@ -166,9 +200,9 @@ class Direction:
         self.latency_us = profile.latency_ms * 1000.0
         self.spread = profile.latency_spread
 
-    def begin(self, transfer: Transfer, now_us: int, account: Account) -> int:
-        """Schedule a transfer behind those that are under way, charge it, and say when it arrives."""
-        size, radio = transfer.size_bytes, self.link.radio
+    def begin(self, transfer: Transfer, now_us: int, account: Account) -> Leg:
+        """Schedule a transfer behind those that are under way, and charge it."""
+        size, radio = transfer.size_bytes, self.radio
         # Conditions instead of max(), and the radio's books kept here: this is done for every message.
         start_us = now_us if now_us > self.free_us else self.free_us
         ready_us = radio.open(now_us, account) if now_us > radio.active_until_us else radio.ready_us
@@ -195,54 +229,47 @@ class Direction:
         account.messages += 1
         account.bytes += size
         account.radio_mj += charged_mj
-        transfer.direction = self
-        transfer.account = account
-        transfer.begun_us = now_us
-        transfer.start_us = start_us
-        transfer.end_us = end_us
-        transfer.arrive_us = arrive_us
-        transfer.paid_from_us = paid_from_us
         self.free_us, self._last_arrival_us = end_us, arrive_us
-        self.underway.append(transfer)
-        return arrive_us
+        leg = Leg(transfer, self, account, now_us, start_us, end_us, arrive_us, paid_from_us)
+        self.underway.append(leg)
+        return leg
 
-    def cut(self, now_us: int) -> list[tuple[Transfer, int]]:
+    def cut(self, now_us: int) -> list[tuple[Leg, int]]:
         """Stop everything that is under way, and give back what has not been used.
 
         Returns
         -------
-        list of (Transfer, int)
+        list of (Leg, int)
             With the bytes that were gone.
         """
         cut = []
-        for transfer, unused_bytes, unused_mj in self.unused(now_us):
-            transfer.account.bytes -= unused_bytes
-            transfer.account.radio_mj -= unused_mj
-            transfer.arrive_us = -1
-            cut.append((transfer, transfer.size_bytes - unused_bytes))
+        for leg, unused_bytes, unused_mj in self.unused(now_us):
+            leg.account.bytes -= unused_bytes
+            leg.account.radio_mj -= unused_mj
+            cut.append((leg, leg.transfer.size_bytes - unused_bytes))
         self.underway.clear()
         self.free_us = min(self.free_us, now_us)
         self._last_arrival_us = min(self._last_arrival_us, now_us)
         return cut
 
-    def unused(self, now_us: int) -> Iterator[tuple[Transfer, int, float]]:
+    def unused(self, now_us: int) -> Iterator[tuple[Leg, int, float]]:
         """Give what is charged of each transfer and has not been used yet: bytes and mJ."""
-        for transfer in self.underway:
-            unused_bytes = transfer.size_bytes - self._gone(transfer, now_us)
-            active_us = max(transfer.end_us - max(transfer.paid_from_us, now_us), 0)
-            active_mj = active_us * self.link.radio.active_mj_per_us
-            yield transfer, unused_bytes, unused_bytes * self.mj_per_byte + active_mj
+        for leg in self.underway:
+            unused_bytes = leg.transfer.size_bytes - self._gone(leg, now_us)
+            active_us = max(leg.end_us - max(leg.paid_from_us, now_us), 0)
+            active_mj = active_us * self.radio.active_mj_per_us
+            yield leg, unused_bytes, unused_bytes * self.mj_per_byte + active_mj
 
-    def _gone(self, transfer: Transfer, now_us: int) -> int:
+    def _gone(self, leg: Leg, now_us: int) -> int:
         """Say how many of its bytes are over."""
-        if now_us >= transfer.end_us:
-            return transfer.size_bytes
-        if now_us <= transfer.start_us:
+        size_bytes = leg.transfer.size_bytes
+        if now_us >= leg.end_us:
+            return size_bytes
+        if now_us <= leg.start_us:
             return 0
         if self.curve is not None:
-            return min(self.curve.carried_bytes(transfer.start_us, now_us), transfer.size_bytes)
-        share = (now_us - transfer.start_us) / (transfer.end_us - transfer.start_us)
-        return int(transfer.size_bytes * share)
+            return min(self.curve.carried_bytes(leg.start_us, now_us), size_bytes)
+        return int(size_bytes * (now_us - leg.start_us) / (leg.end_us - leg.start_us))
 
 
 class Link:
@@ -289,17 +316,17 @@ class Link:
         """Give what is under way, as if it had ended now."""
         return [
             Carried(
-                direction.name, transfer.begun_us, min(transfer.start_us, now_us),
-                min(transfer.end_us, now_us), transfer.size_bytes - unused_bytes,
+                direction.name, leg.begun_us, min(leg.start_us, now_us), min(leg.end_us, now_us),
+                leg.transfer.size_bytes - unused_bytes,
             )
             for direction in (self.up, self.down)
-            for transfer, unused_bytes, _ in direction.unused(now_us)
+            for leg, unused_bytes, _ in direction.unused(now_us)
         ]  # fmt: skip
 
     def corrections(self, now_us: int) -> Iterator[tuple[Account, int, float]]:
         """Give what differs now from what is charged: by account, in bytes and mJ."""
         for direction in (self.up, self.down):
-            for transfer, unused_bytes, unused_mj in direction.unused(now_us):
-                yield transfer.account, -unused_bytes, -unused_mj
+            for leg, unused_bytes, unused_mj in direction.unused(now_us):
+                yield leg.account, -unused_bytes, -unused_mj
         for account, radio_mj in self.radio.corrections(now_us):
             yield account, 0, radio_mj

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Generator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from mudkit.errors import OperationLost, OperationTimeout, ParameterError
 
 if TYPE_CHECKING:
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Operation"]
 
+_MOST_S: Final = 1_000_000_000
 _TURN_S: Final = 0.05
 """Real time after which a waiting cell lets widgets and interrupts live."""
 
@@ -89,7 +92,8 @@ class Operation:
     def add_done_callback(self, f: Callable[[Operation], None]) -> None:
         """Call ``f`` with this operation when it is answered; at once, if it is.
 
-        What it raises comes out of whatever lets virtual time go on.
+        What it raises comes out of whatever lets virtual time go on; the others are called when that goes on
+        again.
         """
         if self._is_told:
             f(self)
@@ -130,15 +134,20 @@ class Operation:
 
     def _tell(self, _: None) -> None:
         self._is_told = True
-        callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
-            callback(self)
+        try:
+            while self._callbacks:
+                self._callbacks.pop(0)(self)
+        finally:
+            if self._callbacks:
+                self._world.at(self._world.now_us, self._tell)
 
     def _deadline_us(self, timeout_s: float) -> int:
-        if not 0 < timeout_s < 1e12:
+        is_number = isinstance(timeout_s, int | float | np.integer | np.floating)
+        if not is_number or not 0 < timeout_s <= _MOST_S:
             raise ParameterError(
-                "This timeout is not usable.", where="timeout_s", found=repr(timeout_s), expected="over 0 s"
-            )
+                "This timeout is not usable.", where="timeout_s", found=repr(timeout_s),
+                expected=f"a number of seconds over 0, at most {_MOST_S:,}",
+            )  # fmt: skip
         return self._world.now_us + int(timeout_s * 1e6)
 
     def _outcome(self, timeout_s: float) -> Any:
@@ -148,10 +157,11 @@ class Operation:
             return self._result
         host = self.process.host
         state = "has a network" if host.is_online else "has no network"
+        held_down = ", ".join(getattr(host, "held_down", list)())
         raise OperationTimeout(
             f"{self.name!r} was not answered within {timeout_s:,g} s of virtual time.",
             where=f"{self.process.system} on {host.name}",
-            found=f"{host.name} {state} ({host.network}) at {self._world.now_us / 1e6:,.3f} s",
+            found=f"{host.name} {state} ({held_down or host.network}) at {self._world.now_us / 1e6:,.3f} s",
             expected="an answer",
             remedy="mend what keeps it from being answered, or wait longer with timeout_s",
         )

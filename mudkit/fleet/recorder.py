@@ -23,7 +23,7 @@ from mudkit.fleet.held import Held
 from mudkit.fleet.host import Device, Host, Process
 from mudkit.fleet.kernel import World
 from mudkit.fleet.ledger import Deliveries
-from mudkit.fleet.link import Direction, Transfer
+from mudkit.fleet.link import Leg, Transfer
 from mudkit.fleet.operation import Operation
 from mudkit.sources.courses import Places
 from mudkit.trace.folder import TraceWriter
@@ -46,6 +46,10 @@ def moment(t_us: int) -> str:
 
 
 _encode = msgspec.json.Encoder(enc_hook=repr).encode
+
+
+def _key(operation: Operation) -> tuple[str, int]:
+    return operation.process.host.name, operation.op_id
 
 
 class Recorder:
@@ -83,8 +87,11 @@ class Recorder:
         self._files: dict[str, list[Path]] = defaultdict(list)
         self._folder: Path | None = None
         self._offline: set[str] = set()
-        self._open: dict[int, Operation] = {}
-        self._details: dict[int, list[dict[str, Any]]] = {}
+        self._links: dict[str, tuple[Any, ...]] = {}
+        """Rows of the latest time at which links changed: of each device the last one counts."""
+        self._links_us = 0
+        self._open: dict[tuple[str, int], Operation] = {}
+        self._details: dict[tuple[str, int], list[dict[str, Any]]] = {}
         world.on_link = self._link
         world.on_incident = self._incident
         world.on_record = self._record
@@ -115,14 +122,19 @@ class Recorder:
     def _watch_store(self, process: Process) -> None:
         held, host, system = self.held, process.host.name, process.system
         if held is not None:
-            process.store.at_put = lambda value: held.note(host, system, "stored", value, self.world.now_us)
+            process.store.at_put = lambda key, value: held.note(
+                host, system, "stored", {"key": key, "value": value}, self.world.now_us
+            )
 
     def _link(self, device: Device) -> None:
-        link = device.link
-        self.add(
-            "links",
-            (device.name, self.world.now_us, device.is_online, link.down_kbps, link.up_kbps, link.latency_ms),
-        )
+        link, now_us = device.link, self.world.now_us
+        if self._links_us != now_us:
+            links, self._links, self._links_us = self._links, {}, now_us
+            for row in links.values():
+                self.add("links", row)
+        self._links[device.name] = (
+            device.name, now_us, device.is_online, link.down_kbps, link.up_kbps, link.latency_ms,
+        )  # fmt: skip
         if (device.name in self._offline) == device.is_online:
             self._offline ^= {device.name}
             self._incident(device, "link up" if device.is_online else "link down", None)
@@ -130,15 +142,12 @@ class Recorder:
     def _incident(self, host: Host, incident: str, detail: str | None) -> None:
         self.add("incidents", (host.name, self.world.now_us, incident, detail))
 
-    def _leg(self, direction: Direction, transfer: Transfer, carried: int) -> None:
-        is_cut = transfer.arrive_us != self.world.now_us
-        ended_us = (
-            transfer.end_us if not is_cut else max(min(transfer.end_us, self.world.now_us), transfer.begun_us)
-        )
+    def _leg(self, leg: Leg, carried_bytes: int, is_cut: bool) -> None:
+        ended_us = max(min(leg.end_us, self.world.now_us), leg.begun_us) if is_cut else leg.end_us
         self.add(
             "transfers",
-            (transfer.sender.system, direction.link.device, direction.name, transfer.begun_us,
-             min(transfer.start_us, ended_us), ended_us, transfer.size_bytes, carried, is_cut),
+            (leg.account.system, leg.account.device, leg.account.direction, leg.begun_us,
+             min(leg.start_us, ended_us), ended_us, leg.transfer.size_bytes, carried_bytes, is_cut),
         )  # fmt: skip
 
     def _fate(self, transfer: Transfer, fate: str) -> None:
@@ -167,7 +176,7 @@ class Recorder:
         if effect.table == "deliveries":
             self.deliveries.note(process.system, row)
         elif effect.table == "operations":
-            self._details.setdefault(row["op_id"], []).append(dict(row))
+            self._describe(process, dict(row))
         elif effect.table == "reads":
             self.read(process.host, row["box_km"], row["window_s"])
         else:
@@ -184,17 +193,30 @@ class Recorder:
         if loc is not None:
             self.add("reads", (host.name, self.world.now_us, *loc, box_km, window_s, "recorded"))
 
+    def _describe(self, process: Process, row: dict[str, Any]) -> None:
+        """Keep what a machine says of an operation: a row for each record that it concerns."""
+        key = process.host.name, row.get("op_id", 0)
+        if key not in self._open:
+            raise SimulationProblem(
+                "A machine has described an operation that is not open.",
+                where=f"{process.system} on {process.host.name}",
+                found=f"op_id {row.get('op_id')}",
+                expected="the op_id of a call that it has not completed: first Record, then Complete",
+            )
+        self._details.setdefault(key, []).append(row)
+
     def _invoked(self, operation: Operation) -> None:
-        self._open[operation.op_id] = operation
+        self._open[_key(operation)] = operation
 
     def _answered(self, operation: Operation) -> None:
-        del self._open[operation.op_id]
-        for row in self._operation(operation, self._details.pop(operation.op_id, [{}])):
+        del self._open[_key(operation)]
+        for row in self._operation(operation):
             self.add("operations", row)
+        self._details.pop(_key(operation), None)
 
-    def _operation(self, operation: Operation, details: list[dict[str, Any]]) -> Iterator[tuple[Any, ...]]:
+    def _operation(self, operation: Operation) -> Iterator[tuple[Any, ...]]:
         given = operation.arguments
-        for detail in details:
+        for detail in self._details.get(_key(operation), [{}]):
             described = (detail.get(name, given.get(name)) for name in ("table", "key", "type"))
             yield (
                 operation.process.host.name, operation.session, operation.op_id, operation.name,
@@ -223,10 +245,12 @@ class Recorder:
             more: list[tuple[Any, ...]] = []
             if name == "messages" and self._with_messages:
                 more = [self._message(each, "under way", None) for each in self.world.under_way()]
+            elif name == "links":
+                more = list(self._links.values())
             elif name == "operations":
                 more = [
                     row for each in self._open.values()
-                    for row in self._operation(each, self._details.get(each.op_id, [{}]))
+                    for row in self._operation(each)
                 ]  # fmt: skip
             yield self._table(name, self._rows[name] + more)
 

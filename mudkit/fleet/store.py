@@ -20,7 +20,7 @@ class Killed(BaseException):
     """A machine was killed at a crash point; nothing in a machine may catch it."""
 
 
-def _pass(what: Any) -> None:
+def _pass(*what: Any) -> None:
     """Do nothing: nobody is to be killed, nobody wants to know."""
 
 
@@ -38,7 +38,7 @@ class MemoryStore:
         self._undo: dict[str, Any] = {}
         self.is_dirty = False
         self.at_crash_point: Callable[[str], None] = _pass
-        self.at_put: Callable[[Any], None] = _pass
+        self.at_put: Callable[[str, Any], None] = _pass
 
     def get(self, key: str) -> Any:
         """See :class:`mudkit.events.Store`."""
@@ -50,7 +50,7 @@ class MemoryStore:
         written = _encode(value)
         self._remember(key)
         self._data[key] = written
-        self.at_put(value)
+        self.at_put(key, value)
 
     def delete(self, key: str) -> None:
         """See :class:`mudkit.events.Store`."""
@@ -103,7 +103,7 @@ class SqliteStore:
         )
         self.is_dirty = False
         self.at_crash_point: Callable[[str], None] = _pass
-        self.at_put: Callable[[Any], None] = _pass
+        self.at_put: Callable[[str, Any], None] = _pass
 
     def get(self, key: str) -> Any:
         """See :class:`mudkit.events.Store`."""
@@ -115,7 +115,7 @@ class SqliteStore:
         written = _encode(value)
         self._begin()
         self._connection.execute("INSERT OR REPLACE INTO store VALUES (?, ?)", (key, written))
-        self.at_put(value)
+        self.at_put(key, value)
 
     def delete(self, key: str) -> None:
         """See :class:`mudkit.events.Store`."""

@@ -76,9 +76,9 @@ class Watched:
     def underway(self) -> list[Any]:
         """What was on a link at the end."""
         return [
-            (host.name, each.name, transfer)
+            (host.name, each.name, leg)
             for host in self.world.hosts.values() if host.link for each in (host.link.up, host.link.down)
-            for transfer in each.underway
+            for leg in each.underway
         ]  # fmt: skip
 
     def _put(self, host: Any, peers: list[str], every_us: int, size: int) -> None:
@@ -88,10 +88,10 @@ class Watched:
 
         host.install("chatter", make)
 
-    def _leg(self, direction: Any, transfer: Any, gone: int) -> None:
+    def _leg(self, leg: Any, gone: int, is_cut: bool) -> None:
         self.legs.append(
-            (direction.link.device, direction.name, transfer.begun_us, transfer.start_us, transfer.end_us,
-             self.world.now_us, transfer.size_bytes, gone, transfer.arrive_us)
+            (leg.account.device, leg.account.direction, leg.begun_us, leg.start_us, leg.end_us,
+             self.world.now_us, leg.transfer.size_bytes, gone, is_cut)
         )  # fmt: skip
 
     def _down(self, host: Any) -> None:
@@ -118,17 +118,16 @@ def test_every_run_keeps_its_books(fleet: Any, outages: Any) -> None:
 def bytes_are_conserved(run: Watched) -> None:
     carried: dict[Any, int] = defaultdict(int)
     begun: dict[Any, int] = defaultdict(int)
-    for device, direction, _, start, end, now, size, gone, arrive in run.legs:
-        arrived = arrive == now
-        assert gone == size if arrived else 0 <= gone <= size
-        if not arrived:
+    for device, direction, _, start, end, now, size, gone, is_cut in run.legs:
+        assert 0 <= gone <= size if is_cut else gone == size
+        if is_cut:
             share = min(max(now - start, 0) / (end - start), 1.0)
             assert gone == pytest.approx(share * size, abs=1)
         carried[device, direction] += gone
         begun[device, direction] += 1
-    for device, direction, transfer in run.underway():
-        share = min(max(END_US - transfer.start_us, 0) / (transfer.end_us - transfer.start_us), 1.0)
-        carried[device, direction] += int(share * transfer.size_bytes)
+    for device, direction, leg in run.underway():
+        share = min(max(END_US - leg.start_us, 0) / (leg.end_us - leg.start_us), 1.0)
+        carried[device, direction] += int(share * leg.transfer.size_bytes)
         begun[device, direction] += 1
     for row in run.bill:
         key = row.device, row.direction
@@ -139,8 +138,8 @@ def bytes_are_conserved(run: Watched) -> None:
 
 def each_direction_is_first_in_first_out_and_nothing_arrives_without_a_link(run: Watched) -> None:
     last: dict[Any, tuple[int, int, int]] = {}
-    for device, direction, begun, start, end, now, _, _, arrive in run.legs:
-        if arrive != now:
+    for device, direction, begun, start, end, now, _, _, is_cut in run.legs:
+        if is_cut:
             continue
         key = device, direction
         before = last.get(key, (0, 0, 0))
@@ -188,8 +187,8 @@ def everything_sent_arrives_or_fails_once(run: Watched) -> None:
 def integral_mj(radio: Any, legs: list[Any], changes: list[tuple[int, bool]]) -> float:
     """Integrate the power of a radio over time, from what it carried and when it had no network."""
     carried = [
-        Carried(direction, begun, start, end if arrive == now else max(min(end, now), begun), gone)
-        for _, direction, begun, start, end, now, _, gone, arrive in legs
+        Carried(direction, begun, start, max(min(end, now), begun) if is_cut else end, gone)
+        for _, direction, begun, start, end, now, _, gone, is_cut in legs
     ]
     stretches = timeline(radio, carried, [at for at, up in changes if not up], END_US)
     assert [each.from_us for each in stretches] == [0, *(each.to_us for each in stretches[:-1])]

@@ -1,0 +1,322 @@
+"""Real processes on real files, killed with SIGKILL: what was acknowledged is there, once and in order."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mudkit import Lab, trace
+from mudkit.errors import InputMissing
+from mudkit.trace.folder import is_trace, read_manifest, read_table
+from mudkit.trace.schema import SCHEMAS
+
+NAMES = ("ann", "bob", "cy")
+LIVES = 30
+
+# One process loads the package, and forks a life for each order that it reads: that takes milliseconds. What
+# a life says comes through a pipe that holds few lines, so a life that is not waited for is never far ahead.
+NURSERY = """
+    import json, os, signal, sys
+
+    def say(*what):
+        os.write(1, (json.dumps(what) + "\\n").encode())
+        if order["wait"]:
+            os.read(0, 1)
+
+    {life}
+
+    for line in iter(lambda: b"".join(iter(lambda: os.read(0, 1), b"\\n")), b""):
+        order = json.loads(line)
+        pid = os.fork()
+        if pid == 0:
+            os.write(1, (json.dumps(["born", os.getpid()]) + "\\n").encode())
+            try:
+                live(order)
+            finally:
+                os._exit(0)
+        status = os.waitpid(pid, 0)[1]
+        os.write(1, (json.dumps(["dead", os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0]) + "\\n").encode())
+    """
+
+
+class Nursery:
+    """Lives of one kind, one after the other."""
+
+    def __init__(self, life: str) -> None:
+        code = textwrap.dedent(NURSERY).replace("{life}", textwrap.dedent(life))
+        reading, writing = os.pipe()
+        if sys.platform == "linux":
+            import fcntl
+
+            fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=writing, bufsize=0
+        )
+        os.close(writing)
+        self._lines = os.fdopen(reading, "rb")
+
+    def live(self, kill_after: int | None, wait: bool, **order: Any) -> list[list[Any]]:
+        """Let one life go on, until it ends or has said so many lines; give all that it said."""
+        self._write(json.dumps({"wait": wait, **order}).encode() + b"\n")
+        pid, said = self._read()[1], []
+        while (line := self._read())[0] != "dead":
+            said.append(line)
+            if len(said) == kill_after:
+                os.kill(pid, signal.SIGKILL)
+            elif wait and (kill_after is None or len(said) < kill_after):
+                self._write(b".")
+        assert line[1] == (0 if kill_after is None else signal.SIGKILL), "it was not killed: it ended before"
+        return said
+
+    def _read(self) -> list[Any]:
+        line = self._lines.readline()
+        assert line, "the nursery has ended"
+        found: list[Any] = json.loads(line)
+        return found
+
+    def _write(self, what: bytes) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(what)
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self._lines.close()
+        self.process.kill()
+        self.process.wait()
+
+
+FORWARD = """
+    from pathlib import Path
+    from mudkit.events import Record
+    from mudkit.fleet import World
+    from mudkit.fleet.store import SqliteStore
+    from mudkit.systems.store_and_forward import ClientMachine, RelayMachine
+
+    NAMES = ("ann", "bob", "cy")
+    S = 1_000_000
+
+    def live(order):
+        folder, number = Path(order["folder"]), order["life"]
+        world = World(number)
+        texts = {{}}
+
+        def open_store(name):
+            store = SqliteStore(folder / (name + ".db"))
+            store.at_crash_point = lambda point: say("point", name, point)
+            return store
+
+        def on_record(process, effect):
+            if "created_us" in effect.row:
+                say("taken", process.host.name, effect.row["receiver"], effect.row["item"])
+
+        world.on_record = on_record
+        relay = world.add_server("relay")
+        relay.install("sf", RelayMachine, store=open_store("relay"))
+        clients = {}
+        for name in NAMES:
+            device = world.add_device(name, "umts_3g")
+            client = device.install(
+                "sf", lambda ports, name=name: ClientMachine(ports, name, "relay"), store=open_store(name)
+            )
+            client.listen("messages", lambda message, name=name: say("told", name, message["from"], message["text"]))
+            clients[name] = client
+
+        def send(count):
+            sender, receiver = NAMES[count % 3], NAMES[(count // 3) % 3]
+            text = "%03d %06d" % (number, count)
+            done = clients[sender].call("send", to=receiver, text=text, item=sender + " " + text)
+            done.add_done_callback(lambda operation: say("accepted", sender, receiver, sender + " " + text))
+            world.at(world.now_us + order["every_us"], send, count + 1)
+
+        if order["every_us"]:
+            world.at(S // 7, send, 0)
+        world.run(order["seconds"] * S)
+        for process in [*clients.values(), *relay.processes]:
+            process.store.close()
+    """.replace("{{}}", "{}")
+
+
+@pytest.fixture(scope="module")
+def forward() -> Iterator[Nursery]:
+    nursery = Nursery(FORWARD)
+    yield nursery
+    nursery.close()
+
+
+def kept(file: Path) -> dict[str, Any]:
+    """What is in a store's file, read without mudkit."""
+    connection = sqlite3.connect(file)
+    try:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        tables = connection.execute("SELECT name FROM sqlite_master").fetchall()
+        if ("store",) not in tables:
+            return {}
+        return {
+            key: json.loads(value)
+            for key, value in connection.execute("SELECT key, value FROM store ORDER BY key")
+        }
+    finally:
+        connection.close()
+
+
+def inbox(stored: dict[str, Any]) -> list[dict[str, Any]]:
+    return [value for key, value in stored.items() if key.startswith("in ")]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_nothing_acknowledged_is_lost_nothing_comes_twice(
+    forward: Nursery, tmp_path: Path, seed: int
+) -> None:
+    """Half of the lives end just where they say that they are, the others wherever that finds them."""
+    draw = random.Random(seed)
+    said: list[list[Any]] = []
+    last_words = []
+    for life in range(LIVES):
+        every_us = draw.choice([100_000, 500_000, 2_000_000])
+        order = {"folder": str(tmp_path), "life": life, "every_us": every_us, "seconds": 100_000}
+        lines = forward.live(draw.randint(1, 400), wait=life % 2 == 0, **order)
+        said += lines
+        if life % 2 == 0:
+            last_words.append(tuple(lines[-1][2:]) if lines[-1][0] == "point" else lines[-1][0])
+        for name in NAMES:
+            if (tmp_path / f"{name}.db").is_file():
+                received = [message["key"] for message in inbox(kept(tmp_path / f"{name}.db"))]
+                assert len({*received}) == len(received)
+    said += forward.live(None, wait=False, folder=str(tmp_path), life=LIVES, every_us=0, seconds=3600)
+
+    told = defaultdict(list)
+    for what, *of in said:
+        told[what].append(tuple(of))
+    stored = {name: kept(tmp_path / f"{name}.db") for name in (*NAMES, "relay")}
+    received = {name: [message["key"] for message in inbox(stored[name])] for name in NAMES}
+    for what in ("taken", "accepted"):
+        assert len(told[what]) > 50
+        assert [each for each in told[what] if received[each[1]].count(each[2]) != 1] == []
+    for name in NAMES:
+        assert len({*received[name]}) == len(received[name])
+        for sender in NAMES:
+            of_sender = [key for key in received[name] if key.startswith(f"{sender} ")]
+            assert of_sender == sorted(of_sender)  # the texts are numbered by life, and within it
+        assert not [key for key in stored[name] if key.startswith("out ")]
+    assert not [key for key in stored["relay"] if key.startswith("for ")]
+    # The application hears of each at most once: a kill between commit and notice leaves it in the inbox.
+    heard = [(name, text) for name, _, text in told["told"]]
+    assert len({*heard}) == len(heard) > 50
+    assert {(name, f"{sender} {text}") for name, sender, text in told["told"]} <= {
+        (name, key) for name in NAMES for key in received[name]
+    }
+    assert len({*last_words}) >= 3, "the lives ended all in the same place"
+
+
+# -- a trace that is being written
+
+WRITING = """
+    from mudkit import Lab
+
+    lab = Lab(7)
+    lab.fleet(2, mobility="waypoint", outage=0.5)
+    lab.run(hours=13)  # two days: midnight is between
+
+    def live(order):
+        def hook(event, arguments):
+            if event in ("os.rename", "os.mkdir", "os.rmdir", "os.remove", "shutil.rmtree") or (
+                event == "open" and isinstance(arguments[1], str) and "w" in arguments[1]
+            ):
+                say(event, *(str(each) for each in arguments[:2]))
+
+        import pyarrow
+        pyarrow.set_cpu_count(1)
+        sys.addaudithook(hook)
+        lab.trace.to_parquet(order["path"], overwrite=order["overwrite"])
+        order["wait"] = False
+    """
+
+
+@pytest.fixture(scope="module")
+def writing() -> Iterator[Nursery]:
+    nursery = Nursery(WRITING)
+    yield nursery
+    nursery.close()
+
+
+def is_whole(path: Path, rows: dict[str, int]) -> bool:
+    manifest = read_manifest(path)
+    assert manifest["rows"] == rows
+    assert {name: len(read_table(path, name)) for name in rows} == rows
+    return True
+
+
+def test_a_trace_whose_writing_is_killed_never_looks_whole(writing: Nursery, tmp_path: Path) -> None:
+    """Killed before each thing that it does to the file system, in turn."""
+    steps = writing.live(None, wait=False, path=str(tmp_path / "first"), overwrite=False)
+    rows = read_manifest(tmp_path / "first")["rows"]
+    assert rows["positions"] == 2 * (13 * 60 + 1)
+    assert is_whole(tmp_path / "first", rows)
+    assert len(steps) > 15
+    for number in range(1, len(steps) + 1):
+        folder = tmp_path / f"killed {number}"
+        folder.mkdir()
+        path = folder / "run"
+        writing.live(number, wait=True, path=str(path), overwrite=False)
+        renamed = [step[0] for step in steps[: number - 1]][-1:] == ["os.rename"] and path.exists()
+        assert renamed == path.exists()
+        if renamed:
+            assert is_whole(path, rows)  # it was in its place already
+        else:
+            with pytest.raises(InputMissing):
+                trace.load(path)
+        for left in folder.iterdir():
+            assert left == path or left.name.startswith(".run.partial-")
+        # Whoever writes next clears it away.
+        if not renamed:
+            writing.live(None, wait=False, path=str(path), overwrite=False)
+        assert is_whole(path, rows)
+        assert [left.name for left in folder.iterdir() if left != path] == []
+
+
+def test_a_trace_that_is_replaced_is_the_old_or_the_new_one(writing: Nursery, tmp_path: Path) -> None:
+    old = Lab(1)
+    old.device("a", at=(1.0, 2.0))
+    first = old.trace.to_parquet(tmp_path / "dry" / "run")
+    before = read_manifest(first)["rows"]
+    steps = writing.live(None, wait=False, path=str(first), overwrite=True)
+    after = read_manifest(first)["rows"]
+    assert before != after
+    seen = set()
+    for number in range(1, len(steps) + 1):
+        path = old.trace.to_parquet(tmp_path / str(number) / "run")
+        writing.live(number, wait=True, path=str(path), overwrite=True)
+        if path.exists():
+            found = read_manifest(path)["rows"]
+            assert is_whole(path, found)
+            assert found in (before, after)
+            seen.add("old" if found == before else "new")
+        else:
+            # Between two renames: the old one is beside its place, hidden and whole.
+            [beside] = [each for each in path.parent.iterdir() if each.name.startswith(".run.old-")]
+            assert is_whole(beside, before)
+            seen.add("beside")
+        assert not [each for each in path.parent.iterdir() if each != path and not each.name.startswith(".")]
+    assert {"old", "new"} <= seen
+
+
+def test_a_folder_without_its_manifest_is_no_trace(tmp_path: Path) -> None:
+    lab = Lab(1)
+    lab.device("a", at=(1.0, 2.0))
+    path = lab.trace.to_parquet(tmp_path / "run")
+    (path / "trace.json").unlink()
+    assert not is_trace(path)
+    assert {"positions"} == {each.name for each in path.iterdir()} & set(SCHEMAS) - {"links"}

@@ -1,0 +1,224 @@
+"""An operation is a future in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from lab_systems import answering
+
+from mudkit import Lab
+from mudkit.errors import OperationLost, OperationTimeout, ParameterError, ReentrantRun
+from mudkit.fleet import operation as module
+from mudkit.systems.store_and_forward import Client, Relay
+
+S = 1_000_000
+
+
+@pytest.fixture
+def lab() -> Lab:
+    return Lab(1)
+
+
+@pytest.fixture
+def ann(lab: Lab) -> Any:
+    return answering(lab.device("ann"))[0]
+
+
+def test_result_lets_time_go_on_to_the_answer_and_no_further(lab, ann):
+    later = ann.call("later", s=90)
+    assert not later.done()
+    assert "later on ann: open" in repr(later)
+    assert later.result() == later.result() == "op 1"
+    assert later.done()
+    assert lab.world.now_us == 90 * S
+    failed = ann.call("fail")
+    for _ in range(2):
+        with pytest.raises(LookupError, match="no such thing"):
+            failed.result()
+    assert lab.world.now_us == 90 * S
+    assert lab.history()["status"].tolist() == ["ok", "failed"]
+
+
+def test_callbacks_before_and_after(lab, ann):
+    told: list[Any] = []
+    later = ann.call("later", s=5)
+    for number in range(3):
+        later.add_done_callback(lambda done, number=number: told.append((number, done, lab.world.now_us)))
+    lab.run(seconds=4)
+    assert told == []
+    lab.run(seconds=4)
+    assert told == [(number, later, 5 * S) for number in range(3)]
+    later.add_done_callback(lambda done: told.append(done.result()))
+    assert told[3:] == ["op 1"]
+
+
+@pytest.mark.parametrize("wait", [lambda lab, op: op.result(), lambda lab, op: lab.run(hours=1)])
+def test_a_callback_that_raises_comes_out_where_time_goes_on_and_the_others_are_called(lab, ann, wait):
+    told: list[str] = []
+    later = ann.call("later", s=5)
+    later.add_done_callback(lambda done: told.append("first"))
+    later.add_done_callback(lambda done: {}["missing"])
+    later.add_done_callback(lambda done: told.append("third"))
+    with pytest.raises(KeyError, match="missing"):
+        wait(lab, later)
+    assert told == ["first"]
+    assert lab.world.now_us == 5 * S
+    assert later.result() == "op 1"
+    lab.run(seconds=1)
+    assert told == ["first", "third"]
+    assert lab.world.now_us == 6 * S
+    assert ann.call("now", value=3).result() == 3
+
+
+def test_what_a_callback_may_not_do(lab, ann):
+    told: list[Any] = []
+    first, second = ann.call("later", s=5), ann.call("later", s=9)
+    first.add_done_callback(lambda done: told.append(done.result()))
+    first.add_done_callback(lambda done: second.result())
+    with pytest.raises(ReentrantRun, match="use add_done_callback instead"):
+        first.result()
+    assert told == ["op 1"]
+    assert second.result() == "op 2"
+    with pytest.raises(ReentrantRun):  # also when time stands still: the answer is there, its event is not
+        ann.call("now").add_done_callback(lambda done: ann.call("now").result()) or lab.run(seconds=1)
+
+
+def test_waiting_inside_on_message(lab):
+    relay = Relay(lab)
+    ann, bob = (Client(lab.device(name), relay) for name in ("ann", "bob"))
+    bob.on_message(lambda message: bob.read().result())
+    ann.send("bob", "lunch?")
+    with pytest.raises(ReentrantRun, match="inside a callback"):
+        lab.run(minutes=1)
+    assert bob.read().result() == []  # the one inside was asked, and has read it
+    assert lab.history()["status"].tolist() == ["ok"] * 3
+
+
+@pytest.mark.parametrize("timeout_s", [90, 0.25, 86_400])
+def test_timeout(lab, timeout_s):
+    client = Client(lab.device("ann", "edge"), Relay(lab))
+    lab.run(minutes=3)
+    lab.faults.cut("ann")
+    sent = client.send("bob", "lunch?")
+    with pytest.raises(OperationTimeout) as error:
+        sent.result(timeout_s)
+    assert lab.world.now_us == 180 * S + timeout_s * S
+    told = str(error.value)
+    for each in ("'send'", "ann", "has no network", "cut 1", f"within {timeout_s:,g} s", "timeout_s"):
+        assert each in told
+    lab.faults.mend("ann")
+    assert sent.result() == 1
+
+
+def test_a_timeout_of_a_device_with_a_network(lab, ann):
+    with pytest.raises(OperationTimeout, match=r"ann has a network \(lte\) at 60\.000 s"):
+        ann.call("never").result(60)
+
+
+def test_an_answer_at_the_deadline_is_in_time(lab, ann):
+    assert ann.call("later", s=60).result(60)
+    with pytest.raises(OperationTimeout):
+        ann.call("later", s=60.000001).result(60)
+
+
+@pytest.mark.parametrize("timeout_s", [0, -1, float("nan"), float("inf"), "60", None, 1e18])
+def test_a_timeout_that_is_none(lab, ann, timeout_s):
+    with pytest.raises(ParameterError, match="timeout_s"):
+        ann.call("never").result(timeout_s)
+    assert lab.world.now_us == 0
+
+
+def test_lost_with_its_machine(lab, ann):
+    told: list[Any] = []
+    lost = ann.call("later", s=60)
+    lost.add_done_callback(told.append)
+    lab.run(seconds=30)
+    lab.faults.kill("ann")
+    for _ in range(2):
+        with pytest.raises(OperationLost, match=r"'later'[\s\S]*killed at 30\.000 s"):
+            lost.result()
+    assert lost.done()
+    assert told == [lost]
+    lab.faults.restart("ann")
+    assert ann.call("now", value=1).result() == 1
+    lab.run(minutes=9)
+    assert lab.history()["status"].tolist() == ["open", "ok"]
+
+
+def test_lost_on_a_device_that_is_off(lab, ann):
+    lab.faults.switch_off("ann")
+    with pytest.raises(OperationLost, match="the device is off"):
+        ann.call("now").result()
+    with pytest.raises(ParameterError, match="switch it on"):
+        lab.faults.restart("ann")
+    late, lives = answering(lab.devices["ann"], "late")
+    assert lives == []
+    lab.faults.switch_on("ann")
+    assert ann.call("now", value=1).result() == late.call("now", value=1).result() == 1
+
+
+def test_await(lab, ann, monkeypatch):
+    monkeypatch.setattr(module, "_TURN_S", 0.0)  # each event is a turn
+    turns = 0
+
+    async def tick() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def get(operation: Any) -> Any:
+        return await operation
+
+    async def cell() -> Any:
+        ticking = asyncio.create_task(tick())
+        for number in range(50):
+            lab.world.at(number * 60 * S, lambda _: None)
+        both = await asyncio.gather(get(ann.call("later", s=7200)), get(ann.call("later", s=3600)))
+        assert not ticking.done()
+        ticking.cancel()
+        done = ann.call("now", value=1)
+        return both, await done, await done
+
+    assert asyncio.run(cell()) == (["op 1", "op 2"], 1, 1)
+    assert lab.world.now_us == 7200 * S
+    assert turns > 25
+
+
+def test_await_raises_what_result_raises(lab, ann):
+    async def wait(operation: Any) -> Any:
+        return await operation
+
+    with pytest.raises(LookupError, match="no such thing"):
+        asyncio.run(wait(ann.call("fail")))
+    with pytest.raises(OperationTimeout, match="86,400 s"):
+        asyncio.run(wait(ann.call("never")))
+    assert lab.world.now_us == 86_400 * S
+    lab.faults.kill("ann")
+    with pytest.raises(OperationLost):
+        asyncio.run(wait(ann.call("now")))
+
+
+def test_an_await_may_be_given_up(lab, ann, monkeypatch):
+    monkeypatch.setattr(module, "_TURN_S", 0.0)
+
+    async def cell() -> None:
+        lab.world.at(0, lambda _: waiting.cancel())
+        await waiting
+
+    async def main() -> None:
+        nonlocal waiting
+        waiting = asyncio.ensure_future(get())
+        with pytest.raises(asyncio.CancelledError):
+            await cell()
+
+    async def get() -> Any:
+        return await ann.call("later", s=5)
+
+    waiting: Any = None
+    asyncio.run(main())
+    assert lab.world.now_us < 5 * S
+    lab.run(seconds=9)
+    assert lab.history()["status"].tolist() == ["ok"]

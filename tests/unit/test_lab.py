@@ -1,0 +1,384 @@
+"""A lab does what its page shows, and refuses what cannot be before anything has happened."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from lab_systems import answering, links
+
+from mudkit import Lab
+from mudkit.errors import OutputExists, ParameterError, ReentrantRun
+from mudkit.fleet.recorder import TABLES
+from mudkit.sources.link_replay import LinkReplay
+from mudkit.sources.mobility import Replay
+from mudkit.systems.store_and_forward import Client, Relay
+from mudkit.trace.folder import read_manifest, read_table
+from mudkit.trace.schema import timestamps
+
+S = 1_000_000
+
+PAGE = """
+from mudkit import Lab
+lab = Lab(seed=7)
+jane = lab.device("jane-phone", link="lte", at=(30.27, -97.74))
+lab.fleet(200, mobility="commute", link="umts_3g", outage=0.2)
+lab.run(hours=2)            # virtual time, with a progress bar when it takes longer than a second
+lab.now, lab.bill(), lab.trace.to_parquet("data/derived/run1")
+lab.history()               # for mudkit.consistency
+lab.faults.cut("jane-phone", minutes=10); lab.faults.kill("jane-phone"); lab.faults.restart("jane-phone")
+"""
+
+
+def walk(*devices: str, minutes: int = 60) -> Replay:
+    rows = [(device, minute * 60 * S) for device in devices for minute in (0, minutes)]
+    return Replay(pa.table({
+        "device": [device for device, _ in rows], "ts": timestamps(np.array([at for _, at in rows])),
+        "lat": pa.array([1.0 + at / 1e10 for _, at in rows]), "lon": pa.array([2.0] * len(rows)),
+    }))  # fmt: skip
+
+
+def state(lab: Lab) -> Any:
+    return list(lab.devices), list(lab.world.hosts), lab.now, [lab.trace.table(name).to_pylist() for name in TABLES], list(lab.trace.description["devices"]), len(lab.world._heap)  # fmt: skip
+
+
+def test_the_page_of_the_design(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found: dict[str, Any] = {}
+    exec(PAGE, found)
+    lab = found["lab"]
+    assert lab.now == dt.datetime(2010, 3, 1, 15, tzinfo=dt.UTC)
+    assert len(lab.devices) == 201
+    assert found["jane"].loc == (30.27, -97.74)
+    assert not found["jane"].is_online
+    lab.run(minutes=10)
+    assert found["jane"].is_online
+    assert list(lab.bill().columns) == [
+        "system",
+        "device",
+        "direction",
+        "messages",
+        "bytes",
+        "radio_mj",
+        "wakeups",
+    ]
+    positions = read_table("data/derived/run1", "positions")
+    assert len(positions) == 1 + 200 * 121
+    assert read_manifest("data/derived/run1")["end"] == "2010-03-01T15:00:00+00:00"
+
+
+def test_names_of_fleets_go_on_whatever_else_is_there():
+    lab = Lab()
+    lab.device("phone-home")
+    lab.fleet(2, prefix="phone-x")
+    assert [each.name for each in lab.fleet(2)] == ["phone-00000", "phone-00001"]
+    lab.device("phone-00004")
+    assert [each.name for each in lab.fleet(2)] == ["phone-00005", "phone-00006"]
+    assert len(lab.devices) == 8
+
+
+FLEETS = [
+    ({"n": 0}, "whole number from 1"),
+    ({"n": -3}, "-3"),
+    ({"n": 2.5}, "2.5"),
+    ({"n": "ten"}, "'ten'"),
+    ({"n": True}, "whole number"),
+    ({"link": "let"}, "did you mean lte"),
+    ({"link": "WIFI"}, "did you mean wifi"),
+    ({"link": ["lte"]}, "no such kind of link"),
+    ({"link": None}, "no such kind of link"),
+    ({"link": links((0, True, 9.0), (1, True, 9.0), devices=("a", "b"))}, "at most 2 devices"),
+    ({"mobility": "comute"}, "did you mean commute"),
+    ({"mobility": 5}, "no such mobility"),
+    ({"mobility": walk("a", "b")}, "at most 2"),
+    ({"outage": 1.2}, "from 0 to 1"),
+    ({"outage": "often"}, "from 0 to 1"),
+    ({"every_s": 0}, "every_s"),
+    ({"every_s": "often"}, "every_s"),
+    ({"every_s": float("nan")}, "every_s"),
+    ({"battery_j": 0}, "battery_j"),
+    ({"battery_j": "full"}, "battery_j"),
+    ({"battery_j": 5, "base_mw": -1}, "base_mw"),
+    ({"at": (30.0, -97.0)}, "lab.device"),
+    ({"mobilty": "commute"}, "did you mean mobility"),
+    ({"battery": 20}, "did you mean battery_j"),
+    ({"prefix": "a\n"}, "name"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "told"), FLEETS)
+def test_a_fleet_that_cannot_be_is_not_added_at_all(wrong, told):
+    lab = Lab(3)
+    lab.device("jane", at=(1, 2), battery_j=50.0)
+    before = state(lab)
+    good = {"n": 3, "mobility": "waypoint", "link": "edge", "outage": 0.3, "battery_j": 9.0}
+    with pytest.raises(ParameterError, match=told) as error:
+        lab.fleet(**{**good, **wrong})
+    assert error.value.found
+    assert error.value.expected
+    assert state(lab) == before
+    assert len(lab.fleet(**good)) == 3
+    lab.run(minutes=1)
+    assert len(lab.trace.table("positions")) == 1 + 3 * 2
+
+
+DEVICES = [
+    ({"name": "jane"}, "of this name"),
+    ({"name": "relay"}, "of this name"),
+    ({"name": ""}, "printed"),
+    ({"name": 5}, "printed"),
+    ({"name": "\ud800"}, "printed"),
+    ({"at": (91, 0)}, "no place"),
+    ({"at": (0, -180.5)}, "no place"),
+    ({"at": (float("nan"), 0)}, "no place"),
+    ({"at": (1, 2, 3)}, "no place"),
+    ({"at": 5}, "no place"),
+    ({"at": "home"}, "no place"),
+    ({"mobility": "commute"}, "at a place or moves"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "told"), DEVICES)
+def test_a_device_that_cannot_be_is_not_added(wrong, told):
+    lab = Lab(3)
+    lab.device("jane")
+    lab.server("relay")
+    before = state(lab)
+    good = {"name": "ann", "at": [1, np.float64(2)], "battery_j": np.int64(9)}
+    with pytest.raises(ParameterError, match=told):
+        lab.device(**{**good, **wrong})
+    assert state(lab) == before
+    assert lab.device(**good).loc == (1.0, 2.0)
+
+
+def test_a_fleet_does_not_take_the_names_of_others():
+    lab = Lab()
+    lab.server("phone-00002")
+    before = state(lab)
+    with pytest.raises(ParameterError, match="phone-00002"):
+        lab.fleet(4)
+    assert state(lab) == before
+
+
+def test_servers():
+    lab = Lab()
+    lab.device("jane")
+    with pytest.raises(ParameterError, match="a device, not a server"):
+        lab.server("jane")
+    with pytest.raises(ParameterError, match="printed"):
+        lab.server("")
+    assert lab.server("relay") is lab.server("relay")
+    assert list(lab.devices) == ["jane"]
+
+
+@pytest.mark.parametrize("unit", ["hours", "minutes", "seconds"])
+@pytest.mark.parametrize("length", [-1, -1e-9, float("nan"), float("inf"), "2", None, [1], 1e15, True])
+def test_durations_that_are_none(unit, length):
+    lab = Lab()
+    lab.fleet(2, mobility="waypoint")
+    before = state(lab)
+    with pytest.raises(ParameterError, match=unit):
+        lab.run(**{unit: length})
+    assert state(lab) == before
+    lab.run(seconds=60)
+    assert lab.world.now_us == 60 * S
+
+
+def test_durations_add_up_and_nothing_is_a_duration_too():
+    lab = Lab()
+    lab.run(np.float64(1), minutes=np.int64(2), seconds=3.000001)
+    lab.run()
+    assert lab.world.now_us == 3_723_000_001
+    assert lab.now == dt.datetime(2010, 3, 1, 14, 2, 3, 1, tzinfo=dt.UTC)
+
+
+@pytest.mark.parametrize(
+    "start", ["tomorrow", "", 5, None, dt.date(2010, 1, 1), "2010-02-30", "9999-12-31", "2200-01-01"]
+)
+def test_a_start_that_is_no_time(start):
+    with pytest.raises(ParameterError, match="2010-03-01T13:00"):
+        Lab(start=start)
+
+
+def test_starts():
+    assert Lab(start="2012-05-01T10:00+02:00").now == dt.datetime(2012, 5, 1, 8, tzinfo=dt.UTC)
+    assert Lab(start=dt.datetime(2012, 5, 1)).now == dt.datetime(2012, 5, 1, tzinfo=dt.UTC)
+    for seed in ("7", 1.5, True, 1 << 63):
+        with pytest.raises(ParameterError, match="seed"):
+            Lab(seed)
+
+
+@pytest.mark.parametrize("given", [
+    {"mobility": walk("a", "b", minutes=60)},
+    {"link": links(*((60.0 * minute, True, 500.0) for minute in range(60)), devices=("a", "b"))},
+])  # fmt: skip
+def test_a_trace_that_does_not_cover_the_run(given):
+    lab = Lab(2)
+    lab.fleet(2, **given)
+    for minutes in (20, 40):
+        before = state(lab)
+        with pytest.raises(ParameterError, match="does not cover the run") as error:
+            lab.run(minutes=60.001 if minutes == 20 else 40.001)
+        assert "at most 1.000 h" in error.value.expected
+        assert state(lab) == before
+        lab.run(minutes=minutes)
+    assert lab.now == dt.datetime(2010, 3, 1, 14, tzinfo=dt.UTC)
+    with pytest.raises(ParameterError, match="phone-0000"):
+        lab.run(seconds=1)
+
+
+def test_a_trace_begins_when_its_devices_are_added():
+    lab = Lab(2)
+    lab.run(hours=5)
+    lab.fleet(2, mobility=walk("a", "b"), link=links((0, True, 9.0), (1800, True, 8.0), devices=("a", "b")))
+    lab.run(hours=1)
+    assert lab.trace.table("positions")["lat"][0].as_py() == 1.0
+    with pytest.raises(ParameterError, match=r"at most 6\.000 h"):
+        lab.run(seconds=1)
+
+
+def test_run_inside_of_what_happens():
+    lab = Lab()
+    process, _ = answering(lab.device("ann"))
+    process.listen("app", lambda payload: lab.run(seconds=1))
+    operation = process.call("tell")
+    with pytest.raises(ReentrantRun, match="add_done_callback"):
+        lab.run(seconds=5)
+    lab.run(seconds=5)
+    assert operation.done()
+    assert 5 * S <= lab.world.now_us <= 10 * S
+
+
+def test_what_is_not_known():
+    lab = Lab(messages=False)
+    lab.device("jane-phone", battery_j=9.0)
+    with pytest.raises(ParameterError, match="did you mean jane-phone"):
+        lab.radio("jane-fone")
+    for call in (lambda: lab.radio("jane-phone"), lambda: lab.battery("jane-phone")):
+        with pytest.raises(ParameterError, match="messages=True"):
+            call()
+    with pytest.raises(ParameterError, match="held=True"):
+        lab.held()
+    lab = Lab()
+    lab.device("jane-phone")
+    with pytest.raises(ParameterError, match="battery_j"):
+        lab.battery("jane-phone")
+    with pytest.raises(ParameterError, match="positions"):
+        lab.frame("postions")
+
+
+def test_history_and_held():
+    lab = Lab(5, held=True)
+    relay = Relay(lab)
+    ann, bob = (Client(lab.device(name), relay) for name in ("ann", "bob"))
+    ann.send("bob", "lunch?").result()
+    lab.run(minutes=1)
+    bob.read().result()
+    lab.run(seconds=1)
+    lab.faults.cut("ann")
+    ann.send("bob", "or dinner?")
+    lab.run(minutes=1)
+    history = lab.history()
+    assert history[["client", "op", "status"]].to_numpy().tolist() == [
+        ["ann", "send", "ok"], ["bob", "read", "ok"], ["ann", "send", "open"],
+    ]  # fmt: skip
+    assert history["invoked"].is_monotonic_increasing
+    held = lab.held()
+    assert {"ann", "bob", "relay"} == set(held["party"])
+    assert str(held["first"].dtype) == "datetime64[ns, UTC]"
+    assert (held["form"] == "clear").all()
+
+
+def test_a_lab_can_be_replayed_as_it_was_recorded():
+    lab = Lab(4)
+    lab.fleet(6, outage=0.5)
+    lab.run(hours=6)
+    lab.faults.change_network("phone-00000", "edge")
+    lab.faults.cut("phone-00001", minutes=0)
+    lab.run(hours=2)
+    assert len(LinkReplay(lab.trace.table("links"), gap_s=float("inf")).devices) == 6
+
+
+def test_description_is_the_same_for_the_same_run(tmp_path):
+    def written(number: int) -> bytes:
+        lab = Lab(np.int64(3))
+        lab.fleet(1, mobility=walk("a"), battery_j=np.float64(100))
+        return (lab.trace.to_parquet(tmp_path / str(number)) / "trace.json").read_bytes()
+
+    assert written(1) == written(2)
+    with pytest.raises(OutputExists):
+        written(1)
+
+
+INTERRUPTED = """
+    import sys
+    from mudkit import Lab
+    from mudkit.systems.store_and_forward import Client, Relay
+
+    def lab_of():
+        lab = Lab(7)
+        relay = Relay(lab)
+        clients = [Client(each, relay) for each in lab.fleet(6, outage=0.3, link="umts_3g", battery_j=30_000.0)]
+
+        def send(number):
+            clients[number % 6].send(f"phone-{(number + 1) % 6:05d}", "x" * (number % 900))
+            if number < 6_000:
+                lab.world.at(lab.world.now_us + 2_000_000, send, number + 1)
+
+        lab.world.at(0, send, 0)
+        return lab
+
+    def wait(_):
+        print("in the middle", flush=True)
+        sys.stdin.readline()
+
+    lab = lab_of()
+    lab.world.at(3_000_000_000, wait)
+    try:
+        lab.run(hours=4)
+    except KeyboardInterrupt:
+        print(lab.world.now_us)
+    else:
+        print("was not stopped")
+    lab.run(seconds=(4 * 3_600_000_000 - lab.world.now_us) / 1e6)
+    other = lab_of()
+    for _ in range(8):
+        other.run(minutes=30)
+    print(lab.now == other.now, lab.bill().equals(other.bill()), lab.bill()["messages"].sum() > 10_000)
+    for table in ("messages", "operations", "links", "deliveries"):
+        print(lab.trace.table(table).equals(other.trace.table(table)))
+"""
+
+
+def test_ctrl_c_stops_between_two_events_and_the_lab_goes_on():
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(INTERRUPTED)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        text=True, env={**os.environ, "MUDKIT_PROGRESS": "0"},
+    )  # fmt: skip
+    with process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        assert process.stdout.readline() == "in the middle\n"
+        process.send_signal(signal.SIGINT)
+        told = process.communicate("\n")[0].split()
+    assert process.returncode == 0
+    assert 3_000_000_000 <= int(told[0]) < 4 * 3_600_000_000
+    assert told[1:] == ["True"] * 7
+
+
+def test_nothing_is_said_of_a_lab_without_anything():
+    lab = Lab()
+    lab.run(hours=1)
+    assert lab.bill().empty
+    assert lab.history().empty
+    assert lab.deliveries().empty
+    assert isinstance(lab.bill(), pd.DataFrame)
