@@ -78,7 +78,8 @@ def staged_folder(path: str | os.PathLike[str], *, overwrite: str | None = None)
     """Fill a folder beside its final place and move it there when the body ends well.
 
     Whatever stops the body (an error, Ctrl-C), nothing appears at ``path``; after a kill a folder named
-    ``.<name>.partial-…`` stays, which no reader takes for output.
+    ``.<name>.partial-…`` stays, which no reader takes for output, or, in the moment between two renames, what
+    was to be replaced as ``.<name>.old-…``: the next writer at this place puts it back.
 
     Parameters
     ----------
@@ -101,6 +102,7 @@ def staged_folder(path: str | os.PathLike[str], *, overwrite: str | None = None)
         The place cannot be written: read-only, full, not a folder.
     """
     path = Path(path).expanduser().absolute()
+    _put_back(path)
     _refuse_existing(path, overwrite)
     staging = path.parent / f"{_partial(path)}{os.getpid()}-{uuid.uuid4().hex[:8]}"
     try:
@@ -110,7 +112,7 @@ def staged_folder(path: str | os.PathLike[str], *, overwrite: str | None = None)
         old = None
         if path.exists():
             _refuse_existing(path, overwrite)
-            old = path.parent / f".{path.name}.old-{uuid.uuid4().hex[:8]}"
+            old = path.parent / f"{_old(path)}{os.getpid()}-{uuid.uuid4().hex[:8]}"
             path.rename(old)
         staging.rename(path)
         if old is not None:
@@ -217,14 +219,35 @@ def _partial(path: Path) -> str:
     return f".{path.name}.partial-{platform.node()}-"
 
 
+def _old(path: Path) -> str:
+    """Begin the name of a folder that is being replaced."""
+    return f".{path.name}.old-{platform.node()}-"
+
+
+def _put_back(path: Path) -> None:
+    """Put back what a process replaced that was killed before its own output was in place."""
+    for folder in _left(path.parent, _old(path)):
+        if path.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+        else:
+            with suppress(OSError):
+                folder.rename(path)
+
+
 def _sweep(parent: Path, prefix: str) -> None:
-    """Remove folders that killed processes of this machine left; the number of one is behind the prefix."""
+    """Remove folders that killed processes of this machine left."""
+    for folder in _left(parent, prefix):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _left(parent: Path, prefix: str) -> Iterator[Path]:
+    """Find folders of processes of this machine that are no more; the number of one is behind the prefix."""
     for folder in parent.glob(glob.escape(prefix) + "*"):
         pid = folder.name.removeprefix(prefix).split("-")[0]
         if pid.isdigit() and int(pid) != os.getpid():
             try:
                 os.kill(int(pid), 0)
             except ProcessLookupError:
-                shutil.rmtree(folder, ignore_errors=True)
+                yield folder
             except OSError:
                 continue

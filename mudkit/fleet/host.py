@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mudkit.errors import ParameterError
 from mudkit.events import Call, ContextChanged, Event, LinkDown, LinkUp, Machine, Make, Ports
 from mudkit.fleet.battery import Battery
-from mudkit.fleet.bill import Account
-from mudkit.fleet.link import Direction, Link, profile_of
+from mudkit.fleet.link import Link, profile_of
 from mudkit.fleet.operation import Operation
 from mudkit.fleet.store import MemoryStore, SqliteStore
 from mudkit.sources.streams import Stream, device_number
@@ -30,10 +29,14 @@ class Host:
     name : str
     """
 
-    link: Link | None = None
+    __slots__ = (
+        "_op_id", "address", "context", "is_on", "is_online", "link", "name", "number", "processes",
+        "watched", "world",
+    )  # fmt: skip
 
-    def __init__(self, world: World, name: str) -> None:
+    def __init__(self, world: World, name: str, link: Link | None = None) -> None:
         self.world = world
+        self.link = link
         self.name = name
         self.address = name
         """Where its machines are reached; it changes with the network, the name does not."""
@@ -142,11 +145,12 @@ class Device(Host):
     link : Link
     """
 
+    __slots__ = ("_held_down", "battery")
+
     link: Link
 
     def __init__(self, world: World, name: str, link: Link) -> None:
-        super().__init__(world, name)
-        self.link = link
+        super().__init__(world, name, link)
         self.battery: Battery | None = None
         """None: it is on a charger."""
         self._held_down: set[str] = set()
@@ -278,7 +282,7 @@ class Process:
     """A machine on a host, with what it was given; the machine goes when it is killed, the store stays."""
 
     __slots__ = (
-        "_draws", "_listeners", "_make", "_open", "_stream", "accounts", "address", "host", "machine", "name",
+        "_draws", "_listeners", "_make", "_open", "_stream", "address", "host", "machine", "name",
         "session", "store", "system", "timers", "watch",
     )  # fmt: skip
 
@@ -296,7 +300,6 @@ class Process:
         self.session = 0
         """Goes up with every start."""
         self.timers: dict[str, int] = {}
-        self.accounts: dict[Direction, Account] = {}
         self._make = make
         self._open: dict[int, Operation] = {}
         self._listeners: dict[str, list[Callable[[Any], None]]] = {}

@@ -354,20 +354,16 @@ class World:
             self._fail(transfer, "no link")
 
     def _begin(self, transfer: Transfer, sender: Process, direction: Direction) -> None:
-        try:
-            account = sender.accounts[direction]
-        except KeyError:
-            account = self._bill.account(sender.system, direction.link.device, direction.name)
-            sender.accounts[direction] = account
-        leg = direction.begin(transfer, self.now_us, account)
+        if direction.sender is not sender:
+            direction.sender = sender
+            direction.account = self._bill.account(sender.system, direction.link.device, direction.name)
+        leg = direction.begin(transfer, self.now_us)
         self._seq = seq = self._seq + 1
         heappush(self._heap, (leg.arrive_us, ARRIVAL, seq, self._when_arrived, leg))
 
     def _arrive(self, leg: Leg) -> None:
-        underway = leg.direction.underway
-        if not underway or underway[0] is not leg:  # it was cut
+        if leg.direction.underway.pop(leg, leg) is leg:  # it was cut
             return
-        underway.popleft()
         transfer = leg.transfer
         if self.on_leg is not None:
             self.on_leg(leg, transfer.size_bytes, False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import exp, isnan
@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from mudkit.errors import ParameterError
 from mudkit.fleet.bill import Account
@@ -102,8 +103,8 @@ class Transfer(msgspec.Struct, frozen=True):
     is_repeat: bool = False
 
 
-class Leg(msgspec.Struct, frozen=True):
-    """A transfer on one direction of a link.
+class Leg(msgspec.Struct, frozen=True, eq=False):
+    """A transfer on one direction of a link; each is equal to itself only.
 
     Parameters
     ----------
@@ -138,24 +139,24 @@ class Draws:
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self._devices: list[int] = []
-        self._drawn: dict[tuple[int, int], list[list[float]]] = {}
+        self._drawn: dict[tuple[int, int], NDArray[np.float64]] = {}
 
     def add(self, device: int) -> int:
         """Make room for a device, and say which place it has."""
         self._devices.append(device)
         return len(self._devices) - 1
 
-    def take(self, place: int, step: int) -> list[float]:
+    def take(self, place: int, step: int) -> array[float]:
         """Give some draws from a step on, the last of them first."""
         group, row = divmod(place, _DEVICES)
         drawn = self._drawn.get((group, step))
         if drawn is None or row >= len(drawn):
             numbers = np.array(self._devices[group * _DEVICES : (group + 1) * _DEVICES], dtype=np.uint64)
             steps = np.arange(step, step + _STEPS)
-            drawn = self._stream.normal(numbers[:, None], steps)[:, ::-1].tolist()
+            drawn = self._stream.normal(numbers[:, None], steps)[:, ::-1].copy()
             self._drawn.pop((group, step - 2 * _STEPS), None)
             self._drawn[group, step] = drawn
-        return drawn[row].copy()
+        return array("d", drawn[row].tobytes())
 
 
 class Direction:
@@ -172,8 +173,8 @@ class Direction:
     """
 
     __slots__ = (
-        "_draws", "_last_arrival_us", "_left", "_place", "_step", "curve", "free_us", "latency_us", "link",
-        "mj_per_byte", "name", "radio", "spread", "underway", "us_per_byte",
+        "_draws", "_last_arrival_us", "_left", "_place", "_step", "account", "curve", "free_us", "latency_us",
+        "link", "mj_per_byte", "name", "radio", "sender", "spread", "underway", "us_per_byte",
     )  # fmt: skip
 
     def __init__(self, link: Link, name: str, draws: Draws, device: int) -> None:
@@ -183,10 +184,13 @@ class Direction:
         self._draws = draws
         self._place = draws.add(device)
         self._step = 0
-        self._left: list[float] = []
+        self._left = array("d")
         self._last_arrival_us = 0
+        self.sender: Any = None
+        """Who has sent over it last, and who is charged for that."""
+        self.account: Account
         self.free_us = 0
-        self.underway: deque[Leg] = deque()
+        self.underway: dict[Leg, None] = {}
         self.curve: Curve | None = None
         """Measured throughput, which then stands instead of the profile's."""
         self.use(link.profile)
@@ -200,9 +204,9 @@ class Direction:
         self.latency_us = profile.latency_ms * 1000.0
         self.spread = profile.latency_spread
 
-    def begin(self, transfer: Transfer, now_us: int, account: Account) -> Leg:
+    def begin(self, transfer: Transfer, now_us: int) -> Leg:
         """Schedule a transfer behind those that are under way, and charge it."""
-        size, radio = transfer.size_bytes, self.radio
+        size, radio, account = transfer.size_bytes, self.radio, self.account
         # Conditions instead of max(), and the radio's books kept here: this is done for every message.
         start_us = now_us if now_us > self.free_us else self.free_us
         ready_us = radio.open(now_us, account) if now_us > radio.active_until_us else radio.ready_us
@@ -231,7 +235,7 @@ class Direction:
         account.radio_mj += charged_mj
         self.free_us, self._last_arrival_us = end_us, arrive_us
         leg = Leg(transfer, self, account, now_us, start_us, end_us, arrive_us, paid_from_us)
-        self.underway.append(leg)
+        self.underway[leg] = None
         return leg
 
     def cut(self, now_us: int) -> list[tuple[Leg, int]]:

@@ -107,8 +107,8 @@ def hold(devices: int, hours: int, seed: int) -> None:
 def measure(
     say: Say = nothing_said,
     *,
-    devices: int = 2000,
-    hours: int = 6,
+    devices: int = 1000,
+    hours: int = 12,
     repeats: int = 5,
     fleet: int = 10_000,
     fleet_hours: int = 24,

@@ -18,7 +18,7 @@ from compare import compare
 from mudkit.fleet import LINKS
 from mudkit.reproduce.kernel import EVERY_S, reports
 
-DEVICES, HOURS = 2000, 6
+DEVICES, HOURS = 1000, 12
 LINK = LINKS["lte"]
 
 

@@ -113,3 +113,29 @@ def test_checksum_of_a_folder_depends_on_names_and_contents(tmp_path):
     two = sha256(tmp_path)
     (tmp_path / "b").write_text("2")
     assert len({one, two, sha256(tmp_path)}) == 3
+
+
+def test_what_a_killed_process_was_replacing_is_put_back(tmp_path):
+    code = (
+        "import os, sys; from pathlib import Path; from mudkit.files import staged_folder\n"
+        "rename, renames = Path.rename, []\n"
+        "def dying(self, target):\n"
+        "    renames.append(target)\n"
+        "    if len(renames) == 2: os.kill(os.getpid(), 9)\n"
+        "    return rename(self, target)\n"
+        "Path.rename = dying\n"
+        "with staged_folder(sys.argv[1], overwrite='.*') as folder: (folder / 'new').touch()"
+    )
+    place = tmp_path / "out"
+    place.mkdir()
+    (place / "old").touch()
+    done = subprocess.run([sys.executable, "-c", code, str(place)], check=False)
+    assert done.returncode == -9
+    assert not place.exists()
+    with pytest.raises(OutputExists), staged_folder(place):
+        pytest.fail("what was there is back")
+    assert [each.name for each in place.iterdir()] == ["old"]
+    with staged_folder(place, overwrite=".*") as folder:
+        (folder / "newer").touch()
+    assert [each.name for each in tmp_path.iterdir()] == ["out"]
+    assert [each.name for each in place.iterdir()] == ["newer"]
