@@ -49,7 +49,8 @@ def read(
     spark : SparkSession
     path : path-like
         A trace folder, as :func:`mudkit.pipeline.ingest` or :meth:`mudkit.trace.Loaded.save` write it.
-    table : {'positions', 'reads', 'rejected'}
+    table : str
+        One of :data:`mudkit.trace.schema.SCHEMAS`.
     where : str or Predicate, optional
         Which rows, in the predicate language over the table's columns; by default all. Spark evaluates it.
 

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from mudkit.errors import TraceContentError, TraceFormatError
 from mudkit.trace.formats import Source
-from mudkit.trace.parse import EXCHANGED, LATE, TIME_UNITS, Options, parse
+from mudkit.trace.parse import EXCHANGED, LATE, Options, parse
 from mudkit.trace.plausible import DUPLICATE, KEPT, OUT_OF_ORDER, TOO_FAST, judge
 from mudkit.trace.schema import POSITIONS, READS, REJECTED, timestamps, with_read_ids
+from mudkit.trace.values import TIME_UNITS
 
 __all__ = ["Positions", "check_moves", "check_parsed", "check_plausible", "clean_positions", "clean_reads"]
 

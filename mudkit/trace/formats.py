@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from mudkit.errors import ParameterError, TraceFormatError
 from mudkit.trace.folder import is_trace
 
-__all__ = ["FORMATS", "Batch", "Malformed", "Source", "recognise", "unreadable"]
+__all__ = ["FORMATS", "Batch", "Malformed", "Source", "header", "recognise", "unreadable"]
 
 _BLOCK_BYTES = 16 << 20
 _COLUMNS = ("device", "ts", "lat", "lon", "speed_mps", "occupied", "box_km", "window_s")
@@ -177,7 +177,7 @@ def recognise(path: Path, format: str = "auto", columns: dict[str, str] | None =
         except (pa.ArrowException, OSError) as error:
             raise unreadable(path, error) from error
         return Source(path, "parquet", _resolve(path, names, columns))
-    names = _header(path)[0]
+    names = header(path)[0]
     if format == "cabspotting" or (
         format == "auto" and not columns and set(_CABSPOTTING.values()) <= set(names)
     ):
@@ -186,7 +186,7 @@ def recognise(path: Path, format: str = "auto", columns: dict[str, str] | None =
 
 
 def _read_delimited(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
-    names, delimiter, above = _header(file)
+    names, delimiter, above = header(file)
     malformed: list[Malformed] = []
 
     def set_aside(row: pa_csv.InvalidRow) -> str:
@@ -290,7 +290,7 @@ def _compression(file: Path) -> str | None:
         return "gzip" if handle.read(2) == b"\x1f\x8b" else None
 
 
-def _header(file: Path) -> tuple[list[str], str, int]:
+def header(file: Path) -> tuple[list[str], str, int]:
     """Read the names of the columns, the character between them, and how many lines are above the rows.
 
     A name that comes again gets its number behind it.

@@ -20,21 +20,11 @@ from numpy.typing import NDArray
 
 from mudkit.errors import ParameterError, TraceContentError, TraceFormatError
 from mudkit.files import existing, sha256
-from mudkit.trace.formats import Source, _header, unreadable
-from mudkit.trace.parse import (
-    _NO_TIME,
-    EARLIEST_US,
-    LATE,
-    LATEST_US,
-    UNPARSABLE,
-    Options,
-    _numbers,
-    _raw,
-    _times_us,
-    _truths,
-)
+from mudkit.trace.formats import Source, header, unreadable
+from mudkit.trace.parse import EARLIEST_US, LATE, LATEST_US, UNPARSABLE, Options
 from mudkit.trace.recordings import codes, lasting, orderly, stretches
 from mudkit.trace.schema import LINKS, REJECTED, epoch_us, timestamps
+from mudkit.trace.values import NO_TIME, numbers, raw_text, times_us, truths
 from mudkit.units import US_PER_S
 
 if TYPE_CHECKING:
@@ -251,7 +241,7 @@ def _recognise(path: Path, format: str) -> Source:  # noqa: A002
                 f"{path.name} is not a Parquet file.", where=str(path), found="other content",
                 expected="parquet", remedy="leave format to 'auto'",
             )  # fmt: skip
-        names = pq.read_schema(path).names if is_parquet else _header(path)[0]
+        names = pq.read_schema(path).names if is_parquet else header(path)[0]
     except (pa.ArrowException, OSError) as error:
         raise unreadable(path, error) from error
     is_driving = set(_DRIVING) <= set(names)
@@ -286,7 +276,7 @@ def _read(source: Source, options: Options) -> tuple[pa.Table, pa.Table]:
                 remedy="check the file",
             ) from error
         keep = reason == ""
-        raw = _raw(batch.columns)
+        raw = raw_text(batch.columns)
         table = pa.table(columns | {"row": pa.array(batch.rows), "raw": raw})
         goods.append(table.filter(pa.array(keep)))
         bads.append(_rejected(source, batch.rows[~keep], reason[~keep], raw.filter(pa.array(~keep))))
@@ -306,8 +296,8 @@ def _read(source: Source, options: Options) -> tuple[pa.Table, pa.Table]:
 
 def _parse_driving(columns: pa.Table, options: Options) -> tuple[dict[str, pa.Array], NDArray[np.str_]]:
     network, test = (pc.utf8_trim_whitespace(_text(columns[name])) for name in ("network", "test"))
-    mbps = _numbers(columns["mbps"].combine_chunks())
-    t_us = _times_us(_with_offsets(_text(columns["time_local"]), options.tz), options)
+    mbps = numbers(columns["mbps"].combine_chunks())
+    t_us = times_us(_with_offsets(_text(columns["time_local"]), options.tz), options.tz)
     unparsable = np.isnan(mbps) | _blank(network) | _blank(test)
     parsed = {
         "device": pc.binary_join_element_wise(network, test, "-"),
@@ -323,8 +313,9 @@ def _parse_driving(columns: pa.Table, options: Options) -> tuple[dict[str, pa.Ar
 def _parse_links(columns: pa.Table, options: Options) -> tuple[dict[str, pa.Array], NDArray[np.str_]]:
     device = pc.utf8_trim_whitespace(_text(columns["device"]))
     ts = columns["ts"].combine_chunks()
-    t_us = _times_us(_with_offsets(ts, options.tz) if pa.types.is_string(ts.type) else ts, options)
-    up = _truths(columns["up"].combine_chunks())
+    with_offsets = _with_offsets(ts, options.tz) if pa.types.is_string(ts.type) else ts
+    t_us = times_us(with_offsets, options.tz, options.time_unit)
+    up = truths(columns["up"].combine_chunks())
     parsed = {"device": device, "t_us": pa.array(t_us), "up": up}
     unparsable = _blank(device) | np.asarray(up.is_null().to_numpy(zero_copy_only=False))
     negative = np.zeros(len(columns), dtype=np.bool_)
@@ -332,7 +323,7 @@ def _parse_links(columns: pa.Table, options: Options) -> tuple[dict[str, pa.Arra
         if name not in columns.column_names:
             parsed[name] = pa.nulls(len(columns), pa.float64())
             continue
-        values = _numbers(columns[name].combine_chunks())
+        values = numbers(columns[name].combine_chunks())
         # An empty field is a value that was not measured; a text there is a mistake.
         unparsable |= np.isnan(values) & ~_blank(_text(columns[name]), also=["nan", "NaN", "null"])
         negative |= values < 0
@@ -345,7 +336,7 @@ def _reasons(
 ) -> NDArray[np.str_]:
     late = (t_us < EARLIEST_US) | (t_us > LATEST_US)
     choices = [UNPARSABLE, LATE, NEGATIVE]
-    return np.select([unparsable | (t_us == _NO_TIME), late, negative], choices, default="")
+    return np.select([unparsable | (t_us == NO_TIME), late, negative], choices, default="")
 
 
 def _text(column: pa.ChunkedArray) -> pa.Array:

@@ -13,19 +13,10 @@ from numpy.typing import NDArray
 
 from mudkit.errors import TraceContentError, TraceFormatError
 from mudkit.files import existing, sha256
-from mudkit.trace.formats import Source, _header
-from mudkit.trace.parse import (
-    _NO_TIME,
-    EARLIEST_US,
-    LATE,
-    LATEST_US,
-    UNPARSABLE,
-    Options,
-    _numbers,
-    _raw,
-    _times_us,
-)
+from mudkit.trace.formats import Source, header
+from mudkit.trace.parse import EARLIEST_US, LATE, LATEST_US, UNPARSABLE
 from mudkit.trace.schema import REJECTED
+from mudkit.trace.values import NO_TIME, numbers, raw_text, times_us
 from mudkit.units import US_PER_S
 
 if TYPE_CHECKING:
@@ -130,7 +121,7 @@ def load_unlocks(path: str | os.PathLike[str]) -> UnlockLog:
             f"{path} is a folder.", where=str(path), found="a folder",
             expected="one CSV file of AWARE's sensor Screen", remedy="name the file itself",
         )  # fmt: skip
-    names = _header(path)[0]
+    names = header(path)[0]
     if missing := [name for name in _NEEDED if name not in names]:
         raise TraceFormatError(
             f"{path.name} is not a log of AWARE's screen.",
@@ -192,20 +183,20 @@ def _read(source: Source) -> tuple[pa.Table, pa.Table]:
     phones: set[tuple[str, ...]] = set()
     for batch in source.batches():
         columns = batch.columns
-        t_us = _times_us(columns["time"].combine_chunks(), Options())
-        status = _numbers(columns["screen_status"].combine_chunks())
+        t_us = times_us(columns["time"].combine_chunks(), "UTC")
+        status = numbers(columns["screen_status"].combine_chunks())
         reason = np.select(
             [
-                (t_us == _NO_TIME) | np.isnan(status),
+                (t_us == NO_TIME) | np.isnan(status),
                 (t_us < EARLIEST_US) | (t_us > LATEST_US),
                 ~np.isin(status, range(len(STATUSES))),
             ],
             [UNPARSABLE, LATE, UNKNOWN_STATUS],
             default="",
         )
-        keep, raw = reason == "", _raw(columns)
-        numbers = [t_us[keep], status[keep].astype(np.int64), batch.rows[keep]]
-        goods.append(pa.table([*numbers, raw.filter(pa.array(keep))], schema=pa.schema(kinds)))
+        keep, raw = reason == "", raw_text(columns)
+        kept = [t_us[keep], status[keep].astype(np.int64), batch.rows[keep]]
+        goods.append(pa.table([*kept, raw.filter(pa.array(keep))], schema=pa.schema(kinds)))
         bads.append(_rejected(name, batch.rows[~keep], reason[~keep], raw.filter(pa.array(~keep))))
         lines = batch.malformed
         bads.append(
