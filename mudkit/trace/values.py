@@ -1,0 +1,110 @@
+"""Columns of a file as they came: texts or typed values, read as numbers, times and truth values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+__all__ = ["NO_TIME", "TIME_UNITS", "numbers", "raw_text", "times_us", "truths"]
+
+TIME_UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 0}
+"""Units of numeric times, and how many microseconds one is (nanoseconds are divided instead)."""
+
+NO_TIME = int(np.iinfo(np.int64).min)
+"""Stands where a time cannot be read."""
+
+_NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
+_YES, _NO = ["1", "1.0", "true", "t", "yes"], ["0", "0.0", "false", "f", "no"]
+
+
+def numbers(column: pa.Array) -> NDArray[np.float64]:
+    """Read numbers; NaN where there is none (infinity is none)."""
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        is_number = pc.match_substring_regex(column, _NUMBER)
+        column = pc.utf8_trim_whitespace(pc.if_else(is_number, column, None))
+    values = np.array(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
+    values[~np.isfinite(values)] = np.nan
+    return values
+
+
+def times_us(column: pa.Array, tz: str, time_unit: str = "s") -> NDArray[np.int64]:
+    """Read times as microseconds since 1970 UTC; :data:`NO_TIME` where there is none.
+
+    Parameters
+    ----------
+    column : pyarrow.Array
+        Numbers, texts (numbers or ISO 8601, row by row) or timestamps.
+    tz : str
+        Time zone of texts that do not name theirs.
+    time_unit : {'s', 'ms', 'us', 'ns'}
+        Unit of numbers.
+    """
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        # Row by row, numbers or texts: a file may change from one to the other.
+        is_number = pc.fill_null(pc.match_substring_regex(column, _NUMBER), False)
+        numeric = np.asarray(is_number.to_numpy(zero_copy_only=False))
+        t_us = np.full(len(column), NO_TIME)
+        if numeric.any():
+            number = pc.utf8_ltrim(pc.utf8_trim_whitespace(column.filter(is_number)), characters="+")
+            whole = pc.all(pc.match_substring_regex(number, r"^-?\d{1,18}$")).as_py()
+            t_us[numeric] = times_us(number.cast(pa.int64() if whole else pa.float64()), tz, time_unit)
+        if not numeric.all():
+            t_us[~numeric] = _texts_us(column.filter(pc.invert(is_number)), tz)
+        return t_us
+    if pa.types.is_timestamp(column.type):
+        if column.type.tz is None:
+            return _texts_us(column.cast(pa.string()), tz)
+        return _filled(column.cast(pa.timestamp("us", tz="UTC"), safe=False).cast(pa.int64()))
+    if pa.types.is_integer(column.type):
+        column = column.cast(pa.int64())
+        if time_unit == "ns":
+            return _filled(pc.divide(column, 1000))
+        factor = TIME_UNITS[time_unit]
+        limit = np.iinfo(np.int64).max // factor  # so that a wrong unit is out of range, not an overflow
+        low_enough = pc.min_element_wise(column, limit, skip_nulls=False)
+        return _filled(pc.multiply(pc.max_element_wise(low_enough, -limit, skip_nulls=False), factor))
+    factor_us = TIME_UNITS[time_unit] or 1e-3
+    seconds = np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
+    known = np.isfinite(seconds)
+    clipped = np.clip(np.where(known, seconds, 0.0) * factor_us, -9e18, 9e18)
+    return np.where(known, np.rint(clipped).astype(np.int64), NO_TIME)
+
+
+def _texts_us(column: pa.Array, tz: str) -> NDArray[np.int64]:
+    """Read ISO 8601 texts; a local time that a clock change makes ambiguous or impossible is none."""
+    import pandas as pd  # loading it takes longer than loading all of mudkit
+
+    texts = column.to_pandas()
+    has_zone = texts.str.contains(
+        r":\d\d(?:[.,]\d+)?\s*(?:[zZ]|[+-]\d\d(?::?\d\d)?)\s*$", regex=True, na=False
+    )
+    times = pd.Series(pd.NaT, index=texts.index, dtype="datetime64[ns, UTC]")
+    if has_zone.any():
+        times[has_zone] = pd.to_datetime(texts[has_zone], format="ISO8601", errors="coerce", utc=True)
+    if not has_zone.all():
+        naive = pd.to_datetime(texts[~has_zone], format="ISO8601", errors="coerce")
+        local = naive.dt.tz_localize(tz, ambiguous="NaT", nonexistent="NaT")
+        times[~has_zone] = local.dt.tz_convert("UTC")
+    values = times.to_numpy(dtype="datetime64[us]").view(np.int64)
+    return np.where(times.isna(), NO_TIME, values)
+
+
+def _filled(column: pa.Array) -> NDArray[np.int64]:
+    return np.asarray(pc.fill_null(column, NO_TIME).to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def truths(column: pa.Array) -> pa.Array:
+    """Read truth values; null where there is none."""
+    if pa.types.is_boolean(column.type):
+        return column
+    text = pc.utf8_lower(pc.utf8_trim_whitespace(column.cast(pa.string())))
+    yes, no = (pc.is_in(text, value_set=pa.array(values)) for values in (_YES, _NO))
+    return pc.if_else(yes, True, pc.if_else(no, False, None))
+
+
+def raw_text(columns: pa.Table) -> pa.Array:
+    """Write rows as they came, fields apart by commas."""
+    texts = [pc.fill_null(column.combine_chunks().cast(pa.string()), "") for column in columns.columns]
+    return pc.binary_join_element_wise(*texts, ",") if len(columns) else pa.array([], pa.string())
