@@ -106,7 +106,9 @@ class Call(msgspec.Struct, frozen=True):
 class Send(msgspec.Struct, frozen=True):
     """Send a message to an address: either Received there or SendFailed here follows, unless a machine dies.
 
-    Nobody acknowledges: who must know whether it arrived asks for an answer.
+    Nobody acknowledges: who must know whether it arrived asks for an answer. Faults lose messages without a
+    word and repeat them. Nobody may change a message once it is sent, neither sender nor receiver: both hold
+    the same object.
     """
 
     to: str
@@ -171,7 +173,13 @@ class Store(Protocol):
         ...
 
     def put(self, key: str, value: Any) -> None:
-        """Store something that JSON can hold."""
+        """Store what JSON can hold, bytes and ciphertexts; :meth:`get` gives the same back.
+
+        Raises
+        ------
+        ParameterError
+            It would come back as something else.
+        """
         ...
 
     def delete(self, key: str) -> None:
@@ -277,33 +285,33 @@ class Network(Protocol):
         ...
 
 
-class Ciphertext(msgspec.Struct, frozen=True):
+class Ciphertext(bytes):
     """Bytes that nobody without the key can read, in a message or in a store.
 
     The mark is for the ledger of what each party held; that they are what the mark says is for tests, which
-    look for the plaintext in them.
+    look for the plaintext in them. In JSON they are text in base64.
     """
 
-    data: bytes
+
+def _hook(value: Any) -> Any:
+    if isinstance(value, Ciphertext):
+        return bytes(value)
+    raise TypeError(f"{type(value).__name__} is not JSON")
 
 
-_encode = msgspec.json.Encoder().encode
+_encode = msgspec.json.Encoder(enc_hook=_hook).encode
 
 
 def size_bytes(message: Any) -> int:
     """Give the size of a message as it is sent: bytes as they are, anything else as JSON in UTF-8.
 
-    A :class:`Ciphertext` that is the whole message has the size of its bytes; inside a message it is text in
-    base64, as JSON needs it.
+    Bytes inside a message are text in base64, as JSON needs them.
 
     Raises
     ------
     TypeError
         JSON cannot hold it.
     """
-    kind = type(message)
-    if kind is dict:  # nearly all are
+    if type(message) is dict:  # nearly all are
         return len(_encode(message))
-    if kind is bytes:
-        return len(message)
-    return len(message.data) if kind is Ciphertext else len(_encode(message))
+    return len(message) if isinstance(message, bytes) else len(_encode(message))

@@ -5,31 +5,22 @@ from __future__ import annotations
 import datetime as dt
 import difflib
 import re
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from mudkit.errors import ParameterError
-from mudkit.fleet.battery import BASE_MW, Battery, check_battery
-from mudkit.fleet.connectivity import Measured, follow_outages
-from mudkit.fleet.energy import RADIOS
+from mudkit.fleet.battery import BASE_MW
 from mudkit.fleet.faults import Faults
+from mudkit.fleet.group import Group, usable_name
 from mudkit.fleet.host import Device, Host
 from mudkit.fleet.kernel import World
-from mudkit.fleet.link import LINKS
-from mudkit.fleet.motion import Motion
+from mudkit.fleet.lookback import radio_stretches
 from mudkit.fleet.recorder import Recorder, moment
-from mudkit.fleet.timeline import Carried, Stretch, timeline
 from mudkit.progress import bar
-from mudkit.sources.courses import Places
 from mudkit.sources.link_replay import LinkReplay
-from mudkit.sources.mobility import Mobility, mobility_of
-from mudkit.sources.outages import Outages, outages_of
-from mudkit.sources.parameters import whole_number
+from mudkit.sources.mobility import Mobility
+from mudkit.sources.outages import Outages
+from mudkit.sources.parameters import number, whole_number
+from mudkit.units import US_PER_S
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,13 +30,11 @@ __all__ = ["START", "Lab"]
 START = "2010-03-01T13:00"
 """Monday, 7:00 at the default centre of the mobility models: people are about to leave home."""
 
-_US_PER_S = 1_000_000
 _US_PER_H = 3_600_000_000
 _MAX_DEVICES = 1_000_000
 _LAST = dt.datetime(2200, 1, 1, tzinfo=dt.UTC)
 _LAST_US = (_LAST - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
 """No lab goes on for longer: pandas knows no times after 2262."""
-_NO_CONTEXT = ("at", "base_mw", "battery_j", "every_s", "link", "mobility", "name", "outage", "prefix")
 
 
 class Lab:
@@ -101,7 +90,6 @@ class Lab:
             "devices": self._groups,
         }  # fmt: skip
         self.trace = Recorder(self.world, self.start_us, described, messages=messages, held=held)
-        self._covered: list[Motion | Measured] = []
 
     # -- what there is
 
@@ -150,7 +138,11 @@ class Lab:
             raise ParameterError(
                 "A device is at a place or moves.", where="at, mobility", found=f"{at} and {mobility!r}"
             )
-        return self._add([name], link, at, mobility, outage, every_s, battery_j, base_mw, context)[0]
+        group = Group(
+            [name], link=link, at=at, mobility=mobility, outage=outage, every_s=every_s, battery_j=battery_j,
+            base_mw=base_mw, context=context,
+        )  # fmt: skip
+        return self._add(group)[0]
 
     def fleet(
         self,
@@ -186,11 +178,15 @@ class Lab:
         taken = [int(match[1]) for match in map(numbered.fullmatch, self.devices) if match]
         first = max(taken, default=-1) + 1
         names = [f"{prefix}-{number:05d}" for number in range(first, first + count)]
-        return self._add(names, link, None, mobility, outage, every_s, battery_j, base_mw, context)
+        group = Group(
+            names, link=link, at=None, mobility=mobility, outage=outage, every_s=every_s, battery_j=battery_j,
+            base_mw=base_mw, context=context,
+        )  # fmt: skip
+        return self._add(group)
 
     def server(self, name: str) -> Host:
         """Give the server of that name; it is added if there is none."""
-        found = self.world.hosts.get(_usable_name(name))
+        found = self.world.hosts.get(usable_name(name))
         if isinstance(found, Device):
             raise ParameterError(
                 "This is a device, not a server.", where="name", found=repr(name),
@@ -220,10 +216,9 @@ class Lab:
         began_us, length_us = self.world.now_us, 0
         given = (("hours", hours, 3600), ("minutes", minutes, 60), ("seconds", seconds, 1))
         for name, value, unit_s in given:
-            most = (_LAST_US - self.start_us - began_us - length_us) / (unit_s * _US_PER_S)
-            length_us += round(_number(name, value, 0.0, most) * unit_s * _US_PER_S)
-        for each in self._covered:
-            each.check(began_us + length_us)
+            most = (_LAST_US - self.start_us - began_us - length_us) / (unit_s * US_PER_S)
+            length_us += round(number(name, value, 0.0, most) * unit_s * US_PER_S)
+        self.world.check_covered(began_us + length_us)  # before a bar is shown
         with bar(length_us / _US_PER_H, "virtual time", "h") as done:
             self.world.run(began_us + length_us, lambda now_us: done((now_us - began_us) / _US_PER_H))
 
@@ -278,7 +273,7 @@ class Lab:
         """
         import pandas as pd
 
-        rows = self._radio(self._known(device))
+        rows = radio_stretches(self.trace, self._known(device))
         frame = pd.DataFrame(rows, columns=["start", "end", "state", "power_mw"])
         for name in ("start", "end"):
             frame[name] = pd.to_datetime(frame[name] + self.start_us, unit="us", utc=True)
@@ -299,33 +294,9 @@ class Lab:
             raise ParameterError(
                 "This device has no battery.", where="device", found=device, expected="battery_j=… when added"
             )
-        times_us, left_j = battery.levels(self._radio(self._known(device)))
+        times_us, left_j = battery.levels(radio_stretches(self.trace, self._known(device)))
         ts = pd.to_datetime([at + self.start_us for at in times_us], unit="us", utc=True)
         return pd.DataFrame({"ts": ts, "device": device, "battery_j": left_j})
-
-    def _radio(self, device: Device) -> list[Stretch]:
-        if self.world.on_leg is None:
-            raise ParameterError(
-                "This lab does not record transfers.", remedy="make it with Lab(…, messages=True)"
-            )
-        mine = pc.equal
-        transfers = self.trace.table("transfers")
-        rows = transfers.filter(mine(transfers["device"], device.name))
-        times = ("begun", "started", "ended")
-        columns = [rows["direction"].to_pylist()]
-        columns += [(_us(rows[name]) - self.start_us).tolist() for name in times]
-        carried = [Carried(*row) for row in zip(*columns, rows["carried_bytes"].to_pylist(), strict=True)]
-        carried += device.link.carried_so_far(self.world.now_us)
-        incidents = self.trace.table("incidents")
-        is_down = pc.and_(mine(incidents["device"], device.name), mine(incidents["incident"], "link down"))
-        downs_us = (_us(incidents.filter(is_down)["ts"]) - self.start_us).tolist()
-        found: list[Stretch] = []
-        profiles = [*device.link.profiles, (self.world.now_us, device.link.profile)]
-        for (from_us, profile), (until_us, _) in pairwise(profiles):
-            then = [each for each in carried if from_us <= each.begun_us < max(until_us, from_us + 1)]
-            downs = [at for at in downs_us if from_us <= at <= until_us]
-            found += timeline(RADIOS[profile.name], then, downs, until_us, from_us)
-        return found
 
     def _known(self, device: str) -> Device:
         if device not in self.devices:
@@ -337,136 +308,11 @@ class Lab:
             )  # fmt: skip
         return self.devices[device]
 
-    # -- adding
-
-    def _add(
-        self,
-        names: Sequence[str],
-        link: str | LinkReplay,
-        at: tuple[float, float] | None,
-        mobility: str | Mobility | None,
-        outage: float | Outages,
-        every_s: float,
-        battery_j: float | None,
-        base_mw: float,
-        context: Mapping[str, Any],
-    ) -> list[Device]:
-        # Everything is looked at before anything is added.
-        for name in names:
-            if _usable_name(name) in self.world.hosts:
-                raise ParameterError(
-                    "There is a device or server of this name.", where="name", found=repr(name),
-                    expected="a name of its own for each",
-                )  # fmt: skip
-        _check_context(context)
-        every_us = round(_number("every_s", every_s, 0.001, 86_400.0) * _US_PER_S)
-        place = None if at is None else _place(at)
-        if battery_j is not None:
-            check_battery(battery_j, base_mw)
-        process = outages_of(outage)
-        model = None if mobility is None else mobility_of(mobility)
-        kind = "lte" if isinstance(link, LinkReplay) else _kind_of(link)
-        capacities = [link.capacity(row) for row in range(len(names))] if isinstance(link, LinkReplay) else []
-        now_us = self.world.now_us
-        course = None if model is None else model.course(self.world.seed, names, self.start_us + now_us)
-        devices = [self.world.add_device(name, kind) for name in names]
-        for device in devices:
-            self.devices[device.name] = device
-            device.context.update(context)
-            if battery_j is not None:
-                device.battery = Battery(self.world, device, battery_j, base_mw)
-            if not capacities:
-                self.world.on_link(device)
-        if course is not None:
-            motion = Motion(self.world, devices, course, every_us, self.trace.positions)
-            self._covered.append(motion)
-        if place is not None:
-            devices[0].measured("loc", place)
-            self.trace.positions(pa.array(names), _still(place))
-        self._covered += [
-            Measured(self.world, device, capacity)
-            for device, capacity in zip(devices, capacities, strict=bool(capacities))
-        ]
-        if process.share > 0:
-            follow_outages(self.world, devices, process.switching(self.world.seed, names))
-        self._groups.append(
-            {
-                "names": names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}",
-                "link": link.describe() if isinstance(link, LinkReplay) else link,
-                "mobility": None if model is None else _described(model),
-                "outage": process.describe(),
-                "battery_j": None if battery_j is None else float(battery_j),
-            }
-        )
+    def _add(self, group: Group) -> list[Device]:
+        devices = group.add_to(self.world, self.trace)
+        self.devices.update((device.name, device) for device in devices)
+        self._groups.append(group.describe())
         return devices
-
-
-def _still(at: tuple[float, float]) -> Places:
-    return Places(np.array([at[0]]), np.array([at[1]]), np.zeros(1))
-
-
-def _number(name: str, given: Any, low: float, high: float) -> float:
-    is_number = isinstance(given, int | float | np.integer | np.floating) and not isinstance(given, bool)
-    if not is_number or not low <= given <= high:
-        raise ParameterError(
-            f"The parameter {name} is not usable.", where=name, found=repr(given),
-            expected=f"a number from {low:g} to {high:,g}",
-        )  # fmt: skip
-    return float(given)
-
-
-def _usable_name(given: Any) -> str:
-    if not isinstance(given, str) or not given or not given.isprintable():
-        raise ParameterError(
-            "This name is not usable.", where="name", found=repr(given),
-            expected="text of characters that can be printed",
-        )  # fmt: skip
-    return given
-
-
-def _kind_of(link: Any) -> str:
-    if isinstance(link, str) and link in LINKS:
-        return link
-    near = difflib.get_close_matches(str(link).lower(), LINKS, n=1)
-    raise ParameterError(
-        "There is no such kind of link.", where="link", found=repr(link),
-        expected=f"{', '.join(LINKS)}, or measured ones (LinkReplay)",
-        remedy=f"did you mean {near[0]}?" if near else None,
-    )  # fmt: skip
-
-
-def _place(given: Any) -> tuple[float, float]:
-    try:
-        lat, lon = (float(each) for each in given)
-        is_place = -90 <= lat <= 90 and -180 <= lon <= 180
-    except (TypeError, ValueError):
-        is_place = False
-    if not is_place:
-        raise ParameterError(
-            "This is no place.", where="at", found=repr(given), expected="(lat, lon) in degrees"
-        )
-    return lat, lon
-
-
-def _check_context(context: Mapping[str, Any]) -> None:
-    """Refuse what is meant to be a parameter: it would be taken for context without a word."""
-    for name in context:
-        near = difflib.get_close_matches(name, _NO_CONTEXT, n=1, cutoff=0.85)
-        if near:
-            raise ParameterError(
-                f"There is no parameter {name!r} here.", where=name, found=repr(context[name]),
-                expected="a parameter, or a name of the context that is not like one",
-                remedy="add each with lab.device(…, at=…)" if name == "at" else f"did you mean {near[0]}?",
-            )  # fmt: skip
-
-
-def _described(model: Mobility) -> str:
-    """Say what a model is, and not where it lies in memory: the same run is described by the same words."""
-    return type(model).__name__ if type(model).__repr__ is object.__repr__ else repr(model)
-
-
-def _us(times: pa.ChunkedArray) -> Any:
-    return times.cast(pa.int64()).to_numpy()
 
 
 def _epoch_us(start: str | dt.datetime) -> int:

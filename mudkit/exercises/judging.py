@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import traceback
+from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import plotly.graph_objects as go
 from hypothesis import HealthCheck, Phase, Verbosity, given, settings
 from hypothesis.configuration import set_hypothesis_home_dir
+from hypothesis.errors import Flaky
 from hypothesis.strategies import SearchStrategy
 
 from mudkit.figures import messages
@@ -21,6 +23,10 @@ from mudkit.lab import Lab
 __all__ = ["Exercise", "PieceError", "Played", "Verdict", "judged"]
 
 _SCENARIOS = 200
+_NOT_THE_SAME = (
+    "(But not each time: the piece does not answer the same when it is asked the same. Does it keep "
+    "something from one call to the next?)"
+)
 
 
 @dataclass(frozen=True)
@@ -134,13 +140,15 @@ def judged(chapter: str, exercise: Exercise, piece: Callable[..., Any]) -> Verdi
     set_hypothesis_home_dir(_home())  # it would leave a folder where the reader works
     count = 0
     failure: Played | None = None
+    outcomes: dict[str, set[str | None]] = defaultdict(set)
 
     def guarded(*arguments: Any) -> Any:
         try:
             return piece(*arguments)
         except Exception as error:
-            line = traceback.extract_tb(error.__traceback__)[-1].lineno
-            raise PieceError(f"it raises {type(error).__name__}: {error} (line {line})") from error
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            line = f" (line {last.lineno})" if last.filename != __file__ else ""
+            raise PieceError(f"it raises {type(error).__name__}: {error}{line}") from error
 
     @settings(
         max_examples=_SCENARIOS, derandomize=True, database=None, deadline=None, print_blob=False,
@@ -152,12 +160,17 @@ def judged(chapter: str, exercise: Exercise, piece: Callable[..., Any]) -> Verdi
         nonlocal count, failure
         count += 1
         played = exercise.play(guarded, scenario)
+        outcomes[played.scenario].add(played.problem)
         if played.problem is not None:
             failure = played
             raise _FailedError
 
     try:
         holds()
-    except _FailedError:
-        return Verdict(chapter, exercise.property, False, count, failure)
+    except (_FailedError, Flaky) as error:
+        assert failure is not None
+        shown = failure
+        if isinstance(error, Flaky) or len(outcomes[failure.scenario]) > 1:
+            shown = replace(failure, problem=f"{failure.problem} {_NOT_THE_SAME}")
+        return Verdict(chapter, exercise.property, False, count, shown)
     return Verdict(chapter, exercise.property, True, count, None)

@@ -19,7 +19,7 @@ from mudkit.systems.store_and_forward import Client, ClientMachine, Relay
 __all__ = ["EXERCISE"]
 
 _TROUBLES: Final = {
-    "lost": (), "twice": (0, 50_000), "late": (3_000_000,), "late and twice": (3_000_000, 6_000_000),
+    "twice": (0, 50_000), "lost": (), "late": (3_000_000,), "late and twice": (3_000_000, 6_000_000),
 }  # fmt: skip
 """What happens to a delivery: after which delays, in µs, it is handed over."""
 
@@ -54,7 +54,7 @@ def _play(piece: Callable[..., Any], scenario: _Scenario) -> Played:
 
     def meddle(transfer: Transfer) -> Sequence[int]:
         nonlocal deliveries
-        if transfer.message["kind"] != "deliver" or transfer.to != "bob":
+        if transfer.message["kind"] != "deliver" or transfer.to != bob.installed.address:
             return (0,)
         deliveries += 1
         what = scenario.deliveries[deliveries - 1] if deliveries <= len(scenario.deliveries) else "well"

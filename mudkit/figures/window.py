@@ -84,7 +84,9 @@ class Choice:
         if self.devices is not None:
             fits &= table["source"].isin(self.devices) | table["target"].isin(self.devices)
         if self.key is not None:
-            fits &= (table["key"] == self.key) | table["content"].str.contains(self.key, regex=False)
+            has_key = table["key"] == self.key
+            # Where no message has it as its key, it may be another word of theirs.
+            fits &= has_key if has_key.any() else table["content"].str.contains(self.key, regex=False)
         if self.kinds is not None:
             fits &= table["kind"].isin(self.kinds)
         if not (inside & fits).any():

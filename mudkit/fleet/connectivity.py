@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mudkit.errors import ParameterError
 from mudkit.fleet.capacity import Curve
 from mudkit.fleet.host import Device
 from mudkit.sources.link_replay import Capacity
@@ -91,23 +90,14 @@ class Measured:
                 capacity.up_kbps.tolist(), capacity.latency_ms.tolist(), strict=True,
             )
         )  # fmt: skip
+        self.what, self.where = "link trace", f"link of {device.name}"
+        world.cover(self)
         self._piece(0)
 
-    def check(self, until_us: int) -> None:
-        """Refuse a run that goes on for longer than was measured.
-
-        Raises
-        ------
-        ParameterError
-        """
-        if until_us > self._until_us and not self._is_over():
-            raise ParameterError(
-                "The link trace does not cover the run.",
-                where=f"link of {self._device.name}",
-                found=f"a run to {until_us / 3.6e9:,.3f} h",
-                expected=f"at most {self._until_us / 3.6e9:,.3f} h",
-                remedy="a shorter run, a longer trace, or an earlier start in it",
-            )
+    @property
+    def until_us(self) -> int:
+        """End of what was measured; of another network that the device has gone over to, nothing was."""
+        return FOREVER_US if self._is_over() else self._until_us
 
     def _is_over(self) -> bool:
         """Say whether the device has gone over to another network, of which nothing was measured."""

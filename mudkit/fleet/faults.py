@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from mudkit.errors import ParameterError
-from mudkit.fleet.host import Device, Host, Process
+from mudkit.fleet.host import Device, Host
 from mudkit.fleet.kernel import World
 from mudkit.fleet.link import Transfer
 from mudkit.fleet.store import Killed
+from mudkit.sources.parameters import number
 from mudkit.sources.streams import Stream, device_number
+from mudkit.units import US_PER_S
 
 __all__ = ["Faults"]
-
-_US_PER_S = 1_000_000
 
 
 class Faults:
@@ -37,7 +36,7 @@ class Faults:
     def cut(self, device: str, minutes: float | None = None) -> None:
         """Take a device's network away, for some time or until :meth:`mend`."""
         host = self._device(device)
-        delay_us = None if minutes is None else self._us("minutes", minutes, 60 * _US_PER_S)
+        delay_us = None if minutes is None else self._us("minutes", minutes, 60 * US_PER_S)
         self._cuts += 1
         why = f"cut {self._cuts}"
         host.link_down(why)
@@ -59,14 +58,16 @@ class Faults:
         host : str
             A device or a server.
         at : str, optional
-            ``before commit``, ``after commit``, or a point that a machine names in its store.
+            ``before commit``, ``after commit``, or a point that a machine names in its store; one that no
+            machine comes to kills nobody.
         """
         found = self._host(host)
         if at is None:
             found.kill()
             return
+        trap = _Trap(found, at)
         for process in found.processes:
-            process.store.at_crash_point = _Trap(process, at)
+            process.store.at_crash_point = trap
 
     def restart(self, host: str) -> None:
         """Make the machines of a host again, with their storage as it was committed."""
@@ -117,17 +118,21 @@ class Faults:
         """
         shares = {"loss_share": loss_share, "repeat_share": repeat_share, "delay_share": delay_share}
         for name, share in shares.items():
-            if not (_is_number(share) and 0.0 <= share <= 1.0):
-                raise ParameterError("A share is from 0 to 1.", where=name, found=repr(share))
-        longest_us = self._us("delay_s", delay_s, _US_PER_S)
+            number(name, share, 0.0, 1.0)
+        longest_us = self._us("delay_s", delay_s, US_PER_S)
+        if delay_share and not longest_us:
+            raise ParameterError(
+                "Messages that are delayed by nothing are not delayed.", where="delay_s", found=repr(delay_s),
+                expected="over 0 s, with delay_share",
+            )  # fmt: skip
 
         def meddle(transfer: Transfer) -> Sequence[int]:
             # Counted by sender and receiver: what others send and get changes nothing.
             target = self._world.at_address.get(transfer.to)
             to = transfer.to if target is None else target.host.name
-            number = device_number(f"{transfer.sender.host.name}\n{to}")
-            self._mangled[number] += 1
-            draw = self._stream.uniform(number, 4 * self._mangled[number] + np.arange(4)).tolist()
+            pair = device_number(f"{transfer.sender.host.name}\n{to}")
+            self._mangled[pair] += 1
+            draw = self._stream.uniform(pair, 4 * self._mangled[pair] + np.arange(4)).tolist()
             if draw[0] < loss_share:
                 return ()
             first = int(draw[3] * longest_us) if draw[1] < delay_share else 0
@@ -151,28 +156,21 @@ class Faults:
 
     @staticmethod
     def _us(name: str, given: float, unit_us: int) -> int:
-        if not (_is_number(given) and 0.0 <= given < 1e9):
-            raise ParameterError(
-                "This duration is not usable.", where=name, found=repr(given), expected="0 or more"
-            )
-        return int(given * unit_us)
+        return round(number(name, given, 0.0, 1e9) * unit_us)
 
 
 class _Trap:
-    """Kills a machine once, at a crash point."""
+    """Kills the machines of a host once, when one of them comes to a crash point."""
 
-    def __init__(self, process: Process, point: str) -> None:
-        self._process = process
+    def __init__(self, host: Host, point: str) -> None:
+        self._host = host
         self._point = point
 
     def __call__(self, name: str) -> None:
         if name == self._point:
-            self._process.store.at_crash_point = _nothing
+            for process in self._host.processes:
+                process.store.at_crash_point = _nothing
             raise Killed
-
-
-def _is_number(given: Any) -> bool:
-    return isinstance(given, int | float) and not isinstance(given, bool)
 
 
 def _nothing(name: str) -> None:

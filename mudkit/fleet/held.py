@@ -83,7 +83,7 @@ class Held:
 
 def _leaves(value: Any, field: str) -> Iterator[tuple[str, str, bytes]]:
     if isinstance(value, Ciphertext):
-        yield field, "ciphertext", value.data
+        yield field, "ciphertext", bytes(value)
     elif isinstance(value, Mapping):
         for name, inner in value.items():
             yield from _leaves(inner, f"{field}.{name}" if field else str(name))

@@ -90,10 +90,15 @@ class Host:
         """
         process = Process(self, system, make, name, frozenset(watch), store or MemoryStore())
         self.world.register(process)
+        try:
+            if self.is_on:
+                process.start()
+        except Exception:
+            self.world.unregister(process)  # so that it can be mended and installed again
+            raise
         self.processes.append(process)
         self.watched |= process.watch
-        if self.is_on:
-            process.start()
+        self.world.on_install(process)
         return process
 
     def next_op_id(self) -> int:
@@ -145,7 +150,7 @@ class Device(Host):
     link : Link
     """
 
-    __slots__ = ("_held_down", "battery")
+    __slots__ = ("_held_down", "_moves", "battery")
 
     link: Link
 
@@ -154,6 +159,7 @@ class Device(Host):
         self.battery: Battery | None = None
         """None: it is on a charger."""
         self._held_down: set[str] = set()
+        self._moves = 0
 
     @property
     def network(self) -> str:
@@ -227,9 +233,9 @@ class Device(Host):
             By default the next of its own.
         """
         profile = profile_of(link)
+        self.world.readdress(self, address or self.next_address())  # refuses before anything is changed
         self.link_down("change of network")
         self.link.use(profile, self.world.now_us)
-        self.world.readdress(self, address or self.next_address())
         self.world.on_incident(self, "moved", f"{self.address}, {link}")
         self._held_down.discard("measured")  # that was the other network
         self.link_up("change of network")
@@ -238,8 +244,8 @@ class Device(Host):
 
     def next_address(self) -> str:
         """Make up another address: the name and a number."""
-        stem, _, number = self.address.partition("@")
-        return f"{stem}@{int(number or 1) + 1}"
+        self._moves += 1
+        return f"{self.name}@{self._moves + 1}"
 
     def switch_off(self, why: str = "off") -> None:
         """Switch it off: no link, no machine; its storage stays. It may be off already."""
@@ -303,11 +309,13 @@ class Process:
         self._make = make
         self._open: dict[int, Operation] = {}
         self._listeners: dict[str, list[Callable[[Any], None]]] = {}
-        self._stream = Stream(host.world.seed, f"entropy {system} {name}")
+        self._stream = Stream(host.world.seed, f"entropy\n{system}\n{name}")
         self._draws = 0
 
     def entropy(self, n: int) -> bytes:
         """Give random bytes, the port of that name: they go on after a restart and never repeat."""
+        if n < 0:
+            raise ParameterError("There are no fewer bytes than none.", where="n", found=repr(n))
         words = -(-n // 16)
         steps = range(self._draws, self._draws + words)
         self._draws += words
@@ -354,6 +362,8 @@ class Process:
 
     def answer(self, op_id: int, result: Any, error: BaseException | None) -> None:
         """Hand an answer to who called; one that comes twice, or that nobody waits for, is left."""
+        if error is not None and not isinstance(error, BaseException):
+            raise TypeError(f"the error of Complete is an exception, not {error!r}")
         operation = self._open.pop(op_id, None)
         if operation is not None:
             operation.settle(result, error)

@@ -86,8 +86,6 @@ class Transfer(msgspec.Struct, frozen=True):
         Addresses.
     message : object
     size_bytes, sent_us : int
-    then : Direction or None
-        The receiver's direction, when both ends are on a link.
     is_repeat : bool
         Whether it is a copy that a fault has made.
     """
@@ -99,7 +97,6 @@ class Transfer(msgspec.Struct, frozen=True):
     message: Any
     size_bytes: int
     sent_us: int
-    then: Any = None
     is_repeat: bool = False
 
 

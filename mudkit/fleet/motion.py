@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from mudkit.errors import ParameterError
 from mudkit.fleet.host import Device
 from mudkit.sources.courses import Course, Places
 
@@ -47,23 +46,12 @@ class Motion:
         self._every_us = every_us
         self._began_us = world.now_us
         self._on_places = on_places
+        if course.until_us is not None:
+            more = f" and {len(devices) - 1} others" if len(devices) > 1 else ""
+            self.what, self.where = "mobility trace", f"mobility of {devices[0].name}{more}"
+            self.until_us = self._began_us + course.until_us
+            world.cover(self)
         self._step(None)
-
-    def check(self, until_us: int) -> None:
-        """Refuse a run that goes on for longer than the course is known.
-
-        Raises
-        ------
-        ParameterError
-        """
-        if self._course.until_us is not None and until_us > self._began_us + self._course.until_us:
-            raise ParameterError(
-                "The mobility trace does not cover the run.",
-                where=f"mobility of {self._names[0]} and {len(self._names) - 1} others",
-                found=f"a run to {until_us / 3.6e9:,.3f} h",
-                expected=f"at most {(self._began_us + self._course.until_us) / 3.6e9:,.3f} h",
-                remedy="a shorter run, a longer trace, or an earlier start in it",
-            )
 
     def _step(self, _: None) -> None:
         world = self._world

@@ -148,7 +148,7 @@ class Operation:
                 "This timeout is not usable.", where="timeout_s", found=repr(timeout_s),
                 expected=f"a number of seconds over 0, at most {_MOST_S:,}",
             )  # fmt: skip
-        return self._world.now_us + int(timeout_s * 1e6)
+        return self._world.now_us + round(timeout_s * 1e6)
 
     def _outcome(self, timeout_s: float) -> Any:
         if self._error is not None:

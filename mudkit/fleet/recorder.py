@@ -61,7 +61,7 @@ class Recorder:
     start_us : int
         What its time 0 is, in µs since 1970 (UTC).
     description : dict
-        What goes into the manifest of its trace: everything that shaped the run.
+        What goes into the manifest of its trace, beside the systems that are installed and the time.
     messages : bool
         Whether to write down every message and transfer.
     held : bool
@@ -277,6 +277,8 @@ class Recorder:
         OutputExists, OutputProblem
             The folder is there already, or cannot be written; nothing is left behind.
         """
+        systems = {process.system for host in self.world.hosts.values() for process in host.processes}
+        self.description["systems"] = sorted(systems)
         described = {**self.description, "end": moment(self.start_us + self.world.now_us), "rejected": {}}
         with TraceWriter.open(path, described, overwrite=overwrite) as writer:
             for name in TABLES:

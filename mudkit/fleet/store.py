@@ -9,11 +9,39 @@ from typing import Any, Final
 
 import msgspec
 
+from mudkit.errors import ParameterError
+from mudkit.events import Ciphertext
+
 __all__ = ["Killed", "MemoryStore", "SqliteStore"]
 
 _MISSING: Final = object()
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder().decode
+_CIPHERTEXT: Final = 1
+
+
+def _hook(value: Any) -> Any:
+    if isinstance(value, Ciphertext):
+        return msgspec.msgpack.Ext(_CIPHERTEXT, bytes(value))
+    raise TypeError(f"{type(value).__name__} cannot be stored")
+
+
+_pack = msgspec.msgpack.Encoder(enc_hook=_hook).encode
+_decode = msgspec.msgpack.Decoder(ext_hook=lambda code, data: Ciphertext(data)).decode
+
+
+def _encode(key: str, value: Any) -> bytes:
+    """Write a value so that it comes back as it is."""
+    try:
+        written = _pack(value)
+        if _decode(written) == value:
+            return written
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise ParameterError(
+        "This cannot be stored: it would come back as something else.",
+        where=f"key {key!r}",
+        found=f"{type(value).__name__}: {value!r}"[:200],
+        expected="None, truth values, finite numbers, texts, bytes, ciphertexts; lists and dicts of them",
+    )
 
 
 class Killed(BaseException):
@@ -27,8 +55,8 @@ def _pass(*what: Any) -> None:
 class MemoryStore:
     """A store that outlives the machine and not the process.
 
-    What is put is copied through JSON, as a file would: a machine that changes a value later changes nothing
-    that is stored, and what JSON cannot hold is refused at once.
+    What is put is copied, as a file would: a machine that changes a value later changes nothing that is
+    stored, and what would come back as something else is refused at once.
     """
 
     __slots__ = ("_data", "_undo", "at_crash_point", "at_put", "is_dirty")
@@ -47,7 +75,7 @@ class MemoryStore:
 
     def put(self, key: str, value: Any) -> None:
         """See :class:`mudkit.events.Store`."""
-        written = _encode(value)
+        written = _encode(key, value)
         self._remember(key)
         self._data[key] = written
         self.at_put(key, value)
@@ -112,7 +140,7 @@ class SqliteStore:
 
     def put(self, key: str, value: Any) -> None:
         """See :class:`mudkit.events.Store`."""
-        written = _encode(value)
+        written = _encode(key, value)
         self._begin()
         self._connection.execute("INSERT OR REPLACE INTO store VALUES (?, ?)", (key, written))
         self.at_put(key, value)

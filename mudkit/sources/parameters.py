@@ -12,7 +12,7 @@ import numpy as np
 
 from mudkit.errors import ParameterError
 
-__all__ = ["check_ranges", "rate", "split_rates", "whole_number"]
+__all__ = ["check_ranges", "number", "rate", "split_rates", "whole_number"]
 
 T = TypeVar("T")
 
@@ -53,6 +53,16 @@ def whole_number(name: str, given: Any, low: int, high: int) -> int:
     return int(_value(name, given, 0, low, high))
 
 
+def number(name: str, given: Any, low: float, high: float) -> float:
+    """Check an argument that is a number from ``low`` to ``high``; a truth value is none.
+
+    Raises
+    ------
+    ParameterError
+    """
+    return float(_value(name, given, 0.0, low, high))
+
+
 def split_rates(rates: Mapping[str, Any], *kinds: type) -> list[dict[str, Any]]:
     """Deal keyword arguments out to the dataclasses that declare them.
 
@@ -90,8 +100,8 @@ def _value(name: str, given: Any, default: Any, low: float, high: float) -> Any:
         if isinstance(given, bool) or not isinstance(given, int | np.integer) or not low <= given <= high:
             raise _refused(name, given, f"a whole number from {low:g} to {high:g}")
         return int(given)
-    number = isinstance(given, int | float | np.integer | np.floating) and not isinstance(given, bool)
-    if not number or math.isnan(given) or not low <= given <= high:
+    is_number = isinstance(given, int | float | np.integer | np.floating) and not isinstance(given, bool)
+    if not is_number or math.isnan(given) or not low <= given <= high:
         raise _refused(name, given, f"a number from {low:g} to {high:g}")
     return float(given)
 

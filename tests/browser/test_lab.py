@@ -11,6 +11,7 @@ import subprocess
 import sys
 
 import pytest
+from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 pytestmark = [pytest.mark.browser, pytest.mark.spark, pytest.mark.notebook]
 LOCAL = (
@@ -80,7 +81,13 @@ def test_chapter_in_the_browser(chromium, lab, tmp_path, chapter, last_words):
 
     cells = page.locator(".jp-Notebook .jp-CodeCell")
     last = cells.last.locator(".jp-OutputArea-output")
-    last.first.wait_for(timeout=240_000)
+    try:
+        last.first.wait_for(timeout=600_000)  # a guard: it takes one on a quiet machine
+    except PlaywrightTimeout:
+        waiting = [cell.inner_text()[:300] for cell in cells.all() if "[*]:" in cell.inner_text()]
+        errors = page.locator('[data-mime-type="application/vnd.jupyter.error"]').all_inner_texts()
+        page.screenshot(path=tmp_path / "stuck.png")
+        pytest.fail(f"cells that wait: {waiting[:2]}; errors: {errors}; see {tmp_path}/stuck.png")
     page.get_by_text("Python 3 (ipykernel) | Idle").first.wait_for(timeout=60_000)
     errors = page.locator('[data-mime-type="application/vnd.jupyter.error"]')
     assert errors.count() == 0, errors.all_inner_texts()

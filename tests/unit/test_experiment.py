@@ -35,6 +35,7 @@ MEASURES = [
     "wakeups",
     "delivered_share",
     "read_share",
+    "expired_share",
     "latency_s",
     "staleness_s",
 ]

@@ -72,7 +72,7 @@ def test_the_page_of_the_design(tmp_path, monkeypatch):
         "wakeups",
     ]
     positions = read_table("data/derived/run1", "positions")
-    assert len(positions) == 1 + 200 * 121
+    assert len(positions) == (1 + 200) * 121
     assert read_manifest("data/derived/run1")["end"] == "2010-03-01T15:00:00+00:00"
 
 
@@ -128,7 +128,7 @@ def test_a_fleet_that_cannot_be_is_not_added_at_all(wrong, told):
     assert state(lab) == before
     assert len(lab.fleet(**good)) == 3
     lab.run(minutes=1)
-    assert len(lab.trace.table("positions")) == 1 + 3 * 2
+    assert len(lab.trace.table("positions")) == (1 + 3) * 2
 
 
 DEVICES = [
@@ -228,7 +228,7 @@ def test_a_trace_that_does_not_cover_the_run(given):
         before = state(lab)
         with pytest.raises(ParameterError, match="does not cover the run") as error:
             lab.run(minutes=60.001 if minutes == 20 else 40.001)
-        assert "at most 1.000 h" in error.value.expected
+        assert "at most 1.000000 h" in error.value.expected
         assert state(lab) == before
         lab.run(minutes=minutes)
     assert lab.now == dt.datetime(2010, 3, 1, 14, tzinfo=dt.UTC)
@@ -242,7 +242,7 @@ def test_a_trace_begins_when_its_devices_are_added():
     lab.fleet(2, mobility=walk("a", "b"), link=links((0, True, 9.0), (1800, True, 8.0), devices=("a", "b")))
     lab.run(hours=1)
     assert lab.trace.table("positions")["lat"][0].as_py() == 1.0
-    with pytest.raises(ParameterError, match=r"at most 6\.000 h"):
+    with pytest.raises(ParameterError, match=r"at most 6\.000000 h"):
         lab.run(seconds=1)
 
 

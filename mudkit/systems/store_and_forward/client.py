@@ -36,14 +36,18 @@ from mudkit.events import (
     SendFailed,
     SetTimer,
     TimerFired,
+    size_bytes,
 )
 
-__all__ = ["APP", "RETRY_US", "ClientMachine"]
+__all__ = ["APP", "RETRY_US", "RETRY_US_PER_BYTE", "ClientMachine"]
 
 APP: Final = "messages"
 """The application that is told of what comes."""
 RETRY_US: Final = 5_000_000
-_RETRY: Final = SetTimer("retry", RETRY_US)
+RETRY_US_PER_BYTE: Final = 400
+"""Nobody asks again while what was sent may still be on its way: a slow link takes 100 µs a byte, and others
+may be in front."""
+_RETRY: Final = "retry"
 
 
 class ClientMachine:
@@ -64,6 +68,7 @@ class ClientMachine:
         self._relay = relay
         self._has_link = False
         self._calls: dict[int, int] = {}  # op_id by number: callers do not outlive the machine
+        self._unanswered: dict[int, int] = {}  # bytes of what is on its way, by number
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
@@ -84,9 +89,10 @@ class ClientMachine:
                 return self._hello()
             case LinkDown():
                 self._has_link = False
-                return (CancelTimer(_RETRY.name),)
-            case SendFailed():
-                return (_RETRY,) if self._has_link else ()
+                return (CancelTimer(_RETRY),)
+            case SendFailed(message=message):
+                self._unanswered.pop(message.get("number", 0), None)
+                return (self._retry(),) if self._has_link else ()
             case TimerFired():
                 return self._hello()
             case ContextChanged(context=context):
@@ -118,15 +124,16 @@ class ClientMachine:
         self._store.put(f"out {number:012d}", message)
         self._calls[number] = op_id
         taken = Record("deliveries", {"item": item, "receiver": arguments["to"], "created_us": now_us})
-        return (taken, Send(self._relay, message), _RETRY) if self._has_link else (taken,)
+        return (taken, *self._send(number, message)) if self._has_link else (taken,)
 
     def _accepted(self, number: int) -> Sequence[Effect]:
         self._store.delete(f"out {number:012d}")
+        self._unanswered.pop(number, None)
         effects: list[Effect] = []
         if number in self._calls:
             effects.append(Complete(self._calls.pop(number), number))
         if not self._store.items("out "):
-            effects.append(CancelTimer(_RETRY.name))
+            effects.append(CancelTimer(_RETRY))
         return effects
 
     def _deliver(self, message: Any, now_us: int) -> Sequence[Effect]:
@@ -163,5 +170,14 @@ class ClientMachine:
 
     def _hello(self) -> Sequence[Effect]:
         hello = {"kind": "hello", "device": self._me, "busy": bool(self._store.get("busy"))}
-        waiting = [Send(self._relay, message) for _, message in self._store.items("out ")]
-        return [Send(self._relay, hello), *waiting, *([_RETRY] if waiting else [])]
+        effects: list[Effect] = [Send(self._relay, hello)]
+        for _, message in self._store.items("out "):
+            effects += self._send(message["number"], message)
+        return effects
+
+    def _send(self, number: int, message: Any) -> Sequence[Effect]:
+        self._unanswered[number] = size_bytes(message)
+        return Send(self._relay, message), self._retry()
+
+    def _retry(self) -> SetTimer:
+        return SetTimer(_RETRY, RETRY_US + RETRY_US_PER_BYTE * sum(self._unanswered.values()))

@@ -11,6 +11,7 @@ from mudkit.events import Call, Complete, Effect, Event, Installed, Network, Por
 __all__ = ["Direct", "DirectMachine"]
 
 _NAME: Final = "direct"
+_PORT: Final = "direct"
 
 
 class DirectMachine:
@@ -20,7 +21,7 @@ class DirectMachine:
     ----------
     ports : Ports
     me : str
-        Its name, which is also its address.
+        Its name, which begins its address as long as the device does not move.
     """
 
     def __init__(self, ports: Ports, me: str) -> None:
@@ -32,7 +33,11 @@ class DirectMachine:
         match event:
             case Call(op_id=op_id, operation="send", arguments={"to": to, "text": text, "item": item}):
                 created = self._happened("created_us", item, to, now_us)
-                return created, Send(to, {"kind": "message", "key": item, "text": text}), Complete(op_id)
+                return (
+                    created,
+                    Send(f"{to}/{_PORT}", {"kind": "message", "key": item, "text": text}),
+                    Complete(op_id),
+                )
             case Call(op_id=op_id, operation="read"):
                 read = [self._happened("read_us", item, self._me, now_us) for item in self._unread]
                 self._unread.clear()
@@ -53,7 +58,7 @@ class Direct:
 
     def __init__(self, lab: Network) -> None:
         self._machines: dict[str, Installed] = {
-            name: device.install(_NAME, partial(DirectMachine, me=name))
+            name: device.install(_NAME, partial(DirectMachine, me=name), name=_PORT)
             for name, device in lab.devices.items()
         }
 

@@ -12,6 +12,8 @@ from mudkit.systems.store_and_forward.relay import RelayMachine
 __all__ = ["NAME", "Client", "Relay", "StoreAndForward"]
 
 NAME: Final = "store and forward"
+_PORT: Final = "sf"
+"""Part of its machines' addresses: other systems may have machines on the same hosts."""
 
 
 class Relay:
@@ -25,7 +27,7 @@ class Relay:
     """
 
     def __init__(self, lab: Network, name: str = "relay") -> None:
-        self.installed = lab.server(name).install(NAME, RelayMachine)
+        self.installed = lab.server(name).install(NAME, RelayMachine, name=_PORT)
 
 
 class Client:
@@ -54,7 +56,7 @@ class Client:
         self, device: Host, relay: Relay, machine: Callable[..., ClientMachine] = ClientMachine
     ) -> None:
         address = relay.installed.address
-        self.installed = device.install(NAME, lambda ports: machine(ports, device.name, address))
+        self.installed = device.install(NAME, lambda ports: machine(ports, device.name, address), name=_PORT)
 
     def send(self, to: str, text: str, item: str | None = None) -> Operation:
         """Send a text to a device; the operation is done when the relay has it.

@@ -18,11 +18,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from mudkit.events import Effect, Event, Ports, Received, Send, SendFailed, SetTimer, TimerFired
+from mudkit.events import Effect, Event, Ports, Received, Send, SendFailed, SetTimer, TimerFired, size_bytes
 
-__all__ = ["AGAIN_US", "RelayMachine"]
+__all__ = ["AGAIN_US", "AGAIN_US_PER_BYTE", "RelayMachine"]
 
 AGAIN_US: Final = 5_000_000
+AGAIN_US_PER_BYTE: Final = 400
+"""As for the client: nothing is delivered again while it may still be on its way."""
 
 
 class RelayMachine:
@@ -69,7 +71,8 @@ class RelayMachine:
             self._store.crash_point("accepted, not in the queue")
             self._store.put(_key(device, sender, number), kept)
             if device in self._addresses:
-                effects += [Send(self._addresses[device], kept), SetTimer(device, AGAIN_US)]
+                waiting = [message for _, message in self._store.items(f"for {device}\n")]
+                effects += [Send(self._addresses[device], kept), _again(device, waiting)]
             last = number
         if number <= last:
             effects.append(Send(source, {"kind": "accepted", "key": message["key"], "number": number}))
@@ -77,8 +80,12 @@ class RelayMachine:
 
     def _deliver(self, device: str) -> Sequence[Effect]:
         address = self._addresses[device]
-        waiting = [Send(address, message) for _, message in self._store.items(f"for {device}\n")]
-        return [*waiting, SetTimer(device, AGAIN_US)] if waiting else ()
+        waiting = [message for _, message in self._store.items(f"for {device}\n")]
+        return [*(Send(address, message) for message in waiting), _again(device, waiting)] if waiting else ()
+
+
+def _again(device: str, waiting: Sequence[Any]) -> SetTimer:
+    return SetTimer(device, AGAIN_US + AGAIN_US_PER_BYTE * sum(map(size_bytes, waiting)))
 
 
 def _key(device: str, sender: str, number: int) -> str:

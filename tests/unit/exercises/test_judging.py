@@ -48,6 +48,28 @@ def test_what_is_wrong_is_shown_in_the_smallest_scenario(piece: Any, smallest: s
     assert str(judge("00_start_here", piece)) == str(verdict)
 
 
+def test_a_piece_that_remembers_is_told_so():
+    known = set()
+
+    def remembers(seen: int, message: Any) -> bool:
+        is_new = message["number"] not in known
+        known.add(message["number"])
+        return is_new
+
+    calls = []
+
+    def moody(seen: int, message: Any) -> bool:
+        calls.append(message)
+        if len(calls) == 9:
+            raise ValueError("tired")
+        return message["after"] == seen
+
+    for piece in (remembers, moody):
+        verdict = judge("00_start_here", piece)
+        assert not verdict.passed
+        assert "keep something from one call to the next" in verdict.failure.problem
+
+
 def test_an_error_of_the_lab_is_no_failure_of_the_piece(monkeypatch: pytest.MonkeyPatch):
     def broken(*arguments: Any) -> Any:
         raise RuntimeError("the lab is broken")

@@ -1,0 +1,189 @@
+"""Virtual time: a heap of what is to come, and what lets time go on.
+
+Events are ordered by ``(t_us, priority, seq)``; the counter belongs to the clock.
+"""
+
+from __future__ import annotations
+
+import gc
+import heapq
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, Protocol
+
+from mudkit.errors import ParameterError, ReentrantRun, SimulationProblem
+from mudkit.progress import Interrupts, held_back
+
+__all__ = ["ARRIVAL", "CALL", "LINK", "TIMER", "Clock", "Covered"]
+
+LINK, ARRIVAL, TIMER, CALL = range(4)
+"""At one time first links change, then messages arrive, then timers fire, then applications ask."""
+
+_CHUNK: Final = 1 << 13
+_STORM: Final = 1_000_000
+"""So many events without time going on are no accident, unless as many were due together."""
+
+
+class Covered(Protocol):
+    """Something recorded that a run follows, and that ends."""
+
+    what: str
+    where: str
+
+    @property
+    def until_us(self) -> int:
+        """Last moment that it knows."""
+        ...
+
+
+class Clock:
+    """Virtual time of one run, in µs since its beginning."""
+
+    def __init__(self) -> None:
+        self.now_us = 0
+        self._heap: list[tuple[int, int, int, Callable[[Any], None], Any]] = []
+        self._seq = 0
+        self._runs = False
+        self._still, self._since_us, self._crowd = 0, -1, 0
+        self._covered: list[Covered] = []
+
+    def at(self, t_us: int, action: Callable[[Any], None], argument: Any = None) -> None:
+        """Do something at a time, before anything else that happens then and is not waiting already."""
+        if t_us < self.now_us:
+            raise ParameterError(
+                "This time is over.", found=f"{t_us} µs", expected=f"{self.now_us} µs or later"
+            )
+        self._later(t_us, LINK, action, argument)
+
+    def ask_at(self, t_us: int, action: Callable[[Any], None], argument: Any = None) -> None:
+        """Let an application do something at a time, after everything else that happens then."""
+        self._later(t_us, CALL, action, argument)
+
+    def cover(self, trace: Covered) -> None:
+        """Let time go on no further than something recorded is known."""
+        self._covered.append(trace)
+
+    def check_covered(self, until_us: int) -> None:
+        """Refuse a time that something recorded does not reach.
+
+        Raises
+        ------
+        ParameterError
+        """
+        for each in self._covered:
+            if until_us > each.until_us:
+                raise ParameterError(
+                    f"The {each.what} does not cover the run.",
+                    where=each.where,
+                    found=f"a run to {until_us / 3.6e9:,.6f} h ({until_us:,} µs)",
+                    expected=f"at most {each.until_us / 3.6e9:,.6f} h ({each.until_us:,} µs)",
+                    remedy="a shorter run, a longer trace, or an earlier start in it",
+                )
+
+    def run(self, until_us: int, tick: Callable[[int], None] | None = None) -> None:
+        """Let virtual time go on.
+
+        Parameters
+        ----------
+        until_us : int
+            Everything up to this time happens, this time included.
+        tick : callable, optional
+            Called now and then with the time; what it raises stops the run between two events.
+
+        Raises
+        ------
+        ParameterError
+            A trace of moves or links ends before.
+        SimulationProblem
+            Events follow each other without time going on.
+        ReentrantRun
+            Time is going on already.
+        """
+        self.check_covered(until_us)
+        heap, pop = self._heap, heapq.heappop
+        with self._running() as interrupts:
+            while heap and heap[0][0] <= until_us:
+                events = 0
+                for events in range(1, _CHUNK + 1):  # noqa: B007 - how many there were is told below
+                    self.now_us, _, _, action, argument = pop(heap)
+                    action(argument)
+                    if not heap or heap[0][0] > until_us:
+                        break
+                self._watch_for_storms(events)
+                interrupts.check()
+                if tick is not None:
+                    tick(self.now_us)
+            self.now_us = max(self.now_us, until_us)
+
+    def run_until(self, done: Callable[[], bool], deadline_us: int, turn_s: float = float("inf")) -> None:
+        """Let virtual time go on until something holds, a deadline has come, or a real time has passed.
+
+        Raises
+        ------
+        ParameterError
+            It does not hold when a trace of moves or links ends, before the deadline.
+        SimulationProblem, ReentrantRun
+            As :meth:`run`.
+        """
+        heap, pop = self._heap, heapq.heappop
+        stop_s = time.monotonic() + turn_s
+        wanted_us = deadline_us
+        deadline_us = min([deadline_us, *(each.until_us for each in self._covered)])
+        with self._running() as interrupts:
+            while not done():
+                interrupts.check()
+                if not heap or heap[0][0] > deadline_us:
+                    self.now_us = max(self.now_us, deadline_us)
+                    self.check_covered(wanted_us)
+                    return
+                events = 0
+                for events in range(1, _CHUNK + 1):  # noqa: B007 - how many there were is told below
+                    self.now_us, _, _, action, argument = pop(heap)
+                    action(argument)
+                    if done() or not heap or heap[0][0] > deadline_us or time.monotonic() > stop_s:
+                        break
+                self._watch_for_storms(events)
+                if time.monotonic() > stop_s:
+                    return
+
+    @contextmanager
+    def _running(self) -> Iterator[Interrupts]:
+        """Refuse another run inside, and spare Python the search for cycles in millions of events.
+
+        Ctrl-C comes between two events.
+        """
+        if self._runs:
+            raise ReentrantRun(
+                "Virtual time is going on already.",
+                found="result() or run() inside a callback",
+                expected="one that lets time go on, outside of what happens in it",
+                remedy="use add_done_callback instead of result()",
+            )
+        self._runs = True
+        collected = gc.isenabled()
+        gc.disable()
+        try:
+            with held_back() as interrupts:
+                yield interrupts
+        finally:
+            self._runs = False
+            if collected:
+                gc.enable()
+
+    def _watch_for_storms(self, events: int) -> None:
+        """Stop events that follow each other without time going on; and clear away young cycles."""
+        gc.collect(0)
+        if self.now_us != self._since_us:
+            self._still, self._since_us, self._crowd = 0, self.now_us, 2 * len(self._heap)
+        self._still += events
+        if self._still > _STORM + self._crowd:
+            raise SimulationProblem(
+                "Events follow each other without time going on.",
+                found=f"{self._still:,} events at {self.now_us:,} µs",
+                remedy="a timer needs a delay",
+            )
+
+    def _later(self, t_us: int, priority: int, action: Callable[[Any], None], argument: Any) -> None:
+        self._seq += 1
+        heapq.heappush(self._heap, (t_us, priority, self._seq, action, argument))
