@@ -82,7 +82,7 @@ def test_chapter_in_the_browser(chromium, lab, tmp_path, chapter, last_words):
     cells = page.locator(".jp-Notebook .jp-CodeCell")
     last = cells.last.locator(".jp-OutputArea-output")
     try:
-        last.first.wait_for(timeout=600_000)  # a guard: it takes one on a quiet machine
+        last.first.wait_for(timeout=600_000)  # a guard: a minute on a quiet machine
     except PlaywrightTimeout:
         waiting = [cell.inner_text()[:300] for cell in cells.all() if "[*]:" in cell.inner_text()]
         errors = page.locator('[data-mime-type="application/vnd.jupyter.error"]').all_inner_texts()
