@@ -270,7 +270,9 @@ def test_a_transfer_takes_the_time_of_the_measured_throughput(drive, recording):
 def test_a_run_ends_with_the_measurements(networks):
     lab = Lab()
     lab.device("car", link=LinkReplay(networks, device="mob-TCP"))
-    with pytest.raises(ParameterError, match=r"link trace does not cover(.|\n)*car(.|\n)*at most 7\.346111 h"):
+    with pytest.raises(
+        ParameterError, match=r"link trace does not cover(.|\n)*car(.|\n)*at most 7\.346111 h"
+    ):
         lab.run(hours=7.35)
     assert lab.world.now_us == 0
     lab.run(seconds=26_446)
