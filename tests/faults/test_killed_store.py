@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from mudkit import Lab, trace
@@ -165,7 +166,7 @@ def kept(file: Path) -> dict[str, Any]:
         if ("store",) not in tables:
             return {}
         return {
-            key: json.loads(value)
+            key: msgspec.msgpack.decode(value)
             for key, value in connection.execute("SELECT key, value FROM store ORDER BY key")
         }
     finally:
