@@ -25,7 +25,7 @@ from mudkit.units import US_PER_S
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["START", "Lab"]
+__all__ = ["START", "Lab", "epoch_us"]
 
 START = "2010-03-01T13:00"
 """Monday, 7:00 at the default centre of the mobility models: people are about to leave home."""
@@ -81,7 +81,7 @@ class Lab:
     ) -> None:
         seed = whole_number("seed", seed, -(1 << 63), (1 << 63) - 1)
         self.world = World(seed)
-        self.start_us = _epoch_us(start)
+        self.start_us = epoch_us(start)
         self.devices: dict[str, Device] = {}
         self.faults = Faults(self.world)
         self._groups: list[dict[str, Any]] = []
@@ -315,7 +315,14 @@ class Lab:
         return devices
 
 
-def _epoch_us(start: str | dt.datetime) -> int:
+def epoch_us(start: str | dt.datetime) -> int:
+    """Give the start of a lab as µs since 1970 (UTC); without a time zone it is in UTC.
+
+    Raises
+    ------
+    ParameterError
+        It is no time, or one too far away.
+    """
     try:
         given = dt.datetime.fromisoformat(start) if isinstance(start, str) else start
         given = given if given.tzinfo is not None else given.replace(tzinfo=dt.UTC)

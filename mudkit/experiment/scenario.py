@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from mudkit.errors import ParameterError
 from mudkit.fleet.battery import BASE_MW
 from mudkit.fleet.group import Group
-from mudkit.lab import START, Lab
+from mudkit.lab import START, epoch_us
 from mudkit.sources.link_replay import LinkReplay
 from mudkit.sources.mobility import Mobility
 from mudkit.sources.outages import Outages
@@ -95,20 +94,17 @@ class Scenario:
         for name in ("loss_share", "repeat_share", "delay_share"):
             number(name, getattr(self, name), 0.0, 1.0)
         number("delay_s", self.delay_s, 1e-6 if self.delay_share else 0.0, 1e9)
-        self.group(["phone"])  # refuses what a lab would, before a run begins
-        Lab(start=self.start)
+        epoch_us(self.start)
+        # Refuses what a lab would, before a run begins.
+        Group(
+            ["phone"], link=self.link, at=None, mobility=self.mobility, outage=self.outage,
+            every_s=self.every_s, battery_j=self.battery_j, base_mw=BASE_MW, context={},
+        )  # fmt: skip
         if self.queries is not None and self.mobility is None:
             raise ParameterError(
                 "A query asks for what is around a device, and no place of these devices is known.",
                 where="queries", found="mobility=None", expected="a mobility",
             )  # fmt: skip
-
-    def group(self, names: Sequence[str]) -> Group:
-        """Give the scenario's devices under some names."""
-        return Group(
-            names, link=self.link, at=None, mobility=self.mobility, outage=self.outage, every_s=self.every_s,
-            battery_j=self.battery_j, base_mw=BASE_MW, context={},
-        )  # fmt: skip
 
     def describe(self) -> dict[str, str]:
         """Say everything that shapes a run, in words."""

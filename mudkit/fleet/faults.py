@@ -11,7 +11,7 @@ from mudkit.errors import ParameterError
 from mudkit.fleet.host import Device, Host
 from mudkit.fleet.kernel import World
 from mudkit.fleet.link import Transfer
-from mudkit.fleet.store import Killed
+from mudkit.fleet.store import Killed, unheeded
 from mudkit.sources.parameters import number
 from mudkit.sources.streams import Stream, device_number
 from mudkit.units import US_PER_S
@@ -169,9 +169,5 @@ class _Trap:
     def __call__(self, name: str) -> None:
         if name == self._point:
             for process in self._host.processes:
-                process.store.at_crash_point = _nothing
+                process.store.at_crash_point = unheeded
             raise Killed
-
-
-def _nothing(name: str) -> None:
-    """Kill nobody."""

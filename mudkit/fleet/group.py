@@ -14,7 +14,7 @@ from mudkit.fleet.battery import Battery, check_battery
 from mudkit.fleet.connectivity import Measured, follow_outages
 from mudkit.fleet.host import Device
 from mudkit.fleet.kernel import World
-from mudkit.fleet.link import LINKS
+from mudkit.fleet.link import profile_of
 from mudkit.fleet.motion import Motion
 from mudkit.fleet.recorder import Recorder
 from mudkit.sources.courses import Course, Places
@@ -59,7 +59,7 @@ class Group:
     ) -> None:
         self._names = [usable_name(name) for name in names]
         self._link = link
-        self._kind = "lte" if isinstance(link, LinkReplay) else _kind_of(link)
+        self._kind = "lte" if isinstance(link, LinkReplay) else profile_of(link).name
         self._at = None if at is None else _place(at)
         self._mobility = None if mobility is None else mobility_of(mobility)
         self._outages = outages_of(outage)
@@ -146,17 +146,6 @@ def usable_name(given: Any) -> str:
             expected="text of characters that can be printed",
         )  # fmt: skip
     return given
-
-
-def _kind_of(link: Any) -> str:
-    if isinstance(link, str) and link in LINKS:
-        return link
-    near = difflib.get_close_matches(str(link).lower(), LINKS, n=1)
-    raise ParameterError(
-        "There is no such kind of link.", where="link", found=repr(link),
-        expected=f"{', '.join(LINKS)}, or measured ones (LinkReplay)",
-        remedy=f"did you mean {near[0]}?" if near else None,
-    )  # fmt: skip
 
 
 def _place(given: Any) -> tuple[float, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
@@ -377,8 +376,3 @@ class Process:
         """Tell who listens, as an event of its own."""
         for callback in self._listeners.get(app, ()):
             self.host.world.at(self.host.world.now_us, callback, payload)
-
-    def unlisten(self, app: str, callback: Callable[[Any], None]) -> None:
-        """Stop calling it; nothing happens when it is not called."""
-        with contextlib.suppress(ValueError):
-            self._listeners.get(app, []).remove(callback)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -59,7 +60,7 @@ LINKS: Final = {
 others are choices of that order."""
 
 
-def profile_of(name: str) -> LinkProfile:
+def profile_of(name: Any) -> LinkProfile:
     """Give a profile by name.
 
     Raises
@@ -67,10 +68,13 @@ def profile_of(name: str) -> LinkProfile:
     ParameterError
         There is none.
     """
-    if name not in LINKS:
+    if not isinstance(name, str) or name not in LINKS:
+        near = difflib.get_close_matches(str(name).lower(), LINKS, n=1)
         raise ParameterError(
-            "There is no such kind of link.", where="link", found=repr(name), expected=", ".join(LINKS)
-        )
+            "There is no such kind of link.", where="link", found=repr(name),
+            expected=f"{', '.join(LINKS)}, or measured ones (LinkReplay)",
+            remedy=f"did you mean {near[0]}?" if near else None,
+        )  # fmt: skip
     return LINKS[name]
 
 

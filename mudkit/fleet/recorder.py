@@ -278,8 +278,12 @@ class Recorder:
             The folder is there already, or cannot be written; nothing is left behind.
         """
         systems = {process.system for host in self.world.hosts.values() for process in host.processes}
-        self.description["systems"] = sorted(systems)
-        described = {**self.description, "end": moment(self.start_us + self.world.now_us), "rejected": {}}
+        described = {
+            **self.description,
+            "systems": sorted(systems),
+            "end": moment(self.start_us + self.world.now_us),
+            "rejected": {},
+        }
         with TraceWriter.open(path, described, overwrite=overwrite) as writer:
             for name in TABLES:
                 for piece in self.pieces(name):

@@ -12,7 +12,7 @@ import msgspec
 from mudkit.errors import ParameterError
 from mudkit.events import Ciphertext
 
-__all__ = ["Killed", "MemoryStore", "SqliteStore"]
+__all__ = ["Killed", "MemoryStore", "SqliteStore", "unheeded"]
 
 _MISSING: Final = object()
 _CIPHERTEXT: Final = 1
@@ -48,7 +48,7 @@ class Killed(BaseException):
     """A machine was killed at a crash point; nothing in a machine may catch it."""
 
 
-def _pass(*what: Any) -> None:
+def unheeded(*what: Any) -> None:
     """Do nothing: nobody is to be killed, nobody wants to know."""
 
 
@@ -65,8 +65,8 @@ class MemoryStore:
         self._data: dict[str, bytes] = {}
         self._undo: dict[str, Any] = {}
         self.is_dirty = False
-        self.at_crash_point: Callable[[str], None] = _pass
-        self.at_put: Callable[[str, Any], None] = _pass
+        self.at_crash_point: Callable[[str], None] = unheeded
+        self.at_put: Callable[[str, Any], None] = unheeded
 
     def get(self, key: str) -> Any:
         """See :class:`mudkit.events.Store`."""
@@ -130,8 +130,8 @@ class SqliteStore:
             "CREATE TABLE IF NOT EXISTS store (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID"
         )
         self.is_dirty = False
-        self.at_crash_point: Callable[[str], None] = _pass
-        self.at_put: Callable[[str, Any], None] = _pass
+        self.at_crash_point: Callable[[str], None] = unheeded
+        self.at_put: Callable[[str, Any], None] = unheeded
 
     def get(self, key: str) -> Any:
         """See :class:`mudkit.events.Store`."""

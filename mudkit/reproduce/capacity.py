@@ -12,7 +12,7 @@ from mudkit.errors import EnvironmentProblem
 from mudkit.reproduce.row import Figure, Measured, Say, nothing_said
 from mudkit.reproduce.workload import TEXTS, Workload
 
-__all__ = ["hold", "measure", "memory_mb"]
+__all__ = ["elsewhere", "hold", "measure", "memory_mb"]
 
 _RECORDS = 2000
 _CODE = "import sys; from mudkit.reproduce.capacity import hold; hold(*map(int, sys.argv[1:]))"
@@ -71,7 +71,7 @@ def measure(
     for many in topics:
         for seed in seeds:
             say(f"{subscriptions:,} subscriptions, {many:,} topics, seed {seed}")
-            found.append(_elsewhere(subscriptions, many, seed))
+            found.append(elsewhere("holds the subscriptions", _CODE, subscriptions, many, seed))
     figures = {
         "MB at the peak": Figure.of(each["peak"] for each in found),
         "MB with all subscriptions": Figure.of(each["resident"] for each in found),
@@ -90,12 +90,27 @@ def measure(
     return Measured(figures, parameters)
 
 
-def _elsewhere(subscriptions: int, topics: int, seed: int) -> dict[str, float]:
-    command = [sys.executable, "-c", _CODE, str(subscriptions), str(topics), str(seed)]
+def elsewhere(what: str, code: str, *arguments: int) -> dict[str, float]:
+    """Run Python code in a process of its own, and give the JSON that it prints.
+
+    Parameters
+    ----------
+    what : str
+        What the process does, for the error.
+    code : str
+    *arguments : int
+        The code finds them in ``sys.argv``.
+
+    Raises
+    ------
+    EnvironmentProblem
+        It ended early, for instance for want of memory.
+    """
+    command = [sys.executable, "-c", code, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise EnvironmentProblem(
-            "The process that holds the subscriptions ended before it was done.",
+            f"The process that {what} ended before it was done.",
             found=(done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1],
             expected="room for a process of 1 GB",
             remedy="free some memory and measure again",

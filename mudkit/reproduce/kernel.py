@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from typing import Any, Final
 
-from mudkit.errors import EnvironmentProblem
 from mudkit.events import Effect, Event, LinkUp, Make, Ports, Received, Send, SetTimer, TimerFired
 from mudkit.fleet import World
 from mudkit.lab import Lab
-from mudkit.reproduce.capacity import memory_mb
+from mudkit.reproduce.capacity import elsewhere, memory_mb
 from mudkit.reproduce.row import Figure, Measured, Say, nothing_said
 
 __all__ = ["EVERY_S", "Collector", "Reporter", "hold", "measure", "reports"]
@@ -138,7 +135,7 @@ def measure(
     found = []
     for seed in seeds:
         say(f"{fleet:,} devices, {fleet_hours} virtual hours, seed {seed}")
-        found.append(_elsewhere(fleet, fleet_hours, seed))
+        found.append(elsewhere("runs the large fleet", _CODE, fleet, fleet_hours, seed))
     figures = {
         "handled events/s": Figure.of(speeds),
         "MB at the peak, large fleet": Figure.of(each["peak"] for each in found),
@@ -155,17 +152,3 @@ def measure(
         "seeds": list(seeds), "repeats": repeats,
     }  # fmt: skip
     return Measured(figures, parameters)
-
-
-def _elsewhere(devices: int, hours: int, seed: int) -> dict[str, float]:
-    command = [sys.executable, "-c", _CODE, str(devices), str(hours), str(seed)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise EnvironmentProblem(
-            "The process that runs the large fleet ended before it was done.",
-            found=(done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1],
-            expected="room for a process of 1 GB",
-            remedy="free some memory and measure again",
-        )
-    answer: dict[str, float] = json.loads(done.stdout)
-    return answer

@@ -15,6 +15,7 @@ send failed      the device is away until it says hello
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -40,6 +41,7 @@ class RelayMachine:
     def __init__(self, ports: Ports) -> None:
         self._store = ports.store
         self._addresses: dict[str, str] = {}
+        self._under_way: Counter[str] = Counter()  # bytes sent to each device and not acknowledged
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
@@ -47,7 +49,7 @@ class RelayMachine:
             case Received(source=source, message={"kind": "send"} as message):
                 return self._accept(source, message)
             case Received(message={"kind": "delivered", "to": device, "from": sender, "number": number}):
-                self._store.delete(_key(device, sender, number))
+                self._taken(device, _key(device, sender, number))
             case Received(source=source, message={"kind": "hello", "device": device, "busy": busy}):
                 if not busy:
                     self._addresses[device] = source
@@ -71,8 +73,8 @@ class RelayMachine:
             self._store.crash_point("accepted, not in the queue")
             self._store.put(_key(device, sender, number), kept)
             if device in self._addresses:
-                waiting = [message for _, message in self._store.items(f"for {device}\n")]
-                effects += [Send(self._addresses[device], kept), _again(device, waiting)]
+                self._under_way[device] += size_bytes(kept)
+                effects += [Send(self._addresses[device], kept), self._again(device)]
             last = number
         if number <= last:
             effects.append(Send(source, {"kind": "accepted", "key": message["key"], "number": number}))
@@ -81,11 +83,17 @@ class RelayMachine:
     def _deliver(self, device: str) -> Sequence[Effect]:
         address = self._addresses[device]
         waiting = [message for _, message in self._store.items(f"for {device}\n")]
-        return [*(Send(address, message) for message in waiting), _again(device, waiting)] if waiting else ()
+        self._under_way[device] = sum(map(size_bytes, waiting))
+        return [*(Send(address, message) for message in waiting), self._again(device)] if waiting else ()
 
+    def _taken(self, device: str, key: str) -> None:
+        message = self._store.get(key)
+        if message is not None:
+            self._store.delete(key)
+            self._under_way[device] = max(self._under_way[device] - size_bytes(message), 0)
 
-def _again(device: str, waiting: Sequence[Any]) -> SetTimer:
-    return SetTimer(device, AGAIN_US + AGAIN_US_PER_BYTE * sum(map(size_bytes, waiting)))
+    def _again(self, device: str) -> SetTimer:
+        return SetTimer(device, AGAIN_US + AGAIN_US_PER_BYTE * self._under_way[device])
 
 
 def _key(device: str, sender: str, number: int) -> str:
