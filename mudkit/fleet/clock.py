@@ -1,18 +1,16 @@
-"""Virtual time: a heap of what is to come, and what lets time go on.
-
-Events are ordered by ``(t_us, priority, seq)``; the counter belongs to the clock.
-"""
+"""Virtual time, and what lets it go on."""
 
 from __future__ import annotations
 
 import gc
-import heapq
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from heapq import heappop
 from typing import Any, Final, Protocol
 
 from mudkit.errors import ParameterError, ReentrantRun, SimulationProblem
+from mudkit.fleet.agenda import Agenda
 from mudkit.progress import Interrupts, held_back
 
 __all__ = ["ARRIVAL", "CALL", "LINK", "TIMER", "Clock", "Covered"]
@@ -40,10 +38,11 @@ class Covered(Protocol):
 class Clock:
     """Virtual time of one run, in µs since its beginning."""
 
+    __slots__ = ("_covered", "_crowd", "_runs", "_since_us", "_still", "agenda", "now_us")
+
     def __init__(self) -> None:
         self.now_us = 0
-        self._heap: list[tuple[int, int, int, Callable[[Any], None], Any]] = []
-        self._seq = 0
+        self.agenda = Agenda()
         self._runs = False
         self._still, self._since_us, self._crowd = 0, -1, 0
         self._covered: list[Covered] = []
@@ -54,11 +53,11 @@ class Clock:
             raise ParameterError(
                 "This time is over.", found=f"{t_us} µs", expected=f"{self.now_us} µs or later"
             )
-        self._later(t_us, LINK, action, argument)
+        self.agenda.add(t_us, LINK, action, argument)
 
     def ask_at(self, t_us: int, action: Callable[[Any], None], argument: Any = None) -> None:
         """Let an application do something at a time, after everything else that happens then."""
-        self._later(t_us, CALL, action, argument)
+        self.agenda.add(t_us, CALL, action, argument)
 
     def cover(self, trace: Covered) -> None:
         """Let time go on no further than something recorded is known."""
@@ -101,14 +100,14 @@ class Clock:
             Time is going on already.
         """
         self.check_covered(until_us)
-        heap, pop = self._heap, heapq.heappop
+        near, refill = self.agenda.near, self.agenda.refill
         with self._running() as interrupts:
-            while heap and heap[0][0] <= until_us:
+            while refill() and near[0][0] <= until_us:
                 events = 0
                 for events in range(1, _CHUNK + 1):  # noqa: B007 - how many there were is told below
-                    self.now_us, _, _, action, argument = pop(heap)
+                    self.now_us, _, _, action, argument = heappop(near)
                     action(argument)
-                    if not heap or heap[0][0] > until_us:
+                    if not (near or refill()) or near[0][0] > until_us:
                         break
                 self._watch_for_storms(events)
                 interrupts.check()
@@ -126,22 +125,24 @@ class Clock:
         SimulationProblem, ReentrantRun
             As :meth:`run`.
         """
-        heap, pop = self._heap, heapq.heappop
+        near, refill = self.agenda.near, self.agenda.refill
         stop_s = time.monotonic() + turn_s
         wanted_us = deadline_us
         deadline_us = min([deadline_us, *(each.until_us for each in self._covered)])
         with self._running() as interrupts:
             while not done():
                 interrupts.check()
-                if not heap or heap[0][0] > deadline_us:
+                if not refill() or near[0][0] > deadline_us:
                     self.now_us = max(self.now_us, deadline_us)
                     self.check_covered(wanted_us)
                     return
                 events = 0
                 for events in range(1, _CHUNK + 1):  # noqa: B007 - how many there were is told below
-                    self.now_us, _, _, action, argument = pop(heap)
+                    self.now_us, _, _, action, argument = heappop(near)
                     action(argument)
-                    if done() or not heap or heap[0][0] > deadline_us or time.monotonic() > stop_s:
+                    if done() or time.monotonic() > stop_s:
+                        break
+                    if not (near or refill()) or near[0][0] > deadline_us:
                         break
                 self._watch_for_storms(events)
                 if time.monotonic() > stop_s:
@@ -175,7 +176,7 @@ class Clock:
         """Stop events that follow each other without time going on; and clear away young cycles."""
         gc.collect(0)
         if self.now_us != self._since_us:
-            self._still, self._since_us, self._crowd = 0, self.now_us, 2 * len(self._heap)
+            self._still, self._since_us, self._crowd = 0, self.now_us, 2 * len(self.agenda.near)
         self._still += events
         if self._still > _STORM + self._crowd:
             raise SimulationProblem(
@@ -183,7 +184,3 @@ class Clock:
                 found=f"{self._still:,} events at {self.now_us:,} µs",
                 remedy="a timer needs a delay",
             )
-
-    def _later(self, t_us: int, priority: int, action: Callable[[Any], None], argument: Any) -> None:
-        self._seq += 1
-        heapq.heappush(self._heap, (t_us, priority, self._seq, action, argument))

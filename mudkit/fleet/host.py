@@ -304,7 +304,8 @@ class Process:
         self.machine: Machine | None = None
         self.session = 0
         """Goes up with every start."""
-        self.timers: dict[str, int] = {}
+        self.timers: dict[str, tuple[Process, str]] = {}
+        """As they were set last."""
         self._make = make
         self._open: dict[int, Operation] = {}
         self._listeners: dict[str, list[Callable[[Any], None]]] = {}

@@ -6,7 +6,6 @@ It knows no system: a machine is something with ``handle``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from heapq import heappush
 from typing import Any, Final
 
 from mudkit.errors import ParameterError, SimulationProblem
@@ -49,6 +48,12 @@ class World(Clock):
         Same seed, same bytes.
     """
 
+    __slots__ = (
+        "_addresses", "_bill", "_carry_out", "_latencies", "_when_arrived", "_when_due", "_when_handed",
+        "_when_onward", "at_address", "handled", "hosts", "meddle", "on_answer", "on_fate", "on_incident",
+        "on_install", "on_leg", "on_link", "on_operation", "on_record", "seed",
+    )  # fmt: skip
+
     def __init__(self, seed: int = 0) -> None:
         super().__init__()
         self.seed = seed
@@ -74,7 +79,7 @@ class World(Clock):
         self._latencies = Draws(Stream(seed, "latency up")), Draws(Stream(seed, "latency down"))
         # Bound once: there is one for each event in the heap, and some are looked for by it.
         self._when_arrived, self._when_due = self._arrive, self._fire
-        self._when_onward, self._when_handed = self._onward, self._hand_over
+        self._when_onward, self._when_handed = self._onward, self._hand_over_late
         self._carry_out: dict[type, Callable[[Process, Any], None]] = {
             Send: self._send, SetTimer: self._set_timer, CancelTimer: self._cancel_timer,
             Complete: self._complete, Notify: self._notify, Record: self._record,
@@ -92,7 +97,7 @@ class World(Clock):
         """Add a device with a link, which is up."""
         profile = profile_of(link)
         self.check_free(name)
-        device = Device(self, name, Link(profile, name, *self._latencies))
+        device = Device(self, name, Link(profile, name, self._bill, *self._latencies))
         self.hosts[name] = device
         return device
 
@@ -174,7 +179,7 @@ class World(Clock):
     def soon(self, process: Process, event: Event, *, is_call: bool = False) -> None:
         """Let a machine handle an event, now; if it is killed before, its next life does not."""
         what = process, process.session, event
-        self._later(self.now_us, CALL if is_call else LINK, self._event, what)
+        self.agenda.add(self.now_us, CALL if is_call else LINK, self._event, what)
 
     def was_cut(self, leg: Leg, gone: int) -> None:
         """Take note of a transfer that was cut, and tell its sender."""
@@ -184,8 +189,8 @@ class World(Clock):
 
     def under_way(self) -> list[Transfer]:
         """Give the messages that are on their way."""
-        found = [argument for *_, action, argument in self._heap if action is self._when_onward]
-        found += [argument[0] for *_, action, argument in self._heap if action is self._when_handed]
+        found = [argument for *_, action, argument in self.agenda if action is self._when_onward]
+        found += [argument[0] for *_, action, argument in self.agenda if action is self._when_handed]
         links = [host.link for host in self.hosts.values() if host.link is not None]
         found += [leg.transfer for link in links for way in (link.up, link.down) for leg in way.underway]
         return sorted(found, key=lambda transfer: (transfer.sent_us, transfer.source, transfer.to))
@@ -242,14 +247,12 @@ class World(Clock):
                 where=f"{process.system} on {process.host.name}", found=f"{effect!r}",
                 expected="delay_us: a whole number, 0 or more",
             )  # fmt: skip
-        self._seq = seq = self._seq + 1
-        process.timers[effect.name] = seq
-        due_us = self.now_us + effect.delay_us
-        heappush(self._heap, (due_us, TIMER, seq, self._when_due, (process, effect.name, seq)))
+        process.timers[effect.name] = timer = process, effect.name
+        self.agenda.add(self.now_us + effect.delay_us, TIMER, self._when_due, timer)
 
-    def _fire(self, what: tuple[Process, str, int]) -> None:
-        process, name, seq = what
-        if process.timers.get(name) == seq:
+    def _fire(self, timer: tuple[Process, str]) -> None:
+        process, name = timer
+        if process.timers.get(name) is timer:  # not one that was set since
             del process.timers[name]
             self._handle(process, TimerFired(name))
 
@@ -265,49 +268,48 @@ class World(Clock):
         if not host.is_online:
             self._fail(transfer, "no link")
         elif host.link is not None:
-            self._begin(transfer, process, host.link.up)
+            self._begin(transfer, host.link.up)
         else:
             target = self.at_address.get(to)
             if target is None or target.host.link is None:
-                self._later(now_us + _SERVER_LATENCY_US, ARRIVAL, self._when_onward, transfer)
+                self.agenda.add(now_us + _SERVER_LATENCY_US, ARRIVAL, self._when_onward, transfer)
             else:
                 self._onward(transfer)
+
+    def _begin(self, transfer: Transfer, direction: Direction) -> None:
+        leg = direction.begin(transfer, self.now_us)
+        self.agenda.add(leg.arrive_us, ARRIVAL, self._when_arrived, leg)
+
+    def _arrive(self, leg: Leg) -> None:
+        direction = leg.direction
+        if direction.underway.pop(leg, leg) is leg:  # it was cut
+            return
+        transfer = leg.transfer
+        if self.on_leg is not None:
+            self.on_leg(leg, transfer.size_bytes, False)
+        if direction.name == "up":
+            self._onward(transfer)
+        else:
+            self._reach(transfer, direction.link)
 
     def _onward(self, transfer: Transfer) -> None:
         """Go on to where the address leads now: over a device's link, or to a server at once."""
         target = self.at_address.get(transfer.to)
         if target is None:
             self._fail(transfer, "nobody there")
-        elif target.host.link is None:
+            return
+        host = target.host
+        if host.link is None:
             self._reach(transfer, None)
-        elif target.host.is_online:
-            self._begin(transfer, transfer.sender, target.host.link.down)
+        elif host.is_online:
+            self._begin(transfer, host.link.down)
         else:
             self._fail(transfer, "no link")
-
-    def _begin(self, transfer: Transfer, sender: Process, direction: Direction) -> None:
-        if direction.sender is not sender:
-            direction.sender = sender
-            direction.account = self._bill.account(sender.system, direction.link.device, direction.name)
-        leg = direction.begin(transfer, self.now_us)
-        self._seq = seq = self._seq + 1
-        heappush(self._heap, (leg.arrive_us, ARRIVAL, seq, self._when_arrived, leg))
-
-    def _arrive(self, leg: Leg) -> None:
-        if leg.direction.underway.pop(leg, leg) is leg:  # it was cut
-            return
-        transfer = leg.transfer
-        if self.on_leg is not None:
-            self.on_leg(leg, transfer.size_bytes, False)
-        if leg.direction.name == "up":
-            self._onward(transfer)
-        else:
-            self._reach(transfer, leg.direction.link)
 
     def _reach(self, transfer: Transfer, link: Link | None) -> None:
         """Hand a message over that has come over a link, or to a server; faults may meddle with it."""
         if self.meddle is None:
-            self._hand_over((transfer, link))
+            self._hand_over(transfer, link)
             return
         delays_us = self.meddle(transfer)
         if not delays_us and self.on_fate is not None:
@@ -319,14 +321,20 @@ class World(Clock):
                     transfer.sender, transfer.session, transfer.source, transfer.to, transfer.message,
                     transfer.size_bytes, transfer.sent_us, is_repeat=True,
                 )  # fmt: skip
-            self._later(self.now_us + delay_us, ARRIVAL, self._when_handed, (copy, link))
+            self.agenda.add(self.now_us + delay_us, ARRIVAL, self._when_handed, (copy, link))
 
-    def _hand_over(self, what: tuple[Transfer, Link | None]) -> None:
-        transfer, link = what
+    def _hand_over_late(self, what: tuple[Transfer, Link | None]) -> None:
+        self._hand_over(*what)
+
+    def _hand_over(self, transfer: Transfer, link: Link | None) -> None:
         target = self.at_address.get(transfer.to)
-        if target is None or target.machine is None or target.host.link is not link:
+        if target is None or target.machine is None:
             self._fail(transfer, "nobody there")
-        elif not target.host.is_online:
+            return
+        host = target.host
+        if host.link is not link:
+            self._fail(transfer, "nobody there")
+        elif not host.is_online:
             self._fail(transfer, "no link")
         else:
             if self.on_fate is not None:
@@ -336,7 +344,7 @@ class World(Clock):
     def _fail(self, transfer: Transfer, fate: str) -> None:
         if self.on_fate is not None:
             self.on_fate(transfer, fate)
-        self._later(self.now_us, ARRIVAL, self._failed, transfer)
+        self.agenda.add(self.now_us, ARRIVAL, self._failed, transfer)
 
     def _failed(self, transfer: Transfer) -> None:
         """Tell the sender, unless it was killed since: its next life knows nothing of the message."""

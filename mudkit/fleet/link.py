@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mudkit.errors import ParameterError
-from mudkit.fleet.bill import Account
+from mudkit.fleet.bill import Account, Bill
 from mudkit.fleet.capacity import Curve
 from mudkit.fleet.energy import RADIOS, Radio
 from mudkit.fleet.timeline import Carried
@@ -131,6 +132,19 @@ class Leg(msgspec.Struct, frozen=True, eq=False):
     paid_from_us: int
 
 
+@functools.cache
+def _rates(profile: LinkProfile, direction: str) -> tuple[float, float, float, float]:
+    """Give µs and mJ a byte, and the latency's median in µs and its spread.
+
+    The same objects for all devices: numbers of each one's own would have to be fetched from memory for each
+    message of a large fleet.
+    """
+    radio, up = RADIOS[profile.name], direction == "up"
+    us_per_byte = 8_000.0 / (profile.up_kbps if up else profile.down_kbps)
+    mj_per_byte = (radio.up_mj_per_kb if up else radio.down_mj_per_kb) / 1000.0
+    return us_per_byte, mj_per_byte, profile.latency_ms * 1000.0, profile.latency_spread
+
+
 class Draws:
     """Normal draws of a stream for many devices: what one of them needs is drawn for its neighbours, too.
 
@@ -198,19 +212,18 @@ class Direction:
 
     def use(self, profile: LinkProfile) -> None:
         """Take on the rates of a profile."""
-        radio = RADIOS[profile.name]
-        up = self.name == "up"
-        self.us_per_byte = 8_000.0 / (profile.up_kbps if up else profile.down_kbps)
-        self.mj_per_byte = (radio.up_mj_per_kb if up else radio.down_mj_per_kb) / 1000.0
-        self.latency_us = profile.latency_ms * 1000.0
-        self.spread = profile.latency_spread
+        self.us_per_byte, self.mj_per_byte, self.latency_us, self.spread = _rates(profile, self.name)
 
     def begin(self, transfer: Transfer, now_us: int) -> Leg:
         """Schedule a transfer behind those that are under way, and charge it."""
+        if transfer.sender is not self.sender:
+            self.sender = sender = transfer.sender
+            self.account = self.link.bill.account(sender.system, self.link.device, self.name)
         size, radio, account = transfer.size_bytes, self.radio, self.account
+        active_until_us = radio.active_until_us
         # Conditions instead of max(), and the radio's books kept here: this is done for every message.
         start_us = now_us if now_us > self.free_us else self.free_us
-        ready_us = radio.open(now_us, account) if now_us > radio.active_until_us else radio.ready_us
+        ready_us = radio.open(now_us, account) if now_us > active_until_us else radio.ready_us
         if ready_us > start_us:
             start_us = ready_us
         if self.curve is None:
@@ -225,10 +238,10 @@ class Direction:
         if arrive_us < self._last_arrival_us:
             arrive_us = self._last_arrival_us
         charged_mj = size * self.mj_per_byte
-        paid_from_us = start_us if start_us > radio.active_until_us else radio.active_until_us
+        paid_from_us = start_us if start_us > active_until_us else active_until_us
         if end_us > paid_from_us:
             charged_mj += (end_us - paid_from_us) * radio.active_mj_per_us
-        if end_us >= radio.active_until_us:
+        if end_us >= active_until_us:
             radio.active_until_us = end_us
             radio.last = account
         account.messages += 1
@@ -280,9 +293,21 @@ class Direction:
 class Link:
     """A device's link, with its radio."""
 
-    __slots__ = ("device", "down", "down_kbps", "latency_ms", "profile", "profiles", "radio", "up", "up_kbps")
+    __slots__ = (
+        "bill",
+        "device",
+        "down",
+        "down_kbps",
+        "latency_ms",
+        "profile",
+        "profiles",
+        "radio",
+        "up",
+        "up_kbps",
+    )
 
-    def __init__(self, profile: LinkProfile, device_name: str, up: Draws, down: Draws) -> None:
+    def __init__(self, profile: LinkProfile, device_name: str, bill: Bill, up: Draws, down: Draws) -> None:
+        self.bill = bill
         self.profile = profile
         self.profiles = [(0, profile)]
         """All that it was, with the times from which on it was so."""

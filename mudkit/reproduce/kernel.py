@@ -106,7 +106,7 @@ def measure(
     *,
     devices: int = 1000,
     hours: int = 12,
-    repeats: int = 5,
+    repeats: int = 9,
     fleet: int = 10_000,
     fleet_hours: int = 24,
     seeds: Sequence[int] = (1, 2),
