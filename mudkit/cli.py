@@ -31,7 +31,10 @@ app.add_typer(pipeline_app, name="pipeline")
 
 _INTERRUPTED = 130
 
-Format = Annotated[str, typer.Option(help="auto, cabspotting, cabspotting-txt, csv or parquet.")]
+Format = Annotated[
+    str,
+    typer.Option(help="auto, cabspotting, cabspotting-txt, geolife, gtfs-rt, gowalla, gpx, csv or parquet."),
+]
 Table = Annotated[str, typer.Option(help="What the rows are: positions or reads.")]
 Columns = Annotated[
     list[str] | None, typer.Option("--column", help="NAME=COLUMN, for instance device=vehicle_id.")
@@ -39,7 +42,8 @@ Columns = Annotated[
 Zone = Annotated[str, typer.Option(help="Time zone of times that do not name theirs.")]
 TimeUnit = Annotated[str, typer.Option(help="Unit of numeric times: s, ms, us or ns.")]
 Rule = Annotated[
-    str | None, typer.Option(help="Rule for reads: occupancy, trip_start, trip_start(still_s=300), none.")
+    str | None,
+    typer.Option(help="Rule for reads: occupancy, trip_start(still_s=600), poisson(per_day=24), none."),
 ]
 Where = Annotated[
     str | None,
@@ -127,7 +131,7 @@ def trace_profile(
 
 @pipeline_app.command("run")
 def pipeline_run(
-    job: Annotated[str, typer.Argument(help="ingest, cells or label_reads.")],
+    job: Annotated[str, typer.Argument(help="ingest, cells, label_reads, label_writes or propagation.")],
     path: Annotated[Path, typer.Argument(help="For ingest a file; for the other jobs a trace folder.")],
     out: Out,
     format: Format = "auto",  # noqa: A002
@@ -137,14 +141,32 @@ def pipeline_run(
     time_unit: TimeUnit = "s",
     rule: Rule = None,
     horizon_s: Annotated[float, typer.Option(help="label_reads: how old a cached answer may be.")] = 7200.0,
-    zoom: Annotated[list[int] | None, typer.Option(help="cells: levels to count at.")] = None,
+    zoom: Annotated[list[int] | None, typer.Option(help="cells, propagation: levels to count at.")] = None,
+    bucket_s: Annotated[int, typer.Option(help="cells: length of a time bucket.")] = 3600,
+    interval_s: Annotated[int, typer.Option(help="propagation: when what is held goes anyway.")] = 300,
+    threshold: Annotated[
+        list[int] | None, typer.Option(help="propagation: messages in an aggregate.")
+    ] = None,
+    message_bytes: Annotated[int, typer.Option(help="propagation: size of a message.")] = 400,
+    aggregate_bytes: Annotated[int, typer.Option(help="propagation: size of an aggregate.")] = 400,
     where: Where = None,
+    dates: Annotated[int | None, typer.Option(help="Dates in a part; not for ingest.")] = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Run one job on Spark and write its result."""
-    if job not in ("ingest", "cells", "label_reads"):
+    """Run one job on Spark and write its result; one that was stopped goes on where it was."""
+    options: dict[str, dict[str, Any]] = {
+        "ingest": {},
+        "cells": {"zooms": zoom or (12, 14, 16), "bucket_s": bucket_s},
+        "label_reads": {"horizon_s": horizon_s},
+        "label_writes": {},
+        "propagation": {
+            "zooms": zoom or (14,), "interval_s": interval_s, "thresholds": threshold or (1, 20, 50),
+            "message_bytes": message_bytes, "aggregate_bytes": aggregate_bytes,
+        },
+    }  # fmt: skip
+    if job not in options:
         raise ParameterError(
-            "There is no such job.", where="JOB", found=repr(job), expected="ingest, cells, label_reads"
+            "There is no such job.", where="JOB", found=repr(job), expected=", ".join(options)
         )
     if job == "ingest" and where is not None:
         raise ParameterError(
@@ -158,21 +180,17 @@ def pipeline_run(
     with _spark() as spark:
         if job == "ingest":
             with pipeline.progress(spark, "ingest"):
-                report = pipeline.ingest(
+                report: Any = pipeline.ingest(
                     spark, path, out, format, table=table, columns=_mapping(column), tz=tz,
                     time_unit=time_unit, rule=rule, overwrite=overwrite,
                 )  # fmt: skip
-            typer.echo(str(report))
-            return
-        positions = pipeline.read(spark, path, "positions", where=where)
-        reads = pipeline.read(spark, path, "reads")
-        with pipeline.progress(spark, job):
-            if job == "cells":
-                result = pipeline.cells(positions, reads, zooms=zoom or (12, 14, 16))
-            else:
-                result = pipeline.label_reads(positions, reads, horizon_s=horizon_s)
-            rows = pipeline.write(result, out, overwrite=overwrite)
-        typer.echo(f"{rows:,} rows written to {out}")
+        else:
+            report = pipeline.run_job(
+                spark, job, path, out, where=where, dates=dates, overwrite=overwrite, **options[job]
+            )
+        if report.parts_found:
+            typer.echo(f"{report.parts_found} of {report.parts} partitions were there already", err=True)
+        typer.echo(str(report))
 
 
 @app.command("report")

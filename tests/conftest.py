@@ -32,6 +32,15 @@ def cabspotting() -> Path:
 
 
 @pytest.fixture(scope="session")
+def capmetrics() -> Path:
+    """The recorded bus positions of Austin (GTFS-realtime), which this repository does not hold."""
+    file = SHARED / "capmetrics_austin" / "vehicle_positions.csv.gz"
+    if not file.is_file():
+        pytest.skip("the recorded bus positions are not on this machine")
+    return file
+
+
+@pytest.fixture(scope="session")
 def driving_networks() -> Path:
     """The recorded throughput of five networks, which this repository does not hold."""
     file = SHARED / "mn_driving_networks" / "throughput.csv.gz"

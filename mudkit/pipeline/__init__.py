@@ -3,26 +3,35 @@
 from mudkit.pipeline.cells import cells
 from mudkit.pipeline.column import column
 from mudkit.pipeline.ingest import IngestReport, ingest
+from mudkit.pipeline.jobs import JobReport, run_job
 from mudkit.pipeline.labels import label_reads
 from mudkit.pipeline.open import OpenTrace, open_trace
 from mudkit.pipeline.profile import intervals, rows_by_time
 from mudkit.pipeline.progress import progress
+from mudkit.pipeline.propagation import propagation
 from mudkit.pipeline.session import session, stop
+from mudkit.pipeline.spread import spread
 from mudkit.pipeline.tables import read, write
+from mudkit.pipeline.writes import label_writes
 
 __all__ = [
     "IngestReport",
+    "JobReport",
     "OpenTrace",
     "cells",
     "column",
     "ingest",
     "intervals",
     "label_reads",
+    "label_writes",
     "open_trace",
     "progress",
+    "propagation",
     "read",
     "rows_by_time",
+    "run_job",
     "session",
+    "spread",
     "stop",
     "write",
 ]

@@ -1,11 +1,12 @@
-"""Which points the answer of each read holds, counted exactly, in NumPy.
+"""Which points the answer of each read holds, exactly, in NumPy: counted by read, or found by point.
 
 A read that was asked at ``t`` holds the points of its box with times in ``(t - window, t]``. Points come in
 pieces, in any order; counts of disjoint pieces add up, which is what lets Spark spread them.
 
 Within a piece every point gets three ranks (by time, latitude, longitude), so that each edge of a read is
 found once by binary search and membership is three comparisons of 16-bit integers. A read's points are one
-row of bits, and what two answers share is the population count of ``row & row``.
+row of bits, and what two answers share is the population count of ``row & row``. The first read of a point is
+found by going through the reads in order of time, a few at once, with the points that are left.
 """
 
 from __future__ import annotations
@@ -22,11 +23,17 @@ from numpy.typing import NDArray
 from mudkit.trace.schema import epoch_us, read_ids
 from mudkit.units import US_PER_S, Box, box_bounds
 
-__all__ = ["Counts", "Reads"]
+__all__ = ["NOTHING", "Counts", "Reads"]
+
+NOTHING = -1
+"""The number of no read."""
 
 _PIECE_POINTS = 4096  # ranks of a piece fit 16 bits, and a block of reads by a piece stays in cache
 _BLOCK_READS = 128
 _PAIR_ROWS = 4096
+_FIRST_POINTS = 2048  # a piece soon has its reads when it is short
+_FIRST_READS = 32
+_EDGE_READS = 1024
 
 
 class Counts(NamedTuple):
@@ -48,7 +55,7 @@ class Counts(NamedTuple):
 
 @dataclass(frozen=True)
 class Reads:
-    """Reads in order of time, ready to be counted against points.
+    """Reads in order of time, and of ids at equal times, ready to be matched with points.
 
     Attributes
     ----------
@@ -61,6 +68,8 @@ class Reads:
     first_earlier, past_earlier : ndarray of int64
         Earlier reads of the same device within the horizon are
         ``by_device[first_earlier[r]:past_earlier[r]]``. Of two reads at the same time neither is earlier.
+    first_counted : int
+        Reads before this number are not counted: they are there as the cached ones of others.
     """
 
     ids: NDArray[np.int64]
@@ -70,13 +79,24 @@ class Reads:
     by_device: NDArray[np.int64]
     first_earlier: NDArray[np.int64]
     past_earlier: NDArray[np.int64]
+    first_counted: int = 0
 
     @classmethod
-    def of(cls, table: pa.Table, horizon_s: float) -> Reads:
-        """Prepare a table of reads (``device, ts, lat, lon, box_km, window_s``; ids are made if missing)."""
+    def of(cls, table: pa.Table, horizon_s: float = 0.0, *, since_us: int | None = None) -> Reads:
+        """Prepare a table of reads.
+
+        Parameters
+        ----------
+        table : pyarrow.Table
+            With ``device, ts, lat, lon, box_km, window_s``; ``read_id`` is made if it is missing.
+        horizon_s : float
+            How far back an answer may lie to count as cached; 0: no answer does.
+        since_us : int, optional
+            Only reads from then on are to be counted.
+        """
         if "read_id" not in table.column_names:
             table = table.append_column("read_id", pa.array(read_ids(table)))
-        table = table.sort_by([("ts", "ascending"), ("device", "ascending"), ("read_id", "ascending")])
+        table = table.sort_by([("ts", "ascending"), ("read_id", "ascending")])
         t_us = epoch_us(table["ts"])
         window_us = np.rint(table["window_s"].to_numpy() * US_PER_S).astype(np.int64)
         codes = table["device"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
@@ -91,7 +111,8 @@ class Reads:
             past[rows] = a + np.searchsorted(t_us[rows], t_us[rows], side="left")
         box = box_bounds(table["lat"].to_numpy(), table["lon"].to_numpy(), table["box_km"].to_numpy())
         ids = np.asarray(table["read_id"].to_numpy(), dtype=np.int64)
-        return cls(ids, t_us - window_us, t_us, box, by_device, first, past)
+        counted = 0 if since_us is None else int(np.searchsorted(t_us, since_us))
+        return cls(ids, t_us - window_us, t_us, box, by_device, first, past, counted)
 
     def pairs(self, first: int, past: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """List (read, earlier read) for the reads ``first <= read < past``, as numbers."""
@@ -103,7 +124,7 @@ class Reads:
     def count(
         self, t_us: NDArray[np.int64], lat: NDArray[np.float64], lon: NDArray[np.float64]
     ) -> Iterator[Counts]:
-        """Count points against all reads.
+        """Count points against all reads that are to be counted.
 
         Parameters
         ----------
@@ -120,79 +141,153 @@ class Reads:
         if not len(t_us) or not len(self.ids):
             return
         order = np.argsort(t_us, kind="stable")
-        t_us, lat, lon = t_us[order], lat[order], np.where(lon == 180.0, -180.0, lon)[order]
-        longest_us = int(np.max(self.end_us - self.start_us))
-        first = int(np.searchsorted(self.end_us, t_us[0]))
-        past = int(np.searchsorted(self.end_us, t_us[-1] + longest_us))
-        if first == past:
+        t_us, lat, lon = t_us[order], lat[order], lon[order]
+        first, past = self._of_times(t_us)
+        counted = max(first, self.first_counted)
+        if counted >= past:
             return
         points = np.zeros(past - first, dtype=np.int64)
-        read, cached = self.pairs(first, past)
+        read, cached = self.pairs(counted, past)
         starts = np.searchsorted(read, np.arange(first, past + 1))
         held = np.zeros(len(read), dtype=np.int64)
         for i in range(0, len(t_us), _PIECE_POINTS):
-            piece = slice(i, i + _PIECE_POINTS)
-            a = int(np.searchsorted(self.end_us, t_us[piece][0]))
-            b = int(np.searchsorted(self.end_us, t_us[piece][-1] + longest_us))
-            if a == b:
+            rows = slice(i, i + _PIECE_POINTS)
+            a, b = self._of_times(t_us[rows])
+            if max(a, counted) >= b:
                 continue
-            bits = self._bits(a, b, t_us[piece], lat[piece], lon[piece])
+            bits = self._bits(a, b, _Piece(t_us[rows], lat[rows], lon[rows]))
             points[a - first : b - first] += _ones(bits)
             for j in range(starts[a - first], starts[b - first], _PAIR_ROWS):
-                rows = slice(j, min(j + _PAIR_ROWS, starts[b - first]))
-                both = np.flatnonzero(cached[rows] >= a) + j  # others were over before this piece began
+                some = slice(j, min(j + _PAIR_ROWS, starts[b - first]))
+                both = np.flatnonzero(cached[some] >= a) + j  # others were over before this piece began
                 held[both] += _ones(bits[read[both] - a] & bits[cached[both] - a])
-        some = np.flatnonzero(points)
-        yield Counts(self.ids[first + some], None, points[some], np.zeros(len(some), dtype=np.int64))
+        points[: counted - first] = 0
+        any_points = np.flatnonzero(points)
+        nothing = np.zeros(len(any_points), dtype=np.int64)
+        yield Counts(self.ids[first + any_points], None, points[any_points], nothing)
         of_read = points[read - first]
-        some = np.flatnonzero(of_read)
-        yield Counts(self.ids[read[some]], self.ids[cached[some]], of_read[some], held[some])
+        pairs = np.flatnonzero(of_read)
+        yield Counts(self.ids[read[pairs]], self.ids[cached[pairs]], of_read[pairs], held[pairs])
 
-    def _bits(
-        self,
-        first: int,
-        past: int,
-        t_us: NDArray[np.int64],
-        lat: NDArray[np.float64],
-        lon: NDArray[np.float64],
-    ) -> NDArray[np.uint64]:
+    def first(
+        self, t_us: NDArray[np.int64], lat: NDArray[np.float64], lon: NDArray[np.float64]
+    ) -> NDArray[np.int64]:
+        """Find the first read whose answer holds each point.
+
+        Parameters
+        ----------
+        t_us : ndarray of int64
+            Times of the points, in any order; those of a long stretch at once are quickest in that order.
+        lat, lon : ndarray of float64
+            Places, degrees.
+
+        Returns
+        -------
+        ndarray of int64
+            Numbers of reads, :data:`NOTHING` where no answer holds the point.
+        """
+        found = np.full(len(t_us), NOTHING, dtype=np.int64)
+        order = np.argsort(t_us, kind="stable")
+        for i in range(0, len(t_us) if len(self.ids) else 0, _FIRST_POINTS):
+            rows = order[i : i + _FIRST_POINTS]
+            a, b = self._of_times(t_us[rows])
+            if a == b:
+                continue
+            piece = _Piece(t_us[rows], lat[rows], lon[rows])
+            left = np.arange(len(rows))
+            for c in range(a, b, _EDGE_READS):
+                edges = piece.edges(self, c, min(c + _EDGE_READS, b))
+                for j in range(0, len(edges.wraps), _FIRST_READS):
+                    inside = piece.inside(edges, slice(j, j + _FIRST_READS), left)
+                    hit = inside.any(axis=0)
+                    some = np.flatnonzero(hit)
+                    found[rows[left[some]]] = c + j + inside[:, some].argmax(axis=0)
+                    left = left[~hit]
+                if not len(left):
+                    break
+        return found
+
+    def _of_times(self, t_us: NDArray[np.int64]) -> tuple[int, int]:
+        """Limit the reads that may hold points of these times, which ascend."""
+        longest_us = int(np.max(self.end_us - self.start_us))
+        first = np.searchsorted(self.end_us, t_us[0])
+        return int(first), int(np.searchsorted(self.end_us, t_us[-1] + longest_us))
+
+    def _bits(self, first: int, past: int, piece: _Piece) -> NDArray[np.uint64]:
         """Which of the points each read holds, a row of bits for each read ``first <= read < past``."""
-        n = len(t_us)
-        lat_rank, south, north = _ranks(lat, self.box.south[first:past], self.box.north[first:past])
-        lon_rank, west, east = _ranks(lon, self.box.west[first:past], self.box.east[first:past])
-        wraps = self.box.west[first:past] > self.box.east[first:past]
-        # A box across the date line holds what is not strictly between its east and its west edge.
-        east_past = np.searchsorted(np.sort(lon), self.box.east[first:past], side="right")
-        west_first = np.where(wraps, east_past, west).astype(np.uint16)
-        lon_width = np.where(wraps, np.maximum(west - east_past, 0), np.maximum(east - west, 0))
-        since = np.searchsorted(t_us, self.start_us[first:past], side="right")
-        until = np.searchsorted(t_us, self.end_us[first:past], side="right")
-        sides = [
-            (np.arange(n, dtype=np.uint16), since.astype(np.uint16), np.maximum(until - since, 0)),
-            (lat_rank, south.astype(np.uint16), np.maximum(north - south, 0)),
-            (lon_rank, west_first, lon_width),
-        ]
+        n = len(piece.t_us)
+        edges = piece.edges(self, first, past)
         packed = np.zeros((past - first, -(-n // 64) * 8), dtype=np.uint8)
         for i in range(0, past - first, _BLOCK_READS):
             block = slice(i, i + _BLOCK_READS)
-            inside = np.ones((len(wraps[block]), n), dtype=np.bool_)
-            for number, (rank, low, width) in enumerate(sides):
-                # Below the low edge the difference wraps around to a number that no width reaches.
-                within = (rank[None, :] - low[block, None]) < width[block, None].astype(np.uint16)
-                inside &= within ^ wraps[block, None] if number == 2 else within
-            packed[block, : -(-n // 8)] = np.packbits(inside, axis=1)
+            packed[block, : -(-n // 8)] = np.packbits(piece.inside(edges, block), axis=1)
         return packed.view(np.uint64)
 
 
-def _ranks(
-    values: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64]
-) -> tuple[NDArray[np.uint16], NDArray[np.int64], NDArray[np.int64]]:
-    """Ranks of values, and the half-open range of ranks that lies in each closed interval."""
+class _Edges(NamedTuple):
+    """Where the sides of reads lie among the ranks of a piece: ``low <= rank < low + width``."""
+
+    low: list[NDArray[np.uint16]]
+    width: list[NDArray[np.uint16]]
+    wraps: NDArray[np.bool_]  # the box crosses the date line: the ranks of longitude are those outside
+
+
+class _Piece:
+    """Points in order of time, with their ranks."""
+
+    def __init__(self, t_us: NDArray[np.int64], lat: NDArray[np.float64], lon: NDArray[np.float64]) -> None:
+        self.t_us = t_us
+        lat_rank, self._lat = _ranked(lat)
+        lon_rank, self._lon = _ranked(np.where(lon == 180.0, -180.0, lon))
+        self._ranks = [np.arange(len(t_us), dtype=np.uint16), lat_rank, lon_rank]
+
+    def edges(self, reads: Reads, first: int, past: int) -> _Edges:
+        """Find the edges of the reads ``first <= read < past``."""
+        south, west, north, east = (side[first:past] for side in reads.box)
+        wraps = west > east
+        west_first = np.searchsorted(self._lon, west, side="left")
+        east_past = np.searchsorted(self._lon, east, side="right")
+        # A box across the date line holds what is not strictly between its east and its west edge.
+        sides = [
+            (
+                np.searchsorted(self.t_us, reads.start_us[first:past], side="right"),
+                np.searchsorted(self.t_us, reads.end_us[first:past], side="right"),
+            ),
+            (
+                np.searchsorted(self._lat, south, side="left"),
+                np.searchsorted(self._lat, north, side="right"),
+            ),
+            (np.where(wraps, east_past, west_first), np.where(wraps, west_first, east_past)),
+        ]
+        return _Edges(
+            [low.astype(np.uint16) for low, _ in sides],
+            [np.maximum(high - low, 0).astype(np.uint16) for low, high in sides],
+            wraps,
+        )
+
+    def inside(
+        self, edges: _Edges, block: slice, points: NDArray[np.int64] | None = None
+    ) -> NDArray[np.bool_]:
+        """Tell which points (all, or these) some of the reads hold: a row for each read."""
+        wraps = edges.wraps[block]
+        inside = None
+        for number, (rank, low, width) in enumerate(zip(self._ranks, edges.low, edges.width, strict=True)):
+            ranks = rank if points is None else rank[points]
+            # Below the low edge the difference wraps around to a number that no width reaches.
+            within = (ranks[None, :] - low[block, None]) < width[block, None]
+            if number == 2 and wraps.any():
+                within ^= wraps[:, None]
+            inside = within if inside is None else np.logical_and(inside, within, out=inside)
+        assert inside is not None
+        return inside
+
+
+def _ranked(values: NDArray[np.float64]) -> tuple[NDArray[np.uint16], NDArray[np.float64]]:
+    """Give the rank of each value, and the values in order."""
     order = np.argsort(values, kind="stable")
     rank = np.empty(len(values), dtype=np.uint16)
     rank[order] = np.arange(len(values), dtype=np.uint16)
-    ordered = values[order]
-    return rank, np.searchsorted(ordered, low, side="left"), np.searchsorted(ordered, high, side="right")
+    return rank, values[order]
 
 
 def _ones(bits: NDArray[np.uint64]) -> NDArray[np.int64]:

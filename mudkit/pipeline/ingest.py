@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -20,7 +19,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from mudkit import errors
-from mudkit.files import existing, output_problem, staged_file, staged_folder
+from mudkit.files import existing, output_problem, staged_file
+from mudkit.pipeline.resume import Stage, resumable, sweep
 from mudkit.trace.clean import check_moves, check_parsed, check_plausible, clean_positions, clean_reads
 from mudkit.trace.derive import Rule, derive_reads
 from mudkit.trace.folder import OUTPUT_NAMES, TraceWriter, is_trace, read_manifest, write_manifest
@@ -33,7 +33,6 @@ __all__ = ["IngestReport", "ingest"]
 
 _Tally: TypeAlias = tuple[str, str, int, int, str]
 _TALLY_TYPES = (pa.string(), pa.string(), pa.int64(), pa.int64(), pa.string())
-_PARSED = ".parsed"
 _BUCKET_BYTES = 64 << 20
 _MOST_BUCKETS = 1024
 _GZIP_FACTOR = 5  # what text of this kind packs to
@@ -55,6 +54,9 @@ class IngestReport:
         Rows set aside, by reason.
     duration_s : float
         0 when the trace was there already, made from the same file with the same options.
+    parts, parts_found : int
+        Into how many tasks the work was divided (files to parse, buckets to clean), and how many of them a
+        stopped run had finished.
     """
 
     path: Path
@@ -63,6 +65,8 @@ class IngestReport:
     reads: int
     rejected: dict[str, int]
     duration_s: float
+    parts: int = 0
+    parts_found: int = 0
 
     def __str__(self) -> str:
         aside = ", ".join(f"{count:,} {reason}" for reason, count in self.rejected.items())
@@ -94,6 +98,9 @@ def ingest(
     task. Executors read the source, and write the trace, under the same paths as the driver. Rows stay in
     Arrow from file to file; through the JVM go only task numbers and counts.
 
+    Stopped by whatever (a kill, Ctrl-C, a lost cluster), it goes on at the next call with the same file and
+    options: files that were parsed and buckets that were cleaned are not done again.
+
     Parameters
     ----------
     spark : SparkSession
@@ -115,7 +122,8 @@ def ingest(
     InputMissing, TraceFormatError, TraceContentError, ParameterError
         As :func:`mudkit.trace.load`.
     OutputExists, OutputProblem
-        Something else is at ``path``, or it cannot be written; nothing is left behind.
+        Something else is at ``path``, or it cannot be written (nothing is left behind), or another process
+        is writing there.
     """
     started = time.monotonic()
     options = options_of(table, tz, time_unit, box_km, window_s)
@@ -126,39 +134,46 @@ def ingest(
     if not overwrite and is_trace(path):
         manifest = read_manifest(path)
         if all(manifest.get(key) == value for key, value in description.items()):
-            return _report(path, manifest, 0.0)
-    with staged_folder(path, overwrite=OUTPUT_NAMES if overwrite else None) as folder:
-        work = _Work(origin, options, how, folder, _buckets(origin))
-        parsed = _run(spark, work.parse, len(origin.files()), path)
+            sweep(path)
+            return _report(path, manifest)
+    identity = {"job": "ingest", "buckets": _buckets(origin), **description}
+    with resumable(path, identity, overwrite=OUTPUT_NAMES if overwrite else None) as stage:
+        work = _Work(origin, options, how, stage, _buckets(origin))
+        found = len(_sort_out(stage))
+        parsed = _run(spark, stage, "file", work.parse, len(origin.files()), path)
         bad = parsed.rows("rejected")
         total = sum(bad.values()) + sum(parsed.rows("good").values())
         check_parsed(origin, options, total, bad, parsed.sample)
-        clean = _run(spark, work.clean, work.buckets, path)
+        clean = _run(spark, stage, "bucket", work.clean, work.buckets, path)
         rejected = clean.rows("rejected")
         kept = sum(clean.rows(table).values())
         if table == "positions":
             check_plausible(origin, total - sum(bad.values()), rejected)
             check_moves(origin, kept, clean.devices)
-        shutil.rmtree(folder / _PARSED)
         for reason, count in bad.items():
             rejected[reason] = rejected.get(reason, 0) + count
         manifest = {
             **description,
-            "rejected": dict(sorted(rejected.items(), key=lambda item: -item[1])),
+            "rejected": dict(sorted(rejected.items(), key=lambda item: (-item[1], item[0]))),
             "rows": {
                 "positions": sum(clean.rows("positions").values()),
                 "reads": sum(clean.rows("reads").values()),
                 "rejected": sum(rejected.values()),
             },
         }
-        write_manifest(folder, manifest)
-    return _report(path, manifest, time.monotonic() - started)
+        write_manifest(stage.out, manifest)
+    parts = len(origin.files()) + work.buckets
+    return _report(path, manifest, time.monotonic() - started, parts, found)
 
 
-def _report(path: Path, manifest: dict[str, Any], duration_s: float) -> IngestReport:
+def _report(
+    path: Path, manifest: dict[str, Any], duration_s: float = 0.0, parts: int = 0, found: int = 0
+) -> IngestReport:
     rows = manifest["rows"]
     kept = rows[manifest["options"]["table"]]
-    return IngestReport(path, kept + rows["rejected"], kept, rows["reads"], manifest["rejected"], duration_s)
+    return IngestReport(
+        path, kept + rows["rejected"], kept, rows["reads"], manifest["rejected"], duration_s, parts, found
+    )
 
 
 def _buckets(origin: Source) -> int:
@@ -177,13 +192,13 @@ class _Work:
     origin: Source
     options: Options
     rule: Rule
-    folder: Path
+    stage: Stage
     buckets: int
 
     def parse(self, number: int) -> Iterator[_Tally]:
         """Parse one file; rows go to the bucket of their device."""
         file = self.origin.files()[number]
-        aside = TraceWriter(self.folder, f"file-{number:05d}-")
+        aside = TraceWriter(self.stage.out, f"file-{number:05d}-")
         with ExitStack() as stack:
             writers: dict[int, pq.ParquetWriter] = {}
             for parsed in parsed_batches(self.origin, self.options, [file]):
@@ -196,21 +211,18 @@ class _Work:
                 bucket = device_buckets(good["device"], self.buckets)
                 for of in np.unique(bucket).tolist():
                     if of not in writers:
-                        place = self.folder / _PARSED / f"{of:05d}"
-                        place.mkdir(parents=True, exist_ok=True)
-                        final = place / f"{number:05d}.parquet"
+                        final = self.stage.work / f"{of:05d}" / f"part-file-{number:05d}-.parquet"
                         staging = stack.enter_context(staged_file(final))
                         writers[of] = stack.enter_context(pq.ParquetWriter(staging, good.schema))
                     writers[of].write_table(good.filter(pa.array(bucket == of)))
 
     def clean(self, number: int) -> Iterator[_Tally]:
         """Clean the devices of one bucket, derive their reads, and write their part of the trace."""
-        place = self.folder / _PARSED / f"{number:05d}"
-        if not place.is_dir():
+        files = sorted((self.stage.work / f"{number:05d}").glob("part-*"))
+        if not files:
             return
-        pieces = [pq.read_table(file) for file in sorted(place.glob("*.parquet"))]
-        rows = pa.concat_tables(pieces, promote_options="default")
-        writer = TraceWriter(self.folder, f"{number:05d}-")
+        rows = pa.concat_tables([pq.read_table(file) for file in files], promote_options="default")
+        writer = TraceWriter(self.stage.out, f"bucket-{number:05d}-")
         if self.options.table == "reads":
             reads, rejected = clean_reads(rows, self.options)
         else:
@@ -248,27 +260,61 @@ class _Result:
         return next((tally[4] for tally in self.tallies if tally[4]), "")
 
 
-def _run(spark: SparkSession, work: Callable[[int], Iterator[_Tally]], tasks: int, path: Path) -> _Result:
-    """Run tasks 0, 1, … on Spark and collect what they counted; raise the error that one of them met."""
+def _part_of(file: Path) -> str:
+    """Name the part that a file of the stage belongs to."""
+    return "-".join(file.name.split("-")[1:3])
+
+
+def _sort_out(stage: Stage) -> dict[str, Any]:
+    """Find the parts that are whole, and clear away what there is of others."""
+    found = stage.finished()
+    stage.clear(lambda file: _part_of(file) not in found)
+    return found
+
+
+def _run(
+    spark: SparkSession,
+    stage: Stage,
+    kind: str,
+    work: Callable[[int], Iterator[_Tally]],
+    tasks: int,
+    path: Path,
+) -> _Result:
+    """Run those of the tasks 0, 1, … on Spark that are not done, and collect what all counted.
+
+    Raises the error that one of them met.
+    """
+    found = stage.finished()
+    names = [f"{kind}-{number:05d}" for number in range(tasks)]
+    todo = [number for number, name in enumerate(names) if name not in found]
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for number in batch.column(0).to_pylist():
+            for place in batch.column(0).to_pylist():
+                number = todo[place]
                 try:
                     tallies = list(work(number))
+                    stage.finish(names[number], tallies, _files(stage, names[number]))
                 except (errors.MudkitError, OSError) as error:
                     told = error if isinstance(error, errors.MudkitError) else output_problem(path, error)
-                    _, (kind, summary, fields) = told.__reduce__()
-                    tallies = [(_FAILED, "", 0, 0, json.dumps([kind.__name__, summary, fields]))]
-                names = ("kind", "reason", "rows", "devices", "sample")
-                rows = [dict(zip(names, tally, strict=True)) for tally in tallies]
-                schema = pa.schema(list(zip(names, _TALLY_TYPES, strict=True)))
+                    _, (which, summary, fields) = told.__reduce__()
+                    tallies = [(_FAILED, "", 0, 0, json.dumps([which.__name__, summary, fields]))]
+                columns = ("kind", "reason", "rows", "devices", "sample")
+                rows = [dict(zip(columns, tally, strict=True)) for tally in tallies]
+                schema = pa.schema(list(zip(columns, _TALLY_TYPES, strict=True)))
                 yield from pa.Table.from_pylist(rows, schema=schema).to_batches()
 
-    numbers = spark.range(0, tasks, 1, min(tasks, _MOST_BUCKETS))
-    tallies: list[_Tally] = [tuple(row) for row in numbers.mapInArrow(run, _TALLY).collect()]
-    for kind, _, _, _, text in tallies:
-        if kind == _FAILED:
+    tallies: list[_Tally] = [tuple(tally) for name in names for tally in found.get(name, ())]
+    if todo:
+        numbers = spark.range(0, len(todo), 1, min(len(todo), _MOST_BUCKETS))
+        tallies += [tuple(row) for row in numbers.mapInArrow(run, _TALLY).collect()]
+    for which, _, _, _, text in tallies:
+        if which == _FAILED:
             name, summary, fields = json.loads(text)
             raise getattr(errors, name)(summary, **fields)
     return _Result(tallies)
+
+
+def _files(stage: Stage, name: str) -> list[Path]:
+    """List the files of a part."""
+    return [file for folder in (stage.out, stage.work) for file in folder.rglob(f"part-{name}-*")]

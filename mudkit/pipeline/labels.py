@@ -15,7 +15,7 @@ from mudkit.pipeline.coverage import Reads
 from mudkit.pipeline.tables import require_columns
 from mudkit.trace.parse import MAX_WINDOW_S
 
-__all__ = ["label_reads"]
+__all__ = ["check_horizon", "label_reads", "labels_of"]
 
 _FLUSH_POINTS = 1 << 20
 _FLUSH_LABELS = 1 << 18
@@ -61,14 +61,7 @@ def label_reads(positions: DataFrame, reads: DataFrame, *, horizon_s: float = 72
     ParameterError
         The horizon is not a number over 0.
     """
-    if not 0 < horizon_s <= MAX_WINDOW_S:
-        raise ParameterError(
-            "The horizon is not usable.",
-            where="horizon_s",
-            found=str(horizon_s),
-            expected="seconds over 0 and up to 3.2e9",
-        )
-    require_columns(positions, "positions", ("ts", "lat", "lon"))
+    check_horizon(horizon_s)
     asked = ("device", "ts", "lat", "lon", "box_km", "window_s")
     require_columns(reads, "reads", asked)
     ids = ("read_id",) if "read_id" in reads.columns else ()
@@ -80,10 +73,38 @@ def label_reads(positions: DataFrame, reads: DataFrame, *, horizon_s: float = 72
             expected="at least one read",
             remedy="load an access log (reads=), or derive reads by a rule (rule=trip_start)",
         )
+    return labels_of(positions, prepared)
+
+
+def check_horizon(horizon_s: float) -> None:
+    """Refuse a horizon that cannot be.
+
+    Raises
+    ------
+    ParameterError
+    """
+    if not 0 < horizon_s <= MAX_WINDOW_S:
+        raise ParameterError(
+            "The horizon is not usable.",
+            where="horizon_s",
+            found=str(horizon_s),
+            expected="seconds over 0 and up to 3.2e9",
+        )
+
+
+def labels_of(positions: DataFrame, prepared: Reads) -> DataFrame:
+    """Label reads as :func:`label_reads` does: those that are prepared to be counted.
+
+    Raises
+    ------
+    TraceContentError
+        Columns are missing.
+    """
+    require_columns(positions, "positions", ("ts", "lat", "lon"))
     spark = positions.sparkSession
     points = positions.select(F.unix_micros("ts").alias("t_us"), "lat", "lon")
     counted = points.mapInArrow(lambda batches: _count(prepared, batches), _PARTIAL_DDL)
-    pieces = max(1, min(64, len(prepared.ids) // 50_000))
+    pieces = max(1, min(64, (len(prepared.ids) - prepared.first_counted) // 50_000))
     numbers = spark.range(0, pieces, 1, pieces)
     every = numbers.mapInArrow(lambda batches: _zeros(prepared, pieces, batches), _PARTIAL_DDL)
     sums = counted.unionAll(every).groupBy("read_id", "cached_read_id")
@@ -115,7 +136,7 @@ def _count_table(reads: Reads, points: pa.Table) -> Iterator[pa.RecordBatch]:
 
 def _zeros(reads: Reads, pieces: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Give every label once with counts of zero, so that answers without points are there too."""
-    edges = np.linspace(0, len(reads.ids), pieces + 1).astype(np.int64)
+    edges = np.linspace(reads.first_counted, len(reads.ids), pieces + 1).astype(np.int64)
     for batch in batches:
         for piece in batch.column(0).to_pylist():
             first, past = int(edges[piece]), int(edges[piece + 1])

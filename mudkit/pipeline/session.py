@@ -22,6 +22,7 @@ from mudkit.errors import EnvironmentProblem, MudkitError, ParameterError
 from mudkit.pipeline.launch import connect
 from mudkit.pipeline.launch import jvm as jvms
 from mudkit.pipeline.launch.interrupts import make_interruptible
+from mudkit.pipeline.launch.masters import check_reachable
 from mudkit.pipeline.launch.settings import Wanted, resolve
 from mudkit.pipeline.launch.shipping import write_package
 
@@ -79,6 +80,10 @@ def session(
     session that somebody else started in this process is used as well, through one of its sisters (its own
     settings and views stay as they are).
 
+    On a cluster mudkit itself travels to the executors, but not what it imports: their Python
+    (``PYSPARK_PYTHON``, or the path of this one) has to be of the same version and to have the packages of
+    `mudkit.pipeline.launch.shipping.EXECUTORS_NEED`.
+
     Parameters
     ----------
     master : str, optional
@@ -99,7 +104,7 @@ def session(
         When an argument cannot be, or contradicts the session that runs: that one is not ended behind the
         caller's back, `stop` ends it.
     EnvironmentProblem
-        When there is no Java, or Spark does not start, or the Connect server does not answer.
+        When there is no Java, or Spark does not start, or the cluster or the Connect server does not answer.
     """
     with _PROCESS.lock:
         wanted = resolve(master, remote, config, os.environ)
@@ -196,6 +201,7 @@ def _start(wanted: Wanted) -> _Running:
     _quiet_analysis_errors()
     if not wanted.starts_jvm:
         return _connected(wanted)
+    check_reachable(wanted)
     if jvms.running_process() is not None:
         jvms.end(None)  # its session was stopped, and its memory and options are not those asked for
     # PySpark imports pandas when its session starts; the JVM leaves this process idle until then.

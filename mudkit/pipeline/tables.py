@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,9 +22,12 @@ from mudkit.trace.folder import table_folder
 from mudkit.trace.schema import SCHEMAS
 from mudkit.trace.where import columns_language
 
-__all__ = ["ddl", "read", "require_columns", "write", "writing"]
+__all__ = ["ddl", "read", "read_folders", "require_columns", "write", "write_files", "writing"]
 
-_OUTPUT_NAMES = r"part-.*\.parquet"
+OUTPUT_NAMES = r"part-.*\.parquet"
+"""What is in the folder of a job's result; only a folder with nothing else in it is ever replaced."""
+
+_TIMES = "spark.sql.parquet.outputTimestampType"
 _SPARK_TYPES = {
     pa.string(): "STRING",
     pa.float64(): "DOUBLE",
@@ -67,11 +70,25 @@ def read(
         ``where`` is no predicate over the table's columns.
     """
     folder = table_folder(path, table)
-    schema = ddl(SCHEMAS[table]) if table in SCHEMAS else ""
-    if folder is None:
+    return read_folders(spark, [] if folder is None else [folder], table, where=where)
+
+
+def read_folders(
+    spark: SparkSession, folders: Sequence[Path], table: str, *, where: str | Predicate | None = None
+) -> DataFrame:
+    """Read rows of one table from folders that are known to be there: a whole table, or some of its dates.
+
+    Raises
+    ------
+    PredicateError
+        ``where`` is no predicate over the table's columns.
+    """
+    schema = ddl(SCHEMAS[table])
+    if not folders:
         frame = spark.createDataFrame([], schema)
     else:
-        frame = spark.read.schema(schema).parquet(str(folder.absolute())).select(SCHEMAS[table].names)
+        places = [str(folder.absolute()) for folder in folders]
+        frame = spark.read.schema(schema).parquet(*places).select(SCHEMAS[table].names)
     if where is None:
         return frame
     if isinstance(where, str):
@@ -93,13 +110,28 @@ def write(frame: DataFrame, path: str | os.PathLike[str], *, overwrite: bool = F
         Something is at ``path``, or it cannot be written; nothing is left behind.
     """
     path = Path(path).expanduser()
-    with staged_folder(path, overwrite=_OUTPUT_NAMES if overwrite else None) as folder, writing(path):
-        frame.write.option("compression", "zstd").parquet(str(folder / "rows"))
+    with staged_folder(path, overwrite=OUTPUT_NAMES if overwrite else None) as folder, writing(path):
         # Spark will not write into a folder that is there already, so its files move up by one.
-        for file in (folder / "rows").glob("part-*"):
+        for file in write_files(frame, folder / "rows"):
             file.rename(folder / file.name)
         shutil.rmtree(folder / "rows")
         return int(ds.dataset(folder, format="parquet").count_rows())
+
+
+def write_files(frame: DataFrame, folder: Path) -> list[Path]:
+    """Write a DataFrame into a folder that is not there yet, and list the files, in order.
+
+    Times are microseconds in UTC, as in a trace; by itself Spark writes a type without a zone, which other
+    programs take for local time and cannot read past the year 2262.
+    """
+    conf = frame.sparkSession.conf
+    usual = conf.get(_TIMES)
+    conf.set(_TIMES, "TIMESTAMP_MICROS")
+    try:
+        frame.write.option("compression", "zstd").parquet(str(folder))
+    finally:
+        conf.set(_TIMES, usual or "INT96")
+    return sorted(folder.glob("part-*"))
 
 
 def require_columns(frame: DataFrame, table: str, needed: tuple[str, ...]) -> None:

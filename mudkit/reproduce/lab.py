@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mudkit.reproduce import compiling, kernel
+from mudkit.reproduce import compiling, kernel, spark_modes, spark_times
 from mudkit.reproduce.row import Required, Row
 
 __all__ = ["ROWS"]
@@ -22,6 +22,49 @@ ROWS: Final = (
             Required("messages", "at least", 10_000 * (24 * 6 - 1) * 2),
         ),
         measure=kernel.measure,
+        is_speed=True,
+    ),
+    Row(
+        name="F2",
+        source="the lab",
+        paper="None: how long exact labels of all reads take, beside a database that only counts points.",
+        required=(
+            Required("times DuckDB's time", "at most", 2.5),
+            Required("times as long, longer trace", "at most", 12),
+            Required("GB of the driver at its peak", "below", 4),
+            Required("share of runs in which both count the same", "at least", 1),
+            Required("positions", "at least", 3_600_000),
+            Required("reads", "at least", 48_000),
+            Required("positions, longer trace", "at least", 36_000_000),
+        ),
+        measure=spark_times.measure_labels,
+        is_speed=True,
+    ),
+    Row(
+        name="F3",
+        source="the lab",
+        paper="None: what a reader waits for at the head of a notebook.",
+        required=(
+            Required("s for import mudkit", "below", 0.3),
+            Required("s for a session", "below", 2.5),
+            Required("s for a session, Spark Connect", "below", 4),
+        ),
+        measure=spark_times.measure_starts,
+        is_speed=True,
+    ),
+    Row(
+        name="F4",
+        source="the lab",
+        paper="None: the same job gives the same rows wherever Spark runs.",
+        required=(
+            *(
+                Required(f"rows that differ, {mode}", "at most", 0)
+                for mode in (spark_modes.LOCAL, spark_modes.CONNECT, spark_modes.CLUSTER)
+            ),
+            Required("rows compared", "at least", 100_000),
+            Required("executors that took part", "at least", 2),
+        ),
+        measure=spark_modes.measure,
         is_speed=True,
     ),
     Row(

@@ -6,10 +6,12 @@ from mudkit.trace.links import LoadedLinks, load_links
 from mudkit.trace.load import load
 from mudkit.trace.loaded import Loaded
 from mudkit.trace.phone_log import UnlockLog, load_unlocks
+from mudkit.trace.scan import Scan, scan
 
 __all__ = [
     "Loaded",
     "LoadedLinks",
+    "Scan",
     "TraceWriter",
     "UnlockLog",
     "generate",
@@ -18,4 +20,5 @@ __all__ = [
     "load_unlocks",
     "read_manifest",
     "read_table",
+    "scan",
 ]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mudkit.errors import TraceContentError, TraceFormatError
 from mudkit.trace.formats import Source
-from mudkit.trace.parse import EXCHANGED, LATE, Options, parse
+from mudkit.trace.parse import EXCHANGED, LATE, UNTIMED, Options, parse
 from mudkit.trace.plausible import DUPLICATE, KEPT, OUT_OF_ORDER, TOO_FAST, judge
 from mudkit.trace.schema import POSITIONS, READS, REJECTED, timestamps, with_read_ids
 from mudkit.trace.values import TIME_UNITS
@@ -36,12 +36,18 @@ class Positions(NamedTuple):
 def clean_positions(good: pa.Table) -> Positions:
     """Keep the rows that :func:`mudkit.trace.plausible.judge` keeps.
 
+    The rows of a device are taken in the order of its file; where they come from several files they are taken
+    in the order of time, so that neither the files' names nor how rows are spread over them matters.
+
     Parameters
     ----------
     good : pyarrow.Table
         Parsed rows (:class:`mudkit.trace.parse.Parsed`) of whole devices, in the order of their file.
     """
-    codes = good["device"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
+    codes = _codes(good["device"])
+    order = _across_files(good, codes)
+    if order is not None:
+        good, codes = good.take(order), codes[order]
     places = (good[name].to_numpy() for name in ("t_us", "lat", "lon"))
     judgement = judge(codes, *places)
     kept = good.take(judgement.kept)
@@ -54,11 +60,11 @@ def clean_positions(good: pa.Table) -> Positions:
             "speed_mps": _or_nulls(kept, "speed_mps", pa.float64()),
         }
     )
-    order = pc.sort_indices(table, sort_keys=[("device", "ascending"), ("ts", "ascending")])
-    occupied = kept["occupied"].combine_chunks().take(order) if "occupied" in kept.column_names else None
+    by_device = pc.sort_indices(table, sort_keys=[("device", "ascending"), ("ts", "ascending")])
+    occupied = kept["occupied"].combine_chunks().take(by_device) if "occupied" in kept.column_names else None
     aside = np.flatnonzero(judgement.verdict != KEPT)
     reasons = np.array([_REASONS.get(code, "") for code in range(TOO_FAST + 1)])[judgement.verdict[aside]]
-    return Positions(table.take(order).cast(POSITIONS), occupied, _rejected(good, aside, reasons))
+    return Positions(table.take(by_device).cast(POSITIONS), occupied, _rejected(good, aside, reasons))
 
 
 def clean_reads(good: pa.Table, options: Options) -> tuple[pa.Table, pa.Table]:
@@ -120,6 +126,14 @@ def check_parsed(source: Source, options: Options, rows: int, bad: dict[str, int
             expected="at least one row",
             remedy="get the file again",
         )
+    if 2 * bad.get(UNTIMED, 0) > rows:
+        raise TraceFormatError(
+            f"Most rows of {source.path.name} have no time.",
+            where=where,
+            found=f"{bad[UNTIMED]:,} of {rows:,} rows",
+            expected="a time for each position",
+            remedy="export what was recorded: planned routes and places of interest have no times",
+        )
     if 2 * bad.get(LATE, 0) > rows:
         raise _wrong_unit(source, options)
     if 2 * bad.get(EXCHANGED, 0) > rows:
@@ -174,6 +188,31 @@ def check_moves(source: Source, positions: int, devices: int) -> None:
             expected="devices that report again and again",
             remedy="check which column is the device; an access log is loaded with table='reads'",
         )
+
+
+def _codes(column: pa.ChunkedArray) -> NDArray[np.int64]:
+    whole = column.combine_chunks()
+    coded = whole if pa.types.is_dictionary(whole.type) else whole.dictionary_encode()
+    return np.asarray(coded.indices.to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def _across_files(good: pa.Table, device: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    """Put the rows of devices that are in several files in order of time; None when no device is."""
+    if not len(good):
+        return None
+    source = _codes(good["source"])
+    one = np.zeros(int(device.max()) + 1, dtype=np.int64)
+    one[device] = source
+    elsewhere = device[source != one[device]]
+    if not len(elsewhere):
+        return None
+    in_several = np.zeros(len(one), dtype=np.bool_)
+    in_several[elsewhere] = True
+    rows = np.flatnonzero(in_several[device])
+    names = [name for name in ("speed_mps", "lon", "lat", "t_us") if name in good.column_names]
+    order = np.arange(len(good))
+    order[rows] = rows[np.lexsort([good[name].to_numpy()[rows] for name in names])]
+    return order
 
 
 def _or_nulls(table: pa.Table, name: str, kind: pa.DataType) -> pa.ChunkedArray | pa.Array:

@@ -5,10 +5,12 @@ A derived read asks for the points around the device at that moment; its ``origi
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -16,13 +18,32 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mudkit.errors import ParameterError, TraceContentError
-from mudkit.trace.schema import READS, epoch_us, with_read_ids
+from mudkit.sources.streams import Stream, device_number
+from mudkit.trace.schema import READS, epoch_us, timestamps, with_read_ids
 from mudkit.units import US_PER_S, distance_km
 
-__all__ = ["RULES", "Rule", "derive_reads"]
+__all__ = ["KNOWN_S", "RULES", "Rule", "derive_reads"]
+
+_Chosen: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 STILL_KM = 0.05
 """A step shorter than this is standing still: a city block's half, well over the noise of a GPS fix."""
+
+
+KNOWN_S = 600.0
+"""Between two positions at most this far apart a device is known to be somewhere."""
+
+MAX_PER_DAY, MIN_PER_DAY = 86_400.0, 0.001
+_US_PER_DAY = 86_400 * US_PER_S
+_MOST_PER_SLOT = 64
+
+_PARAMETERS: dict[str, dict[str, Callable[[str], float]]] = {
+    "trip_start": {"still_s": float},
+    "poisson": {"per_day": float, "seed": int},
+    "occupancy": {},
+    "none": {},
+}
+_WRITTEN = "none, occupancy, trip_start, trip_start(still_s=SECONDS) or poisson(per_day=READS, seed=NUMBER)"
 
 
 @dataclass(frozen=True)
@@ -31,40 +52,88 @@ class Rule:
 
     Parameters
     ----------
-    name : {'trip_start', 'occupancy', 'none'}
+    name : {'trip_start', 'occupancy', 'poisson', 'none'}
         ``trip_start``: the first fix of a device, and its first movement after ``still_s`` seconds without
-        one. ``occupancy``: a taxi that takes up a fare. ``none``: no reads.
+        one. ``occupancy``: a taxi that takes up a fare. ``poisson``: at the times of a Poisson process, while
+        the device is known to be somewhere: between two positions that are at most :data:`KNOWN_S` apart;
+        the place is that of the last position. ``none``: no reads.
     still_s : float
         Seconds without movement that end a trip (``trip_start``).
+    per_day : float
+        Mean number of reads in a day of which all is known, from 0.001 to 86,400 (``poisson``).
+    seed : int
+        Seed of the times (``poisson``). They are a function of the seed, the device's name and the rate
+        alone: neither other devices, nor the order of rows, nor how a trace is split changes them; rows
+        only decide at which of them the device is known to be somewhere.
+
+    Raises
+    ------
+    ParameterError
+        A parameter is not usable.
     """
 
     name: str
     still_s: float = 600.0
+    per_day: float = 24.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        fine = (
+            self.name in _PARAMETERS,
+            0 <= self.still_s < math.inf,
+            MIN_PER_DAY <= self.per_day <= MAX_PER_DAY,
+        )
+        if not all(fine):
+            raise _no_such_rule(f"{self.name}(still_s={self.still_s}, per_day={self.per_day})")
 
     @classmethod
     def parse(cls, text: str) -> Rule:
-        """Read a rule as it is written: ``occupancy``, ``trip_start``, ``trip_start(still_s=300)``.
+        """Read a rule as it is written: ``occupancy``, ``trip_start``, ``poisson(per_day=24, seed=1)``.
 
         Raises
         ------
         ParameterError
         """
-        match = re.fullmatch(r"\s*(\w+)\s*(?:\(\s*(?:still_s\s*=\s*([0-9.]+))?\s*\))?\s*", text)
-        if match and match[1] in RULES and (match[2] is None or match[1] == "trip_start"):
+        match = re.fullmatch(r"\s*(\w+)\s*(?:\(([^()]*)\))?\s*", text)
+        known = _PARAMETERS.get(match[1]) if match else None
+        if match is None or known is None:
+            raise _no_such_rule(text)
+        given: dict[str, Any] = {}
+        for assignment in (match[2] or "").split(",") if (match[2] or "").strip() else ():
+            name, _, value = (part.strip() for part in assignment.partition("="))
+            if name not in known or name in given or not re.fullmatch(r"[+-]?[0-9.]+(e[+-]?[0-9]+)?", value):
+                raise _no_such_rule(text)
             try:
-                return cls(match[1], float(match[2])) if match[2] else cls(match[1])
-            except ValueError:
-                pass
-        raise ParameterError(
-            "There is no such rule for reads.",
-            where="rule",
-            found=repr(text),
-            expected="none, occupancy, trip_start or trip_start(still_s=SECONDS)",
-            remedy="choose one of these, or load recorded reads from a log (reads=)",
-        )
+                given[name] = known[name](value)
+            except ValueError as error:
+                raise _no_such_rule(text) from error
+        if match[1] == "poisson" and "per_day" not in given:
+            raise _no_such_rule(text)
+        try:
+            return cls(match[1], **given)
+        except ParameterError as error:
+            raise _no_such_rule(text) from error
 
     def __str__(self) -> str:
-        return f"trip_start(still_s={self.still_s:g})" if self.name == "trip_start" else self.name
+        written = ", ".join(f"{name}={_number(getattr(self, name))}" for name in _PARAMETERS[self.name])
+        return f"{self.name}({written})" if written else self.name
+
+
+def _number(value: float) -> str:
+    """Write a number as short as it can be read back."""
+    short = f"{value:g}"
+    return short if float(short) == value and isinstance(value, float) else repr(value)
+
+
+def _no_such_rule(text: str) -> ParameterError:
+    return ParameterError(
+        "There is no such rule for reads.",
+        where="rule",
+        found=repr(text),
+        expected=_WRITTEN
+        + f"; SECONDS are not negative, READS a day between {MIN_PER_DAY:g} and {MAX_PER_DAY:,.0f}",
+        remedy="choose one of these, or load recorded reads from a log (reads=)",
+    )
 
 
 def derive_reads(
@@ -102,7 +171,9 @@ def derive_reads(
     device = positions["device"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
     same_device = np.zeros(len(device), dtype=np.bool_)
     same_device[1:] = device[1:] == device[:-1]
-    chosen = positions.filter(pa.array(RULES[rule.name](positions, same_device, rule, occupied)))
+    rows, t_us = RULES[rule.name](positions, same_device, rule, occupied)
+    chosen = positions.select(["device", "lat", "lon"]).take(pa.array(rows))
+    chosen = chosen.append_column("ts", timestamps(t_us))
     constant = {
         "box_km": pa.array(np.full(len(chosen), box_km)),
         "window_s": pa.array(np.full(len(chosen), window_s)),
@@ -114,39 +185,82 @@ def derive_reads(
     return with_read_ids(pa.table(columns | constant))
 
 
-def _trip_start(
-    positions: pa.Table, same_device: NDArray[np.bool_], rule: Rule, occupied: Any
-) -> NDArray[np.bool_]:
+def _trip_start(positions: pa.Table, same_device: NDArray[np.bool_], rule: Rule, occupied: Any) -> _Chosen:
     t_us = epoch_us(positions["ts"])
     lat, lon = positions["lat"].to_numpy(), positions["lon"].to_numpy()
     moved = ~same_device
     moved[1:] |= distance_km(lat[:-1], lon[:-1], lat[1:], lon[1:]) >= STILL_KM
-    starts = np.zeros(len(t_us), dtype=np.bool_)
     moves = np.flatnonzero(moved)
     still = np.append(True, np.diff(t_us[moves]) >= rule.still_s * US_PER_S)[: len(moves)]
-    starts[moves[still | ~same_device[moves]]] = True
-    return starts
+    rows = moves[still | ~same_device[moves]]
+    return rows, t_us[rows]
 
 
 def _occupancy(
     positions: pa.Table, same_device: NDArray[np.bool_], rule: Rule, occupied: pa.Array
-) -> NDArray[np.bool_]:
+) -> _Chosen:
     full = np.asarray(pc.fill_null(occupied, False).to_numpy(zero_copy_only=False), dtype=np.bool_)
     empty = np.asarray(pc.invert(pc.fill_null(occupied, True)).to_numpy(zero_copy_only=False), dtype=np.bool_)
     starts = np.zeros(len(full), dtype=np.bool_)
     starts[1:] = full[1:] & empty[:-1] & same_device[1:]
-    return starts
+    rows = np.flatnonzero(starts)
+    return rows, epoch_us(positions["ts"])[rows]
 
 
-def _none(
-    positions: pa.Table, same_device: NDArray[np.bool_], rule: Rule, occupied: Any
-) -> NDArray[np.bool_]:
-    return np.zeros(len(same_device), dtype=np.bool_)
+def _poisson(positions: pa.Table, same_device: NDArray[np.bool_], rule: Rule, occupied: Any) -> _Chosen:
+    """Draw the process slot by slot of absolute time, one read a slot on average, and keep what is known.
+
+    A slot's number of reads is an inverted Poisson distribution, their times are uniform in it: by the
+    process's own definition, slots are independent, so each can be drawn by its number alone.
+    """
+    t_us = epoch_us(positions["ts"])
+    rows, drawn_us = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    slot_us = round(_US_PER_DAY / rule.per_day)
+    share = _cumulated(slot_us / _US_PER_DAY * rule.per_day)
+    counts, times = Stream(rule.seed, "poisson reads"), Stream(rule.seed, "poisson reads: times")
+    edges = np.append(np.flatnonzero(~same_device), len(t_us))
+    names = positions["device"].combine_chunks()
+    for first, last in pairwise(edges.tolist()):  # device by device
+        mine = t_us[first:last]
+        known = np.flatnonzero(np.diff(mine) <= KNOWN_S * US_PER_S)
+        if not len(known):
+            continue
+        number = device_number(names[first].as_py())
+        slots = _slots(mine[known] // slot_us, (mine[known + 1] - 1) // slot_us)
+        how_many = np.searchsorted(share, counts.uniform(number, slots), side="right")
+        slot = np.repeat(slots, how_many)
+        nth = np.arange(len(slot)) - np.repeat(np.cumsum(how_many) - how_many, how_many)
+        within_us = (times.uniform(number, slot * _MOST_PER_SLOT + nth) * slot_us).astype(np.int64)
+        at_us = np.unique(slot * slot_us + within_us)
+        before = np.searchsorted(mine, at_us, side="right") - 1
+        fine = np.isin(before, known)
+        rows.append(first + before[fine])
+        drawn_us.append(at_us[fine])
+    return np.concatenate(rows), np.concatenate(drawn_us)
 
 
-RULES: dict[str, Callable[[pa.Table, NDArray[np.bool_], Rule, Any], NDArray[np.bool_]]] = {
+def _slots(first: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.int64]:
+    """List all numbers from each first to its last, each once; both are in order."""
+    begin = first.copy()
+    begin[1:] = np.maximum(begin[1:], last[:-1] + 1)
+    size = np.maximum(last - begin + 1, 0)
+    return np.repeat(begin - (np.cumsum(size) - size), size) + np.arange(int(size.sum()))
+
+
+def _cumulated(mean: float) -> NDArray[np.float64]:
+    """Give the chances of at most 0, 1, 2, … events of a Poisson distribution."""
+    chance = math.exp(-mean) * np.cumprod(np.append(1.0, mean / np.arange(1, _MOST_PER_SLOT)))
+    return np.cumsum(chance)
+
+
+def _none(positions: pa.Table, same_device: NDArray[np.bool_], rule: Rule, occupied: Any) -> _Chosen:
+    return np.zeros(0, np.int64), np.zeros(0, np.int64)
+
+
+RULES: dict[str, Callable[[pa.Table, NDArray[np.bool_], Rule, Any], _Chosen]] = {
     "trip_start": _trip_start,
     "occupancy": _occupancy,
+    "poisson": _poisson,
     "none": _none,
 }
-"""Rules by name: positions to a mask of those at which a read happens."""
+"""Rules by name: positions to the reads' rows of them, in order, and times (microseconds)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,16 @@ from mudkit.trace.loaded import Loaded
 from mudkit.trace.parse import UNPARSABLE, Options, Parsed, parse
 from mudkit.trace.schema import POSITIONS, REJECTED
 
-__all__ = ["describe", "load", "options_of", "parsed_batches", "refuse_for_folder", "rule_for"]
+__all__ = [
+    "describe",
+    "fitting",
+    "load",
+    "options_of",
+    "parsed_batches",
+    "refuse_for_folder",
+    "rule_for",
+    "tables",
+]
 
 
 def load(
@@ -45,14 +54,26 @@ def load(
     Parameters
     ----------
     path : path-like
-        A file, Cabspotting's folder of ``new_*.txt``, or a trace folder of mudkit.
+        A file (also packed with gzip), a folder of files of one kind (``new_*.txt``, ``*.plt``, ``*.gpx``,
+        ``*.csv`` or ``*.parquet``), or a trace folder of mudkit.
     format : str
-        ``cabspotting`` (one CSV with ``cab,t,lat,lon,occ``), ``cabspotting-txt`` (the original files),
-        ``csv``, ``parquet``, or ``auto``, which recognises them.
+        ``auto``, which recognises them, or one of:
+
+        - ``cabspotting``: one CSV with ``cab,t,lat,lon,occ``; ``cabspotting-txt``: the original files.
+        - ``geolife``: a ``.plt`` file of GeoLife, or any folder above some
+          (:func:`mudkit.trace.formats.headerless.read_plt`); the device is the user.
+        - ``gtfs-rt``: vehicle positions of GTFS-realtime as a table
+          (:func:`mudkit.trace.formats.columns.gtfs_rt`); speeds are null unless ``columns`` maps them, for
+          feeds do not keep to metres a second.
+        - ``gowalla``: check-ins, which are reads whatever ``table`` says.
+        - ``gpx``: tracks, routes and points (:func:`mudkit.trace.formats.gpx.read_gpx`); the device is the
+          file's stem, with the track's name where there are several.
+        - ``csv``, ``parquet``: any table with a device, a time and a place.
     table : {'positions', 'reads'}
         What the rows are. An access log is loaded with ``table="reads"``.
     columns : dict, optional
-        mudkit's names (``device, ts, lat, lon, speed_mps, occupied, box_km, window_s``) to the file's.
+        mudkit's names (``device, ts, lat, lon, speed_mps, occupied, box_km, window_s``) to the file's, for
+        ``csv``, ``gtfs-rt`` and ``parquet``.
     tz : str
         Time zone of texts that do not name theirs.
     time_unit : {'s', 'ms', 'us', 'ns'}
@@ -86,25 +107,47 @@ def load(
         refuse_for_folder(path, columns=columns, rule=rule, box_km=box_km, window_s=window_s)
         return _load_folder(path)
     source = recognise(path, format, columns)
+    options = fitting(source, options)
     how = rule_for(source, options, rule)
     good, bad = _read(source, options)
-    if table == "reads":
-        positions = POSITIONS.empty_table()
-        reads, rejected = clean_reads(good, options)
-    else:
-        positions, occupied, rejected = clean_positions(good)
+    positions, reads, rejected = tables(good, options, how)
+    if options.table == "positions":
         check_plausible(source, len(good), dict(Counter(rejected["reason"].to_pylist())))
         check_moves(source, len(positions), pc.count_distinct(positions["device"]).as_py())
-        reads = derive_reads(
-            positions, how, box_km=options.box_km, window_s=options.window_s, occupied=occupied
-        )
     return Loaded(positions, reads, pa.concat_tables([bad, rejected]), describe(source, options, how))
+
+
+def tables(good: pa.Table, options: Options, rule: Rule) -> tuple[pa.Table, pa.Table, pa.Table]:
+    """Clean parsed rows of whole devices, and derive reads.
+
+    Parameters
+    ----------
+    good : pyarrow.Table
+        As :class:`mudkit.trace.parse.Parsed` has it, in the order of the files.
+    options : Options
+    rule : Rule
+
+    Returns
+    -------
+    positions, reads, rejected : pyarrow.Table
+        With the schemas of the trace.
+    """
+    if options.table == "reads":
+        return (POSITIONS.empty_table(), *clean_reads(good, options))
+    positions, occupied, rejected = clean_positions(good)
+    asked = {"box_km": options.box_km, "window_s": options.window_s}
+    return positions, derive_reads(positions, rule, **asked, occupied=occupied), rejected
 
 
 def options_of(table: str, tz: str, time_unit: str, box_km: float | None, window_s: float | None) -> Options:
     """Collect options; None is the default."""
     sizes = {"box_km": box_km, "window_s": window_s}
     return Options(table, tz, time_unit, **{k: float(v) for k, v in sizes.items() if v is not None})
+
+
+def fitting(source: Source, options: Options) -> Options:
+    """Fit options to a source: rows that can only be reads are reads."""
+    return replace(options, table="reads") if source.holds_reads else options
 
 
 def refuse_for_folder(path: Path, **options: object) -> None:
@@ -126,7 +169,21 @@ def refuse_for_folder(path: Path, **options: object) -> None:
 
 
 def rule_for(source: Source, options: Options, rule: str | None) -> Rule:
-    """Choose the rule for reads: the one asked for, or the one that the source allows best."""
+    """Choose the rule for reads: the one asked for, or the one that the source allows best.
+
+    Raises
+    ------
+    ParameterError
+        There is no such rule, or the source's rows are no positions.
+    """
+    if source.holds_reads and options.table != "reads":
+        raise ParameterError(
+            f"{source.path.name} holds reads, no positions.",
+            where="table",
+            found=f"table={options.table!r} for the format {source.format}",
+            expected="table='reads': a check-in asks what is around",
+            remedy="say table='reads' (on the command line --table reads)",
+        )
     if rule is not None:
         return Rule.parse(rule)
     if options.table == "reads":

@@ -25,12 +25,14 @@ __all__ = [
     "MAX_WINDOW_S",
     "OUTSIDE",
     "UNPARSABLE",
+    "UNTIMED",
     "Options",
     "Parsed",
     "parse",
 ]
 
 UNPARSABLE = "unparsable"
+UNTIMED = "no time"
 LATE = "time before 1980 or after 2100"
 OUTSIDE = "coordinates out of range"
 EXCHANGED = "coordinates out of range, in range if exchanged"
@@ -126,13 +128,16 @@ def parse(columns: pa.Table, source: str, rows: NDArray[np.int64], options: Opti
         late = (t_us < EARLIEST_US) | (t_us > LATEST_US)
         outside = (np.abs(lat) > 90) | (np.abs(lon) > 180)
         swapped = outside & (np.abs(lon) <= 90) & (np.abs(lat) <= 180)
+    untimed = np.asarray(pc.is_null(columns["ts"].combine_chunks()).to_numpy(zero_copy_only=False))
     unparsable = np.isnan(lat) | np.isnan(lon) | (t_us == NO_TIME)
     unparsable |= np.asarray(pc.fill_null(pc.equal(device, ""), True).to_numpy(zero_copy_only=False))
     for name, most in (("box_km", MAX_BOX_KM), ("window_s", MAX_WINDOW_S)):
         if name in values:  # where a row says nothing, the default holds
             unparsable |= ~((values[name] > 0) & (values[name] <= most)) & _says(columns[name])
     reason = np.select(
-        [unparsable, late, swapped, outside], [UNPARSABLE, LATE, EXCHANGED, OUTSIDE], default=""
+        [untimed, unparsable, late, swapped, outside],
+        [UNTIMED, UNPARSABLE, LATE, EXCHANGED, OUTSIDE],
+        default="",
     )
     if "speed_mps" in values:
         speed = values["speed_mps"]
@@ -144,17 +149,13 @@ def parse(columns: pa.Table, source: str, rows: NDArray[np.int64], options: Opti
     if "occupied" in columns.column_names:
         good["occupied"] = truths(columns["occupied"].combine_chunks())
     keep = reason == ""
-    table = pa.table(good).filter(pa.array(keep))
+    table = pa.table(good)
+    bad = REJECTED.empty_table()
+    if not keep.all():
+        table = table.filter(pa.array(keep))
+        aside = [rows[~keep], reason[~keep], raw_text(columns.filter(pa.array(~keep)))]
+        bad = pa.table([pa.array([source] * len(aside[0]), pa.string()), *aside], schema=REJECTED)
     name_of_all = pa.DictionaryArray.from_arrays(np.zeros(len(table), np.int32), pa.array([source]))
-    bad = pa.table(
-        {
-            "source": pa.array([source] * int((~keep).sum()), pa.string()),
-            "row": pa.array(rows[~keep]),
-            "reason": pa.array(reason[~keep], pa.string()),
-            "raw": raw_text(columns.filter(pa.array(~keep))),
-        },
-        schema=REJECTED,
-    )
     return Parsed(table.add_column(0, "source", name_of_all), bad)
 
 

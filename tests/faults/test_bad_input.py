@@ -1,6 +1,7 @@
 """Bad input through the command, as a user meets it: one clear error, a status, and nothing that looks whole."""
 
 import gzip
+import io
 import os
 import random
 import re
@@ -9,7 +10,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+
+from mudkit import trace
+from mudkit.errors import MudkitError
 
 T0 = 1_211_100_000
 GOOD = "cab,t,lat,lon,occ\n" + "".join(
@@ -169,3 +175,201 @@ def test_a_full_disk_under_a_report(tiny_disk, tmp_path):
     assert result.returncode != 0
     assert "disk is full" in result.stderr
     assert not list(Path(tiny_disk).rglob("manifest.json"))
+
+
+def parquet(lines):
+    names, *rows = (line.split(",") for line in lines)
+    sink = io.BytesIO()
+    pq.write_table(pa.table(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))), sink)
+    return sink.getvalue()
+
+
+def iso(i):
+    return f"2008-05-18T09:{i:02d}:00Z"
+
+
+COUNT = range(40)
+PLT = [
+    "Geolife trajectory",
+    "WGS 84",
+    "Altitude is in Feet",
+    "Reserved 3",
+    "0,2,255,My Track,0,0,2,8421376",
+    "0",
+]
+CSV = ["device,t,lat,lon", *(f"a,{iso(i)},{37 + i / 1000},-122.4" for i in COUNT)]
+POINTS = [f'<trkpt lat="{37 + i / 1000}" lon="8"><time>{iso(i)}</time></trkpt>' for i in COUNT]
+FORMATS = {  # name of a file, its lines, and the first of these that is a row
+    "cabspotting": ("trace.csv", GOOD.splitlines(), 1),
+    "cabspotting-txt": ("new_abc.txt", [f"{37 + i / 1000} -122.4 {i % 2} {T0 + 60 * i}" for i in COUNT], 0),
+    "geolife": (
+        "1.plt",
+        PLT + [f"{37 + i / 1000},116.3,0,-777,39744.1,2008-10-23,02:{i:02d}:00" for i in COUNT],
+        6,
+    ),
+    "gtfs-rt": (
+        "trace.csv",
+        ["vehicle_id,timestamp,latitude,longitude,trip_id"]
+        + [f"a,{T0 + 60 * i},{37 + i / 1000},-97.7,1" for i in COUNT],
+        1,
+    ),
+    "gowalla": ("trace.txt", [f"{i % 3}\t{iso(i)}\t{37 + i / 1000}\t-97.7\t{i}" for i in COUNT], 0),
+    "gpx": ("trace.gpx", ["<gpx><trk><trkseg>", *POINTS, "</trkseg></trk></gpx>"], 1),
+    "csv": ("trace.csv", CSV, 1),
+    "parquet": ("trace.parquet", CSV, 1),
+}
+WITH_HEADER = ["cabspotting", "gtfs-rt", "csv", "parquet"]
+TEXT = [kind for kind in FORMATS if kind != "parquet"]
+
+
+def content(kind, lines=None):
+    lines = FORMATS[kind][1] if lines is None else lines
+    return parquet(lines) if kind == "parquet" else ("\n".join(lines) + "\n").encode()
+
+
+def refused(tmp_path, kind, data, *says, name=None, format="auto", **options):  # noqa: A002
+    """One clear error, from load and from scan, that names the file."""
+    file = tmp_path / (name or FORMATS[kind][0])
+    file.write_bytes(data)
+    for read in (trace.load, trace.scan):
+        with pytest.raises(MudkitError) as caught:
+            list(read(file, format, **options)) if read is trace.scan else read(file, format, **options)
+        for text in (*says, file.name):
+            assert text in str(caught.value), str(caught.value)
+        assert caught.value.found
+        assert caught.value.expected
+        assert len(str(caught.value)) < 2000
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_the_files_are_good_before_they_are_spoilt(tmp_path, kind):
+    name, lines, first = FORMATS[kind]
+    (tmp_path / name).write_bytes(content(kind))
+    loaded = trace.load(tmp_path / name)
+    assert loaded.source["format"] == kind
+    assert len(loaded.reads if kind == "gowalla" else loaded.positions) == len(lines) - first - (
+        kind == "gpx"
+    )
+
+
+@pytest.mark.parametrize("format", ["auto", "itself"])
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("data", [b"", b"\n \n", gzip.compress(b"")], ids=["no byte", "blank", "packed"])
+def test_an_empty_file(tmp_path, kind, data, format):  # noqa: A002
+    says = () if kind == "parquet" or data else ("is empty",)
+    refused(tmp_path, kind, data, *says, format=kind if format == "itself" else format)
+
+
+BINARY = {
+    "a picture": b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 9,
+    "zeros": bytes(5000),
+    "noise": random.Random(3).randbytes(5000),
+    "a web page": b"<!DOCTYPE html>\n<html><head><title>Sign in</title></head>\n</html>\n" * 9,
+    "JSON": b'{"type": "FeatureCollection", "features": []}\n' * 9,
+    "UTF-16": "\n".join(CSV).encode("utf-16"),
+    "prose": b"This folder holds trajectories.\nPlease cite us.\n" * 9,
+}
+
+
+@pytest.mark.parametrize("format", ["auto", "itself"])
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("what", BINARY)
+def test_another_file_of_the_right_name(tmp_path, kind, what, format):  # noqa: A002
+    refused(tmp_path, kind, BINARY[what], format=kind if format == "itself" else format)
+
+
+@pytest.mark.parametrize("kind", TEXT)
+@pytest.mark.parametrize("share", [0.2, 0.7, 0.99])
+def test_a_packed_file_cut_short(tmp_path, kind, share):
+    rng = random.Random(1)
+    _, lines, first = FORMATS[kind]
+    many = [*lines[:first], *(rng.choice(lines[first:-1]) for _ in range(9000)), lines[-1]]
+    whole = gzip.compress(content(kind, many))
+    refused(
+        tmp_path, kind, whole[: int(len(whole) * share)], "cut short", name=FORMATS[kind][0] + ".gz",
+        format=kind,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", WITH_HEADER)
+def test_columns_that_are_missing_and_mappings_to_none(tmp_path, kind):
+    lines = [line.rsplit(",", 2 if kind in ("cabspotting", "gtfs-rt") else 1)[0] for line in FORMATS[kind][1]]
+    refused(tmp_path, kind, content(kind, lines), "lacks columns", "lon", format=kind)
+    mapping = {"device": "no_such_column"}
+    says = ("columns of its own",) if kind == "cabspotting" else ("no_such_column",)
+    file = tmp_path / FORMATS[kind][0]
+    file.write_bytes(content(kind))
+    with pytest.raises(MudkitError, match=says[0]):
+        trace.load(file, kind, columns=mapping)
+    with pytest.raises(MudkitError, match="no_such_column"):
+        trace.load(file, columns=mapping)
+
+
+@pytest.mark.parametrize("kind", ["cabspotting-txt", "geolife", "gowalla", "gpx"])
+def test_a_mapping_where_nothing_can_be_mapped(tmp_path, kind):
+    file = tmp_path / FORMATS[kind][0]
+    file.write_bytes(content(kind))
+    with pytest.raises(MudkitError, match="columns of its own") as caught:
+        trace.load(file, columns={"device": "no_such_column"})
+    assert "device=no_such_column" in caught.value.found
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "gpx", "cabspotting", "gtfs-rt"])
+def test_time_zones_are_mixed_in_one_column(tmp_path, kind):
+    """Each row's own zone holds; one without takes the one that is asked for."""
+    name, lines, _ = FORMATS[kind]
+    t = iso if kind in ("csv", "parquet", "gpx") else lambda i: str(T0 + 60 * i)
+    ways = [
+        "2008-05-18T09:03:00Z",
+        "2008-05-18T11:04:00+02:00",
+        "2008-05-18 02:05:00",
+        "2008-05-18T14:36:00+0530",
+    ]
+    text = "\n".join(lines)
+    for i, way in enumerate(ways, start=3):
+        text = text.replace(t(i) + ("<" if kind == "gpx" else ","), way + ("<" if kind == "gpx" else ","), 1)
+    (tmp_path / name).write_bytes(content(kind, text.split("\n")))
+    loaded = trace.load(tmp_path / name, tz="America/Los_Angeles", rule="none")
+    first = loaded.positions["device"][0].as_py()
+    got = {row["ts"].isoformat() for row in loaded.positions.to_pylist() if row["device"] == first}
+    if kind in ("csv", "parquet", "gpx"):
+        assert {iso(i).replace("Z", "+00:00") for i in range(3, 7)} <= got
+    else:
+        assert len(loaded.rejected) <= 4
+
+
+@pytest.mark.parametrize("kind", TEXT)
+def test_another_encoding(tmp_path, kind):
+    _, lines, first = FORMATS[kind]
+    lines = [*lines[:first], *(line.replace("3", "\xb3", 1) for line in lines[first:])]
+    refused(tmp_path, kind, ("\n".join(lines) + "\n").encode("latin-1"), format=kind)
+
+
+@pytest.mark.parametrize("kind", TEXT)
+def test_ten_megabytes_in_one_line(tmp_path, kind):
+    """Alone it is refused; among good rows it is set aside, or the file is refused."""
+    name, lines, first = FORMATS[kind]
+    refused(tmp_path, kind, b"7" * 10_000_000, format=kind)
+    middle = len(lines) // 2
+    data = content(kind, [*lines[:middle], "<x>" + "7" * 10_000_000 + "</x>", *lines[middle:]])
+    (tmp_path / name).write_bytes(data)
+    loaded = trace.load(tmp_path / name)
+    kept = loaded.reads if kind == "gowalla" else loaded.positions
+    assert len(kept) + len(loaded.rejected) == len(lines) - first + (0 if kind != "gpx" else -1) + (
+        kind != "gpx"
+    )
+
+
+@pytest.mark.parametrize("kind", ["geolife", "gtfs-rt", "gowalla", "gpx"])
+def test_bad_files_of_each_loader_through_the_command(tmp_path, kind):
+    name = FORMATS[kind][0]
+    (tmp_path / name).write_bytes(BINARY["a web page"])
+    assert_one_clear_error(mudkit("trace", "load", name, "--out", "out", cwd=tmp_path), "web page", name)
+    assert [p.name for p in tmp_path.iterdir()] == [name]
+
+
+def test_a_folder_of_several_kinds_through_the_command(tmp_path):
+    for kind in ("geolife", "gpx"):
+        (tmp_path / FORMATS[kind][0]).write_bytes(content(kind))
+    result = mudkit("trace", "load", ".", "--out", "out", cwd=tmp_path)
+    assert_one_clear_error(result, "several kinds", "*.plt", "*.gpx")

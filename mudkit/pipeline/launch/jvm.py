@@ -158,12 +158,13 @@ def jvm_config(wanted: Wanted, environ: Mapping[str, str], *, archived: bool = T
     if environ.get("PYTHONWARNINGS"):
         # Spark's workers, which take this over, leave files to the garbage collector in their own main.
         changes["PYTHONWARNINGS"] = environ["PYTHONWARNINGS"] + ",ignore::ResourceWarning:__main__"
+    if wanted.loopback:
+        changes |= {"SPARK_LOCAL_IP": "127.0.0.1"}
+        config |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     if wanted.local:
         paths = [str(package_folder().parent), environ.get("PYTHONPATH", "")]
-        changes |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+        changes |= {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
         config |= {
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
             "spark.local.dir": str(folder),
             "spark.sql.shuffle.partitions": "4",
             "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),

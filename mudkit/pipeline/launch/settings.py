@@ -18,6 +18,7 @@ MEMORY_VARIABLE = "MUDKIT_SPARK_MEMORY"
 _LEAST_MIB = 512  # Spark itself refuses less than 450 MiB
 
 _LOCAL = re.compile(r"local(\[(\*|[1-9]\d*)(, *[1-9]\d*)?\])?")
+_LOOPBACK = re.compile(r"spark://(127\.\d+\.\d+\.\d+|localhost):\d+")
 _MASTERS = ("spark://", "yarn", "k8s://", "local-cluster[")
 
 
@@ -50,6 +51,11 @@ class Wanted:
     def local(self) -> bool:
         """Whether everything runs in one JVM on this machine."""
         return _LOCAL.fullmatch(self.url) is not None
+
+    @property
+    def loopback(self) -> bool:
+        """Whether Spark and its executors are on this machine, and nobody else need reach them."""
+        return self.local or _LOOPBACK.fullmatch(self.url) is not None
 
     @property
     def starts_jvm(self) -> bool:

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import mudkit
 
-__all__ = ["package_folder", "write_package"]
+__all__ = ["EXECUTORS_NEED", "package_folder", "write_package"]
+
+EXECUTORS_NEED = ("numpy", "pandas", "pyarrow", "scipy", "google-re2", "sqlglot")
+"""What the Python of executors on other machines has to have: mudkit's jobs import them there."""
 
 
 def package_folder() -> Path:

@@ -1,16 +1,32 @@
 """What is measured, at small sizes and untimed."""
 
 import math
+import subprocess
+import sys
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from mudkit import trace
 from mudkit.errors import EnvironmentProblem, ParameterError
 from mudkit.predicates import Predicate
-from mudkit.reproduce import capacity, compiling, growth, kernel, lab, matching, mobius
+from mudkit.reproduce import (
+    capacity,
+    compiling,
+    growth,
+    kernel,
+    lab,
+    matching,
+    mobius,
+    spark_modes,
+    spark_times,
+)
+from mudkit.reproduce.verdict import judge
 from mudkit.reproduce.workload import TEXTS, Workload
 
 M1, M2 = mobius.ROWS
-F1, F5 = lab.ROWS
+F1, F2, F3, F4, F5 = lab.ROWS
 
 
 @pytest.fixture(scope="module")
@@ -131,3 +147,98 @@ def test_all_ways_find_the_same(shape):
 def test_growth_takes_positive_numbers():
     with pytest.raises(ParameterError, match="0 records"):
         growth.growth([10], records=0)
+
+
+LABELLED = {"s": 3.0, "counted": "a", "labels": 9, "mb": {"driver": 900.0, "workers": 400.0}}
+SIZES = [{"positions": 3_700_000, "reads": 50_000}, {"positions": 37_000_000, "reads": 500_000}]
+
+
+def test_f2_is_about_pairs_of_runs_after_the_first():
+    ours = [{**LABELLED, "s": s} for s in (50.0, 2.0, 4.0, 3.0)]
+    theirs = [{"s": s, "counted": "a"} for s in (1.0, 2.0, 1.0, 2.0)]
+    larger = [{**LABELLED, "s": 30.0, "mb": {"driver": 1500.0, "workers": 0.0}}]
+    found = spark_times._labels_measured(ours, theirs, larger, SIZES, "")
+    assert {required.figure for required in F2.required} <= set(found.figures)
+    assert found.figures["times DuckDB's time"].median == 1.5
+    assert found.figures["times as long, longer trace"].median == 10
+    assert found.figures["GB of the driver at its peak"].median == 1.5
+    assert judge(F2, found)[0] == "reproduced"
+    theirs[2]["counted"] = "b"
+    other = spark_times._labels_measured(ours, theirs, larger, SIZES, "")
+    assert other.figures["share of runs in which both count the same"].median == 0.75
+    assert judge(F2, other)[0] == "not reproducible"
+
+
+def test_f2_says_that_its_peer_is_missing(monkeypatch):
+    monkeypatch.setattr(spark_times.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(EnvironmentProblem, match="pip install duckdb"):
+        spark_times.measure_labels()
+
+
+def test_a_side_that_ends_early_says_so(tmp_path):
+    with (
+        pytest.raises(EnvironmentProblem, match="There is no"),
+        spark_times._Side("serve_duckdb") as side,
+    ):
+        side.ask(tmp_path / "nowhere")
+
+
+def test_the_digest_does_not_depend_on_order():
+    one, two, three = (
+        pa.table({"points": points, "read_id": ids})
+        for points, ids in (([5, 6], [1, 2]), ([6, 5], [2, 1]), ([6, 5], [1, 2]))
+    )
+    assert spark_times._digest(one) == spark_times._digest(two) != spark_times._digest(three)
+
+
+def test_peaks_are_of_a_process_and_its_descendants():
+    code = "import subprocess, sys; a = bytearray(80_000_000); print('ready', flush=True); sys.stdin.read()"
+    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {code!r}], check=True)"
+    process = subprocess.Popen([sys.executable, "-c", parent], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    with process, spark_times.Peaks(process.pid) as peaks:
+        assert process.stdout.readline() == b"ready\n"
+        peaks.look()
+        process.stdin.close()
+    found = peaks.mb()
+    assert 80 < found["workers"] < 200
+    assert 3 < found["driver"] < 80
+    assert found["driver"] + found["workers"] == pytest.approx(sum(mb for _, mb in peaks._peaks.values()))
+
+
+@pytest.mark.parametrize(
+    ("other", "count"),
+    [
+        ({"a": [3, 1, 1], "mean_speed_mps": [0.25, 0.5, 1.5]}, 0),
+        ({"a": [3, 1, 1], "mean_speed_mps": [0.25, 0.5, 1.5 + 1e-15]}, 0),
+        ({"a": [3, 1, 1], "mean_speed_mps": [0.25, 0.5, 1.5 + 1e-9]}, 1),
+        ({"a": [3, 1, 2], "mean_speed_mps": [0.25, 0.5, 1.5]}, 2),
+        ({"a": [3, 1], "mean_speed_mps": [0.25, 0.5]}, 1),
+        ({"b": [3, 1, 1], "mean_speed_mps": [0.25, 0.5, 1.5]}, 6),
+    ],
+)
+def test_rows_that_differ(other, count):
+    one = pa.table({"a": [1, 3, 1], "mean_speed_mps": [0.5, 0.25, 1.5]})
+    assert spark_modes.differing(one, pa.table(other)) == count
+
+
+def test_a_table_that_one_run_lacks_differs(tmp_path):
+    for name in ("one/cells-x", "one/label-x", "two/cells-x"):
+        (tmp_path / name).mkdir(parents=True)
+        pq.write_table(pa.table({"a": [1, 2]}), tmp_path / name / "part-0.parquet")
+    assert spark_modes.differing_rows(tmp_path / "one", tmp_path / "two") == 2
+    assert spark_modes.differing_rows(tmp_path / "one", tmp_path / "one") == 0
+
+
+def test_f4_writes_what_the_jobs_read(tmp_path):
+    spark_modes.write_source(tmp_path, cars=3, days=1)
+    files = sorted((tmp_path / "cabs").iterdir())
+    loaded, generated = trace.load(tmp_path / "cabs"), trace.load(tmp_path / "generated")
+    assert [file.name for file in files] == [f"new_car-0000{i}.txt" for i in range(3)]
+    assert len(loaded.positions) + len(loaded.rejected) == len(generated.positions) + len(files)
+    assert len(loaded.rejected) >= len(files)
+
+
+def test_a_process_that_ends_early_says_so():
+    with pytest.raises(EnvironmentProblem, match="no room"):
+        spark_modes.answer_of("raise MemoryError('no room')")
+    assert spark_modes.answer_of("print('x'); print([1])") == [1]

@@ -63,6 +63,9 @@ def test_none_gives_no_reads():
         (" trip_start ", Rule("trip_start", 600)),
         ("trip_start()", Rule("trip_start", 600)),
         ("trip_start( still_s = 300 )", Rule("trip_start", 300)),
+        ("trip_start(still_s=1234567.5)", Rule("trip_start", 1234567.5)),
+        ("poisson(per_day=24)", Rule("poisson", per_day=24)),
+        ("poisson( seed = -3, per_day = 0.25 )", Rule("poisson", per_day=0.25, seed=-3)),
     ],
 )
 def test_rules_are_read(text, rule):
@@ -71,7 +74,25 @@ def test_rules_are_read(text, rule):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "poisson", "occupancy(still_s=3)", "trip_start(3)", "trip_start(still_s=1.2.3)"]
+    "text",
+    [
+        "",
+        "poisson",
+        "poisson()",
+        "poisson(seed=1)",
+        "poisson(per_day=0)",
+        "poisson(per_day=-1)",
+        "poisson(per_day=1e9)",
+        "poisson(per_day=inf)",
+        "poisson(per_day=24, seed=1.5)",
+        "poisson(per_day=24, per_day=24)",
+        "poisson(24)",
+        "occupancy(still_s=3)",
+        "trip_start(3)",
+        "trip_start(still_s=1.2.3)",
+        "trip_start(still_s=-1)",
+        "trip_start(still_s=600",
+    ],
 )
 def test_other_rules_are_refused(text):
     with pytest.raises(ParameterError, match="rule"):
@@ -81,3 +102,63 @@ def test_other_rules_are_refused(text):
 def test_occupancy_needs_occupancy():
     with pytest.raises(TraceContentError, match="fare"):
         derive_reads(positions(("a", 0, 0)), Rule("occupancy"), box_km=1, window_s=60)
+
+
+def every(minutes, days, device="a"):
+    """A device that reports every so many minutes, a kilometre further each time."""
+    return positions(*[(device, T0 + 60 * minutes * i, i % 50) for i in range(int(days * 1440 / minutes))])
+
+
+T0 = 1_211_100_000
+
+
+def test_poisson_comes_as_often_as_it_says():
+    for per_day, days in ((24, 50), (0.5, 2000), (2000, 1)):
+        reads = derive_reads(every(10, days), Rule("poisson", per_day=per_day), box_km=1, window_s=60)
+        mean = per_day * days
+        assert abs(len(reads) - mean) < 4 * np.sqrt(mean)
+        gaps_s = np.diff([t for _, t in times(reads)])
+        assert np.std(gaps_s) == pytest.approx(np.mean(gaps_s), rel=0.15)  # as exponential gaps have it
+
+
+def test_poisson_says_its_rate_and_seed():
+    reads = derive_reads(every(5, 2), Rule.parse("poisson(per_day=24)"), box_km=1, window_s=60)
+    assert set(reads["origin"].to_pylist()) == {"derived: poisson(per_day=24, seed=0)"}
+    assert reads.schema == READS
+    other = derive_reads(every(5, 2), Rule.parse("poisson(per_day=24, seed=1)"), box_km=1, window_s=60)
+    assert not set(times(other)) & set(times(reads))
+
+
+def test_poisson_reads_are_at_the_last_place():
+    table = every(5, 3)
+    at = {int(row["ts"].timestamp()): row["lat"] for row in table.to_pylist()}
+    reads = derive_reads(table, Rule("poisson", per_day=240), box_km=1, window_s=60).to_pylist()
+    assert reads
+    for read in reads:
+        assert read["lat"] == at[max(t for t in at if t <= read["ts"].timestamp())]
+
+
+def test_poisson_is_silent_where_nothing_is_known():
+    table = positions(
+        ("a", T0, 0), ("a", T0 + 600, 1),  # ten minutes: known
+        ("a", T0 + 1201, 2),  # a second more: not
+        ("a", T0 + 90_000, 3), ("b", T0 + 90_100, 0),
+    )  # fmt: skip
+    reads = derive_reads(table, Rule("poisson", per_day=86_400), box_km=1, window_s=60)
+    assert {device for device, _ in times(reads)} == {"a"}
+    seconds = [t - T0 for _, t in times(reads)]
+    assert 500 < len(seconds) < 700
+    assert min(seconds) >= 0
+    assert max(seconds) < 600
+
+
+def test_poisson_of_one_position_is_none():
+    assert len(derive_reads(positions(("a", T0, 0)), Rule("poisson"), box_km=1, window_s=60)) == 0
+
+
+@pytest.mark.parametrize(
+    "parameters", [{"per_day": 0.0}, {"per_day": float("nan")}, {"still_s": -1.0}, {"name": "often"}]
+)
+def test_rules_that_cannot_be(parameters):
+    with pytest.raises(ParameterError):
+        Rule(**({"name": "poisson"} | parameters))

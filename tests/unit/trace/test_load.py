@@ -268,6 +268,11 @@ BAD = {
         TraceFormatError,
         "UTF-8",
     ),
+    "Latin-1 in a line of too few fields": (
+        b"device,t,lat,lon\ncaf\xe9\n" + b"".join(b"a,%d,1,2\n" % (T0 + i) for i in range(5)),
+        TraceFormatError,
+        "UTF-8",
+    ),
     "a stray quotation mark": (
         b"device,t,lat,lon\n"
         + b"".join(b"a,%d,1,2\n" % (T0 + i) for i in range(50))

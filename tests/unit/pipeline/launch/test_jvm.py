@@ -41,6 +41,14 @@ def test_a_cluster_finds_the_driver_by_its_own_means():
     assert jvm.environ["PYSPARK_PYTHON"] == "/cluster/python"
 
 
+def test_a_cluster_on_this_machine_finds_the_driver_here_and_nobody_else_does():
+    jvm = jvm_config(Wanted("spark://127.0.0.1:7077"), {})
+    assert jvm.config["spark.driver.host"] == jvm.config["spark.driver.bindAddress"] == "127.0.0.1"
+    assert jvm.environ["SPARK_LOCAL_IP"] == "127.0.0.1"
+    assert "PYTHONPATH" not in jvm.environ
+    assert "spark.local.dir" not in jvm.config
+
+
 def test_a_local_session_works_with_this_python():
     assert jvm_config(Wanted(), {"PYSPARK_PYTHON": "/x"}).environ["PYSPARK_PYTHON"] == sys.executable
 

@@ -56,6 +56,22 @@ def test_kinds_of_masters(url, local, starts):
     assert (wanted.local, wanted.starts_jvm) == (local, starts)
 
 
+@pytest.mark.parametrize(
+    ("url", "loopback"),
+    [
+        ("local[*]", True),
+        ("spark://127.0.0.1:7077", True),
+        ("spark://localhost:7077", True),
+        ("spark://127.0.0.1:7077,h:7077", False),
+        ("spark://127.example.org:7077", False),
+        ("spark://h:7077", False),
+        ("yarn", False),
+    ],
+)
+def test_what_is_on_this_machine_only(url, loopback):
+    assert resolve(url, None, None, {}).loopback == loopback
+
+
 def test_a_connect_server_elsewhere_needs_no_jvm():
     assert not resolve(None, "sc://h:15002", None, {}).starts_jvm
 

@@ -1,0 +1,345 @@
+"""Jobs over a trace folder, some dates at a time: what is finished survives a kill, and is not done again.
+
+Results are those of the same function over the whole trace: rows that belong to a part's dates are all in
+that part, and what they need of other dates (a window, a horizon, an interval over midnight) is read besides.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
+
+from mudkit.errors import ParameterError, TraceContentError
+from mudkit.pipeline.cells import cells
+from mudkit.pipeline.coverage import Reads
+from mudkit.pipeline.labels import check_horizon, labels_of
+from mudkit.pipeline.progress import progress
+from mudkit.pipeline.propagation import propagation
+from mudkit.pipeline.resume import Stage, resumable
+from mudkit.pipeline.tables import OUTPUT_NAMES, read_folders, write_files, writing
+from mudkit.pipeline.writes import writes_of
+from mudkit.predicates import Predicate
+from mudkit.trace.folder import read_manifest, table_folder
+from mudkit.trace.schema import READS, epoch_us
+
+__all__ = ["JOBS", "JobReport", "run_job"]
+
+_DAY_US = 86_400_000_000
+_EPOCH = dt.date(1970, 1, 1)
+_PART_BYTES = 16 << 20
+"""Parquet of about a million positions: a second or two of work, next to some tenths for an action."""
+
+
+@dataclass(frozen=True)
+class JobReport:
+    """What a job wrote.
+
+    Attributes
+    ----------
+    path : Path
+        A folder of Parquet files.
+    rows : int
+        In all of them.
+    parts, parts_found : int
+        Into how many groups of dates the work was divided, and how many a stopped run had finished.
+    duration_s : float
+    """
+
+    path: Path
+    rows: int
+    parts: int
+    parts_found: int
+    duration_s: float
+
+    def __str__(self) -> str:
+        return f"{self.rows:,} rows written to {self.path}"
+
+
+@dataclass(frozen=True)
+class _Span:
+    """The times ``[low_us, high_us)`` that one part is about; None: no limit."""
+
+    low_us: int | None
+    high_us: int | None
+
+    def starting(self, every_s: int) -> _Span:
+        """Give the span of all intervals that start in this one."""
+        return _Span(_multiple(self.low_us, every_s), _multiple(self.high_us, every_s))
+
+
+@dataclass(frozen=True)
+class _Trace:
+    """A trace folder, by date."""
+
+    spark: SparkSession
+    tables: Mapping[str, Mapping[dt.date, Path]]
+    where: str | Predicate | None
+
+    def folders(self, table: str, low_us: int | None, high_us: int | None) -> list[Path]:
+        """List the folders of the dates that meet ``[low_us, high_us)``."""
+        return [
+            folder
+            for date, folder in sorted(self.tables[table].items())
+            if (low_us is None or _start_us(date) + _DAY_US > low_us)
+            and (high_us is None or _start_us(date) < high_us)
+        ]
+
+    def frame(self, table: str, span: _Span) -> DataFrame:
+        """Read the rows of a span; only positions are chosen by ``where``."""
+        where = self.where if table == "positions" else None
+        frame = read_folders(self.spark, self.folders(table, span.low_us, span.high_us), table, where=where)
+        ts = F.col("ts")
+        if span.low_us is not None:
+            frame = frame.where(ts >= F.timestamp_micros(F.lit(span.low_us)))
+        if span.high_us is not None:
+            frame = frame.where(ts < F.timestamp_micros(F.lit(span.high_us)))
+        return frame
+
+    def reads(self, low_us: int | None, high_us: int | None) -> pa.Table:
+        """Read reads asked in ``[low_us, high_us)`` into memory."""
+        folders = self.folders("reads", low_us, high_us)
+        pieces = [ds.dataset(folder, schema=READS, format="parquet").to_table() for folder in folders]
+        table = pa.concat_tables([READS.empty_table(), *pieces])
+        t_us = epoch_us(table["ts"])
+        keep = (t_us >= (low_us if low_us is not None else t_us)) & (
+            t_us < (high_us if high_us is not None else t_us + 1)
+        )
+        return table.filter(pa.array(keep))
+
+    @cached_property
+    def longest_window_us(self) -> int:
+        """Find how far back any read asks."""
+        longest_s = 0.0
+        for folder in self.tables["reads"].values():
+            for batch in ds.dataset(folder, format="parquet").to_batches(columns=["window_s"]):
+                longest_s = max(longest_s, pc.max(batch["window_s"]).as_py() or 0.0)
+        return round(longest_s * 1e6) + 1
+
+
+def _cells(
+    trace: _Trace, span: _Span, *, zooms: Sequence[int] = (12, 14, 16), bucket_s: int = 3600
+) -> DataFrame:
+    buckets = span.starting(bucket_s)
+    positions, reads = trace.frame("positions", buckets), trace.frame("reads", buckets)
+    return cells(positions, reads, zooms=zooms, bucket_s=bucket_s)
+
+
+def _propagation(trace: _Trace, span: _Span, *, interval_s: int = 300, **options: Any) -> DataFrame:
+    positions = trace.frame("positions", span.starting(interval_s))
+    return propagation(positions, interval_s=interval_s, **options)
+
+
+def _label_reads(trace: _Trace, span: _Span, *, horizon_s: float = 7200.0) -> DataFrame:
+    low_us = span.low_us
+    since_us = None if low_us is None else low_us - round(horizon_s * 1e6)
+    reads = Reads.of(trace.reads(since_us, span.high_us), horizon_s, since_us=low_us)
+    first = reads.first_counted
+    needed = _Span(int(reads.start_us[first:].min()) if len(reads.ids) > first else low_us, span.high_us)
+    return labels_of(trace.frame("positions", needed), reads)
+
+
+def _label_writes(trace: _Trace, span: _Span) -> DataFrame:
+    high_us = span.high_us
+    until_us = None if high_us is None else high_us + trace.longest_window_us
+    return writes_of(trace.frame("positions", span), Reads.of(trace.reads(span.low_us, until_us)))
+
+
+JOBS: Mapping[str, Callable[..., DataFrame]] = {
+    "cells": _cells,
+    "label_reads": _label_reads,
+    "label_writes": _label_writes,
+    "propagation": _propagation,
+}
+"""Jobs by name."""
+
+
+def run_job(
+    spark: SparkSession,
+    job: str,
+    trace: str | os.PathLike[str],
+    path: str | os.PathLike[str],
+    *,
+    where: str | Predicate | None = None,
+    dates: int | None = None,
+    overwrite: bool = False,
+    **options: Any,
+) -> JobReport:
+    """Run a job over a trace folder and write its result, so that a stopped run goes on where it was.
+
+    The result is that of :func:`~mudkit.pipeline.cells`, :func:`~mudkit.pipeline.label_reads`,
+    :func:`~mudkit.pipeline.label_writes` or :func:`~mudkit.pipeline.propagation` over the whole trace, in
+    any order of rows. It appears at ``path`` when it is whole. Finished parts wait beside it meanwhile; the
+    next call with the same trace, job and options takes them over, any other sweeps them. Executors share
+    the file system with the driver.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    job : str
+        One of :data:`JOBS`.
+    trace : path-like
+        A trace folder.
+    path : path-like
+        The folder to make.
+    where : str or Predicate, optional
+        Which positions, as for :func:`mudkit.pipeline.read`.
+    dates : int, optional
+        How many dates make a part; by default as many as have about a million positions.
+    overwrite : bool
+        Replace the result of a job that is at ``path``.
+    **options
+        Of the job: ``horizon_s``; ``zooms``, ``bucket_s``; ``zooms``, ``interval_s``, ``thresholds``,
+        ``message_bytes``, ``aggregate_bytes``.
+
+    Returns
+    -------
+    JobReport
+
+    Raises
+    ------
+    InputMissing, TraceFormatError, TraceContentError, ParameterError, PredicateError
+        There is no such job, option or trace, or no read to label.
+    OutputExists, OutputProblem
+        Something is at ``path``, it cannot be written, or another process is writing there.
+    """
+    started = time.monotonic()
+    _check(job, dates, options)
+    whole = _open(spark, trace, where)
+    is_label = job.startswith("label_")
+    if is_label and not whole.tables["reads"]:
+        raise TraceContentError(
+            "There are no reads in this trace.",
+            where=str(trace),
+            found="a table of reads without rows",
+            expected="at least one read",
+            remedy="ingest it with an access log (table=reads) or a rule (rule=trip_start)",
+        )
+    spans = _spans(whole, dates)
+    for key in ("zooms", "thresholds"):
+        if key in options:
+            options[key] = tuple(options[key])
+    # What is wrong with options or the predicate shows before anything is made.
+    _ = whole.frame("positions", spans[0]) if is_label else JOBS[job](whole, spans[0], **options)
+    identity = {
+        "job": job,
+        "options": options,
+        "where": None if where is None else str(where),
+        "spans": [(span.low_us, span.high_us) for span in spans],
+        "trace": read_manifest(trace),
+        "files": _files(whole),
+    }
+    with resumable(path, identity, overwrite=OUTPUT_NAMES if overwrite else None) as stage:
+        names = [f"{number:05d}" for number in range(len(spans))]
+        found = stage.finished()
+        stage.clear(lambda file: stage.work in file.parents or file.name.split("-")[1] not in found)
+        rows = sum(found[name] for name in names if name in found)
+        with progress(spark, job), writing(Path(path)):
+            for name, span in zip(names, spans, strict=True):
+                if name not in found:
+                    rows += _write(stage, name, JOBS[job](whole, span, **options))
+    return JobReport(Path(path), rows, len(spans), len(found), time.monotonic() - started)
+
+
+def _check(job: str, dates: Any, options: Mapping[str, Any]) -> None:
+    if job not in JOBS:
+        raise ParameterError("There is no such job.", where="job", found=repr(job), expected=", ".join(JOBS))
+    if dates is not None and (isinstance(dates, bool) or not isinstance(dates, int) or dates < 1):
+        raise ParameterError(
+            "A part has at least one date.",
+            where="dates",
+            found=repr(dates),
+            expected="a whole number over 0",
+        )
+    known = {
+        "cells": ("zooms", "bucket_s"),
+        "label_reads": ("horizon_s",),
+        "label_writes": (),
+        "propagation": ("zooms", "interval_s", "thresholds", "message_bytes", "aggregate_bytes"),
+    }[job]
+    if unknown := [name for name in options if name not in known]:
+        raise ParameterError(
+            f"The job {job} has no such option.",
+            where=job,
+            found=", ".join(unknown),
+            expected=", ".join(known) or "no options",
+        )
+    for name in ("bucket_s", "interval_s"):
+        value = options.get(name, 1)
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 1 << 31:
+            raise ParameterError(
+                "An interval needs a length.", where=name, found=repr(value), expected="whole seconds over 0"
+            )
+    check_horizon(options.get("horizon_s", 1.0))
+
+
+def _open(spark: SparkSession, path: str | os.PathLike[str], where: str | Predicate | None) -> _Trace:
+    tables = {}
+    for table in ("positions", "reads"):
+        folder = table_folder(path, table)
+        tables[table] = {
+            dt.date.fromisoformat(place.name.removeprefix("date=")): place
+            for place in (folder.glob("date=*") if folder is not None else ())
+        }
+    return _Trace(spark, tables, where)
+
+
+def _spans(trace: _Trace, dates: int | None) -> list[_Span]:
+    """Divide the trace into parts: together they are all times."""
+    sizes: dict[dt.date, int] = {}
+    for folders in trace.tables.values():
+        for date, folder in folders.items():
+            sizes[date] = sizes.get(date, 0) + sum(file.stat().st_size for file in folder.glob("*.parquet"))
+    starts: list[int] = []
+    count = size = 0
+    for date in sorted(sizes):
+        if not starts or (count >= dates if dates is not None else size + sizes[date] > _PART_BYTES):
+            starts.append(_start_us(date))
+            count = size = 0
+        count, size = count + 1, size + sizes[date]
+    edges: list[int | None] = [None, *starts[1:], None]
+    return [_Span(low, high) for low, high in pairwise(edges)]
+
+
+def _files(trace: _Trace) -> list[tuple[str, str, int, int]]:
+    """Tell the trace's files from others of the same names."""
+    return [
+        (str(date), file.name, file.stat().st_size, file.stat().st_mtime_ns)
+        for folders in trace.tables.values()
+        for date, folder in sorted(folders.items())
+        for file in sorted(folder.glob("*.parquet"))
+    ]
+
+
+def _write(stage: Stage, name: str, frame: DataFrame) -> int:
+    work = stage.work / uuid.uuid4().hex
+    files = []
+    for number, file in enumerate(write_files(frame, work)):
+        files.append(file.rename(stage.out / f"part-{name}-{number:05d}.parquet"))
+    shutil.rmtree(work)
+    rows = int(ds.dataset([str(file) for file in files], format="parquet").count_rows())
+    stage.finish(name, rows, files)
+    return rows
+
+
+def _start_us(date: dt.date) -> int:
+    return (date - _EPOCH).days * _DAY_US
+
+
+def _multiple(t_us: int | None, every_s: int) -> int | None:
+    """Give the first multiple of an interval that is not before a time."""
+    return None if t_us is None else -(-t_us // (every_s * 1_000_000)) * every_s * 1_000_000

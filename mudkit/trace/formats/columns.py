@@ -1,0 +1,119 @@
+"""Which column of a table is which: the usual spellings, and a mapping of one's own."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from mudkit.errors import TraceFormatError
+
+__all__ = ["CABSPOTTING", "COLUMNS", "gtfs_rt", "resolve"]
+
+COLUMNS = ("device", "ts", "lat", "lon", "speed_mps", "occupied", "box_km", "window_s")
+"""What a row of a trace may say, by mudkit's names."""
+
+CABSPOTTING = {"device": "cab", "ts": "t", "lat": "lat", "lon": "lon", "occupied": "occ"}
+_REQUIRED = ("device", "ts", "lat", "lon")
+_KNOWN_AS = {
+    "device": (
+        "device",
+        "device_id",
+        "vehicle_id",
+        "vehicle",
+        "cab",
+        "taxi_id",
+        "car",
+        "user",
+        "user_id",
+        "id",
+    ),
+    "ts": ("ts", "t", "time", "timestamp", "datetime", "date_time", "utc"),
+    "lat": ("lat", "latitude", "y"),
+    "lon": ("lon", "lng", "long", "longitude", "x"),
+    "speed_mps": ("speed_mps",),
+    "occupied": ("occupied",),
+    "box_km": ("box_km",),
+    "window_s": ("window_s",),
+}
+_GTFS_RT = {
+    "device": ("vehicle_vehicle_id", "vehicle_id"),
+    "ts": ("vehicle_timestamp", "timestamp", "t"),
+    "lat": ("vehicle_position_latitude", "position_latitude", "latitude", "lat"),
+    "lon": ("vehicle_position_longitude", "position_longitude", "longitude", "lon"),
+}
+_TRIP = {
+    "trip_id",
+    "route_id",
+    "trip_trip_id",
+    "trip_route_id",
+    "vehicle_trip_trip_id",
+    "vehicle_trip_route_id",
+}
+
+
+def resolve(file: Path, names: list[str], columns: dict[str, str], *, guess: bool = True) -> dict[str, str]:
+    """Map mudkit's names to the file's; what is given holds, the rest is looked for by usual spellings.
+
+    Parameters
+    ----------
+    file : Path
+    names : list of str
+        The file's columns.
+    columns : dict
+        What is given.
+    guess : bool
+        Whether to look for the rest.
+
+    Raises
+    ------
+    TraceFormatError
+        A column is missing.
+    """
+    lower = {name.lower(): name for name in reversed(names)}
+    mapping = dict(columns)
+    if guess:
+        for column, spellings in _KNOWN_AS.items():
+            found = next((lower[s] for s in spellings if s in lower), None)
+            if column not in mapping and found is not None:
+                mapping[column] = found
+    missing = [mapping.get(c, c) for c in _REQUIRED if mapping.get(c) not in names]
+    missing += [given for c, given in columns.items() if c not in _REQUIRED and given not in names]
+    if missing:
+        raise TraceFormatError(
+            f"{file.name} lacks columns.",
+            where=str(file),
+            found=", ".join(name[:40] for name in names[:20]),
+            expected="a column for each of " + ", ".join(dict.fromkeys(missing)),
+            remedy="map the file's names: columns={'device': …, 'ts': …, 'lat': …, 'lon': …} "
+            "(on the command line --column device=…)",
+        )
+    return {column: mapping[column] for column in COLUMNS if column in mapping}
+
+
+def gtfs_rt(names: list[str]) -> dict[str, str] | None:
+    """Recognise vehicle positions of GTFS-realtime, written as a table.
+
+    Names are those of the specification's messages, as whole paths (``vehicle.position.latitude``) or only
+    their ends (``latitude``), with dots, underscores, slashes or blanks between; and there must be a trip or
+    a route, or the paths themselves, so that no other table is taken for one.
+
+    The specification gives ``position.speed`` in metres a second; feeds do not all keep to it, and one file
+    may hold two units. The recorded positions of Austin's buses (CapMetrics) say miles an hour in 2015: where
+    two positions of a bus are up to a minute apart, distance by time is 0.447 of the speed at the second one
+    (the median; 0.44704 m/s are a mile an hour). From January 2016 on they are metres a second, in steps of a
+    mile an hour: the same median is 0.7 to 0.95, with nothing near 0.447. A row does not tell, so speeds are
+    null unless the caller maps ``speed_mps`` to the column.
+
+    Returns
+    -------
+    dict or None
+        mudkit's names to the file's; None for another table.
+    """
+    plain = {re.sub(r"[./ ]+", "_", name.lower()).removeprefix("entity_"): name for name in reversed(names)}
+    found = {
+        column: next((plain[spelling] for spelling in spellings if spelling in plain), None)
+        for column, spellings in _GTFS_RT.items()
+    }
+    is_feed = not _TRIP.isdisjoint(plain) or any(name.endswith("position_latitude") for name in plain)
+    mapping = {column: name for column, name in found.items() if name is not None}
+    return mapping if is_feed and len(mapping) == len(_GTFS_RT) else None

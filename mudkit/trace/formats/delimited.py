@@ -1,0 +1,169 @@
+"""Tables with a header: CSV, and Parquet."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from mudkit.errors import TraceFormatError
+from mudkit.trace.formats.batch import Batch, Malformed
+from mudkit.trace.formats.problems import compression, empty, other_format, peek
+
+__all__ = ["header", "header_of", "read_delimited", "read_lines", "read_parquet"]
+
+_BLOCK_BYTES = 16 << 20
+
+
+def header(file: Path) -> tuple[list[str], str, int]:
+    """Read the names of the columns, the character between them, and how many lines are above the rows.
+
+    A name that comes again gets its number behind it.
+
+    Raises
+    ------
+    TraceFormatError
+        The file is empty, cut short, or no text.
+    """
+    return header_of(file, peek(file))
+
+
+def header_of(file: Path, head: bytes) -> tuple[list[str], str, int]:
+    """Do what :func:`header` does, from the beginning of the file's content.
+
+    Raises
+    ------
+    TraceFormatError
+        It is no text.
+    """
+    lines = head.splitlines()
+    above = next((number for number, line in enumerate(lines, start=1) if line.strip()), 0)
+    if not above:
+        raise empty(file)
+    try:
+        text = lines[above - 1].decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise other_format(file, "text, for instance CSV", head=head) from error
+    if "\0" in text or (not text.isprintable() and "\t" not in text):
+        raise other_format(file, "text, for instance CSV", head=head)
+    delimiter = max(",;\t|", key=text.count)
+    try:
+        fields = next(csv.reader(io.StringIO(text), delimiter=delimiter))
+    except csv.Error as error:  # a field of more than 128 KiB
+        raise other_format(file, "a header and rows", head=head) from error
+    names = [name.strip() for name in fields]
+    return [f"{name} ({i})" if name in names[:i] else name for i, name in enumerate(names)], delimiter, above
+
+
+def read_delimited(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
+    """Read a CSV file with a header.
+
+    Parameters
+    ----------
+    file : Path
+        Text, or the same packed with gzip.
+    columns : dict
+        mudkit's names of columns to the file's.
+    """
+    names, delimiter, above = header(file)
+    yield from read_lines(file, names, delimiter, columns=columns, above=above, quoted=True)
+
+
+def read_lines(
+    file: Path,
+    names: list[str],
+    delimiter: str,
+    *,
+    columns: dict[str, str] | None = None,
+    above: int = 0,
+    quoted: bool = False,
+) -> Iterator[Batch]:
+    """Read lines of fields as texts.
+
+    Parameters
+    ----------
+    file : Path
+    names : list of str
+        Of all columns of the file.
+    delimiter : str
+        The character between two fields.
+    columns : dict, optional
+        Which columns, by the names that they are to have; by default all under their own.
+    above : int
+        How many lines are above the first row.
+    quoted : bool
+        Whether quotation marks enclose fields.
+    """
+    columns = columns or {name: name for name in names}
+    malformed: list[Malformed] = []
+
+    def set_aside(row: pa_csv.InvalidRow) -> str:
+        malformed.append(Malformed(int(row.number) - above, row.text))
+        return "skip"
+
+    with pa.input_stream(str(file), compression=compression(file)) as stream:
+        # Other bytes than UTF-8 would not come through to set_aside; the signature is no part of a row.
+        text = pa.transcoding_input_stream(stream, "utf-8-sig", "utf-8")
+        reader = pa_csv.open_csv(
+            text,
+            read_options=pa_csv.ReadOptions(
+                block_size=_BLOCK_BYTES, use_threads=False, column_names=names, skip_rows=above
+            ),
+            parse_options=pa_csv.ParseOptions(
+                delimiter=delimiter, quote_char='"' if quoted else False, invalid_row_handler=set_aside
+            ),
+            convert_options=pa_csv.ConvertOptions(
+                include_columns=list(dict.fromkeys(columns.values())),
+                column_types=dict.fromkeys(names, pa.string()),
+                strings_can_be_null=False,
+            ),
+        )
+        yield from _numbered(reader, file, columns, malformed)
+
+
+def read_parquet(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
+    """Read a Parquet file; ``columns`` are mudkit's names to the file's."""
+    done = 0
+    with pq.ParquetFile(file) as parquet:
+        for batch in parquet.iter_batches(batch_size=1 << 18, columns=list(dict.fromkeys(columns.values()))):
+            table = pa.table({name: batch.column(given) for name, given in columns.items()})
+            yield Batch(table, np.arange(done + 1, done + len(batch) + 1, dtype=np.int64), file.name)
+            done += len(batch)
+
+
+def _numbered(
+    reader: Iterator[pa.RecordBatch], file: Path, columns: dict[str, str], malformed: list[Malformed]
+) -> Iterator[Batch]:
+    """Give each row its number in the file; the reader may be ahead with those that it has set aside."""
+    start, told = 1, 0
+    for batch in reader:
+        _refuse_open_quote(file, malformed[told:])
+        numbers = np.arange(start, start + len(batch) + len(malformed), dtype=np.int64)
+        rows = numbers[~np.isin(numbers, [line.row for line in malformed])][: len(batch)]
+        start = int(rows[-1]) + 1 if len(rows) else start
+        table = pa.table({name: batch.column(given) for name, given in columns.items()})
+        told, aside = len(malformed), malformed[told:]
+        yield Batch(table, rows, file.name, aside)
+    if malformed[told:]:
+        _refuse_open_quote(file, malformed[told:])
+        nothing = pa.table({name: pa.array([], pa.string()) for name in columns})
+        yield Batch(nothing, np.zeros(0, dtype=np.int64), file.name, malformed[told:])
+
+
+def _refuse_open_quote(file: Path, malformed: list[Malformed]) -> None:
+    """Refuse a file in which a quotation mark swallows the lines after it."""
+    for line in malformed:
+        if "\n" in line.raw:
+            raise TraceFormatError(
+                f"A quotation mark in {file.name} opens a text that does not end in its row.",
+                where=f"{file}, row {line.row}",
+                found=repr(line.raw[:80]),
+                expected="quotation marks in pairs",
+                remedy="remove the quotation mark, or double it",
+            )

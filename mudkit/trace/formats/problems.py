@@ -1,0 +1,124 @@
+"""What is wrong with a file that cannot be read, as errors that say so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from mudkit.errors import ParameterError, TraceFormatError
+
+__all__ = ["compression", "empty", "fixed_columns", "other_format", "peek", "refuse_web_page", "unreadable"]
+
+_HEAD_BYTES = 1 << 16
+_WEB_PAGE = (b"<!doctype html", b"<html", b"<head", b"<body")
+
+
+def compression(file: Path) -> str | None:
+    """Name the compression of a file, by its content: ``gzip`` or none."""
+    with file.open("rb") as handle:
+        return "gzip" if handle.read(2) == b"\x1f\x8b" else None
+
+
+def peek(file: Path) -> bytes:
+    """Read the first 64 KiB of a file's content, unpacked.
+
+    Raises
+    ------
+    TraceFormatError
+        The file is empty or cut short.
+    """
+    try:
+        with pa.input_stream(str(file), compression=compression(file)) as stream:
+            head: bytes = stream.read(_HEAD_BYTES)
+    except (pa.ArrowException, OSError, EOFError) as error:
+        raise unreadable(file, error) from error
+    if not head.strip():
+        raise empty(file)
+    return head
+
+
+def refuse_web_page(file: Path, head: bytes) -> None:
+    """Refuse HTML in place of data.
+
+    Raises
+    ------
+    TraceFormatError
+    """
+    if head.removeprefix(b"\xef\xbb\xbf").lstrip().lower().startswith(_WEB_PAGE):
+        raise TraceFormatError(
+            f"{file.name} is a web page.",
+            where=str(file),
+            found=f"HTML: {head.strip()[:60]!r}",
+            expected="the data itself",
+            remedy="get the file again: the server gave a page instead, perhaps to log in or to accept terms",
+        )
+
+
+def empty(file: Path) -> TraceFormatError:
+    """Say that there is nothing in a file."""
+    return TraceFormatError(
+        f"{file.name} is empty.",
+        where=str(file),
+        found="no data",
+        expected="a header and rows",
+        remedy="get the file again; a download may have failed",
+    )
+
+
+def other_format(file: Path, expected: str, *, head: bytes | None = None) -> TraceFormatError:
+    """Say that a file is not what was expected.
+
+    Parameters
+    ----------
+    file : Path
+    expected : str
+        What a file of the format looks like.
+    head : bytes, optional
+        Its beginning, unpacked; by default it is read.
+    """
+    if head is None:
+        with file.open("rb") as handle:
+            head = handle.read(8)
+    return TraceFormatError(
+        f"{file.name} is not a file of a known format.",
+        where=str(file),
+        found=f"it starts with the bytes {head[:40]!r}",
+        expected=expected,
+        remedy="name the right file or format, or convert it to CSV or Parquet with the columns "
+        "device, ts, lat, lon",
+    )
+
+
+def fixed_columns(format: str, columns: dict[str, str]) -> ParameterError:  # noqa: A002
+    """Say that a format's columns cannot be mapped."""
+    return ParameterError(
+        f"The format {format} has columns of its own.",
+        where="columns",
+        found=", ".join(f"{name}={given}" for name, given in columns.items()),
+        expected="no column mapping",
+        remedy="leave it out; for a table with a header say format='csv'",
+    )
+
+
+def unreadable(file: Path, error: BaseException) -> TraceFormatError:
+    """Say why a file could not be read, whoever noticed."""
+    text = str(error).split("\n")[0]
+    if "Empty CSV file" in text or "Could not skip initial" in text:
+        return TraceFormatError(
+            f"{file.name} holds no rows.", where=str(file), found="a header and nothing below it",
+            expected="at least one row", remedy="get the file again",
+        )  # fmt: skip
+    if "UTF8" in text or isinstance(error, UnicodeDecodeError):
+        return TraceFormatError(
+            f"{file.name} is not UTF-8 text.", where=str(file), found=text, expected="text in UTF-8",
+            remedy="convert it, for instance: iconv -f LATIN1 -t UTF-8",
+        )  # fmt: skip
+    cut = any(word in text.lower() for word in ("truncated", "end of stream", "end-of-stream", "eof"))
+    return TraceFormatError(
+        f"{file.name} is cut short." if cut else f"{file.name} cannot be read.",
+        where=str(file),
+        found=text,
+        expected="a whole file",
+        remedy="get the file again; a download or copy may have been stopped" if cut else "check the file",
+    )

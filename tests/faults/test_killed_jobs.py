@@ -1,0 +1,188 @@
+"""The pipeline's commands, killed with SIGKILL with all that they started, 30 times.
+
+A life is one `mudkit pipeline run`, killed when it has finished so many parts more and, for half of them, a
+fraction of a part's time later. The next life goes on; the last one of each output is left in peace.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+
+from mudkit import trace
+from mudkit.trace.folder import is_trace
+
+pytestmark = pytest.mark.spark
+
+KILLS = {"ingest": 10, "label_reads": 7, "label_writes": 7, "cells": 6}
+PARTS = {"ingest": 18, "label_reads": 15, "label_writes": 15, "cells": 15}
+OPTIONS = {"ingest": ["--rule", "trip_start"]}
+PART_S = {"ingest": 0.1, "label_reads": 0.4, "label_writes": 0.3, "cells": 0.6}
+"""About what a part takes once the session is warm: it only spreads the moments of the kills."""
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    """Kill a process and all of its session: Java, and Python's workers, which have groups of their own."""
+    while True:
+        alive = []
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                fields = stat.read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(fields[3]) == process.pid and fields[0] not in "ZX":
+                alive.append(int(stat.parent.name))
+        for pid in alive:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        if not alive:
+            return
+        process.poll()
+
+
+class Chain:
+    """The lives of one output."""
+
+    def __init__(self, job: str, source: Path, out: Path) -> None:
+        self.job, self.out = job, out
+        options = OPTIONS.get(job, ["--dates", "1"])
+        self.command = [
+            sys.executable,
+            "-m",
+            "mudkit",
+            "pipeline",
+            "run",
+            job,
+            str(source),
+            "--out",
+            str(out),
+            *options,
+        ]
+
+    def start(self) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            self.command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+            env=os.environ | {"MUDKIT_SPARK_MASTER": "local[2]"},
+        )  # fmt: skip
+
+    def parts(self) -> dict[str, int]:
+        """When each part was finished."""
+        found = {}
+        for file in self.out.parent.glob(f".{self.out.name}.resume-*/done/[!.]*.json"):
+            try:
+                found[file.name] = file.stat().st_mtime_ns
+            except FileNotFoundError:
+                continue
+        return found
+
+    def killed(self, more: int, late_s: float) -> bool:
+        """Live until so many parts more are finished, and a little longer; say whether it was killed."""
+        target = min(len(self.parts()) + more, PARTS[self.job])
+        process = self.start()
+        try:
+            while process.poll() is None and len(self.parts()) < target and not self.out.exists():
+                time.sleep(0.003)
+            if late_s:
+                time.sleep(late_s)
+            was_alive = process.poll() is None
+        finally:
+            kill(process)
+        process.communicate()
+        return was_alive
+
+
+def rows(path: Path) -> pa.Table:
+    table = ds.dataset(path, format="parquet").to_table()
+    return table.sort_by([(name, "ascending") for name in table.column_names])
+
+
+@pytest.fixture(scope="module")
+def cabs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A generated trace of two weeks as 16 files of the taxi archive's kind."""
+    loaded = trace.generate(cars=16, days=14, seed=3, interval_s=60)
+    place = tmp_path_factory.mktemp("killed") / "cabs"
+    place.mkdir()
+    table = loaded.positions.sort_by([("device", "ascending"), ("ts", "ascending")])
+    lines: dict[str, list[str]] = {}
+    for row in table.to_pylist():
+        line = f"{row['lat']:.5f} {row['lon']:.5f} 0 {int(row['ts'].timestamp())}"
+        lines.setdefault(row["device"], []).append(line)
+    assert len(lines) == 16
+    for device, text in lines.items():
+        (place / f"new_{device}.txt").write_text("\n".join(text) + "\n")
+    return place
+
+
+@pytest.fixture(scope="module")
+def folder(cabs: Path) -> Path:
+    out = cabs.parent / "trace"
+    trace.load(cabs, rule="trip_start").save(out)
+    assert len(list((out / "positions").iterdir())) == 15
+    return out
+
+
+@pytest.mark.parametrize("job", KILLS)
+def test_killed_jobs(job: str, cabs: Path, folder: Path, tmp_path: Path) -> None:
+    chance = random.Random(f"kills of {job}")
+    out = tmp_path / "out"
+    chain = Chain(job, cabs if job == "ingest" else folder, out)
+    kills = lost = 0
+    finished: dict[str, int] = {}
+    for number in range(KILLS[job]):
+        # Now and then early: in the first part of a life, or before it.
+        more = chance.choice([0, 1, 1, 2, 3]) if job != "ingest" else chance.choice([0, 1, 2, 5])
+        late_s = chance.choice([0.0, chance.random() * PART_S[job]])
+        if number == KILLS[job] - 1:
+            more, late_s = PARTS[job], chance.random() * 0.02  # the last step
+        if not more:
+            late_s = chance.random() * 4.0  # of the time that a session takes to start
+        was_killed = chain.killed(more, late_s)
+        kills += was_killed
+        if out.exists():  # only the very last moment is after it is whole
+            assert number == KILLS[job] - 1
+            break
+        lost += was_killed
+        now = chain.parts()
+        assert finished.items() <= now.items(), "a finished part was done again"
+        finished = now
+        assert not [file.name for file in tmp_path.iterdir() if not file.name.startswith(".")]
+    assert lost >= KILLS[job] - 1
+    assert finished
+    if not out.exists():
+        process = chain.start()
+        stdout, stderr = process.communicate(timeout=120)
+        assert process.returncode == 0, stderr
+        assert f"{len(finished)} of {PARTS[job]} partitions were there already" in stderr
+        assert str(out) in stdout
+        assert [file.name for file in tmp_path.iterdir()] == ["out"]
+    if job == "ingest":
+        assert is_trace(out)
+        calm, again = trace.load(cabs, rule="trip_start"), trace.load(out)
+        assert again.positions.equals(calm.positions)
+        assert again.reads.sort_by("read_id").equals(calm.reads.sort_by("read_id"))
+        assert again.rejected.equals(calm.rejected)
+    calm_out = tmp_path / "calm"
+    calm_chain = Chain(job, cabs if job == "ingest" else folder, calm_out)
+    _, stderr = calm_chain.start().communicate(timeout=120)
+    assert stderr == ""
+    if job == "ingest":
+        files = [file.relative_to(out) for file in sorted(out.rglob("*")) if file.is_file()]
+        assert files == [file.relative_to(calm_out) for file in sorted(calm_out.rglob("*")) if file.is_file()]
+        assert all((out / file).read_bytes() == (calm_out / file).read_bytes() for file in files)
+    else:
+        assert rows(out).equals(rows(calm_out))
+        for file in out.iterdir():
+            made = finished.get(f"{re.split('-', file.name)[1]}.json")
+            assert made is None or file.stat().st_mtime_ns <= made  # not made again after it was whole

@@ -1,0 +1,143 @@
+"""spread has the manners of map: order, errors, laziness; over both kinds of session."""
+
+import importlib
+import operator
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import pandas as pd
+import pytest
+
+from mudkit import pipeline
+from mudkit.errors import ParameterError, SimulationProblem
+from mudkit.experiment import Scenario, compare
+from mudkit.sources.outages import Outages
+from mudkit.systems.store_and_forward import StoreAndForward
+
+pytestmark = pytest.mark.spark
+module = importlib.import_module("mudkit.pipeline.spread")  # the package names the function
+
+
+def test_same_as_map(spark):
+    power = 3
+
+    def cube(x):
+        return x**power, [x]
+
+    spread_map = pipeline.spread(spark)
+    assert list(spread_map(cube, range(7))) == list(map(cube, range(7)))
+    assert list(spread_map(operator.add, "abc", "xyzu")) == ["ax", "by", "cz"]
+    assert list(spread_map(cube, [])) == []
+    assert next(spread_map(lambda frame: frame.sum(), [pd.Series([1, 2])])) == 3
+
+
+def test_one_item_a_task_and_wave_by_wave(spark, monkeypatch):
+    monkeypatch.setattr(module, "_WAVE_ITEMS", 3)
+    taken = []
+
+    def items():
+        for number in range(8):
+            taken.append(number)
+            yield number
+
+    def where(number):
+        from pyspark import TaskContext
+
+        return number, TaskContext.get().partitionId()
+
+    results = pipeline.spread(spark)(where, items())
+    assert taken == []  # nothing runs before it is asked for
+    assert next(results) == (0, 0)
+    assert taken == [0, 1, 2, 3]
+    assert [next(results) for _ in range(7)] == [(n, n % 3) for n in range(1, 8)]
+    monkeypatch.setattr(module, "_WAVE_BYTES", 1000)
+    assert list(pipeline.spread(spark)(len, [b"x" * 900] * 3)) == [900] * 3
+
+
+def test_errors_come_back_as_themselves(spark):
+    def invert(x):
+        if x == 5:
+            raise ParameterError("Five is refused.", where="x", found="5")
+        return 1 / x
+
+    results = pipeline.spread(spark)(invert, [2, 1, 0, 4, 5])
+    assert [next(results), next(results)] == [0.5, 1.0]
+    with pytest.raises(ZeroDivisionError, match="division by zero") as caught:
+        next(results)
+    assert caught.value.__notes__[0] == "item 2: 0"
+    assert "in invert" in caught.value.__notes__[1]
+    with pytest.raises(ParameterError, match="Five") as refused:
+        list(pipeline.spread(spark)(invert, [1, 5, 0]))
+    assert (refused.value.found, refused.value.__notes__) == ("5", ["item 1: 5"])
+
+
+def test_what_cannot_be_pickled(spark):
+    class Stubborn(Exception):
+        def __init__(self, a, b):
+            super().__init__(f"{a} and {b}")
+
+    def fail(x):
+        raise Stubborn(x, x)
+
+    with pytest.raises(SimulationProblem, match="7 and 7") as caught:
+        list(pipeline.spread(spark)(fail, [7]))
+    assert "item 0: 7" in str(caught.value)
+    with pytest.raises(TypeError, match="pickle") as result:
+        list(pipeline.spread(spark)(lambda _: threading.Lock(), [1]))
+    assert result.value.__notes__[0] == "item 0: 1"
+    with pytest.raises(TypeError, match="pickle"):
+        list(pipeline.spread(spark)(str, [threading.Lock()]))
+
+
+def test_a_comparison(spark):
+    scenario = Scenario(
+        devices=4, hours=2.0, outage=Outages(0.3, per_day=60), mobility="commute", every_s=300.0
+    )
+    systems = {"relay": StoreAndForward, "again": lambda network: StoreAndForward(network)}
+    here = compare(scenario, systems, range(3))
+    there = compare(scenario, systems, range(3), map=pipeline.spread(spark, "runs"))
+    pd.testing.assert_frame_equal(here.runs, there.runs)
+
+
+def test_ctrl_c_cancels(spark):
+    def sleep(_):
+        time.sleep(120)
+
+    started = time.monotonic()
+    timer = threading.Timer(2.0, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        list(pipeline.spread(spark)(sleep, range(4)))
+    timer.join()
+    assert list(pipeline.spread(spark)(abs, [-1, -2])) == [1, 2]  # the cores are free again
+    assert time.monotonic() - started < 60
+
+
+def test_over_connect():
+    code = """
+        from mudkit import pipeline
+        from mudkit.errors import ParameterError
+        spark = pipeline.session(remote="local[2]")
+        offset = 10
+        def shifted(x, y):
+            if y == 6:
+                raise ParameterError("Six is refused.", found="6")
+            return x + y + offset
+        spread = pipeline.spread(spark)
+        assert list(spread(shifted, range(5), range(5))) == [10, 12, 14, 16, 18]
+        try:
+            list(spread(shifted, range(9), range(9)))
+        except ParameterError as error:
+            assert error.__notes__ == ["item 6: (6, 6)"], error.__notes__
+        else:
+            raise AssertionError
+        pipeline.stop()
+        """
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -1,0 +1,58 @@
+"""A standalone cluster whose executors have a Python without mudkit, and processes that use it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import stat
+import sys
+from pathlib import Path
+
+from mudkit.pipeline.launch.shipping import EXECUTORS_NEED
+
+
+def _with_requirements(names: tuple[str, ...]) -> set[str]:
+    """These packages and those that they need, extras apart."""
+    found: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name.lower() in found:
+            continue
+        found.add(name.lower())
+        for text in importlib.metadata.requires(name) or ():
+            requirement, _, marker = text.partition(";")
+            if "extra" not in marker and "platform" not in marker:
+                waiting.append(re.match(r"[\w.-]+", requirement)[0])
+    return found
+
+
+def bare_python(folder: Path) -> Path:
+    """Make a Python that has what executors need and nothing else: no mudkit, no site-packages.
+
+    PySpark itself comes with the executor (`SPARK_HOME`).
+    """
+    packages = folder / "packages"
+    packages.mkdir(parents=True)
+    for name in sorted(_with_requirements(EXECUTORS_NEED)):
+        distribution = importlib.metadata.distribution(name)
+        for top in {file.parts[0] for file in distribution.files or ()} - {"..", "__pycache__"}:
+            if not (packages / top).exists():
+                (packages / top).symlink_to(distribution.locate_file(top))
+    program = folder / "python"
+    program.write_text(
+        "#!/bin/sh\n"
+        # -S: no site-packages, and no .pth files that put a checkout on the path.
+        f'PYTHONPATH="${{PYTHONPATH:+$PYTHONPATH:}}{packages}" exec "{os.path.realpath(sys.executable)}" -S "$@"\n'
+    )
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    return program
+
+
+def lives(pid: int) -> bool:
+    """Whether a process is there and not just waiting to be reaped."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

@@ -1,0 +1,110 @@
+"""Vehicle positions of GTFS-realtime as a table, by whatever names its exporter gave them."""
+
+import numpy as np
+import pytest
+
+from mudkit import trace
+from mudkit.errors import TraceFormatError
+from mudkit.trace.formats.columns import gtfs_rt
+from mudkit.trace.schema import epoch_us
+from mudkit.units import distance_km
+
+T0 = 1_425_708_931
+AUSTIN = "day,vehicle_id,t,latitude,longitude,speed,route_id,trip_id"
+BUSES = [
+    f"2015-03-07,{bus},{T0 + 60 * i},30.26{i},-97.73,{10 * i}.5,550,1392169"
+    for bus in (7, 8)
+    for i in range(3)
+]
+
+
+@pytest.mark.parametrize("name", ["vehicle_positions.csv", "vehicle_positions.csv.gz"])
+def test_austin(csv_file, name):
+    loaded = trace.load(csv_file(AUSTIN, BUSES, name))
+    assert loaded.source["format"] == "gtfs-rt"
+    assert loaded.positions["device"].to_pylist() == ["7"] * 3 + ["8"] * 3
+    assert [t.timestamp() for t in loaded.positions["ts"].to_pylist()[:3]] == [T0, T0 + 60, T0 + 120]
+    assert loaded.positions["speed_mps"].null_count == 6  # nobody knows in which unit
+
+
+def test_speeds_of_a_feed_that_keeps_to_metres_a_second(csv_file):
+    loaded = trace.load(csv_file(AUSTIN, BUSES), "gtfs-rt", columns={"speed_mps": "speed"})
+    assert loaded.source["format"] == "gtfs-rt"
+    assert loaded.positions["speed_mps"].to_pylist()[:3] == [0.5, 10.5, 20.5]
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "id,vehicle.vehicle.id,vehicle.timestamp,vehicle.position.latitude,vehicle.position.longitude",
+        "entity.id,entity.vehicle.vehicle.id,entity.vehicle.timestamp,entity.vehicle.position.latitude,"
+        "entity.vehicle.position.longitude",
+        "x,vehicle.id,timestamp,position.latitude,position.longitude",
+        "trip_id,Vehicle_ID,Timestamp,Latitude,Longitude",
+        "trip.route_id,vehicle/id,timestamp,position/latitude,position/longitude",
+    ],
+)
+def test_names_of_exports(csv_file, header):
+    rows = [f"e,{bus},{T0 + 60 * i},30.26{i},-97.73" for bus in (7, 8) for i in range(3)]
+    loaded = trace.load(csv_file(header, rows))
+    assert loaded.source["format"] == "gtfs-rt"
+    assert sorted(set(loaded.positions["device"].to_pylist())) == ["7", "8"]
+    assert loaded.positions["lat"].to_pylist()[:3] == [30.26, 30.261, 30.262]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["vehicle_id", "timestamp", "latitude", "longitude", "speed_mps"],  # any table of vehicles
+        ["trip_id", "timestamp", "latitude", "longitude"],
+        ["user", "time", "lat", "lon", "route_id"],
+    ],
+)
+def test_other_tables(names):
+    assert gtfs_rt(names) is None
+
+
+def test_a_folder_of_days(csv_file, tmp_path):
+    """CapMetrics publishes a file a day; a bus goes on from one to the next."""
+    days = tmp_path / "days"
+    days.mkdir()
+    for day in range(2):
+        rows = [f"d,7,{T0 + 86_400 * day + 60 * i},30.26{i},-97.73,1,550,1" for i in range(3)]
+        csv_file(AUSTIN, rows, f"days/2015-03-0{8 - day}.csv")  # the names go the other way
+    loaded = trace.load(days)
+    assert loaded.source["format"] == "gtfs-rt"
+    assert len(loaded.positions) == 6
+    csv_file("vehicle_id,timestamp,latitude,longitude,trip_id", ["7,1,1,1,1"], "days/2015-03-09.csv")
+    with pytest.raises(TraceFormatError, match="different columns"):
+        trace.load(days)
+
+
+def test_missing_columns(csv_file):
+    with pytest.raises(TraceFormatError, match="lat, lon"):
+        trace.load(csv_file("trip_id,vehicle_id,timestamp", ["1,2,3"]), "gtfs-rt")
+
+
+def test_the_recorded_buses(capmetrics):
+    loaded = trace.load(capmetrics)
+    assert loaded.source["format"] == "gtfs-rt"
+    assert len(loaded.positions) == 581_814
+    assert loaded.rejected_by_reason() == {"speed over 70 m/s": 32}
+    assert loaded.positions["speed_mps"].null_count == 581_814
+    assert loaded.summary().set_index("what").loc["devices", "value"] == "484"
+
+
+def test_the_recorded_speeds_are_in_two_units(capmetrics):
+    """Which is why a speed is null unless the caller says that it is in metres a second."""
+    positions = trace.load(capmetrics, "gtfs-rt", columns={"speed_mps": "speed"}, rule="none").positions
+    device = positions["device"].combine_chunks().dictionary_encode().indices.to_numpy()
+    t_s = epoch_us(positions["ts"]) / 1e6
+    lat, lon, speed = (positions[name].to_numpy() for name in ("lat", "lon", "speed_mps"))
+    dt_s, said = np.diff(t_s), speed[1:]
+    mps = distance_km(lat[:-1], lon[:-1], lat[1:], lon[1:]) * 1000 / dt_s
+    fine = (np.diff(device) == 0) & (dt_s <= 60) & (mps > 2) & (said > 2)
+    early = t_s[1:] < np.datetime64("2016-01-01", "s").astype(int)
+    mile_an_hour = 0.44704
+    assert np.median(mps[fine & early] / said[fine & early]) == pytest.approx(mile_an_hour, rel=0.002)
+    assert np.median(mps[fine & ~early] / said[fine & ~early]) == pytest.approx(0.9, abs=0.1)
+    late = said[~early] / mile_an_hour
+    assert np.mean(np.abs(late - np.rint(late)) < 1e-3) > 0.99

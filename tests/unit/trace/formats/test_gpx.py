@@ -1,0 +1,162 @@
+import gzip
+
+import pytest
+
+from mudkit import trace
+from mudkit.errors import TraceFormatError
+from mudkit.trace.formats import gpx
+
+GPX = '<?xml version="1.0" encoding="{}"?>\n<gpx version="1.1" creator="t" xmlns="http://www.topografix.com/GPX/1/1">{}</gpx>'
+
+
+def point(minute, kind="trkpt", inside="", time=True):
+    when = f"<time>2020-05-01T10:{minute:02d}:00Z</time>" if time else ""
+    return f'<{kind} lat="47.{100 + minute}" lon="8.5"><ele>400</ele>{when}{inside}</{kind}>'
+
+
+def track(points, name=""):
+    return f"<trk>{f'<name>{name}</name>' if name else ''}<trkseg>{''.join(points)}</trkseg></trk>"
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(body, name="ride.gpx", encoding="UTF-8"):
+        content = GPX.format(encoding, body).encode(encoding)
+        file = tmp_path / name
+        file.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+        return file
+
+    return write
+
+
+def devices(loaded):
+    return sorted(set(loaded.positions["device"].to_pylist()))
+
+
+@pytest.mark.parametrize("name", ["ride.gpx", "ride.GPX", "ride.gpx.gz"])
+def test_a_track(write, name):
+    loaded = trace.load(write(track([point(i) for i in range(3)], "Tour"), name))
+    assert loaded.source["format"] == "gpx"
+    assert devices(loaded) == ["ride"]  # one track: the file's stem, whatever the track is called
+    assert loaded.positions["ts"][0].as_py().isoformat() == "2020-05-01T10:00:00+00:00"
+    assert loaded.positions["lat"].to_pylist() == [47.1, 47.101, 47.102]
+
+
+def test_several_tracks_are_several_devices(write):
+    body = (
+        track([point(0), point(1)], "Ann") + track([point(0), point(1)]) + track([point(5), point(6)], "Ann")
+    )
+    loaded = trace.load(write(body))
+    assert devices(loaded) == ["ride/Ann", "ride/track 2"]
+    assert len(loaded.positions) == 6
+
+
+def test_points_of_routes_and_single_ones(write):
+    body = point(0, "wpt") + f"<rte>{point(1, 'rtept')}{point(2, 'rtept', time=False)}</rte>"
+    loaded = trace.load(write(body + track([point(3), point(4)])))
+    assert loaded.positions["lat"].to_pylist() == [47.1, 47.101, 47.103, 47.104]
+    (rejected,) = loaded.rejected.to_pylist()
+    assert (rejected["row"], rejected["reason"], rejected["source"]) == (3, "no time", "ride.gpx")
+    assert rejected["raw"] == "ride,,47.102,8.5,"
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [
+        "<speed>3.5</speed>",
+        "<extensions><speed>3.5</speed></extensions>",
+        '<extensions><g:TrackPointExtension xmlns:g="http://www.garmin.com/xmlschemas/TrackPointExtension/v2">'
+        "<g:speed>3.5</g:speed></g:TrackPointExtension></extensions>",
+    ],
+)
+def test_speeds(write, inside):
+    loaded = trace.load(write(track([point(0, inside=inside), point(1)])))
+    assert loaded.positions["speed_mps"].to_pylist() == [3.5, None]
+
+
+def test_times_of_other_things_are_not_those_of_points(write):
+    body = "<metadata><time>2020-01-01T00:00:00Z</time><name>x</name></metadata>"
+    inside = "<extensions><visit><time>2019-01-01T00:00:00Z</time></visit></extensions>"
+    loaded = trace.load(write(body + track([point(0, inside=inside), point(1)])))
+    assert {t.year for t in loaded.positions["ts"].to_pylist()} == {2020}
+
+
+def test_what_is_wrong_with_a_point(write):
+    bad = (
+        '<trkpt lat="north" lon="8"><time>2020-05-01T10:30:00Z</time></trkpt>'
+        '<trkpt lon="8"><time>2020-05-01T10:30:00Z</time></trkpt>'
+        '<trkpt lat="47" lon="8"><time>yesterday</time></trkpt>'
+        '<trkpt lat="47" lon="8"><time/></trkpt>'
+        '<trkpt lat="95" lon="188"><time>2020-05-01T10:30:00Z</time></trkpt>'
+    )
+    loaded = trace.load(write(track([*(point(i) for i in range(9)), bad])))
+    assert [(row["row"], row["reason"]) for row in loaded.rejected.to_pylist()] == [
+        (10, "unparsable"),
+        (11, "unparsable"),
+        (12, "unparsable"),
+        (13, "no time"),
+        (14, "coordinates out of range"),
+    ]
+
+
+@pytest.mark.parametrize("encoding", ["UTF-16", "ISO-8859-1"])
+def test_encodings_that_xml_declares(write, encoding):
+    body = track([point(0), point(1)], "Zürich") + track([point(0), point(1)], "Genève")
+    assert devices(trace.load(write(body, encoding=encoding))) == ["ride/Genève", "ride/Zürich"]
+
+
+def test_batches_join_without_a_seam(write, monkeypatch):
+    file = write(track([point(i) for i in range(30)], "a") + track([point(i) for i in range(30)], "b"))
+    whole = trace.load(file).positions
+    monkeypatch.setattr(gpx, "_BATCH_ROWS", 7)
+    monkeypatch.setattr(gpx, "_CHUNK_BYTES", 100)
+    batches = list(gpx.read_gpx(file, {}))
+    assert len(batches) > 3
+    assert [row for batch in batches for row in batch.rows] == list(range(1, 61))
+    assert trace.load(file).positions.equals(whole)
+
+
+LAUGHS = (
+    '<?xml version="1.0"?><!DOCTYPE gpx [<!ENTITY a "ha">'
+    + "".join(f'<!ENTITY {chr(98 + i)} "{f"&{chr(97 + i)};" * 10}">' for i in range(9))
+    + "]><gpx><trk><name>&j;</name></trk></gpx>"
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (LAUGHS, "declares entities"),
+        (
+            '<?xml version="1.0"?><!DOCTYPE gpx [<!ENTITY x SYSTEM "file:///etc/passwd">]><gpx>&x;</gpx>',
+            "entities",
+        ),
+        ('<?xml version="1.0"?><kml><Document>gpx</Document></kml>', "no GPX"),
+        ("<gpx><trk><trkseg>", "cut short"),
+        ("<gpx><trk></gpx>", "mismatched tag"),
+        ("<gpx>\x01</gpx>", "cannot be read"),
+        ("<gpx></gpx>", "no rows"),
+        ("<html><body>Log in</body></html>", "web page"),
+        ("lat,lon,time\n1,2,3\n", "known format"),
+    ],
+)
+def test_files_that_are_refused(tmp_path, content, says):
+    file = tmp_path / "ride.gpx"
+    file.write_text(content)
+    with pytest.raises(ValueError, match=says) as caught:
+        trace.load(file)
+    assert caught.value.found
+    assert caught.value.expected
+
+
+def test_a_planned_route_has_no_times(write):
+    with pytest.raises(TraceFormatError, match="have no time"):
+        trace.load(write(f"<rte>{''.join(point(i, 'rtept', time=False) for i in range(9))}</rte>"))
+
+
+def test_a_folder_of_rides(write, tmp_path):
+    for name in ("a.gpx", "b.gpx"):
+        write(track([point(0), point(1)], "the same name"), name)
+    (tmp_path / "2021").mkdir()
+    write(track([point(0), point(1)]), "2021/c.gpx.gz")
+    assert devices(trace.load(tmp_path)) == ["a", "b", "c"]

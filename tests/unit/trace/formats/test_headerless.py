@@ -1,0 +1,157 @@
+"""GeoLife's trajectories and Gowalla's check-ins."""
+
+import gzip
+
+import pytest
+
+from mudkit import trace
+from mudkit.errors import ParameterError, TraceFormatError
+
+HEADER = "Geolife trajectory\nWGS 84\nAltitude is in Feet\nReserved 3\n0,2,255,My Track,0,0,2,8421376\n0\n"
+FIRST = [
+    "39.984702,116.318417,0,492,39744.1201851852,2008-10-23,02:53:04",
+    "39.984683,116.31845,0,-777,39744.1202546296,2008-10-23,02:53:10",
+]
+LATER = ["39.984686,116.318417,0,492,39744.1203125,2008-10-24,02:53:15"]
+
+
+def plt(rows, end="\r\n"):
+    return (HEADER.replace("\n", end) + end.join(rows) + end).encode()
+
+
+@pytest.fixture
+def geolife(tmp_path):
+    """Two users, one with two trajectories; what is no trajectory is left alone."""
+    for user, name, rows in (
+        ("000", "20081023025304.plt", FIRST),
+        ("000", "20081024025315.plt", LATER),
+        ("001", "20081023025304.plt", [*FIRST, "39.98,116.3,0,492,39744,2008-10-23", *LATER]),
+    ):
+        place = tmp_path / "Geolife" / "Data" / user / "Trajectory"
+        place.mkdir(parents=True, exist_ok=True)
+        (place / name).write_bytes(plt(rows))
+    (tmp_path / "Geolife" / "Data" / "001" / "labels.txt").write_text("Start Time\tEnd Time\tMode\n")
+    (tmp_path / "Geolife" / "Data" / "001" / "Trajectory" / "._20081023025304.plt").write_bytes(b"\0\5\x16\7")
+    (tmp_path / "Geolife" / "User Guide-1.3.pdf").write_bytes(b"%PDF-1.4")
+    return tmp_path / "Geolife"
+
+
+def test_geolife(geolife):
+    loaded = trace.load(geolife)
+    assert loaded.source["format"] == "geolife"
+    rows = loaded.positions.to_pylist()
+    assert [row["device"] for row in rows] == ["000"] * 3 + ["001"] * 3
+    assert rows[0]["ts"].isoformat() == "2008-10-23T02:53:04+00:00"  # the texts, GMT; not the rounded days
+    assert (rows[1]["lat"], rows[1]["lon"], rows[1]["speed_mps"]) == (39.984683, 116.31845, None)
+    assert loaded.rejected.to_pylist() == [
+        {
+            "source": "Data/001/Trajectory/20081023025304.plt",
+            "row": 3,
+            "reason": "unparsable",
+            "raw": "39.98,116.3,0,492,39744,2008-10-23",
+        }
+    ]
+
+
+def test_the_time_is_gmt_whatever_zone_is_asked_for(geolife):
+    assert trace.load(geolife, tz="Asia/Shanghai").positions.equals(trace.load(geolife).positions)
+
+
+@pytest.mark.parametrize("part", ["", "Data", "Data/000", "Data/000/Trajectory"])
+def test_any_folder_above_trajectories(geolife, part):
+    positions = trace.load(geolife / part).positions
+    assert positions["device"].to_pylist()[:3] == ["000"] * 3
+    assert len(positions) == (6 if part in ("", "Data") else 3)
+
+
+def test_one_trajectory_also_packed(geolife, tmp_path, monkeypatch):
+    file = geolife / "Data/000/Trajectory/20081023025304.plt"
+    one = trace.load(file).positions
+    assert one["device"].to_pylist() == ["000"] * 2
+    packed = tmp_path / "home" / "20081023025304.plt.gz"
+    packed.parent.mkdir()
+    packed.write_bytes(gzip.compress(file.read_bytes()))
+    other = trace.load(packed).positions
+    assert other["device"].to_pylist() == ["home"] * 2  # the folder that it is in
+    assert other.drop_columns("device").equals(one.drop_columns("device"))
+    monkeypatch.chdir(packed.parent)
+    assert trace.load(packed.name).positions.equals(other)
+
+
+def test_a_trajectory_without_rows_goes_with_the_others(geolife):
+    (geolife / "Data/000/Trajectory/20081025000000.plt").write_text(HEADER)
+    assert len(trace.load(geolife).positions) == 6
+
+
+def test_a_row_like_geolife_is_enough_without_its_first_line(tmp_path):
+    file = tmp_path / "track.plt"
+    file.write_bytes(plt(FIRST).replace(b"Geolife trajectory", b"OziExplorer Track Point File"))
+    assert len(trace.load(file).positions) == 2
+
+
+def test_users_who_overlap_are_merged_in_time(geolife):
+    """Trajectories of one user overlap in GeoLife; the rows of both are kept, whatever the files are called."""
+    rows = [f"39.9847{i},116.3184,0,492,39744,2008-10-25,02:53:{i}" for i in range(10, 30)]
+    for place, names in (("a", ("1.plt", "2.plt")), ("b", ("2.plt", "1.plt"))):
+        folder = geolife / place
+        folder.mkdir()
+        for name, part in zip(names, (rows[::2], rows[1::2]), strict=True):
+            (folder / name).write_bytes(plt(part))
+    a, b = trace.load(geolife / "a"), trace.load(geolife / "b")
+    assert len(a.positions) == 20
+    assert len(a.rejected) == 0
+    assert a.positions.drop_columns("device").equals(b.positions.drop_columns("device"))
+
+
+CHECK_INS = [
+    "0\t2010-10-19T23:55:27Z\t30.2359091167\t-97.7951395833\t22847",
+    "0\t2010-10-18T22:17:43Z\t30.2691029532\t-97.7493953705\t420315",
+    "0\t2010-10-17T23:42:03Z\t30.2557309927\t-97.7633857727\t316637",
+    "7\t2010-10-17T19:26:05Z\t30.2634181234\t-97.7575966669\t16516",
+    "7\t2010-10-17T19:26:05Z\t30.2634181234\t-97.7575966669\t16516",
+]
+
+
+@pytest.mark.parametrize("name", ["loc-gowalla_totalCheckins.txt", "checkins.tsv.gz"])
+def test_gowalla_is_reads(tmp_path, name):
+    text = ("\n".join([*CHECK_INS, "7\t2010-10-17T19:26:05Z\t30.2634"]) + "\n").encode()
+    (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    loaded = trace.load(tmp_path / name, box_km=2, window_s=3600)
+    assert loaded.source["format"] == "gowalla"
+    assert len(loaded.positions) == 0
+    assert loaded.reads["device"].to_pylist() == ["7", "0", "0", "0"]
+    assert loaded.reads["ts"][0].as_py().isoformat() == "2010-10-17T19:26:05+00:00"
+    assert set(loaded.reads["origin"].to_pylist()) == {"recorded"}
+    assert set(loaded.reads["box_km"].to_pylist()) == {2}
+    assert set(loaded.reads["window_s"].to_pylist()) == {3600}
+    assert sorted((row["row"], row["reason"]) for row in loaded.rejected.to_pylist()) == [
+        (5, "duplicate"),
+        (6, "unparsable"),
+    ]
+    assert loaded.source["options"]["table"] == "reads"
+
+
+def test_gowalla_keeps_the_location_of_what_is_rejected(tmp_path):
+    file = tmp_path / "g.txt"
+    file.write_text("\n".join([*CHECK_INS, "7\t2010-10-17T19:26:05Z\t95\t-97\t16516"]) + "\n")
+    (raw,) = (row["raw"] for row in trace.load(file).rejected.to_pylist() if "range" in row["reason"])
+    assert raw == "7,2010-10-17T19:26:05Z,95,-97,16516"
+
+
+def test_ingest_is_told_that_check_ins_are_reads(tmp_path):
+    from mudkit.trace.formats import recognise
+    from mudkit.trace.load import options_of, rule_for
+
+    file = tmp_path / "g.txt"
+    file.write_text("\n".join(CHECK_INS) + "\n")
+    with pytest.raises(ParameterError, match="table='reads'"):
+        rule_for(recognise(file), options_of("positions", "UTC", "s", None, None), None)
+    assert rule_for(recognise(file), options_of("reads", "UTC", "s", None, None), None).name == "none"
+
+
+@pytest.mark.parametrize("kind", ["geolife", "gowalla", "gpx"])
+def test_a_format_that_a_file_is_not_of(tmp_path, kind):
+    file = tmp_path / "t.csv"
+    file.write_text("device,t,lat,lon\na,1211100000,1,2\na,1211100060,1,2\n")
+    with pytest.raises(TraceFormatError, match="not a file of a known format"):
+        trace.load(file, kind)

@@ -1,0 +1,64 @@
+from pathlib import Path
+
+import pytest
+
+from mudkit import trace
+from mudkit.errors import ParameterError, TraceFormatError
+from mudkit.trace.formats import FORMATS, recognise
+
+PLT = "Geolife trajectory\n" + "x\n" * 5 + "39.98,116.3,0,492,39744.1,2008-10-23,02:53:04\n"
+GPX = '<gpx><wpt lat="1" lon="2"><time>2020-01-01T00:00:00Z</time></wpt></gpx>'
+
+
+def test_the_formats():
+    assert list(FORMATS) == [
+        "cabspotting", "cabspotting-txt", "geolife", "gtfs-rt", "gowalla", "gpx", "csv", "parquet",
+    ]  # fmt: skip
+
+
+def test_a_folder_of_several_kinds_lists_them(tmp_path):
+    (tmp_path / "000").mkdir()
+    (tmp_path / "000" / "a.plt").write_text(PLT)
+    (tmp_path / "b.gpx").write_text(GPX)
+    (tmp_path / "c.gpx").write_text(GPX)
+    with pytest.raises(TraceFormatError, match="several kinds") as caught:
+        trace.load(tmp_path)
+    assert "1 *.plt (for instance 000/a.plt), 2 *.gpx (for instance b.gpx)" in caught.value.found
+    assert recognise(tmp_path, "gpx").members == ("b.gpx", "c.gpx")
+    assert recognise(tmp_path, "geolife").members == ("000/a.plt",)
+
+
+@pytest.mark.parametrize(
+    "kind", ["geolife", "gpx", "csv", "gtfs-rt", "parquet", "gowalla", "cabspotting-txt"]
+)
+def test_a_folder_without_files_of_the_format(tmp_path, kind):
+    (tmp_path / "notes.md").touch()
+    with pytest.raises(TraceFormatError, match=r"holds no files of the format") as caught:
+        trace.load(tmp_path, kind)
+    assert "notes.md" in caught.value.found
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("a.plt", PLT), ("a.gpx", GPX), ("new_a.txt", "37.7 -122.4 0 1211100000\n")]
+)
+def test_columns_that_cannot_be_mapped(tmp_path, name, content):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ParameterError, match="columns of its own"):
+        trace.load(tmp_path / name, columns={"device": "x"})
+
+
+def test_files_keep_their_order_in_a_source(tmp_path):
+    for name in ("b.gpx", "a.GPX", "c.gpx.gz"):
+        (tmp_path / name).write_text(GPX)
+    source = recognise(tmp_path)
+    assert [file.name for file in source.files()] == ["a.GPX", "b.gpx", "c.gpx.gz"]
+    assert recognise(tmp_path / "b.gpx").files() == [tmp_path / "b.gpx"]
+    assert isinstance(source.files()[0], Path)
+
+
+@pytest.mark.parametrize("head", ["<!DOCTYPE html>\n<html>", "  <HTML><head>", "\ufeff<html>"])
+@pytest.mark.parametrize("name", ["t.csv", "t.plt", "t.gpx", "t.txt", "t.parquet"])
+def test_a_web_page_is_called_one(tmp_path, name, head):
+    (tmp_path / name).write_text(head + "<body>Sign in</body></html>", encoding="utf-8")
+    with pytest.raises(TraceFormatError, match="is a web page"):
+        trace.load(tmp_path / name)
