@@ -149,6 +149,9 @@ def pipeline_run(
     ] = None,
     message_bytes: Annotated[int, typer.Option(help="propagation: size of a message.")] = 400,
     aggregate_bytes: Annotated[int, typer.Option(help="propagation: size of an aggregate.")] = 400,
+    reads: Annotated[
+        Path | None, typer.Option(help="Trace folder of an access log; without it the reads of PATH.")
+    ] = None,
     where: Where = None,
     dates: Annotated[int | None, typer.Option(help="Dates in a part; not for ingest.")] = None,
     overwrite: Overwrite = False,
@@ -168,12 +171,12 @@ def pipeline_run(
         raise ParameterError(
             "There is no such job.", where="JOB", found=repr(job), expected=", ".join(options)
         )
-    if job == "ingest" and where is not None:
+    if job == "ingest" and (where is not None or reads is not None):
         raise ParameterError(
-            "ingest takes all rows.",
-            where="--where",
-            found=where,
-            remedy="give --where to the jobs that read the trace",
+            "ingest takes all rows of one file.",
+            where="--where, --reads",
+            found=where if where is not None else str(reads),
+            remedy="ingest an access log for itself (--table reads); the jobs that read traces take both",
         )
     from mudkit import pipeline
 
@@ -186,7 +189,15 @@ def pipeline_run(
                 )  # fmt: skip
         else:
             report = pipeline.run_job(
-                spark, job, path, out, where=where, dates=dates, overwrite=overwrite, **options[job]
+                spark,
+                job,
+                path,
+                out,
+                reads=reads,
+                where=where,
+                dates=dates,
+                overwrite=overwrite,
+                **options[job],
             )
         if report.parts_found:
             typer.echo(f"{report.parts_found} of {report.parts} partitions were there already", err=True)

@@ -25,7 +25,7 @@ from mudkit.trace.clean import check_moves, check_parsed, check_plausible, clean
 from mudkit.trace.derive import Rule, derive_reads
 from mudkit.trace.folder import OUTPUT_NAMES, TraceWriter, is_trace, read_manifest, write_manifest
 from mudkit.trace.formats import Source, recognise
-from mudkit.trace.load import describe, options_of, parsed_batches, rule_for
+from mudkit.trace.load import describe, fitting, options_of, parsed_batches, rule_for
 from mudkit.trace.parse import Options
 from mudkit.trace.schema import device_buckets
 
@@ -35,6 +35,7 @@ _Tally: TypeAlias = tuple[str, str, int, int, str]
 _TALLY_TYPES = (pa.string(), pa.string(), pa.int64(), pa.int64(), pa.string())
 _BUCKET_BYTES = 64 << 20
 _MOST_BUCKETS = 1024
+_LEAST_GROUPS = 64  # where there are as many files: so that all cores have something to do
 _GZIP_FACTOR = 5  # what text of this kind packs to
 _TALLY = "kind STRING, reason STRING, rows BIGINT, devices BIGINT, sample STRING"
 _FAILED = "failed"  # a kind that no row has: the task met an error of mudkit's
@@ -55,7 +56,7 @@ class IngestReport:
     duration_s : float
         0 when the trace was there already, made from the same file with the same options.
     parts, parts_found : int
-        Into how many tasks the work was divided (files to parse, buckets to clean), and how many of them a
+        Into how many tasks the work was divided (to parse files, to clean buckets), and how many of them a
         stopped run had finished.
     """
 
@@ -94,9 +95,9 @@ def ingest(
     """Turn a file into a trace folder, partitioned by date.
 
     Rows, reasons and reads are those of :func:`mudkit.trace.load`, whose options these are; but a whole trace
-    never is in one place: files are parsed one a task, into buckets by device, and buckets are cleaned one a
-    task. Executors read the source, and write the trace, under the same paths as the driver. Rows stay in
-    Arrow from file to file; through the JVM go only task numbers and counts.
+    never is in one place: files are parsed, many small ones in a task, into buckets by device, and buckets
+    are cleaned one a task. Executors read the source, and write the trace, under the same paths as the
+    driver. Rows stay in Arrow from file to file; through the JVM go only task numbers and counts.
 
     Stopped by whatever (a kill, Ctrl-C, a lost cluster), it goes on at the next call with the same file and
     options: files that were parsed and buckets that were cleaned are not done again.
@@ -126,8 +127,8 @@ def ingest(
         is writing there.
     """
     started = time.monotonic()
-    options = options_of(table, tz, time_unit, box_km, window_s)
     origin = recognise(existing(source, "trace"), format, columns)
+    options = fitting(origin, options_of(table, tz, time_unit, box_km, window_s))
     how = rule_for(origin, options, rule)
     description = describe(origin, options, how)
     path = Path(path).expanduser()
@@ -138,16 +139,16 @@ def ingest(
             return _report(path, manifest)
     identity = {"job": "ingest", "buckets": _buckets(origin), **description}
     with resumable(path, identity, overwrite=OUTPUT_NAMES if overwrite else None) as stage:
-        work = _Work(origin, options, how, stage, _buckets(origin))
+        work = _Work(origin, options, how, stage, _groups(origin), _buckets(origin))
         found = len(_sort_out(stage))
-        parsed = _run(spark, stage, "file", work.parse, len(origin.files()), path)
+        parsed = _run(spark, stage, "files", work.parse, len(work.groups), path)
         bad = parsed.rows("rejected")
         total = sum(bad.values()) + sum(parsed.rows("good").values())
         check_parsed(origin, options, total, bad, parsed.sample)
         clean = _run(spark, stage, "bucket", work.clean, work.buckets, path)
         rejected = clean.rows("rejected")
-        kept = sum(clean.rows(table).values())
-        if table == "positions":
+        kept = sum(clean.rows(options.table).values())
+        if options.table == "positions":
             check_plausible(origin, total - sum(bad.values()), rejected)
             check_moves(origin, kept, clean.devices)
         for reason, count in bad.items():
@@ -162,7 +163,7 @@ def ingest(
             },
         }
         write_manifest(stage.out, manifest)
-    parts = len(origin.files()) + work.buckets
+    parts = len(work.groups) + work.buckets
     return _report(path, manifest, time.monotonic() - started, parts, found)
 
 
@@ -176,13 +177,33 @@ def _report(
     )
 
 
+def _sizes(origin: Source) -> list[int]:
+    """Give the bytes of each file, unpacked."""
+    packed = (file.suffix == ".gz" or origin.format == "parquet" for file in origin.files())
+    return [
+        file.stat().st_size * (_GZIP_FACTOR if is_packed else 1)
+        for file, is_packed in zip(origin.files(), packed, strict=True)
+    ]
+
+
 def _buckets(origin: Source) -> int:
     """Into how many parts devices are divided, so that one part fits a task's memory."""
-    size = 0
-    for file in origin.files():
-        packed = file.suffix == ".gz" or origin.format == "parquet"
-        size += file.stat().st_size * (_GZIP_FACTOR if packed else 1)
-    return min(max(2, -(-size // _BUCKET_BYTES)), _MOST_BUCKETS)
+    return min(max(2, -(-sum(_sizes(origin)) // _BUCKET_BYTES)), _MOST_BUCKETS)
+
+
+def _groups(origin: Source) -> tuple[tuple[Path, ...], ...]:
+    """Divide the files, in their order, into what one task parses: of GeoLife's 18,670 many go together."""
+    sizes = _sizes(origin)
+    most = min(max(sum(sizes) // _LEAST_GROUPS, 1), _BUCKET_BYTES)
+    groups: list[list[Path]] = []
+    room = 0
+    for file, size in zip(origin.files(), sizes, strict=True):
+        if size > room:
+            groups.append([])
+            room = most
+        groups[-1].append(file)
+        room -= size
+    return tuple(map(tuple, groups))
 
 
 @dataclass(frozen=True)
@@ -193,15 +214,15 @@ class _Work:
     options: Options
     rule: Rule
     stage: Stage
+    groups: tuple[tuple[Path, ...], ...]
     buckets: int
 
     def parse(self, number: int) -> Iterator[_Tally]:
-        """Parse one file; rows go to the bucket of their device."""
-        file = self.origin.files()[number]
-        aside = TraceWriter(self.stage.out, f"file-{number:05d}-")
+        """Parse a group of files; rows go to the bucket of their device."""
+        aside = TraceWriter(self.stage.out, f"files-{number:05d}-")
         with ExitStack() as stack:
             writers: dict[int, pq.ParquetWriter] = {}
-            for parsed in parsed_batches(self.origin, self.options, [file]):
+            for parsed in parsed_batches(self.origin, self.options, list(self.groups[number])):
                 aside.write("rejected", parsed.bad)
                 for reason, count in Counter(parsed.bad["reason"].to_pylist()).items():
                     first = parsed.bad.filter(pc.equal(parsed.bad["reason"], reason))["raw"][0].as_py()
@@ -211,7 +232,7 @@ class _Work:
                 bucket = device_buckets(good["device"], self.buckets)
                 for of in np.unique(bucket).tolist():
                     if of not in writers:
-                        final = self.stage.work / f"{of:05d}" / f"part-file-{number:05d}-.parquet"
+                        final = self.stage.work / f"{of:05d}" / f"part-files-{number:05d}-.parquet"
                         staging = stack.enter_context(staged_file(final))
                         writers[of] = stack.enter_context(pq.ParquetWriter(staging, good.schema))
                     writers[of].write_table(good.filter(pa.array(bucket == of)))

@@ -174,6 +174,7 @@ def run_job(
     trace: str | os.PathLike[str],
     path: str | os.PathLike[str],
     *,
+    reads: str | os.PathLike[str] | None = None,
     where: str | Predicate | None = None,
     dates: int | None = None,
     overwrite: bool = False,
@@ -196,6 +197,8 @@ def run_job(
         A trace folder.
     path : path-like
         The folder to make.
+    reads : path-like, optional
+        The trace folder of an access log; without it the reads are those of ``trace``.
     where : str or Predicate, optional
         Which positions, as for :func:`mudkit.pipeline.read`.
     dates : int, optional
@@ -219,12 +222,12 @@ def run_job(
     """
     started = time.monotonic()
     _check(job, dates, options)
-    whole = _open(spark, trace, where)
+    whole = _open(spark, trace, trace if reads is None else reads, where)
     is_label = job.startswith("label_")
     if is_label and not whole.tables["reads"]:
         raise TraceContentError(
             "There are no reads in this trace.",
-            where=str(trace),
+            where=str(trace if reads is None else reads),
             found="a table of reads without rows",
             expected="at least one read",
             remedy="ingest it with an access log (table=reads) or a rule (rule=trip_start)",
@@ -241,6 +244,7 @@ def run_job(
         "where": None if where is None else str(where),
         "spans": [(span.low_us, span.high_us) for span in spans],
         "trace": read_manifest(trace),
+        "reads": None if reads is None else read_manifest(reads),
         "files": _files(whole),
     }
     with resumable(path, identity, overwrite=OUTPUT_NAMES if overwrite else None) as stage:
@@ -287,9 +291,14 @@ def _check(job: str, dates: Any, options: Mapping[str, Any]) -> None:
     check_horizon(options.get("horizon_s", 1.0))
 
 
-def _open(spark: SparkSession, path: str | os.PathLike[str], where: str | Predicate | None) -> _Trace:
+def _open(
+    spark: SparkSession,
+    positions: str | os.PathLike[str],
+    reads: str | os.PathLike[str],
+    where: str | Predicate | None,
+) -> _Trace:
     tables = {}
-    for table in ("positions", "reads"):
+    for table, path in (("positions", positions), ("reads", reads)):
         folder = table_folder(path, table)
         tables[table] = {
             dt.date.fromisoformat(place.name.removeprefix("date=")): place

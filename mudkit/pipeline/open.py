@@ -33,11 +33,15 @@ class OpenTrace:
     rows : pandas.DataFrame
         ``source, what, rows``: how many rows each source had, how many were kept and how many set aside, by
         reason.
+    positions_at, reads_at : Path
+        The trace folders that hold them, for :func:`mudkit.pipeline.run_job`; the same one without a log.
     """
 
     positions: DataFrame
     reads: DataFrame
     rows: pd.DataFrame
+    positions_at: Path
+    reads_at: Path
 
 
 def open_trace(
@@ -109,7 +113,8 @@ def open_trace(
             expected="reads: recorded ones, or at least one that the rule derives",
             remedy="give an access log (reads=…), another rule (rule=trip_start(still_s=300)), or more days",
         )
-    return OpenTrace(read(spark, places["positions"], "positions"), read(spark, asked, "reads"), rows)
+    at = places["positions"]
+    return OpenTrace(read(spark, at, "positions"), read(spark, asked, "reads"), rows, at, asked)
 
 
 def _counts(folder: Path, table: str, *, with_reads: bool) -> list[tuple[str, str, int]]:

@@ -29,7 +29,9 @@ class TraceProfile(_Parameters):
 
     trace: str = Field(description="file of positions, or a trace folder")
     reads: str = Field("", description="file of reads (an access log); empty: derive them by the rule")
-    format: Literal["auto", "cabspotting", "cabspotting-txt", "csv", "parquet"] = "auto"
+    format: Literal[
+        "auto", "cabspotting", "cabspotting-txt", "geolife", "gtfs-rt", "gowalla", "gpx", "csv", "parquet"
+    ] = "auto"
     columns: dict[str, str] = Field({}, description="mudkit's column names to the trace file's")
     reads_columns: dict[str, str] = Field({}, description="mudkit's column names to the reads file's")
     tz: str = Field("UTC", description="time zone of times without one, and of the figures")

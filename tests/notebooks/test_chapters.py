@@ -139,3 +139,29 @@ def test_works_for_other_parameters(chapter, tmp_path):
     papermill.execute_notebook(
         chapter, tmp_path / chapter.name, other, cwd=FOLDER, kernel_name="python3", progress_bar=False
     )
+
+
+def test_a_trace_of_the_readers_own_takes_two_parameters(tmp_path):
+    """Recorded tracks as a watch exports them: a folder of GPX, without an access log."""
+    tracks = tmp_path / "tracks"
+    tracks.mkdir()
+    for runner in range(3):
+        points = [
+            f'<trkpt lat="{45 + runner / 100 + minute / 5000}" lon="{7 + minute / 5000}">'
+            f"<time>2024-05-0{day + 1}T{hour:02d}:{minute:02d}:00Z</time></trkpt>"
+            for day in range(2)
+            for hour in (6, 18)
+            for minute in range(50)
+        ]
+        (tracks / f"runner-{runner}.gpx").write_text(
+            '<?xml version="1.0"?><gpx version="1.1" xmlns="http://www.topografix.com/GPX/1/1"><trk><trkseg>'
+            f"{''.join(points)}</trkseg></trk></gpx>"
+        )
+    ran = papermill.execute_notebook(
+        FOLDER / "08_traces_on_spark.ipynb", tmp_path / "own.ipynb",
+        {"source": str(tracks), "access_log": ""}, cwd=FOLDER, kernel_name="python3", progress_bar=False,
+    )  # fmt: skip
+    (cell,) = (cell for cell in ran.cells if cell.id == "outgrow")
+    said = "".join(output.get("text", "") for output in cell.outputs)
+    assert "2 parts" in said
+    assert "the same as at once: True" in said

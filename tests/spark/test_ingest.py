@@ -53,6 +53,35 @@ def test_original_files_one_a_task(spark, tmp_path):
     assert_same(tmp_path / "out", trace.load(folder))
 
 
+def test_many_small_files_go_together(spark, tmp_path):
+    folder = tmp_path / "geolife"
+    head = "Geolife trajectory\nWGS 84\nAltitude is in Feet\nReserved 3\n0,2,255,My Track,0,0,2,8421376\n0\n"
+    for user in range(10):
+        for track in range(30):
+            place = folder / "Data" / f"{user:03d}" / "Trajectory" / f"{track:02d}.plt"
+            place.parent.mkdir(parents=True, exist_ok=True)
+            lines = [
+                f"39.9,{116.3 + i / 10000},0,492,39744.1,2008-10-{track + 1:02d},0{user}:00:{10 + i}"
+                for i in range(5)
+            ]
+            place.write_text(head + "\n".join(lines) + "\n")
+    report = pipeline.ingest(spark, folder, tmp_path / "out")
+    assert_same(tmp_path / "out", trace.load(folder))
+    assert 34 <= report.parts <= 77  # of 300 files and two buckets
+
+
+def test_check_ins_are_reads_without_being_told(spark, tmp_path):
+    file = tmp_path / "checkins.txt"
+    file.write_text(
+        "".join(
+            f"{user}\t2010-10-1{user}T23:55:27Z\t30.2359091167\t-97.7951395833\t22847\n" for user in range(5)
+        )
+    )
+    report = pipeline.ingest(spark, file, tmp_path / "out")
+    assert_same(tmp_path / "out", trace.load(file))
+    assert (report.rows, report.kept, report.reads) == (5, 5, 5)
+
+
 def test_access_log(spark, csv_file, tmp_path):
     rows = [f"{u},{T0 + i % 5},1,2" for u in "ab" for i in range(7)]
     file = csv_file("user,time,lat,lon", rows)

@@ -88,6 +88,20 @@ def test_parts_make_no_difference(spark, folder, tmp_path, job):
     assert names(tmp_path) == ["1", "4", "None"]
 
 
+def test_an_access_log_has_a_folder_of_its_own(spark, folder, tmp_path):
+    whole = trace.load(folder)
+    for name, positions, reads in (
+        ("where", whole.positions, whole.reads[:0]),
+        ("asked", whole.positions[:0], whole.reads),
+    ):
+        trace.Loaded(positions, reads, whole.rejected[:0]).save(tmp_path / name)
+    for job in ("label_reads", "label_writes", "cells"):
+        pipeline.run_job(
+            spark, job, tmp_path / "where", tmp_path / job, reads=tmp_path / "asked", dates=2, **OPTIONS[job]
+        )
+        assert stored(tmp_path / job) == at_once(spark, folder, job)
+
+
 def test_some_positions(spark, folder, tmp_path):
     where = "device != 'b' AND lat < 38.1"
     for job in ("label_writes", "label_reads"):

@@ -1,7 +1,10 @@
+from typing import get_args
+
 import pytest
 
 from mudkit.errors import InputMissing, ParameterError
 from mudkit.report.parameters import TEMPLATES, TraceProfile, check, inputs, parse_assignments, preset
+from mudkit.trace.formats import FORMATS
 
 
 def test_defaults_are_filled_in():
@@ -33,6 +36,10 @@ def test_what_is_wrong_is_named(given, says):
     with pytest.raises(ParameterError) as caught:
         check("trace_profile", given)
     assert says in str(caught.value)
+
+
+def test_every_format_that_can_be_loaded_can_be_reported_on():
+    assert set(get_args(TraceProfile.model_fields["format"].annotation)) == {"auto", *FORMATS}
 
 
 def test_assignments_take_the_type_of_the_parameter():
