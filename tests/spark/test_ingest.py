@@ -1,5 +1,8 @@
 """ingest on Spark gives what trace.load gives in memory: rows, order, reasons, reads."""
 
+from collections import Counter
+
+import pyarrow as pa
 import pytest
 
 from mudkit import pipeline, trace
@@ -51,6 +54,23 @@ def test_original_files_one_a_task(spark, tmp_path):
         (folder / f"new_{cab}.txt").write_text("\n".join(lines[::-1]) + "\n")
     pipeline.ingest(spark, folder, tmp_path / "out")
     assert_same(tmp_path / "out", trace.load(folder))
+
+
+def test_two_ingests_of_a_trace_are_one(spark, csv_file, tmp_path):
+    def both(table):
+        pieces = [getattr(trace.load(tmp_path / name), table) for name in ("one", "two")]
+        return pa.concat_tables(pieces).sort_by([("device", "ascending"), ("ts", "ascending")])
+
+    pipeline.ingest(spark, csv_file("cab,t,lat,lon,occ", ROWS), tmp_path / "whole")
+    for name, cabs in (("one", "a"), ("two", "bc")):
+        pipeline.ingest(
+            spark, csv_file("cab,t,lat,lon,occ", [row for row in ROWS if row[0] in cabs]), tmp_path / name
+        )
+    whole = trace.load(tmp_path / "whole")
+    assert both("positions").equals(whole.positions)
+    assert both("reads").equals(whole.reads.sort_by([("device", "ascending"), ("ts", "ascending")]))
+    counts = [trace.load(tmp_path / name).rejected_by_reason() for name in ("one", "two")]
+    assert Counter(counts[0]) + Counter(counts[1]) == whole.rejected_by_reason()
 
 
 def test_many_small_files_go_together(spark, tmp_path):

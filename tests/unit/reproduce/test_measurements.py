@@ -19,8 +19,10 @@ from mudkit.reproduce import (
     lab,
     matching,
     mobius,
+    peaks,
+    row,
+    spark_labels,
     spark_modes,
-    spark_times,
 )
 from mudkit.reproduce.verdict import judge
 from mudkit.reproduce.workload import TEXTS, Workload
@@ -149,38 +151,51 @@ def test_growth_takes_positive_numbers():
         growth.growth([10], records=0)
 
 
-LABELLED = {"s": 3.0, "counted": "a", "labels": 9, "mb": {"driver": 900.0, "workers": 400.0}}
-SIZES = [{"positions": 3_700_000, "reads": 50_000}, {"positions": 37_000_000, "reads": 500_000}]
+def labelled(*times_s, driver_mb=900.0):
+    return [
+        {"s": s, "counted": "a", "labels": 9, "mb": {"driver": driver_mb, "workers": 400.0}} for s in times_s
+    ]
 
 
 def test_f2_is_about_pairs_of_runs_after_the_first():
-    ours = [{**LABELLED, "s": s} for s in (50.0, 2.0, 4.0, 3.0)]
-    theirs = [{"s": s, "counted": "a"} for s in (1.0, 2.0, 1.0, 2.0)]
-    larger = [{**LABELLED, "s": 30.0, "mb": {"driver": 1500.0, "workers": 0.0}}]
-    found = spark_times._labels_measured(ours, theirs, larger, SIZES, "")
-    assert {required.figure for required in F2.required} <= set(found.figures)
-    assert found.figures["times DuckDB's time"].median == 1.5
-    assert found.figures["times as long, longer trace"].median == 10
-    assert found.figures["GB of the driver at its peak"].median == 1.5
-    assert judge(F2, found)[0] == "reproduced"
-    theirs[2]["counted"] = "b"
-    other = spark_times._labels_measured(ours, theirs, larger, SIZES, "")
-    assert other.figures["share of runs in which both count the same"].median == 0.75
-    assert judge(F2, other)[0] == "not reproducible"
+    pairs = list(zip(labelled(50.0, 2.0, 4.0, 3.0), labelled(1.0, 2.0, 1.0, 2.0), strict=True))
+    local = {
+        "label_reads, shorter trace": labelled(1.0), "label_reads": labelled(3.0, 4.0, 2.0),
+        "label_reads, longer trace": labelled(30.0, 33.0), "label_writes, shorter trace": labelled(1.0),
+        "label_writes": labelled(5.0), "label_writes, longer trace": labelled(55.0, driver_mb=1500.0),
+    }  # fmt: skip
+    sizes = {
+        name: row.Figure.of([rows])
+        for name, rows in (("positions", 3.7e6), ("reads", 5e4), ("positions, longer trace", 3.7e7))
+    }
+
+    def found():
+        return row.Measured(spark_labels._figures(pairs, local, local) | sizes, {})
+
+    assert {required.figure for required in F2.required} <= set(found().figures)
+    assert found().figures["times DuckDB's time"].median == 1.5
+    assert found().figures["times as long, label_reads, longer trace"].high == 11
+    assert found().figures["times as long, label_writes, longer trace"].median == 11
+    assert found().figures["GB of the driver at its peak"].median == 1.5
+    assert found().figures["s, label_writes, two workers"].median == 5
+    assert judge(F2, found())[0] == "reproduced"
+    pairs[2][1]["counted"] = "b"
+    assert found().figures["share of runs in which both count the same"].median == 0.75
+    assert judge(F2, found())[0] == "not reproducible"
 
 
 def test_f2_says_that_its_peer_is_missing(monkeypatch):
-    monkeypatch.setattr(spark_times.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(spark_labels.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(EnvironmentProblem, match="pip install duckdb"):
-        spark_times.measure_labels()
+        spark_labels.measure()
 
 
 def test_a_side_that_ends_early_says_so(tmp_path):
     with (
         pytest.raises(EnvironmentProblem, match="There is no"),
-        spark_times._Side("serve_duckdb") as side,
+        spark_labels._Side("serve_duckdb") as side,
     ):
-        side.ask(tmp_path / "nowhere")
+        side.ask("label_reads", tmp_path / "nowhere")
 
 
 def test_the_digest_does_not_depend_on_order():
@@ -188,21 +203,21 @@ def test_the_digest_does_not_depend_on_order():
         pa.table({"points": points, "read_id": ids})
         for points, ids in (([5, 6], [1, 2]), ([6, 5], [2, 1]), ([6, 5], [1, 2]))
     )
-    assert spark_times._digest(one) == spark_times._digest(two) != spark_times._digest(three)
+    assert spark_labels._digest(one) == spark_labels._digest(two) != spark_labels._digest(three)
 
 
 def test_peaks_are_of_a_process_and_its_descendants():
     code = "import subprocess, sys; a = bytearray(80_000_000); print('ready', flush=True); sys.stdin.read()"
     parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {code!r}], check=True)"
     process = subprocess.Popen([sys.executable, "-c", parent], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    with process, spark_times.Peaks(process.pid) as peaks:
+    with process, peaks.Peaks(process.pid) as seen:
         assert process.stdout.readline() == b"ready\n"
-        peaks.look()
+        seen.look()
         process.stdin.close()
-    found = peaks.mb()
+    found = seen.mb()
     assert 80 < found["workers"] < 200
     assert 3 < found["driver"] < 80
-    assert found["driver"] + found["workers"] == pytest.approx(sum(mb for _, mb in peaks._peaks.values()))
+    assert found["driver"] + found["workers"] == pytest.approx(sum(mb for _, mb in seen._peaks.values()))
 
 
 @pytest.mark.parametrize(
