@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -150,8 +151,7 @@ class Reads:
         read, cached = self.pairs(counted, past)
         starts = np.searchsorted(read, np.arange(first, past + 1))
         held = np.zeros(len(read), dtype=np.int64)
-        for i in range(0, len(t_us), _PIECE_POINTS):
-            rows = slice(i, i + _PIECE_POINTS)
+        for rows in self._pieces(t_us, _PIECE_POINTS):
             a, b = self._of_times(t_us[rows])
             if max(a, counted) >= b:
                 continue
@@ -188,8 +188,8 @@ class Reads:
         """
         found = np.full(len(t_us), NOTHING, dtype=np.int64)
         order = np.argsort(t_us, kind="stable")
-        for i in range(0, len(t_us) if len(self.ids) else 0, _FIRST_POINTS):
-            rows = order[i : i + _FIRST_POINTS]
+        for some_rows in self._pieces(t_us[order], _FIRST_POINTS) if len(self.ids) else ():
+            rows = order[some_rows]
             a, b = self._of_times(t_us[rows])
             if a == b:
                 continue
@@ -207,11 +207,25 @@ class Reads:
                     break
         return found
 
+    @cached_property
+    def _longest_us(self) -> int:
+        return int(np.max(self.end_us - self.start_us))
+
     def _of_times(self, t_us: NDArray[np.int64]) -> tuple[int, int]:
         """Limit the reads that may hold points of these times, which ascend."""
-        longest_us = int(np.max(self.end_us - self.start_us))
         first = np.searchsorted(self.end_us, t_us[0])
-        return int(first), int(np.searchsorted(self.end_us, t_us[-1] + longest_us))
+        return int(first), int(np.searchsorted(self.end_us, t_us[-1] + self._longest_us))
+
+    def _pieces(self, t_us: NDArray[np.int64], most: int) -> Iterator[slice]:
+        """Cut points, whose times ascend, so that no piece straddles many reads between two of its points.
+
+        Spark puts files of dates that are far apart into one partition.
+        """
+        asked = np.searchsorted(self.end_us, t_us)
+        cuts = np.flatnonzero(np.diff(asked) > _BLOCK_READS) + 1
+        for first, past in pairwise([0, *cuts.tolist(), len(t_us)]):
+            for i in range(first, past, most):
+                yield slice(i, min(i + most, past))
 
     def _bits(self, first: int, past: int, piece: _Piece) -> NDArray[np.uint64]:
         """Which of the points each read holds, a row of bits for each read ``first <= read < past``."""
