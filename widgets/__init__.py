@@ -1,5 +1,6 @@
 """Widgets for the chapters: thin views of library calls, each with a static figure beside it."""
 
 from mudkit.widgets.fleet_map import FleetMap
+from mudkit.widgets.views_explorer import ViewsExplorer
 
-__all__ = ["FleetMap"]
+__all__ = ["FleetMap", "ViewsExplorer"]

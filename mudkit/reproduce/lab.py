@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mudkit.reproduce import compiling, kernel, spark_labels, spark_modes, spark_starts
+from mudkit.reproduce import checking, compiling, kernel, spark_labels, spark_modes, spark_starts
 from mudkit.reproduce.row import Required, Row
 
 __all__ = ["ROWS"]
@@ -79,6 +79,22 @@ ROWS: Final = (
             Required("µs a record", "below", 3),
         ),
         measure=compiling.measure,
+        is_speed=True,
+    ),
+    Row(
+        name="F6",
+        source="the lab",
+        paper="None: how long a history of what devices saw may be.",
+        required=(
+            *(
+                Required(f"s, {model.name}{mistake}", "below", 10)
+                for model in checking.ONE_VIEW
+                for mistake in ("", checking.MISTAKE)
+            ),
+            Required("operations with versions", "at least", 100_000),
+            Required("share of right verdicts", "at least", 1),
+        ),
+        measure=checking.measure,
         is_speed=True,
     ),
 )

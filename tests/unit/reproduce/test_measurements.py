@@ -9,10 +9,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from mudkit import trace
+from mudkit.consistency import check
 from mudkit.errors import EnvironmentProblem, ParameterError
 from mudkit.predicates import Predicate
 from mudkit.reproduce import (
     capacity,
+    checking,
     compiling,
     growth,
     kernel,
@@ -28,7 +30,7 @@ from mudkit.reproduce.verdict import judge
 from mudkit.reproduce.workload import TEXTS, Workload
 
 M1, M2 = mobius.ROWS
-F1, F2, F3, F4, F5 = lab.ROWS
+F1, F2, F3, F4, F5, F6 = lab.ROWS
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +94,31 @@ def test_the_kernel_small():
 def test_a_fleet_whose_process_ends_early_says_so():
     with pytest.raises(EnvironmentProblem, match="ended before it was done"):
         kernel.measure(devices=1, hours=1, repeats=1, fleet=0, fleet_hours=1, seeds=[1])
+
+
+def test_f6_measures_all_that_is_required():
+    found = checking.measure(operations=200, clients=5, few=3, sizes=(10, 20), within_s=5.0, seeds=[1, 2])
+    assert {required.figure for required in F6.required} <= set(found.figures)
+    assert found.figures["share of right verdicts"].median == 1
+    for model in checking.VIEWS:
+        assert found.figures[f"operations the search decides, {model.name}"].low == 20
+    assert "Porcupine" in found.parameters["peer"]
+
+
+def test_f6_does_not_count_what_was_not_decided_in_time():
+    model = checking.ONE_VIEW[0]
+    assert checking._largest(model, (10, 20), 3, 1e-9, 1, lambda text: None) == 0
+
+
+@pytest.mark.parametrize("is_latest", [True, False])
+def test_histories_for_f6_are_what_they_are_said_to_be(is_latest):
+    history = checking.stored(60, clients=4, is_latest=is_latest, seed=4)
+    assert checking.stored(60, clients=4, is_latest=is_latest, seed=4) == history
+    statuses = {model.name: check(history, model.name).status for model in checking.ONE_VIEW}
+    assert statuses["sequential"] == statuses["sequential-wio"] == "OK"
+    assert (statuses["linearizable"] == "OK") == is_latest
+    assert check(checking.with_mistake(history), "sequential").status == "ILLEGAL"
+    assert all(each.content.version is None for each in checking.without_versions(history))
 
 
 def test_new_texts_are_of_new_shapes():

@@ -1,0 +1,31 @@
+"""What clients saw, and whether they were allowed to: histories, models, verdicts.
+
+The definitions are those of Mobius (MobiSys 2012, section 4.1 and appendix A).
+"""
+
+from mudkit.consistency.checker import check, views
+from mudkit.consistency.history import History
+from mudkit.consistency.models import MODELS, PROMISES, Model, implied
+from mudkit.consistency.operation import NOTHING, Content, Kind, Operation, Outcome
+from mudkit.consistency.sights import seen_writes
+from mudkit.consistency.verdict import Explanation, Status, Step, Verdict
+
+__all__ = [
+    "MODELS",
+    "NOTHING",
+    "PROMISES",
+    "Content",
+    "Explanation",
+    "History",
+    "Kind",
+    "Model",
+    "Operation",
+    "Outcome",
+    "Status",
+    "Step",
+    "Verdict",
+    "check",
+    "implied",
+    "seen_writes",
+    "views",
+]

@@ -1,0 +1,213 @@
+"""Check a history against a model, record by record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from mudkit.consistency.deciding import Decision, judge
+from mudkit.consistency.history import History
+from mudkit.consistency.minimise import smallest
+from mudkit.consistency.models import PROMISES, Model, model_of, promising
+from mudkit.consistency.operation import Operation, Outcome
+from mudkit.consistency.search import Budget
+from mudkit.consistency.verdict import Explanation, Status, Verdict
+from mudkit.consistency.words import explained, summed_up
+from mudkit.errors import ParameterError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+__all__ = ["MOST_OPERATIONS", "check", "views"]
+
+MOST_OPERATIONS: Final = 3_000
+"""Of one record, for the general search: with more, its answer is UNKNOWN at once."""
+
+
+def check(
+    history: History | pa.Table | pd.DataFrame,
+    model: str,
+    *,
+    key: str | None = None,
+    reads: Iterable[str] | None = None,
+    within_s: float = 10.0,
+) -> Verdict:
+    """Find out whether a history meets a model.
+
+    All writes count, and of the reads those whose type promises the model (Table 3 of Mobius), each type on
+    its own: a history that mixes read types promises less than each of them. Reads without a type count for
+    every model. Each record is a consistency domain of its own, as in appendix A.
+
+    A write that was never answered took effect if somebody saw it, and a write that was refused had none.
+    Where the versions of all writes are known they are the order of the writes, in views as well, and models
+    with one view are decided in a time nearly in proportion to the operations. Otherwise, and for views that
+    fork, a search decides, and beyond its bounds the answer is UNKNOWN, never OK.
+
+    Parameters
+    ----------
+    history : History, pyarrow.Table or pandas.DataFrame
+        A table is that of the operations of a trace, as ``lab.history()`` gives it.
+    model : str
+        One of :data:`mudkit.consistency.MODELS`.
+    key : str, optional
+        Of the record to check; without, every one.
+    reads : iterable of str, optional
+        The types of the reads that count, all of them together, whatever they promise.
+    within_s : float
+        Seconds of real time for a record's verdict, and again for making a contradiction small.
+
+    Returns
+    -------
+    Verdict
+        ILLEGAL if a record is, else UNKNOWN if one is, else OK.
+
+    Raises
+    ------
+    ParameterError
+        There is no such model, or the time is not over 0.
+    TraceFormatError, TraceContentError
+        The table is not one of operations, or what it holds cannot have happened.
+    """
+    asked = model_of(model)
+    if not within_s > 0:
+        raise ParameterError(
+            "A check needs time.", where="within_s", found=repr(within_s), expected="seconds over 0"
+        )
+    history = history if isinstance(history, History) else History.from_table(history)
+    if isinstance(reads, str):
+        reads = (reads,)
+    wanted = None if reads is None else frozenset({*reads, None})
+    records = history.records
+    keys = list(records) if key is None else [key]
+    found: dict[str, _Found] = {}
+    for each in keys:
+        part = records.get(each, History())
+        found[each] = _checked(part, asked, wanted, within_s)
+        if found[each].status is Status.ILLEGAL:
+            break
+    return _verdict(history, asked, key, found)
+
+
+def views(
+    history: History | pa.Table | pd.DataFrame, key: str, model: str = "fork-sequential"
+) -> Mapping[str, tuple[Operation, ...]]:
+    """Give the view of a record that was found for each client.
+
+    Parameters
+    ----------
+    history : History, pyarrow.Table or pandas.DataFrame
+    key : str
+    model : str
+        That the views meet.
+
+    Returns
+    -------
+    mapping of str to tuple of Operation
+        Empty when no views were found: :func:`check` says why.
+
+    Raises
+    ------
+    ParameterError, TraceFormatError, TraceContentError
+        As :func:`check`.
+    """
+    return check(history, model, key=key).views.get(key, {})
+
+
+class _Found:
+    """What came out for a record."""
+
+    def __init__(
+        self, status: Status, explanation: Explanation, seen: dict[str, tuple[Operation, ...]] | None = None
+    ) -> None:
+        self.status = status
+        self.explanation = explanation
+        self.views = seen or {}
+
+
+def _verdict(history: History, model: Model, key: str | None, found: dict[str, _Found]) -> Verdict:
+    status = Status.OK if found else Status.UNKNOWN
+    explanation = summed_up(model, len(history), len(history.clients)) if found else _nothing(None)
+    for kind in (Status.UNKNOWN, Status.ILLEGAL):
+        for each, one in found.items():
+            if one.status is kind:
+                status, explanation, key = kind, one.explanation, each
+                break
+    seen = {each: one.views for each, one in found.items() if one.status is Status.OK and one.views}
+    if status is Status.OK and len(found) == 1:
+        (key,) = found
+        explanation = found[key].explanation
+    return Verdict(status, model.name, key, explanation, history, seen)
+
+
+def _nothing(what: str | None) -> Explanation:
+    return Explanation("nothing", what or "There is no operation to check: an empty history proves nothing.")
+
+
+def _checked(history: History, model: Model, wanted: frozenset[str | None] | None, within_s: float) -> _Found:
+    """Check a record."""
+    answered = [each for each in history if not each.is_write and each.outcome is Outcome.OK]
+    types = {each.type for each in answered}
+    if wanted is None:
+        groups = [frozenset({each}) for each in _sorted(types & promising(model.name), model)]
+    else:
+        groups = [wanted & types] if wanted & types else []
+    if types and not groups:
+        asked = "of the types asked for" if wanted is not None else "whose type promises the model"
+        there = ", ".join(sorted(str(each) for each in types))
+        return _Found(
+            Status.UNKNOWN,
+            Explanation(
+                "no read promises it",
+                f"There is no read {asked}, so nothing was checked; there are: {there}.",
+            ),
+        )
+    best: _Found | None = None
+    for group in groups or [frozenset()]:
+        found = _group(history, model, group, within_s)
+        if found.status is Status.ILLEGAL:
+            return found
+        if best is None or (found.status is Status.UNKNOWN and best.status is Status.OK):
+            best = found
+    assert best is not None
+    return best
+
+
+def _sorted(types: Iterable[str | None], model: Model) -> list[str | None]:
+    """Put first the type of reads that promises just this model: its views are those that are shown."""
+    return sorted(types, key=lambda each: (PROMISES.get(each or "") != model.name, each or ""))
+
+
+def _group(history: History, model: Model, reads: frozenset[str | None], within_s: float) -> _Found:
+    counted = [
+        each for each in history
+        if each.is_write or (each.outcome is Outcome.OK and each.type in reads)
+    ]  # fmt: skip
+    if all(each.outcome is Outcome.PENDING for each in counted):
+        return _Found(Status.UNKNOWN, _nothing("No operation was answered: there is nothing to check."
+                                               if len(history) else None))  # fmt: skip
+    decision = judge(counted, reads, model, Budget(within_s, MOST_OPERATIONS))
+    if decision.status is Status.OK:
+        clients = len({each.client for each in counted})
+        return _Found(Status.OK, summed_up(model, len(counted), clients), decision.views)
+    if decision.status is Status.UNKNOWN:
+        return _Found(Status.UNKNOWN, _too_large(counted, decision, within_s))
+    budget = Budget(within_s, MOST_OPERATIONS)
+    operations, decision, is_smallest = smallest(counted, reads, model, decision, budget)
+    assert decision.contradiction is not None
+    return _Found(
+        Status.ILLEGAL,
+        explained(decision.contradiction, operations, model, is_smallest, decision.readings),
+    )
+
+
+def _too_large(operations: list[Operation], decision: Decision, within_s: float) -> Explanation:
+    if len(operations) > MOST_OPERATIONS:
+        why = f"the search takes at most {MOST_OPERATIONS:,}"
+    else:
+        why = f"the search did not end within {within_s:g} s"
+    return Explanation(
+        "too large",
+        f"It is not known: {len(operations):,} operations of one record, and {why}. "
+        "Versions of all writes, fewer operations or more time help.",
+    )

@@ -1,0 +1,343 @@
+"""Readings of a record's history: which write each operation saw, settled.
+
+Versions settle it mostly. Where a value was written twice, or a version belongs to a write that was never
+answered, there are several readings, and a history meets a model when one of them does.
+
+A write that was never answered may have taken effect or not. It did in a reading when something saw it; one
+that nothing saw changes nothing, since taking it out of a view leaves the view legal.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from functools import cached_property
+from typing import Final, NamedTuple
+
+from mudkit.consistency.anomaly import REFUSED, Anomaly
+from mudkit.consistency.operation import WITHOUT_EFFECT, Content, Kind, Operation, Outcome
+from mudkit.consistency.retraction import set_aside
+
+__all__ = ["INITIAL", "Reading", "Record", "Refused"]
+
+INITIAL: Final = -1
+"""Stands for what was there before the first write."""
+
+_UNWRITTEN: Final = "read without its write"
+_NONE: Final = -2
+"""Stands for no write at all: what would have to be seen was not there."""
+
+
+@dataclass
+class Reading:
+    """A record's history with everything that was seen settled.
+
+    Parameters
+    ----------
+    operations : list of Operation
+        Those with an effect or an answer, in the order in which they were invoked.
+    saw : list of int or None
+        For each: the place of the write that it saw, or ``INITIAL``; None: it looks at nothing.
+    versions : list of int or None
+        Of the writes that have an effect.
+    effective : list of bool
+        Which are writes with an effect; a conflict sees, and has none.
+    avoids : list of (int, int)
+        Conflicts of which it is not known what they found, by place, and the write that they did not find.
+    """
+
+    operations: list[Operation]
+    saw: list[int | None]
+    versions: list[int | None]
+    effective: list[bool]
+    avoids: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def writes(self) -> list[int]:
+        """The places of the writes with an effect."""
+        return [place for place, effective in enumerate(self.effective) if effective]
+
+
+class Refused(Enum):
+    """What to do about a write that was refused and that somebody saw all the same."""
+
+    HAS_NO_EFFECT = auto()
+    """Nobody can have seen it: the definitions of views."""
+    SET_ASIDE = auto()
+    """It is left out with what its own client read of it before it knew."""
+    IS_A_WRITE = auto()
+    """It has a place among the writes like others: the session guarantees, which know no views."""
+
+
+class _Sight(NamedTuple):
+    """An operation looks at a write: it saw it, or it is a conflict and expected it in vain."""
+
+    place: int
+    is_seen: bool
+    content: Content
+
+
+class Record:
+    """A record's history, with the reads that count.
+
+    Parameters
+    ----------
+    operations : iterable of Operation
+        All of one record, in the order in which they were invoked.
+    reads : set of str or None
+        The types of the reads that count.
+    refused : Refused
+        What to do about writes that were refused and seen all the same.
+
+    Attributes
+    ----------
+    anomaly : Anomaly or None
+        What makes every reading impossible.
+    """
+
+    def __init__(
+        self, operations: Iterable[Operation], reads: frozenset[str | None], refused: Refused
+    ) -> None:
+        self.operations = [
+            each for each in operations
+            if each.is_write or (each.outcome is Outcome.OK and each.type in reads)
+        ]  # fmt: skip
+        self.refused = refused
+        self._by_version: dict[int, int] = {}
+        self._by_value: dict[str | None, list[int]] = {}
+        self._unversioned: list[int] = []
+        self._choices: list[tuple[list[int], list[_Sight]]] = []
+        """Of each thing to be settled: the writes it may be, and who looks at it."""
+        self.anomaly = self._index() or self._look()
+
+    def _index(self) -> Anomaly | None:
+        for place, each in enumerate(self.operations):
+            if not each.is_write:
+                continue
+            self._by_value.setdefault(each.content.value, []).append(place)
+            version = each.content.version
+            if each.outcome in WITHOUT_EFFECT:  # whatever it says, it became no version
+                continue
+            if version is None:
+                self._unversioned.append(place)
+            elif version in self._by_version:
+                twice = self.operations[self._by_version[version]], each
+                return Anomaly(
+                    "one version twice", twice,
+                    f"{twice[0]} and {twice[1]} both became version {version}: the versions are no order.",
+                )  # fmt: skip
+            else:
+                self._by_version[version] = place
+        return None
+
+    def candidates(self, content: Content) -> list[int]:
+        """Give the writes that may have left a content, and ``INITIAL`` if nobody need have."""
+        value, version = content
+        if version is None:
+            found = self._by_value.get(value, [])
+            return [INITIAL, *found] if value is None else list(found)
+        if version == 0:
+            return [INITIAL] if value is None else []
+        if version in self._by_version:
+            place = self._by_version[version]
+            known = self.operations[place].content.value
+            return [place] if value in (None, known) else []
+        return [
+            place for place in (self._unversioned if value is None else self._by_value.get(value, []))
+            if place in self._loose
+        ]  # fmt: skip
+
+    @cached_property
+    def _loose(self) -> frozenset[int]:
+        """The writes of which no version is known."""
+        return frozenset(self._unversioned)
+
+    def _sights(self) -> Iterator[_Sight]:
+        for place, each in enumerate(self.operations):
+            if each.kind is Kind.READ:
+                yield _Sight(place, True, each.content)
+            elif each.outcome is Outcome.CONFLICT:
+                if each.found is not None:
+                    yield _Sight(place, True, each.found)
+                if each.expected is not None:
+                    yield _Sight(place, False, each.expected)
+            elif each.expected is not None and each.outcome is not Outcome.FAILED:
+                yield _Sight(place, True, each.expected)
+
+    def _look(self) -> Anomaly | None:
+        """Find what each operation may have looked at; one that saw what nobody wrote is an anomaly."""
+        shared: dict[int, int] = {}
+        sights = list(self._sights())
+        for sight in sights:
+            if not self._must_see(sight):
+                continue
+            version = sight.content.version
+            found = [write for write in self.candidates(sight.content) if write != sight.place]
+            if version is not None and version in shared:  # a version is of one write, whoever looks at it
+                before, seers = self._choices[shared[version]]
+                found = [write for write in before if write in found]
+                self._choices[shared[version]] = found, [*seers, sight]
+            else:
+                if version is not None:
+                    shared[version] = len(self._choices)
+                self._choices.append((found, [sight]))
+            if not found:
+                return self._unwritten(self._choices[-1 if version is None else shared[version]][1])
+        for sight in sights:
+            if self._must_see(sight):
+                continue
+            if sight.content.version in shared:
+                self._choices[shared[sight.content.version]][1].append(sight)
+                continue
+            found = [write for write in self.candidates(sight.content) if write != sight.place]
+            is_certain = sight.content.version in (None, 0) or sight.content.version in self._by_version
+            self._choices.append((found if found and is_certain else [*found, _NONE], [sight]))
+        return None
+
+    def _must_see(self, sight: _Sight) -> bool:
+        """Say whether what an operation looks at must have been there."""
+        return sight.is_seen and self.operations[sight.place].outcome is not Outcome.PENDING
+
+    def _unwritten(self, sights: list[_Sight]) -> Anomaly:
+        each = self.operations[sights[0].place]
+        operations = tuple(self.operations[sight.place] for sight in sights)
+        if len(operations) > 1 and all(self.candidates(sight.content) for sight in sights):
+            return Anomaly(
+                "one version twice", operations,
+                f"Version {sights[0].content.version} was seen with contents that no one write left.",
+            )  # fmt: skip
+        kind = "replaced what nobody wrote" if each.outcome is Outcome.OK and each.is_write else _UNWRITTEN
+        return Anomaly(kind, operations, f"Nobody wrote what {each} saw: {sights[0].content}.")
+
+    def orphans(self) -> set[int]:
+        """Give the operations that saw what nobody wrote."""
+        return {
+            sight.place for sight in self._sights()
+            if self._must_see(sight) and not set(self.candidates(sight.content)) - {sight.place}
+        }  # fmt: skip
+
+    def _fits(self, sight: _Sight, write: int) -> bool:
+        return write != sight.place and write in self.candidates(sight.content)
+
+    # -- readings
+
+    def readings(self) -> Iterator[Reading | Anomaly]:
+        """Give all readings; one that cannot be is an anomaly."""
+        for choice in itertools.product(*(found for found, _ in self._choices)):
+            saw: dict[int, int] = {}
+            expected: dict[int, int] = {}
+            given: dict[int, int] = {}
+            owner: dict[int, int] = {}
+            is_possible = True
+            for write, (_, sights) in zip(choice, self._choices, strict=True):
+                for sight in sights:
+                    known = write if self._must_see(sight) or self._fits(sight, write) else _NONE
+                    (saw if sight.is_seen else expected)[sight.place] = known
+                    version = sight.content.version
+                    if known in self._loose and version is not None:  # one to one
+                        is_possible &= given.setdefault(known, version) == version
+                        is_possible &= owner.setdefault(version, known) == known
+            if is_possible:
+                reading = self._reading(saw, expected, given)
+                yield reading
+                if isinstance(reading, Reading):
+                    for some in self._unseen(reading, len(reading.avoids)):
+                        yield self._reading(saw, expected, given, some)
+
+    def _unseen(self, reading: Reading, most: int) -> Iterator[tuple[int, ...]]:
+        """Give writes that nobody saw, by which conflicts may be explained that do not say."""
+        there = {each.id for each in reading.operations}
+        pending = [
+            place for place, each in enumerate(self.operations)
+            if each.is_write and each.outcome is Outcome.PENDING and each.id not in there
+        ]  # fmt: skip
+        for size in range(1, min(most, len(pending)) + 1):
+            yield from itertools.combinations(pending, size)
+
+    def _reading(
+        self,
+        saw: dict[int, int],
+        expected: dict[int, int],
+        given: dict[int, int],
+        unseen: tuple[int, ...] = (),
+    ) -> Reading | Anomaly:
+        operations = self.operations
+        gone = set_aside(operations, saw) if self.refused is Refused.SET_ASIDE else frozenset()
+        if isinstance(gone, Anomaly):
+            return gone
+        effective = {
+            place for place, each in enumerate(operations) if each.is_write and each.outcome is Outcome.OK
+        } | (set(unseen) - gone)
+        seeing = [
+            place for place in saw
+            if place not in gone and (place in effective or operations[place].outcome is not Outcome.PENDING)
+        ]  # fmt: skip
+        is_lenient = self.refused is Refused.IS_A_WRITE
+        for place in seeing:
+            write = saw[place]
+            has_effect = write == INITIAL or (
+                write != _NONE and write not in gone and operations[write].outcome not in WITHOUT_EFFECT
+            )
+            if not is_lenient and not has_effect:
+                return self._no_effect(place, write)
+            if write >= 0 and write not in effective:  # seen, so it took effect
+                effective.add(write)
+                if write in saw:
+                    seeing.append(write)
+        for place, write in expected.items():
+            is_there = write == INITIAL or write in effective
+            if is_there and saw.get(place) == write and not is_lenient and place not in gone:
+                return self._false(place, write)
+        return self._numbered(saw, expected, given, effective, gone)
+
+    def _no_effect(self, place: int, write: int) -> Anomaly:
+        each = self.operations[place]
+        if write == _NONE:
+            return Anomaly("replaced what nobody wrote", (each,), f"Nobody wrote what {each} was to replace.")
+        other = self.operations[write]
+        return Anomaly(
+            REFUSED, (other, each),
+            f"{each} saw what {other} wrote, and that write was refused: as an operation of the record it "
+            "has no effect, so no view in which it stands lets anybody see it.",
+        )  # fmt: skip
+
+    def _false(self, place: int, write: int) -> Anomaly:
+        each = self.operations[place]
+        others = () if write == INITIAL else (self.operations[write],)
+        return Anomaly(
+            "false conflict", (*others, each), f"{each} was refused although it found what it expected."
+        )
+
+    def _numbered(
+        self,
+        saw: dict[int, int],
+        expected: dict[int, int],
+        given: dict[int, int],
+        effective: set[int],
+        gone: frozenset[int],
+    ) -> Reading:
+        """Leave out what has no effect and no answer, and number the rest."""
+        avoiding = {
+            place: write for place, write in expected.items()
+            if place not in saw and place not in gone and (write == INITIAL or write in effective)
+        }  # fmt: skip
+        kept = [
+            place for place, each in enumerate(self.operations)
+            if place in effective or (place not in gone and each.outcome is not Outcome.PENDING)
+        ]  # fmt: skip
+        new = {INITIAL: INITIAL, _NONE: INITIAL} | {place: number for number, place in enumerate(kept)}
+        reading = Reading([], [], [], [])
+        for place in kept:
+            each = self.operations[place]
+            version = each.content.version
+            is_effective = place in effective
+            reading.operations.append(each)
+            reading.saw.append(new[saw[place]] if place in saw else None)
+            reading.effective.append(is_effective)
+            reading.versions.append(
+                (given.get(place) if version is None else version) if is_effective else None
+            )
+        reading.avoids.extend((new[place], new[write]) for place, write in avoiding.items())
+        return reading

@@ -1,0 +1,101 @@
+"""Verdicts: what was found out about a history, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from mudkit.consistency.history import History
+from mudkit.consistency.operation import Operation
+
+__all__ = ["Explanation", "Status", "Step", "Verdict"]
+
+
+class Status(StrEnum):
+    """What is known of a history and a model."""
+
+    OK = "OK"
+    """It meets the model; for models with views, they were found."""
+    ILLEGAL = "ILLEGAL"
+    """It does not, and the explanation says why."""
+    UNKNOWN = "UNKNOWN"
+    """It is not known, and the explanation says why not."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operation comes before another in every view.
+
+    Parameters
+    ----------
+    first, then : Operation
+    why : str
+        In words, between the two: ``was seen by``.
+    """
+
+    first: Operation
+    then: Operation
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.first} {self.why} {self.then}"
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why a verdict is what it is.
+
+    Parameters
+    ----------
+    kind : str
+        ``cycle``, ``no order``, ``no views``, ``read without its write`` and other anomalies; ``nothing``,
+        ``too large``, ``no read promises it``; ``views`` or ``write order`` when all is well.
+    words : str
+        A sentence or two.
+    operations : tuple of Operation
+        The smallest contradiction that was found: a history of these alone is illegal.
+    steps : tuple of Step
+        Of a cycle, one after the other; the last leads back to the first.
+    is_smallest : bool
+        Whether a history of ``operations`` becomes legal whichever of them is taken out together with the
+        operations that saw it. False: the time was over before that was known.
+    """
+
+    kind: str
+    words: str
+    operations: tuple[Operation, ...] = ()
+    steps: tuple[Step, ...] = ()
+    is_smallest: bool = True
+
+    def __str__(self) -> str:
+        return self.words
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came out for a history.
+
+    Parameters
+    ----------
+    status : Status
+    model : str
+    key : str or None
+        Of the record that the explanation is about; None: of all, or of none.
+    explanation : Explanation
+    history : History
+        That was checked.
+    views : mapping of str to mapping of str to tuple of Operation
+        Of each record that is OK, the view that was found for each client; none for session guarantees.
+    """
+
+    status: Status
+    model: str
+    key: str | None
+    explanation: Explanation
+    history: History
+    views: Mapping[str, Mapping[str, tuple[Operation, ...]]] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        record = "" if self.key is None else f", record {self.key}"
+        return f"{self.status} ({self.model}{record}): {self.explanation}"

@@ -1,0 +1,143 @@
+"""Small random histories, with everything that a history may hold."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+from mudkit.consistency import Content, History, Kind, Operation, Outcome
+
+Pick = Callable[[Sequence], object]
+
+
+def small(pick: Pick, most: int = 6) -> History:
+    """Draw a history of one record, of at most so many operations.
+
+    ``pick`` chooses one of a sequence: ``random.Random(seed).choice``, or a function over Hypothesis's draws.
+    """
+    clients = pick(("ab", "ab", "abc", "a"))
+    are_versioned = pick((None, None, True, "some"))
+    are_distinct = pick((True, True, True, False))
+    has_trouble = pick((False, True))  # conflicts, refusals, pending writes, conditions
+    is_race = pick((False, False, True))  # conditional writes that succeed: of these are forks made
+    is_one_at_a_time = pick((True, True, False))
+    count = pick(range(1, most + 1))
+    free = dict.fromkeys(clients, 0)
+    numbers = list(range(1, count + 2))
+    drafts = []
+    for number in range(count):
+        client = pick(clients)
+        begin = free[client] + pick((0, 1, 1, 2)) if is_one_at_a_time else pick(range(8))
+        end = begin + pick((0, 1, 1, 2, 4))
+        free[client] = end
+        is_write = pick((True, is_race, False))
+        value = (str(number + 1) if are_distinct else pick("12")) if is_write else None
+        if is_write and has_trouble and pick((True, *(False,) * 7)):
+            value = None
+        drafts.append((client, begin, end, is_write, value))
+    written = [value for *_, is_write, value in drafts if is_write]
+    versions = {}
+    for number, draft in enumerate(drafts):
+        if draft[3] and are_versioned and (are_versioned is True or pick((True, False))):
+            version = pick(numbers) if pick((True, *(False,) * 5)) else numbers[0]
+            if version in numbers and (len(numbers) > 1):
+                numbers.remove(version)
+            versions[number] = version
+
+    def seen(of_version: bool) -> Content:
+        if of_version and versions and pick((True, True, False)):
+            number = pick(sorted(versions))
+            return Content(drafts[number][4] if pick((True, False)) else None, versions[number])
+        if of_version and pick((True, False, False)):
+            return Content(None, 0)
+        value = pick([*written, *written, None])
+        return Content(
+            value, pick(range(1, 5)) if of_version and value and pick((True, False, False)) else None
+        )
+
+    operations = []
+    for number, (client, begin, end, is_write, value) in enumerate(drafts):
+        outcome = Outcome.OK
+        expected = found = None
+        if is_write and is_race and pick((True, True, False)):
+            expected = Content(pick([None, *(each for _, _, _, wrote, each in drafts[:number] if wrote)]))
+        elif is_write and has_trouble:
+            outcome = pick((Outcome.OK, Outcome.OK, Outcome.CONFLICT, Outcome.PENDING, Outcome.FAILED))
+            if outcome is Outcome.CONFLICT or pick((True, False)):
+                expected = seen(bool(are_versioned))
+            if outcome is Outcome.CONFLICT and pick((True, False)):
+                found = seen(bool(are_versioned))
+        content = (
+            Content(value, versions.get(number) if outcome is Outcome.OK else None)
+            if is_write
+            else seen(bool(are_versioned))
+        )
+        operations.append(Operation(
+            client, number, "x", Kind.WRITE if is_write else Kind.READ, begin, None if outcome is Outcome.PENDING else end,
+            content, None, outcome, expected, found,
+        ))  # fmt: skip
+    return History(operations)
+
+
+def seeded(seed: int, most: int = 6) -> History:
+    """Draw a history by a seed."""
+    return small(random.Random(seed).choice, most)
+
+
+def recorded(
+    seed: int,
+    *,
+    operations: int,
+    clients: int,
+    versions: bool,
+    stale: int = 0,
+    forks: bool = False,
+    shuffled: bool = False,
+) -> History:
+    """Record a store: clients read versions that are up to ``stale`` behind, never behind what they have seen.
+
+    With ``forks`` every client is served from a branch of its own after a while; ``shuffled`` mixes up what is read
+    now and then.
+    """
+    rng = random.Random(seed)
+    stores: list[list[str]] = [[]]
+    branch = dict.fromkeys(range(clients), 0)
+    seen = dict.fromkeys(range(clients), 0)
+    t_us, found = 0, []
+    for number in range(operations):
+        t_us += rng.randint(1, 5)
+        client = rng.randrange(clients)
+        if forks and number == operations // 2:
+            stores = [list(stores[0]) for _ in range(clients)]
+            branch = {each: each for each in range(clients)}
+        store = stores[branch[client]]
+        begin, end = t_us - rng.randint(0, 4), t_us + rng.randint(0, 4)
+        if rng.random() < 0.35:
+            is_conditional = forks and rng.random() < 0.5
+            expected = Content(store[-1] if store else None) if is_conditional else None
+            store.append(f"v{number}")
+            seen[client] = len(store)
+            version = len(store) if versions and len(stores) == 1 else None
+            found.append(
+                Operation(
+                    f"c{client}",
+                    number,
+                    "x",
+                    Kind.WRITE,
+                    begin,
+                    end,
+                    Content(store[-1], version),
+                    expected=expected,
+                )
+            )
+            continue
+        at = max(seen[client], len(store) - rng.randint(0, stale))
+        seen[client] = at
+        if shuffled and rng.random() < 0.1:
+            at = rng.randint(0, len(store))
+        value = store[at - 1] if at else None
+        known = versions and (len(stores) == 1 or at == 0)
+        found.append(
+            Operation(f"c{client}", number, "x", Kind.READ, begin, end, Content(value, at if known else None))
+        )
+    return History(found)

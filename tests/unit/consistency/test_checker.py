@@ -1,0 +1,263 @@
+"""What check answers and says, and where it does not know."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from consistency_oracle import meets
+from random_histories import recorded
+
+from mudkit.consistency import (
+    MODELS,
+    PROMISES,
+    Content,
+    History,
+    Kind,
+    Operation,
+    Outcome,
+    Status,
+    check,
+    implied,
+    views,
+)
+from mudkit.consistency import checker as checker_module
+from mudkit.consistency.models import Form, promising
+from mudkit.errors import ParameterError, TraceFormatError
+
+FORKED = "ann: w0>1   r1   r1\nbob: w0>2   r2   r2"
+
+
+def test_the_page_of_the_design():
+    history = History.of("ann: w1@1     u1@1\nbob:      u1@1")
+    verdict = check(history, model="fork-sequential", key="x")
+    assert verdict.status is Status.OK
+    assert {client: [each.what for each in view] for client, view in views(history, key="x").items()} == {
+        "ann": ["w(x)1@1", "r(x)1@1", "r(x)1@1"], "bob": ["w(x)1@1", "r(x)1@1", "r(x)1@1"],
+    }  # fmt: skip
+    assert "OK" in str(verdict)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("text", ["", "ann: w1…", "ann: r1…\nbob: w2…"])
+def test_what_holds_no_answer_proves_nothing(model, text):
+    verdict = check(History.of(text), model)
+    assert (verdict.status, verdict.explanation.kind) == (Status.UNKNOWN, "nothing")
+    assert "nothing" in str(verdict.explanation)
+
+
+def test_a_record_that_is_not_there():
+    verdict = check(History.of("ann: w1"), "sequential", key="y")
+    assert verdict.status is Status.UNKNOWN
+    assert views(History.of("ann: w1"), key="y") == {}
+
+
+@pytest.mark.parametrize(
+    ("model", "meant"),
+    [("fork-sequental", "fork-sequential"), ("linearisable", "linearizable"), ("xyz", None)],
+)
+def test_a_model_that_is_none(model, meant):
+    with pytest.raises(ParameterError) as error:
+        check(History.of("ann: w1"), model)
+    assert (meant in (error.value.remedy or "")) if meant else error.value.remedy is None
+    assert "monotonic-reads" in error.value.expected
+
+
+def test_a_check_needs_time():
+    with pytest.raises(ParameterError, match="needs time"):
+        check(History.of("ann: w1"), "sequential", within_s=0)
+    with pytest.raises(TraceFormatError):
+        check("ann: w1", "sequential")
+
+
+# -- which reads count
+
+
+def test_read_types_promise_what_the_paper_says():
+    assert PROMISES == {
+        "uncommitted": "fork-sequential",
+        "committed": "sequential",
+        "committed_wio": "sequential-wio",
+    }
+    assert promising("linearizable") == {None}
+    assert promising("sequential-wio") == {None, "committed_wio"}
+    assert promising("sequential") == {None, "committed", "committed_wio"}
+    assert promising("fork-sequential") == {None, "uncommitted", "committed", "committed_wio"}
+
+
+def test_each_read_type_counts_on_its_own():
+    """An uncommitted read may return more than a later committed one (Mobius 4.1)."""
+    history = History.of("ann: w1@1    u2      c1@1 o2@2\nann:      [w2@2         ]")
+    for model in ("sequential", "fork-sequential", "monotonic-reads"):
+        assert check(history, model).status is Status.OK, model
+    mixed = check(history, "fork-sequential", reads=["uncommitted", "committed"])
+    assert mixed.status is Status.ILLEGAL
+    assert check(history, "fork-sequential", reads="committed").status is Status.OK
+
+
+def test_reads_that_promise_less_do_not_count():
+    history = History.of("ann: w1@1  u0  \nbob:    c1@1")
+    assert check(history, "sequential").status is Status.OK
+    assert check(history, "fork-sequential").status is Status.ILLEGAL
+    verdict = check(History.of("ann: w1 u1"), "sequential")
+    assert (verdict.status, verdict.explanation.kind) == (Status.UNKNOWN, "no read promises it")
+    assert "uncommitted" in verdict.explanation.words
+    assert check(History.of("ann: w1 u1"), "sequential", reads=["comitted"]).status is Status.UNKNOWN
+
+
+def test_a_failing_type_is_not_hidden_by_another_one():
+    history = History.of("ann: w1@1  c1@1 o0@0")
+    assert check(history, "sequential").status is Status.ILLEGAL
+    assert check(history, "sequential", reads=["committed"]).status is Status.OK
+
+
+# -- several records
+
+
+def test_each_record_is_a_domain_of_its_own():
+    """Sequential consistency of each record is not that of both together: Lamport's example."""
+    history = History.of("ann: w(x)1  r(y)0\nbob: w(y)1  r(x)0")
+    for model in MODELS:
+        assert check(history, model).status is (Status.ILLEGAL if model == "linearizable" else Status.OK), (
+            model
+        )
+    verdict = check(history, "sequential")
+    assert set(verdict.views) == {"x", "y"}
+    assert verdict.key is None
+
+
+def test_the_worst_record_decides():
+    text = "ann: w(x)1  w(y)1 w(z)1…\nann:                w(z)3  \nbob:      r(y)1 r(y)0"
+    verdict = check(History.of(text), "sequential")
+    assert (verdict.status, verdict.key) == (Status.ILLEGAL, "y")
+    assert check(History.of(text), "sequential", key="x").status is Status.OK
+    unknown = check(History.of("ann: w(x)1 w(y)1…"), "sequential")
+    assert (unknown.status, unknown.key) == (Status.UNKNOWN, "y")
+
+
+# -- explanations
+
+
+def test_a_cycle_is_told_step_by_step():
+    verdict = check(History.of("ann: w1@1 w2@2\nbob:            r2@2 r1@1   r2@2"), "sequential")
+    assert verdict.explanation.kind == "cycle"
+    names = [(step.first.what, step.then.what) for step in verdict.explanation.steps]
+    assert [then for _, then in names] == [first for first, _ in names[1:] + names[:1]]
+    assert "bob r(x)1@1 saw what was overwritten by ann w(x)2@2" in str(verdict.explanation)
+    assert {each.what for each in verdict.explanation.operations} == {
+        "w(x)1@1",
+        "w(x)2@2",
+        "r(x)2@2",
+        "r(x)1@1",
+    }
+
+
+def test_without_versions_each_order_of_the_writes_is_refuted():
+    verdict = check(History.of("ann: w1    r2\nbob: w2 r2   r1"), "linearizable")
+    assert verdict.status is Status.ILLEGAL
+    wio = check(History.of("p: [w1 ]\np:  [w2 ]\nq:       r2 r1 "), "sequential-wio")
+    assert wio.explanation.kind == "no order"
+    assert "With w(x)1 before w(x)2:" in wio.explanation.words
+    assert "With w(x)2 before w(x)1:" in wio.explanation.words
+
+
+def test_session_guarantees_name_the_two_operations():
+    verdict = check(History.of("ann: w1@1 w2@2 r1@1"), "read-your-writes")
+    [step] = [each for each in verdict.explanation.steps if "over before" in each.why]
+    assert (step.first.what, step.then.what) == ("w(x)2@2", "r(x)1@1")
+    assert "read-your-writes" in verdict.explanation.words
+    future = check(History.of("ann: r1 w1"), "writes-follow-reads")
+    assert {each.what for each in future.explanation.operations} == {"r(x)1", "w(x)1"}
+
+
+def test_the_papers_own_trouble():
+    """The protocol of Mobius 4.2 does not meet definition 3, and what it does meet has a name."""
+    history = History.of("ann: [w0>1          !2]\nann:      u1           u2\nbob:        w0>2")
+    verdict = check(history, "fork-sequential")
+    assert (verdict.status, verdict.explanation.kind) == (Status.ILLEGAL, "saw a refused write")
+    assert [each.what for each in verdict.explanation.operations] == ["w(x)0>1!2", "r(x)1", "w(x)0>2"]
+    weaker = check(history, "fork-sequential-retracted")
+    assert weaker.status is Status.OK
+    assert "r(x)1" not in [each.what for each in weaker.views["x"]["ann"]]
+    for guarantee in ("monotonic-reads", "read-your-writes", "monotonic-writes", "writes-follow-reads"):
+        assert check(history, guarantee).status is Status.OK
+
+
+def test_views_fork_and_say_where():
+    found = views(History.of(FORKED), key="x")
+    assert [each.what for each in found["ann"]] == ["w(x)0>1", "r(x)1", "r(x)1"]
+    assert [each.what for each in found["bob"]] == ["w(x)0>2", "r(x)2", "r(x)2"]
+    assert views(History.of("ann: w1 r7"), key="x") == {}
+
+
+# -- bounds
+
+
+def test_a_history_that_is_too_long_for_the_search_is_unknown():
+    history = recorded(1, operations=checker_module.MOST_OPERATIONS + 1, clients=3, versions=False)
+    verdict = check(history, "sequential")
+    assert (verdict.status, verdict.explanation.kind) == (Status.UNKNOWN, "too large")
+    assert "3,000" in verdict.explanation.words
+
+
+def test_the_time_is_a_bound_as_well():
+    """Many writes at once that nobody can order, and one read too many: the search would take for ever."""
+    writes = [
+        Operation(f"c{n}", 1, "x", Kind.WRITE, n, 100_000, Content(f"v{n}"), outcome=Outcome.OK)
+        for n in range(26)
+    ]
+    reads = [
+        Operation(f"r{n}", turn, "x", Kind.READ, 200_000 + 10 * turn, 200_001 + 10 * turn, Content(f"v{value}"))
+        for n in range(26) for turn, value in enumerate((n, (n + 1) % 26))
+    ]  # fmt: skip
+    began_s = time.monotonic()
+    for model in MODELS:
+        verdict = check(History([*writes, *reads]), model, within_s=0.05)
+        assert verdict.status is not Status.OK or MODELS[model].form is Form.WRITE_ORDER, model
+    assert time.monotonic() - began_s < 30  # a guard, not a measurement
+
+
+def test_many_ways_to_read_it_are_a_bound_as_well():
+    """Seven writes of one value, read a dozen times: 7 to the 12th ways."""
+    writes = " ".join(["w1"] * 7) + " w2"
+    history = History.of(f"p: {writes}\nq: {' ' * len(writes)}" + " r1 r2 r1" + " r1" * 10)
+    verdict = check(history, "sequential", within_s=0.2)
+    assert (verdict.status, verdict.explanation.kind) == (Status.UNKNOWN, "too large")
+
+
+# -- the table of models
+
+
+def test_the_table():
+    assert implied("linearizable") >= {
+        "sequential",
+        "fork-linearizable",
+        "fork-sequential",
+        "monotonic-reads",
+    }
+    assert "sequential-wio" not in implied("linearizable")
+    assert "linearizable" not in implied("sequential-wio")
+    assert implied("fork-sequential-retracted") == {"fork-sequential-retracted"}
+    for name, model in MODELS.items():
+        assert name in implied(name)
+        assert model.words.endswith(".")
+        assert model.source
+        assert all(weaker in MODELS for weaker in model.implies)
+        assert model.form in Form
+
+
+def test_monotonic_reads_are_per_read_type():
+    """Whichever types count, an uncommitted read may return more than a later committed one (Mobius 4.1)."""
+    both = ["uncommitted", "committed"]
+    assert check(History.of("p: w1@1  w2@2  u2@2  c1@1"), "monotonic-reads", reads=both).status is Status.OK
+    assert (
+        check(History.of("p: w1@1  w2@2  u2@2  u1@1"), "monotonic-reads", reads=both).status is Status.ILLEGAL
+    )
+    assert check(History.of("p: w1  w2  c1  u2  c1  u2"), "monotonic-reads", reads=both).status is Status.OK
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_two_writes_are_not_taken_for_one_version(model):
+    """Two pending writes each name version 5 in their condition, which only the other one could be."""
+    history = History.of("p: w@5>1…\nq: w@5>2…\np:           r1\nq:           r2")
+    assert check(history, model).status is (Status.OK if meets(list(history), model) else Status.ILLEGAL)

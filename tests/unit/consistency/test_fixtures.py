@@ -1,0 +1,66 @@
+"""Literal histories under every model."""
+
+from __future__ import annotations
+
+import pytest
+from consistency_fixtures import CODES, FIXTURES
+from consistency_oracle import meets, views_hold
+
+from mudkit.consistency import MODELS, History, Status, check, implied
+from mudkit.consistency.models import Form
+
+ALL_TYPES = ["uncommitted", "committed", "committed_wio"]
+
+
+def test_there_are_enough_and_every_model_is_met_and_not_met():
+    assert len(FIXTURES) >= 60
+    assert (
+        len({fixture.name for fixture in FIXTURES})
+        == len({fixture.text for fixture in FIXTURES})
+        == len(FIXTURES)
+    )
+    assert set(CODES.values()) == set(MODELS)
+    for model in MODELS:
+        assert 10 <= sum(fixture.legal(model) for fixture in FIXTURES) <= len(FIXTURES) - 5, model
+    assert len({fixture.source.split(",")[0].split(" and")[0] for fixture in FIXTURES}) >= 7
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("fixture", FIXTURES, ids=lambda fixture: fixture.name)
+def test_fixture(fixture, model):
+    verdict = check(History.of(fixture.text), model, reads=ALL_TYPES)
+    assert verdict.status == (Status.OK if fixture.legal(model) else Status.ILLEGAL), (
+        f"{verdict}\n{fixture.why}"
+    )
+    if not fixture.legal(model):
+        assert verdict.explanation.operations
+        assert verdict.explanation.is_smallest
+        again = check(History(verdict.explanation.operations), model, reads=ALL_TYPES)
+        assert again.status == Status.ILLEGAL
+    elif MODELS[model].form is not Form.WRITE_ORDER and not MODELS[model].retracts:
+        assert views_hold(list(verdict.history), verdict.views["x"], model) is None
+
+
+@pytest.mark.parametrize("fixture", FIXTURES, ids=lambda fixture: fixture.name)
+def test_the_table_keeps_the_implications(fixture):
+    for model in MODELS:
+        if fixture.legal(model):
+            assert all(fixture.legal(weaker) for weaker in implied(model)), model
+
+
+@pytest.mark.parametrize(
+    "fixture",
+    [each for each in FIXTURES if len(History.of(each.text)) <= 7],
+    ids=lambda fixture: fixture.name,
+)
+def test_the_oracle_agrees(fixture):
+    operations = list(History.of(fixture.text))
+    for model in MODELS:
+        assert meets(operations, model) == fixture.legal(model), model
+
+
+def test_fork_sequential_differs_only_where_there_are_conditions():
+    """Branches that begin with blind writes can be laid one after the other."""
+    for fixture in FIXTURES:
+        if fixture.legal("fork-sequential") and not fixture.legal("sequential"):
+            assert any(each.expected is not None for each in History.of(fixture.text)), fixture.name
