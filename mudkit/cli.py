@@ -304,8 +304,8 @@ def _mapping(pairs: list[str] | None) -> dict[str, str]:
 class _spark:  # noqa: N801 - reads as a function where it is used
     """A session that ends with the command.
 
-    Its Java compiles all the way: it starts a little later than a notebook's session, and then works faster. A
-    Connect server has options of its own.
+    Its Java compiles all the way: it starts a little later than a notebook's session, and then works faster.
+    A Connect server has options of its own.
     """
 
     def __enter__(self) -> Any:
