@@ -1,109 +1,238 @@
-"""ViewsExplorer: edit a history, choose a model, see verdict and views change at once."""
+"""ViewsExplorer: write a history down, and see at once what it is allowed to be and which views it has."""
 
 from __future__ import annotations
 
-import html
+from collections.abc import Sequence
+from html import escape
 from typing import Any, Final
 
 import ipywidgets
 import plotly.graph_objects as go
 
-from mudkit.consistency import MODELS, History, Verdict, check
-from mudkit.errors import MudkitError
-from mudkit.figures.history import history
+from mudkit.consistency import MODELS, History, Operation, Outcome, Status, Verdict, check
+from mudkit.errors import MudkitError, ParameterError
+from mudkit.figures.history import history as drawn
 
 __all__ = ["ViewsExplorer"]
 
-_TYPES: Final = ("uncommitted", "committed", "committed_wio")
-_SECONDS: Final = 2.0
-_MONOSPACE: Final = "<style>.mudkit-history textarea {font-family: monospace}</style>"
-"""Where a text stands is when it happens, so its columns must be as wide as each other."""
+_MARK: Final = {Status.OK: "✓", Status.ILLEGAL: "✗", Status.UNKNOWN: "?"}
+_HINT: Final = "ann:  w1             r2\nbob:       [w2  ]       r1"
+_NOTATION: Final = (
+    "A line a client, a column a millisecond. <code>w1</code> writes 1, <code>r1</code> reads it, "
+    "<code>r0</code>: nothing there, <code>[w1 &nbsp; ]</code> takes so long, <code>w1&gt;2</code> replaces "
+    "1 by 2, <code>w1&gt;2!</code> was refused, <code>w1…</code> or <code>w1...</code> was never answered, "
+    "<code>r1@3</code> is version 3, <code>w(k)1</code> is of record k."
+)
 
 
 class ViewsExplorer(ipywidgets.VBox):  # type: ignore[misc]
-    """Try histories out.
+    """Edit a history; verdict, figure and views follow each key.
 
-    The text is a history in the notation of :mod:`mudkit.consistency.notation`; whatever is changed in it is
-    checked as soon as the text is left (Tab), and when another model is chosen. The slider takes the arrow
-    keys and shows the history operation by operation, as far as it has come. All reads count, whatever their
-    type, and a check takes two seconds at most.
+    What cannot be read is told, and the last picture stays. Everything works from the keyboard: Tab leaves
+    the text, arrow keys choose a model and step through the views.
 
     Parameters
     ----------
-    text : str
-        The history to begin with.
+    history : str
+        In the notation of :mod:`mudkit.consistency.notation`.
     model : str
-        The model to begin with.
+        One of :data:`mudkit.consistency.MODELS`.
+    seconds : float
+        Of real time that the verdicts may take after a change, about; what is not known by then is UNKNOWN.
 
     Attributes
     ----------
     text : ipywidgets.Textarea
-    model : ipywidgets.Dropdown
+    model, record : ipywidgets.Dropdown
+        The record is shown where there are several.
     step : ipywidgets.IntSlider
-        How many operations of the history count, from the first one invoked.
+        How many operations of each view are placed.
+    problem, verdict, views, table : ipywidgets.HTML
+        What cannot be read; the verdict; the views; every model's verdict.
     figure : plotly.graph_objects.FigureWidget
-    verdict : mudkit.consistency.Verdict or None
-        Of what is shown; None: the text cannot be read.
 
     Raises
     ------
     ParameterError
-        There is no such model.
+        There is no such model, or the time is not over 0.
     """
 
-    def __init__(self, text: str, model: str = "fork-sequential") -> None:
+    def __init__(self, history: str = "", model: str = "fork-sequential", *, seconds: float = 1.0) -> None:
+        if not seconds > 0:
+            raise ParameterError(
+                "A check needs time.", where="seconds", found=repr(seconds), expected="seconds over 0"
+            )
         check(History(), model)
-        self.verdict: Verdict | None = None
+        self._seconds = seconds
+        self._is_changing = False
         self._history = History()
-        wide = {"width": "98%"}
+        self._found = check(self._history, model)
+        self._statuses: dict[str, Status] = {}
         self.text = ipywidgets.Textarea(
-            value=text, continuous_update=False, rows=max(4, text.count("\n") + 2), layout=wide,
-            description="history", tooltip="leave it with Tab to check it",
+            value=history, placeholder=_HINT, description="history", rows=max(5, history.count("\n") + 2),
+            layout={"width": "98%"}, continuous_update=True,
         )  # fmt: skip
         self.text.add_class("mudkit-history")
         self.model = ipywidgets.Dropdown(options=list(MODELS), value=model, description="model")
+        self.record = ipywidgets.Dropdown(options=[], description="record")
         self.step = ipywidgets.IntSlider(
-            min=0, max=0, description="step", tooltip="arrow keys move it", layout={"width": "60%"}
+            value=0, min=0, max=0, description="placed", tooltip="operations of each view; arrow keys step"
         )
-        self._answer = ipywidgets.HTML()
+        self.problem, self.verdict, self.views, self.table = (ipywidgets.HTML() for _ in range(4))
         self.figure = go.FigureWidget()
-        self.text.observe(self._edited, names="value")
-        self.model.observe(self._checked, names="value")
-        self.step.observe(self._checked, names="value")
-        self._edited()
+        self.text.observe(self._written, names="value")
+        self.model.observe(self._chosen, names="value")
+        self.record.observe(self._chosen, names="value")
+        self.step.observe(self._stepped, names="value")
+        self._written({"new": history})
+        # A history is read by its columns, so they must stand under each other.
+        style = "<style>.mudkit-history textarea {font-family: monospace}</style>"
+        choices = ipywidgets.HBox([self.model, self.record, self.step])
+        notation = ipywidgets.HTML(style + _NOTATION)
         super().__init__(
-            [
-                ipywidgets.HTML(_MONOSPACE),
-                self.text,
-                ipywidgets.HBox([self.model, self.step]),
-                self._answer,
-                self.figure,
-            ]
+            [notation, self.text, self.problem, choices, self.verdict, self.figure, self.views, self.table]
         )
 
-    def _edited(self, change: dict[str, Any] | None = None) -> None:
-        """Read the text; as long as it cannot be read, say why, and leave the figure as it was."""
+    def _written(self, change: dict[str, Any]) -> None:
         try:
-            self._history = History.of(self.text.value)
+            history = History.of(str(change["new"]))
         except MudkitError as error:
-            self.verdict = None
-            self._answer.value = f"<pre>{html.escape(str(error))}</pre>"
+            self.problem.value = _problem(error)
             return
-        many = len(self._history)
-        moves = self.step.value != many
-        self.step.max = many
-        self.step.value = many  # which checks it, if it moves
-        if not moves:
-            self._checked()
+        self.problem.value = ""
+        self._history = history
+        self._is_changing = True
+        key = self.record.value
+        self.record.options = history.keys
+        self.record.value = key if key in history.keys else next(iter(history.keys), None)
+        self.record.layout.display = "" if len(history.keys) > 1 else "none"
+        self._is_changing = False
+        self._statuses = {}
+        self._check()
 
-    def _checked(self, change: dict[str, Any] | None = None) -> None:
-        shown = History(self._history.operations[: self.step.value])
-        self.verdict = check(shown, self.model.value, reads=_TYPES, within_s=_SECONDS)
-        words = html.escape(MODELS[self.model.value].words)
-        told = html.escape(str(self.verdict.explanation))
-        self._answer.value = f"<b>{self.verdict.status}</b> {told}<br><i>{words}</i>"
-        drawn = history(self.verdict)
+    def _chosen(self, change: dict[str, Any]) -> None:
+        if not self._is_changing:
+            if change["owner"] is self.record:
+                self._statuses = {}
+            self._check()
+
+    def _stepped(self, change: dict[str, Any]) -> None:
+        if not self._is_changing:
+            self.figure.layout.shapes = self._cover()
+            self.views.value = self._told()
+
+    def _check(self) -> None:
+        """Check the chosen record; a verdict and its explanation take as long as they may, each."""
+        part, key = self._history, self.record.value
+        self._found = check(part, self.model.value, key=key, within_s=self._seconds / 4)
+        for name in MODELS:
+            if name not in self._statuses and name != self._found.model:
+                few = self._seconds / (4 * len(MODELS))
+                self._statuses[name] = check(part, name, key=key, within_s=few).status
+        self._statuses[self._found.model] = self._found.status
+        views = self._views()
+        was_at_end = self.step.value == self.step.max
+        self._is_changing = True
+        self.step.max = max(map(len, views.values()), default=0)
+        self.step.value = self.step.max if was_at_end else min(self.step.value, self.step.max)
+        self.step.disabled = not views
+        self._is_changing = False
+        self.verdict.value = _verdict(self._found)
+        self.views.value = self._told()
+        self.table.value = _table(self._statuses, self._found.model)
+        self._draw()
+
+    def _views(self) -> dict[str, tuple[Operation, ...]]:
+        if self._found.status is not Status.OK or self._found.key is None:
+            return {}
+        return dict(self._found.views.get(self._found.key, {}))
+
+    def _draw(self) -> None:
+        """Bring the new picture into the old one: a new widget would send all of plotly again."""
+        picture = drawn(self._found)
+        if any(trace.yaxis == "y2" for trace in picture.data):
+            picture.layout.xaxis2.range = [-0.6, self.step.max - 0.4]
+        else:  # the browser keeps what it is not told to take away
+            picture.update_layout(
+                xaxis2={"visible": False}, yaxis={"domain": [0, 1]}, yaxis2={"visible": False}
+            )
+        picture.layout.shapes = self._cover()
+        layout = picture.layout.to_plotly_json()
+        if self.figure.data:
+            del layout["template"]  # long, and there already
+        self.figure.data = ()
+        self.figure.add_traces(picture.data)
         with self.figure.batch_update():
-            self.figure.data = ()
-            self.figure.layout = drawn.layout
-            self.figure.add_traces(list(drawn.data))
+            self.figure.update_layout(layout, overwrite=True)
+
+    def _cover(self) -> list[dict[str, Any]]:
+        """Cover what is not placed yet."""
+        if not self._views() or self.step.value == self.step.max:
+            return []
+        return [
+            {
+                "type": "rect", "xref": "x2", "yref": "y2 domain", "x0": self.step.value - 0.5,
+                "x1": self.step.max - 0.4, "y0": 0, "y1": 1, "fillcolor": "white", "opacity": 0.8,
+                "line": {"width": 0}, "layer": "above",
+            }
+        ]  # fmt: skip
+
+    def _told(self) -> str:
+        views = self._views()
+        if not views:
+            return ""
+        rows = "".join(
+            f"<tr><th style='text-align:left'>{escape(client)}</th>"
+            f"<td style='text-align:left'>{_line(view, self.step.value)}</td>"
+            f"<td style='text-align:left'>{escape(_stands(view[: self.step.value]))}</td></tr>"
+            for client, view in views.items()
+        )
+        return f"<table>{_head('view of', 'its operations: before ▸ placed', 'record then')}{rows}</table>"
+
+
+def _short(each: Operation) -> str:
+    return escape(str(each).replace(f"({each.key})", "", 1))
+
+
+def _line(view: Sequence[Operation], placed: int) -> str:
+    names = [_short(each) for each in view]
+    before = ", ".join(names[:placed])
+    return f"<b>{before}</b>" if placed >= len(names) else f"<b>{before}</b> ▸ {', '.join(names[placed:])}"
+
+
+def _stands(placed: Sequence[Operation]) -> str:
+    """Say what stands in the record after some operations."""
+    for each in reversed(placed):
+        if each.is_write and each.outcome in (Outcome.OK, Outcome.PENDING):
+            return "nothing" if each.content.value is None else str(each.content)
+    return "nothing"
+
+
+def _head(*names: str) -> str:
+    return "<tr>" + "".join(f"<th style='text-align:left'>{name}</th>" for name in names) + "</tr>"
+
+
+def _verdict(found: Verdict) -> str:
+    model = MODELS[found.model]
+    more = "" if found.explanation.is_smallest else " (There was no time to look for fewer operations.)"
+    return (
+        f"<div role='status'><b>{_MARK[found.status]} {found.status}</b> ({escape(found.model)}): "
+        f"{escape(found.explanation.words)}{more}<br><i>{escape(model.words)}</i></div>"
+    )
+
+
+def _table(statuses: dict[str, Status], chosen: str) -> str:
+    rows = "".join(
+        f"<tr><td style='text-align:left'>{f'<b>{name}</b>' if name == chosen else name}</td>"
+        f"<td style='text-align:left'>{_MARK[statuses[name]]} {statuses[name]}</td>"
+        f"<td style='text-align:left'>{escape(model.words)}</td></tr>"
+        for name, model in MODELS.items()
+    )
+    return f"<table>{_head('model', 'verdict', 'it asks for')}{rows}</table>"
+
+
+def _problem(error: MudkitError) -> str:
+    return (
+        "<div role='alert'><b>This is not read yet; below is the last history that was.</b>"
+        f"<pre>{escape(str(error))}</pre></div>"
+    )

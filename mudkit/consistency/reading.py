@@ -212,10 +212,10 @@ class Record:
         return Anomaly(kind, operations, f"Nobody wrote what {each} saw: {sights[0].content}.")
 
     def orphans(self) -> set[int]:
-        """Give the operations that saw what nobody wrote."""
+        """Give the operations that saw what nobody wrote, or, never answered, were to replace it."""
         return {
             sight.place for sight in self._sights()
-            if self._must_see(sight) and not set(self.candidates(sight.content)) - {sight.place}
+            if sight.is_seen and not set(self.candidates(sight.content)) - {sight.place}
         }  # fmt: skip
 
     def _fits(self, sight: _Sight, write: int) -> bool:

@@ -39,16 +39,19 @@ class Played:
         What happened, in words.
     problem : str or None
         Which property does not hold, in words; None: all do.
-    lab : Lab
-        In which it was played.
+    lab : Lab or None
+        In which it was played, if it was played in one.
     lanes : tuple of str
-        Devices and servers in the order of the diagram.
+        Devices and servers in the order of the diagram of its messages.
+    picture : callable or None
+        Draws it otherwise than as such a diagram.
     """
 
     scenario: str
     problem: str | None
-    lab: Lab
+    lab: Lab | None = None
     lanes: tuple[str, ...] = ()
+    picture: Callable[[], go.Figure] | None = None
 
 
 @dataclass(frozen=True)
@@ -105,10 +108,14 @@ class Verdict:
         )
 
     def diagram(self) -> go.Figure | None:
-        """Draw the messages of the smallest scenario that fails; None when there is none."""
+        """Draw the smallest scenario that fails, as a rule its messages; None when there is none."""
         if self.failure is None:
             return None
+        if self.failure.picture is not None:
+            return self.failure.picture()
         lab = self.failure.lab
+        if lab is None:
+            return None
         return messages.diagram(
             lab.frame("messages"), lab.frame("incidents"), lanes=self.failure.lanes,
             title="The smallest scenario that fails",

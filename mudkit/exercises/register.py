@@ -6,13 +6,14 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from mudkit.errors import ParameterError
-from mudkit.exercises import start_here
+from mudkit.exercises import sequential_views, start_here
 from mudkit.exercises.judging import Exercise, Verdict, judged
 
 __all__ = ["EXERCISES", "judge"]
 
 EXERCISES: Final[dict[str, Exercise]] = {
     "00_start_here": start_here.EXERCISE,
+    "03_fork_sequential_views": sequential_views.EXERCISE,
 }
 """What a reader writes in each chapter, and how it is judged."""
 
@@ -32,7 +33,7 @@ def judge(chapter: str, piece: Callable[..., Any]) -> Verdict:
     Returns
     -------
     Verdict
-        Passed, or the smallest scenario that fails, with its message diagram.
+        Passed, or the smallest scenario that fails, with its diagram.
 
     Raises
     ------

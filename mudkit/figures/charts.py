@@ -11,7 +11,7 @@ from plotly.subplots import make_subplots
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["BLUE", "GREY", "ORANGE", "growth", "histogram", "policies", "rows_over_time"]
+__all__ = ["BLUE", "GREY", "ORANGE", "growth", "histogram", "policies", "rows_over_time", "shares"]
 
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#999999"
 """From the palette of Okabe and Ito."""
@@ -133,6 +133,30 @@ def growth(table: pd.DataFrame, *, title: str, x: str, y: str, by: str) -> go.Fi
     figure.update_xaxes(title_text=x.replace("_", " "), type="log", dtick=1, exponentformat="power")
     figure.update_yaxes(title_text=y.replace("_", " "), type="log", dtick=1, exponentformat="power")
     return _styled(figure, title, 440)
+
+
+def shares(table: pd.DataFrame, *, title: str, x: str, y: str) -> go.Figure:
+    """Draw a bar from left to right for each row, the first one on top, with its share beside it.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+    title : str
+    x : str
+        Column of shares between 0 and 1; its name stands at the axis, which is in percent.
+    y : str
+        Column that names the bars.
+    """
+    percent = 100 * table[x]
+    figure = go.Figure(
+        go.Bar(
+            x=percent, y=table[y], orientation="h", marker_color=BLUE, textposition="outside",
+            text=[f"{value:.0f} %" for value in percent], cliponaxis=False,
+        )
+    )  # fmt: skip
+    figure.update_xaxes(title_text=f"{x.replace('_', ' ')}, %", range=[0, 108])
+    figure.update_yaxes(autorange="reversed", automargin=True, ticks="")
+    return _styled(figure, title, 120 + 28 * max(len(table), 3))
 
 
 def _error(row: Mapping[Any, Any], name: str) -> dict[str, object]:

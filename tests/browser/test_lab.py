@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 
 import pytest
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
@@ -62,10 +63,9 @@ def lab(tmp_path, repository):
             server.communicate()
 
 
-@pytest.mark.parametrize(
-    ("chapter", "last_words"), [("00_start_here", "Held in all"), ("08_traces_on_spark", "minutes")]
-)
-def test_chapter_in_the_browser(chromium, lab, tmp_path, chapter, last_words):
+@contextmanager
+def run_in_browser(chromium, lab, tmp_path, chapter, last_words):
+    """Open a chapter, run all of it, and give the page; nothing may have left the machine by the end."""
     address, token = lab
     context = chromium.new_context(viewport={"width": 1300, "height": 1000})
     context.set_default_timeout(60_000)
@@ -92,7 +92,58 @@ def test_chapter_in_the_browser(chromium, lab, tmp_path, chapter, last_words):
     errors = page.locator('[data-mime-type="application/vnd.jupyter.error"]')
     assert errors.count() == 0, errors.all_inner_texts()
     assert last_words in last.first.inner_text()
+    yield page
+    page.screenshot(path=os.environ.get("MUDKIT_SCREENSHOT", str(tmp_path / "lab.png")))
+    context.close()
+    assert [url for url in asked if not url.startswith(LOCAL)] == []
 
+
+@pytest.mark.parametrize(
+    ("chapter", "last_words"), [("00_start_here", "Held in all"), ("08_traces_on_spark", "minutes")]
+)
+def test_chapter_in_the_browser(chromium, lab, tmp_path, chapter, last_words):
+    with run_in_browser(chromium, lab, tmp_path, chapter, last_words) as page:
+        look_at_map_and_slider(page)
+
+
+def test_a_history_is_edited_in_the_browser(chromium, lab, tmp_path):
+    with run_in_browser(chromium, lab, tmp_path, "03_fork_sequential_views", "Held in all") as page:
+        explorer = page.locator(".jupyter-widgets", has=page.locator(".mudkit-history")).first
+        text = explorer.locator(".mudkit-history textarea")
+        text.scroll_into_view_if_needed()
+        title = explorer.locator(".js-plotly-plot .gtitle")
+        marks = explorer.locator(".js-plotly-plot .annotation-text")
+        assert title.text_content().startswith("fork-sequential: OK")
+        before = marks.count()
+
+        text.focus()
+        page.keyboard.press("Control+End")
+        page.keyboard.type("   r2")  # cyd sees ann's edit, which is on a branch of its own
+        page.wait_for_function(
+            "([box, count]) => box.querySelectorAll('.annotation-text').length > count",
+            arg=[explorer.element_handle(), before],
+        )
+        page.keyboard.type("  r3")  # and then bob's
+        explorer.get_by_text("✗ ILLEGAL (fork-sequential)").wait_for()
+        page.wait_for_function(
+            "([box]) => box.querySelector('.gtitle').textContent.startsWith('fork-sequential: ILLEGAL')",
+            arg=[explorer.element_handle()],
+        )
+        assert explorer.locator(".js-plotly-plot .x2title").count() == 0, "no axes of views are left"
+        page.keyboard.type("  x")
+        explorer.get_by_text("This is not read yet").wait_for()
+        assert title.text_content().startswith("fork-sequential: ILLEGAL"), "the last picture stays"
+        for _ in range(len("  x  r3")):
+            page.keyboard.press("Backspace")
+        explorer.get_by_text("✓ OK (fork-sequential)").wait_for()
+
+        explorer.locator("[role=slider], .noUi-handle").first.focus()
+        page.keyboard.press("ArrowLeft")
+        explorer.locator(".js-plotly-plot .shapelayer path").first.wait_for(state="attached")
+        explorer.get_by_text("▸").first.wait_for()
+
+
+def look_at_map_and_slider(page):
     figures = page.locator(".js-plotly-plot svg.main-svg")
     figures.first.scroll_into_view_if_needed()
     assert figures.count() >= 3
@@ -121,6 +172,3 @@ def test_chapter_in_the_browser(chromium, lab, tmp_path, chapter, last_words):
         "([old]) => document.querySelector('.jupyter-widgets .js-plotly-plot .gtitle').textContent !== old",
         arg=[before],
     )
-    page.screenshot(path=os.environ.get("MUDKIT_SCREENSHOT", str(tmp_path / "lab.png")))
-    context.close()
-    assert [url for url in asked if not url.startswith(LOCAL)] == []

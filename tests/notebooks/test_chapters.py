@@ -41,6 +41,16 @@ OTHER = {
         "records": 100,
         "seed": 5,
     },
+    "03_fork_sequential_views": {
+        "ann": "w1@1     w2@2            r2@2",
+        "bob": "     r1@1      r2@2  r1@1",
+        "cyd": "r0@0                      [r2@2   ]",
+        "model": "sequential",
+        "histories": 40,
+        "operations": 5,
+        "conditional": 0.0,
+        "seed": 3,
+    },
     "08_traces_on_spark": {
         "source": "../data/sample/reads.csv.gz",  # an access log read as sparse positions
         "access_log": "",

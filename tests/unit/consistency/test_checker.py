@@ -261,3 +261,10 @@ def test_two_writes_are_not_taken_for_one_version(model):
     """Two pending writes each name version 5 in their condition, which only the other one could be."""
     history = History.of("p: w@5>1…\nq: w@5>2…\np:           r1\nq:           r2")
     assert check(history, model).status is (Status.OK if meets(list(history), model) else Status.ILLEGAL)
+
+
+def test_what_is_taken_out_takes_along_the_unanswered_writes_that_replaced_it():
+    """A smaller history must not hold an anomaly that the whole one does not."""
+    verdict = check(History.of("ann: w1   w2  r1\nbob:      w1>3…  r3"), "sequential")
+    assert [each.what for each in verdict.explanation.operations] == ["w(x)1", "w(x)2", "r(x)1"]
+    assert "Nobody wrote" not in verdict.explanation.words

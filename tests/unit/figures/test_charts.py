@@ -46,3 +46,12 @@ def test_growth_draws_a_line_for_each_way_on_logarithmic_axes():
     assert paper.line.dash == "dash" != index.line.dash
     assert figure.layout.xaxis.type == figure.layout.yaxis.type == "log"
     assert figure.layout.yaxis.title.text == "µs a record"
+
+
+def test_shares_are_bars_in_percent_from_top_to_bottom():
+    table = pd.DataFrame({"model": ["strong", "weak"], "share_that_meets_it": [0.25, 1.0]})
+    figure = charts.shares(table, title="t", x="share_that_meets_it", y="model")
+    [bars] = figure.data
+    assert (list(bars.x), list(bars.y), list(bars.text)) == ([25, 100], ["strong", "weak"], ["25 %", "100 %"])
+    assert figure.layout.xaxis.title.text == "share that meets it, %"
+    assert figure.layout.yaxis.autorange == "reversed"

@@ -1,59 +1,192 @@
+"""The explorer follows what is written, chosen and stepped, and keeps its picture when it cannot."""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+
 import pytest
 
-from mudkit.consistency import Status
+from mudkit.consistency import MODELS, History, check
 from mudkit.errors import ParameterError
 from mudkit.widgets import ViewsExplorer
 
-FORKED = "ann: w0>1   r1   r1\nbob: w0>2   r2   r2"
+FORKED = "ann: w1   w1>2…  r2\nbob: r1   w1>3…  r3"
+BACK = "ann: w1@1  w2@2\nbob:             r2@2 r1@1"
 
 
 def names(widget):
     return [trace.name for trace in widget.figure.data]
 
 
-def test_verdict_and_views_change_with_the_model():
+def rows(widget):
+    return [
+        part.split("</td>")[0] for part in widget.table.value.split("<tr><td style='text-align:left'>")[1:]
+    ]
+
+
+def test_verdict_views_and_models_are_shown():
     widget = ViewsExplorer(FORKED)
-    assert widget.verdict.status is Status.OK
-    assert "view of bob" in names(widget)
-    widget.model.value = "sequential"
-    assert widget.verdict.status is Status.ILLEGAL
+    assert "✓ OK" in widget.verdict.value
+    assert "view of ann" in names(widget)
+    assert "ann w1, bob r1, ann w1&gt;2…, ann r2" in widget.views.value
+    assert len(rows(widget)) == len(MODELS)
+    assert "<b>fork-sequential</b>" in rows(widget)
+    assert "✗ ILLEGAL" in widget.table.value
+    assert widget.problem.value == ""
+    assert not widget.step.disabled
+
+
+def test_what_is_written_changes_everything_at_once():
+    widget = ViewsExplorer("ann: w1\nbob:    r1")
+    before = widget.figure.layout.title.text
+    widget.text.value = BACK
+    assert "✗ ILLEGAL" in widget.verdict.value
+    assert "bob r(x)1@1" in widget.verdict.value
+    assert widget.figure.layout.title.text == "fork-sequential: ILLEGAL" != before
     assert "in the contradiction ✗" in names(widget)
-    assert "view of bob" not in names(widget)
-    assert "ILLEGAL" in widget.children[3].value
-    assert widget.figure.layout.title.text == "sequential: ILLEGAL"
+    assert not any("view" in name for name in names(widget))
+    assert widget.figure.layout.yaxis2.visible is False  # no empty axes where views were
+    assert widget.views.value == ""
+    assert widget.step.disabled
+    widget.text.value = "ann: w1\nbob:    r1"
+    assert widget.figure.layout.title.text == before
+    assert widget.figure.layout.yaxis2.visible is None
 
 
-def test_verdict_and_views_change_with_the_text():
-    widget = ViewsExplorer(FORKED, "sequential")
-    widget.text.value = "ann: w0>1   r1   r1\nbob:    r1     r1"
-    assert widget.verdict.status is Status.OK
-    assert widget.step.value == widget.step.max == 5
-
-
-def test_what_cannot_be_read_is_said_and_leaves_the_figure():
+@pytest.mark.parametrize(
+    ("wrong", "where"),
+    [("ann: w1 x7", "line 1, column 9"), ("ann w1", "line 1"), ("ann: w1@0", "ann w(x)1@0")],
+)
+def test_what_cannot_be_read_is_told_and_the_picture_stays(wrong, where):
     widget = ViewsExplorer(FORKED)
-    before = names(widget)
-    widget.text.value = "ann: quux"
-    assert widget.verdict is None
-    assert "column 6" in widget.children[3].value
-    assert names(widget) == before
+    kept = (widget.verdict.value, widget.views.value, names(widget))
+    widget.text.value = wrong
+    assert where in widget.problem.value
+    assert "last history" in widget.problem.value
+    assert (widget.verdict.value, widget.views.value, names(widget)) == kept
+    widget.text.value = BACK
+    assert widget.problem.value == ""
+
+
+def test_it_may_begin_with_something_that_cannot_be_read():
+    widget = ViewsExplorer("ann: <b>")
+    assert "&lt;b&gt;" in widget.problem.value
     widget.text.value = FORKED
-    assert widget.verdict.status is Status.OK
+    assert "✓ OK" in widget.verdict.value
 
 
-def test_steps_show_the_history_as_far_as_it_has_come():
-    widget = ViewsExplorer(FORKED, "sequential")
-    found = []
-    for step in range(7):
+def test_nothing_is_not_ok():
+    widget = ViewsExplorer()
+    assert "? UNKNOWN" in widget.verdict.value
+    assert "proves nothing" in widget.verdict.value
+
+
+def statuses(widget):
+    parts = widget.table.value.split("<td style='text-align:left'>")
+    return {re.sub("<.*?>", "", name): re.sub("<.*?>", "", found) for name, found in zip(parts[1::3], parts[2::3], strict=True)}  # fmt: skip
+
+
+def test_the_table_says_what_the_checker_says():
+    widget = ViewsExplorer(FORKED)
+    for text in (FORKED, BACK, "ann: w1\nbob:    r1"):
+        widget.text.value = text
+        for model in ("fork-sequential", "linearizable"):
+            widget.model.value = model
+            for name, found in statuses(widget).items():
+                assert found.split()[1] == check(History.of(text), name).status, (text, name)
+    widget.text.value = "ann: w(k)1 w(l)2 r(k)1 r(l)0"
+    for key, status in (("k", "OK"), ("l", "ILLEGAL"), ("k", "OK")):
+        widget.record.value = key
+        assert statuses(widget)["sequential"].endswith(status)
+
+
+def test_what_is_not_known_is_said():
+    widget = ViewsExplorer("ann: w1\nbob:    c1", "linearizable")
+    assert "? UNKNOWN" in widget.verdict.value
+    assert "nothing was checked" in widget.verdict.value
+    assert "✓ OK" in widget.table.value
+
+
+def test_a_model_is_chosen():
+    widget = ViewsExplorer(FORKED)
+    widget.model.value = "linearizable"
+    assert "✗ ILLEGAL" in widget.verdict.value
+    assert "<b>linearizable</b>" in rows(widget)
+    widget.model.value = "monotonic-reads"
+    assert "✓ OK" in widget.verdict.value
+    assert widget.step.disabled, "a session guarantee has no views"
+
+
+def test_records_are_chosen_where_there_are_several():
+    widget = ViewsExplorer("ann: w(k)1 w(l)2 r(k)1 r(l)0")
+    assert widget.record.options == ("k", "l")
+    assert widget.record.layout.display == ""
+    assert "✓ OK" in widget.verdict.value
+    widget.record.value = "l"
+    assert "✗ ILLEGAL" in widget.verdict.value
+    widget.text.value += " r(m)0"
+    assert widget.record.value == "l"
+    widget.text.value = "ann: w1"
+    assert widget.record.value == "x"
+    assert widget.record.layout.display == "none"
+
+
+def test_views_are_stepped_through():
+    widget = ViewsExplorer(FORKED)
+    assert widget.step.value == widget.step.max == 4
+    assert not widget.figure.layout.shapes
+    stands = []
+    for step in range(5):
         widget.step.value = step
-        found.append(str(widget.verdict.status))
-    assert found == ["UNKNOWN", "OK", *["ILLEGAL"] * 5]
+        assert [shape.x0 for shape in widget.figure.layout.shapes] == ([] if step == 4 else [step - 0.5])
+        stands.append(
+            [row.split("</td>")[-2].split(">")[-1] for row in widget.views.value.split("</tr>")[1:-1]]
+        )
+    assert stands == [["nothing", "nothing"], ["1", "1"], ["1", "1"], ["2", "3"], ["2", "3"]]
+    assert "<b>ann w1, bob r1</b> ▸ ann w1&gt;2…, ann r2" in step_to(widget, 2)
+    widget.text.value = FORKED + "  r3"
+    assert (widget.step.value, widget.step.max) == (2, 5)
+    widget.text.value = "ann: w1"
+    assert (widget.step.value, widget.step.max) == (1, 1)
 
 
-def test_reads_of_all_types_count():
-    assert ViewsExplorer("ann: w1  c0", "linearizable").verdict.status is Status.ILLEGAL
+def step_to(widget, step):
+    widget.step.value = step
+    return widget.views.value
 
 
-def test_a_model_that_is_none():
-    with pytest.raises(ParameterError, match="no such model"):
+def test_what_is_deleted_or_refused_does_not_stand():
+    widget = ViewsExplorer("ann: w1 d r0")
+    assert "nothing" in widget.views.value
+    widget.text.value = "ann: w1 w2# r1"
+    assert ">1</td>" in widget.views.value
+
+
+def test_markup_in_a_history_is_text():
+    widget = ViewsExplorer("<b>: w(<i>)1 w(<i>)2 r(<i>)2")
+    for shown in (widget.views.value, widget.verdict.value):
+        assert "<i>)" not in shown
+        assert "<b>:" not in shown
+    assert "&lt;b&gt;" in widget.views.value
+
+
+def test_typing_never_hangs():
+    rng = random.Random(0)
+    lanes, values = {name: f"{name}:" for name in "abcdefghij"}, ["0"]
+    for place in range(20):
+        for name in lanes:
+            what = f"w{name}{place}" if rng.random() < 0.5 else f"r{rng.choice(values)}"
+            values += [what[1:]] if what[0] == "w" else []
+            lanes[name] = lanes[name].ljust(4 + 14 * place) + f"[{what}       ]"
+    began_s = time.monotonic()
+    ViewsExplorer("\n".join(lanes.values()), "sequential", seconds=0.2)
+    assert time.monotonic() - began_s < 10  # a guard: half a second on a quiet machine
+
+
+def test_what_it_is_not():
+    with pytest.raises(ParameterError, match="fork-sequential"):
         ViewsExplorer(FORKED, "fork-sequental")
+    with pytest.raises(ParameterError):
+        ViewsExplorer(FORKED, seconds=0)
