@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ from mudkit.pipeline.resume import Stage, resumable, sweep
 from mudkit.trace.clean import check_moves, check_parsed, check_plausible, clean_positions, clean_reads
 from mudkit.trace.derive import Rule, derive_reads
 from mudkit.trace.folder import OUTPUT_NAMES, TraceWriter, is_trace, read_manifest, write_manifest
-from mudkit.trace.formats import Source, recognise
+from mudkit.trace.formats import GZIP_FACTOR, Source, recognise
 from mudkit.trace.load import describe, fitting, options_of, parsed_batches, rule_for
 from mudkit.trace.parse import Options
 from mudkit.trace.schema import device_buckets
@@ -36,7 +36,6 @@ _TALLY_TYPES = (pa.string(), pa.string(), pa.int64(), pa.int64(), pa.string())
 _BUCKET_BYTES = 64 << 20
 _MOST_BUCKETS = 1024
 _LEAST_GROUPS = 64  # where there are as many files: so that all cores have something to do
-_GZIP_FACTOR = 5  # what text of this kind packs to
 _TALLY = "kind STRING, reason STRING, rows BIGINT, devices BIGINT, sample STRING"
 _FAILED = "failed"  # a kind that no row has: the task met an error of mudkit's
 
@@ -137,9 +136,11 @@ def ingest(
         if all(manifest.get(key) == value for key, value in description.items()):
             sweep(path)
             return _report(path, manifest)
-    identity = {"job": "ingest", "buckets": _buckets(origin), **description}
+    sizes = _sizes(origin)
+    buckets = min(max(2, -(-sum(sizes) // _BUCKET_BYTES)), _MOST_BUCKETS)  # so that one fits a task's memory
+    identity = {"job": "ingest", "buckets": buckets, **description}
     with resumable(path, identity, overwrite=OUTPUT_NAMES if overwrite else None) as stage:
-        work = _Work(origin, options, how, stage, _groups(origin), _buckets(origin))
+        work = _Work(origin, options, how, stage, _groups(origin.files(), sizes), buckets)
         found = len(_sort_out(stage))
         parsed = _run(spark, stage, "files", work.parse, len(work.groups), path)
         bad = parsed.rows("rejected")
@@ -181,23 +182,17 @@ def _sizes(origin: Source) -> list[int]:
     """Give the bytes of each file, unpacked."""
     packed = (file.suffix == ".gz" or origin.format == "parquet" for file in origin.files())
     return [
-        file.stat().st_size * (_GZIP_FACTOR if is_packed else 1)
+        file.stat().st_size * (GZIP_FACTOR if is_packed else 1)
         for file, is_packed in zip(origin.files(), packed, strict=True)
     ]
 
 
-def _buckets(origin: Source) -> int:
-    """Into how many parts devices are divided, so that one part fits a task's memory."""
-    return min(max(2, -(-sum(_sizes(origin)) // _BUCKET_BYTES)), _MOST_BUCKETS)
-
-
-def _groups(origin: Source) -> tuple[tuple[Path, ...], ...]:
+def _groups(files: Sequence[Path], sizes: Sequence[int]) -> tuple[tuple[Path, ...], ...]:
     """Divide the files, in their order, into what one task parses: of GeoLife's 18,670 many go together."""
-    sizes = _sizes(origin)
     most = min(max(sum(sizes) // _LEAST_GROUPS, 1), _BUCKET_BYTES)
     groups: list[list[Path]] = []
     room = 0
-    for file, size in zip(origin.files(), sizes, strict=True):
+    for file, size in zip(files, sizes, strict=True):
         if size > room:
             groups.append([])
             room = most

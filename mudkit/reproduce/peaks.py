@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-__all__ = ["Peaks", "processes"]
+__all__ = ["Peaks"]
 
 _POLL_S: Final = 0.2
 
@@ -45,7 +45,7 @@ class Peaks:
         """Look once more."""
         with self._lock:
             family = {self._root, *self._peaks}
-            for pid, parent, name, mb in sorted(processes()):
+            for pid, parent, name, mb in sorted(_processes()):
                 if pid in family or parent in family:
                     family.add(pid)
                     self._peaks[pid] = (name, max(mb, self._peaks.get(pid, ("", 0.0))[1]))
@@ -60,7 +60,7 @@ class Peaks:
         return {"driver": own + max(java, default=0.0), "workers": rest}
 
 
-def processes() -> list[tuple[int, int, str, float]]:
+def _processes() -> list[tuple[int, int, str, float]]:
     """List all processes: number, parent, name, memory at its peak in MB."""
     if not Path("/proc/self/status").exists():
         command = ["ps", "-axo", "pid=,ppid=,rss=,comm="]

@@ -22,7 +22,7 @@ from mudkit.progress import bar
 from mudkit.trace.clean import check_moves, check_parsed, check_plausible
 from mudkit.trace.derive import Rule
 from mudkit.trace.folder import is_trace, read_manifest, table_folder
-from mudkit.trace.formats import Source, recognise
+from mudkit.trace.formats import GZIP_FACTOR, Source, recognise
 from mudkit.trace.load import (
     describe,
     fitting,
@@ -39,7 +39,6 @@ from mudkit.trace.spill import Spill
 
 __all__ = ["Scan", "scan"]
 
-_GZIP_FACTOR = 5  # what text of this kind packs to
 _ROW_BYTES = 45  # what a row of such text is long; only the bar is told so
 _BAD = "bad.arrow"
 
@@ -252,7 +251,7 @@ class _Raw:
                         bad.update(parsed.bad["reason"].to_pylist())
                         aside.write_table(parsed.bad, max_chunksize=batch_rows)
                     rows += len(parsed.good) + len(parsed.bad)
-                    packed = _GZIP_FACTOR if file.suffix == ".gz" else 1
+                    packed = GZIP_FACTOR if file.suffix == ".gz" else 1
                     show((done + min(size, rows * _ROW_BYTES / packed)) / 1e6)
                 done += size
                 show(done / 1e6)

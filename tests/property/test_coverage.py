@@ -139,3 +139,22 @@ def test_many_points_and_reads_over_many_pieces(seed):
             if device[p] == device[q] and 0 < t_read[q] - t_read[p] <= 5_000_000_000:
                 assert held[ids[q], ids[p]] == (inside[q] & inside[p]).sum()
                 assert total[ids[q], ids[p]] == inside[q].sum()
+
+
+@given(
+    st.lists(st.integers(0, 5000), min_size=1, max_size=300),
+    st.sampled_from([1, 7, 64]),
+    st.lists(st.integers(0, 5000), max_size=4),
+)
+def test_no_piece_straddles_many_reads(times, most, rushes):
+    """Dates that are far apart may lie in one partition; a piece over the gap would face all reads in between."""
+    asked = [("a", at, (0, 0), 2, 4) for at in [0, *rushes] for _ in range(200)]
+    reads = Reads.of(table(asked))
+    start_us = int(dt.datetime(2020, 1, 1, tzinfo=dt.UTC).timestamp()) * 1_000_000
+    t_us = start_us + np.sort(np.array(times)) * 1_000_000
+    pieces = list(reads._pieces(t_us, most))
+    assert [t for piece in pieces for t in t_us[piece]] == t_us.tolist()
+    for piece in pieces:
+        assert 1 <= len(t_us[piece]) <= most
+        between = np.diff(np.searchsorted(reads.end_us, t_us[piece]))
+        assert not (between > 128).any()

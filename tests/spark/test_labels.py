@@ -1,59 +1,17 @@
 """label_reads through Spark equals a brute-force count, written here from the definition."""
 
-import math
 from itertools import product
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from spark_frames import KM, T0, US, brute, frame, positions_of, reads_of
 
 from mudkit import pipeline, trace
 from mudkit.errors import ParameterError, TraceContentError
-from mudkit.trace.schema import POSITIONS, epoch_us, timestamps, with_read_ids
+from mudkit.trace.schema import POSITIONS, epoch_us
 
 pytestmark = pytest.mark.spark
-KM = 6371.0088 * math.pi / 180
-US = 1_000_000
-T0 = 1_211_100_000 * US
-
-
-def frame(spark, table, path):
-    """Hand a table to Spark through Parquet, as a trace folder does."""
-    import pyarrow.parquet as pq
-
-    pq.write_table(table, path)
-    return spark.read.parquet(str(path))
-
-
-def positions_of(rows):
-    t, lat, lon = (np.array(column) for column in zip(*rows, strict=True))
-    columns = [pa.array(["p"] * len(t)), timestamps(T0 + (t * US).astype(np.int64)), pa.array(lat * 1.0)]
-    return pa.table([*columns, pa.array(lon * 1.0), pa.nulls(len(t), pa.float64())], schema=POSITIONS)
-
-
-def reads_of(rows):
-    device, t, lat, lon, box_km, window_s = (list(column) for column in zip(*rows, strict=True))
-    columns = {
-        "device": device,
-        "ts": timestamps(T0 + (np.array(t) * US).astype(np.int64)),
-        "lat": pa.array(lat, pa.float64()),
-        "lon": pa.array(lon, pa.float64()),
-        "box_km": pa.array(box_km, pa.float64()),
-        "window_s": pa.array(window_s, pa.float64()),
-        "origin": ["recorded"] * len(device),
-    }
-    return with_read_ids(pa.table(columns))
-
-
-def brute(positions, read):
-    """Numbers of the points that a read's answer holds."""
-    t, lat, lon = epoch_us(positions["ts"]), positions["lat"].to_numpy(), positions["lon"].to_numpy()
-    end = int(read["ts"].timestamp() * US)
-    half = read["box_km"] / 2 / KM
-    d_lon = np.abs(lon - read["lon"])
-    d_lon = np.minimum(d_lon, 360 - d_lon)
-    inside = (np.abs(lat - read["lat"]) <= half) & (d_lon <= half / math.cos(math.radians(read["lat"])))
-    return set(np.flatnonzero(inside & (t > end - read["window_s"] * US) & (t <= end)).tolist())
 
 
 def expected(positions, reads, horizon_s, only=None):

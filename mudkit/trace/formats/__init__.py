@@ -4,6 +4,6 @@ from mudkit.trace.formats.batch import Batch, Malformed
 from mudkit.trace.formats.delimited import header
 from mudkit.trace.formats.problems import unreadable
 from mudkit.trace.formats.recognise import recognise
-from mudkit.trace.formats.source import FORMATS, Source
+from mudkit.trace.formats.source import FORMATS, GZIP_FACTOR, Source
 
-__all__ = ["FORMATS", "Batch", "Malformed", "Source", "header", "recognise", "unreadable"]
+__all__ = ["FORMATS", "GZIP_FACTOR", "Batch", "Malformed", "Source", "header", "recognise", "unreadable"]

@@ -16,7 +16,7 @@ from mudkit.trace.formats.gpx import read_gpx
 from mudkit.trace.formats.headerless import read_cabspotting_txt, read_gowalla, read_plt
 from mudkit.trace.formats.problems import unreadable
 
-__all__ = ["FIXED", "FORMATS", "READS_ONLY", "Reader", "Source"]
+__all__ = ["FIXED", "FORMATS", "GZIP_FACTOR", "READS_ONLY", "Reader", "Source"]
 
 Reader: TypeAlias = Callable[[Path, dict[str, str]], Iterator[Batch]]
 
@@ -34,6 +34,9 @@ FORMATS: dict[str, Reader] = {
 
 FIXED = frozenset(("cabspotting-txt", "geolife", "gowalla", "gpx"))
 """Formats whose columns are what they are, without names in the file."""
+
+GZIP_FACTOR = 5
+"""How many bytes of text of this kind a packed byte holds, about."""
 
 READS_ONLY = frozenset(("gowalla",))
 """Formats whose rows are reads, never positions."""
