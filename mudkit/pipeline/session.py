@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import importlib
 import os
 import shutil
 import threading
@@ -204,8 +203,6 @@ def _start(wanted: Wanted) -> _Running:
     check_reachable(wanted)
     if jvms.running_process() is not None:
         jvms.end(None)  # its session was stopped, and its memory and options are not those asked for
-    # PySpark imports pandas when its session starts; the JVM leaves this process idle until then.
-    threading.Thread(target=importlib.import_module, args=("pandas",), daemon=True).start()
     jvm = jvms.jvm_config(wanted, os.environ)
     try:
         return _start_with(jvm, wanted)
@@ -224,7 +221,13 @@ def _start_with(jvm: jvms.Jvm, wanted: Wanted) -> _Running:
     options = {key: value for key, value in wanted.config.items() if key != "spark.driver.extraJavaOptions"}
     config = given | options
     try:
-        with _translated(wanted), jvms.environment(jvm.environ), jvms.sigint_kept(), _fork_warnings():
+        with (
+            _translated(wanted),
+            jvms.environment(jvm.environ),
+            jvms.sigint_kept(),
+            _fork_warnings(),
+            jvms.meanwhile(),
+        ):
             spark = connect.start(wanted, config) if wanted.connect else _start_classic(wanted, config)
         jvms.started(jvm)
         if wanted.connect:

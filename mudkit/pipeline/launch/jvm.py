@@ -8,6 +8,7 @@ JVM up, dead or alive. This module is where mudkit touches those attributes (PyS
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import shutil
 import signal
@@ -36,6 +37,7 @@ __all__ = [
     "environment",
     "forget",
     "jvm_config",
+    "meanwhile",
     "running_process",
     "see_out",
     "sigint_kept",
@@ -45,6 +47,7 @@ __all__ = [
 
 _END_S = 10.0
 _WRITE_S = 60.0
+_LOOK_S = 0.02
 
 _OPTIONS = (
     "-XX:+IgnoreUnrecognizedVMOptions",
@@ -213,6 +216,32 @@ def sigint_kept() -> Iterator[None]:
     finally:
         if threading.current_thread() is threading.main_thread() and before is not None:
             signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
+def meanwhile() -> Iterator[None]:
+    """Prepare, on the core that a start of Spark leaves idle, what its session would wait for at the end.
+
+    That is pandas, and in the JVM the reflection of Scala, by which Spark's session registers the functions
+    of its machine learning: together a third of a start. Nothing depends on it.
+    """
+    started = threading.Event()
+    threading.Thread(target=_prepare, args=(started,), daemon=True).start()
+    try:
+        yield
+    finally:
+        started.set()
+
+
+def _prepare(started: threading.Event) -> None:
+    importlib.import_module("pandas")
+    while SparkContext._jvm is None:
+        if started.wait(_LOOK_S):
+            return
+    java: Any = SparkContext._jvm
+    with contextlib.suppress(Exception):
+        loader = getattr(java, "java.lang.Thread").currentThread().getContextClassLoader()
+        getattr(getattr(java, "scala.reflect.runtime.package$"), "MODULE$").universe().runtimeMirror(loader)
 
 
 def running_process() -> subprocess.Popen[bytes] | None:
