@@ -49,9 +49,9 @@ class World(Clock):
     """
 
     __slots__ = (
-        "_addresses", "_bill", "_carry_out", "_latencies", "_when_arrived", "_when_due", "_when_handed",
-        "_when_onward", "at_address", "handled", "hosts", "meddle", "on_answer", "on_fate", "on_incident",
-        "on_install", "on_leg", "on_link", "on_operation", "on_record", "seed",
+        "_addresses", "_bill", "_carry_out", "_latencies", "_meddle", "_reach", "_when_arrived", "_when_due",
+        "_when_handed", "_when_onward", "at_address", "handled", "hosts", "on_answer", "on_fate",
+        "on_incident", "on_install", "on_leg", "on_link", "on_operation", "on_record", "seed",
     )  # fmt: skip
 
     def __init__(self, seed: int = 0) -> None:
@@ -62,8 +62,9 @@ class World(Clock):
         self.hosts: dict[str, Host] = {}
         self.at_address: dict[str, Process] = {}
         self._addresses: set[str] = set()
-        self.meddle: Callable[[Transfer], Sequence[int]] | None = None
-        """Asked before a message is handed over: after which delays, in µs; none loses it, two repeat it."""
+        self._meddle: Callable[[Transfer], Sequence[int]] | None = None
+        self._reach: Callable[[Transfer, Link | None], None] = self._hand_over
+        """What happens to a message that has come over a link, or to a server."""
         self.on_leg: Callable[[Leg, int, bool], None] | None = None
         """Told of every transfer that has left a direction, with its bytes that got through; was it cut?"""
         self.on_fate: Callable[[Transfer, str], None] | None = None
@@ -176,6 +177,16 @@ class World(Clock):
 
     # -- what happens
 
+    @property
+    def meddle(self) -> Callable[[Transfer], Sequence[int]] | None:
+        """Asked before a message is handed over: after which delays, in µs; none loses it, two repeat it."""
+        return self._meddle
+
+    @meddle.setter
+    def meddle(self, meddle: Callable[[Transfer], Sequence[int]] | None) -> None:
+        self._meddle = meddle
+        self._reach = self._hand_over if meddle is None else self._hand_over_meddled
+
     def soon(self, process: Process, event: Event, *, is_call: bool = False) -> None:
         """Let a machine handle an event, now; if it is killed before, its next life does not."""
         what = process, process.session, event
@@ -282,8 +293,10 @@ class World(Clock):
 
     def _arrive(self, leg: Leg) -> None:
         direction = leg.direction
-        if direction.underway.pop(leg, leg) is leg:  # it was cut
+        underway = direction.underway
+        if not underway or underway[0] is not leg:  # it was cut
             return
+        underway.popleft()
         transfer = leg.transfer
         if self.on_leg is not None:
             self.on_leg(leg, transfer.size_bytes, False)
@@ -306,12 +319,8 @@ class World(Clock):
         else:
             self._fail(transfer, "no link")
 
-    def _reach(self, transfer: Transfer, link: Link | None) -> None:
-        """Hand a message over that has come over a link, or to a server; faults may meddle with it."""
-        if self.meddle is None:
-            self._hand_over(transfer, link)
-            return
-        delays_us = self.meddle(transfer)
+    def _hand_over_meddled(self, transfer: Transfer, link: Link | None) -> None:
+        delays_us = self._meddle(transfer) if self._meddle is not None else (0,)
         if not delays_us and self.on_fate is not None:
             self.on_fate(transfer, "lost")
         for number, delay_us in enumerate(delays_us):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 from array import array
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import exp, isnan
@@ -205,7 +206,8 @@ class Direction:
         """Who has sent over it last, and who is charged for that."""
         self.account: Account
         self.free_us = 0
-        self.underway: dict[Leg, None] = {}
+        self.underway: deque[Leg] = deque()
+        """In the order in which they arrive."""
         self.curve: Curve | None = None
         """Measured throughput, which then stands instead of the profile's."""
         self.use(link.profile)
@@ -249,7 +251,7 @@ class Direction:
         account.radio_mj += charged_mj
         self.free_us, self._last_arrival_us = end_us, arrive_us
         leg = Leg(transfer, self, account, now_us, start_us, end_us, arrive_us, paid_from_us)
-        self.underway[leg] = None
+        self.underway.append(leg)
         return leg
 
     def cut(self, now_us: int) -> list[tuple[Leg, int]]:
