@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 TRACE ?=
 
-.PHONY: setup report test lab notebooks lint bench clean
+.PHONY: setup report test lab notebooks lint bench faults clean
 .DELETE_ON_ERROR:
 
 setup: $(READY)
@@ -36,6 +36,9 @@ lint: $(READY)
 
 bench: $(READY)
 	@$(BIN)/python tests/bench/run.py
+
+faults: $(READY)
+	@$(BIN)/python tests/faults/campaign.py --runs 20000
 
 clean:
 	rm -rf $(VENV) build dist reports/build data/derived node_modules .mypy_cache .ruff_cache .import_linter_cache .hypothesis mudkit/figures/assets/vendor

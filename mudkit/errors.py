@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 __all__ = [
+    "AccessDenied",
     "EnvironmentProblem",
     "InputMissing",
     "MudkitError",
@@ -19,6 +20,7 @@ __all__ = [
     "PredicateError",
     "ReentrantRun",
     "SimulationProblem",
+    "TableProblem",
     "TraceContentError",
     "TraceFormatError",
 ]
@@ -162,6 +164,14 @@ def _marked(text: str, at: tuple[int, int] | None) -> str:
     before, after = "…" if begin else "", "…" if begin + _SHOWN < len(line) else ""
     carets = "^" * max(1, min(at[1] + 1 - first, _SHOWN - (first - begin)))
     return f"{before}{shown}{after}\n{' ' * (12 + len(before) + first - begin)}{carets}"
+
+
+class AccessDenied(MudkitError, PermissionError):
+    """Somebody may not do this; nothing has been read or written."""
+
+
+class TableProblem(MudkitError, LookupError):
+    """There is no such table, or there is one already."""
 
 
 class OutputExists(MudkitError, FileExistsError):

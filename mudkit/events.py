@@ -8,9 +8,12 @@ with. Both sets are closed.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import msgspec
+
+if TYPE_CHECKING:
+    from mudkit.tokens import Authority
 
 __all__ = [
     "Call",
@@ -278,6 +281,11 @@ class Network(Protocol):
     @property
     def devices(self) -> Mapping[str, Host]:
         """The devices that there are, by name."""
+        ...
+
+    @property
+    def authority(self) -> Authority:
+        """Who signs its tokens."""
         ...
 
     def server(self, name: str) -> Host:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import difflib
+import hashlib
+import os
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mudkit.errors import ParameterError
@@ -20,6 +23,7 @@ from mudkit.sources.link_replay import LinkReplay
 from mudkit.sources.mobility import Mobility
 from mudkit.sources.outages import Outages
 from mudkit.sources.parameters import number, whole_number
+from mudkit.tokens import Authority
 from mudkit.units import US_PER_S
 
 if TYPE_CHECKING:
@@ -104,6 +108,7 @@ class Lab:
         every_s: float = 60.0,
         battery_j: float | None = None,
         base_mw: float = BASE_MW,
+        storage: str | os.PathLike[str] | None = None,
         **context: Any,
     ) -> Device:
         """Add a device.
@@ -126,6 +131,9 @@ class Lab:
             Energy of its full battery; when it is empty, it is switched off. Without, it is on a charger.
         base_mw : float
             What it takes from its battery without its radio.
+        storage : path-like, optional
+            A folder for what its machines store, as on a real device: what is there already is used. Without,
+            it is in memory.
         **context
             What it knows of itself: ``display_px=…``, ``storage_bytes=…``, whatever a system looks at.
 
@@ -142,7 +150,9 @@ class Lab:
             [name], link=link, at=at, mobility=mobility, outage=outage, every_s=every_s, battery_j=battery_j,
             base_mw=base_mw, context=context,
         )  # fmt: skip
-        return self._add(group)[0]
+        device = self._add(group)[0]
+        device.storage = None if storage is None else Path(storage)
+        return device
 
     def fleet(
         self,
@@ -184,15 +194,40 @@ class Lab:
         )  # fmt: skip
         return self._add(group)
 
-    def server(self, name: str) -> Host:
-        """Give the server of that name; it is added if there is none."""
+    @property
+    def authority(self) -> Authority:
+        """Who signs the tokens of this lab."""
+        return Authority(hashlib.sha256(f"the authority of lab {self.world.seed}".encode()).digest())
+
+    def token(
+        self, user: str | None = None, app: str = "app", *, hours: float = 24.0, device: str | None = None
+    ) -> str:
+        """Give a signed token for an app, and for a user if there is one.
+
+        Parameters
+        ----------
+        user : str, optional
+        app : str
+        hours : float
+            Of virtual time from now on; then it has expired.
+        device : str, optional
+            The only device that may show it.
+        """
+        length_s = number("hours", hours, 0.0, 1e9) * 3600
+        return self.authority.issue(app, user, expires_s=self.world.now_us / 1e6 + length_s, device=device)
+
+    def server(self, name: str, storage: str | os.PathLike[str] | None = None) -> Host:
+        """Give the server of that name; it is added if there is none, with its storage as of a device."""
         found = self.world.hosts.get(usable_name(name))
         if isinstance(found, Device):
             raise ParameterError(
                 "This is a device, not a server.", where="name", found=repr(name),
                 expected="a name that no device has",
             )  # fmt: skip
-        return found or self.world.add_server(name)
+        server = found or self.world.add_server(name)
+        if storage is not None:
+            server.storage = Path(storage)
+        return server
 
     # -- time
 

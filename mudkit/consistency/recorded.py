@@ -45,6 +45,8 @@ def recorded(table: pa.Table | pd.DataFrame) -> Iterator[Operation]:
                 found=repr(status), expected=", ".join(_OUTCOMES),
             )  # fmt: skip
         outcome, found = _OUTCOMES[status], None
+        if outcome is Outcome.PENDING:
+            version = None  # nobody was told; it may be that of a conflict
         if outcome is Outcome.FAILED and row["type"] == "conditional" and version is not None:
             outcome, found, version = Outcome.CONFLICT, Content(None, version), None
         if row["op"] == "write" and value is None:

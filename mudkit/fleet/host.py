@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from mudkit.errors import ParameterError
 from mudkit.events import Call, ContextChanged, Event, LinkDown, LinkUp, Machine, Make, Ports
@@ -30,7 +32,7 @@ class Host:
 
     __slots__ = (
         "_op_id", "address", "context", "is_on", "is_online", "link", "name", "number", "processes",
-        "watched", "world",
+        "storage", "watched", "world",
     )  # fmt: skip
 
     def __init__(self, world: World, name: str, link: Link | None = None) -> None:
@@ -46,6 +48,8 @@ class Host:
         self.context: dict[str, Any] = {}
         self.processes: list[Process] = []
         self._op_id = 0
+        self.storage: Path | None = None
+        """Folder with a file for each of its machines, which then outlives this process; None: in memory."""
         self.watched: set[str] = set()
         """Fields of the context that a machine watches."""
 
@@ -80,14 +84,14 @@ class Host:
             Measured fields of the context (``loc``, ``battery_share``) whose changes it is told; what an
             application changes it is told in any case.
         store : optional
-            By default one in memory.
+            By default one in :attr:`storage`, or in memory.
 
         Raises
         ------
         ParameterError
             There is a machine of this name on it.
         """
-        process = Process(self, system, make, name, frozenset(watch), store or MemoryStore())
+        process = Process(self, system, make, name, frozenset(watch), store or self._store(name or system))
         self.world.register(process)
         try:
             if self.is_on:
@@ -99,6 +103,12 @@ class Host:
         self.watched |= process.watch
         self.world.on_install(process)
         return process
+
+    def _store(self, name: str) -> MemoryStore | SqliteStore:
+        if self.storage is None:
+            return MemoryStore()
+        self.storage.mkdir(parents=True, exist_ok=True)
+        return SqliteStore(self.storage / f"{quote(name, safe=' ')}.db")
 
     def next_op_id(self) -> int:
         """Give the next number of a call here: what others call changes nothing for it."""

@@ -194,7 +194,10 @@ class Recorder:
             self.add("reads", (host.name, self.world.now_us, *loc, box_km, window_s, "recorded"))
 
     def _describe(self, process: Process, row: dict[str, Any]) -> None:
-        """Keep what a machine says of an operation: a row for each record that it concerns."""
+        """Keep what a machine says of an operation: a row for each record that it concerns.
+
+        What it says later of the same record adds to that, or stands instead.
+        """
         key = process.host.name, row.get("op_id", 0)
         if key not in self._open:
             raise SimulationProblem(
@@ -203,7 +206,12 @@ class Recorder:
                 found=f"op_id {row.get('op_id')}",
                 expected="the op_id of a call that it has not completed: first Record, then Complete",
             )
-        self._details.setdefault(key, []).append(row)
+        rows = self._details.setdefault(key, [])
+        for known in rows:
+            if all(known.get(name) == row.get(name) for name in ("table", "key")):
+                known.update(row)
+                return
+        rows.append(row)
 
     def _invoked(self, operation: Operation) -> None:
         self._open[_key(operation)] = operation

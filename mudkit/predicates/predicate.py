@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -351,6 +351,11 @@ class Predicate:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (self.text, self.language, self._constants)
+
+    @classmethod
+    def restored(cls, text: str, constants: Iterable[Any], language: Language = MOBIUS) -> Predicate:
+        """Make the predicate again that has this text and these :attr:`constants`."""
+        return _restored(text, language, tuple(constants))
 
 
 def _restored(text: str, language: Language, constants: tuple[Any, ...]) -> Predicate:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mudkit.reproduce import capacity, matching
+from mudkit.reproduce import campaign_judge, capacity, matching
 from mudkit.reproduce.row import Required, Row
 
 __all__ = ["ROWS"]
@@ -49,5 +49,20 @@ ROWS: Final = (
         ),
         measure=capacity.measure,
         is_speed=True,
+    ),
+    Row(
+        name="M6",
+        source="Mobius 4.1, table 3, appendix A",
+        paper="Committed reads are sequential, committed_wio reads keep the order of invocation, "
+        "uncommitted reads are fork-sequential. (A write that is refused after its own client has read it "
+        "breaks definition 3: what is left of it is checked, and how often that happens is counted.)",
+        required=(
+            Required("runs", "at least", 1000),
+            Required("runs in which a promise was broken", "at most", 0),
+            Required("histories that are sequential, committed reads", "at least", 500),
+            Required("histories that are sequential-wio, committed_wio reads", "at least", 500),
+            Required("histories that are fork-sequential-retracted, uncommitted reads", "at least", 500),
+        ),
+        measure=campaign_judge.measure,
     ),
 )

@@ -13,6 +13,7 @@ from mudkit.consistency import check
 from mudkit.errors import EnvironmentProblem, ParameterError
 from mudkit.predicates import Predicate
 from mudkit.reproduce import (
+    campaign_judge,
     capacity,
     checking,
     compiling,
@@ -28,8 +29,9 @@ from mudkit.reproduce import (
 )
 from mudkit.reproduce.verdict import judge
 from mudkit.reproduce.workload import TEXTS, Workload
+from mudkit.systems.mud.backend import BackEnd
 
-M1, M2 = mobius.ROWS
+M1, M2, M6 = mobius.ROWS
 F1, F2, F3, F4, F5, F6 = lab.ROWS
 
 
@@ -284,3 +286,13 @@ def test_a_process_that_ends_early_says_so():
     with pytest.raises(EnvironmentProblem, match="no room"):
         spark_modes.answer_of("raise MemoryError('no room')")
     assert spark_modes.answer_of("print('x'); print([1])") == [1]
+
+
+def test_m6_counts_runs_and_what_broke_in_them(monkeypatch):
+    found = campaign_judge.measure(seeds=range(4))
+    assert {required.figure for required in M6.required} <= set(found.figures)
+    assert found.figures["runs"].median == 4
+    assert found.figures["runs in which a promise was broken"].median == 0
+    assert found.figures["writes"].median > 10
+    monkeypatch.setattr(BackEnd, "_came_of", lambda self, client, number: None)  # a write is applied again
+    assert campaign_judge.measure(seeds=range(10)).figures["runs in which a promise was broken"].median > 0

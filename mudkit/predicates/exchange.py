@@ -1,0 +1,62 @@
+"""Predicates as JSON: how they travel between machines and lie in stores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from mudkit.errors import PredicateError
+from mudkit.predicates.predicate import Predicate
+from mudkit.predicates.values import LIST, Members, Point
+
+__all__ = ["from_json", "to_json"]
+
+
+def to_json(predicate: Predicate | None) -> dict[str, Any] | None:
+    """Give a predicate as JSON can hold it: its text and its constants; None stays None.
+
+    Raises
+    ------
+    PredicateError
+        It is not bound yet.
+    """
+    if predicate is None:
+        return None
+    if predicate.unbound:
+        raise PredicateError(
+            f"The predicate is not bound: {', '.join(predicate.unbound)} is missing.", text=predicate.text
+        )
+    return {"text": predicate.text, "constants": [_out(each) for each in predicate.constants]}
+
+
+def from_json(sent: Mapping[str, Any] | None) -> Predicate | None:
+    """Give the predicate of :func:`to_json` back."""
+    if sent is None:
+        return None
+    return Predicate.restored(sent["text"], [_in(each) for each in sent["constants"]])
+
+
+def _out(constant: Any) -> Any:
+    if isinstance(constant, Point):
+        return {"point": [constant.lat, constant.lon]}
+    if isinstance(constant, Members):
+        members: list[Any] = [
+            *sorted(constant.numbers),
+            *sorted(constant.strings),
+            *sorted(constant.booleans),
+        ]
+        members += [_out(each) for each in sorted(constant.points)]
+        return {"in": members + [None] * bool(constant.kinds & LIST)}
+    if isinstance(constant, Mapping):
+        return {"struct": msgspec.json.decode(msgspec.json.encode(constant))}  # pairs are lists there
+    return constant
+
+
+def _in(sent: Any) -> Any:
+    if not isinstance(sent, Mapping):
+        return sent
+    if "point" in sent:
+        return Point(*sent["point"])
+    return Members.of([_in(each) for each in sent["in"]]) if "in" in sent else sent["struct"]

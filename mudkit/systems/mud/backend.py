@@ -1,0 +1,222 @@
+"""The back-end store: one master of every record, whose commits are one log that others follow.
+
+Its rules (Mobius 3, 4.2):
+
+===========  =======================================================================================
+describe     give the properties of a table
+admin        create, alter or drop a table, once for each request, however often it is sent
+write        the first time that it comes: blind, or conditional with the version that it replaces;
+             then the next version and the next entry of the log, or a conflict, or a refusal; what came
+             of it is kept with it, and answered again to who asks again
+read         on the master: what is latest
+follow       give the whole state to who begins
+has          send a follower what it has not, and again until it says that it has it
+===========  =======================================================================================
+
+The paper's store compares and swaps. That a write is applied once however often it is sent, also after a
+crash, is added here: the numbers of a client's writes are kept with what came of them until the client says
+that it knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from mudkit.errors import MudkitError, TableProblem
+from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, SetTimer, TimerFired
+from mudkit.systems.mud.copy import Copy, Row, is_visible
+from mudkit.systems.mud.problems import to_json
+from mudkit.systems.mud.reading import answered
+from mudkit.systems.mud.tables import Table, no_such_table
+from mudkit.tokens import Claims
+
+__all__ = ["BackEnd"]
+
+_AGAIN: Final = "again"
+_AGAIN_US: Final = 200_000
+
+
+class BackEnd:
+    """The master.
+
+    Parameters
+    ----------
+    ports : Ports
+    followers : sequence of str
+        Addresses of the replicas and processors.
+    """
+
+    def __init__(self, ports: Ports, followers: Sequence[str]) -> None:
+        self._store = ports.store
+        self._copy = Copy()
+        tables = [each for _, each in self._store.items("table ")]
+        rows = [(key.split("\n")[1], row) for key, row in self._store.items("row\n")]
+        self._copy.load(self._store.get("lsn") or 0, tables, rows)
+        self._has: dict[str, int] = dict.fromkeys(followers, -1)
+        """What each follower has of the log; -1: it has not said so yet."""
+
+    def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
+        """See :class:`mudkit.events.Machine`."""
+        match event:
+            case Received(source=source, message={"kind": "describe", "name": name} as message):
+                table = self._copy.tables.get(name)
+                error = None if table is not None else to_json(no_such_table(name, self._copy.tables))
+                sent = None if table is None else table.as_json()
+                return (
+                    Send(source, {"kind": "described", "id": message["id"], "table": sent, "error": error}),
+                )
+            case Received(message={"kind": "write"} as message):
+                return self._write(now_us, message)
+            case Received(message={"kind": "read"} as message):
+                return answered(self._copy, message)
+            case Received(source=source, message={"kind": "admin"} as message):
+                return self._administer(source, message)
+            case Received(source=source, message={"kind": "follow"}):
+                self._has[source] = self._copy.lsn
+                return (Send(source, {"kind": "state", **self._copy.dump()}),)
+            case Received(source=source, message={"kind": "has", "lsn": lsn}):
+                was = self._has.get(source, -1)
+                self._has[source] = max(lsn, was)
+                self._forget()
+                return self._push({source: lsn}) if was < 0 else ()
+            case LinkUp() | TimerFired():
+                return self._push(self._has)
+        return ()
+
+    # -- writes
+
+    def _write(self, now_us: int, message: Mapping[str, Any]) -> Sequence[Effect]:
+        number, claims = message["number"], message["claims"] or {}
+        client = f"{message['client']}\n{claims.get('app')}\n{claims.get('user')}"
+        known = self._came_of(client, number)
+        pushed: Sequence[Effect] = ()
+        if known is None:
+            if number < (self._store.get(f"known {client}") or 0):
+                return ()  # a late copy of a write whose outcome its client knows
+            if message["refused"] is not None:  # not kept: nobody is to use up another one's numbers
+                answer = {"kind": "outcome", "id": message["id"], "key": message["key"]}
+                return (Send(message["reply"], {**answer, "error": message["refused"]}),)
+            lsn = self._copy.lsn
+            known = self._decide(now_us, message)
+            low = max(message["known"], self._store.get(f"known {client}") or 0)
+            applied = self._store.get(f"applied {client}") or {}
+            applied = {each: outcome for each, outcome in applied.items() if int(each) >= low}
+            self._store.put(f"applied {client}", {**applied, str(number): known})
+            self._store.put(f"known {client}", low)
+            if self._copy.lsn != lsn:
+                pushed = self._push({each: has for each, has in self._has.items() if has == lsn})
+        answer = {"kind": "outcome", "id": message["id"], "key": message["key"], **known}
+        return (Send(message["reply"], answer), *pushed)
+
+    def _came_of(self, client: str, number: int) -> dict[str, Any] | None:
+        """Give what came of a write when it came before."""
+        applied: dict[str, dict[str, Any]] = self._store.get(f"applied {client}") or {}
+        return applied.get(str(number))
+
+    def _decide(self, now_us: int, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Apply a write or say why not."""
+        table = self._copy.tables.get(message["name"])
+        claims = None if message["claims"] is None else Claims(**message["claims"])
+        auth = {} if claims is None else claims.auth
+        try:
+            if table is None or message["table"] not in (None, table.number):
+                raise no_such_table(message["name"], self._copy.tables)
+            table.check_access(claims)
+            if message["data"] is not None:
+                table.check_columns(message["data"])
+        except MudkitError as error:
+            return {"error": to_json(error)}
+        row = self._copy.get(table, message["key"])
+        version = 0 if row is None else row["ver"]
+        if message["type"] == "conditional" and not self._matches(message, row, version):
+            shown = row is not None and is_visible(row, message["reader"], auth, table)
+            partition = table.partition_of(message["key"])
+            return {"conflict": row if shown else None, "lsn": self._copy.lsn, "partition": partition}
+        new: Row = {
+            "key": message["key"], "ver": version + 1, "data": message["data"], "ts_us": now_us,
+            "predicate": message["predicate"], "lsn": self._copy.lsn + 1,
+        }  # fmt: skip
+        if new["data"] is None:
+            new["predicate"] = None if row is None else row["predicate"]
+        self._store.crash_point("decided, not in the log")
+        self._store.put(f"row\n{table.name}\n{new['key']}", new)
+        self._log({"op": "row", "name": table.name, "row": new})
+        return {"ver": new["ver"], "lsn": self._copy.lsn, "partition": table.partition_of(new["key"])}
+
+    def _matches(self, message: Mapping[str, Any], row: Row | None, version: int) -> bool:
+        """Say whether a conditional write may replace what is there."""
+        after: int | None = message["replaces"]
+        if after is None:
+            return False  # it stood on a write that failed
+        return after == version or (after == 0 and (row is None or row["data"] is None))
+
+    # -- tables
+
+    def _administer(self, source: str, message: Mapping[str, Any]) -> Sequence[Effect]:
+        known = self._store.get(f"done {message['id']}")
+        pushed: Sequence[Effect] = ()
+        if known is None:
+            try:
+                known = {"table": self._change(message)}
+            except MudkitError as error:
+                known = {"error": to_json(error)}
+            else:
+                pushed = self._push(
+                    {each: has for each, has in self._has.items() if has == self._copy.lsn - 1}
+                )
+            self._store.put(f"done {message['id']}", known)
+        return (Send(source, {"kind": "administered", "id": message["id"], **known}), *pushed)
+
+    def _change(self, message: Mapping[str, Any]) -> dict[str, Any] | None:
+        name, properties = message["name"], message["properties"]
+        claims = None if message["claims"] is None else Claims(**message["claims"])
+        table = self._copy.tables.get(name)
+        lsn = self._copy.lsn + 1
+        if message["op"] == "create":
+            if table is not None:
+                raise TableProblem("There is a table of this name already.", where="table", found=repr(name))
+            owner = "" if claims is None else claims.app
+            made = Table.created(name, owner, properties, lsn)
+        elif table is None:
+            raise no_such_table(name, self._copy.tables)
+        else:
+            table.check_owner(claims)
+            if message["op"] == "drop":
+                self._store.delete(f"table {name}")
+                for key, _ in self._store.items(f"row\n{name}\n"):
+                    self._store.delete(key)
+                self._log({"op": "drop", "name": name})
+                return None
+            made = table.altered(properties, lsn)
+        self._store.put(f"table {name}", made.as_json())
+        self._log({"op": "table", "table": made.as_json()})
+        return made.as_json()
+
+    # -- the log
+
+    def _log(self, entry: dict[str, Any]) -> None:
+        entry["lsn"] = self._copy.lsn + 1
+        self._store.put(f"log {entry['lsn']:015d}", entry)
+        self._store.put("lsn", entry["lsn"])
+        self._copy.take(entry)
+
+    def _push(self, has: Mapping[str, int]) -> Sequence[Effect]:
+        """Send followers what they have not, and again until they say that they have it."""
+        effects: list[Effect] = []
+        for follower, lsn in has.items():
+            if lsn < 0:
+                effects.append(Send(follower, {"kind": "log", "entries": []}))
+            elif lsn < self._copy.lsn:
+                entries = [entry for number in range(lsn + 1, self._copy.lsn + 1)
+                           if (entry := self._store.get(f"log {number:015d}")) is not None]  # fmt: skip
+                effects.append(Send(follower, {"kind": "log", "entries": entries}))
+        return [*effects, SetTimer(_AGAIN, _AGAIN_US)] if effects else ()
+
+    def _forget(self) -> None:
+        """Forget the entries that every follower has."""
+        if self._has:
+            for number in range(min(self._has.values()), 0, -1):
+                if self._store.get(f"log {number:015d}") is None:
+                    break
+                self._store.delete(f"log {number:015d}")

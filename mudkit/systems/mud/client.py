@@ -1,0 +1,178 @@
+"""The client's machine: what an application calls, and what the network brings (Mobius 2, 4, 5).
+
+It is put together from parts, each with its rules at its head: the local store, writes, reads, continuous
+reads, and the connection over which they ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from zlib import crc32
+
+from mudkit.errors import MudkitError
+from mudkit.events import (
+    Call,
+    Complete,
+    ContextChanged,
+    Effect,
+    Event,
+    LinkDown,
+    LinkUp,
+    Ports,
+    Received,
+    SendFailed,
+    TimerFired,
+)
+from mudkit.systems.mud.asking import Asking
+from mudkit.systems.mud.connection import RETRY, Connection
+from mudkit.systems.mud.local import Local
+from mudkit.systems.mud.policies import ReadPolicy, WritePolicy
+from mudkit.systems.mud.problems import from_json
+from mudkit.systems.mud.tables import Table
+from mudkit.systems.mud.watching import HEARTBEAT, HELLO, Watching
+from mudkit.systems.mud.writing import DUE, Writing
+from mudkit.tokens import Claims
+
+__all__ = ["ClientMachine", "Settings"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a client is, and whom it knows.
+
+    Parameters
+    ----------
+    netid, app : str
+    token : str or None
+    gateways : sequence of str
+    server : str
+        A notification server.
+    most_rows : int
+        Of committed records in its store.
+    read_policy : ReadPolicy or None
+        None: the utility of each read decides.
+    write_policy : WritePolicy
+    """
+
+    netid: str
+    app: str
+    token: str | None
+    gateways: Sequence[str]
+    server: str
+    most_rows: int
+    read_policy: ReadPolicy | None
+    write_policy: WritePolicy
+
+
+class ClientMachine:
+    """One app's client on a device.
+
+    Parameters
+    ----------
+    ports : Ports
+    settings : Settings
+    """
+
+    def __init__(self, ports: Ports, settings: Settings) -> None:
+        endpoint = f"{settings.netid}/{settings.app}"
+        first = crc32(settings.netid.encode()) % len(settings.gateways)
+        self._store = ports.store
+        self.local = Local(ports.store, settings.most_rows)
+        self._connection = Connection(endpoint, settings.token, settings.gateways, first)
+        self._writing = Writing(
+            ports, self.local, self._connection, settings.write_policy,
+            lambda now_us: self._asking.settled(now_us), lambda write: self._asking.is_before(write),
+        )  # fmt: skip
+        self._asking = Asking(
+            self.local, self._connection, settings.read_policy, self._writing.release, self._writing.go_on
+        )
+        self._watching = Watching(ports, self.local, self._connection, settings.server)
+
+    def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
+        """See :class:`mudkit.events.Machine`."""
+        if not self._connection.life:
+            self._connection.life = self.local.next_number("life")
+            began = self._writing.go_on(now_us)
+            return [*began, *self._handle(now_us, event)]
+        return self._handle(now_us, event)
+
+    def _handle(self, now_us: int, event: Event) -> Sequence[Effect]:
+        match event:
+            case Call(op_id=op_id, operation=operation, arguments=arguments):
+                try:
+                    return self._call(now_us, op_id, operation, arguments)
+                except MudkitError as error:
+                    return (Complete(op_id, error=error),)
+            case Received(source=source, message={"kind": "stream"} as message):
+                return self._watching.stream(source, message)
+            case Received(message={"kind": "welcome", "session": session}):
+                return self._watching.welcome(session)
+            case Received(message={"kind": "redirect", "to": to}):
+                return self._watching.redirected(to)
+            case Received(message={"id": _} as message):
+                if message.get("claims") is not None:
+                    self._asking.claims = Claims(**message["claims"])
+                return self._connection.take({**message, "now_us": now_us})
+            case LinkUp(network=network):
+                self._asking.network = network
+                return [*self._connection.up(), *self._watching.hello()]
+            case LinkDown():
+                return [*self._connection.down(), *self._watching.down()]
+            case SendFailed(to=to):
+                return self._connection.failed(to)
+            case TimerFired(name=name):
+                return self._timer(now_us, name)
+            case ContextChanged(context=context):
+                self._asking.context = context
+        return ()
+
+    def _timer(self, now_us: int, name: str) -> Sequence[Effect]:
+        match name:
+            case t if t == RETRY:
+                return self._connection.up() if self._connection.is_up else ()
+            case t if t == DUE:
+                return self._writing.go_on(now_us)
+            case t if t == HELLO:
+                return self._watching.hello()
+            case t if t == HEARTBEAT:
+                return self._watching.heartbeat()
+        return ()
+
+    def _call(
+        self, now_us: int, op_id: int, operation: str, arguments: Mapping[str, Any]
+    ) -> Sequence[Effect]:
+        match operation:
+            case "write" | "delete":
+                self._asking.check_access(now_us, arguments["table"])
+                return self._writing.write(now_us, op_id, arguments, self._asking.context)
+            case "read":
+                return self._asking.read(now_us, op_id, arguments)
+            case "register":
+                self._asking.check_access(now_us, arguments["table"])
+                return self._watching.register(now_us, op_id, arguments)
+            case "update_data":
+                return self._watching.change(op_id, arguments)
+            case "unregister":
+                return self._watching.unregister(op_id, arguments)
+            case "pending":
+                return (Complete(op_id, [dict(each) for _, each in sorted(self.local.writes.items())]),)
+        return self._administer(op_id, operation, arguments)
+
+    def _administer(self, op_id: int, operation: str, arguments: Mapping[str, Any]) -> Sequence[Effect]:
+        name, properties = arguments["table"], dict(arguments.get("properties", {}))
+        if operation == "create":
+            Table.created(name, "", properties, 0)  # what cannot be is refused here
+
+        def answered(last: Mapping[str, Any], parts: Mapping[Any, Mapping[str, Any]]) -> Sequence[Effect]:
+            if "error" in last:
+                return (Complete(op_id, error=from_json(last["error"])),)
+            if last["table"] is None:
+                self.local.forget(name)
+            else:
+                self.local.learn(last["table"])
+            return (Complete(op_id),)
+
+        what = {"op": operation, "name": name, "properties": properties}
+        return self._connection.ask(lambda: what, answered)

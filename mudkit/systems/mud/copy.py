@@ -1,0 +1,140 @@
+"""A copy of all tables, as the back end, its replicas and the processors hold it in memory.
+
+What changes comes as entries of one log, each with its number (``lsn``). A copy that has taken every entry up
+to one is the state at that time; a replica takes them later than others, and never in another order: that is
+the timeline consistency of PNUTS, for all records at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+from mudkit.errors import PredicateError
+from mudkit.predicates import Aggregates, Predicate
+from mudkit.predicates.exchange import from_json
+from mudkit.systems.mud.tables import Table
+
+__all__ = ["Copy", "Row", "is_visible", "record_of"]
+
+Row: TypeAlias = dict[str, Any]
+"""``key, ver, data, predicate, ts_us, lsn``; ``data`` is None after a delete, which keeps the writer
+predicate of what
+it deleted: who could not see that does not see that it is gone."""
+
+
+def record_of(row: Mapping[str, Any], table: Table | None = None) -> dict[str, Any]:
+    """Give a row as predicates see it: its columns and its ``key``."""
+    data = row["data"] or {}
+    return {**(data if table is None else table.seen(data)), "key": row["key"]}
+
+
+def is_visible(
+    row: Mapping[str, Any], reader: Mapping[str, Any], auth: Mapping[str, Any], table: Table | None = None
+) -> bool:
+    """Say whether the writer of a row shows it to a reader (Mobius 3)."""
+    writer = from_json(row["predicate"])
+    if writer is None:
+        return True
+    try:
+        return writer(record_of(row, table), receiver=reader, auth=auth) is True
+    except PredicateError:
+        return False
+
+
+class Copy:
+    """Tables and rows in memory."""
+
+    def __init__(self) -> None:
+        self.lsn = 0
+        self.tables: dict[str, Table] = {}
+        self._rows: dict[int, list[dict[str, Row]]] = {}
+
+    def load(self, lsn: int, tables: list[Mapping[str, Any]], rows: list[tuple[str, Row]]) -> None:
+        """Begin with a whole state."""
+        self.__init__()  # type: ignore[misc]
+        self.lsn = lsn
+        for each in tables:
+            self._add_table(Table.of(each))
+        for name, row in rows:
+            self._place(self.tables[name], row["key"])[row["key"]] = row
+
+    def dump(self) -> dict[str, Any]:
+        """Give the whole state, for :meth:`load`."""
+        rows = [
+            (name, row)
+            for name, table in self.tables.items()
+            for part in self._rows[table.number]
+            for row in part.values()
+        ]
+        return {"lsn": self.lsn, "tables": [each.as_json() for each in self.tables.values()], "rows": rows}
+
+    def get(self, table: Table, key: str) -> Row | None:
+        """Give a row; None when there never was one."""
+        return self._place(table, key).get(key)
+
+    def take(self, entry: Mapping[str, Any]) -> Row | None:
+        """Take the next entry of the log, and give the row that it replaces."""
+        self.lsn = entry["lsn"]
+        if entry["op"] == "table":
+            self._add_table(Table.of(entry["table"]))
+            return None
+        if entry["op"] == "drop":
+            del self._rows[self.tables.pop(entry["name"]).number]
+            return None
+        table, row = self.tables[entry["name"]], entry["row"]
+        place = self._place(table, row["key"])
+        old = place.get(row["key"])
+        place[row["key"]] = row
+        return old
+
+    def rows(self, table: Table, partitions: list[int]) -> Iterator[Row]:
+        """Give the rows of some partitions."""
+        for number in partitions:
+            yield from self._rows[table.number][number].values()
+
+    def select(
+        self,
+        table: Table,
+        partition: int,
+        predicate: Predicate | None,
+        keys: list[str] | None,
+        reader: Mapping[str, Any],
+        auth: Mapping[str, Any],
+    ) -> list[Row]:
+        """Give the rows that a read asks for and its reader may see; of named keys also that they are gone.
+
+        Parameters
+        ----------
+        table : Table
+        partition : int
+        predicate : Predicate or None
+            None: all.
+        keys : list of str or None
+            The only keys that can match, when the predicate says so.
+        reader, auth : mapping
+        """
+        place = self._rows[table.number][partition]
+        candidates = place.values() if keys is None else [place[key] for key in keys if key in place]
+        found = []
+        for row in candidates:
+            if row["data"] is None:
+                wanted = keys is not None
+            else:
+                record = record_of(row, table)
+                wanted = predicate is None or predicate(record, receiver=reader, auth=auth) is True
+            if wanted and is_visible(row, reader, auth, table):
+                found.append(row if row["data"] is None else {**row, "data": table.seen(row["data"])})
+        return found
+
+    def aggregate(self, rows: list[Row], text: str) -> list[Any]:
+        """Give what is known of some rows for aggregates, as JSON can hold it."""
+        records = [record_of(row) for row in rows if row["data"] is not None]
+        return list(Aggregates(text).of(records))
+
+    def _add_table(self, table: Table) -> None:
+        self.tables[table.name] = table
+        self._rows.setdefault(table.number, [{} for _ in range(table.partitions)])
+
+    def _place(self, table: Table, key: str) -> dict[str, Row]:
+        return self._rows[table.number][table.partition_of(key)]

@@ -1,0 +1,352 @@
+"""What a notebook holds of MUD tables: the cloud of a lab, and the client of an app on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from mudkit.errors import ParameterError
+from mudkit.events import Host, Network, Operation
+from mudkit.predicates import Predicate
+from mudkit.sources.parameters import number, whole_number
+from mudkit.systems.mud.backend import BackEnd
+from mudkit.systems.mud.client import ClientMachine, Settings
+from mudkit.systems.mud.gateway import Gateway
+from mudkit.systems.mud.notifications import NotificationServer
+from mudkit.systems.mud.policies import Now, ReadPolicy, WritePolicy
+from mudkit.systems.mud.processor import Processor
+from mudkit.systems.mud.replica import Replica
+from mudkit.systems.mud.tables import check_record
+from mudkit.systems.mud.utility import Utility
+from mudkit.systems.mud.writing import WRITE_TYPES
+
+__all__ = ["NAME", "Client", "Cloud"]
+
+NAME: Final = "mud"
+_PORT: Final = "mud"
+
+
+class Cloud:
+    """Gateways, processors, the back-end store with its replicas, and notification servers (Mobius 2).
+
+    Parameters
+    ----------
+    lab : Network
+    replicas : int
+        0: every read goes to the master.
+    replica_lag_s : float
+        How long an entry of the log takes until it counts on a replica.
+    gateways, processors, servers : int
+        Of each kind; servers are those for notifications.
+    most_waiting : int
+        Of notifications for one client that is not there.
+    longest_s : float
+        For which one waits; then its continuous reads are ended.
+    """
+
+    def __init__(
+        self,
+        lab: Network,
+        *,
+        replicas: int = 2,
+        replica_lag_s: float = 0.5,
+        gateways: int = 2,
+        processors: int = 2,
+        servers: int = 2,
+        most_waiting: int = 1000,
+        longest_s: float = 3600.0,
+    ) -> None:
+        count = {
+            "replicas": (replicas, 0),
+            "gateways": (gateways, 1),
+            "processors": (processors, 1),
+            "servers": (servers, 1),
+        }
+        for name, (value, least) in count.items():
+            whole_number(name, value, least, 1000)
+        lag_us = round(number("replica_lag_s", replica_lag_s, 0.0, 1e6) * 1e6)
+        whole_number("most_waiting", most_waiting, 1, 1 << 31)
+        number("longest_s", longest_s, 0.0, 1e9)
+        self.authority = lab.authority
+        self.back_end = _address("mud-store")
+        self.replicas = [_address(f"mud-replica-{each}") for each in range(1, replicas + 1)]
+        self.processors = [_address(f"mud-processor-{each}") for each in range(1, processors + 1)]
+        self.gateways = [_address(f"mud-gateway-{each}") for each in range(1, gateways + 1)]
+        self.servers = [_address(f"mud-notifications-{each}") for each in range(1, servers + 1)]
+
+        def install(address: str, make: Callable[..., Any]) -> None:
+            lab.server(address.split("/")[0]).install(NAME, make, name=_PORT)
+
+        install(self.back_end, partial(BackEnd, followers=[*self.replicas, *self.processors]))
+        for address in self.replicas:
+            install(address, partial(Replica, master=self.back_end, lag_us=lag_us))
+        for number_, address in enumerate(self.processors):
+            install(address, partial(
+                Processor, number=number_, processors=processors, back_end=self.back_end,
+                replicas=self.replicas, servers=self.servers,
+            ))  # fmt: skip
+        for address in self.gateways:
+            install(address, partial(
+                Gateway, authority=self.authority, back_end=self.back_end, processors=self.processors
+            ))  # fmt: skip
+        for number_, address in enumerate(self.servers):
+            install(address, partial(
+                NotificationServer, number=number_, servers=self.servers, most_waiting=most_waiting,
+                longest_s=longest_s,
+            ))  # fmt: skip
+
+
+class Client:
+    """One app's client on a device (Mobius 3.1, table 2).
+
+    Every call gives an :class:`~mudkit.events.Operation`. What cannot be is refused at once, before anything
+    is queued: a predicate that does not parse, a key that is none, a record that is too large.
+
+    Parameters
+    ----------
+    device : Host
+    cloud : Cloud
+    app : str
+    token : str, optional
+        From ``lab.token(…)``; without one only public tables are open.
+    most_rows : int
+        Of committed records that it keeps.
+    read_policy, write_policy : optional
+        What it answers by itself, and what it sends later.
+
+    Examples
+    --------
+    >>> from mudkit import Lab
+    >>> lab = Lab(seed=7)
+    >>> cloud = Cloud(lab)
+    >>> jane = Client(lab.device("jane-phone"), cloud, app="news", token=lab.token(user="jane", app="news"))
+    >>> jane.create("news", acl="app", split=["g", "p"]).result()
+    >>> jane.write("news", "a17", {"topic": "arts"}).result()
+    1
+    >>> jane.read("news", "topic = 'arts'").result().records
+    {'a17': {'topic': 'arts'}}
+    """
+
+    def __init__(
+        self,
+        device: Host,
+        cloud: Cloud,
+        *,
+        app: str,
+        token: str | None = None,
+        most_rows: int = 10_000,
+        read_policy: ReadPolicy | None = None,
+        write_policy: WritePolicy | None = None,
+    ) -> None:
+        if not app or "/" in app or "\n" in app:
+            raise ParameterError(
+                "This is no name of an app.", where="app", found=repr(app), expected="a text without '/'"
+            )
+        settings = Settings(
+            device.name, app, token, cloud.gateways, cloud.servers[0],
+            whole_number("most_rows", most_rows, 1, 1 << 31), read_policy, write_policy or Now(),
+        )  # fmt: skip
+        self.installed = device.install(
+            NAME, lambda ports: ClientMachine(ports, settings), name=f"{_PORT}-{app}"
+        )
+        self._watched = 0
+
+    # -- tables
+
+    def create(
+        self,
+        table: str,
+        *,
+        acl: str = "app",
+        apps: Sequence[str] | None = None,
+        split: Sequence[str] = (),
+        schema: Mapping[str, str] | None = None,
+    ) -> Operation:
+        """Create a table.
+
+        Parameters
+        ----------
+        table : str
+        acl : {'public', 'app', 'user'}
+            Who comes in: everyone, apps that prove who they are, users that do.
+        apps : sequence of str, optional
+            The only apps that come in.
+        split : sequence of str
+            First keys of all partitions but the first.
+        schema : mapping of str to str, optional
+            ``text``, ``number``, ``boolean``, ``point`` or ``any``, by column.
+        """
+        properties = {"acl": acl, "apps": apps, "split": split, "schema": schema}
+        return self.installed.call("create", table=table, properties=properties)
+
+    def alter(
+        self,
+        table: str,
+        *,
+        acl: str | None = None,
+        add: Mapping[str, str] | None = None,
+        remove: Sequence[str] = (),
+    ) -> Operation:
+        """Change a table's level, and add or remove columns; only the app that created it may."""
+        return self.installed.call(
+            "alter", table=table, properties={"acl": acl, "add": add, "remove": remove}
+        )
+
+    def drop(self, table: str) -> Operation:
+        """Delete a table with all its records; only the app that created it may."""
+        return self.installed.call("drop", table=table)
+
+    # -- records
+
+    def write(
+        self,
+        table: str,
+        key: str | None,
+        record: Mapping[str, Any],
+        type: str = "blind",  # noqa: A002 - the name of the API
+        predicate: str | Predicate | None = None,
+        utility: Utility | None = None,
+        data: Mapping[str, Any] | None = None,
+        callback: Callable[[Operation], None] | None = None,
+    ) -> Operation:
+        """Write a record whole.
+
+        When the call returns, the record is in the local store; the operation is done when the cloud has
+        answered.
+
+        Parameters
+        ----------
+        table : str
+        key : str or None
+            None: one that no other record has.
+        record : mapping
+            Its columns: what JSON can hold, at most 64 KiB of it.
+        type : {'blind', 'conditional'}
+            A conditional one succeeds only if the store has the version that is held here.
+        predicate : str or Predicate, optional
+            Who may see it; by default whoever comes into the table.
+        utility : optional
+            What a write policy looks at.
+        data : mapping, optional
+            What the writer says of itself as a reader: a conflict shows it nothing that others hide.
+        callback : callable, optional
+            Called with the operation when it is done.
+        """
+        return self._update("write", table, key, dict(record), type, predicate, utility, data, callback)
+
+    def delete(
+        self,
+        table: str,
+        key: str,
+        type: str = "blind",  # noqa: A002 - the name of the API
+        utility: Utility | None = None,
+        data: Mapping[str, Any] | None = None,
+        callback: Callable[[Operation], None] | None = None,
+    ) -> Operation:
+        """Delete a record; see :meth:`write`."""
+        return self._update("delete", table, key, None, type, None, utility, data, callback)
+
+    def read(
+        self,
+        table: str,
+        predicate: str | Predicate | None = None,
+        type: str = "committed",  # noqa: A002 - the name of the API
+        data: Mapping[str, Any] | None = None,
+        utility: Utility | None = None,
+        sync_timestamp: float | None = None,
+        callback: Callable[[Any], None] | None = None,
+        *,
+        latest: bool = False,
+        aggregate: str | None = None,
+    ) -> Operation:
+        """Read the records that a predicate names and their writers show.
+
+        Parameters
+        ----------
+        table : str
+        predicate : str or Predicate, optional
+            Over the record's columns and its ``key``; by default all.
+        type : {'uncommitted', 'committed', 'committed_wio', 'continuous'}
+        data : mapping, optional
+            What the reader says of itself, ``receiver.…`` in writers' predicates.
+        utility : Utility, optional
+            What an answer is worth and costs; by default nothing held counts as fresh.
+        sync_timestamp : float, optional
+            Of a continuous read: tell existing records, too, that are not older (seconds of the lab).
+        callback : callable, optional
+            Called with the operation when it is done; of a continuous read with each :class:`Change`.
+        latest : bool
+            Ask for the store's latest versions.
+        aggregate : str, optional
+            For instance ``"count(*), avg(speed)"`` instead of records.
+
+        Returns
+        -------
+        Operation
+            Of a :class:`ReadResult`; of a continuous read of its handle.
+        """
+        parsed = _parsed(predicate)
+        reader = _reader(data)
+        if type == "continuous":
+            if parsed is None:
+                parsed = Predicate("TRUE")
+            self._watched += 1
+            listener = f"continuous read {self._watched}"
+            if callback is not None:
+                self.installed.listen(listener, callback)
+            return self.installed.call(
+                "register", table=table, predicate=parsed, reader=reader, sync_timestamp=sync_timestamp,
+                listener=listener, type=type,
+            )  # fmt: skip
+        made = self.installed.call(
+            "read", table=table, predicate=parsed, type=type, reader=reader, utility=utility, latest=latest,
+            aggregate=aggregate,
+        )  # fmt: skip
+        if callback is not None:
+            made.add_done_callback(callback)
+        return made
+
+    def update_data(self, handle: int, data: Mapping[str, Any]) -> Operation:
+        """Give a continuous read other reader data, for what is written from now on."""
+        return self.installed.call("update_data", handle=handle, reader=_reader(data))
+
+    def unregister(self, handle: int) -> Operation:
+        """End a continuous read."""
+        return self.installed.call("unregister", handle=handle)
+
+    def pending(self) -> Operation:
+        """List the writes that the cloud has not answered, those that are held included."""
+        return self.installed.call("pending")
+
+    def _update(
+        self, operation: str, table: str, key: str | None, record: Mapping[str, Any] | None, kind: str,
+        predicate: str | Predicate | None, utility: Utility | None, data: Mapping[str, Any] | None,
+        callback: Callable[[Operation], None] | None,
+    ) -> Operation:  # fmt: skip
+        if kind not in WRITE_TYPES:
+            raise ParameterError(
+                "There is no such type of write.",
+                where="type",
+                found=repr(type),
+                expected=", ".join(WRITE_TYPES),
+            )
+        made = self.installed.call(
+            operation, table=table, key=key, record=record, type=kind, predicate=_parsed(predicate),
+            utility=utility, reader=_reader(data),
+        )  # fmt: skip
+        if callback is not None:
+            made.add_done_callback(callback)
+        return made
+
+
+def _parsed(predicate: str | Predicate | None) -> Predicate | None:
+    return Predicate(predicate) if isinstance(predicate, str) else predicate
+
+
+def _reader(data: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {} if data is None else check_record(data, ())
+
+
+def _address(server: str) -> str:
+    return f"{server}/{_PORT}"

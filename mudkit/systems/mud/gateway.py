@@ -1,0 +1,184 @@
+"""The gateway: it checks who asks, finds out which partitions are concerned, and passes answers on.
+
+Its rules (Mobius 4.2); it keeps nothing that matters: who gets no answer asks again.
+
+=========  =========================================================================================
+ask        verify the token; ask the back end for the table; then
+read       a part of it to the processor of each partition
+write      to the processor of its partition
+admin      to the back end
+continuous to each processor of the table's partitions
+answers    to who asked; after the last part of a read its completion
+=========  =========================================================================================
+
+The table is looked up for each request at the back end, half a millisecond away: so an ACL that was altered
+holds from the moment on at which that was answered.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from mudkit.errors import MudkitError
+from mudkit.events import Effect, Event, Ports, Received, Send
+from mudkit.systems.mud.places import processor_of
+from mudkit.systems.mud.problems import to_json
+from mudkit.systems.mud.tables import Table
+from mudkit.tokens import Authority, Claims
+
+__all__ = ["Gateway"]
+
+_MOST_OPEN: Final = 10_000
+
+
+@dataclass
+class _Ask:
+    source: str
+    message: Mapping[str, Any]
+    claims: Claims | None
+    refused: dict[str, Any] | None
+    table: Table | None = None
+    places: list[Any] = field(default_factory=list)
+    missing: set[Any] = field(default_factory=set)
+
+
+class Gateway:
+    """One gateway.
+
+    Parameters
+    ----------
+    ports : Ports
+    authority : Authority
+        Of the tokens.
+    back_end : str
+    processors : sequence of str
+        Addresses.
+    """
+
+    def __init__(self, ports: Ports, authority: Authority, back_end: str, processors: Sequence[str]) -> None:
+        self._me = ports.address
+        self._authority = authority
+        self._back_end = back_end
+        self._processors = processors
+        self._asks: OrderedDict[str, _Ask] = OrderedDict()
+
+    def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
+        """See :class:`mudkit.events.Machine`."""
+        match event:
+            case Received(source=source, message={"kind": "ask"} as message):
+                return self._take(now_us, source, message)
+            case Received(message={"kind": "described", "id": identity} as message):
+                ask = self._asks.get(identity)
+                return () if ask is None or ask.table is not None else self._route(ask, message)
+            case Received(message={"kind": "part", "id": identity} as message):
+                return self._part(identity, message["partition"], message)
+            case Received(source=source, message={"kind": "registered", "id": identity} as message):
+                return self._part(identity, source, message)
+            case Received(message={"kind": "outcome" | "administered", "id": identity} as message):
+                ask = self._asks.pop(identity, None)
+                return () if ask is None else (Send(ask.source, {**message, "claims": _claims(ask)}),)
+        return ()
+
+    def _take(self, now_us: int, source: str, message: Mapping[str, Any]) -> Sequence[Effect]:
+        identity, what = message["id"], message["what"]
+        token, client = message["token"], message["client"]
+        claims, refused = None, None
+        if token is not None:
+            try:
+                claims = self._authority.read(token)
+                claims.check(now_us / 1e6, client.split("/")[0])
+            except MudkitError as error:
+                if claims is None or what["op"] != "write":
+                    return (_refused(source, identity, error),)
+                refused = to_json(error)  # whether it was applied before is for the back end to say
+        self._asks[identity] = ask = _Ask(source, message, claims, refused)
+        self._asks.move_to_end(identity)
+        if len(self._asks) > _MOST_OPEN:
+            self._asks.popitem(last=False)
+        if what["op"] in ("create", "alter", "drop"):
+            sent = {"kind": "admin", "id": identity, "claims": _claims(ask), **what}
+            return (Send(self._back_end, sent),)
+        return (Send(self._back_end, {"kind": "describe", "id": identity, "name": what["name"]}),)
+
+    def _route(self, ask: _Ask, described: Mapping[str, Any]) -> Sequence[Effect]:
+        identity, what = ask.message["id"], ask.message["what"]
+        try:
+            if described["table"] is not None:
+                ask.table = Table.of(described["table"])
+                ask.table.check_access(ask.claims)
+            elif what["op"] != "write":
+                del self._asks[identity]
+                return (Send(ask.source, {"kind": "refused", "id": identity, "error": described["error"]}),)
+        except MudkitError as error:
+            if what["op"] != "write":  # whether a write was applied before is for the back end to say
+                del self._asks[identity]
+                return (_refused(ask.source, identity, error),)
+        auth = {} if ask.claims is None else ask.claims.auth
+        table = ask.table
+        if what["op"] == "write":
+            place = 0 if table is None else table.partition_of(what["key"])
+            sent = {"kind": "write", "id": identity, "reply": self._me, "claims": _claims(ask)}
+            sent |= {**what, "kind": "write", "refused": ask.refused}
+            return (Send(self._processor(table, place), sent),)
+        assert table is not None
+        if what["op"] == "read":
+            keys: list[str] | None = what["keys"]
+            places = range(table.partitions) if keys is None else {table.partition_of(key) for key in keys}
+            ask.places, ask.missing = sorted(places), set(places)
+            if not ask.missing:
+                return self._completed(identity, ask)
+            seen = what["seen"] if what["table"] == table.number else {}
+            return [
+                Send(self._processor(table, place), {
+                    "kind": "read", "id": identity, "reply": self._me, "name": table.name,
+                    "table": table.number,
+                    "partition": place, "predicate": what["predicate"], "keys": keys,
+                    "reader": what["reader"],
+                    "auth": auth, "aggregate": what["aggregate"], "latest": what["latest"],
+                    "least": max(table.lsn, seen.get(str(place), 0)),
+                }) for place in sorted(ask.missing)
+            ]  # fmt: skip
+        places_of: dict[str, list[int]] = {}
+        for place in range(table.partitions):
+            places_of.setdefault(self._processor(table, place), []).append(place)
+        ask.places, ask.missing = list(places_of), set(places_of)
+        expires_s = None if ask.claims is None else ask.claims.expires_s
+        return [
+            Send(processor, {
+                **what, "kind": what["op"], "id": identity, "reply": self._me, "table": table.number,
+                "partitions": places, "auth": auth, "claims": _claims(ask), "expires_s": expires_s,
+                "least": max(table.lsn, what.get("least", 0)),
+            }) for processor, places in places_of.items()
+        ]  # fmt: skip
+
+    def _part(self, identity: str, place: Any, message: Mapping[str, Any]) -> Sequence[Effect]:
+        ask = self._asks.get(identity)
+        if ask is None or place not in ask.missing:
+            return ()
+        ask.missing.discard(place)
+        passed = Send(ask.source, dict(message, place=place))
+        return passed, *(() if ask.missing else self._completed(identity, ask))
+
+    def _completed(self, identity: str, ask: _Ask) -> Sequence[Effect]:
+        assert ask.table is not None
+        del self._asks[identity]
+        return (Send(ask.source, {
+            "kind": "complete", "id": identity, "table": ask.table.as_json(), "claims": _claims(ask),
+            "places": ask.places,
+        }),)  # fmt: skip
+
+    def _processor(self, table: Table | None, place: int) -> str:
+        return self._processors[
+            0 if table is None else processor_of(table.number, place, len(self._processors))
+        ]
+
+
+def _claims(ask: _Ask) -> dict[str, Any] | None:
+    return None if ask.claims is None else asdict(ask.claims)
+
+
+def _refused(to: str, identity: str, error: MudkitError) -> Send:
+    return Send(to, {"kind": "refused", "id": identity, "error": to_json(error)})

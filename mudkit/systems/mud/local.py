@@ -1,0 +1,158 @@
+"""What a client keeps on its device: committed records, pending writes, and how far it has seen.
+
+All of it is in the store, and so outlives the machine; what is in memory is a copy for reading.
+
+The paper keeps the last version seen of every record, also of those that it has evicted. Here it is how far
+along the log each partition has been seen: every answer must be at least that new. That is one number a
+partition, and holds for records too that are gone, hidden or do not match any more.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+from mudkit.events import Store
+from mudkit.systems.mud.tables import Table
+
+__all__ = ["Local", "Write"]
+
+Write: TypeAlias = dict[str, Any]
+"""``number, name, key, type, data, predicate, reader, replaces, after, base, invoked_us``: ``replaces`` is
+the
+global version that a conditional write is to replace, ``after`` the number of the pending write that it
+stands on instead, ``base`` the committed version held when it was made."""
+
+
+class Local:
+    """The local store of one client.
+
+    Parameters
+    ----------
+    store : Store
+    most_rows : int
+        So many committed records are kept; those heard of longest ago go first, never a pending write.
+    """
+
+    def __init__(self, store: Store, most_rows: int) -> None:
+        self._store = store
+        self._most_rows = most_rows
+        self.tables = {name.removeprefix("table "): Table.of(each) for name, each in store.items("table ")}
+        self._rows: dict[tuple[str, str], dict[str, Any]] = {}
+        for name, row in sorted(store.items("row\n"), key=lambda each: each[1]["held_us"]):
+            _, table, key = name.split("\n")
+            self._rows[table, key] = row
+        self.writes: dict[int, Write] = {each["number"]: each for _, each in store.items("write ")}
+        self.losses: Counter[str] = Counter()
+        """How many records of each table were let go: what was complete before may no longer be."""
+        self._pending: dict[tuple[str, str], list[int]] = {}
+        for number, write in sorted(self.writes.items()):
+            self._pending.setdefault((write["name"], write["key"]), []).append(number)
+
+    # -- committed records
+
+    def row(self, name: str, key: str) -> dict[str, Any] | None:
+        """Give the committed version that is held."""
+        return self._rows.get((name, key))
+
+    def rows(self, name: str) -> Iterator[dict[str, Any]]:
+        """Give all committed versions of a table that are held."""
+        for (table, _), row in self._rows.items():
+            if table == name:
+                yield row
+
+    def hold(self, name: str, row: Mapping[str, Any], now_us: int) -> None:
+        """Hold a committed version, as of now, unless a newer one is held."""
+        key = row["key"]
+        held = self._rows.get((name, key))
+        if held is not None and held["ver"] > row["ver"]:
+            return
+        kept = {each: row[each] for each in ("key", "ver", "data", "predicate")} | {"held_us": now_us}
+        self._store.put(f"row\n{name}\n{key}", kept)
+        self._rows.pop((name, key), None)  # to the end: what was heard of last
+        self._rows[name, key] = kept
+        while len(self._rows) > self._most_rows:
+            self.let_go(*next(iter(self._rows)))
+
+    def let_go(self, name: str, key: str) -> None:
+        """Hold a record no longer."""
+        if self._rows.pop((name, key), None) is not None:
+            self.losses[name] += 1
+            self._store.delete(f"row\n{name}\n{key}")
+
+    # -- pending writes
+
+    def pending(self, name: str, key: str) -> list[Write]:
+        """Give the pending writes of a record, the oldest first."""
+        return [self.writes[number] for number in self._pending.get((name, key), ())]
+
+    def pending_keys(self, name: str) -> list[str]:
+        """Give the keys of a table with pending writes."""
+        return [key for table, key in self._pending if table == name]
+
+    def heads(self) -> list[Write]:
+        """Give the oldest pending write of each record, in the order in which they were made."""
+        return [self.writes[number] for number in sorted(numbers[0] for numbers in self._pending.values())]
+
+    def next_number(self, counter: str) -> int:
+        """Count up; the counter survives restarts and never repeats."""
+        number = (self._store.get(counter) or 0) + 1
+        self._store.put(counter, number)
+        return int(number)
+
+    def last_write(self) -> int:
+        """Give the number of the last write that was made."""
+        return self._store.get("count of writes") or 0
+
+    def add(self, write: Write) -> None:
+        """Keep a pending write."""
+        self.save(write)
+        self.writes[write["number"]] = write
+        self._pending.setdefault((write["name"], write["key"]), []).append(write["number"])
+
+    def save(self, write: Write) -> None:
+        """Keep what has changed of a pending write."""
+        self._store.put(f"write {write['number']:012d}", write)
+
+    def remove(self, write: Write) -> None:
+        """Forget a write that is over."""
+        place = write["name"], write["key"]
+        del self.writes[write["number"]]
+        self._pending[place].remove(write["number"])
+        if not self._pending[place]:
+            del self._pending[place]
+        self._store.delete(f"write {write['number']:012d}")
+
+    # -- what is known of tables
+
+    def learn(self, table: Mapping[str, Any]) -> Table:
+        """Take note of a table's properties; with another table of this name, all that was held goes."""
+        new = Table.of(table)
+        known = self.tables.get(new.name)
+        if known is not None and known.number > new.number:
+            return known  # late news of a table that was dropped
+        if known is not None and known.number != new.number:
+            self.forget(new.name)
+        if known is None or known.lsn < new.lsn or known.number != new.number:
+            self.tables[new.name] = new
+            self._store.put(f"table {new.name}", new.as_json())
+        return self.tables[new.name]
+
+    def forget(self, name: str) -> None:
+        """Forget a table that is gone; its pending writes stay, and will be refused."""
+        for key in [key for table, key in self._rows if table == name]:
+            self.let_go(name, key)
+        self._store.delete(f"seen {name}")
+        self._store.delete(f"table {name}")
+        self.tables.pop(name, None)
+
+    def seen(self, name: str) -> dict[str, int]:
+        """Say up to which entry of the log each partition of a table has been seen."""
+        return self._store.get(f"seen {name}") or {}
+
+    def see(self, name: str, partition: int, lsn: int) -> None:
+        """Take note that a partition has been seen up to an entry."""
+        seen = self.seen(name)
+        if seen.get(str(partition), 0) < lsn:
+            self._store.put(f"seen {name}", {**seen, str(partition): lsn})

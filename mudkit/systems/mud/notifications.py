@@ -1,0 +1,179 @@
+"""The notification server: it knows where the devices of its range are, and brings them what changed.
+
+Its rules (Mobius 5):
+
+===========  =======================================================================================
+hello        redirected, if another server is responsible; a known session goes on at the address
+             that the hello came from, and what waits is sent there; else a new one begins
+heartbeat    the same, and nothing is sent again
+stream       what a processor tells an endpoint: into its queue, and on its way
+confirmed    out of the queue
+timer        what nobody confirmed is sent again; who was not heard of for too long is given up
+full         who cannot be reached and has too much waiting, or anything for too long, is given up
+===========  =======================================================================================
+
+Who is given up is a stranger when he comes back, gets a new session, and registers his continuous reads
+again. The same after a restart of the server: all it knows is soft state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, SendFailed, SetTimer, TimerFired
+from mudkit.systems.mud.places import server_of
+from mudkit.systems.mud.stream import Incoming, Outgoing
+
+__all__ = ["HEARTBEAT_US", "NotificationServer"]
+
+HEARTBEAT_US: Final = 20 * 60 * 1_000_000
+"""Mobius 5: "e.g., once every 20 minutes"."""
+_DEAD_US: Final = 2 * HEARTBEAT_US + 60_000_000
+"""Two heartbeats that did not come."""
+_AGAIN: Final = "again"
+_AGAIN_US: Final = 5_000_000
+_SWEEP: Final = "sweep"
+
+
+@dataclass
+class _Session:
+    endpoint: str
+    address: str
+    heard_us: int
+    stream: Outgoing
+    is_reached: bool = True
+
+
+class NotificationServer:
+    """One notification server.
+
+    Parameters
+    ----------
+    ports : Ports
+    number : int
+        Which of them it is.
+    servers : sequence of str
+        Addresses of all of them.
+    most_waiting : int
+        Of notifications for one client.
+    longest_s : float
+        For which one waits.
+    """
+
+    def __init__(
+        self, ports: Ports, number: int, servers: Sequence[str], most_waiting: int, longest_s: float
+    ) -> None:
+        self._store = ports.store
+        self._number, self._servers = number, servers
+        self._most_waiting, self._longest_us = most_waiting, round(longest_s * 1e6)
+        self._life = 0
+        self._sessions: dict[str, _Session] = {}
+        self._session_of: dict[str, str] = {}
+        self._streams: dict[str, Incoming] = {}
+        self._processors: set[str] = set()
+        self._count = 0
+
+    def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
+        """See :class:`mudkit.events.Machine`."""
+        match event:
+            case LinkUp():
+                if not self._life:
+                    self._life = (self._store.get("life") or 0) + 1
+                    self._store.put("life", self._life)
+            case Received(source=source, message={"kind": "hello"} as message):
+                return self._hello(now_us, source, message)
+            case Received(source=source, message={"kind": "stream"} as message):
+                return self._stream(now_us, source, message)
+            case Received(message={"kind": "confirmed", "stream": name, "number": number}):
+                if name in self._sessions:
+                    self._sessions[name].stream.confirmed(number)
+            case SendFailed(to=to, message=message):
+                if (session := self._sessions.get(message.get("stream"))) and session.address == to:
+                    session.is_reached = False
+            case TimerFired(name=name):
+                return self._again(now_us) if name == _AGAIN else self._sweep(now_us)
+        return ()
+
+    def _hello(self, now_us: int, source: str, message: Mapping[str, Any]) -> Sequence[Effect]:
+        endpoint = message["endpoint"]
+        responsible = server_of(endpoint.split("/")[0], len(self._servers))
+        if responsible != self._number:
+            return (Send(source, {"kind": "redirect", "to": self._servers[responsible]}),)
+        name = message["session"]
+        session = self._sessions.get(name)
+        effects: list[Effect] = []
+        if session is None or session.endpoint != endpoint:
+            self._count += 1
+            name = f"{self._servers[self._number]} {self._life}.{self._count}"
+            effects += self._give_up(self._session_of.get(endpoint))
+            session = _Session(endpoint, source, now_us, Outgoing(name))
+            self._sessions[name] = session
+            self._session_of[endpoint] = name
+        goes_on = session.address != source or message["is_new"] or not session.is_reached
+        session.address, session.heard_us, session.is_reached = source, now_us, True
+        effects.append(Send(source, {"kind": "welcome", "session": name}))
+        if goes_on:
+            effects += [Send(source, each) for each in session.stream.again()]
+        return [*effects, SetTimer(_SWEEP, _DEAD_US)]
+
+    def _stream(self, now_us: int, source: str, message: Mapping[str, Any]) -> Sequence[Effect]:
+        name = message["stream"]
+        incoming = self._streams.get(name)
+        if incoming is None:
+            incoming = self._streams[name] = Incoming(message)
+        effects: list[Effect] = []
+        for body in incoming.take(message):
+            if body["what"] == "life":
+                self._processors.add(source)
+                for session in self._sessions.values():
+                    effects += self._queue(now_us, session, body)
+                continue
+            self._processors.add(source)
+            told = self._sessions.get(body["session"])
+            if told is None:
+                effects.append(Send(source, {"kind": "gone", "session": body["session"]}))
+            else:
+                effects += self._queue(now_us, told, body)
+        return [*effects, incoming.confirm(source, name)]
+
+    def _queue(self, now_us: int, session: _Session, body: Mapping[str, Any]) -> Sequence[Effect]:
+        stream = session.stream
+        message = stream.add(now_us, body)
+        is_full = len(stream.waiting) > self._most_waiting and not session.is_reached
+        if is_full or now_us - stream.waiting[0][1] > self._longest_us:
+            return self._give_up(stream.name)
+        sent = (Send(session.address, message),) if session.is_reached else ()
+        return *sent, SetTimer(_AGAIN, _AGAIN_US)
+
+    def _again(self, now_us: int) -> Sequence[Effect]:
+        effects: list[Effect] = []
+        waits = False
+        for name, session in list(self._sessions.items()):
+            if not session.stream.waiting:
+                continue
+            if now_us - session.stream.waiting[0][1] > self._longest_us:
+                effects += self._give_up(name)
+                continue
+            waits = True
+            if session.is_reached:
+                effects += [Send(session.address, each) for each in session.stream.again()]
+        return [*effects, SetTimer(_AGAIN, _AGAIN_US)] if waits else effects
+
+    def _sweep(self, now_us: int) -> Sequence[Effect]:
+        """Give those up whose heartbeats have not come."""
+        dead = [name for name, session in self._sessions.items() if now_us - session.heard_us >= _DEAD_US]
+        effects = [effect for name in dead for effect in self._give_up(name)]
+        if self._sessions:
+            soonest = min(session.heard_us for session in self._sessions.values()) + _DEAD_US - now_us
+            effects.append(SetTimer(_SWEEP, max(soonest, 1)))
+        return effects
+
+    def _give_up(self, name: str | None) -> Sequence[Effect]:
+        session = self._sessions.pop(name, None) if name is not None else None
+        if session is None:
+            return ()
+        if self._session_of.get(session.endpoint) == name:
+            del self._session_of[session.endpoint]
+        return [Send(each, {"kind": "gone", "session": name}) for each in sorted(self._processors)]

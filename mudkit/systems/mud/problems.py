@@ -1,0 +1,62 @@
+"""Errors that cross the network, and the conflict of a conditional write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from mudkit.errors import AccessDenied, MudkitError, ParameterError, PredicateError, TableProblem
+
+__all__ = ["Conflict", "from_json", "to_json"]
+
+_KINDS: Final[dict[str, type[MudkitError]]] = {
+    each.__name__: each for each in (AccessDenied, ParameterError, PredicateError, TableProblem)
+}
+_FIELDS: Final = ("found", "expected", "remedy", "where")
+
+
+class Conflict(MudkitError, RuntimeError):
+    """A conditional write has found another version than the one it was to replace (Mobius 4.2).
+
+    Parameters
+    ----------
+    summary : str
+    store : mapping or None
+        The record at the back end; None when its writer does not show it to this one.
+    local : mapping or None
+        The last update of the local store, which is now undone.
+    base : mapping or None
+        The committed record that it was based on.
+    """
+
+    def __init__(
+        self,
+        summary: str,
+        *,
+        store: Mapping[str, Any] | None = None,
+        local: Mapping[str, Any] | None = None,
+        base: Mapping[str, Any] | None = None,
+        **fields: str | None,
+    ) -> None:
+        super().__init__(summary, **fields)
+        self.store, self.local, self.base = store, local, base
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        fields = {name: getattr(self, name) for name in ("store", "local", "base", *_FIELDS)}
+        return _rebuilt, (self.summary, fields)
+
+
+def _rebuilt(summary: str, fields: dict[str, Any]) -> Conflict:
+    return Conflict(summary, **fields)
+
+
+def to_json(error: MudkitError) -> dict[str, Any]:
+    """Give an error as it is sent."""
+    fields = {name: getattr(error, name) for name in _FIELDS if getattr(error, name) is not None}
+    return {"kind": type(error).__name__, "summary": error.summary, **fields}
+
+
+def from_json(sent: Mapping[str, Any]) -> MudkitError:
+    """Make an error of what was sent."""
+    fields = {name: sent[name] for name in _FIELDS if name in sent}
+    return _KINDS.get(sent["kind"], MudkitError)(sent["summary"], **fields)

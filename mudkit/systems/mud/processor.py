@@ -1,0 +1,308 @@
+"""The processor: it passes reads and writes of its partitions on, and keeps the continuous reads over them.
+
+Its rules (Mobius 4.2, 5); what it keeps is soft state, a restart loses it:
+
+===========  =======================================================================================
+read         to the master when the latest is asked for, else to a replica
+write        to the master
+log          each row that changed is matched with the continuous reads; those that it reaches, and
+             those that it no longer reaches, are told over the notification server
+register     at one point of the log: what is there already, as far as it is asked for, then what comes
+update_data  counts for what is written from then on
+unregister   it is gone, also when an older registration comes late
+gone         a notification server has given a client up: so has the processor
+===========  =======================================================================================
+
+A ``remove`` goes to those who were told of the record before: the page says "when the old version matched",
+which would name keys that a reader has never heard of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from mudkit.errors import MudkitError
+from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, SetTimer, TimerFired
+from mudkit.predicates import SubscriptionIndex
+from mudkit.predicates.exchange import from_json
+from mudkit.systems.mud.copy import Row, record_of
+from mudkit.systems.mud.following import BEGIN, Follower
+from mudkit.systems.mud.places import processor_of, server_of
+from mudkit.systems.mud.problems import to_json
+from mudkit.systems.mud.stream import Outgoing
+from mudkit.systems.mud.tables import Table, no_such_table
+from mudkit.tokens import Claims
+
+__all__ = ["Processor"]
+
+_AGAIN: Final = "again"
+_AGAIN_US: Final = 1_000_000
+
+_Handle: TypeAlias = tuple[str, int]
+"""The endpoint ``netid/appid`` and the number of the continuous read there."""
+
+
+@dataclass
+class _Reading:
+    """A continuous read, as far as it concerns this processor."""
+
+    request: int
+    session: str
+    table: Table
+    expires_s: float | None
+    claims: Claims | None
+    keys: set[str] = field(default_factory=set)
+    """Which its reader has been told of."""
+
+
+class Processor:
+    """One processor.
+
+    Parameters
+    ----------
+    ports : Ports
+    number : int
+        Which of them it is.
+    processors : int
+        How many there are.
+    back_end : str
+    replicas, servers : sequence of str
+        Addresses, the latter of the notification servers.
+    """
+
+    def __init__(
+        self, ports: Ports, number: int, processors: int, back_end: str, replicas: Sequence[str],
+        servers: Sequence[str],
+    ) -> None:  # fmt: skip
+        self._store = ports.store
+        self._me = ports.address
+        self._number, self._processors = number, processors
+        self._back_end, self._replicas, self._servers = back_end, replicas, servers
+        self._log = Follower(back_end)
+        self._life = 0
+        self._turn = 0
+        self._readings: dict[_Handle, _Reading] = {}
+        self._ended: set[_Handle] = set()
+        """Which their clients have unregistered: a late copy of a registration does not begin them again."""
+        self._indexes: dict[int, SubscriptionIndex] = {}
+        self._told: dict[tuple[int, str], set[_Handle]] = {}
+        self._streams: dict[str, Outgoing] = {}
+
+    def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
+        """See :class:`mudkit.events.Machine`."""
+        match event:
+            case LinkUp():
+                return self._begin(now_us)
+            case TimerFired(name=name):
+                return self._log.begin() if name == BEGIN else self._again()
+            case Received(message={"kind": "state"} as message):
+                return self._log.state(message)
+            case Received(message={"kind": "log"} as message):
+                return self._follow(now_us, message)
+            case Received(message={"kind": "read"} as message):
+                return (Send(self._reader(message), message),)
+            case Received(message={"kind": "write"} as message):
+                return (Send(self._back_end, message),)
+            case Received(message={"kind": "register"} as message):
+                return self._register(now_us, message)
+            case Received(message={"kind": "update_data" | "unregister"} as message):
+                return self._change(message)
+            case Received(source=source, message={"kind": "confirmed", "number": number} as message):
+                if source in self._streams and self._streams[source].name == message["stream"]:
+                    self._streams[source].confirmed(number)
+            case Received(message={"kind": "gone", "session": session}):
+                for handle in [
+                    each for each, reading in self._readings.items() if reading.session == session
+                ]:
+                    self._end(handle)
+        return ()
+
+    def _begin(self, now_us: int) -> Sequence[Effect]:
+        """Tell the notification servers that the continuous reads of the life before are lost."""
+        if self._life:
+            return ()
+        self._life = (self._store.get("life") or 0) + 1
+        self._store.put("life", self._life)
+        self._streams = {server: Outgoing(f"{self._me} {self._life}") for server in self._servers}
+        began = {"what": "life", "processor": self._me, "life": self._life}
+        sent = [Send(server, stream.add(now_us, began)) for server, stream in self._streams.items()]
+        return [*sent, SetTimer(_AGAIN, _AGAIN_US), *self._log.begin()]
+
+    def _again(self) -> Sequence[Effect]:
+        sent = [Send(server, each) for server, stream in self._streams.items() for each in stream.again()]
+        return [*sent, SetTimer(_AGAIN, _AGAIN_US)] if sent else ()
+
+    def _reader(self, message: Mapping[str, Any]) -> str:
+        if message["latest"] or not self._replicas:
+            return self._back_end
+        self._turn += 1
+        return self._replicas[self._turn % len(self._replicas)]
+
+    # -- what changes
+
+    def _follow(self, now_us: int, message: Mapping[str, Any]) -> Sequence[Effect]:
+        if self._log.lsn < 0:
+            return self._log.begin()
+        effects: list[Effect] = []
+        for entry in self._log.fresh(message):
+            if entry["op"] == "row":
+                old = self._log.take(entry)
+                effects += self._match(now_us, entry, old)
+                continue
+            before = self._log.copy.tables.get(
+                entry["name"] if entry["op"] == "drop" else entry["table"]["name"]
+            )
+            self._log.take(entry)
+            effects += self._table_changed(now_us, before, entry)
+        return [*effects, self._log.has()]
+
+    def _match(self, now_us: int, entry: Mapping[str, Any], old: Row | None) -> Sequence[Effect]:
+        row: Row = entry["row"]
+        table, key = self._log.copy.tables[entry["name"]], row["key"]
+        if processor_of(table.number, table.partition_of(key), self._processors) != self._number:
+            return ()
+        told = self._told.setdefault((table.number, key), set())
+        index = self._indexes.get(table.number)
+        reached: list[_Handle] = []
+        if index is not None and row["data"] is not None:
+            reached = index.match(record_of(row, table), from_json(row["predicate"]))
+        effects: list[Effect] = []
+        for handle in reached:
+            effects += self._tell(now_us, handle, entry["lsn"], row)
+        for handle in sorted(told - set(reached)):
+            effects += self._tell(now_us, handle, entry["lsn"], {"key": key, "ver": row["ver"], "data": None})
+        return effects
+
+    def _tell(
+        self, now_us: int, handle: _Handle, lsn: int | None, row: Mapping[str, Any]
+    ) -> Sequence[Effect]:
+        """Tell a reader of a record: as it is now, or that it is gone for him.
+
+        ``lsn`` is None for what was there before he began; where that ends, he is told apart.
+        """
+        reading = self._readings[handle]
+        if reading.expires_s is not None and reading.expires_s <= now_us / 1e6:
+            return self._refuse(now_us, handle, "its token has expired")
+        key, table = row["key"], reading.table
+        change = {"op": "remove", "key": key, "ver": row["ver"]}
+        if row["data"] is None:
+            reading.keys.discard(key)
+            self._told[table.number, key].discard(handle)
+        else:
+            reading.keys.add(key)
+            self._told.setdefault((table.number, key), set()).add(handle)
+            change = {"op": "upsert", **row, "data": table.seen(row["data"])}
+        return self._send(now_us, handle, {"change": change, "lsn": lsn})
+
+    def _send(self, now_us: int, handle: _Handle, body: Mapping[str, Any]) -> Sequence[Effect]:
+        endpoint, number = handle
+        server = self._servers[server_of(endpoint.split("/")[0], len(self._servers))]
+        reading = self._readings[handle]
+        sent = {
+            "what": "tell", "endpoint": endpoint, "session": reading.session, "handle": number,
+            "processor": self._me, "life": self._life, **body,
+        }  # fmt: skip
+        return Send(server, self._streams[server].add(now_us, sent)), SetTimer(_AGAIN, _AGAIN_US)
+
+    def _table_changed(self, now_us: int, before: Table | None, entry: Mapping[str, Any]) -> Sequence[Effect]:
+        """End the continuous reads that a table which is altered or gone no longer admits."""
+        if before is None:
+            return ()
+        table = None if entry["op"] == "drop" else self._log.copy.tables[before.name]
+        effects: list[Effect] = []
+        for handle in [
+            each for each, reading in self._readings.items() if reading.table.number == before.number
+        ]:
+            if table is None:
+                effects += self._refuse(now_us, handle, "the table was dropped")
+                continue
+            self._readings[handle].table = table
+            try:
+                table.check_access(self._readings[handle].claims)
+            except MudkitError as error:
+                effects += self._refuse(now_us, handle, error.summary)
+        return effects
+
+    def _refuse(self, now_us: int, handle: _Handle, why: str) -> Sequence[Effect]:
+        effects = self._send(now_us, handle, {"ended": why})
+        self._end(handle)
+        return effects
+
+    # -- continuous reads
+
+    def _register(self, now_us: int, message: Mapping[str, Any]) -> Sequence[Effect]:
+        handle: _Handle = message["endpoint"], message["handle"]
+        copy = self._log.copy
+        if self._log.lsn < message["least"] or handle in self._ended:
+            return ()  # not yet, or not any more: who waits asks again
+        table = copy.tables.get(message["name"])
+        answer = {"kind": "registered", "id": message["id"], "life": self._life, "lsn": self._log.lsn}
+        if table is None or table.number != message["table"]:
+            error = to_json(no_such_table(message["name"], copy.tables))
+            return (Send(message["reply"], {**answer, "error": error}),)
+        effects: list[Effect] = []
+        known = self._readings.get(handle)
+        if known is None or known.request < message["request"]:
+            self._end(handle)
+            effects += self._begin_reading(now_us, handle, table, message)
+            effects += self._send(now_us, handle, {"synced": self._log.lsn})
+        return [*effects, Send(message["reply"], answer)]
+
+    def _begin_reading(
+        self, now_us: int, handle: _Handle, table: Table, message: Mapping[str, Any]
+    ) -> Sequence[Effect]:
+        claims = None if message["claims"] is None else Claims(**message["claims"])
+        self._readings[handle] = reading = _Reading(
+            message["request"], message["session"], table, message["expires_s"], claims
+        )
+        index = self._indexes.setdefault(table.number, SubscriptionIndex())
+        predicate = from_json(message["predicate"])
+        assert predicate is not None
+        index.add(handle, predicate, receiver=message["reader"], auth=message["auth"])
+        since = message["since"].get(self._me)
+        held = set(message["held"])
+        effects: list[Effect] = []
+        for place in message["partitions"]:
+            for row in self._log.copy.select(
+                table, place, predicate, None, message["reader"], message["auth"]
+            ):
+                is_new = row["lsn"] > since if since is not None else self._is_wanted(row, message)
+                if is_new:
+                    effects += self._tell(now_us, handle, None, row)
+                elif row["key"] in held:
+                    reading.keys.add(row["key"])
+                    self._told.setdefault((table.number, row["key"]), set()).add(handle)
+        for key in sorted(held - reading.keys):
+            known = self._log.copy.get(table, key)
+            if known is None or table.partition_of(key) not in message["partitions"]:
+                continue
+            self._told.setdefault((table.number, key), set()).add(handle)
+            reading.keys.add(key)
+            if since is None or known["lsn"] > since:
+                effects += self._tell(now_us, handle, None, {**known, "data": None})
+        return effects
+
+    def _is_wanted(self, row: Mapping[str, Any], message: Mapping[str, Any]) -> bool:
+        """Say whether a record that was there before is asked for (Mobius 3.1)."""
+        sync_us = message["sync_us"]
+        return sync_us is not None and row["ts_us"] >= sync_us
+
+    def _change(self, message: Mapping[str, Any]) -> Sequence[Effect]:
+        handle: _Handle = message["endpoint"], message["handle"]
+        if message["kind"] == "unregister":
+            self._end(handle)
+            self._ended.add(handle)
+        elif handle in self._readings:
+            self._indexes[self._readings[handle].table.number].update(handle, receiver=message["reader"])
+        answer = {"kind": "registered", "id": message["id"], "life": self._life, "lsn": self._log.lsn}
+        return (Send(message["reply"], answer),)
+
+    def _end(self, handle: _Handle) -> None:
+        reading = self._readings.pop(handle, None)
+        if reading is None:
+            return
+        self._indexes[reading.table.number].remove(handle)
+        for key in reading.keys:
+            self._told[reading.table.number, key].discard(handle)

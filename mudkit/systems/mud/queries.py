@@ -1,0 +1,78 @@
+"""What can be said of a query without asking anybody: which keys it can match, and what it is a part of."""
+
+from __future__ import annotations
+
+from mudkit.predicates import Predicate
+from mudkit.predicates.tree import And, Compare, Constant, In, Name, Node
+from mudkit.predicates.values import Members
+
+__all__ = ["contains", "keys_of"]
+
+
+def keys_of(predicate: Predicate | None) -> list[str] | None:
+    """Give the only primary keys that a predicate can match; None: any.
+
+    It sees ``key = 'a'`` and ``key IN ('a', 'b')``, alone or joined to something else by AND.
+    """
+    if predicate is None:
+        return None
+    found: set[str] | None = None
+    for part in _parts(predicate):
+        keys = _named(part, predicate)
+        if keys is not None:
+            found = keys if found is None else found & keys
+    return None if found is None else sorted(found)
+
+
+def contains(larger: Predicate | None, smaller: Predicate | None) -> bool:
+    """Say whether everything that the smaller one matches is certainly matched by the larger one.
+
+    That is so when all conditions that the larger one joins by AND are among the smaller one's.
+    """
+    if larger is None:
+        return True
+    if smaller is None:
+        return False
+    known = {_written(part, smaller) for part in _parts(smaller)}
+    return all(_written(part, larger) in known for part in _parts(larger))
+
+
+def _parts(predicate: Predicate) -> tuple[Node, ...]:
+    root = predicate.form.root
+    return root.args if isinstance(root, And) else (root,)
+
+
+def _written(part: Node, predicate: Predicate) -> str:
+    """Write a condition down with its constants in place, wherever in the text it stands."""
+    if isinstance(part, Constant):
+        constant = predicate.constants[part.slot]
+        if isinstance(constant, Members):
+            members = (constant.numbers, constant.strings, constant.booleans, constant.points)
+            return f"in {[sorted(each) for each in members]} {constant.kinds}"
+        return f"constant {constant!r}"
+    fields = {name: getattr(part, name) for name in part.__dataclass_fields__ if name != "at"}
+    inner = []
+    for name, value in fields.items():
+        if isinstance(value, tuple):
+            inner.append(
+                name
+                + "="
+                + ",".join(_written(each, predicate) if hasattr(each, "at") else repr(each) for each in value)
+            )
+        else:
+            inner.append(f"{name}={_written(value, predicate) if hasattr(value, 'at') else repr(value)}")
+    return f"{type(part).__name__}({'; '.join(inner)})"
+
+
+def _named(part: Node, predicate: Predicate) -> set[str] | None:
+    match part:
+        case Compare(operator="=", left=Name(scope="record", path=("key",)), right=Constant(slot=slot)):
+            value = predicate.constants[slot]
+        case Compare(operator="=", left=Constant(slot=slot), right=Name(scope="record", path=("key",))):
+            value = predicate.constants[slot]
+        case In(item=Name(scope="record", path=("key",)), members=Constant(slot=slot)):
+            members = predicate.constants[slot]
+            return set(members.strings) if isinstance(members, Members) else None
+        case _:
+            return None
+    return {value} if isinstance(value, str) else set()

@@ -1,0 +1,89 @@
+"""What a read gives back."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Change", "ReadResult"]
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a continuous read is told.
+
+    Parameters
+    ----------
+    kind : str
+        ``upsert``: the record is as given. ``remove``: it is not for this reader any more; nobody says why.
+    key : str
+    record : mapping or None
+    version : int
+        Of the record.
+    """
+
+    kind: str
+    key: str
+    record: Mapping[str, Any] | None
+    version: int
+
+
+@dataclass(frozen=True)
+class ReadResult:
+    """The records that a read has found.
+
+    Parameters
+    ----------
+    records : dict of str to dict
+        By primary key.
+    source : dict of str to str
+        ``local`` or ``remote``, by key.
+    age_s : dict of str to float
+        How long ago this device was last told that a record is so; 0 for what is pending.
+    versions : dict of str to int or None
+        Global versions; None: pending.
+    aggregates : dict or None
+        Instead of records, when the read asked for them.
+    """
+
+    records: dict[str, dict[str, Any]] = field(default_factory=dict)
+    source: dict[str, str] = field(default_factory=dict)
+    age_s: dict[str, float] = field(default_factory=dict)
+    versions: dict[str, int | None] = field(default_factory=dict)
+    aggregates: dict[str, Any] | None = None
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Give the records as a DataFrame, a row each, its index the key."""
+        import pandas as pd
+
+        if self.aggregates is not None:
+            return pd.DataFrame([self.aggregates])
+        keys = pd.Index(list(self.records), dtype=object, name="key")
+        return pd.DataFrame(list(self.records.values()), index=keys).sort_index()
+
+    def _repr_html_(self) -> str:
+        if self.aggregates is not None:
+            names, rows = list(self.aggregates), [list(self.aggregates.values())]
+        else:
+            columns = list(dict.fromkeys(name for each in self.records.values() for name in each))
+            names = ["key", *columns, "version", "source", "age_s"]
+            rows = [
+                [key, *(each.get(name) for name in columns),
+                 "pending" if self.versions[key] is None else self.versions[key],
+                 self.source[key], f"{self.age_s[key]:.1f}"]
+                for key, each in sorted(self.records.items())
+            ]  # fmt: skip
+
+        def cells(values: list[Any], tag: str) -> str:
+            return "".join(f"<{tag}>{html.escape('' if v is None else str(v))}</{tag}>" for v in values)
+
+        body = "".join(f"<tr>{cells(row, 'td')}</tr>" for row in rows)
+        return f"<table><thead><tr>{cells(names, 'th')}</tr></thead><tbody>{body}</tbody></table>"

@@ -1,0 +1,73 @@
+"""A stream of messages from one machine to another: each once, in order, whatever is lost, late or repeated.
+
+The sender numbers them and sends them again until the receiver has said that it has them (go-back-N). A
+stream belongs to a life of its sender: another life begins another one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mudkit.events import Send
+
+__all__ = ["Incoming", "Outgoing"]
+
+
+class Outgoing:
+    """The sender's end.
+
+    Parameters
+    ----------
+    name : str
+        Which no other stream has.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._last = 0
+        self.waiting: deque[tuple[int, int, Any]] = deque()
+        """Number, time in µs and content of what nobody has confirmed, the oldest first."""
+
+    def add(self, now_us: int, body: Any) -> dict[str, Any]:
+        """Take the next one, and give the message to be sent."""
+        self._last += 1
+        self.waiting.append((self._last, now_us, body))
+        return self._message(self._last, body)
+
+    def confirmed(self, number: int) -> None:
+        """Forget what has come."""
+        while self.waiting and self.waiting[0][0] <= number:
+            self.waiting.popleft()
+
+    def again(self) -> list[dict[str, Any]]:
+        """Give all messages that nobody has confirmed."""
+        return [self._message(number, body) for number, _, body in self.waiting]
+
+    def _message(self, number: int, body: Any) -> dict[str, Any]:
+        first = self.waiting[0][0]
+        return {"kind": "stream", "stream": self.name, "number": number, "first": first, "body": body}
+
+
+class Incoming:
+    """The receiver's end of one stream.
+
+    Parameters ---------- message : mapping The first that came: what its sender had to say before it, another
+    life of this receiver has confirmed.
+    """
+
+    def __init__(self, message: Mapping[str, Any]) -> None:
+        self.last: int = message["first"] - 1
+
+    def take(self, message: Mapping[str, Any]) -> Sequence[Any]:
+        """Give what the message brings: nothing when it came before, or when one before it is missing."""
+        self.last = max(self.last, message["first"] - 1)  # what another life of this receiver has confirmed
+        if message["number"] != self.last + 1:
+            return ()
+        self.last += 1
+        return (message["body"],)
+
+    def confirm(self, to: str, stream: str) -> Send:
+        """Tell the sender what has come."""
+        return Send(to, {"kind": "confirmed", "stream": stream, "number": self.last})

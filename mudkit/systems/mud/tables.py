@@ -1,0 +1,328 @@
+"""Tables: their properties, what a record may be, into which partition a key falls, and who may come in."""
+
+from __future__ import annotations
+
+import difflib
+from bisect import bisect_right
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from math import isfinite
+from typing import Any, Final
+
+from mudkit.errors import AccessDenied, ParameterError, TableProblem
+from mudkit.events import size_bytes
+from mudkit.tokens import Claims
+
+__all__ = [
+    "LEVELS",
+    "MAX_KEY_BYTES",
+    "MAX_RECORD_BYTES",
+    "TYPES",
+    "Table",
+    "check_key",
+    "check_record",
+    "no_such_table",
+]
+
+LEVELS: Final = ("public", "app", "user")
+"""Of a table's ACL, each stricter than the one before (Mobius 3.1)."""
+
+TYPES: Final[dict[str, type | tuple[type, ...]]] = {
+    "text": str,
+    "number": (int, float),
+    "boolean": bool,
+    "point": (list, tuple, dict),
+    "any": object,
+}
+"""Of columns."""
+
+MAX_RECORD_BYTES: Final = 64 * 1024
+"""Of a record as JSON."""
+MAX_KEY_BYTES: Final = 512
+
+
+@dataclass(frozen=True)
+class Table:
+    """The properties of a table.
+
+    Parameters
+    ----------
+    name : str
+    owner : str
+        The app that created it: it alone alters and drops it.
+    acl : str
+        One of :data:`LEVELS`.
+    apps : sequence of str or None
+        Which apps come in at the level ``app``; None: every app that proves who it is.
+    split : sequence of str
+        First keys of all partitions but the first.
+    schema : mapping of str to str or None
+        Types of columns; None: any columns.
+    removed : sequence of str
+        Columns that were taken out: they read NULL.
+    number : int
+        Which no other table has or had, also none of the same name.
+    lsn : int
+        When it last changed.
+    """
+
+    name: str
+    owner: str
+    acl: str = "app"
+    apps: Sequence[str] | None = None
+    split: Sequence[str] = ()
+    schema: Mapping[str, str] | None = None
+    removed: Sequence[str] = field(default=())
+    number: int = 0
+    lsn: int = 0
+
+    @classmethod
+    def of(cls, sent: Mapping[str, Any]) -> Table:
+        """Make it again from :meth:`as_json`."""
+        return cls(**sent)
+
+    def as_json(self) -> dict[str, Any]:
+        """Give it as JSON can hold it."""
+        sent = asdict(self)
+        return sent | {name: list(sent[name]) for name in ("split", "removed")}
+
+    @property
+    def partitions(self) -> int:
+        """How many there are."""
+        return len(self.split) + 1
+
+    def partition_of(self, key: str) -> int:
+        """Say into which partition a key falls."""
+        return bisect_right(self.split, key)
+
+    def check_access(self, claims: Claims | None) -> None:
+        """Let those in who have shown enough.
+
+        Raises
+        ------
+        AccessDenied
+        """
+        if self.acl == "public":
+            return
+        shown = "no token" if claims is None else f"app {claims.app!r}, user {claims.user!r}"
+        if claims is None or (self.acl == "user" and claims.user is None):
+            expected = "a token of an app" if self.acl == "app" else "a token of a user"
+            raise AccessDenied(
+                "This table is not open to you.", where=f"table {self.name!r}", found=shown, expected=expected
+            )
+        if self.apps is not None and claims.app not in self.apps:
+            raise AccessDenied(
+                "This table is not open to this app.", where=f"table {self.name!r}", found=shown,
+                expected=f"one of {', '.join(self.apps)}",
+            )  # fmt: skip
+
+    def check_owner(self, claims: Claims | None) -> None:
+        """Let only the app in that created the table.
+
+        Raises
+        ------
+        AccessDenied
+        """
+        if claims is None or claims.app != self.owner:
+            raise AccessDenied(
+                "Only the app that created a table alters or drops it.", where=f"table {self.name!r}",
+                found="no token" if claims is None else f"app {claims.app!r}", expected=f"app {self.owner!r}",
+            )  # fmt: skip
+
+    def check_columns(self, data: Mapping[str, Any]) -> None:
+        """Refuse a record that the schema does not allow.
+
+        Raises
+        ------
+        ParameterError
+        """
+        if self.schema is None:
+            return
+        for column, value in data.items():
+            kind = self.schema.get(column)
+            if kind is None:
+                near = difflib.get_close_matches(column, self.schema, n=1)
+                raise ParameterError(
+                    "The table has no such column.", where=f"table {self.name!r}", found=repr(column),
+                    expected=", ".join(self.schema), remedy=f"did you mean {near[0]}?" if near else None,
+                )  # fmt: skip
+            fits = isinstance(value, TYPES[kind]) and (
+                kind in ("boolean", "any") or not isinstance(value, bool)
+            )
+            if value is not None and not fits:
+                raise ParameterError(
+                    "This value does not fit the table's schema.",
+                    where=f"table {self.name!r}, column {column!r}",
+                    found=f"{type(value).__name__}: {value!r}"[:120], expected=kind,
+                )  # fmt: skip
+
+    def seen(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        """Give a record without the columns that were taken out."""
+        return {name: value for name, value in data.items() if name not in self.removed}
+
+    def altered(self, properties: Mapping[str, Any], lsn: int) -> Table:
+        """Give the table as it is after ``alter``.
+
+        Raises
+        ------
+        ParameterError
+        """
+        add = _schema("add", properties.get("add") or {})
+        remove = _texts("remove", properties.get("remove") or ())
+        if both := sorted(add.keys() & set(remove)):
+            raise ParameterError(
+                "A column is added or removed.",
+                where="add, remove",
+                found=", ".join(both),
+                expected="one of them",
+            )
+        schema = None if self.schema is None else {**self.schema, **add}
+        for column in remove:
+            if schema is not None and schema.pop(column, None) is None:
+                raise ParameterError(
+                    "The table has no such column.", where=f"table {self.name!r}", found=repr(column),
+                    expected=", ".join(self.schema or ()),
+                )  # fmt: skip
+        removed = [each for each in dict.fromkeys([*self.removed, *remove]) if each not in add]
+        acl = properties.get("acl") or self.acl
+        _check_acl(acl)
+        return replace(self, acl=acl, schema=schema, removed=removed, lsn=lsn)
+
+    @classmethod
+    def created(cls, name: Any, owner: str, properties: Mapping[str, Any], number: int) -> Table:
+        """Give a new table.
+
+        Raises
+        ------
+        ParameterError
+            A property cannot be.
+        """
+        if not _is_line(name):
+            raise ParameterError(
+                "This is no name of a table.", found=repr(name), expected="a text of one line"
+            )
+        split = _texts("split", properties.get("split") or ())
+        if split != sorted(set(split)):
+            raise ParameterError(
+                "Partitions begin at keys in ascending order.", where="split", found=repr(split),
+                expected="texts such as ['g', 'p'], each greater than the one before",
+            )  # fmt: skip
+        acl = properties.get("acl") or "app"
+        _check_acl(acl)
+        apps, schema = properties.get("apps"), properties.get("schema")
+        return cls(
+            name, owner, acl, None if apps is None else _texts("apps", apps), split,
+            None if schema is None else _schema("schema", schema), (), number, number,
+        )  # fmt: skip
+
+
+def _check_acl(acl: Any) -> None:
+    if acl not in LEVELS:
+        raise ParameterError(
+            "There is no such level.", where="acl", found=repr(acl), expected=", ".join(LEVELS)
+        )
+
+
+def _is_line(text: Any) -> bool:
+    """Say whether something is a text of one line that UTF-8 can hold."""
+    if not isinstance(text, str) or not text or "\n" in text:
+        return False
+    return not any("\ud800" <= each <= "\udfff" for each in text)
+
+
+def _texts(where: str, given: Any) -> list[str]:
+    if isinstance(given, str) or not isinstance(given, Sequence) or not all(map(_is_line, given)):
+        raise ParameterError(
+            "These are no texts.",
+            where=where,
+            found=repr(given)[:120],
+            expected="a list of texts of one line",
+        )
+    return list(given)
+
+
+def _schema(where: str, given: Any) -> dict[str, str]:
+    if not isinstance(given, Mapping):
+        raise ParameterError(
+            "This is no schema.", where=where, found=repr(given)[:120], expected="a type by column"
+        )
+    for column, kind in given.items():
+        if not _is_line(column) or column == "key" or not isinstance(kind, str) or kind not in TYPES:
+            raise ParameterError(
+                "This is no column of a schema.", where=where, found=f"{column!r}: {kind!r}",
+                expected=f"a name other than 'key', and one of {', '.join(TYPES)}",
+            )  # fmt: skip
+    return dict(given)
+
+
+def _plain(value: Any) -> Any:
+    """Give a value as others will see it: what JSON and a store hold, pairs as lists."""
+    if value is None or isinstance(value, bool | str):
+        if isinstance(value, str):
+            value.encode()
+        return value
+    if isinstance(value, int) and -(1 << 63) <= value < 1 << 63:
+        return int(value)
+    if isinstance(value, float) and isfinite(value):
+        return float(value)
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, Mapping) and all(isinstance(each, str) for each in value):
+        return {_plain(name): _plain(each) for name, each in value.items()}
+    raise ValueError(f"{type(value).__name__}: {value!r}"[:120])
+
+
+def check_key(key: Any) -> str:
+    """Refuse what is no primary key.
+
+    Raises
+    ------
+    ParameterError
+    """
+    if not _is_line(key) or len(key.encode()) > MAX_KEY_BYTES:
+        raise ParameterError(
+            "This is no primary key.", where="key", found=f"{type(key).__name__}: {key!r}"[:120],
+            expected=f"a text of one line, 1 to {MAX_KEY_BYTES} bytes",
+        )  # fmt: skip
+    text: str = key
+    return text
+
+
+def check_record(data: Any, names: Collection[str] = ("key",)) -> dict[str, Any]:
+    """Refuse what is no record.
+
+    Raises
+    ------
+    ParameterError
+        It is no mapping of names to what JSON can hold, or too large.
+    """
+    problem = None
+    if not isinstance(data, Mapping) or any(not isinstance(each, str) for each in data):
+        problem = f"{type(data).__name__}: {data!r}"[:120]
+    elif any(name in data for name in names):
+        problem = "a column 'key': the primary key is given apart"
+    else:
+        try:
+            record: dict[str, Any] = _plain(data)
+            size = size_bytes(record)
+        except RecursionError:
+            problem = "it is nested too deep"
+        except ValueError as error:
+            problem = str(error)
+        else:
+            if size <= MAX_RECORD_BYTES:
+                return record
+            problem = f"{size:,} bytes"
+    raise ParameterError(
+        "This is no record.", where="data", found=problem,
+        expected=f"a mapping of names to what JSON can hold, at most {MAX_RECORD_BYTES:,} bytes of it",
+    )  # fmt: skip
+
+
+def no_such_table(name: str, known: Collection[str] = ()) -> TableProblem:
+    """Give the error for a table that is not there."""
+    near = difflib.get_close_matches(name, known, n=1)
+    return TableProblem(
+        "There is no such table.", where="table", found=repr(name),
+        expected=", ".join(sorted(known)[:10]) or None, remedy=f"did you mean {near[0]}?" if near else None,
+    )  # fmt: skip

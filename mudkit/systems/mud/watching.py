@@ -1,0 +1,273 @@
+"""The client's continuous reads: registered at the processors, told over the notification server.
+
+Rules (Mobius 5):
+
+============  ======================================================================================
+register      kept durably; asked for when there is a session with a notification server
+welcome       another session than before: everything is registered again
+life          a processor has begun another life: what it knew of is registered again
+tell          passed on, unless it came before; where the reader then is in the log is kept
+synced        what was there already has come whole
+ended         the cloud has ended it, and says why
+heartbeat     tell the server that this client lives
+============  ======================================================================================
+
+Registered again, a processor is told up to where its log has come here, and which records this reader was
+told of. So nothing is missed, and nothing is told twice. What has come in the moment in which a device is
+killed counts as told: the application that was to hear it is gone, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from mudkit.errors import ParameterError
+from mudkit.events import CancelTimer, Complete, Effect, Notify, Ports, Send, SetTimer
+from mudkit.predicates.exchange import to_json
+from mudkit.systems.mud.connection import Connection
+from mudkit.systems.mud.local import Local
+from mudkit.systems.mud.notifications import HEARTBEAT_US
+from mudkit.systems.mud.problems import from_json
+from mudkit.systems.mud.result import Change
+from mudkit.systems.mud.stream import Incoming
+
+__all__ = ["HEARTBEAT", "HELLO", "Watching"]
+
+HEARTBEAT: Final = "heartbeat"
+HELLO: Final = "hello"
+_HELLO_US: Final = 10_000_000
+
+
+class Watching:
+    """The continuous reads of one client.
+
+    Parameters
+    ----------
+    ports : Ports
+    local : Local
+    connection : Connection
+    server : str
+        The notification server that everyone knows; it knows who is responsible.
+    """
+
+    def __init__(self, ports: Ports, local: Local, connection: Connection, server: str) -> None:
+        self._store = ports.store
+        self._local = local
+        self._connection = connection
+        self._server = server
+        self._session: str | None = None
+        self._is_greeted = False
+        """Whether the server knows where this client is now."""
+        self._incoming: dict[str, Incoming] = {}
+        self._readings: dict[int, dict[str, Any]] = {
+            each["handle"]: each for _, each in ports.store.items("reading ")
+        }
+        self._lives: dict[str, int] = {}
+        """The latest life of each processor that was heard of."""
+        self._registered: dict[int, dict[str, int]] = {}
+        """In which life each processor has a continuous read."""
+        self._calls: dict[int, int] = {}
+
+    def register(self, now_us: int, op_id: int, arguments: Mapping[str, Any]) -> Sequence[Effect]:
+        """Begin a continuous read."""
+        sync = arguments["sync_timestamp"]
+        if sync is not None and (isinstance(sync, bool) or not isinstance(sync, int | float) or sync < 0):
+            raise ParameterError(
+                "This is no time of the store.", where="sync_timestamp", found=repr(sync),
+                expected="seconds from the beginning of the lab, 0 or more; None for nothing that is there",
+            )  # fmt: skip
+        handle = self._local.next_number("count of handles")
+        reading = {
+            "handle": handle, "name": arguments["table"], "predicate": to_json(arguments["predicate"]),
+            "reader": dict(arguments["reader"]), "sync_us": None if sync is None else round(sync * 1e6),
+            "since": {}, "held": {}, "listener": arguments["listener"],
+        }  # fmt: skip
+        self._readings[handle] = reading
+        self._save(reading)
+        self._calls[handle] = op_id
+        effects: list[Effect] = []
+        if not self._is_greeted:
+            effects += self.hello()
+        if self._session is not None:
+            effects += self._register(handle)
+        return effects
+
+    def change(self, op_id: int, arguments: Mapping[str, Any]) -> Sequence[Effect]:
+        """Give a continuous read other reader data."""
+        reading = self._known(arguments["handle"])
+        reading["reader"] = dict(arguments["reader"])
+        self._save(reading)
+        return self._tell(op_id, "update_data", reading)
+
+    def unregister(self, op_id: int, arguments: Mapping[str, Any]) -> Sequence[Effect]:
+        """End a continuous read."""
+        reading = self._known(arguments["handle"])
+        self._forget(reading)
+        effects = self._tell(op_id, "unregister", reading)
+        return effects if self._readings else [*effects, *self.down()]
+
+    def hello(self) -> Sequence[Effect]:
+        """Tell the notification server where this client is, if there is something to be told."""
+        self._is_greeted = False
+        if not self._connection.is_up or not self._readings:
+            return ()
+        return self._hello(is_new=True), SetTimer(HELLO, _HELLO_US)
+
+    def down(self) -> Sequence[Effect]:
+        """Wait for a link, or for something to be told."""
+        self._is_greeted = False
+        return CancelTimer(HELLO), CancelTimer(HEARTBEAT)
+
+    def heartbeat(self) -> Sequence[Effect]:
+        """Tell it again."""
+        return self._hello(is_new=False), SetTimer(HEARTBEAT, HEARTBEAT_US), SetTimer(HELLO, _HELLO_US)
+
+    def redirected(self, to: str) -> Sequence[Effect]:
+        """Ask the server that is responsible."""
+        self._server = to
+        return self.hello()
+
+    def welcome(self, session: str) -> Sequence[Effect]:
+        """Register everything again if the server did not know this client any more."""
+        self._is_greeted = True
+        effects: list[Effect] = [CancelTimer(HELLO), SetTimer(HEARTBEAT, HEARTBEAT_US)]
+        if session != self._session:
+            self._session = session
+            for handle in self._readings:
+                effects += self._register(handle)
+        return effects
+
+    def stream(self, source: str, message: Mapping[str, Any]) -> Sequence[Effect]:
+        """Take what a notification server sends."""
+        name = message["stream"]
+        if name != self._session:
+            return ()
+        incoming = self._incoming.setdefault(name, Incoming(message))
+        effects: list[Effect] = []
+        for body in incoming.take(message):
+            effects += self._heard(body)
+            if body["what"] == "tell":
+                effects += self._told(body)
+        return [*effects, incoming.confirm(source, name)]
+
+    # -- inside
+
+    def _hello(self, *, is_new: bool) -> Send:
+        message = {
+            "kind": "hello", "endpoint": self._connection.endpoint, "session": self._session,
+            "is_new": is_new,
+        }  # fmt: skip
+        return Send(self._server, message)
+
+    def _heard(self, body: Mapping[str, Any]) -> Sequence[Effect]:
+        """Take note of a processor's life, and register again what an earlier one knew of."""
+        processor, life = body["processor"], body["life"]
+        if life <= self._lives.get(processor, 0):
+            return ()
+        self._lives[processor] = life
+        lost = [h for h, lives in self._registered.items() if lives.get(processor, life) < life]
+        return [effect for handle in lost for effect in self._register(handle)]
+
+    def _told(self, body: Mapping[str, Any]) -> Sequence[Effect]:
+        reading = self._readings.get(body["handle"])
+        processor = body["processor"]
+        if reading is None or body["life"] < self._lives.get(processor, 0):
+            return ()
+        if "ended" in body:
+            self._forget(reading)
+            return (Notify(reading["listener"], {"ended": body["ended"]}),)
+        since, held = reading["since"], reading["held"]
+        if "synced" in body:
+            since[processor] = max(body["synced"], since.get(processor, 0))
+            self._save(reading)
+            return ()
+        change, lsn = body["change"], body["lsn"]
+        if lsn is not None:
+            if lsn <= since.get(processor, 0):
+                return ()
+            since[processor] = lsn
+        key, version = change["key"], change["ver"]
+        if version <= held.get(key, 0):
+            self._save(reading)
+            return ()
+        effects: list[Effect] = []
+        if change["op"] == "remove":
+            if held.pop(key, None) is not None:
+                effects.append(Notify(reading["listener"], Change("remove", key, None, version)))
+        else:
+            held[key] = version
+            effects.append(Notify(reading["listener"], Change("upsert", key, change["data"], version)))
+        self._save(reading)
+        return effects
+
+    def _register(self, handle: int) -> Sequence[Effect]:
+        request = self._local.next_number("count of requests")
+        session = self._session
+
+        def what() -> dict[str, Any]:
+            reading = self._readings.get(handle, {})
+            return {
+                "op": "register", "name": reading.get("name", ""), "endpoint": self._connection.endpoint,
+                "handle": handle, "request": request, "session": session,
+                "predicate": reading.get("predicate"), "reader": reading.get("reader", {}),
+                "since": dict(reading.get("since", {})), "held": sorted(reading.get("held", {})),
+                "sync_us": reading.get("sync_us"),
+            }  # fmt: skip
+
+        def answered(last: Mapping[str, Any], parts: Mapping[Any, Mapping[str, Any]]) -> Sequence[Effect]:
+            if "error" not in last and any(place not in parts for place in last["places"]):
+                return self._register(handle)  # a part was lost on the way
+            op_id = self._calls.pop(handle, None)
+            reading = self._readings.get(handle)
+            if "error" in last:
+                error = from_json(last["error"])
+                ended: list[Effect] = []
+                if reading is not None:
+                    self._forget(reading)
+                    ended.append(Notify(reading["listener"], {"ended": error.summary}))
+                return ended if op_id is None else (Complete(op_id, error=error),)
+            self._local.learn(last["table"])
+            lives = {place: part["life"] for place, part in parts.items()}
+            self._registered[handle] = lives
+            if reading is not None and reading["sync_us"] is None:
+                # It asked for nothing that was there: so it is up to date, unless it was before.
+                for processor, part in parts.items():
+                    reading["since"].setdefault(processor, part["lsn"])
+                self._save(reading)
+            effects = [] if op_id is None else [Complete(op_id, handle)]
+            if reading is not None and any(life < self._lives.get(p, 0) for p, life in lives.items()):
+                effects += self._register(handle)  # type: ignore[arg-type]
+            return effects
+
+        return self._connection.ask(what, answered)
+
+    def _tell(self, op_id: int, op: str, reading: Mapping[str, Any]) -> Sequence[Effect]:
+        def what() -> dict[str, Any]:
+            return {
+                "op": op, "name": reading["name"], "endpoint": self._connection.endpoint,
+                "handle": reading["handle"], "reader": reading["reader"],
+            }  # fmt: skip
+
+        def answered(last: Mapping[str, Any], parts: Mapping[Any, Mapping[str, Any]]) -> Sequence[Effect]:
+            error = from_json(last["error"]) if "error" in last else None
+            return (Complete(op_id, error=error),)
+
+        return self._connection.ask(what, answered)
+
+    def _known(self, handle: Any) -> dict[str, Any]:
+        if handle not in self._readings:
+            raise ParameterError(
+                "There is no such continuous read.", where="handle", found=repr(handle),
+                expected=", ".join(map(str, self._readings)) or "none is registered",
+            )  # fmt: skip
+        return self._readings[handle]
+
+    def _save(self, reading: Mapping[str, Any]) -> None:
+        self._store.put(f"reading {reading['handle']:09d}", reading)
+
+    def _forget(self, reading: Mapping[str, Any]) -> None:
+        handle = reading["handle"]
+        self._readings.pop(handle, None)
+        self._registered.pop(handle, None)
+        self._store.delete(f"reading {handle:09d}")

@@ -1,0 +1,209 @@
+"""The client's writes: first into the local store, then to the back end, one after another for each record.
+
+Rules (Mobius 4.2):
+
+=================  ==================================================================================
+write, delete      stage 1: kept as pending, durably
+head of a record   stage 2: sent as soon as nothing holds it; the others of the record wait, and so
+                   does a write that was made after a committed_wio read which is not answered: the
+                   read must not see it
+committed          the version held becomes the one that the store gave; who stands on it now stands
+                   on that
+conflict           the pending update goes, the store's version is held if it may be seen; whatever
+                   conditional stands on it conflicts, too
+refused            it goes, with the reason; who stands on it conflicts
+=================  ==================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from mudkit.errors import MudkitError, ParameterError
+from mudkit.events import Complete, Effect, Ports, Record, SetTimer
+from mudkit.predicates.exchange import to_json
+from mudkit.systems.mud.connection import Connection
+from mudkit.systems.mud.hashes import value_hash
+from mudkit.systems.mud.local import Local, Write
+from mudkit.systems.mud.policies import NEVER, WritePolicy
+from mudkit.systems.mud.problems import Conflict, from_json
+from mudkit.systems.mud.tables import check_key, check_record
+
+__all__ = ["DUE", "WRITE_TYPES", "Writing"]
+
+DUE: Final = "due"
+WRITE_TYPES: Final = ("blind", "conditional")
+
+
+class Writing:
+    """The writes of one client.
+
+    Parameters
+    ----------
+    ports : Ports
+    local : Local
+    connection : Connection
+    policy : WritePolicy
+    settled : callable
+        Called when a write is over.
+    waits : callable
+        Says whether a write must wait for a read.
+    """
+
+    def __init__(
+        self, ports: Ports, local: Local, connection: Connection, policy: WritePolicy,
+        settled: Callable[[int], Sequence[Effect]], waits: Callable[[Write], bool],
+    ) -> None:  # fmt: skip
+        self._store = ports.store
+        self._local = local
+        self._connection = connection
+        self._policy = policy
+        self._settled = settled
+        self._waits = waits
+        self._calls: dict[int, int] = {}  # op_id by number: callers do not outlive the machine
+        self._under_way: set[int] = set()
+
+    def write(
+        self, now_us: int, op_id: int, arguments: Mapping[str, Any], context: Mapping[str, Any]
+    ) -> Sequence[Effect]:
+        """Take a write or a delete (stage 1)."""
+        name, key, kind = arguments["table"], arguments["key"], arguments["type"]
+        if kind not in WRITE_TYPES:
+            raise ParameterError(
+                "There is no such type of write.", where="type", found=repr(kind),
+                expected=", ".join(WRITE_TYPES),
+            )  # fmt: skip
+        data, predicate = arguments["record"], arguments["predicate"]
+        table = self._local.tables.get(name)
+        if data is not None:
+            data = check_record(data)
+            if table is not None:
+                table.check_columns(data)
+        if predicate is not None and predicate.unbound:
+            predicate = predicate.bind(sender=context)
+        number = self._local.next_number("count of writes")
+        key = check_key(f"{self._connection.endpoint} {number}" if key is None else key)
+        held, pending = self._local.row(name, key), self._local.pending(name, key)
+        write: Write = {
+            "number": number, "name": name, "key": key, "type": kind,
+            "data": data, "predicate": to_json(predicate), "reader": dict(arguments["reader"]),
+            "replaces": 0 if held is None else held["ver"],
+            "after": pending[-1]["number"] if pending else None,
+            "base": None if held is None or held["data"] is None else held, "invoked_us": now_us,
+            "table": None if table is None else table.number, "due_us": None,
+        }  # fmt: skip
+        delay = self._policy.delay(write, context)
+        if delay is not None:
+            write["due_us"] = NEVER if delay == NEVER else now_us + round(delay * 1e6)
+        self._store.crash_point("numbered, not pending")
+        self._local.add(write)
+        self._calls[write["number"]] = op_id
+        written = Record("operations", {"op_id": op_id, "value_hash": value_hash(data)})
+        return [written, *self.go_on(now_us)]
+
+    def go_on(self, now_us: int) -> Sequence[Effect]:
+        """Send what nothing holds (stage 2)."""
+        effects: list[Effect] = []
+        soonest = None
+        for write in self._local.heads():
+            due_us = write["due_us"]
+            if write["number"] in self._under_way or due_us == NEVER or self._waits(write):
+                continue
+            if due_us is not None and due_us > now_us:
+                soonest = due_us if soonest is None else min(soonest, due_us)
+                continue
+            self._under_way.add(write["number"])
+            effects += self._ask(write)
+        if soonest is not None:
+            effects.append(SetTimer(DUE, soonest - now_us))
+        return effects
+
+    def release(self, now_us: int, numbers: Sequence[int]) -> Sequence[Effect]:
+        """Send writes that are held or delayed: a read waits for them."""
+        for number in numbers:
+            write = self._local.writes[number]
+            if write["due_us"] is not None:
+                write["due_us"] = None
+                self._local.save(write)
+        return self.go_on(now_us)
+
+    def _ask(self, write: Write) -> Sequence[Effect]:
+        def what() -> dict[str, Any]:
+            names = ("name", "key", "type", "data", "predicate", "reader", "replaces", "number", "table")
+            known = min(self._local.writes)
+            asked = {name: write[name] for name in names}
+            return {"op": "write", "client": self._connection.endpoint, "known": known, **asked}
+
+        return self._connection.ask(what, lambda answer, _: self._over(write, answer))
+
+    def _over(self, write: Write, answer: Mapping[str, Any]) -> Sequence[Effect]:
+        """Take the outcome of stage 2."""
+        now_us = answer["now_us"]
+        self._under_way.discard(write["number"])
+        name, key = write["name"], write["key"]
+        effects: list[Effect] = []
+        if "ver" in answer:
+            new = {each: write[each] for each in ("key", "data", "predicate")} | {"ver": answer["ver"]}
+            self._local.hold(name, new, now_us)
+            self._local.see(name, answer["partition"], answer["lsn"])
+            self._store.crash_point("held, still pending")
+            self._local.remove(write)
+            for other in self._local.pending(name, key):
+                if other["after"] == write["number"]:
+                    other["after"], other["replaces"] = None, answer["ver"]
+                    self._local.save(other)
+            effects += self._complete(write, answer["ver"])
+        elif "conflict" in answer:
+            effects += self._conflict(now_us, write, answer)
+        else:
+            effects += self._fail(write, from_json(answer["error"]), None)
+        return [*effects, *self._settled(now_us), *self.go_on(now_us)]
+
+    def _conflict(self, now_us: int, write: Write, answer: Mapping[str, Any]) -> Sequence[Effect]:
+        name, key, row = write["name"], write["key"], answer["conflict"]
+        if row is None:
+            self._local.let_go(name, key)
+        else:
+            self._local.hold(name, row, now_us)
+        self._local.see(name, answer["partition"], answer["lsn"])
+        found = "nothing that you may see" if row is None else f"version {row['ver']}"
+        expected = f"version {write['replaces']}" if write["replaces"] else "no record"
+        return self._fail(write, Conflict(
+            "The record is not the one that this write was to replace.", where=f"table {name!r}, key {key!r}",
+            found=found, expected=expected, store=row, local=write, base=write["base"],
+            remedy="merge the records and write again",
+        ), row)  # fmt: skip
+
+    def _fail(
+        self, write: Write, error: MudkitError, row: Mapping[str, Any] | None, *, is_chained: bool = False
+    ) -> Sequence[Effect]:
+        """Undo a write that had no effect, and those that stand on it."""
+        self._local.remove(write)
+        found = (
+            None if row is None or is_chained else row["ver"]
+        )  # what is chained was not tried, and saw nothing
+        effects = [*self._complete(write, found, error)]
+        for other in self._local.pending(write["name"], write["key"]):
+            if other["after"] != write["number"]:
+                continue
+            if other["type"] == "conditional":
+                chained = Conflict(
+                    "The write that this one stands on has failed.", found=error.summary,
+                    where=f"table {write['name']!r}, key {write['key']!r}", store=row, local=other,
+                    base=other["base"],
+                )  # fmt: skip
+                effects += self._fail(other, chained, row, is_chained=True)
+            else:
+                other["after"] = None
+                self._local.save(other)
+            break
+        return effects
+
+    def _complete(
+        self, write: Write, version: int | None, error: MudkitError | None = None
+    ) -> Sequence[Effect]:
+        op_id = self._calls.pop(write["number"], None)
+        if op_id is None:
+            return ()
+        return Record("operations", {"op_id": op_id, "version": version}), Complete(op_id, version, error)

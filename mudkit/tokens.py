@@ -1,0 +1,125 @@
+"""Tokens: who somebody provably is, signed by an authority and valid for a time of the caller's clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import jwt
+
+from mudkit.errors import AccessDenied
+
+__all__ = ["Authority", "Claims"]
+
+_ALGORITHM: Final = "HS256"
+
+
+@dataclass(frozen=True)
+class Claims:
+    """What a token proves.
+
+    Parameters
+    ----------
+    app : str
+    user : str or None
+        None: the app alone is known, not who uses it.
+    device : str or None
+        None: every device may show it.
+    expires_s : float
+        In the time of the clock that it was issued by.
+    """
+
+    app: str
+    user: str | None
+    device: str | None
+    expires_s: float
+
+    @property
+    def auth(self) -> dict[str, str]:
+        """What predicates see as ``auth``."""
+        return {"app": self.app} | ({} if self.user is None else {"user": self.user})
+
+    def check(self, now_s: float, device: str | None) -> None:
+        """Refuse a token that is not valid any more, or not for who shows it.
+
+        Parameters
+        ----------
+        now_s : float
+        device : str or None
+            Who shows it.
+
+        Raises
+        ------
+        AccessDenied
+        """
+        if self.expires_s <= now_s:
+            raise AccessDenied(
+                "This token has expired.", where="token",
+                found=f"valid until {self.expires_s:,.3f} s, now {now_s:,.3f} s", remedy="take a new one",
+            )  # fmt: skip
+        if self.device is not None and self.device != device:
+            raise AccessDenied(
+                "This token belongs to another device.", where="token", found=f"shown by {device}",
+                expected=self.device,
+            )  # fmt: skip
+
+
+class Authority:
+    """Issues tokens and verifies them.
+
+    The library looks at the wall clock; times are therefore checked here, against the time that is given.
+
+    Parameters
+    ----------
+    key : bytes
+        At least 32; who knows it can issue tokens.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    def issue(self, app: str, user: str | None = None, *, expires_s: float, device: str | None = None) -> str:
+        """Give a signed token (a JWT).
+
+        Parameters
+        ----------
+        app : str
+        user, device : str, optional
+        expires_s : float
+            From then on it is no longer valid.
+        """
+        claims: dict[str, Any] = {"app": app, "user": user, "device": device, "exp": expires_s}
+        return jwt.encode({k: v for k, v in claims.items() if v is not None}, self._key, _ALGORITHM)
+
+    def read(self, token: Any) -> Claims:
+        """Give what a token of this authority says, whether or not it is valid still.
+
+        Raises
+        ------
+        AccessDenied
+            It is no token of this authority.
+        """
+        try:
+            found = jwt.decode(
+                token, self._key, [_ALGORITHM],
+                options={"require": ["exp", "app"], "verify_exp": False, "verify_iat": False},
+            )  # fmt: skip
+            return Claims(str(found["app"]), found.get("user"), found.get("device"), float(found["exp"]))
+        except (jwt.PyJWTError, TypeError, ValueError) as error:
+            raise AccessDenied(
+                "This is no token of this authority.", where="token",
+                found=f"{type(error).__name__}: {error}",
+                remedy="take one from lab.token(…) of the same lab",
+            ) from error  # fmt: skip
+
+    def verify(self, token: Any, now_s: float, device: str | None = None) -> Claims:
+        """Give what a token proves.
+
+        Raises
+        ------
+        AccessDenied
+            It is no token of this authority, it has expired, or it is another device's.
+        """
+        claims = self.read(token)
+        claims.check(now_s, device)
+        return claims

@@ -1,0 +1,83 @@
+"""Lives of real processes, each forked in milliseconds, to be killed with SIGKILL."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from typing import Any
+
+# One process loads the package, and forks a life for each order that it reads: that takes milliseconds. What
+# a life says comes through a pipe that holds few lines, so a life that is not waited for is never far ahead.
+NURSERY = """
+    import json, os, signal, sys
+
+    def say(*what):
+        os.write(1, (json.dumps(what) + "\\n").encode())
+        if order["wait"]:
+            os.read(0, 1)
+
+    {life}
+
+    for line in iter(lambda: b"".join(iter(lambda: os.read(0, 1), b"\\n")), b""):
+        order = json.loads(line)
+        pid = os.fork()
+        if pid == 0:
+            os.write(1, (json.dumps(["born", os.getpid()]) + "\\n").encode())
+            try:
+                live(order)
+            finally:
+                os._exit(0)
+        status = os.waitpid(pid, 0)[1]
+        os.write(1, (json.dumps(["dead", os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0]) + "\\n").encode())
+    """
+
+
+class Nursery:
+    """Lives of one kind, one after the other."""
+
+    def __init__(self, life: str) -> None:
+        code = textwrap.dedent(NURSERY).replace("{life}", textwrap.dedent(life))
+        reading, writing = os.pipe()
+        if sys.platform == "linux":
+            import fcntl
+
+            fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=writing, bufsize=0
+        )
+        os.close(writing)
+        self._lines = os.fdopen(reading, "rb")
+
+    def live(self, kill_after: int | None, wait: bool, **order: Any) -> list[list[Any]]:
+        """Let one life go on, until it ends or has said so many lines; give all that it said."""
+        self._write(json.dumps({"wait": wait, **order}).encode() + b"\n")
+        pid, said = self._read()[1], []
+        while (line := self._read())[0] != "dead":
+            said.append(line)
+            if len(said) == kill_after:
+                os.kill(pid, signal.SIGKILL)
+            elif wait and (kill_after is None or len(said) < kill_after):
+                self._write(b".")
+        assert line[1] == (0 if kill_after is None else signal.SIGKILL), "it was not killed: it ended before"
+        return said
+
+    def _read(self) -> list[Any]:
+        line = self._lines.readline()
+        assert line, "the nursery has ended"
+        found: list[Any] = json.loads(line)
+        return found
+
+    def _write(self, what: bytes) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(what)
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self._lines.close()
+        self.process.kill()
+        self.process.wait()

@@ -1,0 +1,133 @@
+"""Predicates as JSON: they come back equal, and mean the same."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from predicate_strategies import numbers, points, scopes, strings
+
+from mudkit.predicates import Point, Predicate, PredicateError
+from mudkit.predicates.exchange import from_json, to_json
+
+TEXT = (
+    "a = :x OR b IN :l OR NOT receiver.a IN (1, 'x', NULL, TRUE, -0.5) OR c = sender.x OR sender.y IS NULL"
+    " OR p = :p OR p IN :ps OR within_km(receiver.p, sender.p, 5) OR auth.s = sender.home.s OR s LIKE 'a%'"
+)
+constants = st.one_of(st.none(), st.booleans(), numbers, strings, points)
+json_structs = st.dictionaries(
+    strings, st.one_of(st.none(), st.booleans(), numbers, strings, st.lists(numbers, max_size=3)), max_size=3
+)
+
+
+def by_json(sent: Any) -> Any:
+    return json.loads(json.dumps(sent, allow_nan=False))
+
+
+def by_msgspec(sent: Any) -> Any:
+    return msgspec.json.decode(msgspec.json.encode(sent))
+
+
+def by_msgpack(sent: Any) -> Any:
+    return msgspec.msgpack.decode(msgspec.msgpack.encode(sent))
+
+
+def travelled(predicate: Predicate) -> Predicate:
+    """Send it in all ways; what comes is equal."""
+    found = []
+    for way in (by_json, by_msgspec, by_msgpack):
+        came = from_json(way(to_json(predicate)))
+        assert came == predicate
+        assert came.text == predicate.text
+        assert [type(each) for each in came.constants] == [type(each) for each in predicate.constants]
+        found.append(came)
+    return found[0]
+
+
+@given(
+    x=constants, items=st.lists(constants, max_size=6), p=points, ps=st.lists(points, max_size=3),
+    sender=st.fixed_dictionaries({}, optional={
+        "x": constants | json_structs, "y": constants | json_structs, "p": points, "home": json_structs,
+    }),
+    data=st.lists(scopes, min_size=1, max_size=3),
+)  # fmt: skip
+def test_constants_of_every_kind_come_back(x, items, p, ps, sender, data):
+    predicate = Predicate(TEXT, x=x, l=items, p=p, ps=ps).bind(sender=sender)
+    came = travelled(predicate)
+    for each in data:
+        here, there = (
+            one(each["record"], receiver=each["receiver"], auth=each["auth"]) for one in (predicate, came)
+        )
+        assert here is there
+
+
+@given(item=constants, items=st.lists(constants, max_size=6))
+def test_a_list_holds_the_same_when_it_has_come(item, items):
+    predicate = Predicate("a IN :l", l=items)
+    assert travelled(predicate)({"a": item}) is predicate({"a": item})
+
+
+@pytest.mark.parametrize(("text", "given_", "record", "expected"), [
+    ("a = :x", 5, {"a": 5}, True),
+    ("a = :x", 1e308, {"a": 1e308}, True),
+    ("a = :x", -0.0, {"a": 0}, True),
+    ("a = :x", "5", {"a": 5}, None),
+    ("a = :x", True, {"a": True}, True),
+    ("a = :x", True, {"a": 1}, None),
+    ("a = :x", None, {"a": None}, None),
+    ("a = :x", (1, 2), {"a": {"lat": 1, "lon": 2}}, True),
+    ("a = :x", "in", {"a": "in"}, True),
+    ("a IN :x", [], {"a": 1}, False),
+    ("a IN :x", [1, 2], {"a": 3}, False),
+    ("a IN :x", [1, None], {"a": 3}, None),
+    ("a IN :x", [None], {"a": None}, None),
+    ("a IN :x", [True, 1.0], {"a": True}, True),
+    ("a IN :x", [False, 1.0], {"a": True}, None),
+    ("a IN :x", [(1, 2), (3, 4)], {"a": (3, 4)}, True),
+    ("a IN :x", [(1, 2), None, "x"], {"a": (3, 4)}, None),
+])  # fmt: skip
+def test_each_kind_of_constant(text, given_, record, expected):
+    assert travelled(Predicate(text, x=given_))(record) is expected
+
+
+def test_points_and_structs_are_told_apart():
+    text = "sender.a IS NOT NULL AND receiver.x = sender.a"
+    for place in ((1, 2), {"lat": 1, "lon": 2}):
+        came = travelled(Predicate(text).bind(sender={"a": place}))
+        assert came.constants == (Point(1, 2), Point(1, 2)) or came.constants == (Point(1, 2),)
+        assert came({}, receiver={"x": [1, 2]}) is True
+    came = travelled(Predicate(text).bind(sender={"a": {"point": [1, 2], "in": [3]}}))
+    assert came({}, receiver={"x": (1, 2)}) is None
+
+
+def test_a_struct_goes_as_json_holds_it():
+    bound = Predicate("sender.home IS NOT NULL").bind(sender={"home": {"loc": (1, 2)}})
+    assert by_json(to_json(bound)) == to_json(bound)
+
+
+def test_none_stays_none():
+    assert to_json(None) is None
+    assert from_json(None) is None
+
+
+def test_what_is_not_bound_does_not_travel():
+    predicate = Predicate("a = sender.x AND b = sender.y").bind(sender={"x": 1})
+    assert travelled(predicate)({"a": 1}) is None
+    with pytest.raises(PredicateError, match=r"sender\.x, sender\.y is missing"):
+        to_json(Predicate("a = sender.x AND b = sender.y"))
+
+
+def test_what_is_sent_is_the_same_for_equal_lists():
+    one, other = (to_json(Predicate("a IN :l", l=items)) for items in ([0, 8, "b", "a"], ["a", "b", 8, 0]))
+    assert json.dumps(one) == json.dumps(other)
+
+
+def test_changing_what_is_sent_does_not_change_the_predicate():
+    predicate = Predicate("a IN :l AND p = :p", l=[1, 2], p=(1, 2))
+    sent = to_json(predicate)
+    sent["constants"].clear()
+    assert predicate({"a": 1, "p": (1, 2)}) is True

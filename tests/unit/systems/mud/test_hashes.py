@@ -1,0 +1,57 @@
+"""Hashes of values: equal for equal records, whatever the order of their columns."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mudkit.systems.mud.hashes import value_hash
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=3) | st.floats(-1e9, 1e9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+records = st.dictionaries(st.text(max_size=3), values, max_size=4)
+
+
+def test_no_record_has_no_hash():
+    assert value_hash(None) is None
+    assert value_hash({}) is not None
+
+
+def test_it_has_sixteen_hexadecimal_digits():
+    assert re.fullmatch("[0-9a-f]{16}", value_hash({"topic": "arts"}))
+
+
+def test_it_is_the_same_in_every_process():
+    assert value_hash({"topic": "arts", "n": 1}) == "675bee9730cba64b"
+
+
+@given(records)
+def test_the_order_of_columns_does_not_count(record):
+    turned = {name: record[name] for name in reversed(record)}
+    assert value_hash(turned) == value_hash(record)
+    assert value_hash({"deep": [turned]}) == value_hash({"deep": [record]})
+
+
+@given(records)
+def test_it_outlives_the_way_through_json_and_stores(record):
+    assert value_hash(json.loads(json.dumps(record))) == value_hash(record)
+    assert value_hash(msgspec.msgpack.decode(msgspec.msgpack.encode(record))) == value_hash(record)
+
+
+@given(records, records)
+def test_other_records_have_other_hashes(one, other):
+    same = json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+    assert (value_hash(one) == value_hash(other)) is same
+
+
+@pytest.mark.parametrize("other", [{"a": 2}, {"b": 1}, {"a": "1"}, {"a": True}, {"a": None}, {}, {"a": [1]}])
+def test_each_part_counts(other):
+    assert value_hash(other) != value_hash({"a": 1})

@@ -1,0 +1,172 @@
+"""What can be said of a query without asking: never that a record cannot match which does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from predicate_strategies import conditions, make, scopes
+
+from mudkit.predicates import Predicate
+from mudkit.systems.mud.queries import contains, keys_of
+
+# -- keys
+
+
+@pytest.mark.parametrize(("text", "keys"), [
+    ("key = 'a'", ["a"]), ("'a' = key", ["a"]), ("key IN ('b', 'a', 'b')", ["a", "b"]),
+    ("key = 'a' AND n > 1", ["a"]), ("n > 1 AND key IN ('a', 'b') AND key IN ('b', 'c')", ["b"]),
+    ("key = 'a' AND key = 'b'", []), ("key = 5", []), ("key IN (1, 'a', NULL, TRUE)", ["a"]), ("key IN ()", []),
+    ("key = NULL", []), ("record.key = 'a'", ["a"]), ("key = ''", [""]), ("key BETWEEN 'a' AND 'a'", None),
+    ("key = 'a' OR n = 1", None), ("NOT key = 'a'", None), ("key <> 'a'", None), ("key NOT IN ('a')", None),
+    ("key > 'a'", None), ("receiver.key = 'a'", None), ("key.x = 'a'", None), ("topic = 'a'", None),
+    ("lower(key) = 'a'", None), ("key = topic", None), ("TRUE", None), ("key IS NULL", None),
+])  # fmt: skip
+def test_keys_of(text, keys):
+    assert keys_of(Predicate(text)) == keys
+
+
+def test_keys_of_parameters():
+    assert keys_of(Predicate("key IN :l AND n = :n", l=["b", "a", None], n=1)) == ["a", "b"]
+    assert keys_of(Predicate("key = :k", k="a")) == ["a"]
+    assert keys_of(Predicate("key = sender.k AND n = 1").bind(sender={"k": "a"})) == ["a"]
+
+
+def test_a_query_without_a_predicate_has_any_key():
+    assert keys_of(None) is None
+
+
+KEYS = ["", "a", "b", "c", "A", "5", "TRUE"]
+_about_keys = st.sampled_from([
+    "key = 'a'", "'b' = key", "key IN ('a', 'b', NULL)", "key IN ('b', 'c', 5)", "key NOT IN ('a')", "key <> 'a'",
+    "NOT key = 'a'", "NOT key IN ('a', 'b')", "key = 5", "key = TRUE", "key = ''", "receiver.key = 'a'", "n = 1",
+    "key = lower('A')", "lower(key) = 'a'", "key > 'a'", "key BETWEEN 'a' AND 'b'", "key LIKE 'a'", "key = record.other",
+    "coalesce(key, 'b') = 'a'", "(key = 'a') = TRUE", "(key = 'a') = FALSE", "(key = 'a') IS NULL", "key IN ()",
+])  # fmt: skip
+key_conditions = st.recursive(
+    _about_keys,
+    lambda inner: st.one_of(
+        st.lists(inner, min_size=2, max_size=4).map(" AND ".join).map("({})".format),
+        st.lists(inner, min_size=2, max_size=3).map(" OR ".join).map("({})".format),
+        inner.map("NOT ({})".format),
+    ),
+    max_leaves=6,
+)
+
+
+@given(key_conditions, st.sampled_from([*KEYS, None]), st.integers(0, 1))
+def test_no_key_that_matches_is_left_out(text, other, n):
+    predicate = Predicate(text)
+    keys = keys_of(predicate)
+    for key in KEYS:
+        if predicate({"key": key, "other": other, "n": n}, receiver={"key": other}) is True:
+            assert keys is None or key in keys
+
+
+# -- containment
+
+
+@pytest.mark.parametrize(("larger", "smaller"), [
+    ("n > 1", "n > 1"), ("n > 1", "topic = 'arts' AND n > 1"), ("n > 1 AND topic = 'arts'", "topic = 'arts' AND n > 1"),
+    ("n > 1", "n > 1 -- much\n AND record.topic = 'arts'"), ("a = 1 OR b = 2", "(a = 1 OR b = 2) AND c = 3"),
+    ("n BETWEEN 1 AND 5", "n >= 1 AND n <= 5 AND a = 1"), ("a IN (1, 'x')", "b = 1 AND a IN (1, 'x')"),
+    ("a IN (0, 8)", "a IN (8, 0)"), ("a IN (8, 0) AND b = 1", "b = 1 AND a IN (0, 8) AND c = 1"),
+])  # fmt: skip
+def test_a_query_with_more_conditions_is_contained(larger, smaller):
+    assert contains(Predicate(larger), Predicate(smaller)) is True
+
+
+@pytest.mark.parametrize(("larger", "smaller"), [
+    ("n > 1 AND topic = 'arts'", "n > 1"), ("n > 1", "n > 2"), ("n > 1", "n >= 1"), ("n = 1", "n = '1'"),
+    ("n = 1", "n = TRUE"), ("n > 1", "n > 1 OR a = 1"), ("n > 1", "NOT n > 1"), ("n > 1", "receiver.n > 1"),
+    ("n > 1", "m > 1"), ("n - 1 > 2", "n + 1 > 2"), ("lower(a) = 'x'", "upper(a) = 'x'"), ("a.b = 1", "b = 1"),
+    ("a IN (1, 2)", "a IN (1, 2, 3)"), ("a IN (1)", "a IN (1, NULL, 'x')"), ("within_km(p, point(1, 2), 5)", "within_km(p, point(1, 3), 5)"),
+    ("a LIKE 'x%'", "a LIKE 'y%'"), ("a IS NULL", "b IS NULL"), ("starts_with(a, 'x')", "starts_with('x', a)"),
+    ("a = b", "a = 'b'"), ("a > b", "b > a"),
+])  # fmt: skip
+def test_another_query_is_not_contained(larger, smaller):
+    assert contains(Predicate(larger), Predicate(smaller)) is False
+
+
+def test_everything_contains_all_and_is_contained_in_nothing_else():
+    assert contains(None, Predicate("n = 1"))
+    assert contains(None, None)
+    assert not contains(Predicate("n = 1"), None)
+
+
+def test_constants_count_as_they_are_given():
+    text = "n > :low AND a = sender.x AND p IN :l"
+    places = [(1, 2), (3, 4)]
+
+    def query(low: Any, x: Any, points: list[Any]) -> Predicate:
+        return Predicate(text, low=low, l=points).bind(sender={"x": x})
+
+    one = query(1, "x", places)
+    assert contains(one, query(1.0, "x", places[::-1]))
+    assert not contains(one, query(2, "x", places))
+    assert not contains(one, query(1, "y", places))
+    assert not contains(one, query(1, "x", [(1, 2)]))
+    assert contains(one, Predicate("a = 'x' AND b = 0 AND p IN :l AND n > 1", l=places))
+
+
+def _all_of(parts: list[str]) -> Predicate | None:
+    return make(" AND ".join(f"({part})" for part in parts))
+
+
+few = st.lists(conditions, min_size=1, max_size=3)
+
+
+@given(few, st.data(), st.lists(conditions, max_size=2), st.lists(scopes, min_size=1, max_size=4))
+def test_what_a_contained_query_matches_the_larger_one_matches(parts, data, more, given_):
+    larger, smaller = _all_of(parts), _all_of(data.draw(st.permutations([*parts, *more])))
+    if larger is None or smaller is None:
+        return
+    assert contains(larger, smaller)
+    _check(larger, smaller, given_)
+
+
+_small = st.sampled_from(
+    ["1", "2", "'1'", "TRUE", "NULL", "a", "b", "receiver.a", "-1", "a + 1", "a - 1", "point(1, 2)"]
+)
+_atoms = st.one_of(
+    st.tuples(_small, st.sampled_from(["=", "<>", "<", "<=", ">"]), _small).map(" ".join),
+    st.tuples(_small, st.sampled_from(["IN", "NOT IN"]), st.lists(st.sampled_from(["1", "2", "'1'", "NULL"]), max_size=3)).map(lambda t: f"{t[0]} {t[1]} ({', '.join(t[2])})"),
+    _small.map("{} IS NULL".format),
+)  # fmt: skip
+_wholes = st.recursive(
+    _atoms,
+    lambda inner: st.one_of(
+        st.lists(inner, min_size=2, max_size=3).map(lambda parts: "(" + " AND ".join(parts) + ")"),
+        st.lists(inner, min_size=2, max_size=3).map(lambda parts: "(" + " OR ".join(parts) + ")"),
+        inner.map("NOT ({})".format),
+    ),
+    max_leaves=4,
+)  # fmt: skip
+_cells = st.sampled_from([None, 1, 2, 3, "1", True, (1, 2)])
+_rows = st.fixed_dictionaries({
+    "record": st.fixed_dictionaries({"a": _cells, "b": _cells}),
+    "receiver": st.fixed_dictionaries({"a": _cells}), "auth": st.just({}),
+})  # fmt: skip
+
+
+@given(_wholes, st.lists(_wholes, min_size=1, max_size=10), st.lists(_rows, min_size=3, max_size=10))
+def test_of_any_two_queries_the_larger_one_matches_more(larger, others, given_):
+    one = make(larger)
+    for text in others:
+        other = make(text)
+        if one is None or other is None:
+            continue
+        for large, small in ((one, other), (other, one)):
+            if contains(large, small):
+                _check(large, small, given_)
+
+
+def _check(larger: Predicate, smaller: Predicate, given_: list[dict[str, Any]]) -> None:
+    for each in given_:
+        matched = [
+            one(each["record"], receiver=each["receiver"], auth=each["auth"]) is True
+            for one in (smaller, larger)
+        ]
+        assert matched != [True, False]

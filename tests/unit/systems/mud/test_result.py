@@ -1,0 +1,86 @@
+"""What a read gives back, as records, as a table and as HTML."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from mudkit.systems.mud.result import Change, ReadResult
+
+NEWS = ReadResult(
+    records={"b": {"topic": "arts", "n": 2}, "a": {"topic": "<b>&"}},
+    source={"b": "remote", "a": "local"}, age_s={"b": 0.0, "a": 12.34}, versions={"b": 7, "a": None},
+)  # fmt: skip
+
+
+def test_it_has_a_row_for_each_record():
+    frame = NEWS.to_pandas()
+    assert len(NEWS) == 2
+    assert list(frame.index) == ["a", "b"]
+    assert frame.index.name == "key"
+    assert set(frame.columns) == {"topic", "n"}
+    assert frame.loc["b", "n"] == 2
+    assert frame["n"].isna().to_list() == [True, False]
+
+
+def test_a_record_without_columns_is_a_record():
+    assert list(ReadResult(records={"a": {}, "b": {"n": 1}}).to_pandas().index) == ["a", "b"]
+    assert len(ReadResult(records={"a": {}}).to_pandas()) == 1
+
+
+def test_nothing_found_is_an_empty_table():
+    empty = ReadResult()
+    assert len(empty) == 0
+    assert len(empty.to_pandas()) == 0
+    assert empty.to_pandas().index.name == "key"
+    assert "<tbody></tbody>" in empty._repr_html_()
+
+
+def test_columns_hold_what_json_holds():
+    frame = ReadResult(records={"a": {"p": [1, 2], "s": {"x": 1}, "none": None}}).to_pandas()
+    assert frame.loc["a", "p"] == [1, 2]
+    assert frame.loc["a", "s"] == {"x": 1}
+
+
+def test_aggregates_are_one_row():
+    frame = ReadResult(aggregates={"count(*)": 3, "avg(n)": None}).to_pandas()
+    assert frame.to_dict("records") == [{"count(*)": 3, "avg(n)": None}]
+
+
+def test_the_html_shows_where_each_record_comes_from():
+    shown = NEWS._repr_html_()
+    assert "<th>key</th><th>topic</th><th>n</th><th>version</th><th>source</th><th>age_s</th>" in shown
+    assert "<tr><td>b</td><td>arts</td><td>2</td><td>7</td><td>remote</td><td>0.0</td></tr>" in shown
+    assert "<td></td><td>pending</td><td>local</td><td>12.3</td>" in shown
+    assert shown.index("<td>a</td>") < shown.index("<td>b</td>")
+
+
+def test_the_html_runs_nothing():
+    evil = "<script>alert(1)</script>"
+    shown = ReadResult(
+        records={evil: {evil: evil}}, source={evil: "local"}, age_s={evil: 0.0}, versions={evil: 1}
+    )._repr_html_()
+    assert "<script>" not in shown
+    assert shown.count("&lt;script&gt;") == 3
+    assert "<b>" not in NEWS._repr_html_()
+
+
+def test_the_html_of_aggregates():
+    shown = ReadResult(aggregates={"min(a < b)": None, "count(*)": 0})._repr_html_()
+    assert "<th>min(a &lt; b)</th><th>count(*)</th>" in shown
+    assert "<tr><td></td><td>0</td></tr>" in shown
+
+
+def test_results_share_nothing():
+    one, other = ReadResult(), ReadResult()
+    one.records["a"] = {}
+    assert other.records == {}
+
+
+def test_a_change_stays_as_it_was():
+    change = Change("remove", "a", None, 3)
+    assert change == Change("remove", "a", None, 3)
+    assert change != Change("remove", "a", None, 4)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        change.kind = "upsert"

@@ -1,0 +1,287 @@
+"""Tables: what may be in them, where, and who comes in."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mudkit.errors import AccessDenied, ParameterError, TableProblem
+from mudkit.fleet.store import MemoryStore
+from mudkit.systems.mud.tables import (
+    LEVELS,
+    MAX_KEY_BYTES,
+    MAX_RECORD_BYTES,
+    Table,
+    check_key,
+    check_record,
+    no_such_table,
+)
+from mudkit.tokens import Claims
+
+APP, USER = Claims("news", None, None, 9), Claims("news", "jane", None, 9)
+OTHER = Claims("bank", "bob", None, 9)
+SCHEMA = {"topic": "text", "n": "number", "on": "boolean", "loc": "point", "more": "any"}
+
+
+def table(**properties):
+    return Table.created("t", "news", properties, 3)
+
+
+# -- partitions
+
+
+def test_keys_fall_into_the_range_that_they_begin():
+    split = table(split=["g", "p"])
+    assert split.partitions == 3
+    found = [split.partition_of(key) for key in ("a", "fz", "g", "g0", "oz", "p", "é")]
+    assert found == [0, 0, 1, 1, 1, 2, 2]
+
+
+def test_a_table_that_is_not_split_has_one_partition():
+    assert table().partitions == 1
+    assert table().partition_of("anything") == 0
+
+
+@given(
+    st.lists(st.text(min_size=1), unique=True, max_size=5).map(sorted),
+    st.text(min_size=1),
+    st.text(min_size=1),
+)
+def test_partitions_are_ranges_of_keys(split, one, other):
+    made = Table("t", "news", split=split)
+    low, high = (made.partition_of(key) for key in sorted([one, other]))
+    assert 0 <= low <= high < made.partitions
+    assert [made.partition_of(key) for key in split] == list(range(1, made.partitions))
+
+
+# -- creating
+
+
+def test_a_new_table_has_what_was_asked_for():
+    made = table(acl="user", apps=("news", "maps"), split=["g"], schema={"topic": "text"})
+    assert (made.name, made.owner, made.acl, made.number, made.lsn) == ("t", "news", "user", 3, 3)
+    assert (list(made.apps), list(made.split), made.schema) == (["news", "maps"], ["g"], {"topic": "text"})
+    assert (table().acl, table().apps, table().schema) == ("app", None, None)
+
+
+@pytest.mark.parametrize("name", ["", None, 5, "a\nb", "\ud800"])
+def test_a_name_that_is_none_is_refused(name):
+    with pytest.raises(ParameterError, match="no name of a table"):
+        Table.created(name, "news", {}, 1)
+
+
+@pytest.mark.parametrize("properties", [
+    {"acl": "everyone"}, {"acl": 5}, {"acl": ["app"]},
+    {"split": ["p", "g"]}, {"split": ["g", "g"]}, {"split": [""]}, {"split": [1]}, {"split": [None]},
+    {"split": "gp"}, {"split": 5},
+    {"apps": "news"}, {"apps": 5}, {"apps": [5]},
+    {"schema": {"key": "text"}}, {"schema": {"a": "string"}}, {"schema": {5: "text"}}, {"schema": {"a": None}},
+    {"schema": ["a"]}, {"schema": {"a": ["text"]}},
+])  # fmt: skip
+def test_a_property_that_cannot_be_is_refused(properties):
+    with pytest.raises(ParameterError) as told:
+        table(**properties)
+    assert told.value.found
+    assert told.value.expected
+
+
+def test_it_comes_back_from_json():
+    made = table(acl="user", apps=["news"], split=["g", "p"], schema=SCHEMA).altered({"remove": ["n"]}, 8)
+    came = Table.of(json.loads(json.dumps(made.as_json())))
+    assert came == made
+    assert came.as_json() == made.as_json()
+    plain = Table.of(json.loads(json.dumps(table().as_json())))
+    assert plain.as_json() == table().as_json()
+
+
+# -- access
+
+_MAY_ENTER = {
+    "public": [None, APP, USER, OTHER],
+    "app": [APP, USER, OTHER],
+    "user": [USER, OTHER],
+}
+
+
+@pytest.mark.parametrize("acl", LEVELS)
+@pytest.mark.parametrize("claims", [None, APP, USER, OTHER])
+def test_a_level_admits_who_has_shown_enough(acl, claims):
+    made = table(acl=acl)
+    if claims in _MAY_ENTER[acl]:
+        made.check_access(claims)
+    else:
+        with pytest.raises(AccessDenied, match="not open to you"):
+            made.check_access(claims)
+
+
+@pytest.mark.parametrize("acl", ["app", "user"])
+def test_a_table_for_some_apps_is_closed_to_others(acl):
+    made = table(acl=acl, apps=["news", "maps"])
+    made.check_access(USER)
+    with pytest.raises(AccessDenied, match="one of news, maps"):
+        made.check_access(OTHER)
+    with pytest.raises(AccessDenied):
+        made.check_access(None)
+
+
+@pytest.mark.parametrize("claims", [None, OTHER, Claims("new", "jane", None, 9), Claims("", "news", None, 9)])
+def test_only_the_app_that_created_it_is_the_owner(claims):
+    table().check_owner(APP)
+    table().check_owner(USER)
+    with pytest.raises(AccessDenied, match="Only the app that created"):
+        table(acl="public").check_owner(claims)
+
+
+# -- columns
+
+
+@pytest.mark.parametrize("data", [
+    {}, {"topic": "arts", "n": 1, "on": True, "loc": [1, 2], "more": {"x": [1]}}, {"n": 1.5},
+    {"loc": {"lat": 1, "lon": 2}}, {"topic": None, "n": None, "on": None, "loc": None, "more": None},
+    {"more": True}, {"more": 5},
+])  # fmt: skip
+def test_a_record_that_the_schema_allows(data):
+    table(schema=SCHEMA).check_columns(data)
+    table().check_columns(data | {"anything": 1})
+
+
+@pytest.mark.parametrize(("data", "told"), [
+    ({"topik": "a"}, "did you mean topic"), ({"topic": 5}, "expected: text"), ({"n": "5"}, "expected: number"),
+    ({"n": True}, "bool: True"), ({"on": 1}, "expected: boolean"), ({"loc": "here"}, "expected: point"),
+    ({"topic": "a", "z": 1}, "no such column"),
+])  # fmt: skip
+def test_a_record_that_the_schema_does_not_allow(data, told):
+    with pytest.raises(ParameterError, match=told) as error:
+        table(schema=SCHEMA).check_columns(data)
+    assert "table 't'" in error.value.where
+
+
+def test_an_empty_schema_allows_no_column():
+    table(schema={}).check_columns({})
+    with pytest.raises(ParameterError, match="no such column"):
+        table(schema={}).check_columns({"a": 1})
+
+
+# -- altering
+
+
+def test_columns_come_and_go():
+    made = table(schema={"topic": "text", "n": "number"})
+    new = made.altered({"add": {"city": "text"}, "remove": ["n"]}, 9)
+    assert (new.schema, new.lsn, new.number) == ({"topic": "text", "city": "text"}, 9, 3)
+    assert new.seen({"topic": "arts", "n": 1, "city": "Austin"}) == {"topic": "arts", "city": "Austin"}
+    with pytest.raises(ParameterError, match="no such column"):
+        new.check_columns({"n": 1})
+    again = new.altered({"add": {"n": "text"}}, 10)
+    again.check_columns({"n": "one"})
+    assert again.seen({"n": "one"}) == {"n": "one"}
+    assert (made.schema, list(made.removed), made.lsn) == ({"topic": "text", "n": "number"}, [], 3)
+
+
+def test_what_was_removed_before_stays_removed():
+    new = table().altered({"remove": ["a"]}, 9).altered({"remove": ["b", "a"]}, 10)
+    assert new.seen({"a": 1, "b": 2, "c": 3}) == {"c": 3}
+    assert list(new.removed) == ["a", "b"]
+
+
+def test_a_level_is_changed_alone():
+    new = table(schema=SCHEMA, apps=["news"], split=["g"]).altered({"acl": "user"}, 9)
+    assert (new.acl, new.schema, list(new.apps), list(new.split)) == ("user", SCHEMA, ["news"], ["g"])
+    assert new.altered({"add": None, "remove": (), "acl": None}, 10).acl == "user"
+
+
+def test_the_designs_example_of_alter():
+    new = table(split=["g", "p"]).altered({"acl": "user", "add": {"city": "text"}, "remove": ["article"]}, 9)
+    assert new.acl == "user"
+    assert new.seen({"city": "Austin", "article": "new"}) == {"city": "Austin"}
+
+
+def test_a_column_cannot_come_and_go_at_once():
+    with pytest.raises(ParameterError):
+        table(schema={"a": "text"}).altered({"add": {"a": "number"}, "remove": ["a"]}, 9)
+
+
+@pytest.mark.parametrize("properties", [
+    {"acl": "everyone"}, {"add": {"key": "text"}}, {"add": {"a": "string"}}, {"remove": ["nothing"]},
+    {"remove": "n"}, {"remove": ["n", "n"]}, {"add": ["city"]},
+])  # fmt: skip
+def test_a_change_that_cannot_be_is_refused(properties):
+    with pytest.raises(ParameterError):
+        table(schema=SCHEMA).altered(properties, 9)
+
+
+# -- keys and records
+
+
+@pytest.mark.parametrize("key", ["a", "a17", " ", "ü", "a" * MAX_KEY_BYTES, "ü" * (MAX_KEY_BYTES // 2)])
+def test_a_key(key):
+    assert check_key(key) == key
+
+
+@pytest.mark.parametrize("key", [
+    "", None, 5, b"a", "a\nb", "a" * (MAX_KEY_BYTES + 1), "ü" * (MAX_KEY_BYTES // 2 + 1), "\ud800", ["a"],
+])  # fmt: skip
+def test_what_is_no_key(key):
+    with pytest.raises(ParameterError, match="no primary key"):
+        check_key(key)
+
+
+def test_a_record_is_given_as_a_dict_of_its_own():
+    data = {"a": 1}
+    made = check_record(data)
+    assert made == data
+    assert made is not data
+    assert check_record({}) == {}
+
+
+def test_a_record_may_be_as_large_as_it_is_said():
+    room = MAX_RECORD_BYTES - len('{"a":""}')
+    check_record({"a": "x" * room})
+    with pytest.raises(ParameterError, match="65,537 bytes"):
+        check_record({"a": "x" * (room + 1)})
+
+
+@pytest.mark.parametrize("data", [
+    None, 5, "text", [], [("a", 1)], {5: 1}, {"key": "a"}, {"a": object()}, {"a": 1j}, {"a": "\ud800"},
+    {"\ud800": 1},
+])  # fmt: skip
+def test_what_is_no_record(data):
+    with pytest.raises(ParameterError, match="no record"):
+        check_record(data)
+
+
+def _deep() -> list:
+    inner: list = []
+    for _ in range(100_000):
+        inner = [inner]
+    return inner
+
+
+@pytest.mark.parametrize("value", [
+    (1, 2), [(30.27, -97.74)], {"x": (1,)}, float("nan"), float("inf"), {1, 2}, b"bytes", 2**70, {1: 2},
+    _deep(),
+], ids=lambda value: type(value).__name__)  # fmt: skip
+def test_a_record_that_is_let_in_can_be_stored_and_sent(value):
+    """It is refused at once, or it is given as it will come back."""
+    try:
+        made = check_record({"a": value})
+    except ParameterError:
+        return
+    store = MemoryStore()
+    store.put("row", made)
+    assert store.get("row") == made
+    assert json.loads(json.dumps(made, allow_nan=False)) == made
+
+
+# -- no such table
+
+
+def test_it_says_which_table_may_have_been_meant():
+    error = no_such_table("newz", ["news", "spots"])
+    assert isinstance(error, TableProblem)
+    assert error.remedy == "did you mean news?"
+    assert error.expected == "news, spots"
+    assert no_such_table("x").remedy is None
