@@ -104,11 +104,6 @@ class Connection:
         effects = ask.answered(message, ask.parts)
         return effects if self._asks else [*effects, CancelTimer(RETRY)]
 
-    def again(self, ask_identity: str) -> Sequence[Effect]:
-        """Send one once more."""
-        ask = self._asks.get(ask_identity)
-        return () if ask is None or not self.is_up else (self._send(ask), self.retry())
-
     def retry(self) -> SetTimer:
         """Wait as long as an answer may take."""
         under_way = sum(ask.size_bytes for ask in self._asks.values())

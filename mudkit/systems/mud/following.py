@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from mudkit.events import Effect, Send, SetTimer
-from mudkit.systems.mud.copy import Copy, Row
+from mudkit.systems.mud.copy import Copy
 
 __all__ = ["BEGIN", "Follower"]
 
@@ -49,10 +49,6 @@ class Follower:
             if self.lsn >= 0 and entry["lsn"] == self.lsn + 1:
                 self.lsn += 1
                 yield entry
-
-    def take(self, entry: Mapping[str, Any]) -> Row | None:
-        """Let the copy take an entry, and give the row that it replaces."""
-        return self.copy.take(entry)
 
     def has(self) -> Send:
         """Tell the master how far it is."""

@@ -150,7 +150,7 @@ class Gateway:
             Send(processor, {
                 **what, "kind": what["op"], "id": identity, "reply": self._me, "table": table.number,
                 "partitions": places, "auth": auth, "claims": _claims(ask), "expires_s": expires_s,
-                "least": max(table.lsn, what.get("least", 0)),
+                "least": table.lsn,
             }) for processor, places in places_of.items()
         ]  # fmt: skip
 

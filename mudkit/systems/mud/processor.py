@@ -148,13 +148,13 @@ class Processor:
         effects: list[Effect] = []
         for entry in self._log.fresh(message):
             if entry["op"] == "row":
-                old = self._log.take(entry)
+                old = self._log.copy.take(entry)
                 effects += self._match(now_us, entry, old)
                 continue
             before = self._log.copy.tables.get(
                 entry["name"] if entry["op"] == "drop" else entry["table"]["name"]
             )
-            self._log.take(entry)
+            self._log.copy.take(entry)
             effects += self._table_changed(now_us, before, entry)
         return [*effects, self._log.has()]
 

@@ -53,5 +53,5 @@ class Replica:
 
     def _apply(self, now_us: int) -> Sequence[Effect]:
         while self._waiting and self._waiting[0][0] <= now_us:
-            self._log.take(self._waiting.popleft()[1])
+            self._log.copy.take(self._waiting.popleft()[1])
         return (SetTimer(_APPLY, self._waiting[0][0] - now_us),) if self._waiting else ()

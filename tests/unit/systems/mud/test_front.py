@@ -176,6 +176,19 @@ def test_a_read_in_write_order_sends_what_is_held(place, jane):
     assert written.result() == 1
 
 
+def test_a_write_policy_sees_what_the_write_is_worth(place, jane):
+    seen = []
+
+    class Looks:
+        def delay(self, write, context):
+            seen.append((write["key"], write["utility"]))
+
+    worth = freshness(60)
+    looker = place.client("looker", write_policy=Looks())
+    looker.write("news", "a", {"x": 1}, utility=worth).result()
+    assert seen == [("a", worth)]
+
+
 def test_writes_are_sent_after_the_delay_of_the_policy(place, jane):
     class Later:
         def delay(self, write, context):
