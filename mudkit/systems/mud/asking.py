@@ -206,9 +206,10 @@ class Asking:
         if asked.type == "uncommitted":
             known = {**held, **pending}
         age_us = -1
-        if query.keys is not None and all(key in known for key in query.keys):
-            candidates = {key: known[key] for key in query.keys}
-        else:
+        candidates = known
+        if query.keys is not None:
+            candidates = {key: known[key] for key in query.keys if key in known}
+        if query.keys is None or len(candidates) < len(query.keys):
             within = [
                 each.at_us
                 for each in self._answered
@@ -217,7 +218,6 @@ class Asking:
             if not within and not is_forced:
                 return None
             age_us = now_us - max(within, default=now_us)
-            candidates = known
         if query.latest and any("number" not in each for each in candidates.values()):
             return None
         versions = {}
@@ -229,11 +229,10 @@ class Asking:
             if version["data"] is None and not self._is_visible(asked, version):
                 continue
             versions[key] = version
+        # Of named keys also those count that match no more: that they do not is as old as they are.
+        for version in (versions if query.keys is None else candidates).values():
             if "held_us" in version:
                 age_us = max(age_us, now_us - version["held_us"])
-        for key in query.keys or ():
-            if key in candidates and "held_us" in candidates[key]:
-                age_us = max(age_us, now_us - candidates[key]["held_us"])
         return versions, age_us / 1e6
 
     def _contains(self, larger: Asked, smaller: Asked) -> bool:

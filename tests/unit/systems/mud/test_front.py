@@ -3,26 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from mud_place import Place
 
-from mudkit import Lab
 from mudkit.errors import AccessDenied, OperationTimeout, ParameterError, PredicateError, TableProblem
-from mudkit.systems.mud import Change, Client, Cloud, Conflict, Freshness, NearAndRecent, freshness
+from mudkit.systems.mud import Change, Client, Conflict, Freshness, NearAndRecent, freshness
 from mudkit.systems.mud.policies import NEVER
 from mudkit.tokens import Authority
-
-
-class Place:
-    """A lab with a cloud, and clients by name."""
-
-    def __init__(self, **cloud):
-        self.lab = Lab(seed=7)
-        self.cloud = Cloud(self.lab, **cloud)
-
-    def client(self, name, app="news", *, token="", user=None, **more):
-        device = self.lab.devices.get(name) or self.lab.device(name)
-        if token == "":
-            token = self.lab.token(user=user or name, app=app)
-        return Client(device, self.cloud, app=app, token=token, **more)
 
 
 @pytest.fixture
@@ -174,6 +160,18 @@ def test_a_read_in_write_order_sends_what_is_held(place, jane):
     assert [each["due_us"] for each in lazy.pending().result()] == [NEVER]
     assert lazy.read("news", "key = 'a'", "committed_wio").result().versions == {"a": 1}
     assert written.result() == 1
+
+
+def test_a_read_of_named_keys_tells_of_no_other_key(place, jane):
+    """What an earlier read has told is complete: so is the answer, and a record of another key that is gone
+    is no part of it."""
+    jane.write("news", "a", {"x": 1}).result()
+    jane.delete("news", "z").result()
+    jane.read("news").result()
+    found = jane.read("news", "key IN ('a', 'b')", utility=freshness(600)).result()
+    assert found.source == {"a": "local"}
+    told = place.lab.frame("operations").query("op == 'read'").groupby("op_id")["key"].agg(list)
+    assert told.iloc[-1] == ["a"]
 
 
 def test_a_write_policy_sees_what_the_write_is_worth(place, jane):
