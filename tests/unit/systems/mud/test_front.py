@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from mud_place import Place
 
+from mudkit import Lab
 from mudkit.errors import AccessDenied, OperationTimeout, ParameterError, PredicateError, TableProblem
 from mudkit.systems.mud import Change, Client, Conflict, Freshness, NearAndRecent, freshness
 from mudkit.systems.mud.policies import NEVER
@@ -166,8 +167,8 @@ def test_a_read_of_named_keys_tells_of_no_other_key(place, jane):
     """What an earlier read has told is complete: so is the answer, and a record of another key that is gone
     is no part of it."""
     jane.write("news", "a", {"x": 1}).result()
-    jane.delete("news", "z").result()
     jane.read("news").result()
+    jane.delete("news", "z").result()
     found = jane.read("news", "key IN ('a', 'b')", utility=freshness(600)).result()
     assert found.source == {"a": "local"}
     told = place.lab.frame("operations").query("op == 'read'").groupby("op_id")["key"].agg(list)
