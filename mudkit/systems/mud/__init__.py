@@ -6,11 +6,30 @@ Read types differ in what they promise: see :mod:`mudkit.systems.mud.asking` and
 
 from mudkit.systems.mud.blocking import BlockingClient
 from mudkit.systems.mud.front import Client, Cloud
-from mudkit.systems.mud.policies import AlwaysRemote, Freshness, NearAndRecent, Now, ReadPolicy, WritePolicy
+from mudkit.systems.mud.policies import (
+    AlwaysRemote,
+    Freshness,
+    Habits,
+    NearAndRecent,
+    Now,
+    PrefetchPolicy,
+    ReadPolicy,
+    WritePolicy,
+)
 from mudkit.systems.mud.problems import Conflict
 from mudkit.systems.mud.pubsub import PubSub
 from mudkit.systems.mud.result import Change, ReadResult
-from mudkit.systems.mud.utility import Plan, Utility, freshness
+from mudkit.systems.mud.utility import (
+    Plan,
+    Utility,
+    bandwidth,
+    bias,
+    completeness,
+    cost_matrix,
+    energy,
+    freshness,
+    latency,
+)
 
 __all__ = [
     "AlwaysRemote",
@@ -20,13 +39,21 @@ __all__ = [
     "Cloud",
     "Conflict",
     "Freshness",
+    "Habits",
     "NearAndRecent",
     "Now",
     "Plan",
+    "PrefetchPolicy",
     "PubSub",
     "ReadPolicy",
     "ReadResult",
     "Utility",
     "WritePolicy",
+    "bandwidth",
+    "bias",
+    "completeness",
+    "cost_matrix",
+    "energy",
     "freshness",
+    "latency",
 ]

@@ -25,10 +25,13 @@ from mudkit.events import (
     SendFailed,
     TimerFired,
 )
-from mudkit.systems.mud.asking import Asking
+from mudkit.systems.mud.asking import Asking, asked_of
+from mudkit.systems.mud.cache import Cache
 from mudkit.systems.mud.connection import RETRY, Connection
 from mudkit.systems.mud.local import Local
-from mudkit.systems.mud.policies import ReadPolicy, WritePolicy
+from mudkit.systems.mud.planning import Planner
+from mudkit.systems.mud.policies import PrefetchPolicy, ReadPolicy, WritePolicy
+from mudkit.systems.mud.prefetching import LOOK, Prefetching
 from mudkit.systems.mud.problems import from_json
 from mudkit.systems.mud.tables import Table
 from mudkit.systems.mud.watching import HEARTBEAT, HELLO, Watching
@@ -54,6 +57,8 @@ class Settings:
     read_policy : ReadPolicy or None
         None: the utility of each read decides.
     write_policy : WritePolicy
+    prefetch_policy : PrefetchPolicy or None
+        None: nothing is fetched before it is asked for.
     """
 
     netid: str
@@ -64,6 +69,7 @@ class Settings:
     most_rows: int
     read_policy: ReadPolicy | None
     write_policy: WritePolicy
+    prefetch_policy: PrefetchPolicy | None
 
 
 class ClientMachine:
@@ -85,9 +91,16 @@ class ClientMachine:
             ports, self.local, self._connection, settings.write_policy,
             lambda now_us: self._asking.settled(now_us), lambda write: self._asking.is_before(write),
         )  # fmt: skip
+        self._cache, self._planner = Cache(self.local), Planner()
         self._asking = Asking(
-            self.local, self._connection, settings.read_policy, self._writing.release, self._writing.go_on
-        )
+            self.local, self._cache, self._planner, self._connection, settings.read_policy,
+            self._writing.release, self._writing.go_on,
+        )  # fmt: skip
+        self._prefetching = None
+        if settings.prefetch_policy is not None:
+            self._prefetching = Prefetching(
+                self._cache, self._planner, settings.prefetch_policy, self._asking.fetch
+            )
         self._watching = Watching(ports, self.local, self._connection, settings.server)
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
@@ -112,13 +125,15 @@ class ClientMachine:
             case Received(message={"kind": "redirect", "to": to}):
                 return self._watching.redirected(to)
             case Received(message={"id": _} as message):
+                self._planner.used(now_us)
                 if message.get("claims") is not None:
-                    self._asking.claims = Claims(**message["claims"])
+                    self._cache.claims = Claims(**message["claims"])
                 return self._connection.take({**message, "now_us": now_us})
             case LinkUp(network=network):
-                self._asking.network = network
-                return [*self._connection.up(), *self._watching.hello()]
+                self._planner.link_up(network)
+                return [*self._connection.up(), *self._watching.hello(), *self._look(now_us)]
             case LinkDown():
+                self._planner.link_down(now_us)
                 return [*self._connection.down(), *self._watching.down()]
             case SendFailed(to=to):
                 return self._connection.failed(to)
@@ -134,6 +149,8 @@ class ClientMachine:
                 return self._connection.up() if self._connection.is_up else ()
             case t if t == DUE:
                 return self._writing.go_on(now_us)
+            case t if t == LOOK:
+                return self._look(now_us)
             case t if t == HELLO:
                 return self._watching.hello()
             case t if t == HEARTBEAT:
@@ -148,7 +165,7 @@ class ClientMachine:
                 self._asking.check_access(now_us, arguments["table"])
                 return self._writing.write(now_us, op_id, arguments, self._asking.context)
             case "read":
-                return self._asking.read(now_us, op_id, arguments)
+                return self._read(now_us, op_id, arguments)
             case "register":
                 self._asking.check_access(now_us, arguments["table"])
                 return self._watching.register(now_us, op_id, arguments)
@@ -159,6 +176,15 @@ class ClientMachine:
             case "pending":
                 return (Complete(op_id, [dict(each) for _, each in sorted(self.local.writes.items())]),)
         return self._administer(op_id, operation, arguments)
+
+    def _read(self, now_us: int, op_id: int, arguments: Mapping[str, Any]) -> Sequence[Effect]:
+        effects = self._asking.read(now_us, op_id, arguments)
+        if self._prefetching is not None and arguments["aggregate"] is None:
+            self._prefetching.asked(now_us, asked_of(arguments))
+        return effects
+
+    def _look(self, now_us: int) -> Sequence[Effect]:
+        return () if self._prefetching is None else self._prefetching.look(now_us, self._asking.context)
 
     def _administer(self, op_id: int, operation: str, arguments: Mapping[str, Any]) -> Sequence[Effect]:
         name, properties = arguments["table"], dict(arguments.get("properties", {}))

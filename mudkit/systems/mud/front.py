@@ -14,7 +14,7 @@ from mudkit.systems.mud.backend import BackEnd
 from mudkit.systems.mud.client import ClientMachine, Settings
 from mudkit.systems.mud.gateway import Gateway
 from mudkit.systems.mud.notifications import NotificationServer
-from mudkit.systems.mud.policies import Now, ReadPolicy, WritePolicy
+from mudkit.systems.mud.policies import Now, PrefetchPolicy, ReadPolicy, WritePolicy
 from mudkit.systems.mud.processor import Processor
 from mudkit.systems.mud.replica import Replica
 from mudkit.systems.mud.tables import check_record
@@ -112,8 +112,8 @@ class Client:
         From ``lab.token(…)``; without one only public tables are open.
     most_rows : int
         Of committed records that it keeps.
-    read_policy, write_policy : optional
-        What it answers by itself, and what it sends later.
+    read_policy, write_policy, prefetch_policy : optional
+        What it answers by itself, what it sends later, and what it fetches before it is asked for.
 
     Examples
     --------
@@ -138,6 +138,7 @@ class Client:
         most_rows: int = 10_000,
         read_policy: ReadPolicy | None = None,
         write_policy: WritePolicy | None = None,
+        prefetch_policy: PrefetchPolicy | None = None,
     ) -> None:
         if not app or "/" in app or "\n" in app:
             raise ParameterError(
@@ -146,6 +147,7 @@ class Client:
         settings = Settings(
             device.name, app, token, cloud.gateways, cloud.servers[0],
             whole_number("most_rows", most_rows, 1, 1 << 31), read_policy, write_policy or Now(),
+            prefetch_policy,
         )  # fmt: skip
         self.installed = device.install(
             NAME, lambda ports: ClientMachine(ports, settings), name=f"{_PORT}-{app}"

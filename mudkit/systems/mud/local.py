@@ -9,7 +9,7 @@ partition, and holds for records too that are gone, hidden or do not match any m
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
@@ -44,8 +44,8 @@ class Local:
             _, table, key = name.split("\n")
             self._rows[table, key] = row
         self.writes: dict[int, Write] = {each["number"]: each for _, each in store.items("write ")}
-        self.losses: Counter[str] = Counter()
-        """How many records of each table were let go: what was complete before may no longer be."""
+        self.losses: defaultdict[str, Counter[int]] = defaultdict(Counter)
+        """How many records of each table were let go, by partition: what was complete may no longer be."""
         self._pending: dict[tuple[str, str], list[int]] = {}
         for number, write in sorted(self.writes.items()):
             self._pending.setdefault((write["name"], write["key"]), []).append(number)
@@ -78,8 +78,13 @@ class Local:
     def let_go(self, name: str, key: str) -> None:
         """Hold a record no longer."""
         if self._rows.pop((name, key), None) is not None:
-            self.losses[name] += 1
+            self.losses[name][self.partition_of(name, key)] += 1
             self._store.delete(f"row\n{name}\n{key}")
+
+    def partition_of(self, name: str, key: str) -> int:
+        """Say in which partition of a table a record is, as far as the table is known."""
+        table = self.tables.get(name)
+        return 0 if table is None else table.partition_of(key)
 
     # -- pending writes
 

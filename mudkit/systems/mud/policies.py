@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, Protocol
 
 from mudkit.predicates import Predicate
 from mudkit.predicates.values import point
+from mudkit.sources.parameters import number, whole_number
 from mudkit.systems.mud.utility import Utility, freshness
 from mudkit.units import distance_km
 
@@ -20,9 +21,12 @@ __all__ = [
     "AlwaysRemote",
     "Asked",
     "Cached",
+    "Expected",
     "Freshness",
+    "Habits",
     "NearAndRecent",
     "Now",
+    "PrefetchPolicy",
     "ReadPolicy",
     "WritePolicy",
 ]
@@ -51,6 +55,27 @@ class Cached:
     context: Mapping[str, Any]
 
 
+@dataclass(frozen=True)
+class Expected:
+    """A read that has come more than once, as a prefetch policy sees it.
+
+    Parameters
+    ----------
+    asked : Asked
+    times : int
+        That it has come.
+    due_s : float
+        Until it is expected again: as far apart as they were on average; 0 when it is overdue.
+    gain_s : float
+        What the read's utility gains by fetching the answer now, in seconds of waiting.
+    """
+
+    asked: Asked
+    times: int
+    due_s: float
+    gain_s: float
+
+
 class ReadPolicy(Protocol):
     """Says where a read is answered."""
 
@@ -66,6 +91,19 @@ class WritePolicy(Protocol):
 
     def delay(self, write: Mapping[str, Any], context: Mapping[str, Any]) -> float | Literal["never"] | None:
         """Give seconds, :data:`NEVER`, or None for now."""
+        ...
+
+
+class PrefetchPolicy(Protocol):
+    """Says what is fetched before it is asked for."""
+
+    @property
+    def every_s(self) -> float:
+        """Say how often to look."""
+        ...
+
+    def wanted(self, expected: Sequence[Expected], context: Mapping[str, Any]) -> Sequence[Asked]:
+        """Give what is to be fetched now."""
         ...
 
 
@@ -136,3 +174,27 @@ class Now:
     def delay(self, write: Mapping[str, Any], context: Mapping[str, Any]) -> float | Literal["never"] | None:
         """See :class:`WritePolicy`."""
         return None
+
+
+class Habits:
+    """What is read again and again is fetched shortly before it is expected, if its utility gains by it.
+
+    Parameters
+    ----------
+    least_times : int
+        So often a read must have come.
+    every_s : float
+        How often to look; what is expected before the next look is fetched.
+    """
+
+    def __init__(self, least_times: int = 3, every_s: float = 60.0) -> None:
+        self._least_times = whole_number("least_times", least_times, 2, 1 << 31)
+        self.every_s = number("every_s", every_s, 1e-3, 1e9)
+
+    def wanted(self, expected: Sequence[Expected], context: Mapping[str, Any]) -> Sequence[Asked]:
+        """See :class:`PrefetchPolicy`."""
+        return [
+            each.asked
+            for each in expected
+            if each.times >= self._least_times and each.due_s < self.every_s and each.gain_s > 0.0
+        ]

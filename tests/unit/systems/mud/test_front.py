@@ -7,7 +7,16 @@ from mud_place import Place
 
 from mudkit import Lab
 from mudkit.errors import AccessDenied, OperationTimeout, ParameterError, PredicateError, TableProblem
-from mudkit.systems.mud import Change, Client, Conflict, Freshness, NearAndRecent, freshness
+from mudkit.systems.mud import (
+    Change,
+    Client,
+    Conflict,
+    Freshness,
+    NearAndRecent,
+    completeness,
+    freshness,
+    latency,
+)
 from mudkit.systems.mud.policies import NEVER
 from mudkit.tokens import Authority
 
@@ -173,6 +182,19 @@ def test_a_read_of_named_keys_tells_of_no_other_key(place, jane):
     assert found.source == {"a": "local"}
     told = place.lab.frame("operations").query("op == 'read'").groupby("op_id")["key"].agg(list)
     assert told.iloc[-1] == ["a"]
+
+
+def test_part_of_an_answer_now_may_be_worth_more_than_all_of_it_later(place, jane):
+    for key in "ab":
+        jane.write("news", key, {"x": 1}).result()
+    place.lab.faults.cut("jane", minutes=10)
+    asked = "key IN ('a', 'b', 'c')"
+    hurried = jane.read("news", asked, utility=latency() + completeness(30.0))
+    assert hurried.result().records == {"a": {"x": 1}, "b": {"x": 1}}
+    assert hurried.responded_us == hurried.invoked_us
+    patient = jane.read("news", asked, utility=latency() + completeness(3000.0))
+    assert patient.result().records == {"a": {"x": 1}, "b": {"x": 1}}
+    assert patient.responded_us - patient.invoked_us > 500e6
 
 
 def test_a_write_policy_sees_what_the_write_is_worth(place, jane):
