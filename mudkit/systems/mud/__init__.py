@@ -4,6 +4,7 @@ A client writes into its own store and the cloud; readers see what matches their
 Read types differ in what they promise: see :mod:`mudkit.systems.mud.asking` and :mod:`mudkit.consistency`.
 """
 
+from mudkit.systems.mud.artefact import Artefact
 from mudkit.systems.mud.blocking import BlockingClient
 from mudkit.systems.mud.front import Client, Cloud
 from mudkit.systems.mud.policies import (
@@ -19,6 +20,7 @@ from mudkit.systems.mud.policies import (
 from mudkit.systems.mud.problems import Conflict
 from mudkit.systems.mud.pubsub import PubSub
 from mudkit.systems.mud.result import Change, ReadResult
+from mudkit.systems.mud.shipped import Shipped
 from mudkit.systems.mud.utility import (
     Plan,
     Utility,
@@ -33,6 +35,7 @@ from mudkit.systems.mud.utility import (
 
 __all__ = [
     "AlwaysRemote",
+    "Artefact",
     "BlockingClient",
     "Change",
     "Client",
@@ -47,6 +50,7 @@ __all__ = [
     "PubSub",
     "ReadPolicy",
     "ReadResult",
+    "Shipped",
     "Utility",
     "WritePolicy",
     "bandwidth",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 from zlib import crc32
 
 from mudkit.errors import MudkitError
@@ -33,6 +33,7 @@ from mudkit.systems.mud.planning import Planner
 from mudkit.systems.mud.policies import PrefetchPolicy, ReadPolicy, WritePolicy
 from mudkit.systems.mud.prefetching import LOOK, Prefetching
 from mudkit.systems.mud.problems import from_json
+from mudkit.systems.mud.shipped import Shelf, Shipped, ShippedReads, ShippedWrites
 from mudkit.systems.mud.tables import Table
 from mudkit.systems.mud.watching import HEARTBEAT, HELLO, Watching
 from mudkit.systems.mud.writing import DUE, Writing
@@ -54,9 +55,9 @@ class Settings:
         A notification server.
     most_rows : int
         Of committed records in its store.
-    read_policy : ReadPolicy or None
+    read_policy : ReadPolicy, Shipped or None
         None: the utility of each read decides.
-    write_policy : WritePolicy
+    write_policy : WritePolicy or Shipped
     prefetch_policy : PrefetchPolicy or None
         None: nothing is fetched before it is asked for.
     """
@@ -67,8 +68,8 @@ class Settings:
     gateways: Sequence[str]
     server: str
     most_rows: int
-    read_policy: ReadPolicy | None
-    write_policy: WritePolicy
+    read_policy: ReadPolicy | Shipped | None
+    write_policy: WritePolicy | Shipped
     prefetch_policy: PrefetchPolicy | None
 
 
@@ -87,13 +88,15 @@ class ClientMachine:
         self._store = ports.store
         self.local = Local(ports.store, settings.most_rows)
         self._connection = Connection(endpoint, settings.token, settings.gateways, first)
+        self._shelves: list[Shelf] = []
         self._writing = Writing(
-            ports, self.local, self._connection, settings.write_policy,
+            ports, self.local, self._connection, self._write_policy(settings.write_policy),
             lambda now_us: self._asking.settled(now_us), lambda write: self._asking.is_before(write),
         )  # fmt: skip
         self._cache, self._planner = Cache(self.local), Planner()
         self._asking = Asking(
-            self.local, self._cache, self._planner, self._connection, settings.read_policy,
+            self.local, self._cache, self._planner, self._connection,
+            self._read_policy(settings.read_policy),
             self._writing.release, self._writing.go_on,
         )  # fmt: skip
         self._prefetching = None
@@ -101,7 +104,19 @@ class ClientMachine:
             self._prefetching = Prefetching(
                 self._cache, self._planner, settings.prefetch_policy, self._asking.fetch
             )
-        self._watching = Watching(ports, self.local, self._connection, settings.server)
+        self._watching = Watching(ports, self.local, self._connection, settings.server, self._shelves)
+
+    def _read_policy(self, policy: ReadPolicy | Shipped | None) -> ReadPolicy | None:
+        if not isinstance(policy, Shipped):
+            return policy
+        self._shelves.append(Shelf(self._store, "read"))
+        return ShippedReads(self._shelves[-1], cast("ReadPolicy | None", policy.until))
+
+    def _write_policy(self, policy: WritePolicy | Shipped) -> WritePolicy:
+        if not isinstance(policy, Shipped):
+            return policy
+        self._shelves.append(Shelf(self._store, "write"))
+        return ShippedWrites(self._shelves[-1], cast("WritePolicy | None", policy.until))
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
@@ -173,6 +188,8 @@ class ClientMachine:
                 return self._watching.change(op_id, arguments)
             case "unregister":
                 return self._watching.unregister(op_id, arguments)
+            case "policies":
+                return (Complete(op_id, {each.kind: each.describe() for each in self._shelves}),)
             case "pending":
                 return (Complete(op_id, [dict(each) for _, each in sorted(self.local.writes.items())]),)
         return self._administer(op_id, operation, arguments)

@@ -7,16 +7,19 @@ from functools import partial
 from typing import Any, Final
 
 from mudkit.errors import ParameterError
-from mudkit.events import Host, Network, Operation
+from mudkit.events import Host, Installed, Network, Operation
 from mudkit.predicates import Predicate
 from mudkit.sources.parameters import number, whole_number
+from mudkit.systems.mud.artefact import Artefact
 from mudkit.systems.mud.backend import BackEnd
 from mudkit.systems.mud.client import ClientMachine, Settings
 from mudkit.systems.mud.gateway import Gateway
+from mudkit.systems.mud.generator import Generator
 from mudkit.systems.mud.notifications import NotificationServer
 from mudkit.systems.mud.policies import Now, PrefetchPolicy, ReadPolicy, WritePolicy
 from mudkit.systems.mud.processor import Processor
 from mudkit.systems.mud.replica import Replica
+from mudkit.systems.mud.shipped import Shipped
 from mudkit.systems.mud.tables import check_record
 from mudkit.systems.mud.utility import Utility
 from mudkit.systems.mud.writing import WRITE_TYPES
@@ -28,7 +31,9 @@ _PORT: Final = "mud"
 
 
 class Cloud:
-    """Gateways, processors, the back-end store with its replicas, and notification servers (Mobius 2).
+    """What a client talks to (Mobius 2).
+
+    Gateways, processors, the back-end store with its replicas, notification servers, and what ships policies.
 
     Parameters
     ----------
@@ -73,10 +78,11 @@ class Cloud:
         self.replicas = [_address(f"mud-replica-{each}") for each in range(1, replicas + 1)]
         self.processors = [_address(f"mud-processor-{each}") for each in range(1, processors + 1)]
         self.gateways = [_address(f"mud-gateway-{each}") for each in range(1, gateways + 1)]
+        self.generator = _address("mud-policies")
         self.servers = [_address(f"mud-notifications-{each}") for each in range(1, servers + 1)]
 
-        def install(address: str, make: Callable[..., Any]) -> None:
-            lab.server(address.split("/")[0]).install(NAME, make, name=_PORT)
+        def install(address: str, make: Callable[..., Any]) -> Installed:
+            return lab.server(address.split("/")[0]).install(NAME, make, name=_PORT)
 
         install(self.back_end, partial(BackEnd, followers=[*self.replicas, *self.processors]))
         for address in self.replicas:
@@ -90,11 +96,31 @@ class Cloud:
             install(address, partial(
                 Gateway, authority=self.authority, back_end=self.back_end, processors=self.processors
             ))  # fmt: skip
+        self._generator = install(self.generator, partial(Generator, servers=self.servers))
         for number_, address in enumerate(self.servers):
             install(address, partial(
-                NotificationServer, number=number_, servers=self.servers, most_waiting=most_waiting,
-                longest_s=longest_s,
+                NotificationServer, number=number_, servers=self.servers, generator=self.generator,
+                most_waiting=most_waiting, longest_s=longest_s,
             ))  # fmt: skip
+
+    def ship(self, policy: Artefact | Mapping[str, Any], app: str) -> Operation:
+        """Ship a policy to all clients of an app that follow what the cloud ships.
+
+        It travels over the notification channel; a client that is not there now gets it when it is.
+
+        Parameters
+        ----------
+        policy : Artefact or mapping
+            What was learnt.
+        app : str
+
+        Returns
+        -------
+        Operation
+            Done when the cloud keeps it; :meth:`Client.policies` says what a client uses.
+        """
+        document = policy.document if isinstance(policy, Artefact) else policy
+        return self._generator.call("ship", document=document, app=app)
 
 
 class Client:
@@ -113,7 +139,8 @@ class Client:
     most_rows : int
         Of committed records that it keeps.
     read_policy, write_policy, prefetch_policy : optional
-        What it answers by itself, what it sends later, and what it fetches before it is asked for.
+        What it answers by itself, what it sends later, and what it fetches before it is asked for;
+        :class:`~mudkit.systems.mud.shipped.Shipped` follows what the cloud ships.
 
     Examples
     --------
@@ -136,8 +163,8 @@ class Client:
         app: str,
         token: str | None = None,
         most_rows: int = 10_000,
-        read_policy: ReadPolicy | None = None,
-        write_policy: WritePolicy | None = None,
+        read_policy: ReadPolicy | Shipped | None = None,
+        write_policy: WritePolicy | Shipped | None = None,
         prefetch_policy: PrefetchPolicy | None = None,
     ) -> None:
         if not app or "/" in app or "\n" in app:
@@ -149,9 +176,11 @@ class Client:
             whole_number("most_rows", most_rows, 1, 1 << 31), read_policy, write_policy or Now(),
             prefetch_policy,
         )  # fmt: skip
+        policies = (read_policy, write_policy, prefetch_policy)
         self.installed = device.install(
-            NAME, lambda ports: ClientMachine(ports, settings), name=f"{_PORT}-{app}"
-        )
+            NAME, lambda ports: ClientMachine(ports, settings), name=f"{_PORT}-{app}",
+            watch=("loc",) if any(each is not None for each in policies) else (),
+        )  # fmt: skip
         self._watched = 0
 
     # -- tables
@@ -316,6 +345,10 @@ class Client:
     def unregister(self, handle: int) -> Operation:
         """End a continuous read."""
         return self.installed.call("unregister", handle=handle)
+
+    def policies(self) -> Operation:
+        """Say which shipped policies are in use, by kind: version, digest, and what was refused and why."""
+        return self.installed.call("policies")
 
     def pending(self) -> Operation:
         """List the writes that the cloud has not answered, those that are held included."""

@@ -6,9 +6,11 @@ Its rules (Mobius 5):
 hello        redirected, if another server is responsible; a known session goes on at the address
              that the hello came from, and what waits is sent there; else a new one begins
 heartbeat    the same, and nothing is sent again
-stream       what a processor tells an endpoint: into its queue, and on its way
+stream       what a processor tells an endpoint: into its queue, and on its way; what the policy
+             generator ships: kept, and to every client of that app which follows its policies
 confirmed    out of the queue
-timer        what nobody confirmed is sent again; who was not heard of for too long is given up
+timer        what nobody confirmed is sent again; who was not heard of for too long is given up; a
+             server that begins asks the generator for what was shipped until it has heard of it
 full         who cannot be reached and has too much waiting, or anything for too long, is given up
 ===========  =======================================================================================
 
@@ -22,7 +24,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, SendFailed, SetTimer, TimerFired
+from mudkit.events import (
+    CancelTimer,
+    Effect,
+    Event,
+    LinkUp,
+    Ports,
+    Received,
+    Send,
+    SendFailed,
+    SetTimer,
+    TimerFired,
+)
 from mudkit.systems.mud.places import server_of
 from mudkit.systems.mud.stream import Incoming, Outgoing
 
@@ -35,6 +48,8 @@ _DEAD_US: Final = 2 * HEARTBEAT_US + 60_000_000
 _AGAIN: Final = "again"
 _AGAIN_US: Final = 5_000_000
 _SWEEP: Final = "sweep"
+_FOLLOW: Final = "follow"
+_FOLLOW_US: Final = 10_000_000
 
 
 @dataclass
@@ -43,6 +58,8 @@ class _Session:
     address: str
     heard_us: int
     stream: Outgoing
+    policies: Mapping[str, int]
+    """The versions that the client has, of the kinds of policy that it follows."""
     is_reached: bool = True
 
 
@@ -56,6 +73,8 @@ class NotificationServer:
         Which of them it is.
     servers : sequence of str
         Addresses of all of them.
+    generator : str
+        Address of the policy generator.
     most_waiting : int
         Of notifications for one client.
     longest_s : float
@@ -63,16 +82,18 @@ class NotificationServer:
     """
 
     def __init__(
-        self, ports: Ports, number: int, servers: Sequence[str], most_waiting: int, longest_s: float
-    ) -> None:
+        self, ports: Ports, number: int, servers: Sequence[str], generator: str, most_waiting: int,
+        longest_s: float,
+    ) -> None:  # fmt: skip
         self._store = ports.store
-        self._number, self._servers = number, servers
+        self._number, self._servers, self._generator = number, servers, generator
         self._most_waiting, self._longest_us = most_waiting, round(longest_s * 1e6)
         self._life = 0
         self._sessions: dict[str, _Session] = {}
         self._session_of: dict[str, str] = {}
         self._streams: dict[str, Incoming] = {}
         self._processors: set[str] = set()
+        self._policies: dict[tuple[str, str], Mapping[str, Any]] = {}
         self._count = 0
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
@@ -82,8 +103,11 @@ class NotificationServer:
                 if not self._life:
                     self._life = (self._store.get("life") or 0) + 1
                     self._store.put("life", self._life)
+                    return self._follow()
             case Received(source=source, message={"kind": "hello"} as message):
                 return self._hello(now_us, source, message)
+            case Received(message={"kind": "followed"}):
+                return (CancelTimer(_FOLLOW),)
             case Received(source=source, message={"kind": "stream"} as message):
                 return self._stream(now_us, source, message)
             case Received(message={"kind": "confirmed", "stream": name, "number": number}):
@@ -93,8 +117,13 @@ class NotificationServer:
                 if (session := self._sessions.get(message.get("stream"))) and session.address == to:
                     session.is_reached = False
             case TimerFired(name=name):
+                if name == _FOLLOW:
+                    return self._follow()
                 return self._again(now_us) if name == _AGAIN else self._sweep(now_us)
         return ()
+
+    def _follow(self) -> Sequence[Effect]:
+        return Send(self._generator, {"kind": "follow"}), SetTimer(_FOLLOW, _FOLLOW_US)
 
     def _hello(self, now_us: int, source: str, message: Mapping[str, Any]) -> Sequence[Effect]:
         endpoint = message["endpoint"]
@@ -108,15 +137,18 @@ class NotificationServer:
             self._count += 1
             name = f"{self._servers[self._number]} {self._life}.{self._count}"
             effects += self._give_up(self._session_of.get(endpoint))
-            session = _Session(endpoint, source, now_us, Outgoing(name))
+            session = _Session(endpoint, source, now_us, Outgoing(name), message["policies"])
             self._sessions[name] = session
             self._session_of[endpoint] = name
+            for body in self._policies.values():
+                if _is_wanted(session, body):
+                    session.stream.add(now_us, body)
         goes_on = session.address != source or message["is_new"] or not session.is_reached
         session.address, session.heard_us, session.is_reached = source, now_us, True
         effects.append(Send(source, {"kind": "welcome", "session": name}))
         if goes_on:
             effects += [Send(source, each) for each in session.stream.again()]
-        return [*effects, SetTimer(_SWEEP, _DEAD_US)]
+        return [*effects, SetTimer(_SWEEP, _DEAD_US), SetTimer(_AGAIN, _AGAIN_US)]
 
     def _stream(self, now_us: int, source: str, message: Mapping[str, Any]) -> Sequence[Effect]:
         name = message["stream"]
@@ -125,12 +157,19 @@ class NotificationServer:
             incoming = self._streams[name] = Incoming(message)
         effects: list[Effect] = []
         for body in incoming.take(message):
+            if body["what"] == "policy":
+                if self._policies.get((body["app"], body["policy"])) == body:
+                    continue
+                self._policies[body["app"], body["policy"]] = body
+                for session in list(self._sessions.values()):
+                    if _is_wanted(session, body):
+                        effects += self._queue(now_us, session, body)
+                continue
+            self._processors.add(source)
             if body["what"] == "life":
-                self._processors.add(source)
                 for session in self._sessions.values():
                     effects += self._queue(now_us, session, body)
                 continue
-            self._processors.add(source)
             told = self._sessions.get(body["session"])
             if told is None:
                 effects.append(Send(source, {"kind": "gone", "session": body["session"]}))
@@ -177,3 +216,9 @@ class NotificationServer:
         if self._session_of.get(session.endpoint) == name:
             del self._session_of[session.endpoint]
         return [Send(each, {"kind": "gone", "session": name}) for each in sorted(self._processors)]
+
+
+def _is_wanted(session: _Session, body: Mapping[str, Any]) -> bool:
+    """Say whether a client follows policies of this app and kind, and has not this one or a newer one."""
+    app, version = session.endpoint.split("/", 1)[1], int(body["document"]["version"])
+    return bool(body["app"] == app and session.policies.get(body["policy"], version) < version)

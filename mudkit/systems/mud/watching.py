@@ -9,6 +9,7 @@ life          a processor has begun another life: what it knew of is registered 
 tell          passed on, unless it came before; where the reader then is in the log is kept
 synced        what was there already has come whole
 ended         the cloud has ended it, and says why
+policy        put on the shelf of its kind
 heartbeat     tell the server that this client lives
 ============  ======================================================================================
 
@@ -30,6 +31,7 @@ from mudkit.systems.mud.local import Local
 from mudkit.systems.mud.notifications import HEARTBEAT_US
 from mudkit.systems.mud.problems import from_json
 from mudkit.systems.mud.result import Change
+from mudkit.systems.mud.shipped import Shelf
 from mudkit.systems.mud.stream import Incoming
 
 __all__ = ["HEARTBEAT", "HELLO", "Watching"]
@@ -49,13 +51,18 @@ class Watching:
     connection : Connection
     server : str
         The notification server that everyone knows; it knows who is responsible.
+    shelves : sequence of Shelf
+        Of the policies that this client follows.
     """
 
-    def __init__(self, ports: Ports, local: Local, connection: Connection, server: str) -> None:
+    def __init__(
+        self, ports: Ports, local: Local, connection: Connection, server: str, shelves: Sequence[Shelf]
+    ) -> None:
         self._store = ports.store
         self._local = local
         self._connection = connection
         self._server = server
+        self._shelves = shelves
         self._session: str | None = None
         self._is_greeted = False
         """Whether the server knows where this client is now."""
@@ -105,12 +112,12 @@ class Watching:
         reading = self._known(arguments["handle"])
         self._forget(reading)
         effects = self._tell(op_id, "unregister", reading)
-        return effects if self._readings else [*effects, *self.down()]
+        return effects if self._is_told else [*effects, *self.down()]
 
     def hello(self) -> Sequence[Effect]:
         """Tell the notification server where this client is, if there is something to be told."""
         self._is_greeted = False
-        if not self._connection.is_up or not self._readings:
+        if not self._connection.is_up or not self._is_told:
             return ()
         return self._hello(is_new=True), SetTimer(HELLO, _HELLO_US)
 
@@ -146,6 +153,11 @@ class Watching:
         incoming = self._incoming.setdefault(name, Incoming(message))
         effects: list[Effect] = []
         for body in incoming.take(message):
+            if body["what"] == "policy":
+                for shelf in self._shelves:
+                    if shelf.kind == body["policy"]:
+                        shelf.take(body["document"])
+                continue
             effects += self._heard(body)
             if body["what"] == "tell":
                 effects += self._told(body)
@@ -153,10 +165,15 @@ class Watching:
 
     # -- inside
 
+    @property
+    def _is_told(self) -> bool:
+        """Whether there is something that a notification server may have to tell it."""
+        return bool(self._readings or self._shelves)
+
     def _hello(self, *, is_new: bool) -> Send:
         message = {
             "kind": "hello", "endpoint": self._connection.endpoint, "session": self._session,
-            "is_new": is_new,
+            "is_new": is_new, "policies": {shelf.kind: shelf.version for shelf in self._shelves},
         }  # fmt: skip
         return Send(self._server, message)
 

@@ -1,0 +1,204 @@
+"""What is learnt on the server and shipped to devices: a decision tree as one JSON document (Mobius 6).
+
+It says of itself in which format it is, which version, what it decides, and its SHA-256: a device takes
+nothing else. A digest tells damage, not forgery: whoever can write to the notification channel can ship.
+
+=============  ===============================================================================
+``format``     1
+``kind``       ``read`` or ``write``: what it decides
+``version``    whole number; only a higher one replaces another
+``features``   names with their units, for instance ``["age", "s"]``: see :data:`FEATURES`
+``nodes``      ``[feature, threshold, left, right, unknown]``: at most the threshold goes left,
+               more right, an unknown value where ``unknown`` says; or ``[action]``. The first is
+               the root, children come after their parents
+``actions``    what leaves decide: ``local``, ``remote``; seconds of delay, ``never``
+``costs``      the cost matrix it was learnt with, or null
+``manifest``   how it was learnt
+``sha256``     of all the rest, as sorted compact JSON
+=============  ===============================================================================
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from mudkit.errors import ParameterError
+
+__all__ = ["FEATURES", "FORMAT", "Action", "Artefact", "sha256"]
+
+FORMAT: Final = 1
+FEATURES: Final[Mapping[str, str]] = {
+    "age": "s",
+    "distance": "km",
+    "lat": "deg",
+    "lon": "deg",
+    "cached_lat": "deg",
+    "cached_lon": "deg",
+}
+"""What a device can say, and in which unit: of a read and of a query that was answered before; of a write its
+place only."""
+_MOST_NODES: Final = 100_000
+
+Action = str | float
+"""``local`` or ``remote`` for a read; for a write seconds, or ``never``."""
+
+_Node = tuple[int, float, int, int, int]
+
+
+def sha256(document: Mapping[str, Any]) -> str:
+    """Give the digest of a document, but for the digest that it holds."""
+    rest = {name: value for name, value in document.items() if name != "sha256"}
+    written = json.dumps(rest, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(written.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Artefact:
+    """A tree that can decide.
+
+    Parameters
+    ----------
+    kind : {'read', 'write'}
+    version : int
+    features : tuple of str
+        Names, in the order of the values.
+    nodes : tuple
+        See the module; a leaf has its action in place of a node.
+    document : mapping
+        What it was read from.
+    """
+
+    kind: Literal["read", "write"]
+    version: int
+    features: tuple[str, ...]
+    nodes: tuple[_Node | Action, ...]
+    document: Mapping[str, Any]
+
+    @classmethod
+    def made(
+        cls,
+        kind: str,
+        version: int,
+        features: Sequence[str],
+        nodes: Sequence[Sequence[Any]],
+        actions: Sequence[Action],
+        *,
+        costs: Sequence[Sequence[float]] | None = None,
+        manifest: Mapping[str, Any] | None = None,
+    ) -> Artefact:
+        """Make one, with its digest; see the module for what these are.
+
+        Raises
+        ------
+        ParameterError
+            It could not be used.
+        """  # fmt: skip
+        document = {
+            "format": FORMAT, "kind": kind, "version": version,
+            "features": [[name, FEATURES.get(name, "?")] for name in features],
+            "nodes": [list(node) for node in nodes], "actions": list(actions), "costs": costs,
+            "manifest": dict(manifest or {}),
+        }  # fmt: skip
+        return cls.read({**document, "sha256": sha256(document)})
+
+    @classmethod
+    def read(cls, document: Any) -> Artefact:
+        """Read one, and check all of it.
+
+        Raises
+        ------
+        ParameterError
+            It is damaged, or in another format, or asks for what a device cannot say.
+        """
+        if not isinstance(document, Mapping):
+            raise _refused("document", type(document).__name__, "a JSON object")
+        if document.get("format") != FORMAT:
+            raise _refused("format", repr(document.get("format")), str(FORMAT))
+        try:
+            digest = sha256(document)
+        except (TypeError, ValueError) as error:
+            raise _refused("document", str(error), "what JSON can hold") from None
+        if document.get("sha256") != digest:
+            raise _refused("sha256", repr(document.get("sha256")), repr(digest))
+        kind, version = document.get("kind"), document.get("version")
+        if kind not in ("read", "write"):
+            raise _refused("kind", repr(kind), "read or write")
+        if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+            raise _refused("version", repr(version), "a whole number, 1 or more")
+        features = _features(document.get("features"))
+        actions = document.get("actions")
+        if not isinstance(actions, list) or not all(_is_action(kind, each) for each in actions):
+            expected = "local, remote" if kind == "read" else "seconds, 0 or more, or never"
+            raise _refused("actions", repr(actions)[:200], expected)
+        return cls(kind, version, features, _nodes(document.get("nodes"), len(features), actions), document)
+
+    def decide(self, values: Sequence[float | None]) -> Action:
+        """Decide; as scikit-learn does, values are taken as float32.
+
+        Parameters
+        ----------
+        values : sequence of float or None
+            Of the features, in their order; None: unknown.
+        """
+        known = array("f", [math.nan if each is None else each for each in values])
+        node = self.nodes[0]
+        while isinstance(node, tuple):
+            feature, threshold, left, right, unknown = node
+            value = known[feature]
+            if value <= threshold:
+                node = self.nodes[left]
+            elif value > threshold:
+                node = self.nodes[right]
+            else:
+                node = self.nodes[unknown]
+        return node
+
+
+def _features(given: Any) -> tuple[str, ...]:
+    if not isinstance(given, list):
+        raise _refused("features", repr(given), "a list of names with their units")
+    for each in given:
+        if not isinstance(each, list) or len(each) != 2 or FEATURES.get(each[0]) != each[1]:
+            expected = ", ".join(f"{name} in {unit}" for name, unit in FEATURES.items())
+            raise _refused("features", repr(each), expected)
+    return tuple(each[0] for each in given)
+
+
+def _is_action(kind: str, action: Any) -> bool:
+    if kind == "read":
+        return action in ("local", "remote")
+    if action == "never":
+        return True
+    return isinstance(action, int | float) and not isinstance(action, bool) and 0 <= action < math.inf
+
+
+def _nodes(given: Any, features: int, actions: Sequence[Action]) -> tuple[_Node | Action, ...]:
+    if not isinstance(given, list) or not 1 <= len(given) <= _MOST_NODES:
+        raise _refused("nodes", f"{type(given).__name__}", f"a list of 1 to {_MOST_NODES:,} nodes")
+    nodes: list[_Node | Action] = []
+    for number, node in enumerate(given):
+        match node:
+            case [int(action)] if 0 <= action < len(actions):
+                nodes.append(actions[action])
+            case [int(feature), float() | int() as threshold, int(left), int(right), int(unknown)] if (
+                0 <= feature < features
+                and math.isfinite(threshold)
+                # Children come after their parents: so every way ends.
+                and all(number < child < len(given) for child in (left, right))
+                and unknown in (left, right)
+            ):
+                nodes.append((feature, float(threshold), left, right, unknown))
+            case _:
+                expected = "[feature, threshold, left, right, unknown], or [action], children after parents"
+                raise _refused(f"nodes[{number}]", repr(node)[:200], expected)
+    return tuple(nodes)
+
+
+def _refused(where: str, found: str, expected: str) -> ParameterError:
+    return ParameterError("This policy cannot be used.", where=where, found=found, expected=expected)

@@ -1,0 +1,163 @@
+"""Policies that the cloud ships: what a device takes, keeps, falls back to, and decides by (Mobius 6).
+
+Rules:
+
+=========  ===========================================================================================
+shipped    whole, for what it decides, and of a higher version: it takes effect, and the one before is
+           kept beside it; anything else is refused, and what is in use stays so
+restart    what was in use is read again; is it damaged, the one before counts; is that, too, the
+           device's own policy
+=========  ===========================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from mudkit.errors import ParameterError
+from mudkit.events import Store
+from mudkit.predicates.values import point
+from mudkit.systems.mud.artefact import Artefact
+from mudkit.systems.mud.policies import Asked, Cached, Now, ReadPolicy, WritePolicy
+from mudkit.units import distance_km
+
+__all__ = ["Shelf", "Shipped", "ShippedReads", "ShippedWrites"]
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """As a client's read or write policy: the one that the cloud ships.
+
+    Parameters
+    ----------
+    until : ReadPolicy or WritePolicy, optional
+        What counts until one has come; by default a read's utility decides, and writes go at once.
+    """
+
+    until: ReadPolicy | WritePolicy | None = None
+
+
+class Shelf:
+    """The artefacts of one kind that a device keeps.
+
+    Parameters
+    ----------
+    store : Store
+    kind : {'read', 'write'}
+    """
+
+    def __init__(self, store: Store, kind: Literal["read", "write"]) -> None:
+        self._store = store
+        self.kind = kind
+        self.refused: list[str] = []
+        """Why something that came or was kept is not in use."""
+        self.in_use = self._kept("in use") or self._kept("before")
+
+    @property
+    def version(self) -> int:
+        """The version in use; 0: none."""
+        return 0 if self.in_use is None else self.in_use.version
+
+    def take(self, document: Any) -> None:
+        """Take what was shipped, if it can be used."""
+        try:
+            artefact = self._read(document)
+            if self.in_use is not None and artefact.document == self.in_use.document:
+                return
+            if artefact.version <= self.version:
+                raise ParameterError(
+                    "This policy is not newer than the one in use.", where="version",
+                    found=str(artefact.version), expected=f"more than {self.version}",
+                )  # fmt: skip
+        except ParameterError as error:
+            self.refused.append(str(error))
+            return
+        if self.in_use is not None:
+            self._store.put(f"policy {self.kind} before", self.in_use.document)
+        self._store.put(f"policy {self.kind} in use", document)
+        self.in_use = artefact
+
+    def describe(self) -> dict[str, Any]:
+        """Say what is in use, and what was not taken."""
+        digest = None if self.in_use is None else self.in_use.document["sha256"]
+        return {"version": self.version, "sha256": digest, "refused": list(self.refused)}
+
+    def _kept(self, which: str) -> Artefact | None:
+        document = self._store.get(f"policy {self.kind} {which}")
+        if document is None:
+            return None
+        try:
+            return self._read(document)
+        except ParameterError as error:
+            self.refused.append(str(error))
+            return None
+
+    def _read(self, document: Any) -> Artefact:
+        artefact = Artefact.read(document)
+        if artefact.kind != self.kind:
+            raise ParameterError(
+                "This policy decides something else.", where="kind", found=artefact.kind, expected=self.kind
+            )
+        return artefact
+
+
+class ShippedReads:
+    """The read policy that a shelf holds.
+
+    Parameters
+    ----------
+    shelf : Shelf
+    until : ReadPolicy or None
+    """
+
+    def __init__(self, shelf: Shelf, until: ReadPolicy | None) -> None:
+        self._shelf = shelf
+        self._until = until
+
+    def decide(
+        self, query: Asked, context: Mapping[str, Any], cache: Sequence[Cached]
+    ) -> Literal["local", "remote"] | None:
+        """See :class:`~mudkit.systems.mud.policies.ReadPolicy`: local if the tree says so of any answer."""
+        artefact = self._shelf.in_use
+        if artefact is None:
+            return None if self._until is None else self._until.decide(query, context, cache)
+        here = point(query.reader.get("loc")) or point(context.get("loc"))
+        for each in cache:
+            if each.asked.table != query.table:
+                continue
+            there = point(each.asked.reader.get("loc")) or point(each.context.get("loc"))
+            said = _places(here, there) | {"age": each.age_s}
+            if artefact.decide([said[name] for name in artefact.features]) == "local":
+                return "local"
+        return "remote"
+
+
+class ShippedWrites:
+    """The write policy that a shelf holds.
+
+    Parameters
+    ----------
+    shelf : Shelf
+    until : WritePolicy or None
+    """
+
+    def __init__(self, shelf: Shelf, until: WritePolicy | None) -> None:
+        self._shelf = shelf
+        self._until = Now() if until is None else until
+
+    def delay(self, write: Mapping[str, Any], context: Mapping[str, Any]) -> float | Literal["never"] | None:
+        """See :class:`~mudkit.systems.mud.policies.WritePolicy`."""
+        artefact = self._shelf.in_use
+        if artefact is None:
+            return self._until.delay(write, context)
+        said = _places(point(context.get("loc")), None) | {"age": None}
+        return cast("float | Literal['never']", artefact.decide([said[name] for name in artefact.features]))
+
+
+def _places(here: tuple[float, float] | None, there: tuple[float, float] | None) -> dict[str, float | None]:
+    lat, lon = here or (None, None)
+    cached_lat, cached_lon = there or (None, None)
+    distance = None if here is None or there is None else float(distance_km(*here, *there))
+    return {"lat": lat, "lon": lon, "cached_lat": cached_lat, "cached_lon": cached_lon, "distance": distance}

@@ -1,0 +1,94 @@
+"""Policies as documents: read whole or not at all, and what they decide."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mudkit.errors import ParameterError
+from mudkit.systems.mud.artefact import Artefact, sha256
+
+NODES = [[0, 600.0, 1, 2, 2], [1, 1.0, 3, 4, 4], [1], [0], [1]]
+
+
+def made(**changes):
+    given_ = {"kind": "read", "version": 1, "features": ["age", "distance"], "nodes": NODES,
+              "actions": ["local", "remote"]}  # fmt: skip
+    return Artefact.made(**(given_ | changes))
+
+
+@pytest.mark.parametrize(("values", "action"), [
+    ((599.0, 0.5), "local"), ((600.0, 1.0), "local"), ((600.1, 0.5), "remote"), ((10.0, 1.1), "remote"),
+    ((10.0, None), "remote"), ((None, 0.5), "remote"), ((1e300, 0.5), "remote"), ((-1e300, 0.5), "local"),
+])  # fmt: skip
+def test_a_tree_decides(values, action):
+    assert made().decide(values) == action
+
+
+def test_a_tree_may_be_a_leaf():
+    assert made(nodes=[[0]]).decide((1.0, 1.0)) == "local"
+    delay = made(kind="write", features=["lat"], nodes=[[0, 30.0, 1, 2, 2], [0], [1]], actions=[600, "never"])
+    assert [delay.decide((lat,)) for lat in (29.0, 31.0, None)] == [600, "never", "never"]
+
+
+def test_it_survives_json():
+    document = json.loads(json.dumps(made(costs=[[0, 1], [5, 0]], manifest={"seed": 7}).document))
+    assert Artefact.read(document) == made(costs=[[0, 1], [5, 0]], manifest={"seed": 7})
+
+
+@pytest.mark.parametrize(
+    "name", ["format", "kind", "version", "features", "nodes", "actions", "costs", "manifest"]
+)
+def test_whatever_is_changed_is_noticed(name):
+    document = copy.deepcopy(dict(made().document))
+    document[name] = 2 if name in ("format", "version") else [document[name]]
+    with pytest.raises(ParameterError, match="cannot be used"):
+        Artefact.read(document)
+    del document[name]
+    with pytest.raises(ParameterError, match="cannot be used"):
+        Artefact.read(document)
+
+
+@pytest.mark.parametrize(("changes", "where"), [
+    ({"kind": "both"}, "kind"), ({"version": 0}, "version"), ({"version": True}, "version"),
+    ({"features": ["age", "mood"]}, "features"), ({"actions": ["local", "later"]}, "actions"),
+    ({"kind": "write", "actions": [-1, "never"]}, "actions"), ({"actions": ["local"]}, "nodes"),
+    ({"nodes": []}, "nodes"), ({"nodes": [[0, 1.0, 1, 2, 2], [0]]}, "nodes"),
+    ({"nodes": [[0, 1.0, 0, 1, 1], [0]]}, "nodes"), ({"nodes": [[2, 1.0, 1, 2, 2], [0], [1]]}, "nodes"),
+    ({"nodes": [[0, 1.0, 1, 2, 0], [0], [1]]}, "nodes"), ({"nodes": [["0"]]}, "nodes"),
+])  # fmt: skip
+def test_what_could_not_be_used_is_refused_though_its_digest_is_right(changes, where):
+    with pytest.raises(ParameterError) as caught:
+        made(**changes)
+    assert caught.value.where.startswith(where)
+
+
+@pytest.mark.parametrize(
+    "document", [None, [], "policy", {}, {"format": 1}, {"format": 1, "sha256": 0, 1j: {}}]
+)
+def test_what_is_no_document_is_refused(document):
+    with pytest.raises(ParameterError, match="cannot be used"):
+        Artefact.read(document)
+
+
+def test_the_digest_is_of_the_content_not_of_its_order():
+    document = made().document
+    assert sha256(document) == sha256(dict(reversed(document.items()))) == document["sha256"]
+
+
+THRESHOLDS = [600.0, 1.0, float(np.float32(0.1)), 0.1]
+NEAR = st.sampled_from(THRESHOLDS).flatmap(
+    lambda t: st.sampled_from([t, np.nextafter(t, -np.inf), np.nextafter(t, np.inf), float(np.float32(t))])
+)
+
+
+@given(st.sampled_from(THRESHOLDS), st.one_of(NEAR, st.floats(-1e6, 1e6)))
+def test_values_are_compared_as_float32(threshold, value):
+    """As scikit-learn does: the value is rounded, the threshold is not."""
+    tree = made(nodes=[[0, threshold, 1, 2, 2], [0], [1]])
+    assert (tree.decide((float(value), 0.0)) == "local") == bool(np.float32(value) <= np.float64(threshold))
