@@ -22,9 +22,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from mudkit.errors import MudkitError
+from mudkit.errors import AccessDenied, MudkitError
 from mudkit.events import Effect, Event, Ports, Received, Send
-from mudkit.systems.mud.places import processor_of
+from mudkit.systems.mud.places import host_of, processor_of
 from mudkit.systems.mud.problems import to_json
 from mudkit.systems.mud.tables import Table
 from mudkit.tokens import Authority, Claims
@@ -86,6 +86,11 @@ class Gateway:
         identity, what = message["id"], message["what"]
         token, client = message["token"], message["client"]
         claims, refused = None, None
+        if client.split("/")[0] != host_of(source):
+            return (_refused(source, identity, AccessDenied(
+                "This was asked in another device's name.", where="client", found=f"from {source}",
+                expected=client,
+            )),)  # fmt: skip
         if token is not None:
             try:
                 claims = self._authority.read(token)

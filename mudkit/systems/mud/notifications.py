@@ -36,7 +36,7 @@ from mudkit.events import (
     SetTimer,
     TimerFired,
 )
-from mudkit.systems.mud.places import server_of
+from mudkit.systems.mud.places import host_of, server_of
 from mudkit.systems.mud.stream import Incoming, Outgoing
 
 __all__ = ["HEARTBEAT_US", "NotificationServer"]
@@ -127,6 +127,8 @@ class NotificationServer:
 
     def _hello(self, now_us: int, source: str, message: Mapping[str, Any]) -> Sequence[Effect]:
         endpoint = message["endpoint"]
+        if endpoint.split("/")[0] != host_of(source):
+            return ()  # somebody else who would like to be told
         responsible = server_of(endpoint.split("/")[0], len(self._servers))
         if responsible != self._number:
             return (Send(source, {"kind": "redirect", "to": self._servers[responsible]}),)

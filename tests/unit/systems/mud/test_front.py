@@ -7,6 +7,7 @@ from mud_place import Place
 
 from mudkit import Lab
 from mudkit.errors import AccessDenied, OperationTimeout, ParameterError, PredicateError, TableProblem
+from mudkit.events import Call, Complete, Received, Send
 from mudkit.systems.mud import (
     Change,
     Client,
@@ -412,6 +413,35 @@ def test_forged_foreign_and_borrowed_tokens_are_refused(place, jane):
         with pytest.raises(AccessDenied):
             eve.read("news", None, "continuous").result()
     assert len(jane.read("news", latest=True).result()) == 0
+
+
+def test_what_was_overheard_is_of_no_use_to_others(place, jane):
+    """Eve sends again, from her own device, each message that Jane's client has sent."""
+    jane.write("news", "a", {"x": 1}).result()
+    overheard = []
+    place.lab.world.meddle = lambda transfer: overheard.append(transfer) or (0,)
+    jane.read("news", None, "continuous", callback=print).result()
+    jane.write("news", "b", {"x": 2}).result()
+    jane.read("news", latest=True).result()
+    mine = [each for each in overheard if each.source == jane.installed.address]
+    assert {each.message["kind"] for each in mine} >= {"ask", "hello"}
+    heard = []
+
+    class Eve:
+        def handle(self, now_us, event):
+            match event:
+                case Call(op_id=op_id):
+                    return [*(Send(each.to, each.message) for each in mine), Complete(op_id)]
+                case Received(message=message):
+                    heard.append(message)
+            return ()
+
+    place.lab.device("eve").install("eve", lambda ports: Eve()).call("replay").result()
+    jane.write("news", "c", {"x": 3}).result()
+    place.lab.run(minutes=5)
+    assert heard
+    assert all(each["kind"] == "refused" and "another device" in each["error"]["summary"] for each in heard)
+    assert jane.read("news", latest=True).result().versions == {"a": 1, "b": 1, "c": 1}
 
 
 def test_an_expired_token_reads_nothing_not_even_here(place, jane):
