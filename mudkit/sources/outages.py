@@ -132,17 +132,17 @@ class Switching:
         self._length, self._left = Stream(seed, "outage period"), Stream(seed, "outage residual")
         self.starts_up = ~Stream(seed, "outage first").chance(self._number, 0, outages.share)
 
-    def periods_us(self, block: int) -> NDArray[np.int64]:
+    def periods_us(self, block: int, blocks: int = 1) -> NDArray[np.int64]:
         """Lengths of periods, in turn up and down (or down and up, for who starts so).
 
         Parameters
         ----------
-        block : int
-            From 0 on.
+        block, blocks : int
+            From 0 on, and how many of them.
 
         Returns
         -------
-        ndarray of int64, shape (devices, PERIODS)
+        ndarray of int64, shape (devices, PERIODS * blocks)
             Microseconds, from 1 to FOREVER_US: periods ``PERIODS * block`` and those after it. Period 0 is
             what is left of it at the start.
 
@@ -155,10 +155,10 @@ class Switching:
             raise ParameterError(
                 "There is no such block.", where="block", found=str(block), expected="0 or more"
             )
-        outages, shape = self._outages, (len(self._number), PERIODS)
+        outages, shape = self._outages, (len(self._number), PERIODS * blocks)
         if outages.share in (0.0, 1.0):
             return np.full(shape, FOREVER_US, dtype=np.int64)
-        period = PERIODS * block + np.arange(PERIODS)
+        period = PERIODS * block + np.arange(PERIODS * blocks)
         up = self.starts_up[:, None] == (period % 2 == 0)
         mean_s = np.where(up, outages.mean_up_s, outages.mean_down_s)
         length_us = np.rint(US_PER_S * mean_s * self._relative(period))

@@ -1,0 +1,64 @@
+"""When a spool forwards what waits (Last hop 4): what is chosen, and what is learnt from the reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from mudkit.errors import ParameterError
+from mudkit.sources.parameters import number, whole_number
+
+__all__ = ["FOREVER_US", "KINDS", "LEARNT", "Forwarding"]
+
+KINDS: Final = ("on-line", "on-demand", "buffer", "rate", "unified")
+LEARNT: Final = "learnt"
+"""A setting that the spool takes from what it has seen."""
+FOREVER_US: Final = 1 << 62
+"""The expiration of what does not expire."""
+
+
+@dataclass(frozen=True)
+class Forwarding:
+    """A forwarding policy.
+
+    Parameters
+    ----------
+    kind : {'on-line', 'on-demand', 'buffer', 'rate', 'unified'}
+        Everything at once; nothing before it is asked for; as long as there is room on the device; as many as
+        are read; Figure 7, which is ``buffer`` with everything learnt.
+    prefetch_limit : int or 'learnt'
+        So many lie on the device at most: given, or twice the moving average of how many were read at a time.
+        The figure takes the number that was asked for, which is of no use when that is unlimited.
+    expiration_threshold_s : float, 'learnt' or None
+        What expires sooner is not prefetched; learnt: the mean waking time between reads. None: all is.
+    delay_s : float, 'learnt' or None
+        So long a message waits before it may be prefetched, lest its rank falls meanwhile; learnt: as long as
+        nine of ten falls of late took. None: not at all.
+    """
+
+    kind: str = "unified"
+    prefetch_limit: int | str = LEARNT
+    expiration_threshold_s: float | str | None = None
+    delay_s: float | str | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ParameterError(
+                "There is no such forwarding policy.", where="policy", found=repr(self.kind),
+                expected=", ".join(KINDS),
+            )  # fmt: skip
+        if self.prefetch_limit != LEARNT:
+            whole_number("prefetch_limit", self.prefetch_limit, 0, 1 << 31)
+        for name in ("expiration_threshold_s", "delay_s"):
+            given = getattr(self, name)
+            if given is not None and given != LEARNT:
+                number(name, given, 0.0, 1e10)
+
+    @classmethod
+    def of(cls, given: str | Forwarding, **settings: int | float | str | None) -> Forwarding:
+        """Take a policy as it is, or make one by its kind; Figure 7 learns what is not set."""
+        if isinstance(given, Forwarding):
+            return given
+        if given == "unified":
+            settings = {"expiration_threshold_s": LEARNT, "delay_s": LEARNT} | settings
+        return cls(given, **settings)  # type: ignore[arg-type]

@@ -1,0 +1,133 @@
+"""A queue by rank from which anything may be taken out."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+import msgspec
+
+__all__ = ["NOWHERE", "Entry", "Message", "Ranked"]
+
+NOWHERE: Final = -1
+"""The place of a message that is in no queue."""
+_MOST_DEAD: Final = 64
+
+
+class Message(msgspec.Struct, gc=False, eq=False):
+    """A message, as long as somebody keeps it.
+
+    Parameters
+    ----------
+    identity : hashable
+    rank : float
+    order : int
+        Which it was of all that came.
+    arrived_us, expires_us : int
+    place : int
+        The number of the queue that it is in.
+    """
+
+    identity: Hashable
+    rank: float
+    order: int
+    arrived_us: int
+    expires_us: int
+    place: int = NOWHERE
+
+
+Entry = tuple[float, int, Message]
+"""``(-rank, order, message)``: sorted, the highest rank comes first, of equals the one that came first."""
+
+
+class Ranked:
+    """Messages by rank.
+
+    A message is in one queue at a time, and knows in which. What was taken out from the middle, or has
+    another rank now, leaves an entry that is dead until it comes to the top, or until too many are.
+
+    Parameters
+    ----------
+    place : int
+        Its number.
+
+    Attributes
+    ----------
+    size : int
+        Messages that are in it.
+    """
+
+    __slots__ = ("_heap", "_place", "size")
+
+    def __init__(self, place: int) -> None:
+        self._place = place
+        self._heap: list[Entry] = []
+        self.size = 0
+
+    def __iter__(self) -> Iterator[Message]:
+        return (entry[2] for entry in self._alive())
+
+    def add(self, message: Message) -> None:
+        """Put a message in that is in no queue."""
+        message.place = self._place
+        self.size += 1
+        heappush(self._heap, (-message.rank, message.order, message))
+
+    def rerank(self, message: Message, rank: float) -> None:
+        """Give a message that is in it another rank."""
+        if rank != message.rank:
+            message.rank = rank
+            heappush(self._heap, (-rank, message.order, message))
+            self._clean()
+
+    def remove(self, message: Message) -> None:
+        """Take out a message that is in it."""
+        message.place = NOWHERE
+        self.size -= 1
+        self._clean()
+
+    def first(self) -> Entry | None:
+        """Give the first entry without taking it out."""
+        heap, place = self._heap, self._place
+        while heap:
+            entry = heap[0]
+            if entry[2].place == place and entry[2].rank == -entry[0]:
+                return entry
+            heappop(heap)
+        return None
+
+    def pop(self) -> Message:
+        """Take the first one out; there must be one."""
+        heap, place = self._heap, self._place
+        while True:
+            rank, _, message = heappop(heap)
+            if message.place == place and message.rank == -rank:
+                message.place = NOWHERE
+                self.size -= 1
+                return message
+
+    def top(self, most: float) -> list[Message]:
+        """Give the first so many, in order, without taking them out."""
+        found: list[Entry] = []
+        while len(found) < most and (entry := self.first()) is not None:
+            found.append(entry)
+            heappop(self._heap)
+            while self._heap and self._heap[0] == entry:  # a rank that went away and came back
+                heappop(self._heap)
+        for entry in found:
+            heappush(self._heap, entry)
+        return [entry[2] for entry in found]
+
+    def last(self) -> Message | None:
+        """Give the lowest of all, of equals the one that came last; this looks at each."""
+        return max(self._alive(), default=(0.0, 0, None))[2]
+
+    def _alive(self) -> set[Entry]:
+        place = self._place
+        return {entry for entry in self._heap if entry[2].place == place and entry[2].rank == -entry[0]}
+
+    def _clean(self) -> None:
+        if len(self._heap) > 2 * self.size + _MOST_DEAD:
+            self._heap = list(self._alive())
+            heapify(self._heap)

@@ -1,0 +1,222 @@
+"""The simulator: the spool on a presorted list of events, without a kernel (Last hop 4)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mudkit.sources.outages import Outages
+from mudkit.sources.parameters import number, whole_number
+from mudkit.systems.lasthop.policies import Forwarding
+from mudkit.systems.lasthop.ranked import Message, Ranked
+from mudkit.systems.lasthop.scenario import Drawn, Expiration, Scenario
+from mudkit.systems.lasthop.spool import Spool
+
+__all__ = ["Outcome", "Simulated", "expected_waste", "simulate"]
+
+_SWITCH, _ARRIVAL, _READ = range(3)
+"""In this order when they come at the same time."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one policy has done.
+
+    Parameters
+    ----------
+    forwarded_ids, read_ids : tuple of int
+        Numbers of messages, in the order in which they were forwarded and read.
+    """
+
+    forwarded_ids: tuple[int, ...]
+    read_ids: tuple[int, ...]
+
+    @property
+    def waste(self) -> float:
+        """Forwarded and never read, over forwarded; 0 when nothing was."""
+        if not self.forwarded_ids:
+            return 0.0
+        return len(set(self.forwarded_ids) - set(self.read_ids)) / len(self.forwarded_ids)
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """A run: the policy and, on the very same events, the on-line policy.
+
+    Parameters
+    ----------
+    outcome, online : Outcome
+    parameters : mapping
+        All that the figures depend on.
+    """
+
+    outcome: Outcome
+    online: Outcome
+    parameters: dict[str, Any]
+
+    @property
+    def waste(self) -> float:
+        """Forwarded and never read, over forwarded."""
+        return self.outcome.waste
+
+    @property
+    def loss(self) -> float:
+        """Read under the on-line policy but not under this one, over read under the on-line policy."""
+        best = set(self.online.read_ids)
+        return len(best - set(self.outcome.read_ids)) / len(best) if best else 0.0
+
+    @property
+    def forwarded(self) -> int:
+        """How many were forwarded."""
+        return len(self.outcome.forwarded_ids)
+
+    @property
+    def read(self) -> int:
+        """How many were read."""
+        return len(self.outcome.read_ids)
+
+    @property
+    def forwarded_ids(self) -> tuple[int, ...]:
+        """Which."""
+        return self.outcome.forwarded_ids
+
+    @property
+    def read_ids(self) -> tuple[int, ...]:
+        """Which."""
+        return self.outcome.read_ids
+
+
+def expected_waste(*, user_frequency: float, max: float, event_frequency: float) -> float:  # noqa: A002
+    """Give the waste of the on-line policy by overflow (Last hop 4.2): ``1 - uf * Max / ef``, not below 0.
+
+    Parameters
+    ----------
+    user_frequency, event_frequency : float
+        A day.
+    max : float
+        Messages at a time.
+
+    Examples
+    --------
+    >>> expected_waste(user_frequency=1, max=4, event_frequency=32)
+    0.875
+    """
+    reads = number("user_frequency", user_frequency, 0.0, 1e4) * _most(max)
+    arrivals = number("event_frequency", event_frequency, 0.0, 1e6)
+    return 0.0 if reads >= arrivals else 1.0 - reads / arrivals
+
+
+def simulate(
+    *,
+    event_frequency: float = 32.0,
+    user_frequency: float = 2.0,
+    max: float | None = 8,  # noqa: A002 - the name of the API
+    threshold: float = 0.0,
+    expiration: float | Expiration | None = None,
+    expiring_share: float = 1.0,
+    outage: float | Outages = 0.0,
+    outages_per_day: float = 12.0,
+    policy: str | Forwarding = "unified",
+    prefetch_limit: int | str | None = None,
+    days: int = 365,
+    seed: int = 0,
+) -> Simulated:
+    """Run a policy and the on-line policy on the same events.
+
+    Parameters
+    ----------
+    event_frequency, user_frequency : float
+        Arrivals and reads a day.
+    max : int or None
+        Messages at a time; None: all.
+    threshold : float
+        Ranks are uniform from 0 to 1; lower ones than this are not acceptable.
+    expiration : float, Expiration or None
+        A number of seconds: the mean of an exponential distribution. None: nothing expires.
+    expiring_share : float
+        Of the messages.
+    outage : float or Outages
+        Share of time without a link; periods are exponential.
+    outages_per_day : float
+        The paper does not say, and results depend on it: see :class:`~mudkit.sources.outages.Outages`.
+    policy : str or Forwarding
+    prefetch_limit : int or 'learnt', optional
+    days, seed : int
+
+    Examples
+    --------
+    >>> simulate(max=4, user_frequency=1, policy="on-line", days=30).waste > 0.8
+    True
+    """
+    if isinstance(expiration, int | float):
+        expiration = Expiration(expiration)
+    if not isinstance(outage, Outages):
+        outage = Outages(outage, per_day=outages_per_day)
+    settings = {} if prefetch_limit is None else {"prefetch_limit": prefetch_limit}
+    forwarding = Forwarding.of(policy, **settings)
+    most = _most(max)
+    scenario = Scenario(event_frequency, user_frequency, outage, expiration, expiring_share, days)
+    threshold = number("threshold", threshold, -1e9, 1e9)
+    drawn = scenario.draw(whole_number("seed", seed, -(1 << 63), (1 << 63) - 1))
+    online = _play(drawn, Forwarding("on-line"), most, threshold)
+    outcome = online if forwarding.kind == "on-line" else _play(drawn, forwarding, most, threshold)
+    described = scenario.describe() | {"max": max, "threshold": threshold, "policy": forwarding, "seed": seed}
+    return Simulated(outcome, online, described)
+
+
+def _most(max_: float | None) -> float:
+    if max_ is None:
+        return math.inf
+    if isinstance(max_, float) and max_ == math.inf:
+        return max_
+    return whole_number("max", max_, 0, 1 << 31)
+
+
+def _play(drawn: Drawn, policy: Forwarding, most: float, threshold: float) -> Outcome:
+    """Let all events happen under one policy.
+
+    The link has neither latency nor limit, so the device holds what the spool knows it to hold; only of what
+    is read while the link is down the spool learns when it is up again.
+    """
+    forwarded: list[Message] = []
+    read: list[Message] = []
+    spool = Spool(threshold, policy, forwarded.append, _nothing)
+    times_us = np.concatenate([drawn.switches_us, drawn.arrivals_us, drawn.reads_us])
+    kinds = np.repeat(
+        [_SWITCH, _ARRIVAL, _READ], [len(drawn.switches_us), len(drawn.arrivals_us), len(drawn.reads_us)]
+    )
+    order = np.lexsort((kinds, times_us))
+    arrivals = enumerate(zip(drawn.ranks.tolist(), drawn.expires_us.tolist(), strict=True))
+    spool.network(0, is_up=drawn.starts_up)
+    offline: list[tuple[int, list[Hashable]]] = []
+    notification, network = spool.notification, spool.network
+    for at_us, kind in zip(times_us[order].tolist(), kinds[order].tolist(), strict=True):
+        if kind == _ARRIVAL:
+            message, (rank, expires_us) = next(arrivals)
+            notification(at_us, message, rank, expires_us)
+        elif kind == _SWITCH:
+            for read_us, identities in offline:
+                spool.read_offline(read_us, identities)
+            offline.clear()
+            network(at_us, is_up=not spool.is_up)
+        elif spool.is_up:
+            read += spool.read(at_us, most)
+        else:
+            spool.timeout(at_us)  # the device lets expire what expires, too
+            taken = _read(spool.device, most)
+            read += taken
+            offline.append((at_us, [message.identity for message in taken]))
+    return Outcome(tuple(each.identity for each in forwarded), tuple(each.identity for each in read))
+
+
+def _read(device: Ranked, most: float) -> list[Message]:
+    """Read the best on a device that has no link."""
+    return [device.pop() for _ in range(int(min(most, device.size)))]
+
+
+def _nothing(message: Message) -> None:
+    """Ranks do not change here."""
