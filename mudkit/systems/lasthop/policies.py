@@ -60,5 +60,5 @@ class Forwarding:
         if isinstance(given, Forwarding):
             return given
         if given == "unified":
-            settings = {"expiration_threshold_s": LEARNT, "delay_s": LEARNT} | settings
+            settings = {"expiration_threshold_s": LEARNT, "delay_s": LEARNT, **settings}
         return cls(given, **settings)  # type: ignore[arg-type]

@@ -107,22 +107,6 @@ class Ranked:
                 self.size -= 1
                 return message
 
-    def top(self, most: float) -> list[Message]:
-        """Give the first so many, in order, without taking them out."""
-        found: list[Entry] = []
-        while len(found) < most and (entry := self.first()) is not None:
-            found.append(entry)
-            heappop(self._heap)
-            while self._heap and self._heap[0] == entry:  # a rank that went away and came back
-                heappop(self._heap)
-        for entry in found:
-            heappush(self._heap, entry)
-        return [entry[2] for entry in found]
-
-    def last(self) -> Message | None:
-        """Give the lowest of all, of equals the one that came last; this looks at each."""
-        return max(self._alive(), default=(0.0, 0, None))[2]
-
     def _alive(self) -> set[Entry]:
         place = self._place
         return {entry for entry in self._heap if entry[2].place == place and entry[2].rank == -entry[0]}

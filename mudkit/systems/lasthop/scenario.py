@@ -186,5 +186,5 @@ def _switches_us(outages: Outages, seed: int, end_us: int) -> tuple[NDArray[np.i
         times_us = at_us + np.cumsum(np.minimum(switching.periods_us(block, blocks)[0], 2 * end_us))
         found.append(times_us)
         at_us, block = int(times_us[-1]), block + blocks
-    times_us = np.concatenate(found)
-    return times_us[times_us < end_us], bool(switching.starts_up[0])
+    all_us = np.concatenate(found)
+    return all_us[all_us < end_us], bool(switching.starts_up[0])

@@ -28,12 +28,12 @@ class Outcome:
 
     Parameters
     ----------
-    forwarded_ids, read_ids : tuple of int
+    forwarded_ids, read_ids : tuple
         Numbers of messages, in the order in which they were forwarded and read.
     """
 
-    forwarded_ids: tuple[int, ...]
-    read_ids: tuple[int, ...]
+    forwarded_ids: tuple[Hashable, ...]
+    read_ids: tuple[Hashable, ...]
 
     @property
     def waste(self) -> float:
@@ -80,12 +80,12 @@ class Simulated:
         return len(self.outcome.read_ids)
 
     @property
-    def forwarded_ids(self) -> tuple[int, ...]:
+    def forwarded_ids(self) -> tuple[Hashable, ...]:
         """Which."""
         return self.outcome.forwarded_ids
 
     @property
-    def read_ids(self) -> tuple[int, ...]:
+    def read_ids(self) -> tuple[Hashable, ...]:
         """Which."""
         return self.outcome.read_ids
 
@@ -171,8 +171,8 @@ def simulate(
 def _most(max_: float | None) -> float:
     if max_ is None:
         return math.inf
-    if isinstance(max_, float) and max_ == math.inf:
-        return max_
+    if max_ == math.inf:
+        return math.inf
     return whole_number("max", max_, 0, 1 << 31)
 
 

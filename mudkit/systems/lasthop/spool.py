@@ -38,11 +38,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Final
 
 from mudkit.systems.lasthop.policies import FOREVER_US, LEARNT, Forwarding
-from mudkit.systems.lasthop.ranked import NOWHERE, Message, Ranked
+from mudkit.systems.lasthop.ranked import NOWHERE, Entry, Message, Ranked
 from mudkit.systems.lasthop.statistics import Habits
 
 __all__ = ["Spool"]
@@ -101,6 +101,8 @@ class Spool:
         self._finished_us: deque[tuple[int, Hashable]] = deque()
         self._expiries: list[tuple[int, int, Message]] = []
         self._delays: list[tuple[int, int, Message]] = []
+        self._lowest: list[Entry] | None = None
+        """What waits, the lowest first; None before there was too much of it."""
         self._order = 0
         self._credit = 0.0
         self.habits = Habits()
@@ -143,6 +145,8 @@ class Spool:
             self._outgoing.add(message)
         else:
             self._queue(now_us, message)
+        if self._lowest is not None:
+            heappush(self._lowest, (rank, -self._order, message))
         if len(self._known) - self.device.size > self._capacity:
             self._evict(now_us)
         if self._is_by_rate:
@@ -258,6 +262,8 @@ class Spool:
         queue = self._queues[message.place]
         if rank >= self._threshold:
             queue.rerank(message, rank)
+            if self._lowest is not None and queue is not self.device:
+                heappush(self._lowest, (rank, -message.order, message))
             return
         self.habits.fell(now_us - message.arrived_us)
         message.rank = rank
@@ -301,8 +307,14 @@ class Spool:
 
     def _evict(self, now_us: int) -> None:
         """Let go what has the lowest rank of all that waits."""
-        lowest = [message for queue in self._queues[:_DEVICE] if (message := queue.last()) is not None]
-        message = min(lowest, key=lambda each: (each.rank, -each.order))
+        if self._lowest is None or len(self._lowest) > 2 * len(self._known):
+            waiting = [each for each in self._known.values() if each.place != _DEVICE]
+            self._lowest = [(each.rank, -each.order, each) for each in waiting]
+            heapify(self._lowest)
+        while True:
+            rank, _, message = heappop(self._lowest)
+            if message.place not in (_DEVICE, NOWHERE) and message.rank == rank:
+                break
         self._queues[message.place].remove(message)
         self._finish(now_us, message)
 

@@ -1,0 +1,23 @@
+"""Last hop: which notifications go to a device, and when, given rank, expiration and how much is read.
+
+The spool is one algorithm with two drivers: :func:`simulate` runs it on a presorted list of events.
+"""
+
+from mudkit.systems.lasthop.policies import LEARNT, Forwarding
+from mudkit.systems.lasthop.scenario import Expiration, Scenario
+from mudkit.systems.lasthop.simulation import Outcome, Simulated, expected_waste, simulate
+from mudkit.systems.lasthop.spool import Spool
+from mudkit.systems.lasthop.sweeping import sweep
+
+__all__ = [
+    "LEARNT",
+    "Expiration",
+    "Forwarding",
+    "Outcome",
+    "Scenario",
+    "Simulated",
+    "Spool",
+    "expected_waste",
+    "simulate",
+    "sweep",
+]
