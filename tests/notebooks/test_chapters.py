@@ -33,6 +33,16 @@ OTHER = {
         "seeds": 2,
         "seed": 3,
     },
+    "01_mud_tables": {
+        "look_minutes": 20.0,
+        "article_minutes": 7.0,
+        "max_age_s": 90.0,
+        "hours": 3.0,
+        "link": "edge",
+        "near_km": 40.0,
+        "adult_years": 30,
+        "seed": 3,
+    },
     "02_writer_predicates": {
         "adult_years": 40,
         "reach_km": 60.0,

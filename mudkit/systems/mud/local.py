@@ -22,7 +22,7 @@ Write: TypeAlias = dict[str, Any]
 """``number, name, key, type, data, predicate, reader, replaces, after, base, invoked_us``: ``replaces`` is
 the
 global version that a conditional write is to replace, ``after`` the number of the pending write that it
-stands on instead, ``base`` the committed version held when it was made."""
+stands on instead, ``base`` the committed version held when it was made, or since then what it stood on."""
 
 
 class Local:

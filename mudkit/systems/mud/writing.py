@@ -152,6 +152,7 @@ class Writing:
             for other in self._local.pending(name, key):
                 if other["after"] == write["number"]:
                     other["after"], other["replaces"] = None, answer["ver"]
+                    other["base"] = None if new["data"] is None else new
                     self._local.save(other)
             effects += self._complete(write, answer["ver"])
         elif "conflict" in answer:
