@@ -19,8 +19,9 @@ utility. An answer that is older than what this client has seen of a partition i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from mudkit.errors import ParameterError
 from mudkit.events import Complete, Effect, Record, size_bytes
@@ -41,8 +42,7 @@ __all__ = ["READ_TYPES", "Asking", "asked_of"]
 READ_TYPES: Final = ("uncommitted", "committed", "committed_wio")
 
 
-@dataclass(frozen=True)
-class _Query:
+class _Query(msgspec.Struct, frozen=True):
     op_id: int | None
     """None: nobody waits for it."""
     asked: Asked
@@ -118,7 +118,7 @@ class Asking:
 
     def is_before(self, write: Mapping[str, Any]) -> bool:
         """Say whether a read that must not see a write is not answered yet."""
-        return any(
+        return bool(self._in_order) and any(
             last < write["number"] and self._concerns(query, write) for query, last in self._in_order.values()
         )
 
@@ -146,7 +146,7 @@ class Asking:
         AccessDenied
         """
         if self._cache.claims is not None:
-            self._cache.claims.check(now_us / 1e6, self._connection.endpoint.split("/")[0])
+            self._cache.claims.check(now_us / 1e6, self._connection.netid)
         table = self._local.tables.get(name)
         if table is not None and not self._is_unverified():
             table.check_access(self._cache.claims)

@@ -26,7 +26,7 @@ it deleted: who could not see that does not see that it is gone."""
 def record_of(row: Mapping[str, Any], table: Table | None = None) -> dict[str, Any]:
     """Give a row as predicates see it: its columns and its ``key``."""
     data = row["data"] or {}
-    return {**(data if table is None else table.seen(data)), "key": row["key"]}
+    return {**(data if table is None or not table.removed else table.seen(data)), "key": row["key"]}
 
 
 def is_visible(

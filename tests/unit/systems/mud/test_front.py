@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+
+import msgspec
 import pytest
 from mud_place import Place
 
@@ -45,6 +49,20 @@ def test_what_is_written_is_read_elsewhere(jane, bob):
     assert found.records == {"a": {"topic": "arts"}}
     assert found.source == {"a": "remote"}
     assert found.versions == {"a": 1}
+
+
+def test_when_a_write_returns_it_is_in_the_local_store(place, tmp_path):
+    device = place.lab.device("ann", storage=tmp_path)
+    ann = place.client("ann")
+    for key in ("a", "b"):
+        ann.write("news", key, {"topic": "arts"})  # nobody lets time go on
+        [file] = tmp_path.glob("*.db")
+        with closing(sqlite3.connect(file)) as connection:
+            found = connection.execute("SELECT value FROM store WHERE key GLOB 'write *' ORDER BY key")
+            kept = [msgspec.msgpack.decode(value) for (value,) in found]
+        assert kept[-1]["key"] == key
+    assert device.storage == tmp_path
+    assert len(place.lab.history()["value_hash"].dropna()) == 2
 
 
 def test_records_lie_in_partitions_and_are_found_in_all(jane, bob):
