@@ -29,6 +29,7 @@ from mudkit.predicates import Aggregates
 from mudkit.predicates.exchange import to_json
 from mudkit.systems.mud.cache import Cache, Held
 from mudkit.systems.mud.connection import Connection
+from mudkit.systems.mud.copy import detached
 from mudkit.systems.mud.hashes import value_hash
 from mudkit.systems.mud.local import Local
 from mudkit.systems.mud.planning import Planner
@@ -269,7 +270,8 @@ class Asking:
             }))  # fmt: skip
             if version["data"] is None:
                 continue
-            result.records[key] = version["data"] if table is None else table.seen(version["data"])
+            data = version["data"] if table is None else table.seen(version["data"])
+            result.records[key] = detached(data)
             result.versions[key] = None if is_pending else version["ver"]
             result.source[key] = "remote" if key in remote and not is_pending else "local"
             result.age_s[key] = 0.0 if is_pending else (now_us - version.get("held_us", now_us)) / 1e6

@@ -168,6 +168,29 @@ def test_the_base_of_a_conflict_is_what_the_write_stands_on(place, jane, bob):
     ]  # fmt: skip
 
 
+def test_what_an_application_does_with_a_record_is_its_own_business(place, jane, bob):
+    told = []
+    bob.read("news", None, "continuous", callback=told.append).result()
+    record = {"tags": ["a"], "more": {"n": [1]}}
+    jane.write("news", "a", record)
+    record["tags"].append("after")
+    for client, kind in ((jane, "uncommitted"), (jane, "committed"), (bob, "committed"), (bob, "committed")):
+        found = client.read("news", "key = 'a'", kind, utility=freshness(600)).result().records["a"]
+        found["tags"].append("changed")
+        found["more"]["n"].append(2)
+        place.lab.run(seconds=10)
+    told[0].record["tags"].append("changed")
+    jane.write("news", "a", {"tags": ["b"]}).result()
+    with pytest.raises(Conflict) as caught:
+        bob.write("news", "a", {"tags": ["c"]}, "conditional").result()
+    caught.value.store["data"]["tags"].append("changed")
+    caught.value.base["data"]["tags"].append("changed")
+    assert bob.read("news", "key = 'a'", utility=freshness(600)).result().records == {"a": {"tags": ["b"]}}
+    assert caught.value.base["data"] == {"tags": ["a", "changed"], "more": {"n": [1]}}
+    carl = place.client("carl")
+    assert carl.read("news", latest=True).result().records == {"a": {"tags": ["b"]}}
+
+
 def test_versions_go_on_through_a_delete(jane, bob):
     jane.write("news", "a", {"x": 1}).result()
     assert jane.delete("news", "a").result() == 2
