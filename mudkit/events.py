@@ -147,7 +147,11 @@ class Notify(msgspec.Struct, frozen=True):
 
 
 class Record(msgspec.Struct, frozen=True):
-    """Write a row into a table of the run's trace."""
+    """Write a row into a table of the run's trace.
+
+    A ``value_hash`` may be a function that gives it: it is called when the operation is answered, or when
+    somebody looks, not while an application waits.
+    """
 
     table: str
     row: Mapping[str, Any]

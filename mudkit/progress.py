@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import threading
+
+# What signal wraps: it makes no enumerations of numbers, and is fast enough for each call of an application.
+from _signal import SIGINT, default_int_handler, getsignal  # type: ignore[import-not-found]
+from _signal import signal as set_signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ["VARIABLE", "Interrupts", "bar", "held_back", "wanted"]
+__all__ = ["VARIABLE", "Interrupts", "bar", "wanted"]
 
 VARIABLE = "MUDKIT_PROGRESS"
 """``1`` shows bars everywhere, ``0`` nowhere; unset: where somebody watches."""
@@ -59,10 +62,29 @@ def bar(total: float, description: str, unit: str) -> Iterator[Callable[[float],
 
 
 class Interrupts:
-    """Whether somebody has pressed Ctrl-C since."""
+    """Ctrl-C held back until it is asked for, so that nothing is left half done; a second one comes at once.
 
-    def __init__(self) -> None:
-        self.came = False
+    Where Ctrl-C is nobody's business here (another thread, a handler that is not Python's own), nothing is
+    held back.
+    """
+
+    __slots__ = ("_came", "_is_ours")
+
+    def __enter__(self) -> Interrupts:
+        self._came = self._is_ours = False
+        if getsignal(SIGINT) is default_int_handler:
+            try:
+                set_signal(SIGINT, self._note)
+            except ValueError:  # this is not the main thread
+                return self
+            self._is_ours = True
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        if self._is_ours:
+            set_signal(SIGINT, default_int_handler)
+        if self._came and kind is None:
+            self.check()
 
     def check(self) -> None:
         """Raise what was held back.
@@ -71,35 +93,11 @@ class Interrupts:
         ------
         KeyboardInterrupt
         """
-        if self.came:
-            self.came = False
+        if self._came:
+            self._came = False
             raise KeyboardInterrupt
 
-
-@contextmanager
-def held_back() -> Iterator[Interrupts]:
-    """Hold Ctrl-C back until it is asked for, so that nothing is left half done; a second one comes at once.
-
-    Where Ctrl-C is nobody's business here (another thread, a handler that is not Python's own), nothing is
-    held back.
-    """
-    interrupts = Interrupts()
-    is_ours = (
-        threading.current_thread() is threading.main_thread()
-        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    )
-    if not is_ours:
-        yield interrupts
-        return
-
-    def note(number: int, frame: FrameType | None) -> None:
-        if interrupts.came:
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self._came:
             raise KeyboardInterrupt
-        interrupts.came = True
-
-    signal.signal(signal.SIGINT, note)
-    try:
-        yield interrupts
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    interrupts.check()
+        self._came = True

@@ -1,6 +1,7 @@
 """Widgets for the chapters: thin views of library calls, each with a static figure beside it."""
 
 from mudkit.widgets.fleet_map import FleetMap
+from mudkit.widgets.table_browser import TableBrowser
 from mudkit.widgets.views_explorer import ViewsExplorer
 
-__all__ = ["FleetMap", "ViewsExplorer"]
+__all__ = ["FleetMap", "TableBrowser", "ViewsExplorer"]

@@ -21,7 +21,8 @@ _NOTATION: Final = (
     "A line a client, a column a millisecond. <code>w1</code> writes 1, <code>r1</code> reads it, "
     "<code>r0</code>: nothing there, <code>[w1 &nbsp; ]</code> takes so long, <code>w1&gt;2</code> replaces "
     "1 by 2, <code>w1&gt;2!</code> was refused, <code>w1…</code> or <code>w1...</code> was never answered, "
-    "<code>r1@3</code> is version 3, <code>w(k)1</code> is of record k."
+    "<code>r1@3</code> is version 3, <code>w?&gt;2</code> has a condition that is not known, "
+    "<code>w(k)1</code> is of record k."
 )
 
 
@@ -86,7 +87,7 @@ class ViewsExplorer(ipywidgets.VBox):  # type: ignore[misc]
         self.step.observe(self._stepped, names="value")
         self._written({"new": history})
         # A history is read by its columns, so they must stand under each other.
-        style = "<style>.mudkit-history textarea {font-family: monospace}</style>"
+        style = "<style>.mudkit-history textarea {font-family: monospace; white-space: pre}</style>"
         choices = ipywidgets.HBox([self.model, self.record, self.step])
         notation = ipywidgets.HTML(style + _NOTATION)
         super().__init__(

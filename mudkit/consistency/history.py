@@ -11,6 +11,7 @@ import msgspec
 from mudkit.consistency.notation import operations_of
 from mudkit.consistency.operation import Operation
 from mudkit.consistency.recorded import recorded
+from mudkit.consistency.written import numbered, text_of
 from mudkit.errors import TraceContentError, TraceFormatError
 
 if TYPE_CHECKING:
@@ -123,6 +124,17 @@ class History:
     def to_json(self) -> str:
         """Write it as JSON: a list of operations, each an object with the fields of :class:`Operation`."""
         return msgspec.json.encode(self.operations).decode()
+
+    def numbered(self) -> History:
+        """Call the values 1, 2, … in the order of their writes: a lab knows them by hashes only."""
+        return History(numbered(self.operations))
+
+    def to_text(self) -> str:
+        """Write it as :meth:`of` reads it; values are numbered, and columns keep the order, not the times.
+
+        Reads without an answer are left out: they count for no model.
+        """
+        return text_of(self.operations)
 
     @cached_property
     def clients(self) -> tuple[str, ...]:

@@ -14,7 +14,8 @@ for operations that are under way at once. A line that begins with ``#`` is a co
 ``w1``    writes the value 1; ``d`` deletes
 ``r1``    reads, and 1 is returned; ``r0``: there is no record. ``u1``, ``c1`` and ``o1`` are reads whose
           type is ``uncommitted``, ``committed`` and ``committed_wio`` (in order)
-``w1>2``  writes 2 on condition that 1 stands there; ``w0>2``: that there is no record
+``w1>2``  writes 2 on condition that 1 stands there; ``w0>2``: that there is no record; ``w?>2``: on a
+          condition that was not written down
 ``w1>2!`` the same, and it was a conflict; ``w1>2!3``: because 3 stood there
 ``w1#``   refused for another reason, without effect
 ``w1…``   never answered (also ``w1...``): it may have taken effect or not
@@ -40,7 +41,7 @@ _READS: Final = {"r": None, "u": "uncommitted", "c": "committed", "o": "committe
 _CONTENT: Final = r"[A-Za-z0-9_]*(?:@\d+)?"
 _TOKEN: Final = re.compile(r"\[[^\[\]]*\]|\S+")
 _BODY: Final = re.compile(
-    rf"(?P<op>[wdruco])(?:\((?P<key>[^()\s]+)\))?(?:(?P<expected>{_CONTENT})>)?(?P<content>{_CONTENT})"
+    rf"(?P<op>[wdruco])(?:\((?P<key>[^()\s]+)\))?(?:(?P<expected>\?|{_CONTENT})>)?(?P<content>{_CONTENT})"
     rf"(?:(?P<refused>#)|(?P<conflict>!)(?P<found>{_CONTENT}))?(?P<open>…|\.\.\.)?"
 )
 
@@ -103,7 +104,7 @@ def _operation(client: str, op_id: int, first: int, last: int, token: str, where
         invoked_us=first * US_PER_COLUMN, answered_us=None if match["open"] else last * US_PER_COLUMN,
         content=content, outcome=outcome,
         type=_READS[match["op"]] if not is_write else "blind" if expected is None else "conditional",
-        expected=None if expected is None else _content(expected),
+        expected=None if expected in (None, "?") else _content(expected),
         found=_content(match["found"]) if match["found"] else None,
     )  # fmt: skip
 

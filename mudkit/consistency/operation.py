@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-__all__ = ["NOTHING", "WITHOUT_EFFECT", "Content", "Kind", "Operation", "Outcome", "precedes"]
+__all__ = ["NOTHING", "WITHOUT_EFFECT", "Content", "Kind", "Operation", "Outcome", "found_text", "precedes"]
 
 
 class Kind(StrEnum):
@@ -112,11 +112,18 @@ class Operation:
             letter, content = "d", content[1:]
         text = f"{letter}({self.key}){'' if self.expected is None else f'{self.expected}>'}{content}"
         if self.outcome is Outcome.CONFLICT:
-            text += "!" if self.found is None else f"!{self.found}"
+            text += f"!{found_text(self.found)}"
         return text + {Outcome.FAILED: "#", Outcome.PENDING: "…"}.get(self.outcome, "")
 
     def __str__(self) -> str:
         return f"{self.client} {self.what}"
+
+
+def found_text(found: Content | None) -> str:
+    """Write what a conflict has found; of most only the version is known."""
+    if found is None:
+        return ""
+    return f"@{found.version}" if found.value is None and found.version else str(found)
 
 
 def precedes(first: Operation, then: Operation, is_listed_before: bool) -> bool:

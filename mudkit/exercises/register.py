@@ -6,13 +6,15 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from mudkit.errors import ParameterError
-from mudkit.exercises import sequential_views, start_here
+from mudkit.exercises import mud_tables, sequential_views, start_here, writer_predicates
 from mudkit.exercises.judging import Exercise, Verdict, judged
 
 __all__ = ["EXERCISES", "judge"]
 
 EXERCISES: Final[dict[str, Exercise]] = {
     "00_start_here": start_here.EXERCISE,
+    "01_mud_tables": mud_tables.EXERCISE,
+    "02_writer_predicates": writer_predicates.EXERCISE,
     "03_fork_sequential_views": sequential_views.EXERCISE,
 }
 """What a reader writes in each chapter, and how it is judged."""

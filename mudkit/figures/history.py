@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 import plotly.graph_objects as go
@@ -21,6 +21,12 @@ MAX_OPERATIONS: Final = 80
 _LANE_PX, _VIEW_PX, _GAP_PX, _MARGINS_PX = 58, 46, 80, 220
 _READ: Final = "#56B4E9"
 _END: Final = 1.04
+_PLOT_PX: Final = 800
+_LETTER_PX: Final = 7.0
+_MOST_LETTERS: Final = 6
+"""Of a name, for each place of a view: with less room the pointer shows them."""
+_UNITS: Final = (("min", 60_000_000, 300_000_000), ("s", 1_000_000, 3_000_000), ("ms", 1_000, 0))
+"""Of the axis of times: µs in each, and for how long a history it is the unit."""
 Id = tuple[str, int, str]
 
 
@@ -29,8 +35,9 @@ def history(verdict: Verdict, *, title: str = "") -> go.Figure:
 
     Above, each operation is a bar from its invocation to its answer: writes are filled, reads are outlines,
     one that was never answered has no end. A dotted arrow goes from a write to what saw it. The operations of
-    a contradiction are orange, dashed around and marked with ✗. Below, if views were found, each client's
-    view is a line of operations from left to right; views that fork are lines that branch.
+    a contradiction are orange, dashed around and marked with ✗. Where names would lie on one another, the
+    pointer shows them. Below, if views were found, each client's view is a line of operations from left to
+    right; views that fork are lines that branch.
 
     Parameters
     ----------
@@ -102,11 +109,12 @@ def _bars(
     start_us = min((each.invoked_us for each in drawn), default=0)
     ends = [each.invoked_us if each.answered_us is None else each.answered_us for each in drawn]
     span_us = max(ends, default=0) - start_us or 1
+    unit, us, _ = next(each for each in _UNITS if span_us >= each[2])
 
     def at(each: Operation, is_end: bool) -> tuple[float, float]:
         end_us = start_us + _END * span_us if each.answered_us is None else float(each.answered_us)
         t_us = max(end_us, each.invoked_us + 0.012 * span_us) if is_end else float(each.invoked_us)
-        return (t_us - start_us) / 1e3, float(places[each.id])
+        return (t_us - start_us) / us, float(places[each.id])
 
     for name, colour, is_filled, chosen in (
         ("write", BLUE, True, [each for each in drawn if each.is_write and each.id not in bad]),
@@ -141,7 +149,7 @@ def _bars(
             "text": html.escape(("✗ " if each.id in bad else "") + _short(each, verdict)),
             "font": {"size": 12, "color": ORANGE if each.id in bad else "#222222"},
         }
-        for each in drawn
+        for each in _named(drawn, bad, places, lambda each: at(each, False)[0] * us / span_us, verdict)
     ]  # fmt: skip
     figure.update_layout(annotations=names)  # all at once: plotly takes milliseconds for each on its own
     _arrows(figure, drawn, seen_writes(verdict.history), at)
@@ -150,9 +158,26 @@ def _bars(
         range=[max(places.values(), default=0) + 0.5, -0.6], ticks="", showline=False, row=1, col=1,
     )  # fmt: skip
     figure.update_xaxes(
-        title_text="virtual time, ms after the first operation", row=1, col=1,
-        range=[-0.03 * span_us / 1e3, 1.08 * span_us / 1e3],
+        title_text=f"virtual time, {unit} after the first operation", row=1, col=1,
+        range=[-0.03 * span_us / us, 1.08 * span_us / us],
     )  # fmt: skip
+
+
+def _named(
+    drawn: Sequence[Operation], bad: Collection[Id], places: Mapping[Id, int],
+    share: Callable[[Operation], float], verdict: Verdict,
+) -> list[Operation]:  # fmt: skip
+    """Choose the operations whose names do not lie on one another: the contradiction's first, then writes."""
+    taken: dict[int, list[tuple[float, float]]] = {}
+    chosen = []
+    for each in sorted(drawn, key=lambda each: (each.id not in bad, not each.is_write)):
+        begin = share(each) * _PLOT_PX
+        end = begin + (len(_short(each, verdict)) + 2 * (each.id in bad)) * _LETTER_PX
+        lane = taken.setdefault(places[each.id], [])
+        if all(end <= left or right <= begin for left, right in lane):
+            lane.append((begin, end))
+            chosen.append(each)
+    return chosen
 
 
 def _arrows(figure: go.Figure, drawn: Sequence[Operation], seen: Mapping[Id, Operation], at: Any) -> None:
@@ -231,6 +256,8 @@ def _branch_rows(verdict: Verdict) -> list[tuple[list[str], int, int, list[Opera
 
 
 def _views(figure: go.Figure, rows: Sequence[tuple[list[str], int, int, list[Operation]]]) -> None:
+    longest = max(begin + len(own) for _, _, begin, own in rows)
+    has_room = longest * _MOST_LETTERS * _LETTER_PX <= _PLOT_PX
     for number, (clients, parent, begin, own) in enumerate(rows):
         x: list[float] = [begin + place for place in range(len(own))]
         y = [float(number)] * len(own)
@@ -247,7 +274,8 @@ def _views(figure: go.Figure, rows: Sequence[tuple[list[str], int, int, list[Ope
             if chosen:
                 figure.add_trace(
                     go.Scatter(
-                        x=[place for place, _ in chosen], y=[number] * len(chosen), mode="markers+text",
+                        x=[place for place, _ in chosen], y=[number] * len(chosen),
+                        mode="markers+text" if has_room else "markers",
                         text=[html.escape(str(each)) for _, each in chosen], textposition="top center",
                         hoverinfo="text", showlegend=False,
                         name="writes in views" if is_write else "reads in views",
@@ -260,7 +288,9 @@ def _views(figure: go.Figure, rows: Sequence[tuple[list[str], int, int, list[Ope
         tickvals=list(range(len(rows))), ticktext=names, range=[len(rows) - 0.4, -0.8], ticks="",
         showline=False, row=2, col=1,
     )  # fmt: skip
-    figure.update_xaxes(title_text="views: place in the sequence", dtick=1, row=2, col=1)
+    figure.update_xaxes(
+        title_text="views: place in the sequence", dtick=1 if longest <= 20 else 5, row=2, col=1
+    )
 
 
 def _wrapped(text: str) -> str:

@@ -138,6 +138,9 @@ def diagram(
         title={
             "text": title or "Messages",
             "font": {"size": 16},
+            "y": 1,
+            "yanchor": "top",
+            "pad": {"t": 40},
             "subtitle": {"text": _subtitle(len(found), drawn, low, high), "font": {"size": 12}},
         }
     )
@@ -347,17 +350,19 @@ def _style(
     figure: go.Figure, names: dict[str, int], axis: TimeAxis, edges: tuple[int, int], height_px: int
 ) -> None:
     longest_px = 7.5 * max(map(len, names))
+    is_tilted = longest_px > _PLOT_PX / len(names)
+    above_px = round(longest_px / 2) if is_tilted else 0  # or names would lie on the title
     figure.update_layout(
         template="simple_white",
-        height=height_px,
-        margin={"l": 80, "r": 30, "t": 110, "b": 80},
+        height=height_px + above_px,
+        margin={"l": 80, "r": 30, "t": 110 + above_px, "b": 80},
         legend={"orientation": "h", "yref": "container", "y": 0.01, "yanchor": "bottom", "x": 0},
         hovermode="closest",
         hoverlabel={"align": "left", "bgcolor": "white", "font": {"color": "#222222"}},
     )
     figure.update_xaxes(
         side="top", tickvals=list(names.values()), ticktext=[f"<b>{_escaped(name)}</b>" for name in names],
-        tickangle=-30 if longest_px > _PLOT_PX / len(names) else 0, range=[-0.5, len(names) - 0.5],
+        tickangle=-30 if is_tilted else 0, range=[-0.5, len(names) - 0.5],
         showline=False, ticks="", zeroline=False, automargin=True,
     )  # fmt: skip
     figure.update_yaxes(

@@ -56,6 +56,11 @@ class Agenda:
             heappush(self._begins, key)
         bucket.append((t_us, priority, number, action, argument))
 
+    def is_due(self, now_us: int) -> bool:
+        """Say whether something is to come that is not later than this."""
+        near = self.near
+        return bool(near or self.refill()) and near[0][0] <= now_us
+
     def refill(self) -> bool:
         """Go on to the next bucket when ``near`` is empty, and say whether anything is to come."""
         if not self.near and self._begins:

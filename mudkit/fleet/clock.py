@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 from mudkit.errors import ParameterError, ReentrantRun, SimulationProblem
 from mudkit.fleet.agenda import Agenda
-from mudkit.progress import Interrupts, held_back
+from mudkit.progress import Interrupts
 
 __all__ = ["ARRIVAL", "CALL", "LINK", "TIMER", "Clock", "Covered"]
 
@@ -54,6 +54,26 @@ class Clock:
                 "This time is over.", found=f"{t_us} µs", expected=f"{self.now_us} µs or later"
             )
         self.agenda.add(t_us, LINK, action, argument)
+
+    def ask(self, action: Callable[[Any], None], argument: Any) -> None:
+        """Let an application ask for something: now, after everything else that is due.
+
+        When time stands still, it has happened when this returns; while time goes on, it comes in its turn.
+        """
+        if self._runs:
+            self.agenda.add(self.now_us, CALL, action, argument)
+        elif self.agenda.is_due(self.now_us):
+            handled: list[bool] = []
+
+            def handle(_: None) -> None:
+                handled.append(True)
+                action(argument)
+
+            self.agenda.add(self.now_us, CALL, handle, None)
+            self.run_until(lambda: bool(handled), self.now_us)
+        else:
+            with Interrupts():
+                action(argument)
 
     def ask_at(self, t_us: int, action: Callable[[Any], None], argument: Any = None) -> None:
         """Let an application do something at a time, after everything else that happens then."""
@@ -148,6 +168,11 @@ class Clock:
                 if time.monotonic() > stop_s:
                     return
 
+    @property
+    def stands_still(self) -> bool:
+        """Whether nothing lets time go on now."""
+        return not self._runs
+
     @contextmanager
     def _running(self) -> Iterator[Interrupts]:
         """Refuse another run inside, and spare Python the search for cycles in millions of events.
@@ -165,7 +190,7 @@ class Clock:
         collected = gc.isenabled()
         gc.disable()
         try:
-            with held_back() as interrupts:
+            with Interrupts() as interrupts:
                 yield interrupts
         finally:
             self._runs = False

@@ -360,14 +360,18 @@ class Process:
         self.host.world.on_incident(self.host, "killed", self.name or None)
 
     def call(self, operation: str, **arguments: Any) -> Operation:
-        """Ask the machine for something, now; see :class:`mudkit.events.Call`."""
+        """Ask the machine for something, now; see :class:`mudkit.events.Call`.
+
+        When it returns, the machine has handled it and what that stored is committed, unless it is called by
+        something that happens in virtual time: then that is so at the end of this moment.
+        """
         world = self.host.world
         made = Operation(world, self, self.host.next_op_id(), operation, arguments)
         if self.machine is None:
             made.lose()
             return made
         self._open[made.op_id] = made
-        world.soon(self, Call(made.op_id, operation, arguments), is_call=True)
+        world.call(self, Call(made.op_id, operation, arguments))
         return made
 
     def answer(self, op_id: int, result: Any, error: BaseException | None) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from mudkit.errors import ParameterError, SimulationProblem
 from mudkit.events import (
+    Call,
     CancelTimer,
     Complete,
     Effect,
@@ -24,11 +25,12 @@ from mudkit.events import (
     size_bytes,
 )
 from mudkit.fleet.bill import Bill, BillRow
-from mudkit.fleet.clock import ARRIVAL, CALL, LINK, TIMER, Clock
+from mudkit.fleet.clock import ARRIVAL, LINK, TIMER, Clock
 from mudkit.fleet.host import Device, Host, Process
 from mudkit.fleet.link import Direction, Draws, Leg, Link, Transfer, profile_of
 from mudkit.fleet.operation import Operation
 from mudkit.fleet.store import Killed
+from mudkit.progress import Interrupts
 from mudkit.sources.streams import Stream
 
 __all__ = ["World"]
@@ -187,10 +189,17 @@ class World(Clock):
         self._meddle = meddle
         self._reach = self._hand_over if meddle is None else self._hand_over_meddled
 
-    def soon(self, process: Process, event: Event, *, is_call: bool = False) -> None:
+    def soon(self, process: Process, event: Event) -> None:
         """Let a machine handle an event, now; if it is killed before, its next life does not."""
-        what = process, process.session, event
-        self.agenda.add(self.now_us, CALL if is_call else LINK, self._event, what)
+        self.agenda.add(self.now_us, LINK, self._event, (process, process.session, event))
+
+    def call(self, process: Process, event: Call) -> None:
+        """Let a machine handle what an application asks for; see :meth:`Clock.ask`."""
+        if self._runs or self.agenda.is_due(self.now_us):
+            self.ask(self._event, (process, process.session, event))
+        else:  # as ask() does it, for this is what an application waits for
+            with Interrupts():
+                self._handle(process, event)
 
     def was_cut(self, leg: Leg, gone: int) -> None:
         """Take note of a transfer that was cut, and tell its sender."""

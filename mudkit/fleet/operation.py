@@ -36,8 +36,8 @@ class Operation:
     """
 
     __slots__ = (
-        "_callbacks", "_error", "_is_told", "_result", "_world", "arguments", "invoked_us", "name", "op_id",
-        "process", "responded_us", "session", "status",
+        "_callbacks", "_error", "_is_due", "_is_told", "_result", "_world", "arguments", "invoked_us", "name",
+        "op_id", "process", "responded_us", "session", "status",
     )  # fmt: skip
 
     def __init__(
@@ -57,6 +57,8 @@ class Operation:
         self._result: Any = None
         self._error: BaseException | None = None
         self._is_told = False
+        self._is_due = False
+        """Whether the event in which callbacks are called is still to come."""
         self._callbacks: list[Callable[[Operation], None]] = []
         world.on_operation(self)
 
@@ -84,9 +86,9 @@ class Operation:
         ReentrantRun
             Called by something that happens in virtual time, as a callback does.
         """
-        deadline_us = self._deadline_us(timeout_s)
-        if not self._is_told:
-            self._world.run_until(self._told, deadline_us)
+        if not self._told():
+            self._world.run_until(self._told, self._deadline_us(timeout_s))
+        self._is_told = self.done()
         return self._outcome(timeout_s)
 
     def add_done_callback(self, f: Callable[[Operation], None]) -> None:
@@ -97,14 +99,16 @@ class Operation:
         """
         if self._is_told:
             f(self)
-        else:
-            self._callbacks.append(f)
+            return
+        self._callbacks.append(f)
+        if self.done() and not self._is_due:
+            self._tell_soon()
 
     def __await__(self) -> Generator[Any, None, Any]:
         """Wait for the result in a notebook's cell, where widgets and interrupts live on meanwhile."""
         timeout_s = 86_400.0
         deadline_us = self._deadline_us(timeout_s)
-        while not self._is_told and self._world.now_us < deadline_us:
+        while not self._told() and self._world.now_us < deadline_us:
             self._world.run_until(self._told, deadline_us, _TURN_S)
             yield from asyncio.sleep(0).__await__()
         return self._outcome(timeout_s)
@@ -114,7 +118,8 @@ class Operation:
         self._result, self._error = result, error
         self.status = "failed" if error is not None else "ok"
         self.responded_us = self._world.now_us
-        self._world.at(self._world.now_us, self._tell)
+        if self._callbacks or not self._world.stands_still:
+            self._tell_soon()
 
     def lose(self) -> None:
         """Learn that nobody will ever answer: the machine was killed, or does not run."""
@@ -127,13 +132,18 @@ class Operation:
             else f"its machine does not run at {now_us / 1e6:,.3f} s: it was killed, or the device is off",
             remedy="restart it and ask again; what was asked may have been done or not",
         )
-        self._world.at(now_us, self._tell)
+        self._tell_soon()
 
     def _told(self) -> bool:
-        return self._is_told
+        """Say whether it has been answered, and nobody is still to be told."""
+        return (self.responded_us is not None or self._error is not None) and not self._is_due
+
+    def _tell_soon(self) -> None:
+        self._is_due = True
+        self._world.at(self._world.now_us, self._tell)
 
     def _tell(self, _: None) -> None:
-        self._is_told = True
+        self._is_told, self._is_due = True, False
         try:
             while self._callbacks:
                 self._callbacks.pop(0)(self)

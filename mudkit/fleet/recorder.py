@@ -7,7 +7,7 @@ import os
 import shutil
 import weakref
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,6 +46,13 @@ def moment(t_us: int) -> str:
 
 
 _encode = msgspec.json.Encoder(enc_hook=repr).encode
+
+
+_NO_DETAILS: Final[Sequence[Mapping[str, Any]]] = ({},)
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
 
 
 def _key(operation: Operation) -> tuple[str, int]:
@@ -206,7 +213,10 @@ class Recorder:
                 found=f"op_id {row.get('op_id')}",
                 expected="the op_id of a call that it has not completed: first Record, then Complete",
             )
-        rows = self._details.setdefault(key, [])
+        rows = self._details.get(key)
+        if rows is None:
+            self._details[key] = [row]
+            return
         for known in rows:
             if all(known.get(name) == row.get(name) for name in ("table", "key")):
                 known.update(row)
@@ -217,20 +227,23 @@ class Recorder:
         self._open[_key(operation)] = operation
 
     def _answered(self, operation: Operation) -> None:
-        del self._open[_key(operation)]
-        for row in self._operation(operation):
+        key = _key(operation)
+        del self._open[key]
+        for row in self._operation(operation, self._details.pop(key, _NO_DETAILS)):
             self.add("operations", row)
-        self._details.pop(_key(operation), None)
 
-    def _operation(self, operation: Operation) -> Iterator[tuple[Any, ...]]:
-        given = operation.arguments
-        for detail in self._details.get(_key(operation), [{}]):
-            described = (detail.get(name, given.get(name)) for name in ("table", "key", "type"))
+    def _operation(
+        self, operation: Operation, details: Sequence[Mapping[str, Any]]
+    ) -> Iterator[tuple[Any, ...]]:
+        given, client = operation.arguments, operation.process.host.name
+        for detail in details:
+            about = {**given, **detail}
+            hashed = detail.get("value_hash")
             yield (
-                operation.process.host.name, operation.session, operation.op_id, operation.name,
-                *(None if each is None else str(each) for each in described),
-                operation.invoked_us, operation.responded_us, operation.status,
-                detail.get("version"), detail.get("value_hash"),
+                client, operation.session, operation.op_id, operation.name, _text(about.get("table")),
+                _text(about.get("key")), _text(about.get("type")), operation.invoked_us,
+                operation.responded_us, operation.status, detail.get("version"),
+                hashed() if callable(hashed) else hashed,
             )  # fmt: skip
 
     # -- what goes out
@@ -258,7 +271,7 @@ class Recorder:
             elif name == "operations":
                 more = [
                     row for each in self._open.values()
-                    for row in self._operation(each)
+                    for row in self._operation(each, self._details.get(_key(each), _NO_DETAILS))
                 ]  # fmt: skip
             yield self._table(name, self._rows[name] + more)
 

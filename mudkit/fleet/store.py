@@ -117,44 +117,56 @@ class MemoryStore:
 class SqliteStore:
     """A store in a file that outlives the process.
 
+    What is put waits in memory and goes into the file with the commit: a single change is one statement,
+    which is a transaction of its own, several are one transaction.
+
     Parameters
     ----------
     path : Path
+    synchronous : {'FULL', 'NORMAL'}
+        Of the file (https://www.sqlite.org/pragma.html#pragma_synchronous): what is committed survives a
+        power cut, or only the end of the process.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, synchronous: str = "FULL") -> None:
         self._connection = sqlite3.connect(path, isolation_level=None)
-        self._connection.execute("PRAGMA journal_mode = WAL")
-        self._connection.execute("PRAGMA synchronous = FULL")
-        self._connection.execute(
+        self._execute = self._connection.execute
+        self._execute("PRAGMA journal_mode = WAL")
+        self._execute(f"PRAGMA synchronous = {synchronous}")
+        self._execute(
             "CREATE TABLE IF NOT EXISTS store (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID"
         )
+        self._changes: dict[str, bytes | None] = {}
+        """What waits for the commit; None: to be deleted."""
         self.is_dirty = False
         self.at_crash_point: Callable[[str], None] = unheeded
         self.at_put: Callable[[str, Any], None] = unheeded
 
     def get(self, key: str) -> Any:
         """See :class:`mudkit.events.Store`."""
-        found = self._connection.execute("SELECT value FROM store WHERE key = ?", (key,)).fetchone()
+        if key in self._changes:
+            changed = self._changes[key]
+            return None if changed is None else _decode(changed)
+        found = self._execute("SELECT value FROM store WHERE key = ?", (key,)).fetchone()
         return None if found is None else _decode(found[0])
 
     def put(self, key: str, value: Any) -> None:
         """See :class:`mudkit.events.Store`."""
-        written = _encode(key, value)
-        self._begin()
-        self._connection.execute("INSERT OR REPLACE INTO store VALUES (?, ?)", (key, written))
+        self._changes[key] = _encode(key, value)
+        self.is_dirty = True
         self.at_put(key, value)
 
     def delete(self, key: str) -> None:
         """See :class:`mudkit.events.Store`."""
-        self._begin()
-        self._connection.execute("DELETE FROM store WHERE key = ?", (key,))
+        self._changes[key] = None
+        self.is_dirty = True
 
     def items(self, prefix: str = "") -> Sequence[tuple[str, Any]]:
         """See :class:`mudkit.events.Store`."""
-        query = "SELECT key, value FROM store WHERE substr(key, 1, ?) = ? ORDER BY key"
-        found = self._connection.execute(query, (len(prefix), prefix))
-        return [(key, _decode(value)) for key, value in found]
+        query = "SELECT key, value FROM store WHERE substr(key, 1, ?) = ?"
+        found = dict(self._execute(query, (len(prefix), prefix)).fetchall())
+        found |= {key: value for key, value in self._changes.items() if key.startswith(prefix)}
+        return [(key, _decode(found[key])) for key in sorted(found) if found[key] is not None]
 
     def crash_point(self, name: str) -> None:
         """See :class:`mudkit.events.Store`."""
@@ -162,22 +174,34 @@ class SqliteStore:
 
     def commit(self) -> None:
         """Make what was written since the last commit last."""
-        if self.is_dirty:
-            self._connection.execute("COMMIT")
-            self.is_dirty = False
+        changes = self._changes
+        if len(changes) == 1:
+            self._change(*changes.popitem())
+        elif changes:
+            self._execute("BEGIN IMMEDIATE")
+            try:
+                for key, value in changes.items():
+                    self._change(key, value)
+                self._execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._execute("ROLLBACK")
+                raise
+            changes.clear()
+        self.is_dirty = False
 
     def rollback(self) -> None:
         """Undo what was written since the last commit."""
-        if self.is_dirty:
-            self._connection.execute("ROLLBACK")
-            self.is_dirty = False
+        self._changes.clear()
+        self.is_dirty = False
 
     def close(self) -> None:
         """Close the file; what was not committed is undone."""
         self.rollback()
         self._connection.close()
 
-    def _begin(self) -> None:
-        if not self.is_dirty:
-            self._connection.execute("BEGIN IMMEDIATE")
-            self.is_dirty = True
+    def _change(self, key: str, value: bytes | None) -> None:
+        if value is None:
+            self._execute("DELETE FROM store WHERE key = ?", (key,))
+        else:
+            self._execute("INSERT OR REPLACE INTO store VALUES (?, ?)", (key, value))

@@ -11,7 +11,7 @@ import pytest
 import tqdm.auto
 
 from mudkit import Lab, progress
-from mudkit.progress import VARIABLE, bar, held_back, wanted
+from mudkit.progress import VARIABLE, Interrupts, bar, wanted
 
 
 class Shown:
@@ -115,7 +115,7 @@ def test_a_real_bar_of_a_lab(monkeypatch, capsys):
 
 def test_ctrl_c_waits_until_it_is_asked_for():
     steps = []
-    with pytest.raises(KeyboardInterrupt), held_back() as interrupts:
+    with pytest.raises(KeyboardInterrupt), Interrupts() as interrupts:
         interrupts.check()
         signal.raise_signal(signal.SIGINT)
         steps.append("this step ends")
@@ -128,7 +128,7 @@ def test_ctrl_c_waits_until_it_is_asked_for():
 def test_ctrl_c_that_nobody_asked_for_comes_at_the_end():
     steps = []
     with pytest.raises(KeyboardInterrupt):
-        with held_back():
+        with Interrupts():
             signal.raise_signal(signal.SIGINT)
             steps.append("this step ends")
         steps.append("there is no next one")
@@ -137,7 +137,7 @@ def test_ctrl_c_that_nobody_asked_for_comes_at_the_end():
 
 def test_a_second_ctrl_c_comes_at_once():
     steps = []
-    with pytest.raises(KeyboardInterrupt), held_back():
+    with pytest.raises(KeyboardInterrupt), Interrupts():
         signal.raise_signal(signal.SIGINT)
         steps.append("first")
         signal.raise_signal(signal.SIGINT)
@@ -147,7 +147,7 @@ def test_a_second_ctrl_c_comes_at_once():
 
 
 def test_an_error_goes_before_ctrl_c():
-    with pytest.raises(KeyError), held_back():
+    with pytest.raises(KeyError), Interrupts():
         signal.raise_signal(signal.SIGINT)
         raise KeyError
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -157,7 +157,7 @@ def test_nothing_is_held_back_in_another_thread():
     seen: list[Any] = []
 
     def work() -> None:
-        with held_back() as interrupts:
+        with Interrupts() as interrupts:
             seen.append(signal.getsignal(signal.SIGINT))
             interrupts.check()
         lab = Lab()
@@ -174,7 +174,7 @@ def test_a_handler_that_is_not_pythons_own_stays():
     heard = []
     before = signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
     try:
-        with held_back() as interrupts:
+        with Interrupts() as interrupts:
             signal.raise_signal(signal.SIGINT)
             interrupts.check()
     finally:

@@ -114,6 +114,17 @@ var mudkitMap = (function () {
     withTexts(group).addTo(map);
   }
 
+  // data: areas [lat, lon, metres, text]
+  function areas(map, data) {
+    data.areas.forEach(function (area) {
+      var line = { color: "#333", weight: 1.5, dashArray: "6 4", fillColor: "#333", fillOpacity: 0.05 };
+      L.circle([area[0], area[1]], Object.assign({ radius: area[2], interactive: false }, line)).addTo(map);
+      var middle = L.circleMarker([area[0], area[1]], { radius: 4, color: "#fff", weight: 1, fillColor: "#000", fillOpacity: 1 });
+      middle.mudkitText = area[3];
+      withTexts(L.featureGroup([middle])).addTo(map);
+    });
+  }
+
   function withTexts(group) {
     return group.bindTooltip(function (layer) {
       var box = document.createElement("div");
@@ -144,27 +155,31 @@ var mudkitMap = (function () {
     layer.addTo(map);
   }
 
-  // data: title, colours, ticks [share, text], keys [colour, text]
+  function scale(colours) {
+    var space = "http://www.w3.org/2000/svg";
+    var bar = document.createElementNS(space, "svg");
+    bar.setAttribute("viewBox", "0 0 " + colours.length + " 1");
+    bar.setAttribute("preserveAspectRatio", "none");
+    bar.setAttribute("aria-hidden", "true");
+    colours.forEach(function (colour, at) {
+      var part = document.createElementNS(space, "rect");
+      part.setAttribute("x", at);
+      part.setAttribute("width", 1.05);
+      part.setAttribute("height", 1);
+      part.setAttribute("fill", colour);
+      bar.appendChild(part);
+    });
+    return bar;
+  }
+
+  // data: title, colours (none: no scale), ticks [share, text], keys [colour, text]
   function legend(map, data) {
     var control = L.control({ position: "topright" });
     control.onAdd = function () {
       var box = L.DomUtil.create("div", "mudkit-legend");
       L.DomUtil.create("b", "", box).textContent = data.title;
-      var space = "http://www.w3.org/2000/svg";
-      var bar = document.createElementNS(space, "svg");
-      bar.setAttribute("viewBox", "0 0 " + data.colours.length + " 1");
-      bar.setAttribute("preserveAspectRatio", "none");
-      bar.setAttribute("aria-hidden", "true");
-      data.colours.forEach(function (colour, at) {
-        var part = document.createElementNS(space, "rect");
-        part.setAttribute("x", at);
-        part.setAttribute("width", 1.05);
-        part.setAttribute("height", 1);
-        part.setAttribute("fill", colour);
-        bar.appendChild(part);
-      });
-      box.appendChild(bar);
-      var ticks = L.DomUtil.create("div", "ticks", box);
+      if (data.colours.length) box.appendChild(scale(data.colours));
+      var ticks = data.ticks.length ? L.DomUtil.create("div", "ticks", box) : null;
       data.ticks.forEach(function (tick) {
         var label = L.DomUtil.create("span", "", ticks);
         label.textContent = tick[1];
@@ -183,5 +198,5 @@ var mudkitMap = (function () {
     fit(map, control.getContainer().offsetWidth, control.getContainer().offsetHeight);
   }
 
-  return { base: base, cells: cells, points: points, heat: heat, legend: legend };
+  return { base: base, cells: cells, points: points, areas: areas, heat: heat, legend: legend };
 })();

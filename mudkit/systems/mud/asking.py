@@ -19,8 +19,9 @@ utility. An answer that is older than what this client has seen of a partition i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from mudkit.errors import ParameterError
 from mudkit.events import Complete, Effect, Record, size_bytes
@@ -28,6 +29,7 @@ from mudkit.predicates import Aggregates
 from mudkit.predicates.exchange import to_json
 from mudkit.systems.mud.cache import Cache, Held
 from mudkit.systems.mud.connection import Connection
+from mudkit.systems.mud.copy import detached
 from mudkit.systems.mud.hashes import value_hash
 from mudkit.systems.mud.local import Local
 from mudkit.systems.mud.planning import Planner
@@ -41,8 +43,7 @@ __all__ = ["READ_TYPES", "Asking", "asked_of"]
 READ_TYPES: Final = ("uncommitted", "committed", "committed_wio")
 
 
-@dataclass(frozen=True)
-class _Query:
+class _Query(msgspec.Struct, frozen=True):
     op_id: int | None
     """None: nobody waits for it."""
     asked: Asked
@@ -118,7 +119,7 @@ class Asking:
 
     def is_before(self, write: Mapping[str, Any]) -> bool:
         """Say whether a read that must not see a write is not answered yet."""
-        return any(
+        return bool(self._in_order) and any(
             last < write["number"] and self._concerns(query, write) for query, last in self._in_order.values()
         )
 
@@ -146,7 +147,7 @@ class Asking:
         AccessDenied
         """
         if self._cache.claims is not None:
-            self._cache.claims.check(now_us / 1e6, self._connection.endpoint.split("/")[0])
+            self._cache.claims.check(now_us / 1e6, self._connection.netid)
         table = self._local.tables.get(name)
         if table is not None and not self._is_unverified():
             table.check_access(self._cache.claims)
@@ -269,7 +270,8 @@ class Asking:
             }))  # fmt: skip
             if version["data"] is None:
                 continue
-            result.records[key] = version["data"] if table is None else table.seen(version["data"])
+            data = version["data"] if table is None else table.seen(version["data"])
+            result.records[key] = detached(data)
             result.versions[key] = None if is_pending else version["ver"]
             result.source[key] = "remote" if key in remote and not is_pending else "local"
             result.age_s[key] = 0.0 if is_pending else (now_us - version.get("held_us", now_us)) / 1e6

@@ -11,11 +11,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
+
 from mudkit.systems.mud.copy import is_visible, record_of
 from mudkit.systems.mud.local import Local
 from mudkit.systems.mud.planning import Answerable
 from mudkit.systems.mud.policies import Asked, Cached
-from mudkit.systems.mud.queries import contains
+from mudkit.systems.mud.queries import asks_for_keys_only, contains
 from mudkit.tokens import Claims
 
 __all__ = ["Cache", "Held"]
@@ -24,8 +26,7 @@ _KEPT_QUERIES: Final = 64
 _PENDING_AGE_US: Final = -1
 
 
-@dataclass(frozen=True)
-class Held:
+class Held(msgspec.Struct, frozen=True):
     """An answer from here.
 
     Parameters
@@ -102,17 +103,15 @@ class Cache:
         latest : bool
             Whether only pending writes will do.
         """
-        name = asked.table
-        known: dict[str, Mapping[str, Any]] = {row["key"]: row for row in self._local.rows(name)}
-        if asked.type == "uncommitted":
-            known |= {key: self._local.pending(name, key)[-1] for key in self._local.pending_keys(name)}
+        candidates = self._known(asked, keys)
         if latest:
-            known = {key: version for key, version in known.items() if "number" in version}
-        candidates = known if keys is None else {key: known[key] for key in keys if key in known}
+            candidates = {key: version for key, version in candidates.items() if "number" in version}
+        is_named = keys is not None
+        is_all = is_named and asks_for_keys_only(asked.predicate)
         versions = {
             key: version
             for key, version in candidates.items()
-            if self.matches(asked, version, is_named=keys is not None)
+            if self.matches(asked, version, is_named=is_named, is_all=is_all)
         }
         quality = Answerable(_PENDING_AGE_US / 1e6, 1.0, 0.0)
         if keys is None or len(candidates) < len(keys):
@@ -124,6 +123,24 @@ class Cache:
         ages_s = [(now_us - each["held_us"]) / 1e6 for each in relevant if "held_us" in each]
         age_s = max([quality.age_s, *ages_s])
         return Held(versions, Answerable(age_s, quality.completeness, quality.bias))
+
+    def _known(self, asked: Asked, keys: list[str] | None) -> dict[str, Mapping[str, Any]]:
+        """Give what is held of some keys, or of the whole table: the latest, or the latest committed."""
+        name, local = asked.table, self._local
+        is_latest = asked.type == "uncommitted"
+        found: dict[str, Mapping[str, Any]]
+        if keys is None:
+            found = {row["key"]: row for row in local.rows(name)}
+            if is_latest:
+                found |= {key: local.pending(name, key)[-1] for key in local.pending_keys(name)}
+            return found
+        found = {}
+        for key in keys:
+            pending = local.pending(name, key) if is_latest else None
+            version = pending[-1] if pending else local.row(name, key)
+            if version is not None:
+                found[key] = version
+        return found
 
     def _quality(self, now_us: int, asked: Asked, keys: list[str] | None, held: Iterable[str]) -> Answerable:
         """Say how complete it is what is held of a query whose keys are not all held."""
@@ -156,7 +173,9 @@ class Cache:
             and contains(larger.predicate, smaller.predicate)
         )
 
-    def matches(self, asked: Asked, version: Mapping[str, Any], *, is_named: bool = False) -> bool:
+    def matches(
+        self, asked: Asked, version: Mapping[str, Any], *, is_named: bool = False, is_all: bool = False
+    ) -> bool:
         """Say whether a reader asks for a version, and may see it.
 
         Parameters
@@ -166,6 +185,8 @@ class Cache:
             A row or a pending write.
         is_named : bool
             Whether its key is asked for: then also that it is gone is an answer.
+        is_all : bool
+            Whether nothing but its key is asked for.
         """
         auth = {} if self.claims is None else self.claims.auth
         table = self._local.tables.get(asked.table)
@@ -173,5 +194,6 @@ class Cache:
             return False
         if version["data"] is None:
             return is_named
-        record = record_of(version, table)
-        return asked.predicate is None or asked.predicate(record, receiver=asked.reader, auth=auth) is True
+        if is_all or asked.predicate is None:
+            return True
+        return asked.predicate(record_of(version, table), receiver=asked.reader, auth=auth) is True

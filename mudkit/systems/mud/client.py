@@ -28,6 +28,7 @@ from mudkit.events import (
 from mudkit.systems.mud.asking import Asking, asked_of
 from mudkit.systems.mud.cache import Cache
 from mudkit.systems.mud.connection import RETRY, Connection
+from mudkit.systems.mud.holding import holdings
 from mudkit.systems.mud.local import Local
 from mudkit.systems.mud.planning import Planner
 from mudkit.systems.mud.policies import PrefetchPolicy, ReadPolicy, WritePolicy
@@ -192,6 +193,10 @@ class ClientMachine:
                 return (Complete(op_id, {each.kind: each.describe() for each in self._shelves}),)
             case "pending":
                 return (Complete(op_id, [dict(each) for _, each in sorted(self.local.writes.items())]),)
+            case "held":
+                name, reader = arguments["table"], arguments["reader"]
+                auth = {} if self._cache.claims is None else self._cache.claims.auth
+                return (Complete(op_id, list(holdings(self.local, name, reader, auth, now_us))),)
         return self._administer(op_id, operation, arguments)
 
     def _read(self, now_us: int, op_id: int, arguments: Mapping[str, Any]) -> Sequence[Effect]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+import msgspec
 
 from mudkit.events import CancelTimer, Effect, Send, SetTimer, size_bytes
 
@@ -18,8 +19,7 @@ _LOST_US: Final = 1_000_000
 """After a gateway could not be reached, the next is tried."""
 
 
-@dataclass
-class Ask:
+class Ask(msgspec.Struct):
     """Something asked and not yet answered.
 
     Parameters
@@ -34,7 +34,7 @@ class Ask:
     identity: str
     what: Callable[[], dict[str, Any]]
     answered: Callable[[Mapping[str, Any], dict[Any, Mapping[str, Any]]], Sequence[Effect]]
-    parts: dict[Any, Mapping[str, Any]] = field(default_factory=dict)
+    parts: dict[Any, Mapping[str, Any]] = msgspec.field(default_factory=dict)
     size_bytes: int = 0
 
 
@@ -54,6 +54,7 @@ class Connection:
 
     def __init__(self, endpoint: str, token: str | None, gateways: Sequence[str], first: int) -> None:
         self.endpoint = endpoint
+        self.netid = endpoint.split("/")[0]
         self.has_token = token is not None
         self.is_up = False
         self.life = 0

@@ -8,14 +8,17 @@ the timeline consistency of PNUTS, for all records at once.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias
+from copy import deepcopy
+from typing import Any, Final, TypeAlias
 
 from mudkit.errors import PredicateError
 from mudkit.predicates import Aggregates, Predicate
 from mudkit.predicates.exchange import from_json
 from mudkit.systems.mud.tables import Table
 
-__all__ = ["Copy", "Row", "is_visible", "record_of"]
+__all__ = ["Copy", "Row", "detached", "is_visible", "record_of"]
+
+_NESTED: Final = (dict, list)
 
 Row: TypeAlias = dict[str, Any]
 """``key, ver, data, predicate, ts_us, lsn``; ``data`` is None after a delete, which keeps the writer
@@ -26,7 +29,12 @@ it deleted: who could not see that does not see that it is gone."""
 def record_of(row: Mapping[str, Any], table: Table | None = None) -> dict[str, Any]:
     """Give a row as predicates see it: its columns and its ``key``."""
     data = row["data"] or {}
-    return {**(data if table is None else table.seen(data)), "key": row["key"]}
+    return {**(data if table is None or not table.removed else table.seen(data)), "key": row["key"]}
+
+
+def detached(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Give a record that an application may change: what is held and what is under way stays as it is."""
+    return {name: deepcopy(value) if type(value) in _NESTED else value for name, value in data.items()}
 
 
 def is_visible(

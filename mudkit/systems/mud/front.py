@@ -142,6 +142,10 @@ class Client:
         What it answers by itself, what it sends later, and what it fetches before it is asked for;
         :class:`~mudkit.systems.mud.shipped.Shipped` follows what the cloud ships.
 
+    Attributes
+    ----------
+    device : Host
+
     Examples
     --------
     >>> from mudkit import Lab
@@ -181,6 +185,7 @@ class Client:
             NAME, lambda ports: ClientMachine(ports, settings), name=f"{_PORT}-{app}",
             watch=("loc",) if any(each is not None for each in policies) else (),
         )  # fmt: skip
+        self.device = device
         self._watched = 0
 
     # -- tables
@@ -354,6 +359,25 @@ class Client:
         """List the writes that the cloud has not answered, those that are held included."""
         return self.installed.call("pending")
 
+    def held(self, table: str, data: Mapping[str, Any] | None = None) -> Operation:
+        """List what the device holds of a table, whoever may see it: for looking at a device from outside.
+
+        Nothing is asked of the cloud.
+
+        Parameters
+        ----------
+        table : str
+        data : mapping, optional
+            Of a reader; each version says whether this one would be shown it.
+
+        Returns
+        -------
+        Operation
+            Of dicts with ``key, version, record, predicate, type, visible, age_s``; the version of what is
+            pending is None, and so is the record of what is deleted.
+        """
+        return self.installed.call("held", table=table, reader=_reader(data))
+
     def _update(
         self, operation: str, table: str, key: str | None, record: Mapping[str, Any] | None, kind: str,
         predicate: str | Predicate | None, utility: Utility | None, data: Mapping[str, Any] | None,
@@ -363,7 +387,7 @@ class Client:
             raise ParameterError(
                 "There is no such type of write.",
                 where="type",
-                found=repr(type),
+                found=repr(kind),
                 expected=", ".join(WRITE_TYPES),
             )
         made = self.installed.call(

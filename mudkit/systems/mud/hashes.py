@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any
 
 import msgspec
 
 __all__ = ["value_hash"]
 
+_encode = msgspec.json.Encoder(order="sorted").encode
+
 
 def value_hash(data: Mapping[str, Any] | None) -> str | None:
     """Give 16 hexadecimal digits of a record's columns; None for no record."""
     if data is None:
         return None
-    return hashlib.sha256(msgspec.json.encode(data, order="sorted")).hexdigest()[:16]
+    return sha256(_encode(data)).hexdigest()[:16]

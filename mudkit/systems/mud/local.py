@@ -22,7 +22,7 @@ Write: TypeAlias = dict[str, Any]
 """``number, name, key, type, data, predicate, reader, replaces, after, base, invoked_us``: ``replaces`` is
 the
 global version that a conditional write is to replace, ``after`` the number of the pending write that it
-stands on instead, ``base`` the committed version held when it was made."""
+stands on instead, ``base`` the committed version held when it was made, or since then what it stood on."""
 
 
 class Local:
@@ -43,7 +43,11 @@ class Local:
         for name, row in sorted(store.items("row\n"), key=lambda each: each[1]["held_us"]):
             _, table, key = name.split("\n")
             self._rows[table, key] = row
+        # In the order of their numbers, as their keys in the store are.
         self.writes: dict[int, Write] = {each["number"]: each for _, each in store.items("write ")}
+        self._counted = store.get("count of writes") or 0
+        """What the store has of :meth:`last_write`; the pending writes are there, too, with their numbers."""
+        self._last_write = max([self._counted, *self.writes])
         self.losses: defaultdict[str, Counter[int]] = defaultdict(Counter)
         """How many records of each table were let go, by partition: what was complete may no longer be."""
         self._pending: dict[tuple[str, str], list[int]] = {}
@@ -90,7 +94,8 @@ class Local:
 
     def pending(self, name: str, key: str) -> list[Write]:
         """Give the pending writes of a record, the oldest first."""
-        return [self.writes[number] for number in self._pending.get((name, key), ())]
+        numbers = self._pending.get((name, key))
+        return [self.writes[number] for number in numbers] if numbers else []
 
     def pending_keys(self, name: str) -> list[str]:
         """Give the keys of a table with pending writes."""
@@ -108,12 +113,13 @@ class Local:
 
     def last_write(self) -> int:
         """Give the number of the last write that was made."""
-        return self._store.get("count of writes") or 0
+        return self._last_write
 
     def add(self, write: Write) -> None:
-        """Keep a pending write."""
+        """Keep a pending write, whose number is greater than that of the last."""
         self.save(write)
         self.writes[write["number"]] = write
+        self._last_write = write["number"]
         self._pending.setdefault((write["name"], write["key"]), []).append(write["number"])
 
     def save(self, write: Write) -> None:
@@ -121,7 +127,10 @@ class Local:
         self._store.put(f"write {write['number']:012d}", write)
 
     def remove(self, write: Write) -> None:
-        """Forget a write that is over."""
+        """Forget a write that is over; its number is not given again."""
+        if self._counted < write["number"]:
+            self._counted = self._last_write
+            self._store.put("count of writes", self._counted)
         place = write["name"], write["key"]
         del self.writes[write["number"]]
         self._pending[place].remove(write["number"])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+import msgspec
 
 from mudkit.systems.mud.utility import Plan, Utility, best, freshness
 
@@ -38,8 +39,7 @@ _PRIOR_S: Final = 600.0
 """Before anything is known of a table, what is held of it is taken to change once in so long."""
 
 
-@dataclass(frozen=True)
-class Answerable:
+class Answerable(msgspec.Struct, frozen=True):
     """What can be said of an answer from here.
 
     Parameters

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
 
+import msgspec
+
 from mudkit.predicates import Predicate
 from mudkit.predicates.values import point
 from mudkit.sources.parameters import number, whole_number
@@ -35,8 +37,7 @@ NEVER: Final = "never"
 """The delay of a write that stays on the device until something needs it."""
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(msgspec.Struct, frozen=True):
     """A read, as a policy sees it."""
 
     table: str

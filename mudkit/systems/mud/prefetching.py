@@ -12,8 +12,10 @@ look      when a link comes up, and every so often: the policy picks among what 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from mudkit.events import Effect, SetTimer
 from mudkit.systems.mud.cache import Cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any, Final
 
 from mudkit.errors import AccessDenied, MudkitError, ParameterError, PredicateError, TableProblem
@@ -39,7 +40,8 @@ class Conflict(MudkitError, RuntimeError):
         **fields: str | None,
     ) -> None:
         super().__init__(summary, **fields)
-        self.store, self.local, self.base = store, local, base
+        # Copies: whoever merges them may change them.
+        self.store, self.local, self.base = deepcopy(store), deepcopy(local), deepcopy(base)
 
     def __reduce__(self) -> tuple[Any, ...]:
         fields = {name: getattr(self, name) for name in ("store", "local", "base", *_FIELDS)}

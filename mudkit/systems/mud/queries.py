@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+
 from mudkit.predicates import Predicate
+from mudkit.predicates.form import Form
 from mudkit.predicates.tree import And, Compare, Constant, In, Name, Node
 from mudkit.predicates.values import Members
 
-__all__ = ["contains", "keys_of"]
+__all__ = ["asks_for_keys_only", "contains", "keys_of"]
 
 
 def keys_of(predicate: Predicate | None) -> list[str] | None:
@@ -16,12 +19,23 @@ def keys_of(predicate: Predicate | None) -> list[str] | None:
     """
     if predicate is None:
         return None
+    slots, _ = _key_slots(predicate.form)
+    if not slots:
+        return None
     found: set[str] | None = None
-    for part in _parts(predicate):
-        keys = _named(part, predicate)
-        if keys is not None:
-            found = keys if found is None else found & keys
+    for slot in slots:
+        constant = predicate.constants[slot]
+        if isinstance(constant, Members):
+            keys = set(constant.strings)
+        else:
+            keys = {constant} if isinstance(constant, str) else set()
+        found = keys if found is None else found & keys
     return None if found is None else sorted(found)
+
+
+def asks_for_keys_only(predicate: Predicate | None) -> bool:
+    """Say whether a predicate matches the records of :func:`keys_of` whatever they hold, and no others."""
+    return predicate is not None and _key_slots(predicate.form)[1]
 
 
 def contains(larger: Predicate | None, smaller: Predicate | None) -> bool:
@@ -64,15 +78,21 @@ def _written(part: Node, predicate: Predicate) -> str:
     return f"{type(part).__name__}({'; '.join(inner)})"
 
 
-def _named(part: Node, predicate: Predicate) -> set[str] | None:
+@functools.lru_cache(maxsize=4096)
+def _key_slots(form: Form) -> tuple[tuple[int, ...], bool]:
+    """Say which constants of a form are the keys that it can match, and whether it says nothing else."""
+    root = form.root
+    parts = root.args if isinstance(root, And) else (root,)
+    slots = [_key_slot(part) for part in parts]
+    return tuple(slot for slot in slots if slot is not None), None not in slots
+
+
+def _key_slot(part: Node) -> int | None:
     match part:
         case Compare(operator="=", left=Name(scope="record", path=("key",)), right=Constant(slot=slot)):
-            value = predicate.constants[slot]
+            return slot
         case Compare(operator="=", left=Constant(slot=slot), right=Name(scope="record", path=("key",))):
-            value = predicate.constants[slot]
+            return slot
         case In(item=Name(scope="record", path=("key",)), members=Constant(slot=slot)):
-            members = predicate.constants[slot]
-            return set(members.strings) if isinstance(members, Members) else None
-        case _:
-            return None
-    return {value} if isinstance(value, str) else set()
+            return slot
+    return None

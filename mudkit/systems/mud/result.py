@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,8 +35,7 @@ class Change:
     version: int
 
 
-@dataclass(frozen=True)
-class ReadResult:
+class ReadResult(msgspec.Struct, frozen=True):
     """The records that a read has found.
 
     Parameters
@@ -51,10 +52,10 @@ class ReadResult:
         Instead of records, when the read asked for them.
     """
 
-    records: dict[str, dict[str, Any]] = field(default_factory=dict)
-    source: dict[str, str] = field(default_factory=dict)
-    age_s: dict[str, float] = field(default_factory=dict)
-    versions: dict[str, int | None] = field(default_factory=dict)
+    records: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
+    source: dict[str, str] = msgspec.field(default_factory=dict)
+    age_s: dict[str, float] = msgspec.field(default_factory=dict)
+    versions: dict[str, int | None] = msgspec.field(default_factory=dict)
     aggregates: dict[str, Any] | None = None
 
     def __len__(self) -> int:

@@ -38,6 +38,7 @@ TYPES: Final[dict[str, type | tuple[type, ...]]] = {
 
 MAX_RECORD_BYTES: Final = 64 * 1024
 """Of a record as JSON."""
+_LEAST: Final = -(1 << 63)
 MAX_KEY_BYTES: Final = 512
 
 
@@ -104,15 +105,15 @@ class Table:
         """
         if self.acl == "public":
             return
-        shown = "no token" if claims is None else f"app {claims.app!r}, user {claims.user!r}"
         if claims is None or (self.acl == "user" and claims.user is None):
             expected = "a token of an app" if self.acl == "app" else "a token of a user"
             raise AccessDenied(
-                "This table is not open to you.", where=f"table {self.name!r}", found=shown, expected=expected
-            )
+                "This table is not open to you.", where=f"table {self.name!r}", found=_shown(claims),
+                expected=expected,
+            )  # fmt: skip
         if self.apps is not None and claims.app not in self.apps:
             raise AccessDenied(
-                "This table is not open to this app.", where=f"table {self.name!r}", found=shown,
+                "This table is not open to this app.", where=f"table {self.name!r}", found=_shown(claims),
                 expected=f"one of {', '.join(self.apps)}",
             )  # fmt: skip
 
@@ -158,7 +159,8 @@ class Table:
 
     def seen(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """Give a record without the columns that were taken out."""
-        return {name: value for name, value in data.items() if name not in self.removed}
+        removed = self.removed
+        return {name: data[name] for name in data if name not in removed} if removed else dict(data)
 
     def altered(self, properties: Mapping[str, Any], lsn: int) -> Table:
         """Give the table as it is after ``alter``.
@@ -216,6 +218,10 @@ class Table:
         )  # fmt: skip
 
 
+def _shown(claims: Claims | None) -> str:
+    return "no token" if claims is None else f"app {claims.app!r}, user {claims.user!r}"
+
+
 def _check_acl(acl: Any) -> None:
     if acl not in LEVELS:
         raise ParameterError(
@@ -227,7 +233,11 @@ def _is_line(text: Any) -> bool:
     """Say whether something is a text of one line that UTF-8 can hold."""
     if not isinstance(text, str) or not text or "\n" in text:
         return False
-    return not any("\ud800" <= each <= "\udfff" for each in text)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _texts(where: str, given: Any) -> list[str]:
@@ -255,13 +265,30 @@ def _schema(where: str, given: Any) -> dict[str, str]:
     return dict(given)
 
 
+def _is_flat(data: Any) -> bool:
+    """Say whether something is plain already, as nearly all records are: names and single values."""
+    if type(data) is not dict:
+        return False
+    for name, value in data.items():
+        kind = type(value)
+        if type(name) is not str or not (
+            kind is str
+            or (kind is int and _LEAST <= value < -_LEAST)
+            or (kind is float and isfinite(value))
+            or kind is bool
+            or value is None
+        ):
+            return False
+    return True
+
+
 def _plain(value: Any) -> Any:
     """Give a value as others will see it: what JSON and a store hold, pairs as lists."""
     if value is None or isinstance(value, bool | str):
         if isinstance(value, str):
             value.encode()
         return value
-    if isinstance(value, int) and -(1 << 63) <= value < 1 << 63:
+    if isinstance(value, int) and _LEAST <= value < -_LEAST:
         return int(value)
     if isinstance(value, float) and isfinite(value):
         return float(value)
@@ -297,13 +324,14 @@ def check_record(data: Any, names: Collection[str] = ("key",)) -> dict[str, Any]
         It is no mapping of names to what JSON can hold, or too large.
     """
     problem = None
-    if not isinstance(data, Mapping) or any(not isinstance(each, str) for each in data):
+    is_flat = _is_flat(data)
+    if not (is_flat or (isinstance(data, Mapping) and all(isinstance(each, str) for each in data))):
         problem = f"{type(data).__name__}: {data!r}"[:120]
-    elif any(name in data for name in names):
+    elif any(map(data.__contains__, names)):
         problem = "a column 'key': the primary key is given apart"
     else:
         try:
-            record: dict[str, Any] = _plain(data)
+            record: dict[str, Any] = data.copy() if is_flat else _plain(data)
             size = size_bytes(record)
         except RecursionError:
             problem = "it is nested too deep"

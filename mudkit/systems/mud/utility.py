@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from mudkit.errors import ParameterError
 from mudkit.sources.parameters import number
 
@@ -30,8 +32,7 @@ _WORTH_S: Final = 1e9
 """More than anybody waits."""
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """A way to answer a read.
 
     Parameters

@@ -27,6 +27,7 @@ from mudkit.errors import ParameterError
 from mudkit.events import CancelTimer, Complete, Effect, Notify, Ports, Send, SetTimer
 from mudkit.predicates.exchange import to_json
 from mudkit.systems.mud.connection import Connection
+from mudkit.systems.mud.copy import detached
 from mudkit.systems.mud.local import Local
 from mudkit.systems.mud.notifications import HEARTBEAT_US
 from mudkit.systems.mud.problems import from_json
@@ -214,7 +215,9 @@ class Watching:
                 effects.append(Notify(reading["listener"], Change("remove", key, None, version)))
         else:
             held[key] = version
-            effects.append(Notify(reading["listener"], Change("upsert", key, change["data"], version)))
+            effects.append(
+                Notify(reading["listener"], Change("upsert", key, detached(change["data"]), version))
+            )
         self._save(reading)
         return effects
 

@@ -18,6 +18,7 @@ refused            it goes, with the reason; who stands on it conflicts
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from mudkit.errors import MudkitError, ParameterError
@@ -82,7 +83,7 @@ class Writing:
                 table.check_columns(data)
         if predicate is not None and predicate.unbound:
             predicate = predicate.bind(sender=context)
-        number = self._local.next_number("count of writes")
+        number = self._local.last_write() + 1
         key = check_key(f"{self._connection.endpoint} {number}" if key is None else key)
         held, pending = self._local.row(name, key), self._local.pending(name, key)
         write: Write = {
@@ -99,8 +100,17 @@ class Writing:
         self._store.crash_point("numbered, not pending")
         self._local.add(write)
         self._calls[write["number"]] = op_id
-        written = Record("operations", {"op_id": op_id, "value_hash": value_hash(data)})
-        return [written, *self.go_on(now_us)]
+        written = Record("operations", {"op_id": op_id, "value_hash": partial(value_hash, data)})
+        if write["due_us"] is not None:
+            return (written, *self.go_on(now_us))
+        return (written, *self._begin(write)) if not pending else (written,)
+
+    def _begin(self, write: Write) -> Sequence[Effect]:
+        """Send the head of a record, whose time has come (stage 2), unless something else holds it."""
+        if write["number"] in self._under_way or self._waits(write):
+            return ()
+        self._under_way.add(write["number"])
+        return self._ask(write)
 
     def go_on(self, now_us: int) -> Sequence[Effect]:
         """Send what nothing holds (stage 2)."""
@@ -108,13 +118,12 @@ class Writing:
         soonest = None
         for write in self._local.heads():
             due_us = write["due_us"]
-            if write["number"] in self._under_way or due_us == NEVER or self._waits(write):
+            if due_us == NEVER:
                 continue
-            if due_us is not None and due_us > now_us:
+            if due_us is None or due_us <= now_us:
+                effects += self._begin(write)
+            elif write["number"] not in self._under_way and not self._waits(write):
                 soonest = due_us if soonest is None else min(soonest, due_us)
-                continue
-            self._under_way.add(write["number"])
-            effects += self._ask(write)
         if soonest is not None:
             effects.append(SetTimer(DUE, soonest - now_us))
         return effects
@@ -131,7 +140,7 @@ class Writing:
     def _ask(self, write: Write) -> Sequence[Effect]:
         def what() -> dict[str, Any]:
             names = ("name", "key", "type", "data", "predicate", "reader", "replaces", "number", "table")
-            known = min(self._local.writes)
+            known = next(iter(self._local.writes))
             asked = {name: write[name] for name in names}
             return {"op": "write", "client": self._connection.endpoint, "known": known, **asked}
 
@@ -152,6 +161,7 @@ class Writing:
             for other in self._local.pending(name, key):
                 if other["after"] == write["number"]:
                     other["after"], other["replaces"] = None, answer["ver"]
+                    other["base"] = None if new["data"] is None else new
                     self._local.save(other)
             effects += self._complete(write, answer["ver"])
         elif "conflict" in answer:

@@ -118,7 +118,7 @@ def test_a_write_has_a_version_from_one_on(version):
 def test_from_a_table(form):
     history = History.from_table(form(ROWS))
     assert [each.what for each in history] == [
-        "w(k)aa@1", "r(k)0", "r(k)aa@1", "w(k)bb!0@1", "w(k)cc…", "d(k)@2", "r(k)0", "w(k)dd#",
+        "w(k)aa@1", "r(k)0", "r(k)aa@1", "w(k)bb!@1", "w(k)cc…", "d(k)@2", "r(k)0", "w(k)dd#",
     ]  # fmt: skip
     assert history.operations[0].answered_us == 20
     assert history.operations[3].found == Content(None, 1)

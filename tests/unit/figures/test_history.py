@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
-from mudkit.consistency import History, check
+from mudkit.consistency import Content, History, Kind, Operation, check
 from mudkit.figures.charts import ORANGE
 from mudkit.figures.history import MAX_OPERATIONS, branches, history
 
@@ -102,3 +104,40 @@ def test_of_many_operations_the_contradiction_is_drawn():
     figure = draw(text, "sequential")
     assert sum(len(boxes(trace)) for trace in figure.data if trace.name != "was seen by") == MAX_OPERATIONS
     assert "✗ r1@1" in [note.text for note in figure.layout.annotations]
+
+
+def names(figure):
+    return [note.text for note in figure.layout.annotations]
+
+
+def test_names_do_not_lie_on_one_another_and_writes_have_theirs_first():
+    text = "ann: r0 w1 " + " ".join(["r1"] * 70)
+    figure = draw(text, "sequential")
+    assert names(figure)[0] == "w1"
+    places = sorted(note.x for note in figure.layout.annotations)
+    assert 1 < len(places) < 72
+    assert min(b - a for a, b in pairwise(places)) > 3
+    assert len(boxes(traces(figure)["read"])) == 71, "the bars are all there"
+
+
+def test_the_contradiction_is_named_whatever_stands_beside_it():
+    figure = draw("ann: w1@1 w2@2 " + " ".join(["r2@2"] * 30) + " r1@1", "sequential")
+    assert {"✗ r1@1"} <= set(names(figure))
+
+
+@pytest.mark.parametrize(("ms", "unit", "end"), [(100, "ms", 100), (40_000, "s", 40), (600_000, "min", 10)])
+def test_the_axis_has_a_unit_that_can_be_read(ms, unit, end):
+    operations = [
+        Operation("ann", 1, "x", Kind.WRITE, 0, 0, Content("1")),
+        Operation("ann", 2, "x", Kind.READ, ms * 1000, ms * 1000, Content("1")),
+    ]
+    figure = history(check(History(operations), "sequential"))
+    assert f", {unit} after" in figure.layout.xaxis.title.text
+    assert max(left for left, *_ in boxes(traces(figure)["read"])) == end
+
+
+def test_long_views_have_their_names_under_the_pointer():
+    figure = draw("ann: w1 " + " ".join(["r1"] * 30), "sequential")
+    marks = traces(figure)["reads in views"]
+    assert marks.mode == "markers"
+    assert marks.text[0] == "ann r(x)1"

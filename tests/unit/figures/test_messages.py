@@ -260,3 +260,11 @@ def test_tables_come_from_arrow_as_they_are():
 
     arrow = pa.Table.from_pandas(RUN, schema=MESSAGES, preserve_index=False)
     assert diagram(arrow.to_pandas()).to_json() == diagram(RUN).to_json()
+
+
+def test_names_that_are_tilted_do_not_lie_on_the_title():
+    def margin(name):
+        rows = [(f"{name}-{number}", f"{name}-{number + 1}", number, number + 0.5) for number in range(6)]
+        return diagram(messages(*((*row, "arrived", "send", None) for row in rows))).layout.margin.t
+
+    assert margin("a-server-with-a-long-name") > margin("a") + 50

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from lab_systems import answering
 
 from mudkit import Lab
 from mudkit.errors import OperationLost, OperationTimeout, ParameterError, ReentrantRun
+from mudkit.events import Call
 from mudkit.fleet import operation as module
 from mudkit.systems.store_and_forward import Client, Relay
 
@@ -39,6 +41,65 @@ def test_result_lets_time_go_on_to_the_answer_and_no_further(lab, ann):
             failed.result()
     assert lab.world.now_us == 90 * S
     assert lab.history()["status"].tolist() == ["ok", "failed"]
+
+
+def test_what_is_asked_while_time_stands_still_is_handled_when_the_call_returns(lab):
+    ann, [machine] = answering(lab.device("ann"))
+    lab.world.at(0, lambda _: machine.seen.append("due before"))
+    asked = [ann.call("now", value=1), ann.call("never"), ann.call("fail")]
+    assert [type(each).__name__ for each in machine.seen] == ["LinkUp", "str", "Call", "Call", "Call"]
+    assert [each.done() for each in asked] == [True, False, True]
+    assert asked[0].result() == 1
+    with pytest.raises(LookupError, match="no such thing"):
+        asked[2].result()
+    assert lab.world.now_us == 0
+
+
+def test_who_asks_in_virtual_time_waits_for_its_turn(lab):
+    ann, [machine] = answering(lab.device("ann"))
+    seen: list[Any] = []
+
+    def ask(_: None) -> None:
+        made = ann.call("now", value=1)
+        seen.append(made.done())
+        lab.world.at(lab.world.now_us, lambda _: seen.append(made.done()))
+
+    lab.world.at(S, ask)
+    lab.run(seconds=2)
+    assert seen == [False, False]
+    assert len(machine.of(Call)) == 1
+
+
+def test_a_callback_comes_in_an_event_of_its_own_also_to_what_is_answered_at_once(lab, ann):
+    told: list[Any] = []
+    lab.run()
+    ann.call("now", value=1).add_done_callback(lambda done: told.append(done.result()))
+    assert told == []
+    ann.call("now", value=2).add_done_callback(lambda done: told.append(done.result()))
+    assert told == [1]  # it was due before
+    lab.run()
+    assert told == [1, 2]
+    known = ann.call("now", value=3)
+    assert known.result() == 3
+    known.add_done_callback(lambda done: told.append(done.result()))
+    assert told == [1, 2, 3]
+
+
+def test_ctrl_c_waits_until_a_call_is_handled(lab):
+    ann, [machine] = answering(lab.device("ann"))
+    lab.run()
+    handled, handle = [], machine.handle
+
+    def interrupted(now_us: int, event: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        handled.append(event)
+        return handle(now_us, event)
+
+    machine.handle = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        ann.call("now", value=1)
+    assert len(handled) == 1
+    assert lab.history()["status"].tolist() == ["ok"]
 
 
 def test_callbacks_before_and_after(lab, ann):
@@ -205,7 +266,7 @@ def test_an_await_may_be_given_up(lab, ann, monkeypatch):
     monkeypatch.setattr(module, "_TURN_S", 0.0)
 
     async def cell() -> None:
-        lab.world.at(0, lambda _: waiting.cancel())
+        lab.world.at(1, lambda _: waiting.cancel())
         await waiting
 
     async def main() -> None:

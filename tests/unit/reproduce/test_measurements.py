@@ -11,6 +11,7 @@ import pytest
 from mudkit import trace
 from mudkit.consistency import check
 from mudkit.errors import EnvironmentProblem, ParameterError
+from mudkit.events import size_bytes
 from mudkit.predicates import Predicate
 from mudkit.reproduce import (
     campaign_judge,
@@ -22,6 +23,9 @@ from mudkit.reproduce import (
     lab,
     matching,
     mobius,
+    overhead,
+    overhead_local,
+    overhead_remote,
     peaks,
     row,
     spark_labels,
@@ -31,7 +35,7 @@ from mudkit.reproduce.verdict import judge
 from mudkit.reproduce.workload import TEXTS, Workload
 from mudkit.systems.mud.backend import BackEnd
 
-M1, M2, M6 = mobius.ROWS
+M1, M2, M3, M6 = mobius.ROWS
 F1, F2, F3, F4, F5, F6 = lab.ROWS
 
 
@@ -76,6 +80,38 @@ def test_m2_says_when_the_process_ends_early(monkeypatch):
     monkeypatch.setattr(capacity, "_CODE", "raise MemoryError('no room')")
     with pytest.raises(EnvironmentProblem, match="no room"):
         capacity.measure(subscriptions=10, topics=[1], seeds=[1])
+
+
+def test_m3_measures_all_that_is_required():
+    found = overhead.measure(writes=20, durable=6, reads=30, held=10, requests=9, seeds=[1])
+    assert {required.figure for required in M3.required} <= set(found.figures)
+    assert all(math.isfinite(figure.median) for figure in found.figures.values())
+    assert found.figures["share of records that are in the files"].low == 1
+    assert found.figures["% over bare, write, LTE"].median < 52  # in virtual time: always the same
+    assert found.figures["times the baseline's time, read, 3G, TCP"].median < 1
+
+
+def test_m3_notices_what_did_not_land(monkeypatch):
+    monkeypatch.setattr(overhead_local.Bare, "write", lambda self, key, record: None)
+    monkeypatch.setattr(overhead_local.Mud, "write", lambda self, key, record: None)
+    calls = overhead_local.drawn(4, 1)
+    assert [key for key, _ in calls] == 2 * ["article-000000", "article-000001"]
+    assert len({str(record) for _, record in calls}) == 4
+    with pytest.raises(TypeError):  # nothing to read, either
+        overhead_local.local(writes=4, durable=4, reads=1, held=2, seeds=[1])
+
+
+def test_a_handshake_is_round_trips_of_its_sizes():
+    def ms(link, trips):
+        make = overhead_remote._maker(overhead_remote._bare, link, trips)
+        return overhead_remote.latencies_ms(make, 40, 1)["read"]
+
+    for link, trip_ms in (("lte", 70), ("umts_3g", 200)):
+        bare = ms(link, ())
+        one = ms(link, overhead_remote.HANDSHAKES["TCP"])
+        assert one - bare == pytest.approx(trip_ms, rel=0.25)
+        assert ms(link, overhead_remote.HANDSHAKES["TCP and TLS 1.2"]) - bare > 2.5 * (one - bare)
+    assert size_bytes(overhead_remote._of_size(330, {"back": 3000})) == 330
 
 
 def test_f5_measures_all_that_is_required():

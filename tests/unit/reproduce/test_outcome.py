@@ -152,7 +152,7 @@ def test_the_command(tmp_path, monkeypatch):
     assert all(list(result) == KEYS for result in whole)
     assert {result["verdict"] for result in whole} == {"not measured"}
     assert "Mobius 7.4" in run("reproduce").output.replace("\n", " ")
-    with pytest.raises(ParameterError, match="M1, M2, M6, F1, F2, F3, F4, F5"):
+    with pytest.raises(ParameterError, match="M1, M2, M3, M6, F1, F2, F3, F4, F5"):
         run("reproduce", "nothing")
 
 

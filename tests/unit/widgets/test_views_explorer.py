@@ -10,6 +10,7 @@ import pytest
 
 from mudkit.consistency import MODELS, History, check
 from mudkit.errors import ParameterError
+from mudkit.experiment.journal import Journal
 from mudkit.widgets import ViewsExplorer
 
 FORKED = "ann: w1   w1>2…  r2\nbob: r1   w1>3…  r3"
@@ -190,3 +191,12 @@ def test_what_it_is_not():
         ViewsExplorer(FORKED, "fork-sequental")
     with pytest.raises(ParameterError):
         ViewsExplorer(FORKED, seconds=0)
+
+
+def test_a_run_of_a_lab_is_shown():
+    run = History.from_table(Journal(operations=20).run(2, "uncommitted").history())
+    widget = ViewsExplorer(run.to_text(), "fork-sequential-retracted")
+    assert widget.problem.value == ""
+    assert "✓ OK" in widget.verdict.value
+    for name, found in statuses(widget).items():
+        assert found.split()[1] == check(run, name).status, name

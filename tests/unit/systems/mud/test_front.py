@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+
+import msgspec
 import pytest
 from mud_place import Place
 
@@ -47,6 +51,20 @@ def test_what_is_written_is_read_elsewhere(jane, bob):
     assert found.versions == {"a": 1}
 
 
+def test_when_a_write_returns_it_is_in_the_local_store(place, tmp_path):
+    device = place.lab.device("ann", storage=tmp_path)
+    ann = place.client("ann")
+    for key in ("a", "b"):
+        ann.write("news", key, {"topic": "arts"})  # nobody lets time go on
+        [file] = tmp_path.glob("*.db")
+        with closing(sqlite3.connect(file)) as connection:
+            found = connection.execute("SELECT value FROM store WHERE key GLOB 'write *' ORDER BY key")
+            kept = [msgspec.msgpack.decode(value) for (value,) in found]
+        assert kept[-1]["key"] == key
+    assert device.storage == tmp_path
+    assert len(place.lab.history()["value_hash"].dropna()) == 2
+
+
 def test_records_lie_in_partitions_and_are_found_in_all(jane, bob):
     for key in ("a", "g", "h", "p", "z"):
         jane.write("news", key, {"n": 1}).result()
@@ -86,6 +104,11 @@ def test_a_conditional_write_replaces_what_is_held(jane, bob):
     jane.write("news", "a", {"x": 1}).result()
     bob.read("news", "key = 'a'", latest=True).result()
     assert bob.write("news", "a", {"x": 2}, "conditional").result() == 2
+
+
+def test_a_type_of_write_that_is_none_is_named(jane):
+    with pytest.raises(ParameterError, match="'blnd'"):
+        jane.write("news", "a", {}, "blnd")
 
 
 def test_a_conflict_has_three_records(jane, bob):
@@ -130,6 +153,44 @@ def test_a_local_version_stands_for_the_global_one_that_it_got(place, jane, bob)
     assert [each.result() for each in chain] == [1, 2, 3]
 
 
+def test_the_base_of_a_conflict_is_what_the_write_stands_on(place, jane, bob):
+    """Else a merge takes an entry that bob wrote and jane deleted for a new one of bob's."""
+    place.lab.faults.cut("bob", minutes=5)
+    chain = [bob.write("news", "a", {"entries": names}, "conditional") for names in (["b"], ["b", "c"])]
+    assert chain[0].result() == 1
+    place.lab.faults.cut("bob", minutes=5)  # his second write is on its way
+    jane.write("news", "a", {"entries": []}).result()
+    with pytest.raises(Conflict) as caught:
+        chain[1].result()
+    conflict = caught.value
+    assert [each["data"]["entries"] for each in (conflict.store, conflict.local, conflict.base)] == [
+        [], ["b", "c"], ["b"],
+    ]  # fmt: skip
+
+
+def test_what_an_application_does_with_a_record_is_its_own_business(place, jane, bob):
+    told = []
+    bob.read("news", None, "continuous", callback=told.append).result()
+    record = {"tags": ["a"], "more": {"n": [1]}}
+    jane.write("news", "a", record)
+    record["tags"].append("after")
+    for client, kind in ((jane, "uncommitted"), (jane, "committed"), (bob, "committed"), (bob, "committed")):
+        found = client.read("news", "key = 'a'", kind, utility=freshness(600)).result().records["a"]
+        found["tags"].append("changed")
+        found["more"]["n"].append(2)
+        place.lab.run(seconds=10)
+    told[0].record["tags"].append("changed")
+    jane.write("news", "a", {"tags": ["b"]}).result()
+    with pytest.raises(Conflict) as caught:
+        bob.write("news", "a", {"tags": ["c"]}, "conditional").result()
+    caught.value.store["data"]["tags"].append("changed")
+    caught.value.base["data"]["tags"].append("changed")
+    assert bob.read("news", "key = 'a'", utility=freshness(600)).result().records == {"a": {"tags": ["b"]}}
+    assert caught.value.base["data"] == {"tags": ["a", "changed"], "more": {"n": [1]}}
+    carl = place.client("carl")
+    assert carl.read("news", latest=True).result().records == {"a": {"tags": ["b"]}}
+
+
 def test_versions_go_on_through_a_delete(jane, bob):
     jane.write("news", "a", {"x": 1}).result()
     assert jane.delete("news", "a").result() == 2
@@ -149,6 +210,32 @@ def test_pending_writes_are_read_at_once_and_only_uncommitted(place, jane):
         jane.read("news", "key = 'a'", "committed").result(timeout_s=60)
     assert written.result() == 1
     assert jane.pending().result() == []
+
+
+def test_what_a_device_holds_is_listed_with_what_a_reader_would_be_shown(place, jane, bob):
+    jane.write("news", "a", {"x": 1}, predicate="receiver.age >= 21").result()
+    jane.write("news", "b", {"x": 1}, predicate="auth.user = 'bob'").result()
+    jane.delete("news", "gone").result()
+    assert bob.held("news").result() == []
+    bob.read("news", data={"age": 34}, latest=True).result()
+    place.lab.faults.cut("bob", minutes=5)
+    place.lab.run(seconds=30)
+    bob.write("news", "a", {"x": 2}, "conditional", predicate="receiver.age >= 40")
+    bob.delete("news", "c")
+    began_us = place.lab.world.now_us
+    shown = {age: bob.held("news", {"age": age}).result() for age in (34, 40)}
+    assert place.lab.world.now_us == began_us
+    assert [(each["key"], each["version"], each["record"], each["type"]) for each in shown[34]] == [
+        ("a", 1, {"x": 1}, None), ("a", None, {"x": 2}, "conditional"), ("b", 1, {"x": 1}, None),
+        ("c", None, None, "blind"),
+    ]  # fmt: skip
+    assert [each["visible"] for each in shown[34]] == [True, False, True, True]
+    assert [each["visible"] for each in shown[40]] == [True, True, True, True]
+    assert [each["visible"] for each in bob.held("news").result()] == [False, False, True, True]
+    assert shown[34][0]["predicate"] == "receiver.age >= 21"
+    assert [each["age_s"] > 29 for each in shown[34]] == [True, False, True, False]
+    assert [each["key"] for each in jane.held("news").result()] == ["a", "b", "gone"]
+    assert [each["visible"] for each in jane.held("news").result()] == [False, False, True]
 
 
 def test_reads_in_write_order_wait_for_writes(place, jane):

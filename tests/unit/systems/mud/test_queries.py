@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from predicate_strategies import conditions, make, scopes
 
 from mudkit.predicates import Predicate
-from mudkit.systems.mud.queries import contains, keys_of
+from mudkit.systems.mud.queries import asks_for_keys_only, contains, keys_of
 
 # -- keys
 
@@ -26,6 +26,15 @@ from mudkit.systems.mud.queries import contains, keys_of
 ])  # fmt: skip
 def test_keys_of(text, keys):
     assert keys_of(Predicate(text)) == keys
+
+
+@pytest.mark.parametrize(("text", "is_all"), [
+    ("key = 'a'", True), ("key IN ('a', NULL) AND 'a' = key", True), ("key = 5", True),
+    ("key = 'a' AND n > 1", False), ("key = 'a' OR n = 1", False), ("n = 1", False), ("key <> 'a'", False),
+])  # fmt: skip
+def test_whether_a_query_asks_for_keys_only(text, is_all):
+    assert asks_for_keys_only(Predicate(text)) == is_all
+    assert not asks_for_keys_only(None)
 
 
 def test_keys_of_parameters():
@@ -61,8 +70,11 @@ def test_no_key_that_matches_is_left_out(text, other, n):
     predicate = Predicate(text)
     keys = keys_of(predicate)
     for key in KEYS:
-        if predicate({"key": key, "other": other, "n": n}, receiver={"key": other}) is True:
+        is_match = predicate({"key": key, "other": other, "n": n}, receiver={"key": other}) is True
+        if is_match:
             assert keys is None or key in keys
+        if asks_for_keys_only(predicate):
+            assert is_match == (key in keys)
 
 
 # -- containment

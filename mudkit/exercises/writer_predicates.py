@@ -1,0 +1,152 @@
+"""The exercise of chapter 02: write the predicate of a record, so that just those who are meant see it.
+
+What a reader says of itself saves messages; only a token proves who it is. Who does not say what is asked for
+is not meant.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hypothesis import strategies as st
+
+from mudkit.errors import MudkitError
+from mudkit.exercises.judging import Exercise, PieceError, Played
+from mudkit.lab import Lab
+from mudkit.predicates import Predicate
+from mudkit.systems.mud import Client, Cloud
+from mudkit.units import distance_km
+
+__all__ = ["EXERCISE"]
+
+_PLACE: Final = (30.27, -97.74)
+_USERS: Final = ("bob", "o'hara")
+_TABLE, _KEY = "board", "a"
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """What a reader says of itself, and what it can prove."""
+
+    age: Any
+    north_km: float | None
+    """How far north of the place it says it is; None: it does not say."""
+    says: str | None
+    """Which user it says it is."""
+    proves: str | None
+    """For which user it has a token; None: it has none."""
+    app: str = "board"
+
+    @property
+    def data(self) -> dict[str, Any]:
+        loc = None if self.north_km is None else (_PLACE[0] + self.north_km / 111.2, _PLACE[1])
+        said = {"age": self.age, "loc": loc, "user": self.says}
+        return {name: value for name, value in said.items() if value is not None}
+
+    def __str__(self) -> str:
+        told = [f"says age={self.age!r}"] if self.age is not None else []
+        told += [f"says that it is {self.north_km:g} km away"] if self.north_km is not None else []
+        told += [f"says user={self.says!r}"] if self.says is not None else []
+        told += [f"has a token of {self.proves!r} and app {self.app!r}" if self.proves else "has no token"]
+        return " and ".join(told)
+
+
+@dataclass(frozen=True)
+class _Scenario:
+    min_age: int | None
+    km: float | None
+    users: tuple[str, ...] | None
+    apps: tuple[str, ...] | None
+    reader: _Reader
+
+    @property
+    def who(self) -> dict[str, Any]:
+        """What the piece is given."""
+        return {
+            "min_age": self.min_age, "place": None if self.km is None else _PLACE, "km": self.km,
+            "users": None if self.users is None else list(self.users),
+            "apps": None if self.apps is None else list(self.apps),
+        }  # fmt: skip
+
+    @property
+    def is_meant(self) -> bool:
+        """Whether the reader is to see the record; said here without any predicate."""
+        reader = self.reader
+        is_number = isinstance(reader.age, int)
+        if self.min_age is not None and not (is_number and reader.age >= self.min_age):
+            return False
+        if self.km is not None:
+            loc = reader.data.get("loc")
+            if loc is None or float(distance_km(*_PLACE, *loc)) > self.km:
+                return False
+        if self.users is not None and reader.proves not in self.users:
+            return False
+        return self.apps is None or (reader.proves is not None and reader.app in self.apps)
+
+    def __str__(self) -> str:
+        asked = {name: value for name, value in self.who.items() if value is not None}
+        meant = ", ".join(f"{name}={value!r}" for name, value in asked.items())
+        return f"the record is for {meant or 'everybody'}; the reader {self.reader}."
+
+
+def _play(piece: Callable[..., Any], scenario: _Scenario) -> Played:
+    told = str(scenario)
+    try:
+        text = piece(scenario.who)
+    except PieceError as error:
+        return Played(told, str(error))
+    lab = Lab(seed=1)
+    cloud = Cloud(lab, replicas=0, gateways=1, processors=1, servers=1)
+    jane = Client(lab.device("jane"), cloud, app="board", token=lab.token("jane", "board"))
+    proves = scenario.reader.proves
+    token = None if proves is None else lab.token(proves, scenario.reader.app)
+    reader = Client(lab.device("reader"), cloud, app=scenario.reader.app, token=token)
+    jane.create(_TABLE, acl="public").result()
+    try:
+        jane.write(_TABLE, _KEY, {"text": "hello"}, predicate=_predicate(text, scenario.who)).result()
+        found = reader.read(_TABLE, data=scenario.reader.data, latest=True).result().records
+    except (MudkitError, TypeError) as error:
+        return Played(f"{told} The predicate is {text!r}.", f"it is refused: {error}", lab, _LANES)
+    problem = None
+    if bool(found) != scenario.is_meant:
+        problem = "the reader does not see the record, and is meant"
+        if found:
+            problem = "the reader sees the record, and is not meant"
+    return Played(f"{told} The predicate is {text!r}.", problem and f"{problem}.", lab, _LANES)
+
+
+def _predicate(text: Any, who: Mapping[str, Any]) -> Predicate:
+    """Give the constants to a text that it names."""
+    if not isinstance(text, str):
+        raise TypeError(f"a predicate is a text, not {type(text).__name__}")
+    return Predicate(text, **{name: who[name] for name in who if re.search(rf":{name}\b", text)})
+
+
+_LANES: Final = ("jane", "mud-gateway-1", "reader")
+
+EXERCISE: Final = Exercise(
+    asks_for="writer_predicate(who) -> str: the text of a predicate for who['min_age'], who['place'] and "
+    "who['km'], who['users'] and who['apps'], each None when it does not matter; :min_age, :place, :km, "
+    ":users and :apps in the text stand for them",
+    property="A reader sees the record just when it says that it is old enough and near enough, and proves "
+    "that it is one of the users and one of the apps; what is None does not matter.",
+    scenarios=st.builds(
+        _Scenario,
+        st.sampled_from([None, 21, 18]),
+        st.sampled_from([None, 1.6, 0.5]),
+        st.sampled_from([None, ("bob",), _USERS]),
+        st.sampled_from([None, ("board",), ("board", "news")]),
+        st.builds(
+            _Reader,
+            st.sampled_from([30, None, 21, 18, 17, "30"]),
+            st.sampled_from([0.0, None, 0.4, 1.2, 1.5, 2.0]),
+            st.sampled_from([None, *_USERS]),
+            st.sampled_from([*_USERS, None, "eve"]),
+            st.sampled_from(["board", "news", "spy"]),
+        ),
+    ),
+    play=_play,
+)

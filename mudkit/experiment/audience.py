@@ -1,0 +1,227 @@
+"""A moving audience: somebody writes again and again for those who are near, and all move (Mobius 2.2).
+
+Readers have a continuous read each. Three ways to say whom the writer means are compared on the same moves:
+a writer predicate over where readers say they are, a list of names, and no predicate at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from mudkit.errors import ParameterError
+from mudkit.lab import Lab
+from mudkit.predicates import Predicate
+from mudkit.sources.mobility import ManhattanGrid
+from mudkit.sources.parameters import number, whole_number
+from mudkit.systems.mud import Client, Cloud
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["NEAR", "STATES", "WAYS", "Audience", "Audited"]
+
+WAYS: Final = ("predicate", "list", "everyone")
+NEAR: Final = "receiver.age >= :age AND within_km(receiver.loc, sender.loc, :km)"
+"""What the writer means."""
+
+TOLD_FIRST, TOLD_AGAIN, TAKEN_BACK = "told for the first time", "told again", "taken back"
+TOLD_NOT_MEANT, MEANT_NOT_TOLD, NEITHER = "told, not meant", "meant, not told", "neither"
+STATES: Final = (TOLD_FIRST, TOLD_AGAIN, TAKEN_BACK, TOLD_NOT_MEANT, MEANT_NOT_TOLD, NEITHER)
+"""What may come of a write for a reader."""
+
+_APP, _TABLE, _KEY, _SETTLE_S = "city", "news", "a17", 30.0
+_BLOCK_M: Final = 300.0
+
+
+class Audited(NamedTuple):
+    """What came of a run.
+
+    Parameters
+    ----------
+    lab : Lab
+    readers : pandas.DataFrame
+        A row for each write and reader: ``write, at_s, reader, age, lat, lon`` (where it is), ``is_meant``
+        (old enough and near there), ``is_known_near`` (by what it said last), ``told`` (``upsert``,
+        ``remove`` or nothing) and ``state``, one of :data:`STATES`.
+    """
+
+    lab: Lab
+    readers: pd.DataFrame
+
+
+@dataclass(frozen=True)
+class Audience:
+    """Who is there, and what is written.
+
+    Parameters
+    ----------
+    readers : int
+        Devices that move about in the streets around the writer (Manhattan model).
+    city_km : float
+        Side of the square that has these streets.
+    reach_km : float
+        How far from the writer readers are meant to be.
+    adult_years : int
+        How old they are meant to be; ages are drawn from 10 to 69.
+    writes : int
+        Of one record, one after the other.
+    every_minutes : float
+        Between two of them.
+    update_s : float
+        After so long each reader says again where it is.
+    article_bytes : int
+        Of the record.
+    lat, lon : float
+        Where the writer is, degrees.
+
+    Examples
+    --------
+    >>> audience = Audience(readers=5, writes=2)
+    >>> len(audience.run(seed=1).readers)
+    10
+    """
+
+    readers: int = 60
+    city_km: float = 6.0
+    reach_km: float = 1.6
+    adult_years: int = 21
+    writes: int = 3
+    every_minutes: float = 10.0
+    update_s: float = 60.0
+    article_bytes: int = 8_000
+    lat: float = 30.27
+    lon: float = -97.74
+
+    def __post_init__(self) -> None:
+        whole_number("readers", self.readers, 1, 100_000)
+        whole_number("adult_years", self.adult_years, 0, 200)
+        whole_number("writes", self.writes, 1, 10_000)
+        whole_number("article_bytes", self.article_bytes, 0, 60_000)
+        number("city_km", self.city_km, 0.5, 100.0)
+        number("reach_km", self.reach_km, 0.0, 1e4)
+        number("every_minutes", self.every_minutes, 1.0, 1e5)
+        number("update_s", self.update_s, 1.0, 1e6)
+
+    def run(self, seed: int, way: str = "predicate") -> Audited:
+        """Let it happen.
+
+        Parameters
+        ----------
+        seed : int
+        way : {'predicate', 'list', 'everyone'}
+            The writer names those who are meant at the first write (``list``), or nobody (``everyone``); only
+            for a predicate do readers say again where they are.
+        """
+        if way not in WAYS:
+            raise ParameterError(
+                "There is no such way.", where="way", found=repr(way), expected=", ".join(WAYS)
+            )
+        run = _Run(self, seed, way)
+        for write in range(1, self.writes + 1):
+            run.wait(self.every_minutes * 60)
+            run.write(write)
+        return run.audited()
+
+    def predicate(self) -> Predicate:
+        """Give what the writer means, with where the writer is as a constant."""
+        return Predicate(NEAR, age=self.adult_years, km=self.reach_km).bind(
+            sender={"loc": (self.lat, self.lon)}
+        )
+
+
+class _Run:
+    def __init__(self, audience: Audience, seed: int, way: str) -> None:
+        self.audience, self.way = audience, way
+        self.lab = lab = Lab(seed, messages=False)
+        cloud = Cloud(lab)
+        where = (audience.lat, audience.lon)
+        self.jane = Client(lab.device("jane", at=where), cloud, app=_APP, token=lab.token("jane", _APP))
+        self.jane.create(_TABLE).result()
+        city = ManhattanGrid(audience.lat, audience.lon, audience.city_km, _BLOCK_M)
+        self.devices = lab.fleet(
+            audience.readers, mobility=city, every_s=min(30.0, audience.update_s), prefix="reader"
+        )
+        draw = Random(seed)
+        self.ages = {device.name: draw.randint(10, 69) for device in self.devices}
+        self.said: dict[str, dict[str, Any]] = {}
+        self.told: dict[str, list[str]] = {device.name: [] for device in self.devices}
+        self.clients: dict[str, Client] = {}
+        made = {}
+        for device in self.devices:
+            name = device.name
+            client = Client(device, cloud, app=_APP, token=lab.token(name, _APP))
+            self.said[name] = {"age": self.ages[name], "loc": device.loc}
+            self.clients[name] = client
+            made[name] = client.read(
+                _TABLE,
+                "topic = 'art'",
+                "continuous",
+                data=self.said[name],
+                callback=partial(self._hear, name),
+            )
+        self.handles = {name: each.result() for name, each in made.items()}
+        self.names: list[str] = []
+        self.rows: list[tuple[Any, ...]] = []
+
+    def _hear(self, name: str, change: Any) -> None:
+        self.told[name].append(change.kind)
+
+    def wait(self, seconds: float) -> None:
+        """Let time go on; readers say where they are, if that matters."""
+        while seconds > 0:
+            step = min(seconds, self.audience.update_s)
+            self.lab.run(seconds=step)
+            seconds -= step
+            if self.way == "predicate" and step == self.audience.update_s and seconds > 0:
+                for device in self.devices:
+                    self.said[device.name] = {"age": self.ages[device.name], "loc": device.loc}
+                    self.clients[device.name].update_data(self.handles[device.name], self.said[device.name])
+
+    def write(self, number_: int) -> None:
+        """Write, and note who was where and who was told."""
+        audience, meant = self.audience, self.audience.predicate()
+        data = {name: {"age": self.ages[name], "loc": self.lab.devices[name].loc} for name in self.ages}
+        is_meant = {name: meant({}, receiver=each) is True for name, each in data.items()}
+        is_known = {name: meant({}, receiver=each) is True for name, each in self.said.items()}
+        if number_ == 1:
+            self.names = [name for name, yes in is_meant.items() if yes]
+        predicate = {
+            "predicate": meant,
+            "list": Predicate("auth.user IN :names", names=self.names or ["nobody"]),
+            "everyone": None,
+        }[self.way]
+        at_s = self.lab.world.now_us / 1e6
+        before = {name: len(each) for name, each in self.told.items()}
+        record = {"topic": "art", "article": "x" * audience.article_bytes, "number": number_}
+        self.jane.write(_TABLE, _KEY, record, predicate=predicate)
+        self.lab.run(seconds=_SETTLE_S)
+        for name, told in self.told.items():
+            place: Any = data[name]["loc"]
+            self.rows.append((
+                number_, at_s, name, self.ages[name], place[0], place[1], is_meant[name], is_known[name],
+                "".join(told[before[name] :][-1:]), _state(told, before[name], is_meant[name]),
+            ))  # fmt: skip
+
+    def audited(self) -> Audited:
+        """Give what was noted."""
+        import pandas as pd
+
+        columns = [
+            "write", "at_s", "reader", "age", "lat", "lon", "is_meant", "is_known_near", "told", "state",
+        ]  # fmt: skip
+        return Audited(self.lab, pd.DataFrame(self.rows, columns=columns))
+
+
+def _state(told: list[str], before: int, is_meant: bool) -> str:
+    """Say in words what a reader was told at a write."""
+    now = told[before:][-1:]
+    if now == ["remove"]:
+        return TAKEN_BACK
+    if now == ["upsert"]:
+        if not is_meant:
+            return TOLD_NOT_MEANT
+        return TOLD_AGAIN if told[:before][-1:] == ["upsert"] else TOLD_FIRST
+    return MEANT_NOT_TOLD if is_meant else NEITHER

@@ -1,0 +1,132 @@
+"""A journal on several devices: one record that all of them edit and look at, while networks and phones fail.
+
+The plan is a function of the seed alone, so that read types can be compared on the same edits, looks and
+faults (the third application of Mobius 3.2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from mudkit.lab import Lab
+from mudkit.sources.parameters import number, whole_number
+from mudkit.systems.mud import Client, Cloud, freshness
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["DEVICES", "Journal"]
+
+DEVICES: Final = ("ann", "bob", "cyd")
+_TABLE, _KEY = "journal", "monday"
+
+
+@dataclass(frozen=True)
+class Journal:
+    """What happens to the record, whatever the devices read with.
+
+    Ann's and Bob's networks are cut once each, in the first two thirds; Bob's phone is killed once.
+
+    Parameters
+    ----------
+    minutes : float
+        Virtual time in which all of it happens.
+    operations : int
+        Edits and looks, at times and on devices that are drawn evenly.
+    edit_share : float
+        Of the operations; every edit is conditional.
+    cut_minutes : float
+    restart_s : float
+        How long the phone is gone that is killed.
+    replica_lag_s : float
+        Of the store's replicas.
+    fresh_s : float
+        The age up to which a device answers by itself.
+
+    Examples
+    --------
+    >>> lab = Journal(operations=10).run(seed=1, reads="committed")
+    >>> set(lab.history()["op"]) == {"create", "read", "write"}
+    True
+    """
+
+    minutes: float = 15.0
+    operations: int = 40
+    edit_share: float = 0.4
+    cut_minutes: float = 4.0
+    restart_s: float = 20.0
+    replica_lag_s: float = 60.0
+    fresh_s: float = 300.0
+
+    def __post_init__(self) -> None:
+        number("minutes", self.minutes, 0.1, 1e5)
+        whole_number("operations", self.operations, 1, 100_000)
+        number("edit_share", self.edit_share, 0.0, 1.0)
+        number("cut_minutes", self.cut_minutes, 0.0, 1e5)
+        number("restart_s", self.restart_s, 0.0, 1e6)
+        number("fresh_s", self.fresh_s, 0.0, 1e9)
+
+    def plan(self, seed: int) -> pd.DataFrame:
+        """Give what happens: ``at_s, device, what``, where *what* is edit, look, cut, kill or restart."""
+        import pandas as pd
+
+        return pd.DataFrame(self._steps(seed), columns=["at_s", "device", "what"])
+
+    def _steps(self, seed: int) -> list[tuple[float, str, str]]:
+        draw, end_s = Random(seed), 60 * self.minutes
+        steps = [
+            (
+                draw.uniform(0, end_s),
+                draw.choice(DEVICES),
+                "edit" if draw.random() < self.edit_share else "look",
+            )
+            for _ in range(self.operations)
+        ]
+        steps += [(draw.uniform(0, end_s * 2 / 3), device, "cut") for device in DEVICES[:2]]
+        killed_s = draw.uniform(0, end_s)
+        steps += [(killed_s, DEVICES[1], "kill"), (killed_s + self.restart_s, DEVICES[1], "restart")]
+        return sorted(steps)
+
+    def run(self, seed: int, reads: str, *, latest: bool = False) -> Lab:
+        """Let it happen, and let everything be answered.
+
+        Parameters
+        ----------
+        seed : int
+        reads : {'uncommitted', 'committed', 'committed_wio'}
+            How devices look.
+        latest : bool
+            Whether they ask for the store's latest version.
+
+        Returns
+        -------
+        Lab
+            With its history and its bill.
+        """
+        lab = Lab(seed)
+        cloud = Cloud(lab, replicas=2, replica_lag_s=self.replica_lag_s)
+        clients = {
+            name: Client(lab.device(name), cloud, app=_TABLE, token=lab.token(name, _TABLE))
+            for name in DEVICES
+        }
+        clients[DEVICES[0]].create(_TABLE).result()
+        began_us = lab.world.now_us
+        for number_, (at_s, device, what) in enumerate(self._steps(seed)):
+            lab.world.run(began_us + round(at_s * 1e6))
+            if what == "edit":
+                record = {"text": f"{device}, step {number_}"}
+                clients[device].write(_TABLE, _KEY, record, "conditional")
+            elif what == "look":
+                clients[device].read(
+                    _TABLE, f"key = '{_KEY}'", reads, utility=freshness(self.fresh_s), latest=latest
+                )
+            elif what == "cut":
+                lab.faults.cut(device, self.cut_minutes)
+            elif what == "kill":
+                lab.faults.kill(device)
+            else:
+                lab.faults.restart(device)
+        lab.run(minutes=60 + 2 * self.cut_minutes)
+        return lab

@@ -1,0 +1,109 @@
+"""The judge of chapter 01 tells a right merge from each mistake that is likely, by a page that shows it."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from mudkit.exercises import judge
+from mudkit.exercises.mud_tables import EXERCISE, _Edit, _Scenario
+
+CHAPTER = "01_mud_tables"
+ADD, FIRST, LAST = "adds", "deletes the first", "deletes the last"
+NOTHING_LOST = "no message is lost"
+
+
+def solution(store, local, base):
+    return (store - (base - local)) | (local - base)
+
+
+def what_both_have_and_what_is_new(store, local, base):
+    return (store & local) | ((store | local) - base)
+
+
+def in_place(store, local, base):
+    store -= base - local
+    store |= local - base
+    return store
+
+
+@pytest.mark.parametrize("piece", [solution, what_both_have_and_what_is_new, in_place])
+def test_right_ones_pass(piece):
+    verdict = judge(CHAPTER, piece)
+    assert verdict.passed, str(verdict)
+    assert verdict.scenarios == 200
+    assert verdict.diagram() is None
+
+
+ADDS_ADDS = "the tablet adds c, the phone adds d;"
+ADDS_DELETES = "the tablet adds c, the phone deletes a;"
+DELETES_ADDS = "the tablet deletes a, the phone adds c;"
+
+
+@pytest.mark.parametrize(
+    ("piece", "smallest", "told"),
+    [
+        (lambda store, local, base: store, ADDS_ADDS, "c, which the tablet added, is lost. The page: a, b, d."),
+        (lambda store, local, base: local, ADDS_ADDS, "d, which the phone added, is lost. The page: a, b, c."),
+        (lambda store, local, base: base, ADDS_ADDS, "c, which the tablet added, is lost; d, which the phone"),
+        (lambda store, local, base: store & local, ADDS_ADDS, "The page: a, b."),
+        (lambda store, local, base: store | local, ADDS_DELETES, "a, which the phone deleted, came back."),
+        (lambda store, local, base: (store | local) - base, ADDS_ADDS, "The page: c, d."),
+        (lambda store, local, base: store | (local - base), DELETES_ADDS, "a, which the tablet deleted, came"),
+        (lambda store, local, base: local | (store - base), ADDS_DELETES, "a, which the phone deleted, came"),
+        (lambda store, local, base: solution(store, local, base) | {"z"}, ADDS_ADDS, "'z' was never added."),
+        (lambda store, local, base: sorted(store), ADDS_ADDS, "['a', 'b', 'd'], which is no set of entries"),
+        (lambda store, local, base: store.update(local), ADDS_ADDS, "None, which is no set of entries"),
+        (lambda store, local, base: {1}, ADDS_ADDS, "{1}, which is no set of entries"),
+        (lambda store, local: store, ADDS_ADDS, "it raises TypeError"),
+    ],
+)  # fmt: skip
+def test_wrong_ones_are_told_apart_by_a_small_page(piece, smallest, told):
+    verdict = judge(CHAPTER, piece)
+    assert not verdict.passed
+    assert smallest in verdict.failure.scenario
+    assert NOTHING_LOST in verdict.failure.scenario
+    assert told in verdict.failure.problem
+    figure = verdict.diagram()
+    assert "smallest scenario" in figure.layout.title.text
+    assert list(figure.layout.xaxis.ticktext) == [
+        f"<b>{each}</b>" for each in ("phone", "mud-gateway-1", "tablet")
+    ]
+
+
+def played(*edits, deliveries=(), piece=solution):
+    asked = []
+
+    def asks(store, local, base):
+        asked.append((sorted(store), sorted(local), sorted(base)))
+        return piece(store, local, base)
+
+    found = EXERCISE.play(asks, _Scenario([[_Edit(*each) for each in edits]], deliveries))
+    return found, asked
+
+
+def test_a_conflict_shows_three_pages():
+    found, asked = played(("tablet", ADD), ("tablet", FIRST), ("phone", LAST))
+    assert found.problem is None
+    assert asked[0] == (["a"], ["a", "b", "c"], ["a", "b"])
+    assert asked[-1] == (["a"], ["b", "c"], ["a", "b"]), "the last update holds all that was changed"
+
+
+def test_without_a_conflict_nothing_is_merged():
+    for edits in ([("tablet", ADD)], [("phone", FIRST), ("phone", ADD)], [("phone", FIRST)] * 3):
+        found, asked = played(*edits)
+        assert found.problem is None
+        assert asked == []
+
+
+def test_troubles_are_told_and_do_no_harm():
+    for deliveries in (["lost"] * 5, ["twice"] * 5, ["late"] * 5, ["well", "well", "lost", "late", "twice"]):
+        found, asked = played(("tablet", ADD), ("phone", FIRST), deliveries=deliveries)
+        assert found.problem is None
+        assert asked
+        assert NOTHING_LOST not in found.scenario
+        fates = Counter(found.lab.frame("messages")["fate"])
+        assert fates["lost"] == deliveries.count("lost")
+        assert (fates["repeated"] > 0) == ("twice" in deliveries)
+    assert "message 3 about a write is lost, message 4 about a write comes late" in found.scenario

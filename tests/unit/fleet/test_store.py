@@ -1,0 +1,77 @@
+"""Stores: what is put is there at once for who asks, and lasts with the commit or not at all."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mudkit.fleet.store import MemoryStore, SqliteStore
+
+KEYS = ["a", "ab", "b", "ü", "a\n"]
+
+
+def in_the_file(path: Any) -> list[str]:
+    with closing(sqlite3.connect(path)) as connection:
+        return [key for (key,) in connection.execute("SELECT key FROM store ORDER BY key")]
+
+
+@given(st.lists(st.one_of(
+    st.tuples(st.just("put"), st.sampled_from(KEYS), st.integers(0, 9)),
+    st.tuples(st.just("delete"), st.sampled_from(KEYS)),
+    st.tuples(st.just("commit")), st.tuples(st.just("rollback")),
+), max_size=30))  # fmt: skip
+def test_a_store_in_a_file_is_as_one_in_memory(steps):
+    memory = MemoryStore()
+    with closing(SqliteStore(":memory:")) as file:
+        for what, *given_ in steps:
+            for store in (memory, file):
+                getattr(store, what)(*given_)
+            assert [file.get(key) for key in KEYS] == [memory.get(key) for key in KEYS]
+            assert file.items() == memory.items()
+            assert file.items("a") == memory.items("a")
+            assert file.is_dirty == memory.is_dirty
+
+
+def test_nothing_is_in_the_file_before_the_commit(tmp_path):
+    with closing(SqliteStore(tmp_path / "a.db")) as store:
+        for more in (["a"], ["b", "c"]):
+            for key in more:
+                store.put(key, 1)
+            assert not {*more} & {*in_the_file(tmp_path / "a.db")}
+            store.commit()
+            assert {*more} <= {*in_the_file(tmp_path / "a.db")}
+        store.put("d", 1)
+    assert in_the_file(tmp_path / "a.db") == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("keys", [["a"], ["a", "b"]])
+def test_a_commit_that_fails_leaves_nothing(tmp_path, keys):
+    with closing(SqliteStore(tmp_path / "a.db")) as store:
+        store.put("before", 1)
+        store.commit()
+        with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
+            connection.execute(
+                f"CREATE TRIGGER full BEFORE INSERT ON store WHEN new.key = '{keys[-1]}' "
+                "BEGIN SELECT RAISE(ABORT, 'the disk is full'); END"
+            )
+        for key in keys:
+            store.put(key, 1)
+        with pytest.raises(sqlite3.DatabaseError, match="disk is full"):
+            store.commit()
+        store.rollback()
+        assert [key for key, _ in store.items()] == in_the_file(tmp_path / "a.db") == ["before"]
+        store.put("after", 1)
+        store.commit()
+    assert in_the_file(tmp_path / "a.db") == ["after", "before"]
+
+
+@pytest.mark.parametrize(("level", "number"), [("FULL", 2), ("NORMAL", 1)])
+def test_how_sure_it_is(tmp_path, level, number):
+    with closing(SqliteStore(tmp_path / "a.db", level)) as store:
+        assert store._connection.execute("PRAGMA synchronous").fetchone() == (number,)
+        assert store._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)

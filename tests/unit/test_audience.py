@@ -1,0 +1,89 @@
+"""The moving audience: who is told at each write, by what readers said last, and what each way costs."""
+
+from __future__ import annotations
+
+import pytest
+
+from mudkit.errors import ParameterError
+from mudkit.experiment.audience import STATES, WAYS, Audience
+from mudkit.units import distance_km
+
+AUDIENCE = Audience(readers=25)
+
+
+@pytest.fixture(scope="module")
+def runs():
+    return {way: AUDIENCE.run(3, way) for way in WAYS}
+
+
+def is_told(table):
+    return table["told"] == "upsert"
+
+
+def test_everybody_moves_alike_whatever_the_way(runs):
+    columns = ["write", "reader", "age", "lat", "lon", "is_meant"]
+    tables = [run.readers[columns] for run in runs.values()]
+    assert all(table.equals(tables[0]) for table in tables)
+    assert len(tables[0]) == AUDIENCE.readers * AUDIENCE.writes
+    assert tables[0].groupby("reader")["lat"].nunique().min() > 1
+
+
+def test_meant_are_those_who_are_old_enough_and_near(runs):
+    table = runs["predicate"].readers
+    km = distance_km(AUDIENCE.lat, AUDIENCE.lon, table["lat"], table["lon"])
+    meant = (km <= AUDIENCE.reach_km) & (table["age"] >= AUDIENCE.adult_years)
+    assert meant.tolist() == table["is_meant"].tolist()
+    assert 0 < meant.sum() < len(meant)
+
+
+def test_the_predicate_tells_those_who_said_that_they_are_near(runs):
+    table = runs["predicate"].readers
+    assert is_told(table).tolist() == table["is_known_near"].tolist()
+    assert (table["is_known_near"] != table["is_meant"]).any(), "what they said is old"
+
+
+def test_what_was_told_is_taken_back_from_who_went_away(runs):
+    table = runs["predicate"].readers.sort_values("write")
+    had = table.assign(had=is_told(table)).groupby("reader")["had"].shift(fill_value=False)
+    gone = had & ~table["is_known_near"]
+    assert gone.any()
+    assert (table["told"] == "remove").tolist() == gone.tolist()
+    assert set(table.loc[gone, "state"]) <= {"taken back"}
+
+
+def test_a_list_tells_the_same_at_each_write_and_nobody_says_where_it_is(runs):
+    table = runs["list"].readers
+    first = set(table[(table["write"] == 1) & table["is_meant"]]["reader"])
+    for _, part in table.groupby("write"):
+        assert set(part[is_told(part)]["reader"]) == first
+    assert is_told(runs["everyone"].readers).all()
+
+
+def test_only_a_predicate_costs_bytes_upwards(runs):
+    up, down = ({
+        way: run.lab.bill().query(f"device != 'jane' and direction == '{to}'")["bytes"].sum()
+        for way, run in runs.items()
+    } for to in ("up", "down"))  # fmt: skip
+    assert up["predicate"] > 3 * up["everyone"]
+    assert down["everyone"] > 3 * down["list"]
+
+
+def test_states_say_what_happened(runs):
+    for run in runs.values():
+        table = run.readers
+        assert set(table["state"]) <= set(STATES)
+        assert (table["state"].isin(["meant, not told", "neither", "taken back"]) == ~is_told(table)).all()
+        assert (table["state"] == "told, not meant").sum() == (is_told(table) & ~table["is_meant"]).sum()
+    states = runs["everyone"].readers.set_index(["write", "reader"])["state"]
+    assert "told again" not in set(states.loc[1])
+    assert "told for the first time" in set(states.loc[1])
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"readers": 0}, {"article_bytes": 70_000}, {"city_km": 0.1}, {"update_s": 0}]
+)
+def test_what_it_is_not(wrong):
+    with pytest.raises(ParameterError, match=next(iter(wrong))):
+        Audience(**wrong)
+    with pytest.raises(ParameterError, match="everyone"):
+        AUDIENCE.run(1, "nobody")

@@ -1,0 +1,56 @@
+"""The journal: one plan for all read types, each of which keeps its promise on it."""
+
+from __future__ import annotations
+
+import pytest
+
+from mudkit.consistency import History, check
+from mudkit.errors import ParameterError
+from mudkit.experiment.journal import DEVICES, Journal
+
+JOURNAL = Journal()
+STRONGER = {"uncommitted": "fork-linearizable", "committed": "linearizable", "committed_wio": "linearizable"}
+
+
+def judged(model, kind, seed, **more):
+    return check(History.from_table(JOURNAL.run(seed, kind, **more).history()), model, reads=[kind]).status
+
+
+def test_the_plan_is_a_function_of_the_seed():
+    plan = JOURNAL.plan(1)
+    assert plan.equals(JOURNAL.plan(1))
+    assert not plan.equals(JOURNAL.plan(2))
+    assert plan["at_s"].is_monotonic_increasing
+    assert plan["what"].value_counts()[["cut", "kill", "restart"]].tolist() == [2, 1, 1]
+    assert plan["what"].isin(["edit", "look"]).sum() == JOURNAL.operations
+    assert set(plan["device"]) == set(DEVICES)
+
+
+def test_runs_of_one_seed_differ_in_their_reads_alone():
+    kinds = ("uncommitted", "committed")
+    tables = [JOURNAL.run(1, kind).history() for kind in kinds]
+    edits = [table[table["op"] == "write"] for table in tables]
+    assert edits[0]["invoked"].reset_index(drop=True).equals(edits[1]["invoked"].reset_index(drop=True))
+    assert [set(table["type"].dropna()) - {"conditional"} for table in tables] == [{kind} for kind in kinds]
+    assert all((table["status"] == "failed").any() for table in tables), "edits meet other edits"
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_each_way_to_read_keeps_its_promise(seed):
+    assert judged("fork-sequential-retracted", "uncommitted", seed) == "OK"
+    assert judged("sequential", "committed", seed) == "OK"
+    assert judged("sequential-wio", "committed_wio", seed) == "OK"
+    for kind in ("committed", "committed_wio"):
+        assert judged("linearizable", kind, seed, latest=True) == "OK"
+
+
+def test_some_run_shows_that_the_promises_differ():
+    assert judged("fork-sequential", "uncommitted", 1) == "ILLEGAL", "a refused edit was seen before"
+    assert judged("sequential-wio", "committed", 3) == "ILLEGAL", "a pending edit is not seen"
+    assert judged("linearizable", "committed_wio", 1) == "ILLEGAL", "replicas and caches are behind"
+
+
+@pytest.mark.parametrize("wrong", [{"operations": 0}, {"edit_share": 1.2}, {"minutes": -1}])
+def test_what_it_is_not(wrong):
+    with pytest.raises(ParameterError, match=next(iter(wrong))):
+        Journal(**wrong)

@@ -1,0 +1,226 @@
+"""The browser does what its buttons say, shows what the library says, and tells what cannot be."""
+
+from __future__ import annotations
+
+import pytest
+
+from mudkit import Lab
+from mudkit.errors import ParameterError
+from mudkit.figures.holdings import holdings
+from mudkit.systems.mud import Client, Cloud
+from mudkit.widgets import TableBrowser
+
+
+@pytest.fixture
+def lab():
+    return Lab(seed=7)
+
+
+@pytest.fixture
+def clients(lab):
+    cloud = Cloud(lab)
+    clients = {
+        name: Client(lab.device(f"{name}-phone"), cloud, app="news", token=lab.token(name, "news"))
+        for name in ("ann", "bob")
+    }
+    clients["guest"] = Client(lab.devices["bob-phone"], cloud, app="guest")
+    clients["ann"].create("news", acl="public").result()
+    return clients
+
+
+@pytest.fixture
+def browser(lab, clients):
+    return TableBrowser(lab, clients, "news", {"ann": {"age": 34}, "bob": {"age": 12}})
+
+
+def write(browser, key, record, writer="", how="blind"):
+    browser.key.value, browser.record.value, browser.writer.value = key, record, writer
+    browser.how.value = how
+    browser.write.click()
+
+
+def read(browser, name, where="", kind="uncommitted"):
+    browser.client.value, browser.predicate.value, browser.kind.value = name, where, kind
+    browser.read.click()
+    browser.some_seconds.click()
+
+
+def column(browser, name):
+    """What the table on the page says of one client, row by row."""
+    names = list(browser._clients)
+    rows = browser.held.value.split("<tr>")[2:]
+    return [row.split("<td")[1 + names.index(name)] for row in rows]
+
+
+def test_a_write_is_pending_until_the_lab_runs_on(lab, browser):
+    before = lab.now
+    write(browser, "a1", '{"topic": "arts"}')
+    assert lab.now == before
+    assert "1 pending" in browser.status.value
+    assert "<b>pending</b> topic: arts" in column(browser, "ann")[0]
+    assert "no answer yet" in browser.asked.value
+    browser.some_seconds.click()
+    assert (lab.now - before).total_seconds() == 10
+    assert "0 pending" in browser.status.value
+    assert "<b>v1</b> topic: arts" in column(browser, "ann")[0]
+    assert "✓ version 1" in browser.asked.value
+    browser.some_minutes.click()
+    assert (lab.now - before).total_seconds() == 610
+
+
+def test_who_sees_what_depends_on_the_reader(lab, browser, clients):
+    write(browser, "a1", '{"topic": "arts"}', "receiver.age >= 21")
+    browser.some_seconds.click()
+    read(browser, "bob")
+    assert "✓ 0 records" in browser.asked.value
+    browser.reader.value = '{"age": 34}'
+    read(browser, "bob")
+    assert "✓ 1 record<table>" in browser.asked.value
+    assert "<b>v1</b> topic: arts" in column(browser, "bob")[0]
+    browser.reader.value = '{"age": 20}'
+    assert "hidden: <code>receiver.age &gt;= 21</code>" in column(browser, "bob")[0]
+    assert "topic: arts" in column(browser, "ann")[0], "each column has its own reader"
+    held = {name: each.held("news", browser._readers[name]).result() for name, each in clients.items()}
+    assert browser.held.value == holdings(held, browser._readers, title="The table news on each device.").html
+
+
+def test_a_token_proves_what_reader_data_cannot(browser):
+    write(browser, "a1", '{"topic": "arts"}', "auth.user = 'bob'")
+    browser.some_seconds.click()
+    for name, found in (("guest", 0), ("bob", 1)):
+        browser.client.value = name
+        browser.reader.value = '{"user": "bob"}'
+        read(browser, name)
+        assert f"{name}: uncommitted read of all</b>: ✓ {found} record" in browser.asked.value
+
+
+def test_each_client_keeps_its_reader(browser):
+    assert browser.reader.value == '{"age": 34}'
+    browser.client.value = "guest"
+    assert browser.reader.value == "{}"
+    browser.reader.value = '{"age": 99}'
+    browser.client.value = "bob"
+    assert browser.reader.value == '{"age": 12}'
+    browser.client.value = "guest"
+    assert browser.reader.value == '{"age": 99}'
+    assert browser.problem.value == ""
+
+
+def test_the_link_is_cut_and_given_back(lab, browser):
+    assert browser.link.description == "cut the link"
+    browser.link.click()
+    assert not lab.devices["ann-phone"].is_online
+    assert "no network" in browser.status.value
+    write(browser, "a1", '{"n": 1}')
+    browser.some_minutes.click()
+    assert "1 pending" in browser.status.value
+    read(browser, "ann", "key = 'a1'")
+    assert "✓ 1 record" in browser.asked.value, "what is pending is read without a network"
+    read(browser, "ann", "key = 'a1'", "committed")
+    assert "committed read of key = &#x27;a1&#x27;</b>: no answer yet" in browser.asked.value
+    browser.client.value = "bob"
+    assert browser.link.description == "cut the link"
+    browser.client.value = "ann"
+    assert browser.link.description == "restore the link"
+    browser.link.click()
+    assert lab.devices["ann-phone"].is_online
+    browser.some_seconds.click()
+    assert "0 pending" in browser.status.value
+    assert "no answer yet" not in browser.asked.value
+
+
+def test_a_conflict_shows_three_records(browser):
+    write(browser, "a1", '{"n": 1}')
+    browser.some_seconds.click()
+    read(browser, "bob", "key = 'a1'")
+    browser.client.value = "ann"
+    write(browser, "a1", '{"n": 2}')
+    browser.some_seconds.click()
+    browser.client.value = "bob"
+    write(browser, "a1", '{"n": 3}', how="conditional")
+    browser.some_seconds.click()
+    assert "✗ Conflict" in browser.asked.value
+    told = "the store has {&quot;n&quot;: 2}; this was {&quot;n&quot;: 3}; based on {&quot;n&quot;: 1}."
+    assert told in browser.asked.value
+    assert "<b>v2</b> n: 2" in column(browser, "bob")[0]
+
+
+def test_a_record_is_deleted(browser):
+    write(browser, "a1", '{"n": 1}')
+    browser.delete.click()
+    assert "<b>pending</b> deleted" in column(browser, "ann")[0]
+    browser.some_seconds.click()
+    assert "<b>v2</b> deleted" in column(browser, "ann")[0]
+    write(browser, "", '{"n": 5}')
+    browser.some_seconds.click()
+    assert "blind write of a new key" in browser.asked.value
+    assert "<b>v1</b> n: 5" in browser.held.value
+
+
+def test_what_is_fresh_is_answered_without_the_cloud(lab, browser):
+    write(browser, "a1", '{"n": 1}')
+    browser.some_minutes.click()
+    before = lab.bill()["messages"].sum()
+    browser.max_age.value = 1000.0
+    read(browser, "ann", "key = 'a1'", "committed")
+    assert lab.bill()["messages"].sum() == before
+    assert "<td>local</td>" in browser.asked.value
+    browser.max_age.value = 1.0
+    read(browser, "ann", "key = 'a1'", "committed")
+    assert lab.bill()["messages"].sum() > before
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "button", "told"),
+    [
+        ("record", '{"n":', "write", "The record cannot be read."),
+        ("record", "[1]", "write", "The record is no record."),
+        ("reader", "34", "read", "The reader is no record."),
+        ("predicate", "topic = ", "read", "ends too soon"),
+        ("writer", 'receiver.name = "bob"', "write", "is a name in SQL"),
+    ],
+)
+def test_what_cannot_be_is_told_and_nothing_changes(browser, field, text, button, told):
+    write(browser, "a1", '{"n": 1}')
+    browser.some_seconds.click()
+    kept = browser.held.value, browser.asked.value
+    getattr(browser, field).value = text
+    getattr(browser, button).click()
+    assert told in browser.problem.value
+    assert "Nothing was done." in browser.problem.value
+    assert (browser.held.value, browser.asked.value) == kept
+    browser.some_seconds.click()
+    assert browser.problem.value == ""
+
+
+def test_what_the_client_refuses_is_in_its_answer(browser):
+    for key, record, told in (("k" * 600, '{"n": 1}', "kkk"), ("a1", '{"n": NaN}', "nan")):
+        write(browser, key, record)
+        assert "✗ ParameterError" in browser.asked.value
+        assert told in browser.asked.value
+        assert "pending" not in browser.held.value
+
+
+def test_markup_is_text(browser):
+    write(browser, "<b>k", '{"<i>": "<u>"}')
+    for page in (browser.held.value, browser.asked.value, browser.status.value):
+        for tag in ("<b>k", "<i>", "<u>"):
+            assert tag not in page
+
+
+def test_a_device_that_is_off_holds_nothing_that_can_be_seen(lab, browser):
+    write(browser, "a1", '{"n": 1}')
+    browser.some_seconds.click()
+    lab.faults.kill("ann-phone")
+    browser.some_seconds.click()
+    assert "No device holds a record." in browser.held.value
+    write(browser, "a2", '{"n": 1}')
+    assert "✗ OperationLost" in browser.asked.value
+    lab.faults.restart("ann-phone")
+    browser.some_seconds.click()
+    assert "<b>v1</b> n: 1" in column(browser, "ann")[0]
+
+
+def test_somebody_must_look(lab):
+    with pytest.raises(ParameterError, match="Somebody"):
+        TableBrowser(lab, {}, "news")
