@@ -170,8 +170,8 @@ class Scenario:
         awake_us = Stream(seed, "lasthop awake").uniform(0, day, 16.0 * _HOUR_US, 17.0 * _HOUR_US)
         of_day = np.repeat(day, counts)
         share = Stream(seed, "lasthop moment").uniform(0, np.arange(len(of_day)))
-        times_us = of_day * _DAY_US + begin_us[of_day] + share * awake_us[of_day]
-        times_us = np.sort(np.rint(times_us).astype(np.int64))
+        drawn_us = of_day * _DAY_US + begin_us[of_day] + share * awake_us[of_day]
+        times_us = np.sort(np.rint(drawn_us).astype(np.int64))
         return times_us[times_us < end_us]
 
 
