@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 TRACE ?=
 
-.PHONY: setup report test lab notebooks lint bench faults clean
+.PHONY: setup report test lab notebooks lint bench faults mutants clean
 .DELETE_ON_ERROR:
 
 setup: $(READY)
@@ -39,6 +39,9 @@ bench: $(READY)
 
 faults: $(READY)
 	@$(BIN)/python tests/faults/campaign.py --runs 20000
+
+mutants: $(READY)
+	@$(BIN)/python tests/faults/mutations.py
 
 clean:
 	rm -rf $(VENV) build dist reports/build data/derived node_modules .mypy_cache .ruff_cache .import_linter_cache .hypothesis mudkit/figures/assets/vendor

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
 
 from mudkit.errors import ParameterError
 from mudkit.lab import Lab
 from mudkit.predicates import Predicate
 from mudkit.sources.mobility import ManhattanGrid
 from mudkit.sources.parameters import number, whole_number
+from mudkit.sources.streams import Stream
 from mudkit.systems.mud import Client, Cloud
 
 if TYPE_CHECKING:
@@ -144,8 +146,8 @@ class _Run:
         self.devices = lab.fleet(
             audience.readers, mobility=city, every_s=min(30.0, audience.update_s), prefix="reader"
         )
-        draw = Random(seed)
-        self.ages = {device.name: draw.randint(10, 69) for device in self.devices}
+        ages = Stream(seed, "audience age").integers(0, np.arange(len(self.devices)), 10, 70)
+        self.ages = {device.name: int(age) for device, age in zip(self.devices, ages, strict=True)}
         self.said: dict[str, dict[str, Any]] = {}
         self.told: dict[str, list[str]] = {device.name: [] for device in self.devices}
         self.clients: dict[str, Client] = {}

@@ -7,11 +7,13 @@ faults (the third application of Mobius 3.2).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from random import Random
 from typing import TYPE_CHECKING, Final
+
+import numpy as np
 
 from mudkit.lab import Lab
 from mudkit.sources.parameters import number, whole_number
+from mudkit.sources.streams import Stream
 from mudkit.systems.mud import Client, Cloud, freshness
 
 if TYPE_CHECKING:
@@ -75,17 +77,17 @@ class Journal:
         return pd.DataFrame(self._steps(seed), columns=["at_s", "device", "what"])
 
     def _steps(self, seed: int) -> list[tuple[float, str, str]]:
-        draw, end_s = Random(seed), 60 * self.minutes
+        step, end_s = np.arange(self.operations), 60.0 * self.minutes
+        at_s = Stream(seed, "journal time").uniform(0, step, 0.0, end_s).tolist()
+        who = Stream(seed, "journal device").integers(0, step, 0, len(DEVICES)).tolist()
+        edits = Stream(seed, "journal edit").chance(0, step, self.edit_share).tolist()
         steps = [
-            (
-                draw.uniform(0, end_s),
-                draw.choice(DEVICES),
-                "edit" if draw.random() < self.edit_share else "look",
-            )
-            for _ in range(self.operations)
+            (at, DEVICES[device], "edit" if is_edit else "look")
+            for at, device, is_edit in zip(at_s, who, edits, strict=True)
         ]
-        steps += [(draw.uniform(0, end_s * 2 / 3), device, "cut") for device in DEVICES[:2]]
-        killed_s = draw.uniform(0, end_s)
+        cut_s = Stream(seed, "journal cut").uniform(0, np.arange(2), 0.0, end_s * 2 / 3).tolist()
+        steps += [(at, device, "cut") for at, device in zip(cut_s, DEVICES[:2], strict=True)]
+        killed_s = float(Stream(seed, "journal kill").uniform(0, 0, 0.0, end_s))
         steps += [(killed_s, DEVICES[1], "kill"), (killed_s + self.restart_s, DEVICES[1], "restart")]
         return sorted(steps)
 

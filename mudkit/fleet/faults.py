@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from mudkit.units import US_PER_S
 
 __all__ = ["Faults"]
 
+_AHEAD: Final = 16
+
 
 class Faults:
     """Faults of one world; each method does it now, in virtual time.
@@ -31,6 +34,9 @@ class Faults:
         self._world = world
         self._stream = Stream(world.seed, "mangled messages")
         self._mangled: Counter[int] = Counter()
+        """For how many messages of each pair of hosts there were draws."""
+        self._draws: dict[int, list[float]] = {}
+        """What is left of them, the last first."""
         self._cuts = 0
 
     def cut(self, device: str, minutes: float | None = None) -> None:
@@ -131,8 +137,12 @@ class Faults:
             target = self._world.at_address.get(transfer.to)
             to = transfer.to if target is None else target.host.name
             pair = device_number(f"{transfer.sender.host.name}\n{to}")
-            self._mangled[pair] += 1
-            draw = self._stream.uniform(pair, 4 * self._mangled[pair] + np.arange(4)).tolist()
+            draws = self._draws.setdefault(pair, [])
+            if not draws:  # for some messages at once: that is most of the work
+                first = 4 * (self._mangled[pair] + 1)
+                draws += self._stream.uniform(pair, first + np.arange(4 * _AHEAD)).tolist()[::-1]
+                self._mangled[pair] += _AHEAD
+            draw = [draws.pop() for _ in range(4)]
             if draw[0] < loss_share:
                 return ()
             first = int(draw[3] * longest_us) if draw[1] < delay_share else 0

@@ -1,49 +1,25 @@
-"""M6: random fleets, work and faults for MUD tables; a run is a function of its seed."""
+"""M6: random fleets, work and faults for MUD tables; a run is a function of its seed.
+
+A run has two kinds of faults again and again, each pair of kinds in its turn: so each kind meets whatever
+machines do, and what they do because of another.
+"""
 
 from __future__ import annotations
 
 import random
-from collections import Counter
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from mudkit.lab import Lab
-from mudkit.systems.mud import Client, Cloud, freshness
+from mudkit.reproduce.campaign_faults import KINDS, Trouble
+from mudkit.reproduce.campaign_table import Cells, SeenHost, SeenNetwork
+from mudkit.reproduce.campaign_work import MAIN, SIDE, HeldBack, Work
+from mudkit.systems.mud import Client, Cloud
 
-__all__ = ["MINUTES", "SETTLE_HOURS", "Campaign", "Watch", "Written"]
+__all__ = ["MINUTES", "SETTLE_HOURS", "Campaign"]
 
-MINUTES: Final = 12
+MINUTES: Final = (12, 75)
+"""How long runs are; in the longer ones, who was not heard of is given up."""
 SETTLE_HOURS: Final = 1.5
-CRASH_POINTS: Final = {
-    "device": ("before commit", "after commit", "numbered, not pending", "held, still pending"),
-    "store": ("before commit", "after commit", "decided, not in the log"),
-    "other": ("before commit", "after commit"),
-}
-
-
-@dataclass
-class Written:
-    """A write or delete, and what an application knows of it; a delete has no value."""
-
-    key: str
-    kind: str
-    value: str
-    operation: Any
-
-
-@dataclass
-class Watch:
-    """A continuous read, and what an application was told."""
-
-    client: str
-    text: str | None
-    sync: float | None
-    data: dict[str, str]
-    operation: Any = None
-    told: list[Any] = field(default_factory=list)
-    lsn: int = 0
-    """Up to where the log had come when it was registered."""
-    is_on: bool = True
 
 
 class Campaign:
@@ -55,50 +31,75 @@ class Campaign:
     """
 
     def __init__(self, seed: int) -> None:
+        self._seed = seed
         self._draw = draw = random.Random(seed)
         self.lab = Lab(seed, messages=False)
-        self.faults: Counter[str] = Counter()
+        self.cells: Cells = Cells()
+        seen = SeenNetwork(self.lab, self._note)
+        lag_s = draw.choice([0.0, 0.5, 5.0, 60.0])
         self.cloud = Cloud(
-            self.lab, replicas=draw.randint(0, 3), replica_lag_s=draw.choice([0.0, 0.5, 5.0, 60.0]),
-            gateways=draw.randint(1, 3), processors=draw.randint(1, 3), servers=draw.randint(1, 3),
-            most_waiting=draw.choice([3, 1000]), longest_s=draw.choice([30.0, 3600.0]),
+            seen, replicas=draw.randint(0, 3), replica_lag_s=lag_s, gateways=draw.randint(1, 3),
+            processors=draw.randint(1, 3), servers=draw.randint(1, 3), most_waiting=draw.choice([3, 1000]),
+            longest_s=draw.choice([10.0, 60.0, 3600.0]),
         )  # fmt: skip
-        self.log: dict[int, dict[str, Any]] = {}
-        """Entries of the back end's log, as they were written; those beyond its end were rolled back."""
-        self._watch_log()
-        self._groups: dict[str, str] = {}
+        self.minutes = draw.choices(MINUTES, [2, 1])[0]
+        self.expires_us: dict[str, float] = {}
+        """When the tokens of clients expire, where that is before the end."""
         self.replaces: dict[str, int] = {}
         """The version that each conditional write was to replace, by value."""
         self.clients: dict[str, Client] = {}
+        groups: dict[str, str] = {}
         users = ["ann", "bob", "cem"][: draw.randint(1, 3)]
         names = [f"{user}-phone" for user in users] + ["ann-tablet"] * draw.randint(0, 1)
         for name in names:
-            device = self.lab.device(name, link=draw.choice(["wifi", "lte", "umts_3g", "edge"]))
-            token = self.lab.token(user=name.split("-")[0], app="app", hours=100)
-            self.clients[name] = Client(
-                device, self.cloud, app="app", token=token, most_rows=draw.choice([2, 100])
-            )
-            self._groups[name] = draw.choice("xy")
-            (process,) = self.lab.world.hosts[name].processes
-            process.store.at_put = self._note_write
-        self._keys = ["a", "h", "q"][: draw.randint(1, 3)]
-        self._with_predicates = draw.random() < 0.3
-        self.writes: list[Written] = []
-        self.must_commit: set[str] = set()
-        """Values of blind writes that a device had kept when it was killed."""
-        self.watches: list[Watch] = []
-        self._count = 0
-        self.killed_after_commit: set[str] = set()
+            self.clients[name] = self._client(name)
+            groups[name] = draw.choice("xy")
+        keys = ["a", "h", "q"][: draw.randint(1, 3)]
+        self.work = Work(
+            self.clients,
+            draw,
+            keys,
+            groups,
+            with_predicates=draw.random() < 0.3,
+            with_side=draw.random() < 0.5,
+        )
+        standing = ["lagging replicas"] if lag_s and self.cloud.replicas else []
+        standing += ["two devices"] if "ann-tablet" in names else []
+        self.trouble = Trouble(self.lab, self.cloud, draw, names, standing, 600.0)
+        self.must_commit: dict[str, str] = {}
+        """Values of blind writes that a device had kept when it was killed, with its name."""
+        self.held: dict[str, list[dict[str, Any]]] = {}
+        """What clients list as pending when all is over."""
+        self._watch_log()
         self._watch_kills()
+
+    def _client(self, name: str) -> Client:
+        draw = self._draw
+        device = self.lab.device(name, link=draw.choice(["wifi", "lte", "umts_3g", "edge"]))
+        is_short = draw.random() < 0.2
+        hours = draw.uniform(0.02, self.minutes / 60) if is_short else 100.0
+        if is_short:
+            self.expires_us[name] = hours * 3600e6
+        client = Client(
+            SeenHost(device, self._note), self.cloud, app="app", most_rows=draw.choice([2, 100]),
+            token=self.lab.token(None if draw.random() < 0.1 else name.split("-")[0], "app", hours=hours),
+            write_policy=HeldBack(random.Random(draw.random())) if draw.random() < 0.1 else None,
+        )  # fmt: skip
+        (process,) = self.lab.world.hosts[name].processes
+        process.store.at_put = self._note_write
+        return client
 
     # -- what is seen from outside
 
+    def _note(self, transition: str) -> None:
+        self.cells[transition, self.trouble.in_effect()] += 1
+
     def _watch_log(self) -> None:
-        process = self.lab.world.at_address[self.cloud.back_end]
+        process, log = self.lab.world.at_address[self.cloud.back_end], self.work.log
 
         def put(key: str, value: Any) -> None:
             if key.startswith("log "):
-                self.log[value["lsn"]] = value  # one that was rolled back is put again, or is beyond the end
+                log[value["lsn"]] = value  # one that was rolled back is put again, or is beyond the end
 
         process.store.at_put = put
 
@@ -113,8 +114,8 @@ class Campaign:
             if what == "killed" and host.name in self.clients:
                 for process in host.processes:
                     for _, write in process.store.items("write "):
-                        if write["type"] == "blind" and write["data"] is not None:
-                            self.must_commit.add(write["data"]["v"])
+                        if write["type"] == "blind" and write["data"] is not None and write["name"] == MAIN:
+                            self.must_commit[write["data"]["v"]] = host.name
             before(host, what, detail)
 
         world.on_incident = incident
@@ -123,106 +124,69 @@ class Campaign:
 
     def run(self) -> None:
         """Let it happen, mend everything, and let it come to rest."""
-        draw = self._draw
+        draw, world = self._draw, self.lab.world
         first = next(iter(self.clients.values()))
-        first.create("t", split=["g", "p"][: draw.randint(0, 2)]).result()
-        end_us = self.lab.world.now_us + MINUTES * 60_000_000
-        plan = [(draw.randint(0, end_us), self._work) for _ in range(draw.randint(5, 60))]
-        plan += [(draw.randint(0, end_us), self._fault) for _ in range(draw.randint(0, 8))]
-        for at_us, what in sorted(plan, key=lambda each: each[0]):
-            if at_us > self.lab.world.now_us:
-                self.lab.world.run(at_us)
-            what()
-        self._heal()
-        self.lab.run(hours=SETTLE_HOURS)
-
-    def _work(self) -> None:
-        draw = self._draw
-        name = draw.choice(list(self.clients))
-        client, key = self.clients[name], draw.choice(self._keys)
-        data = {"group": self._groups[name]}
-        what = draw.choices(["write", "delete", "read", "watch", "unwatch"], [10, 2, 10, 2, 0.3])[0]
-        if what == "write":
-            self._count += 1
-            value = f"{name} {self._count}"
-            kind = draw.choice(["blind", "conditional"])
-            is_hidden = self._with_predicates and draw.random() < 0.5
-            predicate = f"receiver.group = '{draw.choice('xy')}'" if is_hidden else None
-            record = {"v": value, "n": self._count % 3}
-            made = client.write("t", key, record, kind, predicate, data=data)
-            self.writes.append(Written(key, kind, value, made))
-        elif what == "delete":
-            kind = draw.choice(["blind", "conditional"])
-            self.writes.append(Written(key, kind, "", client.delete("t", key, kind, data=data)))
-        elif what == "read":
-            text = draw.choice([f"key = '{key}'", None, "n = 1", f"key IN ('{key}', 'a')"])
-            kind = draw.choice(["committed", "committed_wio", "uncommitted"])
-            age_s = draw.choice([0.0, 60.0, 600.0])
-            client.read("t", text, kind, data=data, utility=freshness(age_s))
-        elif what == "watch":
-            self._watch(name, draw.choice([None, "n = 1", f"key = '{key}'"]), draw.choice([None, 0.0]), data)
-        else:
-            mine = (each for each in self.watches if each.client == name and each.is_on)
-            for watch in mine:
-                if watch.operation.status == "ok":
-                    client.unregister(watch.operation.result())
-                    watch.is_on = False
-                    break
-
-    def _watch(self, name: str, text: str | None, sync: float | None, data: dict[str, str]) -> None:
-        watch = Watch(name, text, sync, data)
-        read = self.clients[name].read
-        watch.operation = read("t", text, "continuous", data, None, sync, watch.told.append)
-
-        def registered(_: Any) -> None:
-            watch.lsn = max(self.log, default=0)
-
-        watch.operation.add_done_callback(registered)
-        self.watches.append(watch)
-
-    def _fault(self) -> None:
-        draw, faults = self._draw, self.lab.faults
-        device = draw.choice(list(self.clients))
-        cloud = self.cloud
-        addresses = (cloud.back_end, *cloud.replicas, *cloud.processors, *cloud.gateways, *cloud.servers)
-        servers = [each.split("/")[0] for each in addresses]
-        what = draw.choice(["cut", "kill device", "kill server", "move", "network", "messages", "still"])
-        self.faults[what] += 1
-        if what == "cut":
-            faults.cut(device, minutes=draw.choice([0.05, 1, 10]))
-        elif what == "kill device":
-            point = draw.choice([None, *CRASH_POINTS["device"]])
-            if point == "after commit":
-                self.killed_after_commit.add(device)
-            faults.kill(device, at=point)
-            self._later(device, draw.uniform(0.1, 120))
-        elif what == "kill server":
-            server = draw.choice(servers)
-            kind = "store" if server == "mud-store" else "other"
-            faults.kill(server, at=draw.choice([None, *CRASH_POINTS[kind]]))
-            self._later(server, draw.uniform(0.1, 120))
-        elif what == "move":
-            faults.change_address(device)
-        elif what == "network":
-            faults.change_network(device, draw.choice(["wifi", "lte", "umts_3g", "edge"]))
-        elif what == "messages":
-            faults.messages(
-                loss_share=draw.choice([0, 0.3]), repeat_share=draw.choice([0, 0.3]),
-                delay_share=draw.choice([0.1, 0.5]), delay_s=draw.choice([0.5, 20.0]),
-            )  # fmt: skip
-        else:
-            faults.messages()
-
-    def _later(self, host: str, seconds: float) -> None:
-        self.lab.world.at(
-            self.lab.world.now_us + round(seconds * 1e6), lambda _: self.lab.faults.restart(host)
-        )
-
-    def _heal(self) -> None:
-        faults, world = self.lab.faults, self.lab.world
-        faults.messages()
+        first.create(MAIN, split=["g", "p"][: draw.randint(0, 2)]).result()
+        if self.work.with_side:
+            first.create(SIDE).result()
+        plan = self._plan(world.now_us)
+        for at_us, what in plan:
+            if at_us > world.now_us:
+                world.run(at_us)
+            self._step(what)
+        self.trouble.end()
         self.lab.run(minutes=10)
-        for name, host in world.hosts.items():
-            for process in host.processes:
-                process.store.at_crash_point = lambda name: None
-            faults.restart(name)
+        self.trouble.heal()
+        self.lab.run(hours=SETTLE_HOURS)
+        self.held = {name: client.pending().result() for name, client in self.clients.items()}
+
+    def _plan(self, now_us: int) -> list[tuple[int, str]]:
+        """Say what happens when: two kinds of faults, every pair of them in its turn, and work among them."""
+        draw, minute_us = self._draw, 60_000_000
+        end_us = now_us + self.minutes * minute_us
+        is_long = self.minutes > 60
+        away_us = draw.randint(0, 10 * minute_us)
+        kinds = ("none", *KINDS)
+        first = self._seed % len(kinds)
+        pair = kinds[first], kinds[(self._seed // len(kinds) + first) % len(kinds)]
+        plan = [(draw.randint(0, end_us), "work") for _ in range(draw.randint(10, 60))]
+        for kind in pair:
+            many = draw.randint(3, 6)
+            if is_long:  # a server that is killed forgets who is away
+                many = draw.randint(6, 12) if kind in ("address", "network") else draw.randint(0, 1)
+            plan += [(draw.randint(0, end_us), kind) for _ in range(many)]
+            if is_long:  # most of them when he who is away is given up, by a server that is not killed
+                many = 2 if kind.startswith("notifications") else 8
+                from_us, until_us = away_us + 37 * minute_us, away_us + 42 * minute_us
+                plan += [(draw.randint(from_us, until_us), kind) for _ in range(many)]
+        if pair != ("none", "none"):
+            others = [draw.choice(KINDS) for _ in range(draw.choice([0, 0, 1, 3]))] + ["cut"] * draw.randint(
+                0, 2
+            )
+            plan += [(draw.randint(0, end_us), kind) for kind in others]
+        plan += [(draw.randint(0, end_us), "still") for _ in range(draw.randint(0, 2))]
+        plan += [(now_us + draw.randint(0, minute_us), "watch") for _ in range(draw.randint(1, 3))]
+        if is_long:
+            plan.append((away_us, "away"))
+        return sorted((at_us, what) for at_us, what in plan if what != "none")
+
+    def _step(self, what: str) -> None:
+        draw = self._draw
+        if what == "work":
+            self.work.happen()
+        elif what == "watch":
+            self.work.watch(draw.choice(list(self.clients)))
+        elif what == "still":
+            self.trouble.end()
+        elif what == "away":
+            name = draw.choice(list(self.clients))
+            self.work.watch(name)
+            self.lab.run(seconds=20)
+            self.lab.faults.cut(name, minutes=45)
+        else:
+            device = self.trouble.happen(what)
+            for _ in range(draw.randint(1, 5) if what in ("cut", "address") else 0):  # for who is not there
+                self.work.write(draw.choice(list(self.clients)))
+            if device is not None or draw.random() < 0.7:  # so that something is under way
+                self.work.write(device or draw.choice(list(self.clients)))
+                self.work.happen(device)

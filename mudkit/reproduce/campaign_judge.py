@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
 from typing import Any, Final
 
 from mudkit.consistency import History, Status, check
-from mudkit.errors import MudkitError
+from mudkit.errors import AccessDenied, MudkitError, ParameterError, TableProblem
 from mudkit.predicates import Predicate
-from mudkit.reproduce.campaign import MINUTES, SETTLE_HOURS, Campaign, Watch
-from mudkit.reproduce.row import Figure, Measured, Say, nothing_said
+from mudkit.reproduce.campaign import Campaign
+from mudkit.reproduce.campaign_work import MAIN, SIDE, Watch, Written
 from mudkit.systems.mud import Conflict
 
-__all__ = ["PROMISED", "Found", "measure", "play"]
+__all__ = ["PROMISED", "Found", "play"]
 
 PROMISED: Final = {
     "committed": ("sequential", "monotonic-reads", "read-your-writes"),
@@ -22,6 +21,11 @@ PROMISED: Final = {
 }
 """What the read types promise (Mobius, table 3); for uncommitted ones what is left of it when a write is
 refused that its own client has read: see :mod:`mudkit.consistency.retraction`."""
+
+
+MOST_EVENTS: Final = 200_000
+"""Ten times what a long run needs: it does not come to rest."""
+_EXPIRED: Final = "This token has expired."
 
 
 class Found:
@@ -35,12 +39,23 @@ class Found:
 
     def __init__(self, campaign: Campaign) -> None:
         self.campaign = campaign
-        self.counts = Counter(campaign.faults)
+        self.counts = Counter(campaign.trouble.counts)
         """Faults, and verdicts of the checker."""
         self.problems: list[str] = []
         """What broke a promise."""
-        self._history = History.from_table(campaign.lab.history())
-        self._judge()
+        log = campaign.work.log
+        last = campaign.lab.world.at_address[campaign.cloud.back_end].store.get("lsn")
+        entries = [log[lsn] for lsn in sorted(log) if lsn <= last and log[lsn]["op"] == "row"]
+        rows = [entry["row"] for entry in entries if entry["name"] == MAIN]
+        self._history = self._seen(rows)
+        self._judge_writes(rows)
+        self._judge_side([entry["row"] for entry in entries if entry["name"] == SIDE])
+        self._judge_held()
+        self._judge_rest()
+        self._judge_history()
+        for watch in campaign.work.watches:
+            if watch.table == MAIN:
+                self._judge_watch(watch, rows)
 
     @property
     def is_fork_sequential(self) -> bool:
@@ -48,18 +63,32 @@ class Found:
         verdict = check(self._history, "fork-sequential", reads=["uncommitted"], within_s=1.0)
         return verdict.status is not Status.ILLEGAL
 
-    def _judge(self) -> None:
-        last = self.campaign.lab.world.at_address[self.campaign.cloud.back_end].store.get("lsn")
-        entries = [
-            self.campaign.log[lsn]
-            for lsn in sorted(self.campaign.log)
-            if lsn <= last and self.campaign.log[lsn]["op"] == "row"
-        ]
-        rows = [entry["row"] for entry in entries]
-        self._judge_writes(rows)
-        self._judge_history()
-        for watch in self.campaign.watches:
-            self._judge_watch(watch, rows)
+    def _seen(self, rows: list[dict[str, Any]]) -> History:
+        """Give the history of the table that is judged.
+
+        A write that was refused when its caller was gone is left out with what its own client read of it: it
+        was not answered, and so the checker cannot know that it had no effect.
+        """
+        committed = {row["data"]["v"] for row in rows if row["data"] is not None}
+        gone = {
+            (each.client, each.operation.op_id)
+            for each in self.campaign.work.writes
+            if each.operation.status == "open" and each.value
+            and each.value not in committed and not self._is_held(each)
+        }  # fmt: skip
+        history = self.campaign.lab.history()
+        history = history[history["table"] == MAIN]
+        names = zip(history["client"], history["op_id"], strict=True)
+        hashes = set(history["value_hash"][[name in gone for name in names]].dropna())
+        return History.from_table(history[~(history["value_hash"].isin(hashes) & history["version"].isna())])
+
+    def _judge_rest(self) -> None:
+        """Ask whether all reads were answered, and whether not too much was said."""
+        for each in self.campaign.work.reads:
+            if not each.done():
+                self.problems.append(f"{each} of {each.arguments} was never answered")
+        if (events := self.campaign.lab.world.handled) > MOST_EVENTS:
+            self.problems.append(f"{events:,} events were handled")
 
     def _judge_writes(self, rows: list[dict[str, Any]]) -> None:
         times: Counter[str] = Counter(row["data"]["v"] for row in rows if row["data"] is not None)
@@ -67,7 +96,9 @@ class Found:
         for value, count in times.items():
             if count > 1:
                 self.problems.append(f"{value!r} was committed {count} times")
-        for each in self.campaign.writes:
+        for each in self.campaign.work.writes:
+            if each.table != MAIN:
+                continue
             key, kind, value, operation = each.key, each.kind, each.value, each.operation
             if operation.status == "ok":
                 row = at.get((key, operation.result()))
@@ -82,27 +113,88 @@ class Found:
                         self.problems.append(f"{value!r} of {key} was to replace {wanted}, and is {row}")
             elif operation.status == "failed" and value and times[value]:
                 self.problems.append(f"{value!r} of {key} failed ({_error(operation)}), and was committed")
+            elif operation.status == "failed" and self._was_refused(each):
+                pass
             elif operation.status == "failed" and kind == "conditional":
                 self._judge_conflict(key, operation, rows)
             elif operation.status == "failed" and kind == "blind":
                 self.problems.append(f"a blind write failed: {_error(operation)}")
-            elif not operation.done():
+            elif not operation.done() and not self._is_held(each):
                 self.problems.append(f"{kind} write {value!r} of {key} was never answered")
-        for value in sorted(self.campaign.must_commit):
-            if times[value] != 1:
+        for value, name in sorted(self.campaign.must_commit.items()):
+            is_held = any((held["data"] or {}).get("v") == value for held in self.campaign.held[name])
+            if times[value] != 1 - is_held and not (name in self.campaign.expires_us and not times[value]):
                 self.problems.append(
                     f"{value!r} was kept by a device, and was committed {times[value]} times"
                 )
-        for name in self.campaign.clients:
-            for process in self.campaign.lab.world.hosts[name].processes:
-                for _, write in process.store.items("write "):
-                    self.problems.append(f"{name} still holds {write['data']}")
         versions: defaultdict[str, list[int]] = defaultdict(list)
         for row in rows:
             versions[row["key"]].append(row["ver"])
         for key, found in versions.items():
             if found != list(range(1, len(found) + 1)):
                 self.problems.append(f"versions of {key}: {found}")
+
+    def _was_refused(self, each: Written) -> bool:
+        """Say whether a write failed because its client's token had expired."""
+        error = _error(each.operation)
+        responded_us = each.operation.responded_us
+        if responded_us < self.campaign.expires_us.get(each.client, float("inf")):
+            return False
+        return isinstance(error, AccessDenied) or (isinstance(error, Conflict) and error.found == _EXPIRED)
+
+    def _is_held(self, each: Written) -> bool:
+        """Say whether a write is listed as held."""
+        return any(
+            held["key"] == each.key
+            and held["name"] == each.table
+            and (held["data"] or {"v": ""})["v"] == each.value
+            for held in self.campaign.held[each.client]
+        )
+
+    def _judge_held(self) -> None:
+        """Ask whether all that is left on devices is held by their policy, or stands behind such a write."""
+        for name, listed in self.campaign.held.items():
+            (process,) = self.campaign.lab.world.hosts[name].processes
+            stored = [write for _, write in process.store.items("write ")]
+            if stored != listed:
+                self.problems.append(f"{name} holds {stored}, and lists {listed}")
+            heads: dict[tuple[str, str], Any] = {}
+            for write in listed:
+                if heads.setdefault((write["name"], write["key"]), write)["due_us"] != "never":
+                    self.problems.append(f"{name} still holds {write}")
+
+    def _judge_side(self, rows: list[dict[str, Any]]) -> None:
+        """Ask what can be asked of a table that comes and goes."""
+        times: Counter[str] = Counter(row["data"]["v"] for row in rows if row["data"] is not None)
+        for each in self.campaign.work.writes:
+            if each.table != SIDE or not each.value:
+                continue
+            count, operation = times[each.value], each.operation
+            if count > 1 or (operation.status == "ok" and count != 1):
+                self.problems.append(f"{each.value!r} was acknowledged, and was committed {count} times")
+            elif operation.status == "failed":
+                error = _error(operation)
+                if count or not isinstance(error, AccessDenied | Conflict | ParameterError | TableProblem):
+                    self.problems.append(
+                        f"{each.value!r} failed ({error!r}), and was committed {count} times"
+                    )
+            elif not operation.done() and not self._is_held(each):
+                self.problems.append(f"write {each.value!r} of {SIDE} was never answered")
+        for watch in self.campaign.work.watches:
+            if watch.table == SIDE:
+                self._judge_order(watch)
+
+    def _judge_order(self, watch: Watch) -> None:
+        """Ask whether versions went up, and whether nothing came after the end."""
+        last: dict[str, int] = {}
+        for place, each in enumerate(watch.told):
+            if isinstance(each, dict):
+                if place != len(watch.told) - 1:
+                    self.problems.append(f"a continuous read was ended, and told more: {watch.told}")
+                return
+            if each.version <= last.get(each.key, 0):
+                self.problems.append(f"a continuous read was told {each} after version {last[each.key]}")
+            last[each.key] = each.version
 
     def _judge_conflict(self, key: str, operation: Any, rows: list[dict[str, Any]]) -> None:
         """Ask whether at some time while a write was under way another version was there."""
@@ -132,46 +224,58 @@ class Found:
                     self.problems.append(f"{kind} reads are not {model}: {verdict}")
 
     def _judge_watch(self, watch: Watch, rows: list[dict[str, Any]]) -> None:
+        self._judge_order(watch)
         told = [each for each in watch.told if not isinstance(each, dict)]
-        if len(told) != len(watch.told):
+        is_ended = len(told) != len(watch.told)
+        if is_ended and watch.client not in self.campaign.expires_us:
             self.problems.append(f"a continuous read was ended: {watch.told}")
             return
         predicate = Predicate(watch.text or "TRUE")
         at = {(row["key"], row["ver"]): row for row in rows}
 
-        def reaches(row: dict[str, Any]) -> bool:
+        def reaching(row: dict[str, Any]) -> set[bool]:
+            """Say whether it reaches the reader, for each of the data that he may have given by then."""
             if row["data"] is None or not predicate({**row["data"], "key": row["key"]}):
-                return False
+                return {False}
             writer = row["predicate"]
-            return writer is None or bool(Predicate.restored(**writer)({}, receiver=watch.data))
+            if writer is None:
+                return {True}
+            return {bool(Predicate.restored(**writer)({}, receiver=data)) for data in watch.data}
 
         where = f"continuous read {watch.text!r} of {watch.client}, sync {watch.sync}"
         last: dict[str, Any] = {}
         for each in told:
-            before = last.get(each.key)
-            if before is not None and each.version <= before.version:
-                self.problems.append(f"{where}: {each} after {before}")
             last[each.key] = each
             row = at.get((each.key, each.version))
             if (
                 row is None
-                or (each.kind == "upsert") != reaches(row)
+                or (each.kind == "upsert") not in reaching(row)
                 or (each.kind == "upsert" and each.record != row["data"])
             ):
                 self.problems.append(f"{where}: told {each}, the log has {row}")
-        if watch.operation.status != "ok" or not watch.is_on:
+        if (
+            watch.operation.status != "ok"
+            or not watch.is_on
+            or is_ended
+            or watch.client in self.campaign.expires_us
+        ):
             return
         final = {row["key"]: row for row in rows}
         held = None
-        if watch.client in self.campaign.killed_after_commit:  # noted as told, and nobody was left to be told
+        killed = self.campaign.trouble.killed_after_commit
+        if watch.client in killed:  # noted as told, and nobody was left to be told
             (process,) = self.campaign.lab.world.hosts[watch.client].processes
             held = (process.store.get(f"reading {watch.operation.result():09d}") or {"held": {}})["held"]
         for key, row in final.items():
-            known = last.get(key)
-            if held is not None and held.get(key, 0) == (row["ver"] if reaches(row) else 0):
+            known, reaches = last.get(key), reaching(row)
+            if len(reaches) > 1 or len(watch.data) > 1:
+                continue  # it depends on when his data changed
+            (is_for_him,) = reaches
+            if held is not None and held.get(key, 0) == (row["ver"] if is_for_him else 0):
                 continue
-            if reaches(row):
-                if row["lsn"] <= watch.lsn and watch.sync is None and known is None:
+            if is_for_him:
+                is_old = watch.sync is None or row["ts_us"] < round(watch.sync * 1e6)
+                if row["lsn"] <= watch.lsn and is_old and known is None:
                     continue
                 if known is None or known.version != row["ver"]:
                     self.problems.append(f"{where}: {key} is {row}, and was told {known}")
@@ -193,45 +297,3 @@ def play(seed: int) -> Found:
     campaign = Campaign(seed)
     campaign.run()
     return Found(campaign)
-
-
-def measure(say: Say = nothing_said, *, seeds: Sequence[int] = range(1000)) -> Measured:
-    """Measure row M6.
-
-    Parameters
-    ----------
-    say : callable
-        Told what is being measured.
-    seeds : sequence of int
-        A run each.
-    """
-    counts: Counter[str] = Counter()
-    broken = forks = writes = told = 0
-    for number, seed in enumerate(seeds):
-        if number % 10 == 0:
-            say(f"run {number:,} of {len(seeds):,}")
-        found = play(seed)
-        broken += bool(found.problems)
-        forks += not found.is_fork_sequential
-        writes += len(found.campaign.writes)
-        told += sum(len(watch.told) for watch in found.campaign.watches)
-        counts.update(found.counts)
-    figures = {
-        "runs": Figure.of([len(seeds)]),
-        "runs in which a promise was broken": Figure.of([broken]),
-        "runs in which definition 3 was, by refused writes": Figure.of([forks]),
-        "writes": Figure.of([writes]),
-        "changes told to continuous reads": Figure.of([told]),
-    }
-    for kind, models in PROMISED.items():
-        figures[f"histories that are {models[0]}, {kind} reads"] = Figure.of(
-            [counts[f"{kind} {models[0]} OK"]]
-        )
-    faults = {
-        name: counts[name] for name in ("cut", "kill device", "kill server", "move", "network", "messages")
-    }
-    parameters = {
-        "runs": f"{MINUTES} virtual minutes, 60 operations or less, 8 faults or less, {SETTLE_HOURS} h rest",
-        "seeds": f"{min(seeds)} to {max(seeds)}", "faults": faults,
-    }  # fmt: skip
-    return Measured(figures, parameters)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mudkit.reproduce import campaign_judge, capacity, matching, overhead
+from mudkit.reproduce import campaign_runs, capacity, matching, overhead
 from mudkit.reproduce.row import Required, Row
 
 __all__ = ["ROWS"]
@@ -81,10 +81,11 @@ ROWS: Final = (
         required=(
             Required("runs", "at least", 1000),
             Required("runs in which a promise was broken", "at most", 0),
+            Required("transitions by faults that could have happened and have not", "at most", 0),
             Required("histories that are sequential, committed reads", "at least", 500),
             Required("histories that are sequential-wio, committed_wio reads", "at least", 500),
             Required("histories that are fork-sequential-retracted, uncommitted reads", "at least", 500),
         ),
-        measure=campaign_judge.measure,
+        measure=campaign_runs.measure,
     ),
 )

@@ -24,16 +24,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from mudkit.errors import MudkitError, TableProblem
-from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, SetTimer, TimerFired
+from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, TimerFired
 from mudkit.systems.mud.copy import Copy, Row, is_visible
 from mudkit.systems.mud.problems import to_json
 from mudkit.systems.mud.reading import answered
+from mudkit.systems.mud.stream import Again
 from mudkit.systems.mud.tables import Table, no_such_table
 from mudkit.tokens import Claims
 
 __all__ = ["BackEnd"]
 
-_AGAIN: Final = "again"
 _AGAIN_US: Final = 200_000
 
 
@@ -55,6 +55,7 @@ class BackEnd:
         self._copy.load(self._store.get("lsn") or 0, tables, rows)
         self._has: dict[str, int] = dict.fromkeys(followers, -1)
         """What each follower has of the log; -1: it has not said so yet."""
+        self._timer = Again(_AGAIN_US)
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
@@ -72,15 +73,20 @@ class BackEnd:
                 return answered(self._copy, message)
             case Received(source=source, message={"kind": "admin"} as message):
                 return self._administer(source, message)
-            case Received(source=source, message={"kind": "follow"}):
-                self._has[source] = self._copy.lsn
-                return (Send(source, {"kind": "state", **self._copy.dump()}),)
+            case Received(source=source, message={"kind": "follow", "turn": turn}):
+                # What it has it will say: of several states that it asked for it takes the first that comes.
+                self._has[source] = -1
+                state = {"kind": "state", "turn": turn, **self._copy.dump()}
+                return Send(source, state), *self._timer.soon()
             case Received(source=source, message={"kind": "has", "lsn": lsn}):
                 was = self._has.get(source, -1)
                 self._has[source] = max(lsn, was)
                 self._forget()
                 return self._push({source: lsn}) if was < 0 else ()
-            case LinkUp() | TimerFired():
+            case LinkUp():
+                return self._push(self._has)
+            case TimerFired():
+                self._timer.fired()
                 return self._push(self._has)
         return ()
 
@@ -211,7 +217,7 @@ class BackEnd:
                 entries = [entry for number in range(lsn + 1, self._copy.lsn + 1)
                            if (entry := self._store.get(f"log {number:015d}")) is not None]  # fmt: skip
                 effects.append(Send(follower, {"kind": "log", "entries": entries}))
-        return [*effects, SetTimer(_AGAIN, _AGAIN_US)] if effects else ()
+        return [*effects, *self._timer.soon()] if effects else ()
 
     def _forget(self) -> None:
         """Forget the entries that every follower has."""

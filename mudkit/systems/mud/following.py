@@ -22,10 +22,13 @@ class Follower:
     ----------
     master : str
         The back end's address.
+    turn : str
+        Which no other life of the machine has: a state that an earlier one asked for is too old.
     """
 
-    def __init__(self, master: str) -> None:
+    def __init__(self, master: str, turn: str) -> None:
         self._master = master
+        self._turn = turn
         self.copy = Copy()
         self.lsn = -1
         """The last entry that came, whether or not the copy has taken it; -1: no state yet."""
@@ -34,10 +37,12 @@ class Follower:
         """Ask for the whole state, until it has come."""
         if self.lsn >= 0:
             return ()
-        return Send(self._master, {"kind": "follow"}), SetTimer(BEGIN, _BEGIN_US)
+        return Send(self._master, {"kind": "follow", "turn": self._turn}), SetTimer(BEGIN, _BEGIN_US)
 
     def state(self, message: Mapping[str, Any]) -> Sequence[Effect]:
         """Begin with the state that has come."""
+        if message["turn"] != self._turn:
+            return ()
         if self.lsn < 0:
             self.copy.load(message["lsn"], message["tables"], message["rows"])
             self.lsn = self.copy.lsn

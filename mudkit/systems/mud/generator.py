@@ -17,13 +17,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from mudkit.errors import MudkitError, ParameterError
-from mudkit.events import Call, Complete, Effect, Event, LinkUp, Ports, Received, Send, SetTimer, TimerFired
+from mudkit.events import Call, Complete, Effect, Event, LinkUp, Ports, Received, Send, TimerFired
 from mudkit.systems.mud.artefact import Artefact
-from mudkit.systems.mud.stream import Outgoing
+from mudkit.systems.mud.stream import Again, Outgoing
 
 __all__ = ["Generator"]
 
-_AGAIN: Final = "again"
 _AGAIN_US: Final = 5_000_000
 
 
@@ -42,6 +41,7 @@ class Generator:
         self._me = ports.address
         self._servers = servers
         self._streams: dict[str, Outgoing] = {}
+        self._timer = Again(_AGAIN_US)
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
@@ -61,8 +61,7 @@ class Generator:
                 if source in self._streams and self._streams[source].name == name:
                     self._streams[source].confirmed(number)
             case TimerFired():
-                sent = [Send(to, each) for to, stream in self._streams.items() for each in stream.again()]
-                return [*sent, SetTimer(_AGAIN, _AGAIN_US)] if sent else ()
+                return self._again(now_us)
         return ()
 
     def _ship(self, now_us: int, app: str, document: Mapping[str, Any]) -> Sequence[Effect]:
@@ -90,4 +89,12 @@ class Generator:
 
     def _tell(self, now_us: int, body: Mapping[str, Any], servers: Sequence[str]) -> Sequence[Effect]:
         sent = [Send(server, self._streams[server].add(now_us, body)) for server in servers]
-        return [*sent, SetTimer(_AGAIN, _AGAIN_US)]
+        return [*sent, *self._timer.soon()]
+
+    def _again(self, now_us: int) -> Sequence[Effect]:
+        self._timer.fired()
+        waiting = {to: stream for to, stream in self._streams.items() if stream.waiting}
+        sent = [
+            Send(to, each) for to, stream in waiting.items() for each in stream.overdue(now_us, _AGAIN_US)
+        ]
+        return [*sent, *self._timer.soon()] if waiting else ()

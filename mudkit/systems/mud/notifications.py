@@ -37,7 +37,7 @@ from mudkit.events import (
     TimerFired,
 )
 from mudkit.systems.mud.places import host_of, server_of
-from mudkit.systems.mud.stream import Incoming, Outgoing
+from mudkit.systems.mud.stream import Again, Incoming, Outgoing
 
 __all__ = ["HEARTBEAT_US", "NotificationServer"]
 
@@ -45,7 +45,6 @@ HEARTBEAT_US: Final = 20 * 60 * 1_000_000
 """Mobius 5: "e.g., once every 20 minutes"."""
 _DEAD_US: Final = 2 * HEARTBEAT_US + 60_000_000
 """Two heartbeats that did not come."""
-_AGAIN: Final = "again"
 _AGAIN_US: Final = 5_000_000
 _SWEEP: Final = "sweep"
 _FOLLOW: Final = "follow"
@@ -93,8 +92,11 @@ class NotificationServer:
         self._session_of: dict[str, str] = {}
         self._streams: dict[str, Incoming] = {}
         self._processors: set[str] = set()
+        self._timer = Again(_AGAIN_US)
         self._policies: dict[tuple[str, str], Mapping[str, Any]] = {}
         self._count = 0
+        self._is_sweeping = False
+        """Whether the timer is set by which the dead are found: a hello must not put it off for others."""
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
@@ -119,7 +121,7 @@ class NotificationServer:
             case TimerFired(name=name):
                 if name == _FOLLOW:
                     return self._follow()
-                return self._again(now_us) if name == _AGAIN else self._sweep(now_us)
+                return self._again(now_us) if name == Again.NAME else self._sweep(now_us)
         return ()
 
     def _follow(self) -> Sequence[Effect]:
@@ -150,7 +152,10 @@ class NotificationServer:
         effects.append(Send(source, {"kind": "welcome", "session": name}))
         if goes_on:
             effects += [Send(source, each) for each in session.stream.again()]
-        return [*effects, SetTimer(_SWEEP, _DEAD_US), SetTimer(_AGAIN, _AGAIN_US)]
+        if not self._is_sweeping:
+            self._is_sweeping = True
+            effects.append(SetTimer(_SWEEP, _DEAD_US))
+        return [*effects, *(self._timer.soon() if session.stream.waiting else ())]
 
     def _stream(self, now_us: int, source: str, message: Mapping[str, Any]) -> Sequence[Effect]:
         name = message["stream"]
@@ -169,7 +174,7 @@ class NotificationServer:
                 continue
             self._processors.add(source)
             if body["what"] == "life":
-                for session in self._sessions.values():
+                for session in list(self._sessions.values()):  # one may be given up
                     effects += self._queue(now_us, session, body)
                 continue
             told = self._sessions.get(body["session"])
@@ -186,9 +191,10 @@ class NotificationServer:
         if is_full or now_us - stream.waiting[0][1] > self._longest_us:
             return self._give_up(stream.name)
         sent = (Send(session.address, message),) if session.is_reached else ()
-        return *sent, SetTimer(_AGAIN, _AGAIN_US)
+        return *sent, *self._timer.soon()
 
     def _again(self, now_us: int) -> Sequence[Effect]:
+        self._timer.fired()
         effects: list[Effect] = []
         waits = False
         for name, session in list(self._sessions.items()):
@@ -199,13 +205,15 @@ class NotificationServer:
                 continue
             waits = True
             if session.is_reached:
-                effects += [Send(session.address, each) for each in session.stream.again()]
-        return [*effects, SetTimer(_AGAIN, _AGAIN_US)] if waits else effects
+                late = session.stream.overdue(now_us, _AGAIN_US)
+                effects += [Send(session.address, each) for each in late]
+        return [*effects, *self._timer.soon()] if waits else effects
 
     def _sweep(self, now_us: int) -> Sequence[Effect]:
         """Give those up whose heartbeats have not come."""
         dead = [name for name, session in self._sessions.items() if now_us - session.heard_us >= _DEAD_US]
         effects = [effect for name in dead for effect in self._give_up(name)]
+        self._is_sweeping = bool(self._sessions)
         if self._sessions:
             soonest = min(session.heard_us for session in self._sessions.values()) + _DEAD_US - now_us
             effects.append(SetTimer(_SWEEP, max(soonest, 1)))

@@ -23,21 +23,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-from mudkit.errors import MudkitError
-from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, SetTimer, TimerFired
+from mudkit.errors import AccessDenied, MudkitError
+from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, TimerFired
 from mudkit.predicates import SubscriptionIndex
 from mudkit.predicates.exchange import from_json
 from mudkit.systems.mud.copy import Row, record_of
 from mudkit.systems.mud.following import BEGIN, Follower
 from mudkit.systems.mud.places import processor_of, server_of
 from mudkit.systems.mud.problems import to_json
-from mudkit.systems.mud.stream import Outgoing
+from mudkit.systems.mud.stream import Again, Outgoing
 from mudkit.systems.mud.tables import Table, no_such_table
 from mudkit.tokens import Claims
 
 __all__ = ["Processor"]
 
-_AGAIN: Final = "again"
 _AGAIN_US: Final = 1_000_000
 
 _Handle: TypeAlias = tuple[str, int]
@@ -53,6 +52,8 @@ class _Reading:
     table: Table
     expires_s: float | None
     claims: Claims | None
+    lsn: int
+    """Where the log was when it began: what comes after that is told."""
     keys: set[str] = field(default_factory=set)
     """Which its reader has been told of."""
 
@@ -80,7 +81,7 @@ class Processor:
         self._me = ports.address
         self._number, self._processors = number, processors
         self._back_end, self._replicas, self._servers = back_end, replicas, servers
-        self._log = Follower(back_end)
+        self._log = Follower(back_end, ports.entropy(8).hex())
         self._life = 0
         self._turn = 0
         self._readings: dict[_Handle, _Reading] = {}
@@ -89,6 +90,7 @@ class Processor:
         self._indexes: dict[int, SubscriptionIndex] = {}
         self._told: dict[tuple[int, str], set[_Handle]] = {}
         self._streams: dict[str, Outgoing] = {}
+        self._timer = Again(_AGAIN_US)
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
@@ -96,7 +98,7 @@ class Processor:
             case LinkUp():
                 return self._begin(now_us)
             case TimerFired(name=name):
-                return self._log.begin() if name == BEGIN else self._again()
+                return self._log.begin() if name == BEGIN else self._again(now_us)
             case Received(message={"kind": "state"} as message):
                 return self._log.state(message)
             case Received(message={"kind": "log"} as message):
@@ -128,11 +130,15 @@ class Processor:
         self._streams = {server: Outgoing(f"{self._me} {self._life}") for server in self._servers}
         began = {"what": "life", "processor": self._me, "life": self._life}
         sent = [Send(server, stream.add(now_us, began)) for server, stream in self._streams.items()]
-        return [*sent, SetTimer(_AGAIN, _AGAIN_US), *self._log.begin()]
+        return [*sent, *self._timer.soon(), *self._log.begin()]
 
-    def _again(self) -> Sequence[Effect]:
-        sent = [Send(server, each) for server, stream in self._streams.items() for each in stream.again()]
-        return [*sent, SetTimer(_AGAIN, _AGAIN_US)] if sent else ()
+    def _again(self, now_us: int) -> Sequence[Effect]:
+        self._timer.fired()
+        waiting = {server: stream for server, stream in self._streams.items() if stream.waiting}
+        sent = [
+            Send(to, each) for to, stream in waiting.items() for each in stream.overdue(now_us, _AGAIN_US)
+        ]
+        return [*sent, *self._timer.soon()] if waiting else ()
 
     def _reader(self, message: Mapping[str, Any]) -> str:
         if message["latest"] or not self._replicas:
@@ -204,7 +210,7 @@ class Processor:
             "what": "tell", "endpoint": endpoint, "session": reading.session, "handle": number,
             "processor": self._me, "life": self._life, **body,
         }  # fmt: skip
-        return Send(server, self._streams[server].add(now_us, sent)), SetTimer(_AGAIN, _AGAIN_US)
+        return Send(server, self._streams[server].add(now_us, sent)), *self._timer.soon()
 
     def _table_changed(self, now_us: int, before: Table | None, entry: Mapping[str, Any]) -> Sequence[Effect]:
         """End the continuous reads that a table which is altered or gone no longer admits."""
@@ -242,20 +248,24 @@ class Processor:
         if table is None or table.number != message["table"]:
             error = to_json(no_such_table(message["name"], copy.tables))
             return (Send(message["reply"], {**answer, "error": error}),)
+        claims = None if message["claims"] is None else Claims(**message["claims"])
+        if claims is not None and claims.expires_s <= now_us / 1e6:  # on the way from the gateway
+            error = to_json(AccessDenied("This token has expired.", where="token", remedy="take a new one"))
+            return (Send(message["reply"], {**answer, "error": error}),)
         effects: list[Effect] = []
         known = self._readings.get(handle)
         if known is None or known.request < message["request"]:
             self._end(handle)
-            effects += self._begin_reading(now_us, handle, table, message)
+            effects += self._begin_reading(now_us, handle, table, claims, message)
             effects += self._send(now_us, handle, {"synced": self._log.lsn})
-        return [*effects, Send(message["reply"], answer)]
+        # Of a late copy, too: what was told since may still be lost.
+        return [*effects, Send(message["reply"], {**answer, "lsn": self._readings[handle].lsn})]
 
     def _begin_reading(
-        self, now_us: int, handle: _Handle, table: Table, message: Mapping[str, Any]
+        self, now_us: int, handle: _Handle, table: Table, claims: Claims | None, message: Mapping[str, Any]
     ) -> Sequence[Effect]:
-        claims = None if message["claims"] is None else Claims(**message["claims"])
         self._readings[handle] = reading = _Reading(
-            message["request"], message["session"], table, message["expires_s"], claims
+            message["request"], message["session"], table, message["expires_s"], claims, self._log.lsn
         )
         index = self._indexes.setdefault(table.number, SubscriptionIndex())
         predicate = from_json(message["predicate"])

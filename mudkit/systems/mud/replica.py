@@ -30,7 +30,7 @@ class Replica:
     def __init__(self, ports: Ports, master: str, lag_us: int) -> None:
         self._master = master
         self._lag_us = lag_us
-        self._log = Follower(master)
+        self._log = Follower(master, ports.entropy(8).hex())
         self._waiting: deque[tuple[int, dict[str, Any]]] = deque()
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
-from mudkit.events import Send
+from mudkit.events import Effect, Send, SetTimer
 
-__all__ = ["Incoming", "Outgoing"]
+__all__ = ["Again", "Incoming", "Outgoing"]
 
 
 class Outgoing:
@@ -45,9 +45,40 @@ class Outgoing:
         """Give all messages that nobody has confirmed."""
         return [self._message(number, body) for number, _, body in self.waiting]
 
+    def overdue(self, now_us: int, after_us: int) -> list[dict[str, Any]]:
+        """Give the same, if the first of them has waited for so long; else nothing: it may be on its way."""
+        is_late = bool(self.waiting) and now_us - self.waiting[0][1] >= after_us
+        return self.again() if is_late else []
+
     def _message(self, number: int, body: Any) -> dict[str, Any]:
         first = self.waiting[0][0]
         return {"kind": "stream", "stream": self.name, "number": number, "first": first, "body": body}
+
+
+class Again:
+    """The timer by which a machine sends again what nobody has confirmed: traffic does not put it off.
+
+    Parameters
+    ----------
+    every_us : int
+    """
+
+    NAME: Final = "again"
+
+    def __init__(self, every_us: int) -> None:
+        self.every_us = every_us
+        self._is_set = False
+
+    def soon(self) -> Sequence[Effect]:
+        """Set it, unless it is set."""
+        if self._is_set:
+            return ()
+        self._is_set = True
+        return (SetTimer(self.NAME, self.every_us),)
+
+    def fired(self) -> None:
+        """Take note that it has fired."""
+        self._is_set = False
 
 
 class Incoming:

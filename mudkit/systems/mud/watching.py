@@ -75,6 +75,8 @@ class Watching:
         """The latest life of each processor that was heard of."""
         self._registered: dict[int, dict[str, int]] = {}
         """In which life each processor has a continuous read."""
+        self._requests: dict[int, int] = {}
+        """The last registration that was asked for of each continuous read."""
         self._calls: dict[int, int] = {}
 
     def register(self, now_us: int, op_id: int, arguments: Mapping[str, Any]) -> Sequence[Effect]:
@@ -224,6 +226,7 @@ class Watching:
     def _register(self, handle: int) -> Sequence[Effect]:
         request = self._local.next_number("count of requests")
         session = self._session
+        self._requests[handle] = request
 
         def what() -> dict[str, Any]:
             reading = self._readings.get(handle, {})
@@ -236,6 +239,8 @@ class Watching:
             }  # fmt: skip
 
         def answered(last: Mapping[str, Any], parts: Mapping[Any, Mapping[str, Any]]) -> Sequence[Effect]:
+            if self._requests[handle] != request:
+                return ()  # it was asked for again meanwhile, not knowing of this: the later one counts
             if "error" not in last and any(place not in parts for place in last["places"]):
                 return self._register(handle)  # a part was lost on the way
             op_id = self._calls.pop(handle, None)

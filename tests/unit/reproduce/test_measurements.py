@@ -14,7 +14,7 @@ from mudkit.errors import EnvironmentProblem, ParameterError
 from mudkit.events import size_bytes
 from mudkit.predicates import Predicate
 from mudkit.reproduce import (
-    campaign_judge,
+    campaign_runs,
     capacity,
     checking,
     compiling,
@@ -325,10 +325,10 @@ def test_a_process_that_ends_early_says_so():
 
 
 def test_m6_counts_runs_and_what_broke_in_them(monkeypatch):
-    found = campaign_judge.measure(seeds=range(4))
+    found = campaign_runs.measure(seeds=range(4))
     assert {required.figure for required in M6.required} <= set(found.figures)
     assert found.figures["runs"].median == 4
     assert found.figures["runs in which a promise was broken"].median == 0
     assert found.figures["writes"].median > 10
     monkeypatch.setattr(BackEnd, "_came_of", lambda self, client, number: None)  # a write is applied again
-    assert campaign_judge.measure(seeds=range(10)).figures["runs in which a promise was broken"].median > 0
+    assert campaign_runs.measure(seeds=range(10)).figures["runs in which a promise was broken"].median > 0

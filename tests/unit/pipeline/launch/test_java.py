@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import shlex
 import subprocess
 import sys
@@ -97,11 +98,18 @@ def test_an_answer_without_a_version(tmp_path, says, message):
     "then", ["exec /bin/cat {pipe}", "/bin/cat {pipe} & wait"], ids=["itself", "its child"]
 )
 def test_a_java_that_does_not_end_is_killed_with_its_children(tmp_path, then):
-    pipe = tmp_path / "pipe"
+    pipe, alive = tmp_path / "pipe", tmp_path / "alive"
     os.mkfifo(pipe)  # nobody ever writes to it
-    home = fake(tmp_path / "jdk", VERSION_17, then=then.format(pipe=pipe))
+    os.mkfifo(alive)  # held open by all that live
+    home = fake(tmp_path / "jdk", VERSION_17, then=f"exec 3>{alive}; {then.format(pipe=pipe)}")
+    held = os.open(alive, os.O_RDONLY | os.O_NONBLOCK)
     with pytest.raises(ValueError, match=r"no answer within 0\.2 s"):
         probe(home / "bin" / "java", timeout_s=0.2)
+    # A grandchild is killed as soon as the system comes to it, which may be after the call returns.
+    ended = select.poll()
+    ended.register(held, select.POLLIN)
+    assert ended.poll(60_000)[0][1] & select.POLLHUP
+    os.close(held)
     # Opening for writing without waiting fails when nobody reads: all readers are gone.
     with pytest.raises(OSError, match="No such device or address"):
         os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)

@@ -441,6 +441,28 @@ def test_who_was_away_hears_the_latest_when_it_is_back(place, jane, bob):
     assert [each.version for each in told] == sorted({each.version for each in told})
 
 
+@pytest.mark.parametrize("way", ["mud-store", "mud-processor", "mud-notifications"])
+def test_what_is_lost_comes_again_though_traffic_goes_on(place, jane, bob, way):
+    """A message is lost on its way to bob, and others follow it without a pause."""
+    told, lost = [], []
+    bob.read("news", None, "continuous", callback=told.append).result()
+    place.lab.run(seconds=5)
+
+    def lose(transfer):
+        is_it = transfer.message["kind"] in ("log", "stream") and transfer.source.startswith(way)
+        if is_it and not lost and transfer.message.get("entries") != []:
+            lost.append(transfer)
+            return ()
+        return (0,)
+
+    place.lab.world.meddle = lose
+    for number in range(200):
+        jane.write("news", "a", {"n": number})
+        place.lab.run(seconds=0.15)
+    assert lost
+    assert told[-1].record["n"] > 190
+
+
 def test_a_continuous_read_ends_with_its_token(place, jane):
     told = []
     short = place.client("short", token=place.lab.token(user="short", app="news", hours=1))

@@ -285,3 +285,16 @@ def test_it_says_which_table_may_have_been_meant():
     assert error.remedy == "did you mean news?"
     assert error.expected == "news, spots"
     assert no_such_table("x").remedy is None
+
+
+def test_the_last_numbers_and_texts_that_can_be():
+    for number in (-(1 << 63), (1 << 63) - 1):
+        assert check_record({"n": number}) == {"n": number}
+    for number in (-(1 << 63) - 1, 1 << 63):
+        with pytest.raises(ParameterError):
+            check_record({"n": number})
+    for text in ("\ud800", "a\udfff"):
+        with pytest.raises(ParameterError):
+            check_key(text)
+    for text in ("\ud7ff", "\ue000"):
+        assert check_key(text) == text

@@ -1,0 +1,161 @@
+"""A gateway by itself: who may ask, and whom it asks."""
+
+from __future__ import annotations
+
+import pytest
+from mud_machines import ports, told
+
+from mudkit.systems.mud import gateway
+from mudkit.systems.mud.gateway import Gateway
+from mudkit.tokens import Authority
+
+TABLE = {
+    "name": "t", "owner": "news", "acl": "app", "apps": None, "split": ["g"], "schema": None, "removed": [], "number": 3,
+    "lsn": 7,
+}  # fmt: skip
+
+
+@pytest.fixture
+def authority():
+    return Authority(bytes(32))
+
+
+@pytest.fixture
+def machine(authority):
+    return Gateway(ports("me"), authority, "master", ["p0", "p1"])
+
+
+@pytest.fixture
+def token(authority):
+    return authority.issue("news", "jane", expires_s=100.0)
+
+
+def ask(machine, token, identity="1", now_us=0, **what):
+    what = {"op": "read", "name": "t", **what}
+    return told(machine, "ask", "jane", now_us, id=identity, client="jane/news", token=token, what=what)
+
+
+def read(**more):
+    return {"keys": None, "predicate": None, "reader": {}, "aggregate": None, "latest": False, "seen": {}, "table": 3,
+            **more}  # fmt: skip
+
+
+def described(machine, identity="1", table=TABLE, **changed):
+    table = None if table is None else {**table, **changed}
+    return told(
+        machine,
+        "described",
+        "master",
+        id=identity,
+        table=table,
+        error={"kind": "TableProblem", "summary": "no"},
+    )
+
+
+def test_a_read_goes_to_each_partition_and_is_complete_after_the_last(machine, token):
+    assert ask(machine, token, **read(seen={"0": 5, "1": 9}))[0] == (
+        "master", {"kind": "describe", "id": "1", "name": "t"},
+    )  # fmt: skip
+    asked = described(machine)
+    assert [(to, message["partition"], message["least"]) for to, message in asked] == [
+        ("p1", 0, 7),
+        ("p0", 1, 9),
+    ]
+    assert [m["kind"] for _, m in told(machine, "part", "r", id="1", partition=1)] == ["part"]
+    assert told(machine, "part", "r", id="1", partition=1) == []  # again
+    (_, part), (to, last) = told(machine, "part", "r", id="1", partition=0)
+    assert part["place"] == 0
+    assert (to, last["kind"], last["places"], last["claims"]["user"]) == ("jane", "complete", [0, 1], "jane")
+    assert told(machine, "part", "r", id="1", partition=0) == []
+
+
+def test_what_was_seen_of_another_table_of_that_name_does_not_count(machine, token):
+    ask(machine, token, **read(seen={"0": 50}, table=2))
+    assert [message["least"] for _, message in described(machine)] == [7, 7]
+
+
+def test_only_the_partitions_of_named_keys_are_asked(machine, token):
+    ask(machine, token, **read(keys=["h", "z"]))
+    assert [message["partition"] for _, message in described(machine)] == [1]
+    ask(machine, token, "2", **read(keys=[]))
+    assert [message["kind"] for _, message in described(machine, "2")] == ["complete"]
+
+
+def test_a_table_is_described_once(machine, token):
+    ask(machine, token, **read())
+    assert described(machine)
+    assert described(machine) == []
+    assert described(machine, "another") == []
+
+
+def test_without_a_table_there_is_nothing_to_read(machine, token):
+    ask(machine, token, **read())
+    ((to, message),) = described(machine, table=None)
+    assert (to, message["kind"], message["error"]["kind"]) == ("jane", "refused", "TableProblem")
+    assert described(machine) == []  # it is over
+
+
+def test_who_may_not_come_in_is_told_so(machine, authority):
+    ask(machine, authority.issue("news", None, expires_s=100.0), **read())
+    ((_, message),) = described(machine, acl="user")
+    assert message["error"]["kind"] == "AccessDenied"
+    ask(machine, None, "2", **read())
+    assert [message["kind"] for _, message in described(machine, "2", acl="public")] == ["read", "read"]
+
+
+@pytest.mark.parametrize("op", ["read", "write", "create", "register"])
+def test_a_forged_token_is_refused_at_once(machine, op):
+    forged = Authority(bytes(31) + b"x").issue("news", "jane", expires_s=100.0)
+    ((to, message),) = ask(machine, forged, op=op)
+    assert (to, message["kind"], message["error"]["kind"]) == ("jane", "refused", "AccessDenied")
+
+
+def test_whether_a_write_was_applied_before_its_token_expired_is_for_the_back_end(machine, token):
+    ((_, message),) = ask(machine, token, now_us=100_000_000, **read())
+    assert message["error"]["kind"] == "AccessDenied"
+    ((to, _),) = ask(machine, token, op="write", key="h", now_us=100_000_000)
+    assert to == "master"
+    ((to, message),) = described(machine)
+    assert (to, message["kind"], message["refused"]["kind"]) == ("p0", "write", "AccessDenied")
+    ask(machine, token, "2", op="write", key="h", now_us=99_999_999)
+    ((_, message),) = described(machine, "2")
+    assert message["refused"] is None
+
+
+def test_a_write_goes_on_though_its_table_is_gone_or_closed(machine, token):
+    ask(machine, token, op="write", key="h")
+    ((to, message),) = described(machine, table=None)
+    assert (to, message["kind"]) == ("p0", "write")
+    ask(machine, None, "2", op="write", key="h")
+    ((to, message),) = described(machine, "2")
+    assert (to, message["claims"]) == ("p0", None)
+
+
+def test_a_continuous_read_goes_to_each_processor_of_the_table(machine, token):
+    ask(machine, token, op="register")
+    asked = described(machine, split=["g", "p"])
+    assert {to: message["partitions"] for to, message in asked} == {"p1": [0, 2], "p0": [1]}
+    assert {message["expires_s"] for _, message in asked} == {100.0}
+    assert [m["kind"] for _, m in told(machine, "registered", "p0", id="1")] == ["registered"]
+    assert told(machine, "registered", "elsewhere", id="1") == []
+    assert [m["kind"] for _, m in told(machine, "registered", "p1", id="1")] == ["registered", "complete"]
+    ask(machine, None, "2", op="register")
+    assert {message["expires_s"] for _, message in described(machine, "2", acl="public")} == {None}
+
+
+@pytest.mark.parametrize("op", ["create", "alter", "drop"])
+def test_requests_of_tables_go_to_the_back_end(machine, token, op):
+    ((to, message),) = ask(machine, token, op=op)
+    assert (to, message["kind"], message["claims"]["app"]) == ("master", "admin", "news")
+    ((to, message),) = told(machine, "administered", "master", id="1", table=None)
+    assert (to, message["claims"]["user"]) == ("jane", "jane")
+    assert told(machine, "administered", "master", id="1", table=None) == []
+
+
+def test_of_too_many_the_one_asked_longest_ago_is_forgotten(machine, token, monkeypatch):
+    monkeypatch.setattr(gateway, "_MOST_OPEN", 2)
+    for identity in ("1", "2", "1", "3"):  # the first is asked again
+        ask(machine, token, identity, **read())
+    assert described(machine, "2") == []
+    assert described(machine, "1")
+    assert described(machine, "3")
