@@ -15,8 +15,8 @@ from mudkit.systems.mud.asking import Asking
 from mudkit.systems.mud.backend import BackEnd
 from mudkit.systems.mud.gateway import Gateway
 from mudkit.systems.mud.local import Local
-from mudkit.systems.mud.stream import Incoming
 from mudkit.systems.mud.watching import Watching
+from mudkit.systems.stream import Incoming
 
 RUNS = 1000
 REPLAY = "python tests/faults/campaign.py --seed {}"

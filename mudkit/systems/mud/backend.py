@@ -28,8 +28,8 @@ from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, TimerFir
 from mudkit.systems.mud.copy import Copy, Row, is_visible
 from mudkit.systems.mud.problems import to_json
 from mudkit.systems.mud.reading import answered
-from mudkit.systems.mud.stream import Again
 from mudkit.systems.mud.tables import Table, no_such_table
+from mudkit.systems.stream import Again
 from mudkit.tokens import Claims
 
 __all__ = ["BackEnd"]

@@ -19,7 +19,7 @@ from typing import Any, Final
 from mudkit.errors import MudkitError, ParameterError
 from mudkit.events import Call, Complete, Effect, Event, LinkUp, Ports, Received, Send, TimerFired
 from mudkit.systems.mud.artefact import Artefact
-from mudkit.systems.mud.stream import Again, Outgoing
+from mudkit.systems.stream import Again, Outgoing
 
 __all__ = ["Generator"]
 

@@ -37,7 +37,7 @@ from mudkit.events import (
     TimerFired,
 )
 from mudkit.systems.mud.places import host_of, server_of
-from mudkit.systems.mud.stream import Again, Incoming, Outgoing
+from mudkit.systems.stream import Again, Incoming, Outgoing
 
 __all__ = ["HEARTBEAT_US", "NotificationServer"]
 

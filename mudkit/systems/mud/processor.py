@@ -31,8 +31,8 @@ from mudkit.systems.mud.copy import Row, record_of
 from mudkit.systems.mud.following import BEGIN, Follower
 from mudkit.systems.mud.places import processor_of, server_of
 from mudkit.systems.mud.problems import to_json
-from mudkit.systems.mud.stream import Again, Outgoing
 from mudkit.systems.mud.tables import Table, no_such_table
+from mudkit.systems.stream import Again, Outgoing
 from mudkit.tokens import Claims
 
 __all__ = ["Processor"]

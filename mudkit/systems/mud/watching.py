@@ -33,7 +33,7 @@ from mudkit.systems.mud.notifications import HEARTBEAT_US
 from mudkit.systems.mud.problems import from_json
 from mudkit.systems.mud.result import Change
 from mudkit.systems.mud.shipped import Shelf
-from mudkit.systems.mud.stream import Incoming
+from mudkit.systems.stream import Incoming
 
 __all__ = ["HEARTBEAT", "HELLO", "Watching"]
 

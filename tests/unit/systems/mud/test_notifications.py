@@ -8,7 +8,7 @@ from mud_machines import ports, sent, told
 from mudkit.events import LinkUp, SendFailed, SetTimer, TimerFired
 from mudkit.systems.mud.notifications import HEARTBEAT_US, NotificationServer
 from mudkit.systems.mud.places import server_of
-from mudkit.systems.mud.stream import Outgoing
+from mudkit.systems.stream import Outgoing
 
 DEAD_US = 2 * HEARTBEAT_US + 60_000_000
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit.events import Send
-from mudkit.systems.mud.stream import Incoming, Outgoing
+from mudkit.systems.stream import Incoming, Outgoing
 
 
 class Network:

@@ -1,0 +1,133 @@
+"""What a user wants of a topic: how much, how good, and when (Last hop 3.2)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from mudkit.errors import ParameterError
+from mudkit.sources.parameters import number, whole_number
+from mudkit.systems.lasthop.policies import Forwarding
+
+__all__ = ["MODES", "Subscription"]
+
+MODES: Final = ("on-line", "on-demand")
+_DAY_US: Final = 86_400_000_000
+_HOUR_US: Final = 3_600_000_000
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """A subscription to a topic.
+
+    Parameters
+    ----------
+    topic : str
+    max : int or None
+        Messages at a time, the highest-ranked; None: all.
+    threshold : float
+        Of the rank; lower ones are not acceptable.
+    mode : {'on-demand', 'on-line'}
+        Whether messages wait until they are asked for, or are shown as they come.
+    policy : str or Forwarding
+        How on-demand messages are prefetched; of an on-line topic, how while it is quiet.
+    quiet_h : (float, float), optional
+        Hours of the day from and to which an on-line topic is quiet; may go over midnight.
+    interrupt : float, optional
+        A message of at least this rank on an on-demand topic is shown as it comes.
+    at_h : tuple of float
+        Hours of the day at which an on-line topic delivers, and at no others.
+    per_day : int, optional
+        Messages a day that are shown as they come, or at these hours.
+    """
+
+    topic: str
+    max: int | None = 8
+    threshold: float = 0.0
+    mode: str = "on-demand"
+    policy: str | Forwarding = "unified"
+    quiet_h: tuple[float, float] | None = None
+    interrupt: float | None = None
+    at_h: tuple[float, ...] = ()
+    per_day: int | None = None
+    forwarding: Forwarding = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.topic, str) or not self.topic:
+            raise ParameterError(
+                "This is no name of a topic.", where="topic", found=repr(self.topic), expected="a text"
+            )
+        if self.mode not in MODES:
+            raise ParameterError(
+                "There is no such mode.", where="mode", found=repr(self.mode), expected=", ".join(MODES)
+            )
+        if self.max is not None:
+            whole_number("max", self.max, 0, 1 << 31)
+        number("threshold", self.threshold, -1e9, 1e9)
+        if self.interrupt is not None:
+            number("interrupt", self.interrupt, -1e9, 1e9)
+        if self.per_day is not None:
+            whole_number("per_day", self.per_day, 0, 1 << 31)
+        for name, hours in (("quiet_h", self.quiet_h or ()), ("at_h", self.at_h)):
+            for each in hours:
+                number(name, each, 0.0, 24.0)
+        if self.quiet_h is not None and (len(self.quiet_h) != 2 or self.quiet_h[0] == self.quiet_h[1]):
+            raise ParameterError(
+                "Quiet hours have a beginning and an end.", where="quiet_h", found=repr(self.quiet_h),
+                expected="two different hours, as (22, 7)",
+            )  # fmt: skip
+        object.__setattr__(self, "forwarding", Forwarding.of(self.policy))
+
+    @property
+    def most(self) -> float:
+        """Messages at a time."""
+        return math.inf if self.max is None else float(self.max)
+
+    def is_shown_at_once(self, time_of_day_us: int) -> bool:
+        """Say whether messages of the topic are shown as they come."""
+        return self.mode == "on-line" and not self.at_h and not self.is_quiet(time_of_day_us)
+
+    def is_quiet(self, time_of_day_us: int) -> bool:
+        """Say whether it is quiet at a time of the day."""
+        if self.quiet_h is None:
+            return False
+        begin_us, end_us = (round(hour * _HOUR_US) % _DAY_US for hour in self.quiet_h)
+        if begin_us < end_us:
+            return begin_us <= time_of_day_us < end_us
+        return time_of_day_us >= begin_us or time_of_day_us < end_us
+
+    def next_change_us(self, time_of_day_us: int) -> int | None:
+        """Say after how long it begins or ends to be quiet, or delivers; None: never."""
+        hours = (*(self.quiet_h or ()), *self.at_h)
+        if self.per_day is not None:
+            hours = (*hours, 0.0)  # a new day
+        times_us = [round(hour * _HOUR_US) % _DAY_US for hour in hours]
+        return min(((each - time_of_day_us - 1) % _DAY_US + 1 for each in times_us), default=None)
+
+    def delivers_at(self, time_of_day_us: int) -> bool:
+        """Say whether this is one of the hours at which it delivers."""
+        return any(round(hour * _HOUR_US) % _DAY_US == time_of_day_us for hour in self.at_h)
+
+    def describe(self) -> Mapping[str, Any]:
+        """Give it as JSON can hold it, for who keeps it."""
+        forwarding = self.forwarding
+        return {
+            "topic": self.topic, "max": self.max, "threshold": self.threshold, "mode": self.mode,
+            "policy": {
+                "kind": forwarding.kind, "prefetch_limit": forwarding.prefetch_limit,
+                "expiration_threshold_s": forwarding.expiration_threshold_s, "delay_s": forwarding.delay_s,
+            },
+            "quiet_h": None if self.quiet_h is None else list(self.quiet_h), "interrupt": self.interrupt,
+            "at_h": list(self.at_h), "per_day": self.per_day,
+        }  # fmt: skip
+
+    @classmethod
+    def read(cls, described: Mapping[str, Any]) -> Subscription:
+        """Take what :meth:`describe` gave."""
+        quiet = described["quiet_h"]
+        return cls(**{
+            **described, "policy": Forwarding(**described["policy"]), "at_h": tuple(described["at_h"]),
+            "quiet_h": None if quiet is None else tuple(quiet),
+        })  # fmt: skip
