@@ -11,6 +11,7 @@ from _signal import SIGINT, default_int_handler, getsignal  # type: ignore[impor
 from _signal import signal as set_signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from time import monotonic
 from types import FrameType
 
 __all__ = ["VARIABLE", "Interrupts", "bar", "wanted"]
@@ -18,6 +19,8 @@ __all__ = ["VARIABLE", "Interrupts", "bar", "wanted"]
 VARIABLE = "MUDKIT_PROGRESS"
 """``1`` shows bars everywhere, ``0`` nowhere; unset: where somebody watches."""
 
+
+_PATIENCE_S = 1.0
 
 _thread = threading.local()
 
@@ -50,15 +53,30 @@ def bar(total: float, description: str, unit: str) -> Iterator[Callable[[float],
     if not wanted() or getattr(_thread, "inside", False):
         yield lambda done: None
         return
-    from tqdm.auto import tqdm  # only who watches waits for it to load
+    # In a notebook even a bar that is not shown yet sends a dozen messages to the browser, and JupyterLab
+    # drops outputs when messages come too fast. So there is none before its time.
+    started, shown = monotonic(), None
 
-    shape = "{desc}: {percentage:3.0f}%|{bar}| {n:.1f}/{total:.1f} {unit} [{elapsed}<{remaining}]"
-    with tqdm(total=total, desc=description, unit=unit, delay=1.0, leave=False, bar_format=shape) as shown:
-        _thread.inside = True
-        try:
-            yield lambda done: (shown.update(done - shown.n), None)[1]
-        finally:
-            _thread.inside = False
+    def tell(done: float) -> None:
+        nonlocal shown
+        waited = monotonic() - started
+        if shown is None:
+            if waited < _PATIENCE_S:
+                return
+            from tqdm.auto import tqdm  # only who watches waits for it to load
+
+            shape = "{desc}: {percentage:3.0f}%|{bar}| {n:.1f}/{total:.1f} {unit} [{elapsed}<{remaining}]"
+            shown = tqdm(total=total, desc=description, unit=unit, leave=False, bar_format=shape)
+            shown.start_t -= waited  # the work began before its bar
+        shown.update(done - shown.n)
+
+    _thread.inside = True
+    try:
+        yield tell
+    finally:
+        _thread.inside = False
+        if shown is not None:
+            shown.close()
 
 
 class Interrupts:

@@ -30,7 +30,6 @@ from mudkit.fleet.host import Device, Host, Process
 from mudkit.fleet.link import Direction, Draws, Leg, Link, Transfer, profile_of
 from mudkit.fleet.operation import Operation
 from mudkit.fleet.store import Killed
-from mudkit.progress import Interrupts
 from mudkit.sources.streams import Stream
 
 __all__ = ["World"]
@@ -195,11 +194,7 @@ class World(Clock):
 
     def call(self, process: Process, event: Call) -> None:
         """Let a machine handle what an application asks for; see :meth:`Clock.ask`."""
-        if self._runs or self.agenda.is_due(self.now_us):
-            self.ask(self._event, (process, process.session, event))
-        else:  # as ask() does it, for this is what an application waits for
-            with Interrupts():
-                self._handle(process, event)
+        self.ask(self._event, (process, process.session, event))
 
     def was_cut(self, leg: Leg, gone: int) -> None:
         """Take note of a transfer that was cut, and tell its sender."""

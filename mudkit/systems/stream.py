@@ -76,6 +76,22 @@ class Again:
         self._is_set = True
         return (SetTimer(self.NAME, self.every_us),)
 
+    def again(self, now_us: int, streams: Mapping[str, Outgoing]) -> Sequence[Effect]:
+        """Send again what is overdue, when it has fired, and set it anew as long as something waits.
+
+        Parameters
+        ----------
+        now_us : int
+        streams : mapping of str to Outgoing
+            By the address of the receiver.
+        """
+        self.fired()
+        late = (
+            (to, each) for to, stream in streams.items() for each in stream.overdue(now_us, self.every_us)
+        )
+        sent = [Send(to, each) for to, each in late]
+        return [*sent, *self.soon()] if any(stream.waiting for stream in streams.values()) else ()
+
     def fired(self) -> None:
         """Take note that it has fired."""
         self._is_set = False

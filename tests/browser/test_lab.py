@@ -70,9 +70,14 @@ def run_in_browser(chromium, lab, tmp_path, chapter, last_words):
     context = chromium.new_context(viewport={"width": 1300, "height": 1000})
     context.set_default_timeout(60_000)
     page = context.new_page()
-    asked = []
+    asked, told = [], []
+
+    def watch(socket):
+        asked.append(socket.url)
+        socket.on("framereceived", lambda _: told.append(socket.url))
+
     page.on("request", lambda request: asked.append(request.url))
-    page.on("websocket", lambda socket: asked.append(socket.url))
+    page.on("websocket", watch)
     page.goto(f"{address}/lab/tree/{chapter}.ipynb?token={token}")
     page.locator(".jp-Notebook .jp-CodeCell").first.wait_for()
     page.get_by_text("Python 3 (ipykernel) | Idle").first.wait_for()
@@ -92,7 +97,14 @@ def run_in_browser(chromium, lab, tmp_path, chapter, last_words):
     page.get_by_text("Python 3 (ipykernel) | Idle").first.wait_for(timeout=60_000)
     errors = page.locator('[data-mime-type="application/vnd.jupyter.error"]')
     assert errors.count() == 0, errors.all_inner_texts()
-    yield page
+    # JupyterLab's server drops outputs, widgets too, once a kernel tells more than 1,000 things a second.
+    assert len(told) < 2_000
+    try:
+        yield page
+    except PlaywrightTimeout:
+        page.screenshot(path=tmp_path / "stuck.png")
+        outputs = page.locator(".jp-OutputArea-output").all_inner_texts()
+        pytest.fail(f"Not there: see {tmp_path}/stuck.png; the outputs: {[each[:100] for each in outputs]}")
     page.screenshot(path=os.environ.get("MUDKIT_SCREENSHOT", str(tmp_path / "lab.png")))
     context.close()
     assert [url for url in asked if not url.startswith(LOCAL)] == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import signal
 import threading
 from typing import Any
@@ -20,14 +21,10 @@ class Shown:
     made: list[Shown] = []  # noqa: RUF012 - emptied by the fixture
 
     def __init__(self, **given: Any) -> None:
-        self.given, self.n, self.is_open = given, 0.0, False
+        self.given, self.n, self.is_open, self.start_t = given, 0.0, True, 100.0
         self.made.append(self)
 
-    def __enter__(self) -> Shown:
-        self.is_open = True
-        return self
-
-    def __exit__(self, *error: object) -> None:
+    def close(self) -> None:
         self.is_open = False
 
     def update(self, more: float) -> None:
@@ -39,7 +36,13 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[Shown]:
     monkeypatch.setattr(tqdm.auto, "tqdm", Shown)
     monkeypatch.setattr(Shown, "made", [])
     monkeypatch.setenv(VARIABLE, "1")
+    let_time_pass(monkeypatch)
     return Shown.made
+
+
+def let_time_pass(monkeypatch: pytest.MonkeyPatch, step_s: float = 0.6) -> None:
+    """Each look at the clock finds it later, so that the second thing told is worth a bar."""
+    monkeypatch.setattr(progress, "monotonic", functools.partial(next, itertools.count(0, step_s)))
 
 
 @pytest.mark.parametrize(("said", "is_wanted"), [
@@ -51,9 +54,24 @@ def test_the_variable_decides(shown, monkeypatch, said, is_wanted):
     with bar(10, "work", "pieces") as done:
         done(3)
         done(7.5)
-    assert [(each.n, each.given["total"], each.given["delay"]) for each in shown] == [
-        (7.5, 10, 1.0)
-    ] * is_wanted
+    assert [(each.n, each.given["total"], each.is_open) for each in shown] == [(7.5, 10, False)] * is_wanted
+
+
+def test_what_is_quick_makes_no_bar(shown, monkeypatch):
+    let_time_pass(monkeypatch, step_s=0.3)
+    for _ in range(1000):
+        with bar(3, "call", "h") as done:
+            done(1)
+            done(2)
+            done(3)
+    assert shown == []
+
+
+def test_a_bar_knows_how_long_the_work_took_before_it(shown):
+    with bar(9, "work", "h") as done:
+        for each in range(1, 6):
+            done(each)
+    assert [(each.n, each.start_t) for each in shown] == [(5, pytest.approx(98.8))]
 
 
 def test_without_the_variable_somebody_must_watch(monkeypatch):
@@ -75,25 +93,33 @@ def test_a_bar_inside_another_is_not_shown(shown):
     for _ in range(2):
         with bar(2, "outer", "runs") as outer:
             with bar(9, "inner", "h") as inner:
+                inner(8)
                 inner(9)
             outer(1)
-    assert [(each.given["desc"], each.n, each.is_open) for each in shown] == [("outer", 1, False)] * 2
+            outer(2)
+    assert [(each.given["desc"], each.n, each.is_open) for each in shown] == [("outer", 2, False)] * 2
 
 
 def test_a_bar_ends_with_an_error(shown):
-    with pytest.raises(KeyError), bar(2, "one", "runs"):
+    with pytest.raises(KeyError), bar(2, "one", "runs") as one:
+        one(1)
+        one(1.5)
         raise KeyError
-    with bar(2, "two", "runs"):
-        pass
-    assert [each.is_open for each in shown] == [False, False]
+    with bar(2, "two", "runs") as two:
+        two(1)
+        two(2)
+    assert [(each.given["desc"], each.is_open) for each in shown] == [("one", False), ("two", False)]
 
 
 def test_another_thread_has_bars_of_its_own(shown):
     def work() -> None:
         with bar(1, "thread", "h") as done:
+            done(0.5)
             done(1)
 
-    with bar(2, "main", "runs"):
+    with bar(2, "main", "runs") as main:
+        main(1)
+        main(2)
         thread = threading.Thread(target=work)
         thread.start()
         thread.join()
@@ -102,8 +128,8 @@ def test_another_thread_has_bars_of_its_own(shown):
 
 def test_a_real_bar_of_a_lab(monkeypatch, capsys):
     monkeypatch.setenv(VARIABLE, "1")
-    at_once = functools.partial(tqdm.std.tqdm, mininterval=0)
-    monkeypatch.setattr(tqdm.auto, "tqdm", lambda **given: at_once(**{**given, "delay": 0}))
+    let_time_pass(monkeypatch, step_s=2)
+    monkeypatch.setattr(tqdm.auto, "tqdm", functools.partial(tqdm.std.tqdm, mininterval=0))
     lab = Lab()
     lab.device("ann", mobility="waypoint")
     lab.run()

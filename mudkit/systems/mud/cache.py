@@ -81,7 +81,7 @@ class Cache:
         -------
         tuple or None
             How long the answer before had been held, in seconds, and whether it was another one.
-        """  # fmt: skip
+        """
         before = next((each for each in self._answered if each.asked == asked), None)
         self._answered = [each for each in self._answered if each is not before][-(_KEPT_QUERIES - 1) :]
         self._answered.append(_Complete(asked, now_us, dict(context), versions, losses))

@@ -61,7 +61,7 @@ class Generator:
                 if source in self._streams and self._streams[source].name == name:
                     self._streams[source].confirmed(number)
             case TimerFired():
-                return self._again(now_us)
+                return self._timer.again(now_us, self._streams)
         return ()
 
     def _ship(self, now_us: int, app: str, document: Mapping[str, Any]) -> Sequence[Effect]:
@@ -90,11 +90,3 @@ class Generator:
     def _tell(self, now_us: int, body: Mapping[str, Any], servers: Sequence[str]) -> Sequence[Effect]:
         sent = [Send(server, self._streams[server].add(now_us, body)) for server in servers]
         return [*sent, *self._timer.soon()]
-
-    def _again(self, now_us: int) -> Sequence[Effect]:
-        self._timer.fired()
-        waiting = {to: stream for to, stream in self._streams.items() if stream.waiting}
-        sent = [
-            Send(to, each) for to, stream in waiting.items() for each in stream.overdue(now_us, _AGAIN_US)
-        ]
-        return [*sent, *self._timer.soon()] if waiting else ()

@@ -102,16 +102,16 @@ class Planner:
         held : Answerable or None
             None: nothing is held that could be an answer.
         """
-        plans = self.plans(now_us, table, held)
         if utility is None:
             utility = freshness(0.0)
-        if not utility.weighs_completeness:
-            plans = [plan for plan in plans if plan.completeness == 1.0]
-        return best(plans, utility).source
+        return best(self.plans(now_us, table, utility, held), utility).source
 
-    def plans(self, now_us: int, table: str, held: Answerable | None) -> list[Plan]:
-        """Give what can be done."""
-        changed = 0.0 if held is None else self.changed_share(table, held.age_s)
+    def plans(self, now_us: int, table: str, utility: Utility, held: Answerable | None) -> list[Plan]:
+        """Give what can be done: an incomplete answer only where a utility says what it is worth."""
+        if held is not None and held.completeness < 1.0 and not utility.weighs_completeness:
+            held = None
+        # Where nothing is held, asking brings something new for certain.
+        changed = 1.0 if held is None else self.changed_share(table, held.age_s)
         plans = []
         if held is not None:
             plans.append(Plan("local", held.age_s, 0.0, held.completeness, held.bias, changed))

@@ -98,7 +98,7 @@ class Processor:
             case LinkUp():
                 return self._begin(now_us)
             case TimerFired(name=name):
-                return self._log.begin() if name == BEGIN else self._again(now_us)
+                return self._log.begin() if name == BEGIN else self._timer.again(now_us, self._streams)
             case Received(message={"kind": "state"} as message):
                 return self._log.state(message)
             case Received(message={"kind": "log"} as message):
@@ -131,14 +131,6 @@ class Processor:
         began = {"what": "life", "processor": self._me, "life": self._life}
         sent = [Send(server, stream.add(now_us, began)) for server, stream in self._streams.items()]
         return [*sent, *self._timer.soon(), *self._log.begin()]
-
-    def _again(self, now_us: int) -> Sequence[Effect]:
-        self._timer.fired()
-        waiting = {server: stream for server, stream in self._streams.items() if stream.waiting}
-        sent = [
-            Send(to, each) for to, stream in waiting.items() for each in stream.overdue(now_us, _AGAIN_US)
-        ]
-        return [*sent, *self._timer.soon()] if waiting else ()
 
     def _reader(self, message: Mapping[str, Any]) -> str:
         if message["latest"] or not self._replicas:

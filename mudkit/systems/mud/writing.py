@@ -154,6 +154,8 @@ class Writing:
         effects: list[Effect] = []
         if "ver" in answer:
             new = {each: write[each] for each in ("key", "data", "predicate")} | {"ver": answer["ver"]}
+            if write["data"] is None and (held := self._local.row(name, key)) is not None:
+                new["predicate"] = held["predicate"]  # who could not see it does not see that it is gone
             self._local.hold(name, new, now_us)
             self._local.see(name, answer["partition"], answer["lsn"])
             self._store.crash_point("held, still pending")

@@ -272,6 +272,15 @@ def test_a_read_of_named_keys_tells_of_no_other_key(place, jane):
     assert told.iloc[-1] == ["a"]
 
 
+def test_who_could_not_see_a_record_does_not_see_that_it_is_gone(place, jane):
+    jane.write("news", "a", {"x": 1}, predicate="receiver.age >= 21").result()
+    jane.delete("news", "a").result()
+    for age in (34, 20):
+        jane.read("news", "key = 'a'", data={"age": age}, utility=freshness(600)).result()
+    told = place.lab.frame("operations").query("op == 'read'")["key"].tolist()
+    assert [each if isinstance(each, str) else None for each in told] == ["a", None]
+
+
 def test_part_of_an_answer_now_may_be_worth_more_than_all_of_it_later(place, jane):
     for key in "ab":
         jane.write("news", key, {"x": 1}).result()

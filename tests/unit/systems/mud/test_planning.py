@@ -20,14 +20,20 @@ def planner():
 
 
 def test_what_is_held_costs_nothing(planner):
-    local, remote = planner.plans(0, "t", HELD)
+    local, remote = planner.plans(0, "t", freshness(600), HELD)
     assert (local.source, local.latency_s, local.size_kb, local.radio_mj) == ("local", 0.0, 0.0, 0.0)
     assert remote.source == "remote"
     assert min(remote.latency_s, remote.size_kb, remote.radio_mj) > 0.0
 
 
 def test_where_nothing_is_held_there_is_one_plan(planner):
-    assert [each.source for each in planner.plans(0, "t", None)] == ["remote"]
+    assert [each.source for each in planner.plans(0, "t", freshness(600), None)] == ["remote"]
+
+
+def test_asking_is_not_needless_where_nothing_is_held(planner):
+    matrix = cost_matrix(stale_s=100.0, needless_s=8.0)
+    (remote,) = planner.plans(0, "t", matrix, None)
+    assert matrix.cost(remote) == 0.0
 
 
 def test_without_a_link_one_waits_for_as_long_again(planner):
