@@ -24,7 +24,19 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from mudkit.errors import MudkitError, ParameterError
-from mudkit.events import Call, Complete, Effect, Event, LinkUp, Ports, Received, Send, SendFailed, SetTimer, TimerFired
+from mudkit.events import (
+    Call,
+    Complete,
+    Effect,
+    Event,
+    LinkUp,
+    Ports,
+    Received,
+    Send,
+    SendFailed,
+    SetTimer,
+    TimerFired,
+)
 from mudkit.systems.lasthop.policies import FOREVER_US
 from mudkit.systems.lasthop.ranked import Message
 from mudkit.systems.lasthop.spool import Spool

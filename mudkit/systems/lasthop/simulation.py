@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from mudkit.systems.lasthop.ranked import Message, Ranked
 from mudkit.systems.lasthop.scenario import Drawn, Expiration, Scenario
 from mudkit.systems.lasthop.spool import Spool
 
-__all__ = ["Outcome", "Simulated", "expected_waste", "simulate"]
+__all__ = ["Outcome", "Simulated", "expected_waste", "play", "simulate"]
 
 _SWITCH, _ARRIVAL, _READ = range(3)
 """In this order when they come at the same time."""
@@ -162,8 +163,10 @@ def simulate(
     scenario = Scenario(event_frequency, user_frequency, outage, expiration, expiring_share, days)
     threshold = number("threshold", threshold, -1e9, 1e9)
     drawn = scenario.draw(whole_number("seed", seed, -(1 << 63), (1 << 63) - 1))
-    online = _play(drawn, Forwarding("on-line"), most, threshold)
-    outcome = online if forwarding.kind == "on-line" else _play(drawn, forwarding, most, threshold)
+    online = play(drawn, partial(Spool, threshold, Forwarding("on-line")), most)
+    outcome = (
+        online if forwarding.kind == "on-line" else play(drawn, partial(Spool, threshold, forwarding), most)
+    )
     described = scenario.describe() | {"max": max, "threshold": threshold, "policy": forwarding, "seed": seed}
     return Simulated(outcome, online, described)
 
@@ -176,15 +179,27 @@ def _most(max_: float | None) -> float:
     return whole_number("max", max_, 0, 1 << 31)
 
 
-def _play(drawn: Drawn, policy: Forwarding, most: float, threshold: float) -> Outcome:
-    """Let all events happen under one policy.
+def play(
+    drawn: Drawn,
+    begin: Callable[[Callable[[Message], object], Callable[[Message], object]], Spool],
+    most: float,
+) -> Outcome:
+    """Let all events happen to one spool.
 
     The link has neither latency nor limit, so the device holds what the spool knows it to hold; only of what
     is read while the link is down the spool learns when it is up again.
+
+    Parameters
+    ----------
+    drawn : Drawn
+    begin : callable
+        Makes the spool from the functions that take what is forwarded and what is retracted.
+    most : float
+        Messages at a time.
     """
     forwarded: list[Message] = []
     read: list[Message] = []
-    spool = Spool(threshold, policy, forwarded.append, _nothing)
+    spool = begin(forwarded.append, _nothing)
     times_us = np.concatenate([drawn.switches_us, drawn.arrivals_us, drawn.reads_us])
     kinds = np.repeat(
         [_SWITCH, _ARRIVAL, _READ], [len(drawn.switches_us), len(drawn.arrivals_us), len(drawn.reads_us)]
