@@ -73,7 +73,8 @@ ROWS: Final = (
         source="Last hop 4.3, Fig. 4 and 5",
         paper="Expiration times from 16 s to 3 days (ef 32, Max unlimited): the waste of on-line forwarding "
         "falls with the time and with the reads a day; at 95 % downtime the loss of on-demand forwarding "
-        "rises and falls again; 4.2 hours are near its top with 2 reads a day. With a better network it is lower.",
+        "rises and falls again; 4.2 hours are near its top with 2 reads a day. With a better network "
+        "it is lower.",
         required=(
             Required("steps at which waste rises with the time", "at most", 0),
             Required("points at which waste rises with the reads a day", "at most", 0),

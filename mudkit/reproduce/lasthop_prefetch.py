@@ -1,8 +1,9 @@
-"""L3 and L4: prefetching up to a limit, and on-demand forwarding, by how much of the time there is no link."""
+"""L3 and L4: prefetching up to a limit, and on-demand forwarding, by the share of time without a link."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from mudkit.reproduce.lasthop_runs import falls, of_seeds, swept, together, worst
@@ -110,5 +111,5 @@ def _steps(table: pd.DataFrame, value: str, sign: float, low: float, high: float
     count = 0
     for _, line in part.groupby("outage"):
         medians = (sign * line.groupby("prefetch_limit")[value].median()).tolist()
-        count += sum(after <= before for before, after in zip(medians, medians[1:], strict=False))
+        count += sum(after <= before for before, after in pairwise(medians))
     return count

@@ -9,6 +9,7 @@ import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from mudkit.reproduce.row import Figure
@@ -90,4 +91,4 @@ def together(table: pd.DataFrame, by: str, **where: Any) -> tuple[list[Any], lis
 
 def falls(values: Sequence[float]) -> int:
     """Count the steps at which a series falls."""
-    return sum(after < before for before, after in zip(values, values[1:], strict=False))
+    return sum(after < before for before, after in pairwise(values))

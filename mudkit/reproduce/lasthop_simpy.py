@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 from mudkit.systems.lasthop.scenario import Drawn
@@ -45,7 +45,7 @@ def modelled(drawn: Drawn, most: int, limit: float) -> tuple[list[int], list[int
             forwarded.append(entry[1])
             heapq.heappush(device, entry)
 
-    def publisher() -> Iterator[Any]:
+    def publisher() -> Generator[Any, Any, None]:
         for number, (at_us, rank) in enumerate(
             zip(drawn.arrivals_us.tolist(), drawn.ranks.tolist(), strict=True)
         ):
@@ -53,14 +53,14 @@ def modelled(drawn: Drawn, most: int, limit: float) -> tuple[list[int], list[int
             heapq.heappush(waiting, (-rank, number))
             forward()
 
-    def network() -> Iterator[Any]:
+    def network() -> Generator[Any, Any, None]:
         nonlocal is_up
         for at_us in drawn.switches_us.tolist():
             yield environment.timeout(at_us - environment.now)
             is_up = not is_up
             forward()
 
-    def user() -> Iterator[Any]:
+    def user() -> Generator[Any, Any, None]:
         for at_us in drawn.reads_us.tolist():
             yield environment.timeout(at_us - environment.now)
             taken = 0

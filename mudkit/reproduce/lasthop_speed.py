@@ -72,8 +72,8 @@ def measure(
         "runs of Figure 3": Figure.of([len(table)]),
     }
     parameters = {
-        "a run": f"{days} days, 32 messages and 2 reads of {_MOST} a day, {_OUTAGE:.0%} downtime, 12 outages a "
-        f"day; on-line, and prefetching up to {_LIMIT}; drawing the events counts on both sides",
+        "a run": f"{days} days, 32 messages and 2 reads of {_MOST} a day, {_OUTAGE:.0%} downtime, 12 outages "
+        f"a day; on-line, and prefetching up to {_LIMIT}; drawing the events counts on both sides",
         "runs": runs, "Figure 3": table.attrs["parameters"], "processes": processes,
     }  # fmt: skip
     return Measured(figures, parameters)

@@ -6,15 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from mudkit.reproduce.lasthop_runs import of_seeds, swept, worst
-from mudkit.reproduce.row import Measured, Say, nothing_said
+from mudkit.reproduce.row import Figure, Measured, Say, nothing_said
 from mudkit.systems.lasthop import expected_waste
 
 __all__ = ["EXAMPLES", "measure_examples", "measure_formula"]
 
 EXAMPLES: Final = (4, 32)
 """``Max`` of a user who reads once a day of 32 messages."""
-_SPREADS: Final = (0.1, 0.25)
-"""Of the reads a day: ours, and one that the row shows beside it."""
 
 
 def measure_formula(
@@ -32,25 +30,20 @@ def measure_formula(
     days : int
     seeds : sequence of int
     """
-    figures, stated = {}, {}
-    for spread in reversed(_SPREADS):
-        say(f"waste by Max and reads a day, whose spread is {spread:g}")
-        table = swept(1, over or {}, {"reads_cv": spread, "days": days}, seeds)
-        expected = [
-            expected_waste(user_frequency=often, max=most, event_frequency=32)
-            for often, most in zip(table["user_frequency"], table["max"], strict=True)
-        ]
-        table["error"] = (table["waste"] - expected).abs()
-        table["point"] = [
-            f"Max {most}, {often:g} a day"
-            for often, most in zip(table["user_frequency"], table["max"], strict=True)
-        ]
-        named = "" if spread == _SPREADS[0] else f", reads with a spread of {spread:g}"
-        figures[f"largest error of the formula{named}"] = worst(table, "error", "point")
-        stated = table.attrs["parameters"]
-        stated[f"largest error{named}, at"] = str(table.groupby("point")["error"].median().idxmax())
-    figures["points"] = of_seeds(table.assign(points=table["point"].nunique()), "points")
-    return Measured(figures, stated)
+    say("waste by Max and reads a day")
+    table = swept(1, over or {}, {"days": days}, seeds)
+    pairs = list(zip(table["user_frequency"], table["max"], strict=True))
+    table["error"] = table["waste"] - [
+        expected_waste(user_frequency=often, max=most, event_frequency=32) for often, most in pairs
+    ]
+    table["error"] = table["error"].abs()
+    table["point"] = [f"Max {most}, {often:g} a day" for often, most in pairs]
+    figures = {
+        "largest error of the formula": worst(table, "error", "point"),
+        "points": Figure.of([table["point"].nunique()]),
+    }
+    at = str(table.groupby("point")["error"].median().idxmax())
+    return Measured(figures, table.attrs["parameters"] | {"largest error at": at})
 
 
 def measure_examples(

@@ -13,12 +13,16 @@ _TIMES_S: Final = tuple(float(4**power) for power in range(2, 10))
 
 FIGURES: Final[dict[int, dict[str, Any]]] = {
     1: {
-        "over": {"max": [2**power for power in range(7)], "user_frequency": [2.0**power for power in range(-2, 6)]},
+        "over": {
+            "max": [2**power for power in range(7)],
+            "user_frequency": [2.0**power for power in range(-2, 6)],
+        },
         "fixed": {"policy": "on-line"},
     },
     2: {
         "over": {
-            "outage": [*_OUTAGES, 0.98, 0.99, 1.0], "user_frequency": [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0],
+            "outage": [*_OUTAGES, 0.98, 0.99, 1.0],
+            "user_frequency": [2.0**power for power in range(-2, 6)],
         },
         "fixed": {"policy": "on-demand"},
     },
@@ -44,5 +48,7 @@ FIGURES: Final[dict[int, dict[str, Any]]] = {
         "fixed": {"max": None, "outage": 0.9, "policy": "buffer", "prefetch_limit": 1_000_000},
     },
 }  # fmt: skip
-"""What :func:`~mudkit.systems.lasthop.sweep` takes for each figure. 32 messages and 2 reads of at most 8 a day,
-12 outages a day and a virtual year are what :func:`~mudkit.systems.lasthop.simulate` takes by itself."""
+"""What :func:`~mudkit.systems.lasthop.sweep` takes for each figure: ``sweep(**FIGURES[3])``.
+
+32 messages a day, 2 reads of at most 8, 12 outages a day and a year are what ``simulate`` takes by itself.
+"""

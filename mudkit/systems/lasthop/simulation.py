@@ -120,7 +120,7 @@ def simulate(
     prefetch_limit: int | str | None = None,
     expiration_threshold_s: float | str | None = None,
     days: int = 365,
-    reads_cv: float = 0.1,
+    reads_cv: float = 0.25,
     seed: int = 0,
 ) -> Simulated:
     """Run a policy and the on-line policy on the same events.
