@@ -36,7 +36,9 @@ class Watched(Spool):
         return [message.identity for message in self.read(at_s * S, most)]
 
     def on_device(self):
-        return [message.identity for message in sorted(self.device, key=lambda each: (-each.rank, each.order))]
+        return [
+            message.identity for message in sorted(self.device, key=lambda each: (-each.rank, each.order))
+        ]
 
 
 @pytest.mark.parametrize("policy", ["on-line", "buffer"])
