@@ -35,9 +35,13 @@ def drawings(draw):
     lasts = st.sampled_from([None, None, 1, 10, 30, 100])
     expires = [FOREVER_US if (each := draw(lasts)) is None else at + each * S for at in arrivals]
     ranks = [draw(st.sampled_from([0.0, 0.2, 0.4, 0.6, 0.8, 1.0])) for _ in arrivals]
-    switches = draw(st.lists(st.integers(1, 200).map(lambda at: at * S), max_size=12, unique=True).map(sorted))
+    switches = draw(
+        st.lists(st.integers(1, 200).map(lambda at: at * S), max_size=12, unique=True).map(sorted)
+    )
     whole = [np.array(each, dtype=np.int64) for each in (arrivals, expires, draw(times), switches)]
-    return Drawn(whole[0], whole[1], np.array(ranks, dtype=np.float64), whole[2], whole[3], draw(st.booleans()))
+    return Drawn(
+        whole[0], whole[1], np.array(ranks, dtype=np.float64), whole[2], whole[3], draw(st.booleans())
+    )
 
 
 @settings(max_examples=400)

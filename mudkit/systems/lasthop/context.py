@@ -45,13 +45,19 @@ class Following:
     places: Mapping[str, tuple[float, float, float]]
 
     def __post_init__(self) -> None:
-        if not isinstance(self.places, Mapping) or not self.places:
+        places: Any = self.places  # as it came
+        if not isinstance(places, Mapping) or not places:
             raise ParameterError(
                 "There is no place to be at.", where="places", found=repr(self.places),
                 expected="places by name, as {'Tromsø': (69.65, 18.96, 20.0)}",
             )  # fmt: skip
-        for name, place in self.places.items():
-            if not isinstance(name, str) or not name or not isinstance(place, list | tuple) or len(place) != 3:
+        for name, place in places.items():
+            if (
+                not isinstance(name, str)
+                or not name
+                or not isinstance(place, list | tuple)
+                or len(place) != 3
+            ):
                 raise ParameterError(
                     "This is no place.", where=f"places[{name!r}]", found=repr(place),
                     expected="a name; latitude, longitude and a radius in km",

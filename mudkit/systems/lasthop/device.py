@@ -101,6 +101,8 @@ class DeviceMachine:
         self._loc: tuple[float, float] | None = None
         self._life = self._count = self._reads = 0
         self._stream = Incoming({"first": 1})
+        self._after: list[Any] | None = None
+        """The last session in which the server has spoken, and up to where it has come."""
         self._has_link = self._is_welcome = self._is_again_set = False
         self._hello_us = self._told_us = 0
         """When to say it again."""
@@ -121,6 +123,7 @@ class DeviceMachine:
             case Call(op_id=op_id, operation=operation, arguments=arguments):
                 self._call(op_id, operation, arguments)
             case Received(message={"kind": "stream"} as message) if message["stream"] == self._name:
+                self._welcome()
                 for body in self._stream.take(message):
                     self._take(body)
                 confirmed = self._stream.confirm(self._server, self._name)
@@ -128,18 +131,18 @@ class DeviceMachine:
             case Received(message={"kind": "heard", "number": number}):
                 self._heard(number)
             case Received(message={"kind": "welcome", "session": session, "number": number}):
-                if list(session) == self._session and not self._is_welcome:
-                    self._is_welcome = True
+                if list(session) == self._session:
                     self._heard(number)
-                    for number in self._asks:
-                        self._ask(number)
+                    self._welcome()
             case Received(message={"kind": "who", "session": session}) if list(session) == self._session:
+                self._is_welcome, self._after = False, None
                 self._hello()
             case LinkUp():
                 self._has_link = True
                 self._hello()
             case LinkDown():
-                self._has_link = self._is_welcome = self._is_again_set = False
+                self._lose_session()
+                self._has_link = self._is_again_set = False
                 self._effects.append(CancelTimer(_AGAIN))
                 self._read_what_is_there(self._asks)
             case TimerFired():
@@ -241,7 +244,9 @@ class DeviceMachine:
         """Ask the server for better messages than there are, when it knows that the device is there."""
         if self._is_welcome:
             ask = self._asks[number]
-            most = min(self._topics[ask.topic][1].most, math.inf if self._capacity is None else self._capacity)
+            most = min(
+                self._topics[ask.topic][1].most, math.inf if self._capacity is None else self._capacity
+            )
             self._send("read", topic=ask.topic, number=number, most=None if most == math.inf else most)
 
     def _read_what_is_there(self, numbers: Any) -> None:
@@ -313,15 +318,30 @@ class DeviceMachine:
 
     def _hello(self) -> None:
         """Begin a session."""
+        self._lose_session()
         self._count += 1
         self._stream = Incoming({"first": 1})
-        self._is_welcome = self._is_telling = False
+        self._is_telling = False
         self._say_hello()
 
+    def _welcome(self) -> None:
+        """Go on, now that the server knows of this session."""
+        if not self._is_welcome:
+            self._is_welcome = True
+            for number in self._asks:
+                self._ask(number)
+
+    def _lose_session(self) -> None:
+        """Remember up to where it has come."""
+        if self._is_welcome:
+            self._after = [self._name, self._stream.last]
+            self._is_welcome = False
+
     def _say_hello(self) -> None:
-        holds = {topic: self._queue.held(topic) for topic in self._topics}
+        """Say up to where the last session has come, or everything that is there."""
+        holds = {} if self._after is not None else {each: self._queue.held(each) for each in self._topics}
         self._hello_us = self._send(
-            "hello", room=self._capacity, holds=holds, facts=self._facts.as_sent()
+            "hello", room=self._capacity, after=self._after, holds=holds, facts=self._facts.as_sent()
         )
         self._set_again()
 

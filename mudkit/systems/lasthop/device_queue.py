@@ -76,7 +76,7 @@ class DeviceQueue:
     def take(self, topic: str, most: float) -> list[tuple[str, Mapping[str, Any]]]:
         """Take the best of a topic out, and give their identities and contents."""
         queue = self._queues.get(topic)
-        taken = []
+        taken: list[tuple[str, Mapping[str, Any]]] = []
         while queue is not None and queue.size and len(taken) < most:
             identity = str(queue.pop().identity)
             taken.append((identity, self._content(topic, identity)))
@@ -100,9 +100,9 @@ class DeviceQueue:
                 gone.append((topic, str(message.identity)))
         return gone
 
-    def held(self, topic: str) -> list[str]:
-        """Give what is there of a topic."""
-        return [str(message.identity) for message in self._queues.get(topic, ())]
+    def held(self, topic: str) -> dict[str, float]:
+        """Give what is there of a topic, with its ranks."""
+        return {str(each.identity): each.rank for each in self._queues.get(topic, ())}
 
     def end(self, topic: str) -> None:
         """Let go all of a topic."""

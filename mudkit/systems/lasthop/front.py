@@ -108,7 +108,10 @@ class Topic:
             msgspec.json.encode(attributes)
         except (TypeError, ValueError) as error:
             raise ParameterError(
-                "A message cannot be sent.", where="attributes", found=str(error), expected="what JSON can hold"
+                "A message cannot be sent.",
+                where="attributes",
+                found=str(error),
+                expected="what JSON can hold",
             ) from error
         lasts_us = None if expires_s is None else round(number("expires_s", expires_s, 1e-6, 1e10) * 1e6)
         return self._installed.call(
@@ -175,7 +178,7 @@ class Subscriber:
         return self.installed.call("unsubscribe", topic=topic)
 
     def read(self, topic: str) -> Operation:
-        """Read the best messages of a topic: a list of mappings with ``text``, ``rank``, ``topic``, …
+        """Read the best messages of a topic: a list of mappings with their text, rank and topic.
 
         Without a link, the best that are on the device.
         """

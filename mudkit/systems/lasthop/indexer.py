@@ -1,4 +1,4 @@
-"""The indexer: a query of the one predicate language becomes a topic, for as long as somebody wants it (3)."""
+"""The indexer: a query of the one predicate language becomes a topic that lives while somebody wants it."""
 
 from __future__ import annotations
 

@@ -119,6 +119,14 @@ class ServedSpool(Spool):
         self._has_come(identities)
         return [identity for identity in identities if identity not in self._known]
 
+    def came(self, now_us: int, came: Iterable[Hashable], lost: Iterable[Hashable]) -> None:
+        """Learn what has come and what was lost of what was on its way."""
+        if self.due_us <= now_us:
+            self.timeout(now_us)
+        self._has_come(came)
+        for identity in lost:
+            self.lost(identity)
+
     def lost(self, identity: Hashable) -> None:
         """Take back what was forwarded and has not come."""
         message = self._known.get(identity)
@@ -141,9 +149,7 @@ class ServedSpool(Spool):
         self._has_come(told)
         super().let_go(now_us, told)
 
-    def restore(
-        self, now_us: int, messages: Iterable[Message], reads: Iterable[tuple[int, int]]
-    ) -> None:
+    def restore(self, now_us: int, messages: Iterable[Message], reads: Iterable[tuple[int, int]]) -> None:
         """Go on from another life: all of its messages wait.
 
         Parameters

@@ -42,7 +42,7 @@ from mudkit.events import (
 )
 from mudkit.systems.lasthop.indexer import Indexer, is_query
 from mudkit.systems.lasthop.policies import FOREVER_US
-from mudkit.systems.lasthop.spooled import Spooled
+from mudkit.systems.lasthop.spooled import Missed, Spooled
 from mudkit.systems.lasthop.subscription import Subscription
 from mudkit.systems.stream import Outgoing
 
@@ -51,6 +51,8 @@ __all__ = ["AGAIN_US", "AGAIN_US_PER_BYTE", "SpoolServer"]
 AGAIN_US: Final = 5_000_000
 AGAIN_US_PER_BYTE: Final = 400
 """Nothing is sent again while it may still be on its way: a slow link takes 100 µs a byte."""
+_MOST_MISSED: Final = 1000
+"""Of what is kept for a device that is away; with more it has to say what it has."""
 _AGAIN: Final = "again"
 _DUE: Final = "due "
 
@@ -62,9 +64,8 @@ class _Phone:
     session: tuple[int, int]
     address: str | None = None
     stream: Outgoing | None = None
-    """None: it is away."""
-    name: str = ""
-    """Of its stream, also after it has gone."""
+    """None: nobody knows what it has."""
+    is_there: bool = False
     told: int = 0
     asked: int = 0
     """Numbers of the last fact that it told and of the last read that it asked for."""
@@ -116,7 +117,7 @@ class SpoolServer:
                 self._read(source, message)
             case Received(message={"kind": "confirmed", "device": device, "stream": name, "number": number}):
                 phone = self._phones.get(device)
-                if phone is not None and phone.stream is not None and phone.name == name:
+                if phone is not None and phone.stream is not None and phone.stream.name == name:
                     phone.stream.confirmed(number)
             case SendFailed(to=to, message={"device": device} as message):
                 self._failed(to, device, message)
@@ -195,24 +196,28 @@ class SpoolServer:
         phone = self._phones.setdefault(device, _Phone((0, 0)))
         if session < phone.session:
             return  # a late copy
-        if session == phone.session:
-            if phone.stream is None:
-                self._send(source, "who", device, session=session)  # or it is a late copy: it may say it anew
-            else:
-                self._send(source, "welcome", device, session=session, number=phone.told)
+        if session == phone.session and phone.is_there:
+            self._send(source, "welcome", device, session=session, number=phone.told)
+            return
+        before, after = phone.stream, message["after"]
+        if session == phone.session or (after is not None and (before is None or before.name != after[0])):
+            self._send(source, "who", device, session=session)  # it may be a late copy, or must say it all
             return
         self._away(phone)
         phone.session, phone.asked = session, 0
         phone.room = float("inf") if message["room"] is None else message["room"]
         self._take_facts(device, phone, message["facts"])
-        phone.address, phone.name = source, f"{device} {session[0]}.{session[1]}"
-        phone.stream = Outgoing(phone.name)
+        phone.stream = Outgoing(f"{device} {session[0]}.{session[1]}")
+        phone.address, phone.is_there = source, True
         self._unknown.discard(device)
         self._keep(device, phone)
         self._send(source, "welcome", device, session=session, number=phone.told)
         for topic, spooled in phone.topics.items():
             self._touch(spooled)
-            spooled.hello(self._now_us, message["holds"].get(topic, []))
+            if before is None or after is None:
+                spooled.hello(self._now_us, message["holds"].get(topic, {}))
+            else:
+                spooled.goes_on(self._now_us, Missed.of(before, after[1], topic, spooled.number))
 
     def _told(self, source: str, message: Mapping[str, Any]) -> None:
         device, session = message["device"], tuple(message["session"])
@@ -236,9 +241,9 @@ class SpoolServer:
 
     def _check(self, source: str, device: str, phone: _Phone, session: tuple[int, ...]) -> bool:
         """Say whether this is the session that goes on; a device that believes so is asked who it is."""
-        if session > phone.session or (session == phone.session and phone.stream is None):
+        if session > phone.session or (session == phone.session and not phone.is_there):
             self._send(source, "who", device, session=session)
-        return session == phone.session and phone.stream is not None
+        return session == phone.session and phone.is_there
 
     def _take_facts(self, device: str, phone: _Phone, facts: Sequence[Any]) -> bool:
         """Take what is new of what a device tells, and say whether anything is."""
@@ -263,10 +268,14 @@ class SpoolServer:
 
     def _begin(self, device: str, number: int, wanted: Subscription) -> None:
         def tell(body: dict[str, Any]) -> None:
-            if phone.stream is not None and phone.address is not None:
-                message = phone.stream.add(self._now_us, body)
+            if phone.stream is None or phone.address is None:
+                return  # it will say what it has
+            message = phone.stream.add(self._now_us, body)
+            if phone.is_there:
                 self._effects.append(Send(phone.address, {**message, "device": device}))
                 self._set_again()
+            elif len(phone.stream.waiting) > _MOST_MISSED:
+                phone.stream = None
 
         phone = self._phones[device]
         spooled = Spooled(
@@ -277,7 +286,7 @@ class SpoolServer:
         if is_query(wanted.topic):
             self._indexer.add(wanted.topic)
         self._touch(spooled)
-        spooled.spool.network(self._now_us, is_up=phone.stream is not None)
+        spooled.spool.network(self._now_us, is_up=phone.is_there)
 
     def _end(self, device: str, topic: str) -> None:
         spooled = self._phones[device].topics.pop(topic)
@@ -296,14 +305,20 @@ class SpoolServer:
         self._unknown.discard(device)
         self._away(phone)
         body = message.get("body")
-        if body is not None and message["stream"] == phone.name and body["what"] == "message":
+        stream = phone.stream
+        if (
+            body is not None
+            and stream is not None
+            and message["stream"] == stream.name
+            and body["what"] == "message"
+        ):
             spooled = phone.topics.get(body["topic"])
             if spooled is not None and spooled.number == body["run"]:
                 spooled.spool.lost(body["id"])
 
     def _away(self, phone: _Phone) -> None:
         """Forward nothing any more, until the device says hello and what it holds."""
-        phone.stream = None
+        phone.is_there = False
         for spooled in phone.topics.values():
             spooled.spool.is_up = False
 
@@ -344,7 +359,7 @@ class SpoolServer:
         self._is_again_set = False
         self._ask_who()
         for device, phone in self._phones.items():
-            if phone.stream is None or phone.address is None or not phone.stream.waiting:
+            if not phone.is_there or phone.address is None or not phone.stream or not phone.stream.waiting:
                 continue
             size = sum(size_bytes(body) for _, _, body in phone.stream.waiting)
             late = phone.stream.overdue(self._now_us, AGAIN_US + AGAIN_US_PER_BYTE * size)

@@ -4,21 +4,51 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from mudkit.events import Effect, Record, SetTimer, Store
 from mudkit.systems.lasthop.policies import FOREVER_US
 from mudkit.systems.lasthop.ranked import Message
 from mudkit.systems.lasthop.served import ServedSpool
 from mudkit.systems.lasthop.subscription import Subscription
+from mudkit.systems.stream import Outgoing
 
-__all__ = ["Spooled"]
+__all__ = ["Missed", "Spooled"]
 
 _DAY_US: Final = 86_400_000_000
 _READS: Final = 8
 """So many of the last reads outlive the machine: as many as the moving averages are over."""
 _LOW: Final = 1000
 """So many messages below the threshold are kept: their rank may rise."""
+
+
+class Missed(NamedTuple):
+    """What became of what a device had not confirmed when it went away, of one subscription.
+
+    Parameters
+    ----------
+    came, lost : list of str
+        Messages.
+    said : list of mapping
+        What else it was told, and has not heard.
+    """
+
+    came: list[str]
+    lost: list[str]
+    said: list[Mapping[str, Any]]
+
+    @classmethod
+    def of(cls, stream: Outgoing, last: int, topic: str, run: int) -> Missed:
+        """Sort what waits in a stream of which the device has all up to a number."""
+        missed = cls([], [], [])
+        for number, _, body in stream.waiting:
+            if body["topic"] != topic or body["run"] != run:
+                continue
+            if body["what"] == "message":
+                (missed.came if number <= last else missed.lost).append(body["id"])
+            elif number > last and body["what"] in ("rank", "retract"):
+                missed.said.append(body)
+        return missed
 
 
 class Spooled:
@@ -147,17 +177,32 @@ class Spooled:
         if self.spool.is_up:
             self.spool.network(now_us, is_up=True)  # there is room
 
-    def hello(self, now_us: int, held: list[str]) -> None:
-        """Go on with a device that is there again, and holds this."""
+    def hello(self, now_us: int, held: Mapping[str, float]) -> None:
+        """Begin with a device that holds this, with these ranks."""
         self._now_us = now_us
+        for strange in self.spool.holds(now_us, held):
+            self._say("retract", id=strange)
+        for message in self.spool.device:
+            if held[str(message.identity)] != message.rank:
+                self._say("rank", id=message.identity, rank=message.rank)
+        self._goes_on()
+
+    def goes_on(self, now_us: int, missed: Missed) -> None:
+        """Go on with a device that has missed something."""
+        self._now_us = now_us
+        self.spool.came(now_us, missed.came, missed.lost)
+        for body in missed.said:
+            self._tell(dict(body))
+        self._goes_on()
+
+    def _goes_on(self) -> None:
         if self.subscription.at_h:
             self._due += len(self._showing)
         self._showing.clear()
-        for strange in self.spool.holds(now_us, held):
-            self._say("retract", id=strange)
-        self.spool.network(now_us, is_up=True)
-        urgent = [each.identity for each in self.spool.device if each.rank >= self.spool.interrupt]
-        self._ask_to_show([str(each) for each in urgent if each in set(held)])
+        self.spool.network(self._now_us, is_up=True)
+        if self.spool.interrupt < math.inf:
+            there = list(self.spool.device)
+            self._ask_to_show(str(each.identity) for each in there if self._is_shown_at_once(each))
 
     def offer(self, now_us: int, most: float, number: int) -> None:
         """Bring the device what is better than what it has, for a read."""
@@ -228,7 +273,7 @@ class Spooled:
         if self.subscription.per_day is None:
             return math.inf
         self._new_day()
-        return max(self.subscription.per_day - self._shown - len(self._showing), 0)
+        return float(max(self.subscription.per_day - self._shown - len(self._showing), 0))
 
     def _new_day(self) -> None:
         day = (self._begins_us + self._now_us) // _DAY_US
@@ -283,7 +328,7 @@ class Spooled:
 
     def _forward(self, message: Message) -> None:
         identity = str(message.identity)
-        shown = self._is_showing or message.rank >= self.spool.interrupt
+        shown = self._is_showing or self._is_shown_at_once(message)
         if shown:
             self._showing.add(identity)
             self._set_interrupt()
@@ -292,6 +337,9 @@ class Spooled:
             expires_us=None if message.expires_us == FOREVER_US else message.expires_us,
             content=self._contents[identity],
         )  # fmt: skip
+
+    def _is_shown_at_once(self, message: Message) -> bool:
+        return message.rank >= self.spool.interrupt
 
     def _retract(self, message: Message) -> None:
         self._say("retract", id=message.identity)

@@ -18,7 +18,7 @@ _DAY_US: Final = 86_400_000_000
 _HOUR_US: Final = 3_600_000_000
 
 
-def check_topic(topic: object) -> str:
+def check_topic(topic: Any) -> str:
     """Check the name of a topic.
 
     Raises
@@ -84,7 +84,8 @@ class Subscription:
         for name, hours in (("quiet_h", self.quiet_h or ()), ("at_h", self.at_h)):
             for each in hours:
                 number(name, each, 0.0, 24.0)
-        if self.quiet_h is not None and (len(self.quiet_h) != 2 or self.quiet_h[0] == self.quiet_h[1]):
+        quiet: Any = self.quiet_h  # as it came
+        if quiet is not None and (len(quiet) != 2 or quiet[0] == quiet[1]):
             raise ParameterError(
                 "Quiet hours have a beginning and an end.", where="quiet_h", found=repr(self.quiet_h),
                 expected="two different hours, as (22, 7)",
