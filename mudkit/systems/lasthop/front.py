@@ -98,7 +98,7 @@ class Topic:
         if not isinstance(text, str):
             raise ParameterError("A message is a text.", where="text", found=repr(text), expected="a text")
         if item is not None:
-            check_topic(item)
+            check_topic(item, "item")
         if taken := sorted(set(attributes) & set(_OWN)):
             raise ParameterError(
                 "A message has one topic and one rank.", where=", ".join(taken), found=repr(attributes),

@@ -204,9 +204,10 @@ class SpoolServer:
             self._send(source, "who", device, session=session)  # it may be a late copy, or must say it all
             return
         self._away(phone)
-        phone.session, phone.asked = session, 0
+        phone.session = session
         phone.room = float("inf") if message["room"] is None else message["room"]
         self._take_facts(device, phone, message["facts"])
+        phone.asked = 0  # another life counts anew, and what another session asked is not heard
         phone.stream = Outgoing(f"{device} {session[0]}.{session[1]}")
         phone.address, phone.is_there = source, True
         self._unknown.discard(device)

@@ -18,8 +18,8 @@ _DAY_US: Final = 86_400_000_000
 _HOUR_US: Final = 3_600_000_000
 
 
-def check_topic(topic: Any) -> str:
-    """Check the name of a topic.
+def check_topic(topic: Any, what: str = "topic") -> str:
+    """Check the name of a topic, or of something else.
 
     Raises
     ------
@@ -27,7 +27,7 @@ def check_topic(topic: Any) -> str:
     """
     if not isinstance(topic, str) or not topic or not topic.isprintable():
         raise ParameterError(
-            "This is no name of a topic.", where="topic", found=repr(topic), expected="a text on one line"
+            f"This is no name of a {what}.", where=what, found=repr(topic), expected="a text on one line"
         )
     return topic
 
