@@ -6,6 +6,7 @@ The spool is one algorithm with two drivers: :func:`simulate` runs it on a preso
 
 from mudkit.systems.lasthop.front import LastHop, Publications, Subscriber, Topic
 from mudkit.systems.lasthop.indexer import query
+from mudkit.systems.lasthop.paper import FIGURES
 from mudkit.systems.lasthop.policies import LEARNT, Forwarding
 from mudkit.systems.lasthop.scenario import Expiration, Scenario
 from mudkit.systems.lasthop.simulation import Outcome, Simulated, expected_waste, simulate
@@ -14,6 +15,7 @@ from mudkit.systems.lasthop.subscription import Subscription
 from mudkit.systems.lasthop.sweeping import sweep
 
 __all__ = [
+    "FIGURES",
     "LEARNT",
     "Expiration",
     "Forwarding",

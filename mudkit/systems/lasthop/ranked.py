@@ -99,12 +99,32 @@ class Ranked:
 
     def pop(self) -> Message:
         """Take the first one out; there must be one."""
+        return self.take(1)[0]
+
+    def take(self, most: float) -> list[Message]:
+        """Take out so many, the first one first, or all that there are."""
         heap, place = self._heap, self._place
-        while True:
+        taken: list[Message] = []
+        count = min(most, self.size)
+        while len(taken) < count:
             rank, _, message = heappop(heap)
             if message.place == place and message.rank == -rank:
                 message.place = NOWHERE
+                taken.append(message)
+        self.size -= len(taken)
+        return taken
+
+    def pass_first(self, to: Ranked) -> Message:
+        """Take the first one out and put it into another queue; there must be one."""
+        heap, place = self._heap, self._place
+        while True:
+            entry = heappop(heap)
+            rank, _, message = entry
+            if message.place == place and message.rank == -rank:
                 self.size -= 1
+                message.place = to._place
+                to.size += 1
+                heappush(to._heap, entry)
                 return message
 
     def _alive(self) -> set[Entry]:

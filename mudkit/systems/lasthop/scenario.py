@@ -6,24 +6,27 @@ All of it is drawn at once, from named streams of one seed: two policies on one 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mudkit.errors import ParameterError
-from mudkit.sources.outages import PERIODS, Outages
+from mudkit.sources.outages import PERIODS, Outages, outages_of
 from mudkit.sources.parameters import check_ranges, number, rate
 from mudkit.sources.streams import Stream
 from mudkit.systems.lasthop.policies import FOREVER_US
 from mudkit.units import US_PER_S
 
-__all__ = ["LAWS", "Drawn", "Expiration", "Scenario"]
+__all__ = ["LAWS", "READ", "SWITCH", "Drawn", "Expiration", "Scenario"]
 
 LAWS: Final = ("exponential", "uniform", "normal")
 _DAY_US: Final = 86_400 * US_PER_S
 _HOUR_US: Final = 3600 * US_PER_S
 _DEVICE: Final = "device"
+SWITCH, READ = -2, -1
+"""What happens, where it is no arrival."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,19 @@ class Drawn:
     switches_us: NDArray[np.int64]
     starts_up: bool
 
+    @cached_property
+    def timeline(self) -> tuple[list[int], list[int]]:
+        """When everything happens, in order, and what: the number of an arrival, or SWITCH or READ.
+
+        At one time the link changes first, and reads come last.
+        """
+        parts = (self.switches_us, self.arrivals_us, self.reads_us)
+        times_us = np.concatenate(parts)
+        order = np.argsort(times_us, kind="stable")
+        arrivals = np.arange(len(self.arrivals_us))
+        what = np.concatenate([np.full(len(parts[0]), SWITCH), arrivals, np.full(len(parts[2]), READ)])
+        return times_us[order].tolist(), what[order].tolist()
+
 
 @dataclass(frozen=True)
 class Scenario:
@@ -97,13 +113,20 @@ class Scenario:
     event_frequency : float
         Arrivals a day, Poisson.
     user_frequency : float
-        Reads a day: their number is normal around it, with a quarter of it as standard deviation, and they
-        come at random while the user is awake, 16 to 17 hours from about seven.
+        Reads a day: their number is normal around it, and they come at random while the user is awake, 16 to
+        17 hours from about seven.
     outages : Outages
+        Or a share of time. With 1 the link never comes up.
     expiration : Expiration or None
+        Or the mean in seconds, of an exponential distribution. None: nothing expires.
     expiring_share : float
         Of the messages.
     days : int
+    reads_cv : float
+        Standard deviation of the number of reads a day, over its mean. The paper does not say. It matters
+        where a user can just read what comes, as with ``Max`` 32 once a day of 32: what is left at the end of
+        a year is a random walk's then; and where the network is away for long, and the limit of what is
+        prefetched is what is read at a time.
     """
 
     event_frequency: float = rate(32.0, 0.0, 1e6)
@@ -112,9 +135,14 @@ class Scenario:
     expiration: Expiration | None = None
     expiring_share: float = rate(1.0, 0.0, 1.0)
     days: int = rate(365, 1, 36_500)
+    reads_cv: float = rate(0.1, 0.0, 1.0)
 
     def __post_init__(self) -> None:
         check_ranges(self)
+        object.__setattr__(self, "outages", outages_of(self.outages))
+        given: Any = self.expiration
+        if given is not None and not isinstance(given, Expiration):
+            object.__setattr__(self, "expiration", Expiration(given))
 
     def draw(self, seed: int) -> Drawn:
         """Draw everything.
@@ -145,6 +173,7 @@ class Scenario:
             }
         return {
             "event_frequency": self.event_frequency, "user_frequency": self.user_frequency,
+            "reads_cv": self.reads_cv,
             "outages": self.outages.describe(), "expiration": expiration, "days": self.days,
         }  # fmt: skip
 
@@ -163,9 +192,11 @@ class Scenario:
     def _reads_us(self, seed: int, end_us: int) -> NDArray[np.int64]:
         day = np.arange(self.days)
         number_ = Stream(seed, "lasthop reads")
-        wanted = np.maximum(number_.normal(0, day, self.user_frequency, self.user_frequency / 4), 0.0)
-        # Rounded by chance, so that half a read a day is one every other day.
-        counts = np.floor(wanted + Stream(seed, "lasthop rounding").uniform(0, day)).astype(np.int64)
+        spread = self.user_frequency * self.reads_cv
+        wanted = np.maximum(number_.normal(0, day, self.user_frequency, spread), 0.0)
+        # What is left by rounding goes to the next day: half a read a day is one every other day.
+        begun = Stream(seed, "lasthop rounding").uniform(0, 0)
+        counts = np.diff(np.floor(np.cumsum(wanted) + begun), prepend=0.0).astype(np.int64)
         begin_us = Stream(seed, "lasthop waking").uniform(0, day, 6.5 * _HOUR_US, 7.5 * _HOUR_US)
         awake_us = Stream(seed, "lasthop awake").uniform(0, day, 16.0 * _HOUR_US, 17.0 * _HOUR_US)
         of_day = np.repeat(day, counts)

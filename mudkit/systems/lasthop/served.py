@@ -13,7 +13,7 @@ from typing import Any
 
 from mudkit.systems.lasthop.policies import FOREVER_US, Forwarding
 from mudkit.systems.lasthop.ranked import NOWHERE, Message
-from mudkit.systems.lasthop.spool import _CREDIT, _DELAYED, _DEVICE, Spool
+from mudkit.systems.lasthop.spool import _CREDIT, _DEVICE, Spool
 
 __all__ = ["ServedSpool"]
 
@@ -84,11 +84,10 @@ class ServedSpool(Spool):
         """
         if self.due_us <= now_us:
             self.timeout(now_us)
-        sources = [queue for queue in self._queues if queue is not self._queues[_DELAYED]]
         chosen: list[Message] = []
         others: list[Message] = []
         while len(chosen) < most:
-            firsts = [(first, queue) for queue in sources if (first := queue.first()) is not None]
+            firsts = [(first, queue) for queue in self._readable if (first := queue.first()) is not None]
             if not firsts:
                 break
             source = min(firsts, key=lambda each: each[0])[1]
@@ -136,6 +135,8 @@ class ServedSpool(Spool):
         if self._is_by_rate:
             self._credit = min(self._credit + 1.0, _CREDIT)
         (self._outgoing if self._is_urgent(message) else self._prefetch).add(message)
+        if self._lowest is not None:
+            heappush(self._lowest, (message.rank, -message.order, message))
 
     def read_offline(self, at_us: int, identities: Iterable[Hashable]) -> None:
         """Take note of what was read on the device, also of what was believed lost."""
@@ -199,6 +200,8 @@ class ServedSpool(Spool):
             if self.is_up:
                 self._try_forwarding()
 
-    def _finish(self, now_us: int, message: Message) -> None:
-        super()._finish(now_us, message)
-        self._ended(message)
+    def _finish(self, now_us: int, messages: Iterable[Message]) -> None:
+        finished = list(messages)
+        super()._finish(now_us, finished)
+        for message in finished:
+            self._ended(message)

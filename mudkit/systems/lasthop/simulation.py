@@ -8,19 +8,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from mudkit.sources.outages import Outages
 from mudkit.sources.parameters import number, whole_number
 from mudkit.systems.lasthop.policies import Forwarding
-from mudkit.systems.lasthop.ranked import Message, Ranked
-from mudkit.systems.lasthop.scenario import Drawn, Expiration, Scenario
+from mudkit.systems.lasthop.ranked import Message
+from mudkit.systems.lasthop.scenario import SWITCH, Drawn, Expiration, Scenario
 from mudkit.systems.lasthop.spool import Spool
 
 __all__ = ["Outcome", "Simulated", "expected_waste", "play", "simulate"]
-
-_SWITCH, _ARRIVAL, _READ = range(3)
-"""In this order when they come at the same time."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +118,9 @@ def simulate(
     outages_per_day: float = 12.0,
     policy: str | Forwarding = "unified",
     prefetch_limit: int | str | None = None,
+    expiration_threshold_s: float | str | None = None,
     days: int = 365,
+    reads_cv: float = 0.1,
     seed: int = 0,
 ) -> Simulated:
     """Run a policy and the on-line policy on the same events.
@@ -133,7 +130,7 @@ def simulate(
     event_frequency, user_frequency : float
         Arrivals and reads a day.
     max : int or None
-        Messages at a time; None: all.
+        Messages at a time; 0: nothing is read. None: all.
     threshold : float
         Ranks are uniform from 0 to 1; lower ones than this are not acceptable.
     expiration : float, Expiration or None
@@ -141,26 +138,39 @@ def simulate(
     expiring_share : float
         Of the messages.
     outage : float or Outages
-        Share of time without a link; periods are exponential.
+        Share of time without a link, 1: all of it. Periods are exponential.
     outages_per_day : float
         The paper does not say, and results depend on it: see :class:`~mudkit.sources.outages.Outages`.
     policy : str or Forwarding
     prefetch_limit : int or 'learnt', optional
-    days, seed : int
+        Of the policy, where that is given by its kind.
+    expiration_threshold_s : float or 'learnt', optional
+        The same.
+    days : int
+    reads_cv : float
+        How far the number of reads a day varies, see :class:`~mudkit.systems.lasthop.Scenario`.
+    seed : int
 
     Examples
     --------
     >>> simulate(max=4, user_frequency=1, policy="on-line", days=30).waste > 0.8
     True
     """
-    if isinstance(expiration, int | float):
-        expiration = Expiration(expiration)
     if not isinstance(outage, Outages):
         outage = Outages(outage, per_day=outages_per_day)
-    settings = {} if prefetch_limit is None else {"prefetch_limit": prefetch_limit}
+    given = {"prefetch_limit": prefetch_limit, "expiration_threshold_s": expiration_threshold_s}
+    settings = {name: value for name, value in given.items() if value is not None}
     forwarding = Forwarding.of(policy, **settings)
     most = _most(max)
-    scenario = Scenario(event_frequency, user_frequency, outage, expiration, expiring_share, days)
+    scenario = Scenario(
+        event_frequency,
+        user_frequency,
+        outage,
+        expiration,
+        expiring_share,
+        days,
+        reads_cv,  # type: ignore[arg-type]
+    )
     threshold = number("threshold", threshold, -1e9, 1e9)
     drawn = scenario.draw(whole_number("seed", seed, -(1 << 63), (1 << 63) - 1))
     online = play(drawn, partial(Spool, threshold, Forwarding("on-line")), most)
@@ -200,37 +210,27 @@ def play(
     forwarded: list[Message] = []
     read: list[Message] = []
     spool = begin(forwarded.append, _nothing)
-    times_us = np.concatenate([drawn.switches_us, drawn.arrivals_us, drawn.reads_us])
-    kinds = np.repeat(
-        [_SWITCH, _ARRIVAL, _READ], [len(drawn.switches_us), len(drawn.arrivals_us), len(drawn.reads_us)]
-    )
-    order = np.lexsort((kinds, times_us))
-    arrivals = enumerate(zip(drawn.ranks.tolist(), drawn.expires_us.tolist(), strict=True))
     spool.network(0, is_up=drawn.starts_up)
     offline: list[tuple[int, list[Hashable]]] = []
     notification, network = spool.notification, spool.network
-    for at_us, kind in zip(times_us[order].tolist(), kinds[order].tolist(), strict=True):
-        if kind == _ARRIVAL:
-            message, (rank, expires_us) = next(arrivals)
-            notification(at_us, message, rank, expires_us)
-        elif kind == _SWITCH:
-            for read_us, identities in offline:
-                spool.read_offline(read_us, identities)
-            offline.clear()
+    ranks, expires_us = drawn.ranks.tolist(), drawn.expires_us.tolist()
+    for at_us, what in zip(*drawn.timeline, strict=True):
+        if what >= 0:
+            notification(at_us, what, ranks[what], expires_us[what])
+        elif what == SWITCH:
+            if offline:
+                for read_us, identities in offline:
+                    spool.read_offline(read_us, identities)
+                offline.clear()
             network(at_us, is_up=not spool.is_up)
         elif spool.is_up:
             read += spool.read(at_us, most)
         else:
             spool.timeout(at_us)  # the device lets expire what expires, too
-            taken = _read(spool.device, most)
+            taken = spool.device.take(most)
             read += taken
-            offline.append((at_us, [message.identity for message in taken]))
-    return Outcome(tuple(each.identity for each in forwarded), tuple(each.identity for each in read))
-
-
-def _read(device: Ranked, most: float) -> list[Message]:
-    """Read the best on a device that has no link."""
-    return [device.pop() for _ in range(int(min(most, device.size)))]
+            offline.append((at_us, [each.identity for each in taken]))
+    return Outcome(tuple([each.identity for each in forwarded]), tuple([each.identity for each in read]))
 
 
 def _nothing(message: Message) -> None:
