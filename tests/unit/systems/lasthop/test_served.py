@@ -57,7 +57,8 @@ def test_what_was_believed_lost_and_is_there_is_not_sent_again():
         spool.lost(identity)
     assert spool.waiting == 2
     spool.came(2 * S, ["a"], ["b"])
-    assert spool.is_on_device("a") and not spool.is_on_device("b")
+    assert spool.is_on_device("a")
+    assert not spool.is_on_device("b")
     spool.read_offline(2 * S, ["b"])  # and it was there, too
     spool.network(2 * S, is_up=True)
     assert spool.forwarded == ["a", "b"]
