@@ -162,15 +162,9 @@ def simulate(
     settings = {name: value for name, value in given.items() if value is not None}
     forwarding = Forwarding.of(policy, **settings)
     most = _most(max)
-    scenario = Scenario(
-        event_frequency,
-        user_frequency,
-        outage,
-        expiration,
-        expiring_share,
-        days,
-        reads_cv,  # type: ignore[arg-type]
-    )
+    if expiration is not None and not isinstance(expiration, Expiration):
+        expiration = Expiration(expiration)
+    scenario = Scenario(event_frequency, user_frequency, outage, expiration, expiring_share, days, reads_cv)
     threshold = number("threshold", threshold, -1e9, 1e9)
     drawn = scenario.draw(whole_number("seed", seed, -(1 << 63), (1 << 63) - 1))
     online = play(drawn, partial(Spool, threshold, Forwarding("on-line")), most)
