@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given, settings
@@ -53,6 +54,9 @@ WANTED = st.builds(
         "on-line", "on-demand", "rate", "unified", Forwarding("buffer", 2), Forwarding("unified", 3, "learnt", 7.0)
     ]),
     interrupt=st.sampled_from([None, 0.6]),
+    quiet_h=st.sampled_from([None, None, (13.005, 13.01)]),  # the lab begins at 13 h
+    at_h=st.sampled_from([(), (), (13.004, 13.015)]),
+    per_day=st.sampled_from([None, 0, 2]),
 )  # fmt: skip
 
 
@@ -79,6 +83,9 @@ class Ward:
         self.thresholds = {name: {wanted.threshold} for name in PHONES}
         self.answers: dict[str, Any] = {}
         self.reads: list[Any] = []
+        self.shown: Counter[str] = Counter()
+        for name, each in self.subscribers.items():
+            each.on_message(lambda _, name=name: self.shown.update([name]))
         self.begun: dict[str, list[Any]] = {name: [] for name in PHONES}
         self.ended: dict[str, set[str]] = {name: set() for name in PHONES}
         self.delivered: Counter[tuple[str, str]] = Counter()
@@ -141,8 +148,7 @@ class Ward:
         self.reads.append(self.subscribers[name].read("news"))
 
     def do_limits(self, name: str, threshold: float) -> None:
-        same = {each: getattr(self.wanted, each) for each in ("max", "mode", "policy", "interrupt")}
-        self.subscribers[name].subscribe("news", threshold=threshold, **same)
+        self.subscribers[name].subscribe(replace(self.wanted, threshold=threshold))
         self.thresholds[name].add(threshold)
 
     def do_again(self, name: str, _: None) -> None:
@@ -198,7 +204,7 @@ class Ward:
         self.world.run(1100 * S)
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(traffic, faults, st.sampled_from([0.0, 0.2, 0.4]), WANTED, st.sampled_from([None, None, 1, 3]))
 def test_what_is_promised(
     traffic: Any, faults: Any, share: float, wanted: Subscription, capacity: int | None
@@ -226,6 +232,8 @@ def test_what_is_promised(
         assert {each.identity for each in spooled.device} == stored
         if capacity is not None:
             assert len(stored) <= capacity
+        if wanted.per_day is not None and not ward.begun[name]:
+            assert ward.shown[name] <= wanted.per_day
         if capacity is not None or any(each.status != "ok" for each in ward.begun[name]):
             continue
         # Nothing is lost: what still waits is there to be read.
@@ -237,3 +245,18 @@ def test_what_is_promised(
         }  # fmt: skip
         lost = good - ward.ended[name] - {item for item, reader in ward.has_read if reader == name}
         assert not [each for each in lost if ward.answers[each].status == "ok"]
+
+
+@settings(max_examples=15)
+@given(traffic, faults, WANTED)
+def test_the_same_again_is_the_same(traffic: Any, faults: Any, wanted: Subscription) -> None:
+    runs = []
+    for _ in range(2):
+        ward = Ward(wanted, 3)
+        ward.do_mangle(0.2, None)
+        for step in (*traffic, *faults):
+            ward.do(step)
+        ward.settle()
+        runs.append(ward.lab)
+    for table in ("messages", "deliveries", "bill"):
+        assert runs[0].trace.table(table).equals(runs[1].trace.table(table))

@@ -278,12 +278,17 @@ class DeviceMachine:
             case "show":
                 shown = [(each, self._queue.drop(topic, each)) for each in body["ids"]]
                 self._show(topic, [(each, content) for each, content in shown if content is not None])
+                self._let_go(topic, [each for each, content in shown if content is None])
             case "offered" if body["number"] in self._asks:
                 self._read_what_is_there([body["number"]])
 
     def _message(self, topic: str, body: Mapping[str, Any]) -> None:
         identity, expires_us = body["id"], body["expires_us"]
-        if (topic, identity) in self._queue or (expires_us is not None and expires_us <= self._now_us):
+        if (topic, identity) in self._queue:
+            return
+        if expires_us is not None and expires_us <= self._now_us:
+            if body["shown"]:
+                self._let_go(topic, [identity])
             return
         self._happened(identity, "delivered_us")
         if body["shown"]:
@@ -291,7 +296,12 @@ class DeviceMachine:
             return
         self._queue.put(topic, identity, body["rank"], body["order"], expires_us, body["content"])
         for each, gone in self._queue.make_room():
-            self._facts.add({"what": "gone", "topic": each, "ids": [gone]})
+            self._let_go(each, [gone])
+
+    def _let_go(self, topic: str, identities: list[str]) -> None:
+        """Say that they are not here, and will not be shown."""
+        if identities:
+            self._facts.add({"what": "gone", "topic": topic, "ids": identities})
 
     def _show(self, topic: str, shown: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
         if not shown:

@@ -66,7 +66,8 @@ class Ranked:
         self.size = 0
 
     def __iter__(self) -> Iterator[Message]:
-        return (entry[2] for entry in self._alive())
+        """Give them, the first one first."""
+        return (entry[2] for entry in sorted(self._alive()))
 
     def add(self, message: Message) -> None:
         """Put a message in that is in no queue."""

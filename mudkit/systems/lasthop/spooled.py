@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from mudkit.events import Effect, Record, SetTimer, Store
@@ -199,10 +199,11 @@ class Spooled:
         if self.subscription.at_h:
             self._due += len(self._showing)
         self._showing.clear()
+        self._set_interrupt()
         self.spool.network(self._now_us, is_up=True)
         if self.spool.interrupt < math.inf:
-            there = list(self.spool.device)
-            self._ask_to_show(str(each.identity) for each in there if self._is_shown_at_once(each))
+            there = [str(each.identity) for each in self.spool.device if self._is_shown_at_once(each)]
+            self._ask_to_show(there)
 
     def offer(self, now_us: int, most: float, number: int) -> None:
         """Bring the device what is better than what it has, for a read."""
@@ -347,13 +348,14 @@ class Spooled:
     def _ended(self, message: Message) -> None:
         identity = str(message.identity)
         self._contents.pop(identity, None)
-        self._showing.discard(identity)
         self._store.delete(f"message {self._key}\n{identity}")
 
-    def _ask_to_show(self, identities: Iterable[str]) -> None:
+    def _ask_to_show(self, identities: list[str]) -> None:
         asked = [each for each in identities if each not in self._showing]
+        asked = asked[: int(min(self._left(), len(asked)))]
         if asked:
             self._showing.update(asked)
+            self._set_interrupt()
             self._say("show", ids=asked)
 
     def _say(self, what: str, **body: Any) -> None:

@@ -182,7 +182,16 @@ def test_what_is_shown_counts_as_read_and_is_shown_once(phone):
     phone.says("show", ids=["b"])
     assert phone.shown == ["a", "b"]
     phone.hears("heard", number=2)
-    assert [fact["ids"] for _, fact in phone.last("told")["facts"]] == [["b"]]
+    told = [(fact["what"], fact["ids"]) for _, fact in phone.last("told")["facts"]]
+    assert told == [("shown", ["b"]), ("gone", ["gone"]), ("gone", ["b"])]
+
+
+def test_what_was_to_be_shown_and_has_expired_is_not_shown_and_the_server_hears_of_it(phone):
+    phone.now_us = 10 * S
+    phone.message("late", 9.0, expires_us=10 * S, shown=True)
+    phone.message("later", 9.0, expires_us=10 * S)
+    assert phone.shown == []
+    assert phone.last("told")["facts"][-1][1] == {"what": "gone", "topic": "news", "ids": ["late"]}
 
 
 def test_queue_and_facts_outlive_the_machine(phone):
