@@ -4,6 +4,7 @@ The spool is one algorithm with two drivers: :func:`simulate` runs it on a preso
 """
 
 from mudkit.systems.lasthop.policies import LEARNT, Forwarding
+from mudkit.systems.lasthop.push import Push
 from mudkit.systems.lasthop.scenario import Expiration, Scenario
 from mudkit.systems.lasthop.simulation import Outcome, Simulated, expected_waste, simulate
 from mudkit.systems.lasthop.spool import Spool
@@ -14,6 +15,7 @@ __all__ = [
     "Expiration",
     "Forwarding",
     "Outcome",
+    "Push",
     "Scenario",
     "Simulated",
     "Spool",

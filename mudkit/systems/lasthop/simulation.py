@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from mudkit.errors import ParameterError
 from mudkit.sources.outages import Outages
 from mudkit.sources.parameters import number, whole_number
 from mudkit.systems.lasthop.policies import Forwarding
+from mudkit.systems.lasthop.push import Push, PushSpool
 from mudkit.systems.lasthop.ranked import Message, Ranked
 from mudkit.systems.lasthop.scenario import Drawn, Expiration, Scenario
 from mudkit.systems.lasthop.spool import Spool
@@ -121,7 +123,7 @@ def simulate(
     expiring_share: float = 1.0,
     outage: float | Outages = 0.0,
     outages_per_day: float = 12.0,
-    policy: str | Forwarding = "unified",
+    policy: str | Forwarding | Push = "unified",
     prefetch_limit: int | str | None = None,
     days: int = 365,
     seed: int = 0,
@@ -144,7 +146,8 @@ def simulate(
         Share of time without a link; periods are exponential.
     outages_per_day : float
         The paper does not say, and results depend on it: see :class:`~mudkit.sources.outages.Outages`.
-    policy : str or Forwarding
+    policy : str, Forwarding or Push
+        ``push`` is what a push service does.
     prefetch_limit : int or 'learnt', optional
     days, seed : int
 
@@ -157,18 +160,34 @@ def simulate(
         expiration = Expiration(expiration)
     if not isinstance(outage, Outages):
         outage = Outages(outage, per_day=outages_per_day)
-    settings = {} if prefetch_limit is None else {"prefetch_limit": prefetch_limit}
-    forwarding = Forwarding.of(policy, **settings)
+    policy = _policy(policy, prefetch_limit)
     most = _most(max)
     scenario = Scenario(event_frequency, user_frequency, outage, expiration, expiring_share, days)
     threshold = number("threshold", threshold, -1e9, 1e9)
     drawn = scenario.draw(whole_number("seed", seed, -(1 << 63), (1 << 63) - 1))
     online = play(drawn, partial(Spool, threshold, Forwarding("on-line")), most)
-    outcome = (
-        online if forwarding.kind == "on-line" else play(drawn, partial(Spool, threshold, forwarding), most)
-    )
-    described = scenario.describe() | {"max": max, "threshold": threshold, "policy": forwarding, "seed": seed}
+    outcome = online if policy.kind == "on-line" else play(drawn, beginning(policy, threshold), most)
+    described = scenario.describe() | {"max": max, "threshold": threshold, "policy": policy, "seed": seed}
     return Simulated(outcome, online, described)
+
+
+def beginning(
+    policy: Forwarding | Push, threshold: float
+) -> Callable[[Callable[[Message], object], Callable[[Message], object]], Spool | PushSpool]:
+    """Give what :func:`play` begins with."""
+    return partial(PushSpool if isinstance(policy, Push) else Spool, threshold, policy)  # type: ignore[arg-type]
+
+
+def _policy(given: str | Forwarding | Push, prefetch_limit: int | str | None) -> Forwarding | Push:
+    if given != "push" and not isinstance(given, Push):
+        settings = {} if prefetch_limit is None else {"prefetch_limit": prefetch_limit}
+        return Forwarding.of(given, **settings)
+    if prefetch_limit is not None:
+        raise ParameterError(
+            "A push service has no prefetch limit.", where="prefetch_limit", found=repr(prefetch_limit),
+            expected="none", remedy="leave it out, or take the policy 'buffer'",
+        )  # fmt: skip
+    return given if isinstance(given, Push) else Push()
 
 
 def _most(max_: float | None) -> float:
@@ -181,7 +200,7 @@ def _most(max_: float | None) -> float:
 
 def play(
     drawn: Drawn,
-    begin: Callable[[Callable[[Message], object], Callable[[Message], object]], Spool],
+    begin: Callable[[Callable[[Message], object], Callable[[Message], object]], Spool | PushSpool],
     most: float,
 ) -> Outcome:
     """Let all events happen to one spool.

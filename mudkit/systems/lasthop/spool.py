@@ -312,6 +312,8 @@ class Spool:
         self._prefetch.add(message)
 
     def _rank_changed(self, now_us: int, message: Message, rank: float) -> None:
+        if message.place == NOWHERE:  # read where the queue is shared, and not told yet
+            return
         queue = self._queues[message.place]
         if rank >= self._threshold:
             queue.rerank(message, rank)
