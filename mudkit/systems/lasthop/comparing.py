@@ -86,14 +86,18 @@ def compare(
     return pd.DataFrame(told)
 
 
-def interval(measure: str, values: NDArray[np.float64]) -> dict[str, float]:
-    """Give the mean and its 95 % confidence interval, within 0 and 1."""
+def interval(
+    measure: str, values: NDArray[np.float64], within: tuple[float, float] | None = (0.0, 1.0)
+) -> dict[str, float]:
+    """Give the mean and its 95 % confidence interval (Student's t), cut off at what a share can be."""
     mean, half = float(values.mean()), math.nan
     if len(values) > 1:
         from scipy import stats
 
         half = float(stats.t.ppf(0.975, len(values) - 1) * stats.sem(values))
-    low, high = (math.nan, math.nan) if math.isnan(half) else (max(mean - half, 0.0), min(mean + half, 1.0))
+    low, high = mean - half, mean + half
+    if within is not None and half == half:
+        low, high = max(low, within[0]), min(high, within[1])
     return {measure: mean, f"{measure}_low": low, f"{measure}_high": high}
 
 

@@ -211,6 +211,23 @@ class Spool:
         for identity in identities:
             self._off_device(now_us, identity)
 
+    def read_elsewhere(self, now_us: int, identities: Iterable[Hashable]) -> None:
+        """Take note of what was read on another device of the user: it goes from all queues."""
+        if self.due_us <= now_us:
+            self.timeout(now_us)
+        for identity in identities:
+            message = self._known.get(identity)
+            if message is None:
+                continue
+            queue = None if message.place == NOWHERE else self._queues[message.place]
+            if queue is not None:
+                queue.remove(message)
+            self._finish(now_us, message)
+            if queue is self.device:
+                self._retract(message)
+        if self.is_up:
+            self._try_forwarding()
+
     def network(self, now_us: int, *, is_up: bool) -> None:
         """Take note that the link has come up or gone down.
 
