@@ -1,0 +1,163 @@
+"""How much to prefetch: the limit and the expiration threshold that fit a user's own arrivals and reads.
+
+Policies with each limit, and each threshold where messages expire, are played on the same events. The best one
+costs least, when a lost message is worth so many wasted ones; of those that cost the same it is the one that
+prefetches least.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from mudkit.errors import ParameterError
+from mudkit.progress import bar
+from mudkit.sources.parameters import number
+from mudkit.systems.lasthop.comparing import interval
+from mudkit.systems.lasthop.policies import FOREVER_US, Forwarding
+from mudkit.systems.lasthop.scenario import Drawn
+from mudkit.systems.lasthop.simulation import Simulated, beginning, play
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["LIMITS", "THRESHOLDS_S", "Sizing", "size"]
+
+LIMITS: Final = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+"""Messages; 0 is on-demand."""
+
+THRESHOLDS_S: Final = (0.0, 900.0, 1800.0, 3600.0, 7200.0, 14_400.0, 28_800.0, 57_600.0, 115_200.0, 230_400.0)
+"""Seconds; 0 prefetches whatever has not expired."""
+
+
+@dataclass(frozen=True)
+class Sizing:
+    """What was found.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        A row for each ``limit`` and ``threshold_s``: ``waste`` and ``loss`` with their intervals over the draws
+        (``…_low``, ``…_high``; NaN with one), and ``cost``.
+    limit : int
+    threshold_s : float
+    loss_weight : float
+    """
+
+    table: pd.DataFrame
+    limit: int
+    threshold_s: float
+    loss_weight: float
+
+    @property
+    def best(self) -> dict[str, float]:
+        """The row of what is recommended."""
+        return self._rows(limit=self.limit, threshold_s=self.threshold_s).iloc[0].to_dict()
+
+    @property
+    def by_limit(self) -> pd.DataFrame:
+        """The rows with the recommended threshold."""
+        return self._rows(threshold_s=self.threshold_s)
+
+    @property
+    def by_threshold(self) -> pd.DataFrame:
+        """The rows with the recommended limit."""
+        return self._rows(limit=self.limit)
+
+    def good_limits(self, within: float = 0.01) -> tuple[int, int]:
+        """Give the range of limits around the best one that cost hardly more: by a hundredth at most."""
+        table = self.by_limit.sort_values("limit")
+        good = (table["cost"] <= self.best["cost"] + within).tolist()
+        limits = table["limit"].tolist()
+        low = high = limits.index(self.limit)
+        while low > 0 and good[low - 1]:
+            low -= 1
+        while high + 1 < len(limits) and good[high + 1]:
+            high += 1
+        return int(limits[low]), int(limits[high])
+
+    def _rows(self, **of: float) -> pd.DataFrame:
+        table = self.table
+        for name, value in of.items():
+            table = table[table[name] == value]
+        return table.reset_index(drop=True)
+
+
+def size(
+    draws: Sequence[Drawn],
+    *,
+    max: float = 8,  # noqa: A002 - the name of the API
+    threshold: float = 0.0,
+    limits: Iterable[int] = LIMITS,
+    thresholds_s: Iterable[float] = THRESHOLDS_S,
+    loss_weight: float = 1.0,
+    map: Callable[..., Iterable[Any]] = map,  # noqa: A002 - the name of the API
+) -> Sizing:
+    """Find the prefetch limit and the expiration threshold that cost least.
+
+    Parameters
+    ----------
+    draws : sequence of Drawn
+        The events; several where outages are not known and were drawn.
+    max : float
+        Messages at a time.
+    threshold : float
+        Of the rank.
+    limits : iterable of int
+    thresholds_s : iterable of float
+        Only 0 is tried where nothing expires.
+    loss_weight : float
+        The cost is ``waste + loss_weight * loss``, both shares.
+    map : callable
+        For instance ``pipeline.spread(spark)``.
+
+    Raises
+    ------
+    ParameterError
+        There is nothing to try.
+    """
+    import pandas as pd
+
+    number("loss_weight", loss_weight, 0.0, 1e9)
+    expires = any((drawn.expires_us < FOREVER_US).any() for drawn in draws)
+    plan = list(itertools.product(sorted(set(limits)), sorted(set(thresholds_s)) if expires else [0.0]))
+    if not plan or not draws:
+        raise ParameterError(
+            "There is nothing to try.", where="draws, limits, thresholds_s", expected="at least one of each",
+            found=f"{len(draws)} draws, {len(plan)} combinations of limits and thresholds",
+        )  # fmt: skip
+    found: list[list[tuple[float, float]]] = []
+    with bar(len(draws), "draws", "") as done:
+        for measured in map(partial(_measured, plan, max, threshold), draws):
+            found.append(measured)
+            done(len(found))
+    shares = np.array(found)  # draws, combinations, (waste, loss)
+    rows = [
+        {"limit": limit, "threshold_s": threshold_s}
+        | interval("waste", shares[:, i, 0]) | interval("loss", shares[:, i, 1])
+        for i, (limit, threshold_s) in enumerate(plan)
+    ]  # fmt: skip
+    table = pd.DataFrame(rows)
+    table["cost"] = table["waste"] + loss_weight * table["loss"]
+    order = table.assign(cost=table["cost"].round(9)).sort_values(
+        ["cost", "limit", "threshold_s"], ascending=[True, True, False]
+    )
+    best = order.iloc[0]
+    return Sizing(table, int(best["limit"]), float(best["threshold_s"]), loss_weight)
+
+
+def _measured(
+    plan: Sequence[tuple[int, float]], most: float, threshold: float, drawn: Drawn
+) -> list[tuple[float, float]]:
+    online = play(drawn, beginning(Forwarding("on-line"), threshold), most)
+    found = []
+    for limit, threshold_s in plan:
+        policy = Forwarding("buffer", limit, expiration_threshold_s=threshold_s)
+        run = Simulated(play(drawn, beginning(policy, threshold), most), online, {})
+        found.append((run.waste, run.loss))
+    return found
