@@ -194,7 +194,7 @@ class PushSpool:
         self.timeout(now_us)
         self._in_use(now_us)
         self._flush(now_us)
-        taken = [self.device.pop() for _ in range(int(min(most, self.device.size)))]
+        taken = self.device.take(most)
         for message in taken:
             self._finish(now_us, message)
         return taken
