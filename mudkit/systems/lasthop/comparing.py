@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,7 +21,7 @@ from mudkit.systems.lasthop.simulation import Simulated, beginning, play
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Drawable", "compare", "interval"]
+__all__ = ["Drawable", "Given", "compare", "interval"]
 
 
 class Drawable(Protocol):
@@ -28,6 +29,22 @@ class Drawable(Protocol):
 
     def draw(self, seed: int) -> Drawn:
         """Draw everything."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """Events that are there already, numbered from 0 instead of drawn by a seed.
+
+    Parameters
+    ----------
+    draws : sequence of Drawn
+    """
+
+    draws: Sequence[Drawn]
+
+    def draw(self, seed: int) -> Drawn:
+        """Give those of this number."""
+        return self.draws[seed]
 
 
 def compare(

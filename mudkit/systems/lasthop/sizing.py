@@ -1,15 +1,15 @@
 """How much to prefetch: the limit and the expiration threshold that fit a user's own arrivals and reads.
 
-Policies with each limit, and each threshold where messages expire, are played on the same events. The best one
-costs least, when a lost message is worth so many wasted ones; of those that cost the same it is the one that
-prefetches least.
+Policies with each limit, and each threshold where messages expire, are played on the same events. The best
+one has the least sum of waste and loss, loss weighed as its user says; of those that are equal it is the one
+that prefetches least.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,22 +17,25 @@ import numpy as np
 
 from mudkit.errors import ParameterError
 from mudkit.progress import bar
+from mudkit.sources.outages import Outages
 from mudkit.sources.parameters import number
 from mudkit.systems.lasthop.comparing import interval
 from mudkit.systems.lasthop.policies import FOREVER_US, Forwarding
-from mudkit.systems.lasthop.scenario import Drawn
+from mudkit.systems.lasthop.scenario import Drawn, Scenario
 from mudkit.systems.lasthop.simulation import Simulated, beginning, play
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["LIMITS", "THRESHOLDS_S", "Sizing", "size"]
+__all__ = ["LIMITS", "THRESHOLDS_S", "Sizing", "size", "with_outages"]
 
 LIMITS: Final = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 """Messages; 0 is on-demand."""
 
 THRESHOLDS_S: Final = (0.0, 900.0, 1800.0, 3600.0, 7200.0, 14_400.0, 28_800.0, 57_600.0, 115_200.0, 230_400.0)
 """Seconds; 0 prefetches whatever has not expired."""
+
+_DAY_US: Final = 86_400_000_000
 
 
 @dataclass(frozen=True)
@@ -42,8 +45,8 @@ class Sizing:
     Parameters
     ----------
     table : pandas.DataFrame
-        A row for each ``limit`` and ``threshold_s``: ``waste`` and ``loss`` with their intervals over the draws
-        (``…_low``, ``…_high``; NaN with one), and ``cost``.
+        A row for each ``limit`` and ``threshold_s``: ``waste`` and ``loss`` with their intervals over the
+        draws (``…_low``, ``…_high``; NaN with one), and ``cost``.
     limit : int
     threshold_s : float
     loss_weight : float
@@ -57,7 +60,8 @@ class Sizing:
     @property
     def best(self) -> dict[str, float]:
         """The row of what is recommended."""
-        return self._rows(limit=self.limit, threshold_s=self.threshold_s).iloc[0].to_dict()
+        row = self._rows(limit=self.limit, threshold_s=self.threshold_s).iloc[0]
+        return {str(name): float(value) for name, value in row.items()}
 
     @property
     def by_limit(self) -> pd.DataFrame:
@@ -149,6 +153,18 @@ def size(
     )
     best = order.iloc[0]
     return Sizing(table, int(best["limit"]), float(best["threshold_s"]), loss_weight)
+
+
+def with_outages(drawn: Drawn, outages: Outages, seeds: Iterable[int]) -> list[Drawn]:
+    """Give the same arrivals and reads with drawn outages, once for each seed."""
+    end_us = int(np.concatenate([drawn.arrivals_us, drawn.reads_us]).max(initial=0))
+    days = end_us // _DAY_US + 1
+    found = []
+    for seed in seeds:
+        links = Scenario(0.0, 0.0, outages, days=days).draw(seed)
+        switches_us = links.switches_us[links.switches_us <= end_us]
+        found.append(replace(drawn, switches_us=switches_us, starts_up=links.starts_up))
+    return found
 
 
 def _measured(
