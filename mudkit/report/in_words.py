@@ -84,8 +84,8 @@ def logs(drawn: Drawn, most: int) -> str:
     expires = drawn.expires_us < 1 << 62
     lasts_us = (drawn.expires_us - drawn.arrivals_us)[expires]
     text = (
-        f"**{arrivals:,} messages** and **{reads:,} reads** in {days:.1f} days: {arrivals / days:.3g} messages "
-        f"and {reads / days:.3g} reads a day. "
+        f"**{arrivals:,} messages** and **{reads:,} reads** in {days:.1f} days: {arrivals / days:.3g} "
+        f"messages and {reads / days:.3g} reads a day. "
     )
     if len(lasts_us):
         text += (
@@ -148,10 +148,14 @@ def sizing(found: Sizing) -> str:
     if found.table["threshold_s"].nunique() == 1:
         text += "No expiration threshold: nothing expires. "
     elif found.threshold_s:
-        text += f"**Expiration threshold: {duration(found.threshold_s)}**: what expires sooner is not prefetched. "
+        threshold = duration(found.threshold_s)
+        text += f"**Expiration threshold: {threshold}**: what expires sooner is not prefetched. "
     else:
         text += "**No expiration threshold**: what expires soon is prefetched, too. "
-    text += f"Of what is forwarded {best['waste']:.1%} are wasted; of what could be read {best['loss']:.1%} are lost. "
+    text += (
+        f"Of what is forwarded {best['waste']:.1%} are wasted; of what could be read {best['loss']:.1%} are "
+        f"lost. "
+    )
     if low < high:
         text += f"Limits from {low:,} to {high:,} cost at most one percentage point more. "
     if found.limit == found.table["limit"].max():

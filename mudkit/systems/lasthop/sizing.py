@@ -32,8 +32,8 @@ __all__ = ["LIMITS", "THRESHOLDS_S", "Sizing", "size", "with_outages"]
 LIMITS: Final = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 """Messages; 0 is on-demand."""
 
-THRESHOLDS_S: Final = (0.0, 900.0, 1800.0, 3600.0, 7200.0, 14_400.0, 28_800.0, 57_600.0, 115_200.0, 230_400.0)
-"""Seconds; 0 prefetches whatever has not expired."""
+THRESHOLDS_S: Final = (0.0, *(900.0 * 2**i for i in range(7)), 86_400.0, 172_800.0, 345_600.0)
+"""Seconds, from a quarter of an hour to four days; 0 prefetches whatever has not expired."""
 
 _DAY_US: Final = 86_400_000_000
 
@@ -84,6 +84,19 @@ class Sizing:
         while high + 1 < len(limits) and good[high + 1]:
             high += 1
         return int(limits[low]), int(limits[high])
+
+    def by_weight(self, weights: Sequence[float] = (0.1, 0.3, 1.0, 3.0, 10.0)) -> pd.DataFrame:
+        """Say what would be recommended if a lost message were worth so many wasted ones.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``loss_weight, limit, threshold_s``, and ``waste`` and ``loss`` with their intervals.
+        """
+        import pandas as pd
+
+        rows = [{"loss_weight": weight, **_cheapest(self.table, weight)} for weight in weights]
+        return pd.DataFrame(rows).astype({"limit": int})
 
     def _rows(self, **of: float) -> pd.DataFrame:
         table = self.table
@@ -148,11 +161,19 @@ def size(
     ]  # fmt: skip
     table = pd.DataFrame(rows)
     table["cost"] = table["waste"] + loss_weight * table["loss"]
-    order = table.assign(cost=table["cost"].round(9)).sort_values(
-        ["cost", "limit", "threshold_s"], ascending=[True, True, False]
+    best = _cheapest(table, loss_weight)
+    return Sizing(table, int(best["limit"]), best["threshold_s"], loss_weight)
+
+
+def _cheapest(table: pd.DataFrame, loss_weight: float) -> dict[str, float]:
+    """Give the row that costs least, and of several the one that prefetches least."""
+    cost = (table["waste"] + loss_weight * table["loss"]).round(9)
+    order = (
+        table.drop(columns="cost")
+        .assign(_cost=cost)
+        .sort_values(["_cost", "limit", "threshold_s"], ascending=[True, True, False])
     )
-    best = order.iloc[0]
-    return Sizing(table, int(best["limit"]), float(best["threshold_s"]), loss_weight)
+    return {str(name): float(value) for name, value in order.drop(columns="_cost").iloc[0].items()}
 
 
 def with_outages(drawn: Drawn, outages: Outages, seeds: Iterable[int]) -> list[Drawn]:
