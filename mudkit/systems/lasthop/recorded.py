@@ -111,9 +111,10 @@ class Unlocks:
 
     @property
     def per_day(self) -> float:
-        """Mean number of reads a day."""
-        times_us = np.sort(np.asarray(self.times_us))
-        return float(self.share * len(times_us) * _DAY_US / max(times_us[-1] - times_us[0], 1))
+        """Mean number of reads on a day of the log."""
+        days = self._log.days
+        found = self._log.moments(0, "lasthop recorded read", ["device"], 0, days * _DAY_US)
+        return self.share * len(found.t_us) / days
 
     def reads_us(self, seed: int, length_us: int) -> NDArray[np.int64]:
         """Draw the reads of a run."""
