@@ -122,6 +122,13 @@ def test_a_run_may_begin_in_an_outage():
     assert (drawn.switches_us.tolist(), drawn.starts_up) == ([10 * S, 50 * S, 60 * S], False)
 
 
+def test_an_outage_that_begins_with_the_run_is_no_change():
+    drawn = drawn_from([0], [9], outages_us=[[0, 5]])
+    assert (drawn.switches_us.tolist(), drawn.starts_up) == ([5], False)
+    drawn = drawn_from([5], [9], outages_us=[[0, 5]])
+    assert (drawn.switches_us.tolist(), drawn.starts_up) == ([], True)
+
+
 def test_what_was_drawn_comes_back():
     drawn = Scenario(days=30).draw(1)
     again = drawn_from(drawn.arrivals_us, drawn.reads_us, ranks=drawn.ranks, expires_us=drawn.expires_us)

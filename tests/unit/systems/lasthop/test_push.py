@@ -60,10 +60,14 @@ def test_an_app_that_synchronises_fetches_the_latest_of_what_was_dropped_once():
     assert service.came == [4, 2, 3]
 
 
-def test_what_was_dropped_and_has_expired_is_not_fetched():
-    service = Service(stored_limit=1, synchronised=9)
-    service.send(0, expires_us=5 * S).send(1).up(5 * S)
-    assert service.came == [1]
+def test_what_was_dropped_is_fetched_until_it_expires_however_long_it_may_be_stored():
+    for up_at_s, came in ((4, [0, 1]), (5, [1])):
+        service = Service(stored_limit=1, synchronised=9, time_to_live_s=2)
+        assert service.send(0, expires_us=5 * S).send(1).up(up_at_s * S).came == came
+
+
+def test_what_comes_expired_does_not_go():
+    assert Service().up(0).send(0, expires_us=S).send(1, expires_us=S + 1).came == [1]
 
 
 @pytest.mark.parametrize(("when_full", "left"), [*zip(WHEN_FULL, [[], [1, 2], [0, 2]], strict=True)])
@@ -111,6 +115,24 @@ def test_normal_priority_waits_for_a_maintenance_window():
     assert service.came == [0, 2, 1, 3], "each further window comes twice as late"
     service.spool.timeout(first_us + 300 * S + 2 * HOUR)
     assert service.came == [0, 2, 1, 3, 4]
+
+
+def test_windows_become_rarer_up_to_six_hours():
+    service, at_us = Service(high_rank=0.8, in_use_s=0).up(0), 0
+    for number, pause_h in enumerate([1, 2, 4, 6, 6, 6]):
+        at_us += pause_h * HOUR
+        service.send(number, at_us=at_us - 1)
+        assert service.came == list(range(number))
+        service.spool.timeout(at_us)
+        assert service.came == list(range(number + 1))
+        at_us += 300 * S
+
+
+def test_a_read_without_a_link_is_use_of_the_device():
+    service = Service(high_rank=0.8, in_use_s=60).send(0, at_us=1000 * S)
+    service.spool.read_offline(1000 * S, [])
+    assert service.up(1060 * S).came == [0]
+    assert service.up(1060 * S, is_up=False).send(1, at_us=1060 * S).up(1061 * S).came == [0]
 
 
 def test_a_read_wakes_the_device():

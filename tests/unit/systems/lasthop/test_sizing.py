@@ -54,6 +54,10 @@ def test_of_equal_settings_the_one_that_prefetches_least():
     assert size([expiring], limits=(0, 4), thresholds_s=(0.0, 900.0)).threshold_s == 900.0
 
 
+def test_where_nothing_gets_through_nothing_is_prefetched():
+    assert size(with_outages(EVENTS, Outages(1.0), [0]), limits=(4, 0, 16)).limit == 0
+
+
 def test_good_limits_cost_hardly_more(sized):
     low, high = sized.good_limits()
     assert low <= sized.limit <= high
