@@ -3,6 +3,7 @@
 The spool is one algorithm with two drivers: :func:`simulate` runs it on a presorted list of events.
 """
 
+from mudkit.systems.lasthop.paper import FIGURES
 from mudkit.systems.lasthop.policies import LEARNT, Forwarding
 from mudkit.systems.lasthop.push import Push
 from mudkit.systems.lasthop.scenario import Expiration, Scenario
@@ -11,6 +12,7 @@ from mudkit.systems.lasthop.spool import Spool
 from mudkit.systems.lasthop.sweeping import sweep
 
 __all__ = [
+    "FIGURES",
     "LEARNT",
     "Expiration",
     "Forwarding",

@@ -40,10 +40,10 @@ from typing import Final
 
 from mudkit.errors import ParameterError
 from mudkit.sources.parameters import number, whole_number
-from mudkit.systems.lasthop.policies import FOREVER_US
+from mudkit.systems.lasthop.policies import FOREVER_US, Forwarding
 from mudkit.systems.lasthop.ranked import NOWHERE, Message, Ranked
 
-__all__ = ["WHEN_FULL", "Push", "PushSpool"]
+__all__ = ["WHEN_FULL", "Push", "PushSpool", "policy_of"]
 
 WHEN_FULL: Final = ("drop all", "drop oldest", "drop lowest")
 """What goes when one more comes than may be stored. The lowest rank: no service does so."""
@@ -111,11 +111,23 @@ class Push:
         """Give what Apple's service does: the latest notification of an app, and all of them at once."""
         return cls(1, "drop oldest", time_to_live_s=30 * _DAY_S, high_rank=-math.inf, in_use_s=math.inf)
 
-    def begin(
-        self, threshold: float, forward: Callable[[Message], object], retract: Callable[[Message], object]
-    ) -> PushSpool:
-        """Begin, as :class:`~mudkit.systems.lasthop.spool.Spool` does."""
-        return PushSpool(threshold, self, forward, retract)
+
+def policy_of(given: str | Forwarding | Push, **settings: int | float | str | None) -> Forwarding | Push:
+    """Take a policy as it is, or make one by its kind: those of the paper, or ``push``.
+
+    Raises
+    ------
+    ParameterError
+        There is no such policy, or settings came that are none of its own.
+    """
+    if given != "push" and not isinstance(given, Push):
+        return Forwarding.of(given, **settings)
+    if settings:
+        raise ParameterError(
+            "A push service has no such settings.", where=", ".join(settings), found=repr(settings),
+            expected="none of them", remedy="leave them out, or take the policy 'buffer'",
+        )  # fmt: skip
+    return given if isinstance(given, Push) else Push()
 
 
 class PushSpool:

@@ -30,7 +30,7 @@ from mudkit.sources.streams import Stream
 from mudkit.systems.lasthop.comparing import interval
 from mudkit.systems.lasthop.policies import Forwarding
 from mudkit.systems.lasthop.ranked import Message
-from mudkit.systems.lasthop.scenario import ARRIVAL, READ, SWITCH, Drawn, Scenario
+from mudkit.systems.lasthop.scenario import Drawn, Scenario
 from mudkit.systems.lasthop.spool import Spool
 
 if TYPE_CHECKING:
@@ -40,6 +40,9 @@ __all__ = ["MODES", "Devices", "SharedOutcome", "compare_sharing", "play_devices
 
 MODES: Final = ("told", "apart", "shared")
 """The first one is what the others are compared with: services do it today."""
+
+_SWITCH, _ARRIVAL, _READ = range(3)
+"""In this order when they come at the same time."""
 
 
 @dataclass(frozen=True)
@@ -191,11 +194,11 @@ class _Player:
         drawn = self._devices.drawn
         arrivals = enumerate(zip(drawn.ranks.tolist(), drawn.expires_us.tolist(), strict=True))
         for at_us, kind, device in self._events():
-            if kind == ARRIVAL:
+            if kind == _ARRIVAL:
                 message, (rank, expires_us) = next(arrivals)
                 for cache in self._caches:
                     cache.spool.notification(at_us, message, rank, expires_us)
-            elif kind == SWITCH:
+            elif kind == _SWITCH:
                 self._switch(at_us, device)
             else:
                 self._read_on(at_us, device, most)
@@ -205,10 +208,10 @@ class _Player:
 
     def _events(self) -> Iterable[tuple[int, int, int]]:
         drawn = self._devices.drawn
-        parts = [(switches_us, SWITCH, device) for device, (switches_us, _) in enumerate(self._links)]
+        parts = [(switches_us, _SWITCH, device) for device, (switches_us, _) in enumerate(self._links)]
         times_us = np.concatenate([*(part[0] for part in parts), drawn.arrivals_us, drawn.reads_us])
         lengths = [*(len(part[0]) for part in parts), len(drawn.arrivals_us), len(drawn.reads_us)]
-        kinds = np.repeat([*(part[1] for part in parts), ARRIVAL, READ], lengths)
+        kinds = np.repeat([*(part[1] for part in parts), _ARRIVAL, _READ], lengths)
         on = np.repeat([*(part[2] for part in parts), 0, 0], lengths)
         on[len(on) - len(drawn.reads_us) :] = self._devices.reads_on
         order = np.lexsort((on, kinds, times_us))

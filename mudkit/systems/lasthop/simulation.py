@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from mudkit.errors import ParameterError
 from mudkit.sources.outages import Outages
 from mudkit.sources.parameters import number, whole_number
 from mudkit.systems.lasthop.policies import Forwarding
-from mudkit.systems.lasthop.push import Push, PushSpool
+from mudkit.systems.lasthop.push import Push, PushSpool, policy_of
 from mudkit.systems.lasthop.ranked import Message
-from mudkit.systems.lasthop.scenario import ARRIVAL, SWITCH, Drawn, Expiration, Scenario
+from mudkit.systems.lasthop.scenario import SWITCH, Drawn, Expiration, Scenario
 from mudkit.systems.lasthop.spool import Spool
 
 __all__ = ["Outcome", "Simulated", "beginning", "expected_waste", "play", "simulate"]
@@ -120,6 +119,7 @@ def simulate(
     outages_per_day: float = 12.0,
     policy: str | Forwarding | Push = "unified",
     prefetch_limit: int | str | None = None,
+    expiration_threshold_s: float | str | None = None,
     days: int = 365,
     reads_cv: float = 0.1,
     seed: int = 0,
@@ -145,6 +145,9 @@ def simulate(
     policy : str, Forwarding or Push
         ``push`` is what a push service does.
     prefetch_limit : int or 'learnt', optional
+        Of the policy, where that is given by its kind.
+    expiration_threshold_s : float or 'learnt', optional
+        The same.
     days : int
     reads_cv : float
         How far the number of reads a day varies, see :class:`~mudkit.systems.lasthop.Scenario`.
@@ -159,7 +162,8 @@ def simulate(
         expiration = Expiration(expiration)
     if not isinstance(outage, Outages):
         outage = Outages(outage, per_day=outages_per_day)
-    policy = _policy(policy, prefetch_limit)
+    given = {"prefetch_limit": prefetch_limit, "expiration_threshold_s": expiration_threshold_s}
+    policy = policy_of(policy, **{name: value for name, value in given.items() if value is not None})
     most = _most(max)
     scenario = Scenario(event_frequency, user_frequency, outage, expiration, expiring_share, days, reads_cv)
     threshold = number("threshold", threshold, -1e9, 1e9)
@@ -175,18 +179,6 @@ def beginning(
 ) -> Callable[[Callable[[Message], object], Callable[[Message], object]], Spool | PushSpool]:
     """Give what :func:`play` begins with."""
     return partial(PushSpool if isinstance(policy, Push) else Spool, threshold, policy)  # type: ignore[arg-type]
-
-
-def _policy(given: str | Forwarding | Push, prefetch_limit: int | str | None) -> Forwarding | Push:
-    if given != "push" and not isinstance(given, Push):
-        settings = {} if prefetch_limit is None else {"prefetch_limit": prefetch_limit}
-        return Forwarding.of(given, **settings)
-    if prefetch_limit is not None:
-        raise ParameterError(
-            "A push service has no prefetch limit.", where="prefetch_limit", found=repr(prefetch_limit),
-            expected="none", remedy="leave it out, or take the policy 'buffer'",
-        )  # fmt: skip
-    return given if isinstance(given, Push) else Push()
 
 
 def _most(max_: float | None) -> float:
@@ -221,10 +213,11 @@ def play(
     spool.network(0, is_up=drawn.starts_up)
     offline: list[tuple[int, list[Hashable]]] = []
     notification, network = spool.notification, spool.network
-    for at_us, kind, message, rank, expires_us in zip(*drawn.timeline, strict=True):
-        if kind == ARRIVAL:
-            notification(at_us, message, rank, expires_us)
-        elif kind == SWITCH:
+    ranks, expires_us = drawn.ranks.tolist(), drawn.expires_us.tolist()
+    for at_us, what in zip(*drawn.timeline, strict=True):
+        if what >= 0:
+            notification(at_us, what, ranks[what], expires_us[what])
+        elif what == SWITCH:
             if offline:
                 for read_us, identities in offline:
                     spool.read_offline(read_us, identities)

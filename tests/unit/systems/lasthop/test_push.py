@@ -191,9 +191,12 @@ def test_settings_that_make_no_sense(wrong):
         Push(**wrong)
 
 
-def test_a_push_service_has_no_prefetch_limit():
+@pytest.mark.parametrize("policy", ["push", Push.apple()])
+def test_a_push_service_has_no_settings_of_the_paper(policy):
     with pytest.raises(ParameterError, match="prefetch_limit"):
-        simulate(policy="push", prefetch_limit=16, days=1)
+        simulate(policy=policy, prefetch_limit=16, days=1)
+    with pytest.raises(ParameterError, match="expiration_threshold_s"):
+        simulate(policy=policy, expiration_threshold_s=5.0, days=1)
 
 
 # -- whatever happens
