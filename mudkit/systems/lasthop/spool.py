@@ -222,17 +222,16 @@ class Spool:
 
     def read_elsewhere(self, now_us: int, identities: Iterable[Hashable]) -> None:
         """Take note of what was read on another device of the user: it goes from all queues."""
-        if self.due_us <= now_us:
-            self.timeout(now_us)
+        self.timeout(now_us)
         for identity in identities:
             message = self._known.get(identity)
             if message is None:
                 continue
-            queue = None if message.place == NOWHERE else self._queues[message.place]
-            if queue is not None:
-                queue.remove(message)
-            self._finish(now_us, [message])
-            if queue is self.device:
+            place = message.place
+            if place != NOWHERE:
+                self._queues[place].remove(message)
+            self._finish(now_us, (message,))
+            if place == _DEVICE:
                 self._retract(message)
         if self.is_up:
             self._try_forwarding()
