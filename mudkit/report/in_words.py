@@ -145,11 +145,15 @@ def sizing(found: Sizing) -> str:
     """
     best, (low, high) = found.best, found.good_limits()
     text = f"**Prefetch limit: {found.limit:,} messages.** "
-    if found.table["threshold_s"].nunique() == 1:
+    if not found.limit:
+        text += "Nothing is sent before it is asked for, so that no expiration threshold matters. "
+    elif found.table["threshold_s"].nunique() == 1:
         text += "No expiration threshold: nothing expires. "
     elif found.threshold_s:
         threshold = duration(found.threshold_s)
-        text += f"**Expiration threshold: {threshold}**: what expires sooner is not prefetched. "
+        largest = found.threshold_s == found.table["threshold_s"].max()
+        text += f"**Expiration threshold: {threshold}**{', the largest that was tried' if largest else ''}: "
+        text += "what expires sooner is not prefetched. "
     else:
         text += "**No expiration threshold**: what expires soon is prefetched, too. "
     text += (

@@ -57,8 +57,15 @@ def test_what_is_recommended():
         "wasted; of what could be read 0.0% are lost. Limits from 8 to 16 cost at most one percentage point more."
     )
     expiring = table([4, 4], [0.0, 3600.0], [0.2, 0.1])
-    assert "**Expiration threshold: 1 h**" in sizing(Sizing(expiring, 4, 3600.0, 1.0))
+    assert "**Expiration threshold: 1 h**, the largest that was tried: what expires" in sizing(
+        Sizing(expiring, 4, 3600.0, 1.0)
+    )
     assert "**No expiration threshold**: what expires soon" in sizing(Sizing(expiring, 4, 0.0, 1.0))
+    tried = table([4, 4, 4], [0.0, 3600.0, 7200.0], [0.2, 0.1, 0.3])
+    assert "**Expiration threshold: 1 h**: what expires" in sizing(Sizing(tried, 4, 3600.0, 1.0))
+    assert "no expiration threshold matters" in sizing(
+        Sizing(table([0, 0], [0.0, 3600.0], [0.1, 0.1]), 0, 3600.0, 1.0)
+    )
     assert "largest limit that was tried" in sizing(Sizing(expiring, 4, 0.0, 1.0))
 
 
