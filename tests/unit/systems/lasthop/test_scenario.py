@@ -112,6 +112,13 @@ def test_expirations_that_are_none(given):
         Expiration(**given)
 
 
+def test_numbers_stand_for_an_expiration_and_for_outages():
+    scenario = Scenario(outages=0.5, expiration=60)
+    assert (scenario.outages, scenario.expiration) == (Outages(0.5), Expiration(60.0))
+    with pytest.raises(ParameterError, match="1 h"):
+        Scenario(expiration="1 h")
+
+
 def test_a_scenario_says_what_it_is():
     told = Scenario(outages=Outages(0.5), expiration=Expiration(60.0)).describe()
     assert told["outages"]["per_day"] == 12

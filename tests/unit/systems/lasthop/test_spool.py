@@ -36,15 +36,18 @@ class Watched(Spool):
         return [message.identity for message in self.read(at_s * S, most)]
 
     def on_device(self):
-        return [message.identity for message in sorted(self.device, key=lambda each: (-each.rank, each.order))]
+        return [
+            message.identity for message in sorted(self.device, key=lambda each: (-each.rank, each.order))
+        ]
 
 
 @pytest.mark.parametrize("policy", ["on-line", "buffer"])
 def test_what_is_forwarded_is_in_its_queue_no_longer(policy):
-    spool = Watched(policy)
+    spool = Watched(policy, is_up=False)
     spool.come(1, "a")
     for at_s in range(2, 6):
-        spool.network(at_s * S, is_up=at_s % 2 == 1)
+        spool.network(at_s * S, is_up=at_s % 2 == 0)
+    spool.network(6 * S, is_up=True)
     spool.come(7, "b")
     assert spool.forwarded == ["a", "b"]
     assert spool.waiting == 0
