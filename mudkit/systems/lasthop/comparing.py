@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from mudkit.errors import ParameterError
 from mudkit.progress import bar
+from mudkit.sources.parameters import number
 from mudkit.systems.lasthop.policies import Forwarding
 from mudkit.systems.lasthop.push import Push
 from mudkit.systems.lasthop.scenario import Drawn
-from mudkit.systems.lasthop.simulation import Simulated, beginning, play
+from mudkit.systems.lasthop.simulation import Simulated, beginning, most_of, play
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,7 +52,7 @@ def compare(
     conditions: Mapping[str, Drawable],
     policies: Mapping[str, Forwarding | Push],
     *,
-    max: float = 8,  # noqa: A002 - the name of the API
+    max: float | None = 8,  # noqa: A002 - the name of the API
     threshold: float = 0.0,
     seeds: Iterable[int] = range(10),
     map: Callable[..., Iterable[Any]] = map,  # noqa: A002 - the name of the API
@@ -61,8 +62,8 @@ def compare(
     Parameters
     ----------
     conditions, policies : mapping of str
-    max : float
-        Messages at a time.
+    max : int or None
+        Messages at a time; None: all.
     threshold : float
     seeds : iterable of int
     map : callable
@@ -81,7 +82,8 @@ def compare(
     """
     import pandas as pd
 
-    numbers = list(seeds)
+    numbers, most = list(seeds), most_of(max)
+    number("threshold", threshold, -1e9, 1e9)
     if not (conditions and policies and numbers):
         raise ParameterError(
             "There is nothing to run.", where="conditions, policies, seeds", expected="at least one of each",
@@ -90,7 +92,7 @@ def compare(
     plan = [(name, conditions[name], seed) for name in conditions for seed in numbers]
     rows: list[dict[str, Any]] = []
     with bar(len(plan), "runs", "") as done:
-        for some in map(partial(_run, dict(policies), max, threshold), plan):
+        for some in map(partial(_run, dict(policies), most, threshold), plan):
             rows += some
             done(len(rows) // len(policies))
     runs = pd.DataFrame(rows)

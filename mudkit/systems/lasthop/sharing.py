@@ -31,6 +31,7 @@ from mudkit.systems.lasthop.comparing import interval
 from mudkit.systems.lasthop.policies import Forwarding
 from mudkit.systems.lasthop.ranked import Message
 from mudkit.systems.lasthop.scenario import Drawn, Scenario
+from mudkit.systems.lasthop.simulation import most_of
 from mudkit.systems.lasthop.spool import Spool
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ def play_devices(
     policy: Forwarding,
     mode: str,
     *,
-    max: float = 8,  # noqa: A002 - the name of the API
+    max: float | None = 8,  # noqa: A002 - the name of the API
     threshold: float = 0.0,
 ) -> SharedOutcome:
     """Let all events happen to the devices of one user.
@@ -152,8 +153,8 @@ def play_devices(
     devices : Devices
     policy : Forwarding
     mode : {'told', 'apart', 'shared'}
-    max : float
-        Messages at a time.
+    max : int or None
+        Messages at a time; None: all.
     threshold : float
 
     Raises
@@ -165,7 +166,7 @@ def play_devices(
         raise ParameterError(
             "There is no such way to share.", where="mode", found=repr(mode), expected=", ".join(MODES)
         )
-    return _Player(devices, policy, mode, threshold).play(max)
+    return _Player(devices, policy, mode, threshold).play(most_of(max))
 
 
 class _Player:
@@ -271,7 +272,7 @@ def compare_sharing(
     *,
     devices: int = 2,
     same_link: bool = False,
-    max: float = 8,  # noqa: A002 - the name of the API
+    max: float | None = 8,  # noqa: A002 - the name of the API
     threshold: float = 0.0,
     size_bytes: float = 2000.0,
     seeds: Iterable[int] = range(10),
@@ -285,8 +286,8 @@ def compare_sharing(
     policy : str or Forwarding
     devices, same_link
         See :meth:`Devices.draw`.
-    max : float
-        Messages at a time.
+    max : int or None
+        Messages at a time; None: all.
     threshold : float
     size_bytes : float
         Of a message.
@@ -306,6 +307,7 @@ def compare_sharing(
 
     numbers = list(seeds)
     number("size_bytes", size_bytes, 0.0, 1e12)
+    number("threshold", threshold, -1e9, 1e9)
     forwarding = Forwarding.of(policy)
     if not numbers:
         raise ParameterError("There is nothing to run.", where="seeds", found="none", expected="at least one")
@@ -329,7 +331,7 @@ def compare_sharing(
 
 
 def _run(
-    scenario: Scenario, policy: Forwarding, settings: dict[str, Any], most: float, threshold: float,
+    scenario: Scenario, policy: Forwarding, settings: dict[str, Any], most: float | None, threshold: float,
     size_bytes: float, seed: int,
 ) -> list[dict[str, Any]]:  # fmt: skip
     drawn = Devices.draw(scenario, seed, **settings)

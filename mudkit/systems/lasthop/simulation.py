@@ -16,7 +16,7 @@ from mudkit.systems.lasthop.ranked import Message
 from mudkit.systems.lasthop.scenario import SWITCH, Drawn, Expiration, Scenario
 from mudkit.systems.lasthop.spool import Spool
 
-__all__ = ["Outcome", "Simulated", "beginning", "expected_waste", "play", "simulate"]
+__all__ = ["Outcome", "Simulated", "beginning", "expected_waste", "most_of", "play", "simulate"]
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def expected_waste(*, user_frequency: float, max: float, event_frequency: float)
     >>> expected_waste(user_frequency=1, max=4, event_frequency=32)
     0.875
     """
-    reads = number("user_frequency", user_frequency, 0.0, 1e4) * _most(max)
+    reads = number("user_frequency", user_frequency, 0.0, 1e4) * most_of(max)
     arrivals = number("event_frequency", event_frequency, 0.0, 1e6)
     return 0.0 if reads >= arrivals else 1.0 - reads / arrivals
 
@@ -162,7 +162,7 @@ def simulate(
         outage = Outages(outage, per_day=outages_per_day)
     given = {"prefetch_limit": prefetch_limit, "expiration_threshold_s": expiration_threshold_s}
     policy = policy_of(policy, **{name: value for name, value in given.items() if value is not None})
-    most = _most(max)
+    most = most_of(max)
     if expiration is not None and not isinstance(expiration, Expiration):
         expiration = Expiration(expiration)
     scenario = Scenario(event_frequency, user_frequency, outage, expiration, expiring_share, days, reads_cv)
@@ -181,7 +181,8 @@ def beginning(
     return partial(PushSpool if isinstance(policy, Push) else Spool, threshold, policy)  # type: ignore[arg-type]
 
 
-def _most(max_: float | None) -> float:
+def most_of(max_: float | None) -> float:
+    """Check how many messages are read at a time; None: all."""
     if max_ is None:
         return math.inf
     if max_ == math.inf:

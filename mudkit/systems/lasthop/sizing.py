@@ -7,7 +7,6 @@ that prefetches least.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,7 +21,7 @@ from mudkit.sources.parameters import number
 from mudkit.systems.lasthop.comparing import interval
 from mudkit.systems.lasthop.policies import FOREVER_US, Forwarding
 from mudkit.systems.lasthop.scenario import Drawn, Scenario
-from mudkit.systems.lasthop.simulation import Simulated, beginning, play
+from mudkit.systems.lasthop.simulation import Simulated, beginning, most_of, play
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -108,7 +107,7 @@ class Sizing:
 def size(
     draws: Sequence[Drawn],
     *,
-    max: float = 8,  # noqa: A002 - the name of the API
+    max: float | None = 8,  # noqa: A002 - the name of the API
     threshold: float = 0.0,
     limits: Iterable[int] = LIMITS,
     thresholds_s: Iterable[float] = THRESHOLDS_S,
@@ -121,8 +120,8 @@ def size(
     ----------
     draws : sequence of Drawn
         The events; several where outages are not known and were drawn.
-    max : float
-        Messages at a time.
+    max : int or None
+        Messages at a time; None: all.
     threshold : float
         Of the rank.
     limits : iterable of int
@@ -141,23 +140,25 @@ def size(
     import pandas as pd
 
     number("loss_weight", loss_weight, 0.0, 1e9)
+    number("threshold", threshold, -1e9, 1e9)
     expires = any((drawn.expires_us < FOREVER_US).any() for drawn in draws)
-    plan = list(itertools.product(sorted(set(limits)), sorted(set(thresholds_s)) if expires else [0.0]))
-    if not plan or not draws:
+    tried, held = sorted(set(limits)), sorted(set(thresholds_s)) if expires else [0.0]
+    if not (tried and held and len(draws)):
         raise ParameterError(
             "There is nothing to try.", where="draws, limits, thresholds_s", expected="at least one of each",
-            found=f"{len(draws)} draws, {len(plan)} combinations of limits and thresholds",
+            found=f"{len(draws)} draws, {len(tried)} limits, {len(held)} thresholds",
         )  # fmt: skip
     found: list[list[tuple[float, float]]] = []
-    with bar(len(draws), "draws", "") as done:
-        for measured in map(partial(_measured, plan, max, threshold), draws):
+    plan = [(drawn, limit) for limit in tried for drawn in draws]
+    with bar(len(plan), "runs", "") as done:
+        for measured in map(partial(_measured, held, most_of(max), threshold), plan):
             found.append(measured)
             done(len(found))
-    shares = np.array(found)  # draws, combinations, (waste, loss)
+    shares = np.array(found).reshape(len(tried), len(draws), len(held), 2)
     rows = [
         {"limit": limit, "threshold_s": threshold_s}
-        | interval("waste", shares[:, i, 0]) | interval("loss", shares[:, i, 1])
-        for i, (limit, threshold_s) in enumerate(plan)
+        | interval("waste", shares[i, :, j, 0]) | interval("loss", shares[i, :, j, 1])
+        for i, limit in enumerate(tried) for j, threshold_s in enumerate(held)
     ]  # fmt: skip
     table = pd.DataFrame(rows)
     table["cost"] = table["waste"] + loss_weight * table["loss"]
@@ -189,12 +190,14 @@ def with_outages(drawn: Drawn, outages: Outages, seeds: Iterable[int]) -> list[D
 
 
 def _measured(
-    plan: Sequence[tuple[int, float]], most: float, threshold: float, drawn: Drawn
+    thresholds_s: Sequence[float], most: float, threshold: float, plan: tuple[Drawn, int]
 ) -> list[tuple[float, float]]:
+    """Give waste and loss with one limit and each threshold."""
+    drawn, limit = plan
     online = play(drawn, beginning(Forwarding("on-line"), threshold), most)
     found = []
-    for limit, threshold_s in plan:
+    for threshold_s in thresholds_s if limit else thresholds_s[:1]:  # nothing is prefetched: none matters
         policy = Forwarding("buffer", limit, expiration_threshold_s=threshold_s)
         run = Simulated(play(drawn, beginning(policy, threshold), most), online, {})
         found.append((run.waste, run.loss))
-    return found
+    return found if limit else found * len(thresholds_s)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from mudkit.errors import InputMissing, ParameterError, TraceFormatError
 from mudkit.sources.streams import Stream
-from mudkit.systems.lasthop import Forwarding, Push
+from mudkit.systems.lasthop import Forwarding
 from mudkit.systems.lasthop.comparing import compare
 from mudkit.systems.lasthop.recorded import Condition, Link, Unlocks, conditions, drawer_ages_s, read_share
 from mudkit.systems.lasthop.scenario import Scenario
@@ -105,48 +103,6 @@ def test_conditions_differ_in_one_thing_each():
     assert (drawn["recorded reads"].reads_us == both.reads_us).all()
     assert made["generated"].scenario.outages.share == pytest.approx(0.5)
     assert made["generated"].scenario.user_frequency == 4.0
-
-
-# -- comparing
-
-
-def test_policies_are_compared_on_the_same_events():
-    table = compare(
-        {"few": Scenario(days=20), "none": replace(Scenario(days=20), user_frequency=0.0)},
-        {"on-line": Forwarding("on-line"), "on-demand": Forwarding("on-demand"), "push": Push()},
-        seeds=range(3),
-    )
-    assert table[["condition", "policy"]].agg(" ".join, axis=1).tolist() == [
-        f"{condition} {policy}"
-        for condition in ("few", "none")
-        for policy in ("on-line", "on-demand", "push")
-    ]
-    assert (table["runs"] == 3).all()
-    rows = table.set_index(["condition", "policy"])
-    assert (rows.loc[(slice(None), "on-line"), "loss"] == 0.0).all()
-    assert (rows.loc[(slice(None), "on-demand"), "waste"] == 0.0).all()
-    assert rows.loc[("none", "on-line"), "waste"] == 1.0
-    few = rows.loc[("few", "on-line")]
-    assert 0.4 < few["waste_low"] < few["waste"] < few["waste_high"] < 0.6
-
-
-def test_intervals_are_those_of_student():
-    from scipy import stats
-
-    from mudkit.systems.lasthop.comparing import interval
-
-    values = np.array([0.2, 0.3, 0.25, 0.4])
-    low, high = stats.t.interval(0.95, 3, values.mean(), stats.sem(values))
-    assert interval("x", values) == pytest.approx({"x": 0.2875, "x_low": low, "x_high": high})
-    assert interval("x", np.array([0.0, 0.1]))["x_low"] == 0.0, "a share is not below 0"
-    one = interval("x", values[:1])
-    assert one["x"] == 0.2
-    assert one["x_low"] != one["x_low"]
-
-
-def test_nothing_to_compare():
-    with pytest.raises(ParameterError, match="0 policies"):
-        compare({"a": Scenario()}, {})
 
 
 # -- how many unlocks are reads

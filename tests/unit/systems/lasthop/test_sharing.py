@@ -166,6 +166,8 @@ def test_what_cannot_be_compared():
         Devices.draw(Scenario(days=1), 1, devices=0)
     with pytest.raises(ParameterError, match="seeds"):
         compare_sharing(Scenario(days=1), seeds=[])
+    with pytest.raises(ParameterError, match="max"):
+        compare_sharing(Scenario(days=1), max=1.5, seeds=[1])
 
 
 # -- what the spool does with it

@@ -87,6 +87,13 @@ def test_outages_are_drawn_for_as_long_as_the_events_last():
     assert not with_outages(EVENTS, Outages(1.0), [0])[0].starts_up
 
 
+def test_all_may_be_read_at_a_time():
+    assert (
+        size([EVENTS], max=None, limits=[1024]).best["waste"]
+        < size([EVENTS], max=8, limits=[1024]).best["waste"]
+    )
+
+
 def test_events_that_are_given_are_compared():
     draws = with_outages(EVENTS, Outages(0.5), range(3))
     table = compare({"mine": Given(draws)}, {"buffer": Forwarding("buffer", 16)}, seeds=range(3))
@@ -95,8 +102,9 @@ def test_events_that_are_given_are_compared():
 
 @pytest.mark.parametrize(
     ("draws", "given", "says"),
-    [([], {}, "0 draws"), ([EVENTS], {"limits": []}, "0 combinations"), ([EVENTS], {"loss_weight": -1.0}, "loss_weight"),
-     ([EVENTS], {"limits": [-1]}, "prefetch_limit")],
+    [([], {}, "0 draws"), ([EVENTS], {"limits": []}, "0 limits"), ([EVENTS], {"loss_weight": -1.0}, "loss_weight"),
+     ([EVENTS], {"limits": [-1]}, "prefetch_limit"), ([EVENTS], {"max": -1}, "max"),
+     ([EVENTS], {"threshold": "low"}, "threshold")],
 )  # fmt: skip
 def test_what_cannot_be_sized(draws, given, says):
     with pytest.raises(ParameterError, match=says):
