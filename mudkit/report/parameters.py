@@ -104,13 +104,17 @@ class PrefetchSizing(_Parameters):
     outage: float = Field(
         0.1, ge=0, le=1, description="share of time without a link, without a log of outages"
     )
-    outages_per_day: float = Field(12.0, ge=0.001, le=86_400, description="without a log of outages")
+    outages_per_day: float = Field(
+        12.0, ge=0.001, le=86_400, description="periods without a link a day, without a log of outages"
+    )
     draws: int = Field(5, ge=1, le=100, description="how often outages are drawn, without a log of them")
-    arrivals_per_day: float = Field(32.0, ge=0.1, le=10_000, description="of the example")
-    reads_per_day: float = Field(2.0, ge=0.1, le=1000, description="of the example")
-    expiration_h: float = Field(48.0, ge=0.01, le=1e6, description="of the example: mean time to expiration")
-    days: int = Field(60, ge=1, le=3660, description="of the example")
-    seed: int = Field(0, ge=0, lt=1 << 32, description="of the example and of outages")
+    arrivals_per_day: float = Field(32.0, ge=0.1, le=10_000, description="of the generated example")
+    reads_per_day: float = Field(2.0, ge=0.1, le=1000, description="of the generated example")
+    expiration_h: float = Field(
+        48.0, ge=0.01, le=1e6, description="mean time to expiration in the generated example"
+    )
+    days: int = Field(60, ge=1, le=3660, description="length of the generated example")
+    seed: int = Field(0, ge=0, lt=1 << 32, description="of what is generated: the example, outages")
 
     _tz = field_validator("tz")(_zone)
 

@@ -17,7 +17,7 @@ import gzip
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, NamedTuple, TextIO
+from typing import Final, Literal, NamedTuple, TextIO
 
 import numpy as np
 import pyarrow as pa
@@ -248,6 +248,7 @@ def _whole(name: str, given: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.in
 
 
 def _time(t_us: int) -> str:
-    if t_us > EARLIEST_US:
-        return str(np.datetime64(int(t_us), "us")) + " UTC"
-    return f"{t_us / 1e6:g} s"
+    if t_us <= EARLIEST_US:  # not since 1970, but since some other moment
+        return f"{t_us / 1e6:g} s"
+    unit: Literal["us", "s"] = "us" if t_us % 1_000_000 else "s"
+    return np.datetime_as_string(np.datetime64(int(t_us), "us"), unit=unit).replace("T", " ") + " UTC"

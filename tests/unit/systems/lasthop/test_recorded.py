@@ -8,7 +8,7 @@ import pytest
 
 from mudkit.errors import InputMissing, ParameterError, TraceFormatError
 from mudkit.sources.streams import Stream
-from mudkit.systems.lasthop import Forwarding
+from mudkit.systems.lasthop import Expiration, Forwarding
 from mudkit.systems.lasthop.comparing import compare
 from mudkit.systems.lasthop.recorded import Condition, Link, Unlocks, conditions, drawer_ages_s, read_share
 from mudkit.systems.lasthop.scenario import Scenario
@@ -182,8 +182,6 @@ def test_recorded_conditions(driving_networks, phone_log, notification_drawers):
     link = Link(load_links(driving_networks), "mob-TCP")
     alike = link.alike()
     assert (alike.share, alike.per_day) == pytest.approx((0.1314, 225.4), rel=1e-3)
-    from mudkit.systems.lasthop import Expiration
-
     scenario = Scenario(event_frequency=102, expiration=Expiration(3600.0), days=30)
     made = conditions(link, Unlocks(unlocks.times_us, share, 2.0), scenario)
     table = compare(
