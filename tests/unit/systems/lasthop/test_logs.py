@@ -95,9 +95,7 @@ def test_what_cannot_be_is_told_with_its_line(logs, log, text, says):
 
 
 def test_times_are_told_as_they_are(logs):
-    with pytest.raises(
-        TraceContentError, match="2023-11-14 22:13:20 UTC after 2023-11-14 22:13:20.500000 UTC"
-    ):
+    with pytest.raises(TraceContentError, match=r"22:13:20 UTC after 2023-11-14 22:13:20\.500000 UTC"):
         read_logs(*logs(reads=f"time\n{T0}.5\n{T0}\n"))
     with pytest.raises(TraceContentError, match=r"1 s after 2\.5 s"):
         drawn_from([2_500_000, 1_000_000], [3])
