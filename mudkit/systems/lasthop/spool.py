@@ -220,6 +220,22 @@ class Spool:
         """Take note of what a device has let go to make room."""
         self._off_device(now_us, identities)
 
+    def read_elsewhere(self, now_us: int, identities: Iterable[Hashable]) -> None:
+        """Take note of what was read on another device of the user: it goes from all queues."""
+        self.timeout(now_us)
+        for identity in identities:
+            message = self._known.get(identity)
+            if message is None:
+                continue
+            place = message.place
+            if place != NOWHERE:
+                self._queues[place].remove(message)
+            self._finish(now_us, (message,))
+            if place == _DEVICE:
+                self._retract(message)
+        if self.is_up:
+            self._try_forwarding()
+
     def network(self, now_us: int, *, is_up: bool) -> None:
         """Take note that the link has come up or gone down.
 
@@ -272,6 +288,8 @@ class Spool:
         self._prefetch.add(message)
 
     def _rank_changed(self, now_us: int, message: Message, rank: float) -> None:
+        if message.place == NOWHERE:  # read where the queue is shared, and not told yet
+            return
         queue = self._queues[message.place]
         if rank >= self._threshold:
             queue.rerank(message, rank)
