@@ -44,6 +44,7 @@ from typing import Final
 
 from mudkit.systems.lasthop.policies import FOREVER_US, LEARNT, Forwarding
 from mudkit.systems.lasthop.ranked import NOWHERE, Entry, Message, Ranked
+from mudkit.systems.lasthop.rules import Told, chosen
 from mudkit.systems.lasthop.statistics import Habits
 
 __all__ = ["Spool"]
@@ -157,7 +158,7 @@ class Spool:
             self.habits.arrived(now_us)
             self._credit = min(self._credit + self.habits.share_read, _CREDIT)
         if self.is_up:
-            self._try_forwarding()
+            self._try_forwarding(now_us)
 
     def read(self, now_us: int, most: float) -> list[Message]:
         """Forward what is better than the best on the device, which is read now.
@@ -194,7 +195,7 @@ class Spool:
         self.habits.read(now_us, len(taken))
         self._learn()
         if self.is_up:
-            self._try_forwarding()
+            self._try_forwarding(now_us)
         return taken
 
     def read_offline(self, at_us: int, identities: Iterable[Hashable]) -> None:
@@ -220,7 +221,7 @@ class Spool:
             self.timeout(now_us)
         self.is_up = is_up
         if is_up:
-            self._try_forwarding()
+            self._try_forwarding(now_us)
 
     def timeout(self, now_us: int) -> None:
         """Let expire what expires, and end delays that are over."""
@@ -241,7 +242,7 @@ class Spool:
                 expiries[0][0] if expiries else FOREVER_US, delays[0][0] if delays else FOREVER_US
             )
             if self.is_up:
-                self._try_forwarding()
+                self._try_forwarding(at_us)
 
     # -- beyond the figure: hybrids of on-line and on-demand (3.2)
 
@@ -279,7 +280,7 @@ class Spool:
             self._outgoing.add(message)
             chosen.append(message)
         if self.is_up:
-            self._try_forwarding()
+            self._try_forwarding(now_us)
         return chosen
 
     def holds(self, now_us: int, identities: Collection[Hashable]) -> None:
@@ -325,9 +326,9 @@ class Spool:
         if queue is self.device:
             self._retract(message)
             if self.is_up:
-                self._try_forwarding()
+                self._try_forwarding(now_us)
 
-    def _try_forwarding(self) -> None:
+    def _try_forwarding(self, now_us: int) -> None:
         device = self.device
         while self._outgoing.size:
             message = self._outgoing.pop()
@@ -343,6 +344,12 @@ class Spool:
             message = prefetch.pop()
             device.add(message)
             self._forward(message)
+        if self._policy.rule is not None:
+            told = Told(now_us, self._threshold, prefetch, device, self.habits)
+            for message in chosen(self._policy.rule, told, prefetch):
+                prefetch.remove(message)
+                device.add(message)
+                self._forward(message)
 
     def _learn(self) -> None:
         """Set how many messages may lie on the device."""
