@@ -9,16 +9,18 @@ import plotly.graph_objects as go
 
 from mudkit.figures.charts import BLUE, ORANGE
 
-__all__ = ["LEAST", "curve", "limits"]
+__all__ = ["LEAST", "Now", "Point", "curve", "limits"]
 
 LEAST: Final = 0.1
 """Percent; what is less is drawn here."""
 
-Point = tuple[float | None, float, float]
-"""A prefetch limit (None: there is none), waste and loss."""
+Point = tuple[float, float, float]
+"""A prefetch limit, waste and loss."""
+Now = tuple[float | None, float, float]
+"""The same; None: there is no limit."""
 
 
-def limits(points: Sequence[Point], now: Point, *, title: str) -> go.Figure:
+def limits(points: Sequence[Point], now: Now, *, title: str) -> go.Figure:
     """Draw waste and loss over the prefetch limit.
 
     Parameters
@@ -33,7 +35,9 @@ def limits(points: Sequence[Point], now: Point, *, title: str) -> go.Figure:
     for name, colour, symbol in (("waste", ORANGE, "square"), ("loss", BLUE, "circle")):
         figure.add_trace(
             go.Scatter(
-                name=name, mode="lines+markers", line={"color": colour},
+                name=name,
+                mode="lines+markers",
+                line={"color": colour},
                 marker={"symbol": f"{symbol}-open", "size": 7},
                 hovertemplate=f"limit %{{x}}: {name} %{{customdata:.2f}} %<extra></extra>",
             )
@@ -63,15 +67,15 @@ def limits(points: Sequence[Point], now: Point, *, title: str) -> go.Figure:
     return figure
 
 
-def curve(figure: go.Figure, points: Sequence[Point], now: Point, *, title: str) -> None:
+def curve(figure: go.Figure, points: Sequence[Point], now: Now, *, title: str) -> None:
     """Bring other points into a figure that :func:`limits` has made."""
     xs = [limit for limit, _, _ in points]
     limit = now[0]
     for place in (0, 1):
-        shares = [100 * each[1 + place] for each in points]
+        shares = [100 * (waste, loss)[place] for _, waste, loss in points]
         line, mark = figure.data[2 * place], figure.data[2 * place + 1]
         line.update(x=xs, y=[max(each, LEAST) for each in shares], customdata=shares)
-        share = 100 * now[1 + place]
+        share = 100 * (now[1], now[2])[place]
         at = [limit] if limit is not None else [xs[0], xs[-1]] if xs else []
         mark.update(x=at, y=[max(share, LEAST)] * len(at), customdata=[share] * len(at))
     figure.update_layout(title={"text": title, "font": {"size": 16}})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import plotly.graph_objects as go
@@ -103,14 +104,21 @@ def lives(
         for at_us in (each for each in reads_us if from_us <= each <= until_us):
             figure.add_vline(at_us / _HOUR_US, row=place, col=1, line={"dash": "dot", "width": 1})
         figure.update_yaxes(
-            range=[len(rows) - 0.3, -0.7], showticklabels=False, ticks="", title_text="messages", row=place, col=1
+            range=[len(rows) - 0.3, -0.7],
+            showticklabels=False,
+            ticks="",
+            title_text="messages",
+            row=place,
+            col=1,
         )
     figure.update_xaxes(range=[from_us / _HOUR_US, until_us / _HOUR_US])
     figure.update_xaxes(title_text="hours (grey: no link; dotted: the user reads)", row=len(drawn), col=1)
     figure.update_layout(
         title={"text": title, "font": {"size": 16}}, template="simple_white",
         height=height_px, margin={"l": 50, "r": 20, "t": 100, "b": 60},
-        legend={"orientation": "h", "y": 1.0 + 30 / height_px, "yanchor": "bottom", "x": 1, "xanchor": "right"},
+        legend={
+            "orientation": "h", "y": 1.0 + 30 / height_px, "yanchor": "bottom", "x": 1, "xanchor": "right",
+        },
     )  # fmt: skip
     return figure
 
@@ -176,7 +184,7 @@ def _outages(
 ) -> list[tuple[int, int]]:
     edges = [0, *switches_us, until_us]
     is_up, found = starts_up, []
-    for begin_us, end_us in zip(edges, edges[1:], strict=False):
+    for begin_us, end_us in pairwise(edges):
         if not is_up and begin_us < until_us and end_us > from_us:
             found.append((max(begin_us, from_us), min(end_us, until_us)))
         is_up = not is_up

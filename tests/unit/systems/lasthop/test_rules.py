@@ -92,7 +92,9 @@ def test_a_rule_cannot_choose_what_does_not_wait(rule, told):
         simulate(policy=ruled(rule), days=3)
 
 
-@pytest.mark.parametrize("settings", [{"kind": "rule"}, {"kind": "rule", "rule": 3}, {"kind": "buffer", "rule": fill}])
+@pytest.mark.parametrize(
+    "settings", [{"kind": "rule"}, {"kind": "rule", "rule": 3}, {"kind": "buffer", "rule": fill}]
+)
 def test_a_rule_and_its_kind_go_together(settings):
     with pytest.raises(ParameterError, match="of the kind 'rule' has a rule"):
         Forwarding(**settings)
