@@ -24,7 +24,7 @@ OF_POLICY: Final = ("prefetch_limit", "expiration_threshold_s", "delay_s")
 """Controls that are settings of a policy."""
 COLUMNS: Final = (
     ("event_frequency", "expiration", "law", "expiring_share", "threshold", "days", "seed"),
-    ("user_frequency", "max", "outage", "outages_per_day", "policy", *OF_POLICY),
+    ("user_frequency", "reads_cv", "max", "outage", "outages_per_day", "policy", *OF_POLICY),
 )
 """Names of the controls as they stand."""
 _STYLE: Final = {"description_width": "10em"}
@@ -51,6 +51,7 @@ _SLIDERS: Final = {
     "expiring_share": _Slider("so many of them", _SHARES, _percent),
     "threshold": _Slider("rank at least", _SHARES, _number),
     "user_frequency": _Slider("reads a day", tuple(2.0**step for step in range(-2, 6)), _number),
+    "reads_cv": _Slider("they vary by", _SHARES, _percent),
     "max": _Slider("messages a read", (1, 2, 4, 8, 16, 32, 64, "all"), _number),
     "outage": _Slider("without a link", (*_SHARES[:-1], 0.98, 1.0), _percent),
     "outages_per_day": _Slider("outages a day", (0.25, 0.5, 1.0, 2.0, 4.0, 12.0, 24.0, 48.0), _number),
@@ -86,7 +87,8 @@ def controls_of(parameters: Mapping[str, Any]) -> dict[str, Any]:
     given: dict[str, Any] = {
         "event_frequency": 32.0, "user_frequency": 2.0, "max": 8, "threshold": 0.0, "expiration": None,
         "expiring_share": 1.0, "outage": 0.5, "outages_per_day": 12.0, "policy": "buffer",
-        "prefetch_limit": None, "days": 365, "seed": 0,
+        "prefetch_limit": None, "days": 365, "reads_cv": 0.1,
+        "seed": 0,
     }  # fmt: skip
     if unknown := set(parameters) - set(given):
         raise ParameterError(

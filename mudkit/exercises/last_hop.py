@@ -65,7 +65,9 @@ class _Case(NamedTuple):
     def drawn(self) -> Drawn:
         expiration = None if self.expiration_h is None else Expiration(3600 * self.expiration_h)
         outages = Outages(self.outage)
-        return Scenario(self.event_frequency, self.user_frequency, outages, expiration, days=_DAYS).draw(self.seed)
+        return Scenario(self.event_frequency, self.user_frequency, outages, expiration, days=_DAYS).draw(
+            self.seed
+        )
 
 
 class _Known(NamedTuple):
@@ -124,9 +126,7 @@ class _Judged:
             if (each.rank < self._threshold or each.expires_s <= now_s) and each.identity not in self._gone
         ]
         waiting = tuple(sorted((*told.waiting, *untidy), key=lambda each: -each.rank))
-        known = _Known(
-            now_s, told.threshold, waiting, told.device, told.read_at_a_time, told.between_reads_s
-        )
+        known = _Known(now_s, told.threshold, waiting, told.device, told.read_at_a_time, told.between_reads_s)
         try:
             answer = self._piece(known)
             self.problem = self._refused(answer, now_s, told.device, waiting)

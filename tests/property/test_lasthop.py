@@ -152,7 +152,11 @@ def test_memory_is_bounded_over_ten_years():
         spool.read(day * day_us + 85_000 * S, 8)
         kept = max(
             kept,
-            len(spool._known) + len(spool._finished) + len(spool._prefetch._heap) + len(spool.device._heap),
+            len(spool._known)
+            + len(spool._finished)
+            + len(spool._finished_before)
+            + len(spool._prefetch._heap)
+            + len(spool.device._heap),
         )
     assert 1000 - 8 <= spool.waiting <= 1000
     assert kept < 6000

@@ -8,19 +8,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from mudkit.sources.outages import Outages
 from mudkit.sources.parameters import number, whole_number
 from mudkit.systems.lasthop.policies import Forwarding
-from mudkit.systems.lasthop.ranked import Message, Ranked
-from mudkit.systems.lasthop.scenario import Drawn, Expiration, Scenario
+from mudkit.systems.lasthop.ranked import Message
+from mudkit.systems.lasthop.scenario import ARRIVAL, SWITCH, Drawn, Expiration, Scenario
 from mudkit.systems.lasthop.spool import Spool
 
 __all__ = ["Outcome", "Simulated", "expected_waste", "play", "simulate"]
-
-_SWITCH, _ARRIVAL, _READ = range(3)
-"""In this order when they come at the same time."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +119,7 @@ def simulate(
     policy: str | Forwarding = "unified",
     prefetch_limit: int | str | None = None,
     days: int = 365,
+    reads_cv: float = 0.1,
     seed: int = 0,
 ) -> Simulated:
     """Run a policy and the on-line policy on the same events.
@@ -146,7 +142,10 @@ def simulate(
         The paper does not say, and results depend on it: see :class:`~mudkit.sources.outages.Outages`.
     policy : str or Forwarding
     prefetch_limit : int or 'learnt', optional
-    days, seed : int
+    days : int
+    reads_cv : float
+        How far the number of reads a day varies, see :class:`~mudkit.systems.lasthop.Scenario`.
+    seed : int
 
     Examples
     --------
@@ -160,7 +159,7 @@ def simulate(
     settings = {} if prefetch_limit is None else {"prefetch_limit": prefetch_limit}
     forwarding = Forwarding.of(policy, **settings)
     most = _most(max)
-    scenario = Scenario(event_frequency, user_frequency, outage, expiration, expiring_share, days)
+    scenario = Scenario(event_frequency, user_frequency, outage, expiration, expiring_share, days, reads_cv)
     threshold = number("threshold", threshold, -1e9, 1e9)
     drawn = scenario.draw(whole_number("seed", seed, -(1 << 63), (1 << 63) - 1))
     online = play(drawn, partial(Spool, threshold, Forwarding("on-line")), most)
@@ -200,37 +199,26 @@ def play(
     forwarded: list[Message] = []
     read: list[Message] = []
     spool = begin(forwarded.append, _nothing)
-    times_us = np.concatenate([drawn.switches_us, drawn.arrivals_us, drawn.reads_us])
-    kinds = np.repeat(
-        [_SWITCH, _ARRIVAL, _READ], [len(drawn.switches_us), len(drawn.arrivals_us), len(drawn.reads_us)]
-    )
-    order = np.lexsort((kinds, times_us))
-    arrivals = enumerate(zip(drawn.ranks.tolist(), drawn.expires_us.tolist(), strict=True))
     spool.network(0, is_up=drawn.starts_up)
     offline: list[tuple[int, list[Hashable]]] = []
     notification, network = spool.notification, spool.network
-    for at_us, kind in zip(times_us[order].tolist(), kinds[order].tolist(), strict=True):
-        if kind == _ARRIVAL:
-            message, (rank, expires_us) = next(arrivals)
+    for at_us, kind, message, rank, expires_us in zip(*drawn.timeline, strict=True):
+        if kind == ARRIVAL:
             notification(at_us, message, rank, expires_us)
-        elif kind == _SWITCH:
-            for read_us, identities in offline:
-                spool.read_offline(read_us, identities)
-            offline.clear()
+        elif kind == SWITCH:
+            if offline:
+                for read_us, identities in offline:
+                    spool.read_offline(read_us, identities)
+                offline.clear()
             network(at_us, is_up=not spool.is_up)
         elif spool.is_up:
             read += spool.read(at_us, most)
         else:
             spool.timeout(at_us)  # the device lets expire what expires, too
-            taken = _read(spool.device, most)
+            taken = spool.device.take(most)
             read += taken
-            offline.append((at_us, [message.identity for message in taken]))
-    return Outcome(tuple(each.identity for each in forwarded), tuple(each.identity for each in read))
-
-
-def _read(device: Ranked, most: float) -> list[Message]:
-    """Read the best on a device that has no link."""
-    return [device.pop() for _ in range(int(min(most, device.size)))]
+            offline.append((at_us, [each.identity for each in taken]))
+    return Outcome(tuple([each.identity for each in forwarded]), tuple([each.identity for each in read]))
 
 
 def _nothing(message: Message) -> None:

@@ -37,7 +37,6 @@ What the printed code leaves open or has wrong, and what is done here:
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable
 from heapq import heapify, heappop, heappush
 from typing import Final
@@ -71,7 +70,7 @@ class Spool:
     capacity : int
         So many messages wait at most; beyond, the lowest rank goes.
     remember_s : float
-        For so long a message that is finished is known as such.
+        For so long at least, and at most twice as long, a message that is finished is known as such.
 
     Attributes
     ----------
@@ -96,13 +95,16 @@ class Spool:
         self._remember_us = round(remember_s * 1e6)
         self._is_online = policy.kind == "on-line"
         self._is_by_rate = policy.kind == "rate"
+        self._is_checked = policy.expiration_threshold_s is not None or policy.delay_s is not None
         self._queues = tuple(Ranked(place) for place in range(5))
         self._outgoing, self._prefetch = self._queues[_OUTGOING], self._queues[_PREFETCH]
         self.device = self._queues[_DEVICE]
+        self._readable = [queue for queue in self._queues if queue is not self._queues[_DELAYED]]
         self._known: dict[Hashable, Message] = {}
         """What is in any queue."""
         self._finished: set[Hashable] = set()
-        self._finished_us: deque[tuple[int, Hashable]] = deque()
+        self._finished_before: set[Hashable] = set()
+        self._forget_us = self._remember_us
         self._expiries: list[tuple[int, int, Message]] = []
         self._delays: list[tuple[int, int, Message]] = []
         self._lowest: list[Entry] | None = None
@@ -137,7 +139,9 @@ class Spool:
         if identity in self._known:
             self._rank_changed(now_us, self._known[identity], rank)
             return
-        if rank < self._threshold or expires_us <= now_us or identity in self._finished:
+        if rank < self._threshold or expires_us <= now_us:
+            return
+        if identity in self._finished or identity in self._finished_before:
             return
         self._order += 1
         message = Message(identity, rank, self._order, now_us, expires_us)
@@ -146,17 +150,23 @@ class Spool:
             heappush(self._expiries, (expires_us, self._order, message))
             if expires_us < self.due_us:
                 self.due_us = expires_us
-        if self._is_online or rank >= self.interrupt:
-            self._outgoing.add(message)
-        else:
-            self._queue(now_us, message)
-        if self._lowest is not None:
-            heappush(self._lowest, (rank, -self._order, message))
-        if len(self._known) - self.device.size > self._capacity:
-            self._evict(now_us)
         if self._is_by_rate:
             self.habits.arrived(now_us)
             self._credit = min(self._credit + self.habits.share_read, _CREDIT)
+        if self._is_online or rank >= self.interrupt:
+            if self.is_up and not self._outgoing.size:  # at once
+                self.device.add(message)
+                self._forward(message)
+                return
+            self._outgoing.add(message)
+        elif self._is_checked:
+            self._queue(now_us, message)
+        else:
+            self._prefetch.add(message)
+        if self._lowest is not None:
+            heappush(self._lowest, (rank, -self._order, message))
+        if len(self._known) > self._capacity and self.waiting > self._capacity:
+            self._evict(now_us)
         if self.is_up:
             self._try_forwarding(now_us)
 
@@ -177,21 +187,23 @@ class Spool:
         if self.due_us <= now_us:
             self.timeout(now_us)
         device = self.device
+        sources = [queue for queue in self._readable if queue.size]
         taken: list[Message] = []
-        while len(taken) < most:
-            best, source = None, device
-            for queue in self._queues:
-                if queue.size and (queue is not self._queues[_DELAYED]):
-                    first = queue.first()
-                    if best is None or first < best:  # type: ignore[operator]
-                        best, source = first, queue
-            if best is None:
-                break
+        while len(sources) > 1 and len(taken) < most:
+            source = min(sources, key=Ranked.first)
             message = source.pop()
             if source is not device:
                 self._forward(message)
+            if not source.size:
+                sources.remove(source)
             taken.append(message)
-            self._finish(now_us, message)
+        for source in sources:
+            rest = source.take(most - len(taken))
+            if source is not device:
+                for message in rest:
+                    self._forward(message)
+            taken += rest
+        self._finish(now_us, taken)
         self.habits.read(now_us, len(taken))
         self._learn()
         if self.is_up:
@@ -200,17 +212,14 @@ class Spool:
 
     def read_offline(self, at_us: int, identities: Iterable[Hashable]) -> None:
         """Take note of what was read at some time while the device was away."""
-        count = 0
-        for identity in identities:
-            count += 1
-            self._off_device(at_us, identity)
-        self.habits.read(at_us, count)
+        told = list(identities)
+        self._off_device(at_us, told)
+        self.habits.read(at_us, len(told))
         self._learn()
 
     def let_go(self, now_us: int, identities: Iterable[Hashable]) -> None:
         """Take note of what a device has let go to make room."""
-        for identity in identities:
-            self._off_device(now_us, identity)
+        self._off_device(now_us, identities)
 
     def network(self, now_us: int, *, is_up: bool) -> None:
         """Take note that the link has come up or gone down.
@@ -232,7 +241,7 @@ class Spool:
                 message = heappop(expiries)[2]
                 if message.place != NOWHERE:
                     self._queues[message.place].remove(message)
-                    self._finish(at_us, message)
+                    self._finish(at_us, (message,))
             while delays and delays[0][0] <= at_us:
                 message = heappop(delays)[2]
                 if message.place == _DELAYED:
@@ -322,28 +331,21 @@ class Spool:
         self.habits.fell(now_us - message.arrived_us)
         message.rank = rank
         queue.remove(message)
-        self._finish(now_us, message)
+        self._finish(now_us, (message,))
         if queue is self.device:
             self._retract(message)
             if self.is_up:
                 self._try_forwarding(now_us)
 
     def _try_forwarding(self, now_us: int) -> None:
-        device = self.device
-        while self._outgoing.size:
-            message = self._outgoing.pop()
-            device.add(message)
-            self._forward(message)
-        prefetch = self._prefetch
-        while device.size < self._limit and prefetch.size:
-            message = prefetch.pop()
-            device.add(message)
-            self._forward(message)
-        while self._credit >= 1.0 and prefetch.size:
+        device, outgoing, prefetch = self.device, self._outgoing, self._prefetch
+        while outgoing.size:
+            self._forward(outgoing.pass_first(device))
+        while prefetch.size and device.size < self._limit:
+            self._forward(prefetch.pass_first(device))
+        while prefetch.size and self._credit >= 1.0:
             self._credit -= 1.0
-            message = prefetch.pop()
-            device.add(message)
-            self._forward(message)
+            self._forward(prefetch.pass_first(device))
         if self._policy.rule is not None:
             told = Told(now_us, self._threshold, prefetch, device, self.habits)
             for message in chosen(self._policy.rule, told, prefetch):
@@ -357,13 +359,15 @@ class Spool:
             limit = self._policy.prefetch_limit
             self._limit = 2 * self.habits.read_at_a_time if limit == LEARNT else float(limit)
 
-    def _off_device(self, at_us: int, identity: Hashable) -> None:
-        message = self._known.get(identity)
-        if message is None or message.place not in (_DEVICE, NOWHERE):
-            return
-        if message.place == _DEVICE:  # else whoever shares the queue has taken it out
-            self.device.remove(message)
-        self._finish(at_us, message)
+    def _off_device(self, at_us: int, identities: Iterable[Hashable]) -> None:
+        gone, known = [], self._known
+        for identity in identities:
+            message = known.get(identity)
+            if message is not None and message.place in (_DEVICE, NOWHERE):
+                if message.place == _DEVICE:  # else whoever shares the queue has taken it out
+                    self.device.remove(message)
+                gone.append(message)
+        self._finish(at_us, gone)
 
     def _evict(self, now_us: int) -> None:
         """Let go what has the lowest rank of all that waits."""
@@ -376,13 +380,14 @@ class Spool:
             if message.place not in (_DEVICE, NOWHERE) and message.rank == rank:
                 break
         self._queues[message.place].remove(message)
-        self._finish(now_us, message)
+        self._finish(now_us, (message,))
 
-    def _finish(self, now_us: int, message: Message) -> None:
-        """Forget all of a message but that it was."""
-        identity, times_us = message.identity, self._finished_us
-        del self._known[identity]
-        self._finished.add(identity)
-        times_us.append((now_us, identity))
-        while times_us[0][0] < now_us - self._remember_us:
-            self._finished.discard(times_us.popleft()[1])
+    def _finish(self, now_us: int, messages: Iterable[Message]) -> None:
+        """Forget all of messages but that they were."""
+        if now_us >= self._forget_us:
+            self._finished_before, self._finished = self._finished, set()
+            self._forget_us = now_us + self._remember_us
+        known, finished = self._known, self._finished
+        for message in messages:
+            del known[message.identity]
+            finished.add(message.identity)
