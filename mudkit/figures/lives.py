@@ -69,7 +69,8 @@ def lives(
         When the user reads (dotted), and when the link goes and comes (no link: grey).
     starts_up : bool
     until_us, from_us : int
-        The part of the time that is drawn; messages that were over before are left out.
+        The part of the time that is drawn. Messages that were over before are left out, and those that no
+        policy forwards or loses.
     title : str
 
     Raises
@@ -83,7 +84,12 @@ def lives(
                 "The table lacks a column.", where=name, found=", ".join(table.columns),
                 expected=", ".join(sorted(missing)),
             )  # fmt: skip
-    drawn = {name: _rows(table, best, from_us, until_us) for name, table in tables.items()}
+    happens = best["read_us"] >= 0
+    for table in tables.values():
+        happens |= table["forwarded_us"] >= 0
+    drawn = {
+        name: _rows(table[happens], best[happens], from_us, until_us) for name, table in tables.items()
+    }
     heights = [max(len(rows), 2) for rows in drawn.values()]
     height_px = _MARGINS_PX + _GAP_PX * len(drawn) + _LINE_PX * sum(heights)
     figure = make_subplots(
@@ -114,7 +120,7 @@ def lives(
     figure.update_xaxes(range=[from_us / _HOUR_US, until_us / _HOUR_US])
     figure.update_xaxes(title_text="hours (grey: no link; dotted: the user reads)", row=len(drawn), col=1)
     figure.update_layout(
-        title={"text": title, "font": {"size": 16}}, template="simple_white",
+        title={"text": title, "font": {"size": 16}, "y": 1 - 12 / height_px, "yanchor": "top"}, template="simple_white",
         height=height_px, margin={"l": 50, "r": 20, "t": 100, "b": 60},
         legend={
             "orientation": "h", "y": 1.0 + 30 / height_px, "yanchor": "bottom", "x": 1, "xanchor": "right",

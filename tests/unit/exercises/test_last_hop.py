@@ -73,7 +73,7 @@ def test_wrong_ones_are_told_apart(rule, told):
     assert told in verdict.failure.problem
     assert verdict.failure.scenario.startswith("14 days with ")
     figure = verdict.diagram()
-    assert [each.text for each in figure.layout.annotations][0] == "the rule"
+    assert figure.layout.annotations[0].text == "the rule"
     assert any(trace.name == "waits at the server" and trace.x for trace in figure.data)
 
 
