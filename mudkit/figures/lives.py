@@ -87,9 +87,7 @@ def lives(
     happens = best["read_us"] >= 0
     for table in tables.values():
         happens |= table["forwarded_us"] >= 0
-    drawn = {
-        name: _rows(table[happens], best[happens], from_us, until_us) for name, table in tables.items()
-    }
+    drawn = {name: _rows(table[happens], best[happens], from_us, until_us) for name, table in tables.items()}
     heights = [max(len(rows), 2) for rows in drawn.values()]
     height_px = _MARGINS_PX + _GAP_PX * len(drawn) + _LINE_PX * sum(heights)
     figure = make_subplots(
@@ -110,18 +108,14 @@ def lives(
         for at_us in (each for each in reads_us if from_us <= each <= until_us):
             figure.add_vline(at_us / _HOUR_US, row=place, col=1, line={"dash": "dot", "width": 1})
         figure.update_yaxes(
-            range=[len(rows) - 0.3, -0.7],
-            showticklabels=False,
-            ticks="",
-            title_text="messages",
-            row=place,
-            col=1,
-        )
+            range=[len(rows) - 0.3, -0.7], showticklabels=False, ticks="", title_text="messages",
+            row=place, col=1,
+        )  # fmt: skip
     figure.update_xaxes(range=[from_us / _HOUR_US, until_us / _HOUR_US])
     figure.update_xaxes(title_text="hours (grey: no link; dotted: the user reads)", row=len(drawn), col=1)
     figure.update_layout(
-        title={"text": title, "font": {"size": 16}, "y": 1 - 12 / height_px, "yanchor": "top"}, template="simple_white",
-        height=height_px, margin={"l": 50, "r": 20, "t": 100, "b": 60},
+        title={"text": title, "font": {"size": 16}, "y": 1 - 12 / height_px, "yanchor": "top"},
+        template="simple_white", height=height_px, margin={"l": 50, "r": 20, "t": 100, "b": 60},
         legend={
             "orientation": "h", "y": 1.0 + 30 / height_px, "yanchor": "bottom", "x": 1, "xanchor": "right",
         },

@@ -12,13 +12,13 @@ from typing import Any
 
 from mudkit import __version__
 from mudkit.errors import ParameterError
-from mudkit.reproduce import lab, mobius, store
+from mudkit.reproduce import lab, lasthop, mobius, store
 from mudkit.reproduce.row import Measured, Row, Say, nothing_said
 from mudkit.reproduce.verdict import judge
 
 __all__ = ["ROWS", "Result", "machine", "results"]
 
-ROWS: tuple[Row, ...] = (*mobius.ROWS, *lab.ROWS)
+ROWS: tuple[Row, ...] = (*mobius.ROWS, *lasthop.ROWS, *lab.ROWS)
 """All rows, in the order of the table."""
 
 

@@ -4,6 +4,7 @@ The spool is one algorithm with two drivers: :func:`simulate` runs it on a preso
 """
 
 from mudkit.systems.lasthop.lives import lives
+from mudkit.systems.lasthop.paper import FIGURES
 from mudkit.systems.lasthop.policies import LEARNT, Forwarding
 from mudkit.systems.lasthop.printed import PrintedSpool
 from mudkit.systems.lasthop.rules import Item, Told
@@ -13,6 +14,7 @@ from mudkit.systems.lasthop.spool import Spool
 from mudkit.systems.lasthop.sweeping import sweep
 
 __all__ = [
+    "FIGURES",
     "LEARNT",
     "Expiration",
     "Forwarding",

@@ -69,8 +69,19 @@ class Forwarding:
 
     @classmethod
     def of(cls, given: str | Forwarding, **settings: int | float | str | None) -> Forwarding:
-        """Take a policy as it is, or make one by its kind; Figure 7 learns what is not set."""
+        """Take a policy as it is, or make one by its kind; Figure 7 learns what is not set.
+
+        Raises
+        ------
+        ParameterError
+            There is no such policy, or settings came beside one that has its own.
+        """
         if isinstance(given, Forwarding):
+            if settings:
+                raise ParameterError(
+                    "The policy has settings of its own.", where=", ".join(settings), found=repr(settings),
+                    expected="these in the policy", remedy="dataclasses.replace(policy, ...) changes them",
+                )  # fmt: skip
             return given
         if given == "unified":
             settings = {"expiration_threshold_s": LEARNT, "delay_s": LEARNT, **settings}

@@ -118,8 +118,9 @@ def simulate(
     outages_per_day: float = 12.0,
     policy: str | Forwarding = "unified",
     prefetch_limit: int | str | None = None,
+    expiration_threshold_s: float | str | None = None,
     days: int = 365,
-    reads_cv: float = 0.1,
+    reads_cv: float = 0.25,
     seed: int = 0,
 ) -> Simulated:
     """Run a policy and the on-line policy on the same events.
@@ -142,6 +143,9 @@ def simulate(
         The paper does not say, and results depend on it: see :class:`~mudkit.sources.outages.Outages`.
     policy : str or Forwarding
     prefetch_limit : int or 'learnt', optional
+        Of the policy, where that is given by its kind.
+    expiration_threshold_s : float or 'learnt', optional
+        The same.
     days : int
     reads_cv : float
         How far the number of reads a day varies, see :class:`~mudkit.systems.lasthop.Scenario`.
@@ -156,7 +160,8 @@ def simulate(
         expiration = Expiration(expiration)
     if not isinstance(outage, Outages):
         outage = Outages(outage, per_day=outages_per_day)
-    settings = {} if prefetch_limit is None else {"prefetch_limit": prefetch_limit}
+    given = {"prefetch_limit": prefetch_limit, "expiration_threshold_s": expiration_threshold_s}
+    settings = {name: value for name, value in given.items() if value is not None}
     forwarding = Forwarding.of(policy, **settings)
     most = _most(max)
     scenario = Scenario(event_frequency, user_frequency, outage, expiration, expiring_share, days, reads_cv)

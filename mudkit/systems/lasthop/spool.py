@@ -190,7 +190,7 @@ class Spool:
         sources = [queue for queue in self._readable if queue.size]
         taken: list[Message] = []
         while len(sources) > 1 and len(taken) < most:
-            source = min(sources, key=Ranked.first)
+            source = min(sources, key=Ranked.first)  # type: ignore[arg-type]
             message = source.pop()
             if source is not device:
                 self._forward(message)
