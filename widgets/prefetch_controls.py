@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from inspect import signature
 from typing import Any, Final, NamedTuple
 
 import ipywidgets
@@ -84,12 +85,8 @@ def controls_of(parameters: Mapping[str, Any]) -> dict[str, Any]:
     ParameterError
         One cannot be used, or there is no such.
     """
-    given: dict[str, Any] = {
-        "event_frequency": 32.0, "user_frequency": 2.0, "max": 8, "threshold": 0.0, "expiration": None,
-        "expiring_share": 1.0, "outage": 0.5, "outages_per_day": 12.0, "policy": "buffer",
-        "prefetch_limit": None, "days": 365, "reads_cv": 0.1,
-        "seed": 0,
-    }  # fmt: skip
+    given: dict[str, Any] = {name: each.default for name, each in signature(simulate).parameters.items()}
+    given |= {"outage": 0.5, "policy": "buffer", "prefetch_limit": 16}
     if unknown := set(parameters) - set(given):
         raise ParameterError(
             "There is no such parameter.", where="parameters", found=", ".join(sorted(unknown)),
@@ -98,8 +95,8 @@ def controls_of(parameters: Mapping[str, Any]) -> dict[str, Any]:
     given |= parameters
     simulate(**given | {"days": min(given["days"], 1)})
     Scenario(days=given["days"])
-    limit = given.pop("prefetch_limit")
-    policy = Forwarding.of(given["policy"], **({} if limit is None else {"prefetch_limit": limit}))
+    settings = {name: given.pop(name) for name in OF_POLICY if given.get(name) is not None}
+    policy = Forwarding.of(given["policy"], **settings)
     expiration = given["expiration"]
     if isinstance(expiration, int | float):
         expiration = Expiration(expiration)
