@@ -41,8 +41,8 @@ class _Slider(NamedTuple):
 def _time(seconds: float) -> str:
     for unit, length in (("days", _DAY), ("h", _HOUR), ("min", _MINUTE)):
         if seconds >= length:
-            return f"{seconds / length:g} {unit}"
-    return f"{seconds:g} s"
+            return f"{seconds / length:.3g} {unit if seconds != _DAY else 'day'}"
+    return f"{seconds:.3g} s"
 
 
 _number, _percent = "{:,g}".format, "{:.0%}".format
