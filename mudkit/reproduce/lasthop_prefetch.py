@@ -54,6 +54,9 @@ def measure_limits(
         if often in OFTEN:
             rising += _steps(table, "loss", -1.0, 1, low)
             falling += _steps(table, "waste", 1.0, high, table["prefetch_limit"].max())
+    say("the same where the reads a day vary by a quarter")
+    wide = swept(3, {"prefetch_limit": BAND[:1]}, {"days": days, "reads_cv": 0.25}, seeds)
+    figures["loss at 16, 12 a day, reads with a spread of a quarter"] = worst(wide, "loss", "outage")
     figures["steps up to 16 at which the loss does not fall"] = Figure.of([rising])
     figures["steps from 64 on at which the waste does not rise"] = Figure.of([falling])
     stated = table.attrs["parameters"] | {"outages_per_day": list(outages_per_day)}

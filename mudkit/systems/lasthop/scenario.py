@@ -19,14 +19,14 @@ from mudkit.sources.streams import Stream
 from mudkit.systems.lasthop.policies import FOREVER_US
 from mudkit.units import US_PER_S
 
-__all__ = ["ARRIVAL", "LAWS", "READ", "SWITCH", "Drawn", "Expiration", "Scenario"]
+__all__ = ["LAWS", "READ", "SWITCH", "Drawn", "Expiration", "Scenario"]
 
 LAWS: Final = ("exponential", "uniform", "normal")
 _DAY_US: Final = 86_400 * US_PER_S
 _HOUR_US: Final = 3600 * US_PER_S
 _DEVICE: Final = "device"
-SWITCH, ARRIVAL, READ = range(3)
-"""Kinds of events, in this order when they come at the same time."""
+SWITCH, READ = -2, -1
+"""What happens, where it is no arrival."""
 
 
 @dataclass(frozen=True)
@@ -91,23 +91,17 @@ class Drawn:
     starts_up: bool
 
     @cached_property
-    def timeline(self) -> tuple[list[int], list[int], list[int], list[float], list[int]]:
-        """Everything in order, as columns: time, kind, and of an arrival its number, rank and expiration.
+    def timeline(self) -> tuple[list[int], list[int]]:
+        """When everything happens, in order, and what: the number of an arrival, or SWITCH or READ.
 
-        Kinds are :data:`SWITCH`, :data:`ARRIVAL` and :data:`READ`, in this order at one time.
+        At one time the link changes first, and reads come last.
         """
         parts = (self.switches_us, self.arrivals_us, self.reads_us)
         times_us = np.concatenate(parts)
         order = np.argsort(times_us, kind="stable")
-        kinds = np.repeat([SWITCH, ARRIVAL, READ], [len(part) for part in parts])[order]
-        number = np.maximum(order - len(self.switches_us), 0)
-        is_arrival = kinds == ARRIVAL
-        ranks, expires_us = np.zeros(len(order)), np.zeros(len(order), dtype=np.int64)
-        ranks[is_arrival] = self.ranks[number[is_arrival]]
-        expires_us[is_arrival] = self.expires_us[number[is_arrival]]
-        return (
-            times_us[order].tolist(), kinds.tolist(), number.tolist(), ranks.tolist(), expires_us.tolist()
-        )  # fmt: skip
+        arrivals = np.arange(len(self.arrivals_us))
+        what = np.concatenate([np.full(len(parts[0]), SWITCH), arrivals, np.full(len(parts[2]), READ)])
+        return times_us[order].tolist(), what[order].tolist()
 
 
 @dataclass(frozen=True)
@@ -129,7 +123,8 @@ class Scenario:
     reads_cv : float
         Standard deviation of the number of reads a day, over its mean. The paper does not say. It matters
         where a user can just read what comes, as with ``Max`` 32 once a day of 32: what is left at the end of
-        a year is a random walk's then.
+        a year is a random walk's then; and where the network is away for long, and the limit of what is
+        prefetched is what is read at a time.
     """
 
     event_frequency: float = rate(32.0, 0.0, 1e6)
@@ -138,7 +133,7 @@ class Scenario:
     expiration: Expiration | None = None
     expiring_share: float = rate(1.0, 0.0, 1.0)
     days: int = rate(365, 1, 36_500)
-    reads_cv: float = rate(0.25, 0.0, 1.0)
+    reads_cv: float = rate(0.1, 0.0, 1.0)
 
     def __post_init__(self) -> None:
         check_ranges(self)

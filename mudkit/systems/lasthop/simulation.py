@@ -12,7 +12,7 @@ from mudkit.sources.outages import Outages
 from mudkit.sources.parameters import number, whole_number
 from mudkit.systems.lasthop.policies import Forwarding
 from mudkit.systems.lasthop.ranked import Message
-from mudkit.systems.lasthop.scenario import ARRIVAL, SWITCH, Drawn, Expiration, Scenario
+from mudkit.systems.lasthop.scenario import SWITCH, Drawn, Expiration, Scenario
 from mudkit.systems.lasthop.spool import Spool
 
 __all__ = ["Outcome", "Simulated", "expected_waste", "play", "simulate"]
@@ -120,7 +120,7 @@ def simulate(
     prefetch_limit: int | str | None = None,
     expiration_threshold_s: float | str | None = None,
     days: int = 365,
-    reads_cv: float = 0.25,
+    reads_cv: float = 0.1,
     seed: int = 0,
 ) -> Simulated:
     """Run a policy and the on-line policy on the same events.
@@ -207,10 +207,11 @@ def play(
     spool.network(0, is_up=drawn.starts_up)
     offline: list[tuple[int, list[Hashable]]] = []
     notification, network = spool.notification, spool.network
-    for at_us, kind, message, rank, expires_us in zip(*drawn.timeline, strict=True):
-        if kind == ARRIVAL:
-            notification(at_us, message, rank, expires_us)
-        elif kind == SWITCH:
+    ranks, expires_us = drawn.ranks.tolist(), drawn.expires_us.tolist()
+    for at_us, what in zip(*drawn.timeline, strict=True):
+        if what >= 0:
+            notification(at_us, what, ranks[what], expires_us[what])
+        elif what == SWITCH:
             if offline:
                 for read_us, identities in offline:
                     spool.read_offline(read_us, identities)
