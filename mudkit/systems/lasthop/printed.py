@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from mudkit.systems.lasthop.policies import Forwarding
 from mudkit.systems.lasthop.ranked import Message
-from mudkit.systems.lasthop.rules import Item, Told
 from mudkit.systems.lasthop.spool import Spool
 
 __all__ = ["PrintedSpool"]
@@ -36,18 +35,20 @@ class PrintedSpool(Spool):
         retract: Callable[[Message], object],
     ) -> None:  # fmt: skip
         self.queue_size = 0
+        self._printed_limit = prefetch_limit
 
         def counted(message: Message) -> None:
             self.queue_size += 1
             forward(message)
 
-        def fill(told: Told) -> Iterable[Item]:
-            room = prefetch_limit - self.queue_size
-            return told.waiting[:room] if room > 0 else ()
-
-        super().__init__(threshold, Forwarding("rule", rule=fill), counted, retract)
+        super().__init__(threshold, Forwarding("buffer", prefetch_limit), counted, retract)
 
     def read(self, now_us: int, most: float) -> list[Message]:
         """See :class:`Spool`."""
         self.queue_size = self.device.size
         return super().read(now_us, most)
+
+    def _try_forwarding(self, now_us: int) -> None:
+        # Room by what is believed, on a device of which the spool knows what lies there.
+        self._limit = self.device.size + self._printed_limit - self.queue_size
+        super()._try_forwarding(now_us)
