@@ -69,8 +69,8 @@ def lives(
         When the user reads (dotted), and when the link goes and comes (no link: grey).
     starts_up : bool
     until_us, from_us : int
-        The part of the time that is drawn. Messages that were over before are left out, and those that no
-        policy forwards or loses.
+        The part of the time that is drawn, with the messages that lie on a device in it, or would be read in
+        it on-line.
     title : str
 
     Raises
@@ -84,9 +84,10 @@ def lives(
                 "The table lacks a column.", where=name, found=", ".join(table.columns),
                 expected=", ".join(sorted(missing)),
             )  # fmt: skip
-    happens = best["read_us"] >= 0
+    happens = best["read_us"].between(from_us, until_us)
     for table in tables.values():
-        happens |= table["forwarded_us"] >= 0
+        over_us = table["read_us"].where(table["read_us"] >= 0, table["expires_us"])
+        happens |= table["forwarded_us"].between(0, until_us) & (over_us >= from_us)
     drawn = {name: _rows(table[happens], best[happens], from_us, until_us) for name, table in tables.items()}
     heights = [max(len(rows), 2) for rows in drawn.values()]
     height_px = _MARGINS_PX + _GAP_PX * len(drawn) + _LINE_PX * sum(heights)
@@ -123,17 +124,19 @@ def lives(
 def _rows(table: pd.DataFrame, best: pd.DataFrame, from_us: int, until_us: int) -> list[dict[str, Any]]:
     """Give what is drawn of each message, in hours."""
     rows = []
-    for each, fate in zip(table.to_dict("records"), fates(table, best), strict=True):
+    missed_us = best["read_us"].tolist()
+    for each, fate, best_us in zip(table.to_dict("records"), fates(table, best), missed_us, strict=True):
         came_us, forwarded_us, read_us = each["came_us"], each["forwarded_us"], each["read_us"]
         over_us = read_us if read_us >= 0 else min(each["expires_us"], until_us)
-        if came_us > until_us or over_us < from_us:
-            continue
         left_us = forwarded_us if forwarded_us >= 0 else over_us
         rows.append({
-            "fate": fate, "message": each["message"], "rank": each["rank"], "is_read": read_us >= 0,
-            "expires": read_us < 0 and each["expires_us"] <= until_us, "is_forwarded": forwarded_us >= 0,
-            "came": max(came_us, from_us) / _HOUR_US, "left": min(left_us, until_us) / _HOUR_US,
-            "over": min(over_us, until_us) / _HOUR_US, "is_over": over_us <= until_us,
+            "message": f"message {each['message']}, rank {each['rank']:.2f}", "is_read": read_us >= 0,
+            "is_forwarded": from_us <= over_us and 0 <= forwarded_us <= until_us,
+            "came": max(came_us, from_us) / _HOUR_US, "left": max(min(left_us, until_us), from_us) / _HOUR_US,
+            "over": max(min(over_us, until_us), from_us) / _HOUR_US, "missed": best_us / _HOUR_US,
+            "read": read_us >= 0 and from_us <= read_us <= until_us,
+            "expires": read_us < 0 and from_us <= each["expires_us"] <= until_us,
+            "lost": "lost" in fate and from_us <= best_us <= until_us,
         })  # fmt: skip
     return rows
 
@@ -148,19 +151,18 @@ def _traces(rows: list[dict[str, Any]]) -> list[go.Scatter]:
         lies = _lines(rows, "left", "over", lambda row, w=wanted: row["is_forwarded"] and row["is_read"] == w)
         if lies["x"]:
             traces.append(go.Scatter(**lies, name=name, mode="lines", line={"color": colour, "width": 5}))
-    for name, symbol, colour, is_so in (
-        ("read", "circle", BLUE, lambda row: row["is_read"] and row["is_over"]),
-        ("expires", "line-ns-open", "black", lambda row: row["expires"]),
-        ("lost: read on-line, not here", "x", _LOST, lambda row: "lost" in row["fate"]),
-    ):  # fmt: skip
-        marked = [(row, place) for place, row in enumerate(rows) if is_so(row)]
+    for what, at, name, symbol, colour in (
+        ("read", "over", "read", "circle", BLUE),
+        ("expires", "over", "expires", "line-ns-open", "black"),
+        ("lost", "missed", "lost: read on-line, not here", "x", _LOST),
+    ):
+        marked = [(row, place) for place, row in enumerate(rows) if row[what]]
         if marked:
             traces.append(
                 go.Scatter(
-                    x=[row["over"] for row, _ in marked], y=[place for _, place in marked], name=name,
+                    x=[row[at] for row, _ in marked], y=[place for _, place in marked], name=name,
                     mode="markers", marker={"symbol": symbol, "color": colour, "size": 8},
-                    text=[f"message {row['message']}, rank {row['rank']:.2f}" for row, _ in marked],
-                    hoverinfo="text+name",
+                    text=[row["message"] for row, _ in marked], hoverinfo="text+name",
                 )
             )  # fmt: skip
     return traces
@@ -191,19 +193,11 @@ def _outages(
 def _shades(place: int, reads_us: Sequence[int], outages: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
     """Shade outages of a panel and line its reads; one by one they would take seconds."""
     number = "" if place == 1 else str(place)
-    across = {"xref": f"x{number}", "yref": f"y{number} domain", "y0": 0, "y1": 1, "layer": "below"}
-    shades = [
-        {
-            "type": "rect",
-            "x0": begin_us / _HOUR_US,
-            "x1": end_us / _HOUR_US,
-            "fillcolor": "#e6e6e6",
-            "line": {"width": 0},
-        }
-        for begin_us, end_us in outages
+    across = {"xref": f"x{number}", "yref": f"y{number} domain", "layer": "below", "opacity": 1}
+    grey = {"type": "rect", "fillcolor": "#e6e6e6", "line": {"width": 0}}
+    dotted = {"type": "line", "line": {"dash": "dot", "width": 1, "color": "#555555"}}
+    spans = [*((grey, *each) for each in outages), *((dotted, each, each) for each in reads_us)]
+    return [
+        across | look | {"x0": begin_us / _HOUR_US, "x1": end_us / _HOUR_US, "y0": 0, "y1": 1}
+        for look, begin_us, end_us in spans
     ]
-    lines = [
-        {"type": "line", "x0": at_us / _HOUR_US, "x1": at_us / _HOUR_US, "line": {"dash": "dot", "width": 1}}
-        for at_us in reads_us
-    ]  # fmt: skip
-    return [across | each for each in [*shades, *lines]]
