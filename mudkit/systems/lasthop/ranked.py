@@ -99,28 +99,33 @@ class Ranked:
 
     def pop(self) -> Message:
         """Take the first one out; there must be one."""
-        return self._take(NOWHERE)[2]
+        return self.take(1)[0]
 
     def take(self, most: float) -> list[Message]:
         """Take out so many, the first one first, or all that there are."""
-        return [self._take(NOWHERE)[2] for _ in range(int(min(most, self.size)))]
+        heap, place = self._heap, self._place
+        taken: list[Message] = []
+        count = min(most, self.size)
+        while len(taken) < count:
+            rank, _, message = heappop(heap)
+            if message.place == place and message.rank == -rank:
+                message.place = NOWHERE
+                taken.append(message)
+        self.size -= len(taken)
+        return taken
 
     def pass_first(self, to: Ranked) -> Message:
         """Take the first one out and put it into another queue; there must be one."""
-        entry = self._take(to._place)
-        to.size += 1
-        heappush(to._heap, entry)
-        return entry[2]
-
-    def _take(self, place: int) -> Entry:
-        heap, mine = self._heap, self._place
+        heap, place = self._heap, self._place
         while True:
             entry = heappop(heap)
             rank, _, message = entry
-            if message.place == mine and message.rank == -rank:
-                message.place = place
+            if message.place == place and message.rank == -rank:
                 self.size -= 1
-                return entry
+                message.place = to._place
+                to.size += 1
+                heappush(to._heap, entry)
+                return message
 
     def _alive(self) -> set[Entry]:
         place = self._place

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mudkit.errors import ParameterError
-from mudkit.sources.outages import PERIODS, Outages
+from mudkit.sources.outages import PERIODS, Outages, outages_of
 from mudkit.sources.parameters import check_ranges, number, rate
 from mudkit.sources.streams import Stream
 from mudkit.systems.lasthop.policies import FOREVER_US
@@ -116,7 +116,9 @@ class Scenario:
         Reads a day: their number is normal around it, and they come at random while the user is awake, 16 to
         17 hours from about seven.
     outages : Outages
+        Or a share of time. With 1 the link never comes up.
     expiration : Expiration or None
+        Or the mean in seconds, of an exponential distribution. None: nothing expires.
     expiring_share : float
         Of the messages.
     days : int
@@ -137,6 +139,10 @@ class Scenario:
 
     def __post_init__(self) -> None:
         check_ranges(self)
+        object.__setattr__(self, "outages", outages_of(self.outages))
+        given: Any = self.expiration
+        if given is not None and not isinstance(given, Expiration):
+            object.__setattr__(self, "expiration", Expiration(given))
 
     def draw(self, seed: int) -> Drawn:
         """Draw everything.

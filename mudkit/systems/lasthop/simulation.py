@@ -130,7 +130,7 @@ def simulate(
     event_frequency, user_frequency : float
         Arrivals and reads a day.
     max : int or None
-        Messages at a time; None: all.
+        Messages at a time; 0: nothing is read. None: all.
     threshold : float
         Ranks are uniform from 0 to 1; lower ones than this are not acceptable.
     expiration : float, Expiration or None
@@ -138,7 +138,7 @@ def simulate(
     expiring_share : float
         Of the messages.
     outage : float or Outages
-        Share of time without a link; periods are exponential.
+        Share of time without a link, 1: all of it. Periods are exponential.
     outages_per_day : float
         The paper does not say, and results depend on it: see :class:`~mudkit.sources.outages.Outages`.
     policy : str or Forwarding
@@ -156,14 +156,14 @@ def simulate(
     >>> simulate(max=4, user_frequency=1, policy="on-line", days=30).waste > 0.8
     True
     """
-    if isinstance(expiration, int | float):
-        expiration = Expiration(expiration)
     if not isinstance(outage, Outages):
         outage = Outages(outage, per_day=outages_per_day)
     given = {"prefetch_limit": prefetch_limit, "expiration_threshold_s": expiration_threshold_s}
     settings = {name: value for name, value in given.items() if value is not None}
     forwarding = Forwarding.of(policy, **settings)
     most = _most(max)
+    if expiration is not None and not isinstance(expiration, Expiration):
+        expiration = Expiration(expiration)
     scenario = Scenario(event_frequency, user_frequency, outage, expiration, expiring_share, days, reads_cv)
     threshold = number("threshold", threshold, -1e9, 1e9)
     drawn = scenario.draw(whole_number("seed", seed, -(1 << 63), (1 << 63) - 1))
