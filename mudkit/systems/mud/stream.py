@@ -100,8 +100,10 @@ class Again:
 class Incoming:
     """The receiver's end of one stream.
 
-    Parameters ---------- message : mapping The first that came: what its sender had to say before it, another
-    life of this receiver has confirmed.
+    Parameters
+    ----------
+    message : mapping
+        The first that came: what its sender had to say before it, another life of this receiver has confirmed.
     """
 
     def __init__(self, message: Mapping[str, Any]) -> None:
