@@ -59,10 +59,16 @@ class Found:
                 self._judge_watch(watch, rows)
 
     @property
-    def is_fork_sequential(self) -> bool:
-        """Whether uncommitted reads were so to the letter, refused writes included, or it is not known."""
+    def counterexample(self) -> tuple[int, str] | None:
+        """How many operations contradict definition 3 to the letter in uncommitted reads, and which.
+
+        A write that was refused is not among them: that it was read before is what contradicts.
+        """
         verdict = check(self._history, "fork-sequential", reads=["uncommitted"], within_s=1.0)
-        return verdict.status is not Status.ILLEGAL
+        if verdict.status is not Status.ILLEGAL:
+            return None
+        operations = verdict.explanation.operations
+        return len(operations), f"{verdict}: {'; '.join(map(str, operations))}"
 
     def _seen(self, rows: list[dict[str, Any]]) -> History:
         """Give the history of the table that is judged.
