@@ -117,6 +117,8 @@ ROWS: Final = (
         required=(
             Required("ms for a run of two scenarios", "below", 50),
             Required("s for Figure 3 with ten seeds", "below", 60),
+            Required("s for a year driven by the kernel", "below", 2),
+            Required("share of years in which the kernel forwards and reads the same", "at least", 1),
             Required("share of runs in which simpy's model forwards and reads the same", "at least", 1),
         ),
         measure=lasthop_speed.measure,

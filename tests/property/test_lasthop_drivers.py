@@ -7,8 +7,8 @@ from functools import partial
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lasthop_fleet import Fleet
 
+from mudkit.reproduce.lasthop_fleet import Fleet
 from mudkit.systems.lasthop import Forwarding, Spool
 from mudkit.systems.lasthop.policies import FOREVER_US
 from mudkit.systems.lasthop.scenario import Drawn

@@ -103,10 +103,11 @@ def test_l6_may_have_the_shape_only():
 
 def test_l7_is_beside_the_same_model_in_simpy():
     found = lasthop_speed.measure(
-        days=20, runs=2, seeds=[1], processes=1, over={"prefetch_limit": [1, 4], "outage": [0.5]}
+        days=20, runs=2, fleets=1, seeds=[1], processes=1, over={"prefetch_limit": [1, 4], "outage": [0.5]}
     )
     complete(L7, found)
     assert found.figures["share of runs in which simpy's model forwards and reads the same"].median == 1
+    assert found.figures["share of years in which the kernel forwards and reads the same"].median == 1
     assert found.figures["runs of Figure 3"].median == 2
 
 
