@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from mudkit import Lab
@@ -17,7 +18,10 @@ class Fleet:
     Messages are called by their numbers, as in the simulator.
     """
 
-    def __init__(self, drawn: Any, policy: Any, most: int | None, threshold: float) -> None:
+    def __init__(
+        self, drawn: Any, policy: Any, most: int | None, threshold: float,
+        reranks: Sequence[tuple[int, int, float]] = (),
+    ) -> None:  # fmt: skip
         self.lab = Lab(seed=1, messages=False)
         self.world = self.lab.world
         self.forwarded: list[int] = []
@@ -38,10 +42,14 @@ class Fleet:
         for number, (at_us, expires_us, rank) in enumerate(arrivals):
             lasts_s = None if expires_us == FOREVER_US else (expires_us - at_us) / 1e6
             self.world.ask_at(at_us, self._publish, (str(number), rank, lasts_s))
+        for at_us, number, rank in reranks:
+            self.world.ask_at(at_us, lambda what: self.topic.rerank(*what), (str(number), rank))
         for at_us in drawn.reads_us.tolist():
             self.world.ask_at(at_us, lambda _: self.subscriber.read("news"))
         ends = [times_us[-1:] for times_us in (drawn.arrivals_us, drawn.switches_us, drawn.reads_us)]
-        self.until_us = max([0, *(int(each[0]) for each in ends if len(each))])
+        self.until_us = max(
+            [0, *(at_us for at_us, _, _ in reranks), *(int(each[0]) for each in ends if len(each))]
+        )
 
     def run(self) -> None:
         """Let everything happen."""
