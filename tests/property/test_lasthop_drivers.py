@@ -9,9 +9,9 @@ from functools import partial
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lasthop_fleet import Fleet
 from lasthop_reference import Happening, played
 
+from mudkit.reproduce.lasthop_fleet import Fleet
 from mudkit.systems.lasthop import Forwarding, Spool
 from mudkit.systems.lasthop.policies import FOREVER_US
 from mudkit.systems.lasthop.scenario import Drawn
