@@ -206,7 +206,7 @@ def pipeline_run(
 
 @app.command("report")
 def report(
-    name: Annotated[str, typer.Argument(help="trace_profile")],
+    name: Annotated[str, typer.Argument(help="trace_profile or prefetch_sizing")],
     param: Annotated[
         list[str] | None, typer.Option("--param", "-p", help="KEY=VALUE, as often as needed.")
     ] = None,

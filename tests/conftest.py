@@ -58,6 +58,15 @@ def phone_log() -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def notification_drawers() -> Path:
+    """The folder of aggregates of notification drawers, which this repository does not hold."""
+    folder = SHARED / "notification_drawers"
+    if not folder.is_dir():
+        pytest.skip("the aggregates of notification drawers are not on this machine")
+    return folder
+
+
 @pytest.fixture
 def csv_file(tmp_path: Path) -> Callable[..., Path]:
     """Write a CSV file from a header and rows."""

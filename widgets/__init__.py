@@ -1,7 +1,8 @@
 """Widgets for the chapters: thin views of library calls, each with a static figure beside it."""
 
 from mudkit.widgets.fleet_map import FleetMap
+from mudkit.widgets.prefetch_lab import PrefetchLab
 from mudkit.widgets.table_browser import TableBrowser
 from mudkit.widgets.views_explorer import ViewsExplorer
 
-__all__ = ["FleetMap", "TableBrowser", "ViewsExplorer"]
+__all__ = ["FleetMap", "PrefetchLab", "TableBrowser", "ViewsExplorer"]

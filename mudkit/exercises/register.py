@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from mudkit.errors import ParameterError
-from mudkit.exercises import mud_tables, sequential_views, start_here, writer_predicates
+from mudkit.exercises import last_hop, mud_tables, sequential_views, start_here, writer_predicates
 from mudkit.exercises.judging import Exercise, Verdict, judged
 
 __all__ = ["EXERCISES", "judge"]
@@ -16,6 +16,7 @@ EXERCISES: Final[dict[str, Exercise]] = {
     "01_mud_tables": mud_tables.EXERCISE,
     "02_writer_predicates": writer_predicates.EXERCISE,
     "03_fork_sequential_views": sequential_views.EXERCISE,
+    "04_last_hop": last_hop.EXERCISE,
 }
 """What a reader writes in each chapter, and how it is judged."""
 

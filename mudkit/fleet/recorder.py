@@ -229,22 +229,18 @@ class Recorder:
     def _answered(self, operation: Operation) -> None:
         key = _key(operation)
         del self._open[key]
-        for row in self._operation(operation, self._details.pop(key, _NO_DETAILS)):
-            self.add("operations", row)
+        for detail in self._details.pop(key, _NO_DETAILS):
+            self.add("operations", self._operation(operation, detail))
 
-    def _operation(
-        self, operation: Operation, details: Sequence[Mapping[str, Any]]
-    ) -> Iterator[tuple[Any, ...]]:
-        given, client = operation.arguments, operation.process.host.name
-        for detail in details:
-            about = {**given, **detail}
-            hashed = detail.get("value_hash")
-            yield (
-                client, operation.session, operation.op_id, operation.name, _text(about.get("table")),
-                _text(about.get("key")), _text(about.get("type")), operation.invoked_us,
-                operation.responded_us, operation.status, detail.get("version"),
-                hashed() if callable(hashed) else hashed,
-            )  # fmt: skip
+    def _operation(self, operation: Operation, detail: Mapping[str, Any]) -> tuple[Any, ...]:
+        asked, told = operation.arguments.get, detail.get
+        hashed = told("value_hash")
+        return (
+            operation.process.host.name, operation.session, operation.op_id, operation.name,
+            _text(told("table", asked("table"))), _text(told("key", asked("key"))),
+            _text(told("type", asked("type"))), operation.invoked_us, operation.responded_us,
+            operation.status, told("version"), hashed() if callable(hashed) else hashed,
+        )  # fmt: skip
 
     # -- what goes out
 
@@ -270,8 +266,8 @@ class Recorder:
                 more = list(self._links.values())
             elif name == "operations":
                 more = [
-                    row for each in self._open.values()
-                    for row in self._operation(each, self._details.get(_key(each), _NO_DETAILS))
+                    self._operation(each, detail) for each in self._open.values()
+                    for detail in self._details.get(_key(each), _NO_DETAILS)
                 ]  # fmt: skip
             yield self._table(name, self._rows[name] + more)
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["caching", "days"]
+    from mudkit.sources.outages import Outages
+    from mudkit.systems.lasthop.scenario import Drawn
+    from mudkit.systems.lasthop.sizing import Sizing
+
+__all__ = ["caching", "days", "duration", "links", "logs", "shares", "sizing"]
 
 
 def days(table: pd.DataFrame, rows: pd.DataFrame) -> str:
@@ -53,3 +59,109 @@ def caching(table: pd.DataFrame, stale: str) -> str:
         f"{bound['sent_share']:.1%}: **{gap:.1f} points are left to win**"
         + (", so on this trace no policy can do much better than the rule." if gap < 5 else ".")
     )
+
+
+def duration(seconds: float) -> str:
+    """Say how long something takes, in the largest unit that gives at least one."""
+    for unit, length_s in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= length_s:
+            return f"{seconds / length_s:.3g} {unit}"
+    return f"{seconds:.3g} s"
+
+
+def logs(drawn: Drawn, most: int) -> str:
+    """Say what logs of arrivals and reads hold, and whether more comes than is read.
+
+    Parameters
+    ----------
+    drawn : Drawn
+    most : int
+        Messages that are read at a time.
+    """
+    arrivals, reads = len(drawn.arrivals_us), len(drawn.reads_us)
+    end_us = max(int(drawn.arrivals_us[-1]), int(drawn.reads_us[-1]))
+    days = max(end_us / 86_400e6, 1e-9)
+    expires = drawn.expires_us < 1 << 62
+    lasts_us = (drawn.expires_us - drawn.arrivals_us)[expires]
+    text = (
+        f"**{arrivals:,} messages** and **{reads:,} reads** in {days:.1f} days: {arrivals / days:.3g} "
+        f"messages and {reads / days:.3g} reads a day. "
+    )
+    if len(lasts_us):
+        text += (
+            f"{expires.mean():.0%} of the messages expire, half of these within "
+            f"{duration(float(sorted(lasts_us)[len(lasts_us) // 2]) / 1e6)}. "
+        )
+    else:
+        text += "None expires. "
+    share = reads * most / arrivals
+    if share >= 1:
+        return text + f"At most {most:,} at a time, that is enough to read all."
+    return text + f"At most {most:,} at a time, **no more than {share:.0%} of them can be read**."
+
+
+def links(runs: Sequence[Drawn], assumed: Outages | None) -> str:
+    """Say how much time there was no link, and where that is known from.
+
+    Parameters
+    ----------
+    runs : sequence of Drawn
+    assumed : Outages or None
+        What was drawn; None: there was a log.
+    """
+    downs = []
+    for run in runs:
+        end_us = max(int(run.arrivals_us[-1]), int(run.reads_us[-1]), 1)
+        ends_us = [0, *run.switches_us[run.switches_us < end_us].tolist(), end_us]
+        lasts_us = [end - begin for begin, end in itertools.pairwise(ends_us)]
+        downs.append(sum(lasts_us[1 if run.starts_up else 0 :: 2]) / end_us)
+    share = sum(downs) / len(downs)
+    if assumed is None:
+        return f"By the log of outages there was no link for {share:.1%} of the time."
+    return (
+        f"There is no log of outages: **it is assumed that there is no link for {assumed.share:.0%} of the "
+        f"time**, in {assumed.per_day:g} periods a day ({len(runs)} draws, {share:.1%} on average)."
+    )
+
+
+def shares(table: pd.DataFrame) -> pd.DataFrame:
+    """Name waste and loss so that a report shows them in percent, with their intervals."""
+    measures = {"waste": "wasted share", "loss": "lost share"}
+    return table.rename(
+        columns={
+            f"{name}{end}": f"{words}{end}"
+            for name, words in measures.items()
+            for end in ("", "_low", "_high")
+        }
+    )
+
+
+def sizing(found: Sizing) -> str:
+    """Say what is recommended, and what it costs.
+
+    Parameters
+    ----------
+    found : Sizing
+    """
+    best, (low, high) = found.best, found.good_limits()
+    text = f"**Prefetch limit: {found.limit:,} messages.** "
+    if not found.limit:
+        text += "Nothing is sent before it is asked for, so that no expiration threshold matters. "
+    elif found.table["threshold_s"].nunique() == 1:
+        text += "No expiration threshold: nothing expires. "
+    elif found.threshold_s:
+        threshold = duration(found.threshold_s)
+        largest = found.threshold_s == found.table["threshold_s"].max()
+        text += f"**Expiration threshold: {threshold}**{', the largest that was tried' if largest else ''}: "
+        text += "what expires sooner is not prefetched. "
+    else:
+        text += "**No expiration threshold**: what expires soon is prefetched, too. "
+    text += (
+        f"Of what is forwarded {best['waste']:.1%} are wasted; of what could be read {best['loss']:.1%} are "
+        f"lost. "
+    )
+    if low < high:
+        text += f"Limits from {low:,} to {high:,} cost at most one percentage point more. "
+    if found.limit == found.table["limit"].max():
+        text += "It is the largest limit that was tried: forward all. "
+    return text.strip()

@@ -8,20 +8,37 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from mudkit.errors import InputMissing, ParameterError
 from mudkit.files import existing
 from mudkit.trace.derive import Rule
 from mudkit.trace.parse import MAX_BOX_KM, MAX_WINDOW_S
 
-__all__ = ["TEMPLATES", "TraceProfile", "check", "inputs", "parse_assignments", "preset"]
+__all__ = ["TEMPLATES", "PrefetchSizing", "TraceProfile", "check", "inputs", "parse_assignments", "preset"]
 
 _FOLDER = Path(__file__).parent
 
 
 class _Parameters(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+def _zone(value: str) -> str:
+    """Check the name of a time zone."""
+    try:
+        zoneinfo.ZoneInfo(value)
+    except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError) as error:
+        raise ValueError("a time zone, for instance America/Los_Angeles") from error
+    return value
 
 
 class TraceProfile(_Parameters):
@@ -49,14 +66,7 @@ class TraceProfile(_Parameters):
     )
     cells_zoom: int = Field(15, ge=0, le=22, description="level of the map's cells")
 
-    @field_validator("tz")
-    @classmethod
-    def _is_zone(cls, value: str) -> str:
-        try:
-            zoneinfo.ZoneInfo(value)
-        except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError) as error:
-            raise ValueError("a time zone, for instance America/Los_Angeles") from error
-        return value
+    _tz = field_validator("tz")(_zone)
 
     @field_validator("rule")
     @classmethod
@@ -75,10 +85,67 @@ class TraceProfile(_Parameters):
         return self
 
 
-TEMPLATES: dict[str, type[_Parameters]] = {"trace_profile": TraceProfile}
+class PrefetchSizing(_Parameters):
+    """Parameters of ``prefetch_sizing``."""
+
+    arrivals: str = Field(
+        "", description="log of arrivals as CSV: time and, where known, rank and expires; empty: an example"
+    )
+    reads: str = Field("", description="log of reads as CSV: time; empty: an example", validate_default=True)
+    outages: str = Field(
+        "", description="log of outages as CSV: begin, end; empty: they are drawn", validate_default=True
+    )
+    tz: str = Field("UTC", description="time zone of times without one")
+    max_at_a_time: int = Field(8, ge=1, le=1 << 31, description="messages that are read at a time, at most")
+    threshold: float = Field(0.0, ge=-1e9, le=1e9, description="lower ranks are not acceptable")
+    loss_weight: float = Field(
+        1.0, ge=0, le=1e9, description="how many wasted messages one that is lost is worth"
+    )
+    outage: float = Field(
+        0.1, ge=0, le=1, description="share of time without a link, without a log of outages"
+    )
+    outages_per_day: float = Field(
+        12.0, ge=0.001, le=86_400, description="periods without a link a day, without a log of outages"
+    )
+    draws: int = Field(5, ge=1, le=100, description="how often outages are drawn, without a log of them")
+    arrivals_per_day: float = Field(32.0, ge=0.1, le=10_000, description="of the generated example")
+    reads_per_day: float = Field(2.0, ge=0.1, le=1000, description="of the generated example")
+    expiration_h: float = Field(
+        48.0, ge=0.01, le=1e6, description="mean time to expiration in the generated example"
+    )
+    days: int = Field(60, ge=1, le=3660, description="length of the generated example")
+    seed: int = Field(0, ge=0, lt=1 << 32, description="of what is generated: the example, outages")
+
+    _tz = field_validator("tz")(_zone)
+
+    @field_validator("reads")
+    @classmethod
+    def _with_arrivals(cls, value: str, info: ValidationInfo) -> str:
+        arrivals = info.data.get("arrivals", value)
+        if bool(arrivals) != bool(value):
+            raise ValueError("a log of arrivals and one of reads, or neither: then an example is generated")
+        return value
+
+    @field_validator("outages")
+    @classmethod
+    def _with_logs(cls, value: str, info: ValidationInfo) -> str:
+        if value and not info.data.get("arrivals", value):
+            raise ValueError("no log of outages without those of arrivals and reads")
+        return value
+
+
+TEMPLATES: dict[str, type[_Parameters]] = {
+    "trace_profile": TraceProfile, "prefetch_sizing": PrefetchSizing,
+}  # fmt: skip
 """Reports by name, each with the schema of its parameters."""
 
-_INPUTS = {"trace_profile": ("trace", "reads")}
+_INPUTS = {
+    "trace_profile": {"trace": "trace", "reads": "file of reads"},
+    "prefetch_sizing": {
+        "arrivals": "log of arrivals", "reads": "log of reads", "outages": "log of outages",
+    },
+}  # fmt: skip
+"""Parameters that name files, and what these are to the reader."""
 
 
 def check(template: str, given: dict[str, Any]) -> dict[str, Any]:
@@ -127,9 +194,8 @@ def inputs(template: str, parameters: dict[str, Any]) -> dict[str, Path]:
     ------
     InputMissing
     """
-    names = [name for name in _INPUTS[template] if parameters[name]]
     return {
-        name: existing(parameters[name], "trace" if name == "trace" else "file of reads") for name in names
+        name: existing(parameters[name], what) for name, what in _INPUTS[template].items() if parameters[name]
     }
 
 

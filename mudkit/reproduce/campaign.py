@@ -12,8 +12,8 @@ from typing import Any, Final
 from mudkit.lab import Lab
 from mudkit.reproduce.campaign_faults import KINDS, Trouble
 from mudkit.reproduce.campaign_table import Cells, SeenHost, SeenNetwork
-from mudkit.reproduce.campaign_work import MAIN, SIDE, HeldBack, Work
-from mudkit.systems.mud import Client, Cloud
+from mudkit.reproduce.campaign_work import APP, MAIN, SIDE, HeldBack, Work
+from mudkit.systems.mud import Client, Cloud, Shipped, WritePolicy
 
 __all__ = ["MINUTES", "SETTLE_HOURS", "Campaign"]
 
@@ -56,13 +56,9 @@ class Campaign:
             groups[name] = draw.choice("xy")
         keys = ["a", "h", "q"][: draw.randint(1, 3)]
         self.work = Work(
-            self.clients,
-            draw,
-            keys,
-            groups,
-            with_predicates=draw.random() < 0.3,
+            self.clients, self.cloud, draw, keys, groups, with_predicates=draw.random() < 0.3,
             with_side=draw.random() < 0.5,
-        )
+        )  # fmt: skip
         standing = ["lagging replicas"] if lag_s and self.cloud.replicas else []
         standing += ["two devices"] if "ann-tablet" in names else []
         self.trouble = Trouble(self.lab, self.cloud, draw, names, standing, 600.0)
@@ -70,6 +66,8 @@ class Campaign:
         """Values of blind writes that a device had kept when it was killed, with its name."""
         self.held: dict[str, list[dict[str, Any]]] = {}
         """What clients list as pending when all is over."""
+        self.policies: dict[str, dict[str, Any]] = {}
+        """What they then say of the policies that they follow."""
         self._watch_log()
         self._watch_kills()
 
@@ -80,10 +78,16 @@ class Campaign:
         hours = draw.uniform(0.02, self.minutes / 60) if is_short else 100.0
         if is_short:
             self.expires_us[name] = hours * 3600e6
+        writes: tuple[WritePolicy | Shipped | None, ...] = (
+            HeldBack(random.Random(draw.random())),
+            Shipped(),
+            None,
+        )
         client = Client(
-            SeenHost(device, self._note), self.cloud, app="app", most_rows=draw.choice([2, 100]),
-            token=self.lab.token(None if draw.random() < 0.1 else name.split("-")[0], "app", hours=hours),
-            write_policy=HeldBack(random.Random(draw.random())) if draw.random() < 0.1 else None,
+            SeenHost(device, self._note), self.cloud, app=APP, most_rows=draw.choice([2, 100]),
+            token=self.lab.token(None if draw.random() < 0.1 else name.split("-")[0], APP, hours=hours),
+            read_policy=Shipped() if draw.random() < 0.5 else None,
+            write_policy=draw.choices(writes, [1, 3, 6])[0],
         )  # fmt: skip
         (process,) = self.lab.world.hosts[name].processes
         process.store.at_put = self._note_write
@@ -139,6 +143,7 @@ class Campaign:
         self.trouble.heal()
         self.lab.run(hours=SETTLE_HOURS)
         self.held = {name: client.pending().result() for name, client in self.clients.items()}
+        self.policies = {name: client.policies().result() for name, client in self.clients.items()}
 
     def _plan(self, now_us: int) -> list[tuple[int, str]]:
         """Say what happens when: two kinds of faults, every pair of them in its turn, and work among them."""
@@ -165,9 +170,13 @@ class Campaign:
             )
             plan += [(draw.randint(0, end_us), kind) for kind in others]
         plan += [(draw.randint(0, end_us), "still") for _ in range(draw.randint(0, 2))]
+        plan += [(draw.randint(0, end_us), "ship") for _ in range(draw.randint(2, 6))]
         plan += [(now_us + draw.randint(0, minute_us), "watch") for _ in range(draw.randint(1, 3))]
         if is_long:
             plan.append((away_us, "away"))
+            if pair != ("none", "none"):  # the generator seldom does something: let it meet who is given up
+                kinds = tuple(kind for kind in KINDS if kind.startswith("generator"))
+                plan += [(away_us + draw.randint(37, 42) * minute_us, draw.choice(kinds)) for _ in range(2)]
         return sorted((at_us, what) for at_us, what in plan if what != "none")
 
     def _step(self, what: str) -> None:
@@ -176,6 +185,8 @@ class Campaign:
             self.work.happen()
         elif what == "watch":
             self.work.watch(draw.choice(list(self.clients)))
+        elif what == "ship":
+            self.work.ship()
         elif what == "still":
             self.trouble.end()
         elif what == "away":
@@ -185,6 +196,8 @@ class Campaign:
             self.lab.faults.cut(name, minutes=45)
         else:
             device = self.trouble.happen(what)
+            if what.startswith("generator"):
+                self.work.ship()
             for _ in range(draw.randint(1, 5) if what in ("cut", "address") else 0):  # for who is not there
                 self.work.write(draw.choice(list(self.clients)))
             if device is not None or draw.random() < 0.7:  # so that something is under way

@@ -2,8 +2,7 @@
 
 A fault is in effect from when it happens until five minutes of virtual time after its repair, on whatever
 machine the transition then is; without a fault the column is ``none``. A restart is in effect for five
-minutes. The policy generator is not in the table: a run ships nothing, and what is shipped under faults has
-tests of its own. That replicas lag, and that a user has two devices, is in effect for a whole run.
+minutes. That replicas lag, and that a user has two devices, is in effect for a whole run.
 """
 
 from __future__ import annotations
@@ -32,7 +31,8 @@ TRANSITIONS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "watching": (
         "ended", "heartbeat timer", "hello timer", "known or unregistered", "life", "life, registered again",
-        "redirected", "refused", "refused here", "register, asked", "register, no session", "registered",
+        "policy", "redirected", "refused", "refused here", "register, asked",
+        "register, no session", "registered",
         "registered in part or in an older life", "remove passed on", "stream, gap", "stream, next",
         "stream, of another session", "stream, seen before", "synced", "unregister", "unregister done",
         "update_data", "update_data done", "upsert passed on", "welcome, other session",
@@ -76,8 +76,13 @@ TRANSITIONS: Final[dict[str, tuple[str, ...]]] = {
         "all were heard of", "begins a life", "confirmed", "given up, not heard of",
         "given up, waited too long", "heartbeat, known", "hello redirected", "hello, known",
         "hello, what waited is sent", "life", "new session", "nobody to send to", "not delivered",
+        "policy, kept", "policy, sent",
         "sent again", "stream, gap", "stream, next", "stream, seen before", "tell, given up", "tell, kept",
         "tell, sent", "tell, stranger",
+    ),
+    "generator": (
+        "begins a life", "confirmed", "follow", "nothing to tell again", "ship", "ship, refused",
+        "tells again",
     ),
 }  # fmt: skip
 """Of each machine, or part of one, what it may do: the rules at the heads of the modules of
@@ -100,6 +105,7 @@ UNREACHABLE: Final = tuple(
         "follower: log, seen before",
         "follower: state, late",
         "gateway: *, nobody asks",
+        "generator: tells again",
         "notifications: hello, what waited is sent",
         "notifications: sent again",
         "notifications: stream, gap",

@@ -172,6 +172,8 @@ class ClientSeen:
         told = any(type(each) is Notify for each in effects)
         if body["what"] == "life":
             yield "watching: life, registered again" if asked else "watching: life"
+        elif body["what"] == "policy":
+            yield "watching: policy"
         elif "change" in body:
             yield f"watching: {body['change']['op']} passed on" if told else "watching: known or unregistered"
         elif "synced" in body:

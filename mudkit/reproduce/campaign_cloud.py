@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from mudkit.events import Effect, Event, LinkUp, Received, Send, SendFailed, TimerFired
+from mudkit.events import Call, Complete, Effect, Event, LinkUp, Received, Send, SendFailed, TimerFired
 from mudkit.reproduce.campaign_client import StreamSeen
 
-__all__ = ["BackEndSeen", "GatewaySeen", "NotificationServerSeen", "ProcessorSeen", "ReplicaSeen"]
+__all__ = [
+    "BackEndSeen", "GatewaySeen", "GeneratorSeen", "NotificationServerSeen", "ProcessorSeen", "ReplicaSeen",
+]  # fmt: skip
 
 
 def _sent(effects: Sequence[Effect]) -> list[Any]:
@@ -220,8 +222,26 @@ class NotificationServerSeen:
                 return
             if body["what"] == "life":
                 yield "notifications: life"
+            elif body["what"] == "policy":
+                yield "notifications: policy, sent" if "stream" in kinds else "notifications: policy, kept"
             elif "gone" in kinds:
                 is_known = body["session"] in self._sessions
                 yield "notifications: tell, given up" if is_known else "notifications: tell, stranger"
             else:
                 yield "notifications: tell, sent" if "stream" in kinds else "notifications: tell, kept"
+
+
+class GeneratorSeen:
+    """The policy generator, seen from outside."""
+
+    def names(self, event: Event, effects: Sequence[Effect], is_kept: bool) -> Iterator[str]:
+        """See :meth:`ClientSeen.names`."""
+        if type(event) is LinkUp:
+            yield "generator: begins a life"
+        elif type(event) is Call:
+            is_refused = any(type(each) is Complete and each.error is not None for each in effects)
+            yield "generator: ship, refused" if is_refused else "generator: ship"
+        elif type(event) is TimerFired:
+            yield "generator: tells again" if _sent(effects) else "generator: nothing to tell again"
+        elif type(event) is Received:
+            yield f"generator: {event.message['kind']}"

@@ -19,6 +19,7 @@ _DEVICE: Final = (None, "before commit", "after commit", "numbered, not pending"
 _STORE: Final = (None, "before commit", "after commit", "decided, not in the log")
 _BEGINNING: Final = (None, "before commit", "after commit")
 """Of processors and notification servers: they write to their store when they begin a life."""
+_SHIPPING: Final = (None, "before commit", "after commit")
 
 
 def _killed(what: str, point: str | None) -> str:
@@ -29,7 +30,7 @@ _KILLS: Final = {
     _killed(what, point): (what, point)
     for what, points in (
         ("device", _DEVICE), ("store", _STORE), ("replica", (None,)), ("gateway", (None,)),
-        ("processor", _BEGINNING), ("notifications", _BEGINNING),
+        ("processor", _BEGINNING), ("notifications", _BEGINNING), ("generator", _SHIPPING),
     )
     for point in points
 }  # fmt: skip
@@ -65,7 +66,7 @@ class Trouble:
         """Of its own: what is drawn at a crash point leaves the rest of a run as it is."""
         servers = {
             "store": [cloud.back_end], "replica": cloud.replicas, "gateway": cloud.gateways,
-            "processor": cloud.processors, "notifications": cloud.servers,
+            "processor": cloud.processors, "notifications": cloud.servers, "generator": [cloud.generator],
         }  # fmt: skip
         self._hosts = {"device": list(devices)} | {
             kind: [each.split("/")[0] for each in addresses] for kind, addresses in servers.items()

@@ -51,6 +51,7 @@ class Found:
         self._judge_writes(rows)
         self._judge_side([entry["row"] for entry in entries if entry["name"] == SIDE])
         self._judge_held()
+        self._judge_policies()
         self._judge_rest()
         self._judge_history()
         for watch in campaign.work.watches:
@@ -58,10 +59,16 @@ class Found:
                 self._judge_watch(watch, rows)
 
     @property
-    def is_fork_sequential(self) -> bool:
-        """Whether uncommitted reads were so to the letter, refused writes included, or it is not known."""
+    def counterexample(self) -> tuple[int, str] | None:
+        """How many operations contradict definition 3 to the letter in uncommitted reads, and which.
+
+        A write that was refused is not among them: that it was read before is what contradicts.
+        """
         verdict = check(self._history, "fork-sequential", reads=["uncommitted"], within_s=1.0)
-        return verdict.status is not Status.ILLEGAL
+        if verdict.status is not Status.ILLEGAL:
+            return None
+        operations = verdict.explanation.operations
+        return len(operations), f"{verdict}: {'; '.join(map(str, operations))}"
 
     def _seen(self, rows: list[dict[str, Any]]) -> History:
         """Give the history of the table that is judged.
@@ -162,6 +169,20 @@ class Found:
             for write in listed:
                 if heads.setdefault((write["name"], write["key"]), write)["due_us"] != "never":
                     self.problems.append(f"{name} still holds {write}")
+
+    def _judge_policies(self) -> None:
+        """Ask whether what was shipped is kept, and whether all who follow have the latest of it."""
+        campaign = self.campaign
+        store = campaign.lab.world.at_address[campaign.cloud.generator].store
+        kept = {body["policy"]: body["document"]["version"] for _, body in store.items("policy ")}
+        for each in campaign.work.ships:
+            newest = kept.get(each.kind, 0)
+            if each.operation.status != "open" and newest < each.version:
+                self.problems.append(f"{each.operation} of version {each.version}, and {newest} is kept")
+        for name, said in campaign.policies.items():
+            for kind, policy in said.items():
+                if policy["version"] != kept.get(kind, 0) or policy["refused"]:
+                    self.problems.append(f"{name} has {policy} for {kind}s, and {kept} were shipped")
 
     def _judge_side(self, rows: list[dict[str, Any]]) -> None:
         """Ask what can be asked of a table that comes and goes."""

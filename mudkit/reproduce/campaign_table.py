@@ -11,6 +11,7 @@ from mudkit.reproduce.campaign_client import ClientSeen
 from mudkit.reproduce.campaign_cloud import (
     BackEndSeen,
     GatewaySeen,
+    GeneratorSeen,
     NotificationServerSeen,
     ProcessorSeen,
     ReplicaSeen,
@@ -29,6 +30,7 @@ _SEEN: Final[Mapping[str, Callable[[], Any]]] = {
     "BackEnd": BackEndSeen,
     "Replica": ReplicaSeen,
     "NotificationServer": NotificationServerSeen,
+    "Generator": GeneratorSeen,
 }
 
 

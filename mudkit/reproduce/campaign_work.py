@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final, Literal
 
-from mudkit.systems.mud import Client, freshness
+from mudkit.systems.mud import Artefact, Client, Cloud, freshness
 from mudkit.systems.mud.policies import NEVER
 
-__all__ = ["MAIN", "SIDE", "HeldBack", "Watch", "Work", "Written"]
+__all__ = ["APP", "MAIN", "SIDE", "HeldBack", "Ship", "Watch", "Work", "Written"]
+
+APP: Final = "app"
+"""Of all clients."""
 
 MAIN: Final = "t"
 """The table that is there all the time: what is promised is checked on it."""
@@ -47,6 +50,15 @@ class Watch:
     is_on: bool = True
 
 
+@dataclass
+class Ship:
+    """A policy that was shipped, and what is known of it."""
+
+    kind: str
+    version: int
+    operation: Any
+
+
 class HeldBack:
     """A write policy: some writes go later, some never.
 
@@ -69,6 +81,7 @@ class Work:
     Parameters
     ----------
     clients : dict of str to Client
+    cloud : Cloud
     draw : Random
     keys : sequence of str
     groups : dict of str to str
@@ -78,10 +91,11 @@ class Work:
     """
 
     def __init__(
-        self, clients: Mapping[str, Client], draw: Random, keys: list[str], groups: Mapping[str, str], *,
-        with_predicates: bool, with_side: bool,
+        self, clients: Mapping[str, Client], cloud: Cloud, draw: Random, keys: list[str],
+        groups: Mapping[str, str], *, with_predicates: bool, with_side: bool,
     ) -> None:  # fmt: skip
         self._clients = clients
+        self._cloud = cloud
         self._draw = draw
         self._keys = keys
         self._groups = groups
@@ -91,6 +105,7 @@ class Work:
         self.writes: list[Written] = []
         self.reads: list[Any] = []
         self.watches: list[Watch] = []
+        self.ships: list[Ship] = []
         self._count = 0
 
     def happen(self, name: str | None = None) -> None:
@@ -133,6 +148,20 @@ class Work:
         record = {"v": value, "n": self._count % 3}
         made = self._clients[name].write(table, key, record, kind, predicate, data=self._data(name))
         self.writes.append(Written(name, table, key, kind, value, made))
+
+    def ship(self) -> None:
+        """Let somebody ship a policy; now and then one that is no newer than another."""
+        draw, kind = self._draw, self._draw.choice(["read", "write"])
+        version = max((each.version for each in self.ships), default=0) + 1
+        if version > 1 and draw.random() < 0.3:
+            version = draw.randrange(1, version)
+        if kind == "read":
+            youngest = [0, draw.choice([5.0, 300.0]), 1, 2, 2]
+            policy = Artefact.made(kind, version, ["age"], [youngest, [0], [1]], ["local", "remote"])
+        else:
+            action: str | float = "never" if draw.random() < 0.2 else draw.choice([0.0, 5.0, 200.0])
+            policy = Artefact.made(kind, version, [], [[0]], [action])
+        self.ships.append(Ship(kind, version, self._cloud.ship(policy, APP)))
 
     def watch(self, name: str, table: str = MAIN) -> Watch:
         """Let an application begin a continuous read."""

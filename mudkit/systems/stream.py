@@ -103,7 +103,8 @@ class Incoming:
     Parameters
     ----------
     message : mapping
-        The first that came: what its sender had to say before it, another life of this receiver has confirmed.
+        The first that came: what its sender had to say before it, another life of this receiver has
+        confirmed.
     """
 
     def __init__(self, message: Mapping[str, Any]) -> None:

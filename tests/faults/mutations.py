@@ -42,8 +42,9 @@ UNIT = ROOT / "tests" / "unit" / "systems" / "mud"
 SURVIVORS = Path(__file__).with_name("survivors.toml")
 KNOWN = ROOT / "build" / "mutants.json"
 MODULES = (
-    "asking", "backend", "client", "connection", "copy", "following", "gateway", "local", "notifications", "places",
-    "processor", "queries", "reading", "replica", "stream", "tables", "watching", "writing",
+    "artefact", "asking", "backend", "cache", "client", "connection", "copy", "following", "gateway", "generator",
+    "local", "notifications", "places", "planning", "prefetching", "processor", "queries", "reading", "replica",
+    "shipped", "stream", "tables", "watching", "writing",
 )  # fmt: skip
 """The machines, and what their rules depend on."""
 

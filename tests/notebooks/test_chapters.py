@@ -69,6 +69,18 @@ OTHER = {
         "runs": 3,
         "seed": 11,
     },
+    "04_last_hop": {
+        "event_frequency": 20.0,
+        "user_frequency": 3.0,
+        "most": 4,
+        "outage": 0.6,
+        "outages_per_day": 6.0,
+        "prefetch_limit": 12,
+        "small_days": 2,
+        "days": 40,
+        "seeds": 2,
+        "seed": 5,
+    },
     "08_traces_on_spark": {
         "source": "../data/sample/reads.csv.gz",  # an access log read as sparse positions
         "access_log": "",

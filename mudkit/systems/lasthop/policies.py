@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from mudkit.errors import ParameterError
 from mudkit.sources.parameters import number, whole_number
 
+if TYPE_CHECKING:
+    from mudkit.systems.lasthop.rules import Item, Told
+
 __all__ = ["FOREVER_US", "KINDS", "LEARNT", "Forwarding"]
 
-KINDS: Final = ("on-line", "on-demand", "buffer", "rate", "unified")
+KINDS: Final = ("on-line", "on-demand", "buffer", "rate", "unified", "rule")
 LEARNT: Final = "learnt"
 """A setting that the spool takes from what it has seen."""
 FOREVER_US: Final = 1 << 62
@@ -23,9 +27,9 @@ class Forwarding:
 
     Parameters
     ----------
-    kind : {'on-line', 'on-demand', 'buffer', 'rate', 'unified'}
+    kind : {'on-line', 'on-demand', 'buffer', 'rate', 'unified', 'rule'}
         Everything at once; nothing before it is asked for; as long as there is room on the device; as many as
-        are read; Figure 7, which is ``buffer`` with everything learnt.
+        are read; Figure 7, which is ``buffer`` with everything learnt; what a function says.
     prefetch_limit : int or 'learnt'
         So many lie on the device at most: given, or twice the moving average of how many were read at a time.
         The figure takes the number that was asked for, which is of no use when that is unlimited.
@@ -34,18 +38,27 @@ class Forwarding:
     delay_s : float, 'learnt' or None
         So long a message waits before it may be prefetched, lest its rank falls meanwhile; learnt: as long as
         nine of ten falls of late took. None: not at all.
+    rule : callable, optional
+        Of the kind ``rule``: takes a :class:`~mudkit.systems.lasthop.rules.Told`, and says which messages go
+        now. It is asked whenever the link is up and something has happened.
     """
 
     kind: str = "unified"
     prefetch_limit: int | str = LEARNT
     expiration_threshold_s: float | str | None = None
     delay_s: float | str | None = None
+    rule: Callable[[Told], Iterable[Item]] | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise ParameterError(
                 "There is no such forwarding policy.", where="policy", found=repr(self.kind),
                 expected=", ".join(KINDS),
+            )  # fmt: skip
+        if (self.kind == "rule") != callable(self.rule):
+            raise ParameterError(
+                "A policy of the kind 'rule' has a rule, and no other has.", where="rule",
+                found=repr(self.rule), expected="a function" if self.kind == "rule" else "None",
             )  # fmt: skip
         if self.prefetch_limit != LEARNT:
             whole_number("prefetch_limit", self.prefetch_limit, 0, 1 << 31)

@@ -198,7 +198,7 @@ class ServedSpool(Spool):
             self._queues[message.place].remove(message)
             self._outgoing.add(message)
             if self.is_up:
-                self._try_forwarding()
+                self._try_forwarding(now_us)
 
     def _finish(self, now_us: int, messages: Iterable[Message]) -> None:
         finished = list(messages)

@@ -11,11 +11,12 @@ from typing import Any
 from mudkit.sources.outages import Outages
 from mudkit.sources.parameters import number, whole_number
 from mudkit.systems.lasthop.policies import Forwarding
+from mudkit.systems.lasthop.push import Push, PushSpool, policy_of
 from mudkit.systems.lasthop.ranked import Message
 from mudkit.systems.lasthop.scenario import SWITCH, Drawn, Expiration, Scenario
 from mudkit.systems.lasthop.spool import Spool
 
-__all__ = ["Outcome", "Simulated", "expected_waste", "play", "simulate"]
+__all__ = ["Outcome", "Simulated", "beginning", "expected_waste", "most_of", "play", "simulate"]
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ def expected_waste(*, user_frequency: float, max: float, event_frequency: float)
     >>> expected_waste(user_frequency=1, max=4, event_frequency=32)
     0.875
     """
-    reads = number("user_frequency", user_frequency, 0.0, 1e4) * _most(max)
+    reads = number("user_frequency", user_frequency, 0.0, 1e4) * most_of(max)
     arrivals = number("event_frequency", event_frequency, 0.0, 1e6)
     return 0.0 if reads >= arrivals else 1.0 - reads / arrivals
 
@@ -116,7 +117,7 @@ def simulate(
     expiring_share: float = 1.0,
     outage: float | Outages = 0.0,
     outages_per_day: float = 12.0,
-    policy: str | Forwarding = "unified",
+    policy: str | Forwarding | Push = "unified",
     prefetch_limit: int | str | None = None,
     expiration_threshold_s: float | str | None = None,
     days: int = 365,
@@ -141,7 +142,8 @@ def simulate(
         Share of time without a link, 1: all of it. Periods are exponential.
     outages_per_day : float
         The paper does not say, and results depend on it: see :class:`~mudkit.sources.outages.Outages`.
-    policy : str or Forwarding
+    policy : str, Forwarding or Push
+        ``push`` is what a push service does.
     prefetch_limit : int or 'learnt', optional
         Of the policy, where that is given by its kind.
     expiration_threshold_s : float or 'learnt', optional
@@ -159,23 +161,28 @@ def simulate(
     if not isinstance(outage, Outages):
         outage = Outages(outage, per_day=outages_per_day)
     given = {"prefetch_limit": prefetch_limit, "expiration_threshold_s": expiration_threshold_s}
-    settings = {name: value for name, value in given.items() if value is not None}
-    forwarding = Forwarding.of(policy, **settings)
-    most = _most(max)
+    policy = policy_of(policy, **{name: value for name, value in given.items() if value is not None})
+    most = most_of(max)
     if expiration is not None and not isinstance(expiration, Expiration):
         expiration = Expiration(expiration)
     scenario = Scenario(event_frequency, user_frequency, outage, expiration, expiring_share, days, reads_cv)
     threshold = number("threshold", threshold, -1e9, 1e9)
     drawn = scenario.draw(whole_number("seed", seed, -(1 << 63), (1 << 63) - 1))
-    online = play(drawn, partial(Spool, threshold, Forwarding("on-line")), most)
-    outcome = (
-        online if forwarding.kind == "on-line" else play(drawn, partial(Spool, threshold, forwarding), most)
-    )
-    described = scenario.describe() | {"max": max, "threshold": threshold, "policy": forwarding, "seed": seed}
+    online = play(drawn, beginning(Forwarding("on-line"), threshold), most)
+    outcome = online if policy.kind == "on-line" else play(drawn, beginning(policy, threshold), most)
+    described = scenario.describe() | {"max": max, "threshold": threshold, "policy": policy, "seed": seed}
     return Simulated(outcome, online, described)
 
 
-def _most(max_: float | None) -> float:
+def beginning(
+    policy: Forwarding | Push, threshold: float
+) -> Callable[[Callable[[Message], object], Callable[[Message], object]], Spool | PushSpool]:
+    """Give what :func:`play` begins with."""
+    return partial(PushSpool if isinstance(policy, Push) else Spool, threshold, policy)  # type: ignore[arg-type]
+
+
+def most_of(max_: float | None) -> float:
+    """Check how many messages are read at a time; None: all."""
     if max_ is None:
         return math.inf
     if max_ == math.inf:
@@ -185,7 +192,7 @@ def _most(max_: float | None) -> float:
 
 def play(
     drawn: Drawn,
-    begin: Callable[[Callable[[Message], object], Callable[[Message], object]], Spool],
+    begin: Callable[[Callable[[Message], object], Callable[[Message], object]], Spool | PushSpool],
     most: float,
 ) -> Outcome:
     """Let all events happen to one spool.

@@ -43,6 +43,7 @@ from typing import Final
 
 from mudkit.systems.lasthop.policies import FOREVER_US, LEARNT, Forwarding
 from mudkit.systems.lasthop.ranked import NOWHERE, Entry, Message, Ranked
+from mudkit.systems.lasthop.rules import Told, chosen
 from mudkit.systems.lasthop.statistics import Habits
 
 __all__ = ["Spool"]
@@ -167,7 +168,7 @@ class Spool:
         if len(self._known) > self._capacity and self.waiting > self._capacity:
             self._evict(now_us)
         if self.is_up:
-            self._try_forwarding()
+            self._try_forwarding(now_us)
 
     def read(self, now_us: int, most: float) -> list[Message]:
         """Forward what is better than the best on the device, which is read now.
@@ -206,7 +207,7 @@ class Spool:
         self.habits.read(now_us, len(taken))
         self._learn()
         if self.is_up:
-            self._try_forwarding()
+            self._try_forwarding(now_us)
         return taken
 
     def read_offline(self, at_us: int, identities: Iterable[Hashable]) -> None:
@@ -220,6 +221,22 @@ class Spool:
         """Take note of what a device has let go to make room."""
         self._off_device(now_us, identities)
 
+    def read_elsewhere(self, now_us: int, identities: Iterable[Hashable]) -> None:
+        """Take note of what was read on another device of the user: it goes from all queues."""
+        self.timeout(now_us)
+        for identity in identities:
+            message = self._known.get(identity)
+            if message is None:
+                continue
+            place = message.place
+            if place != NOWHERE:
+                self._queues[place].remove(message)
+            self._finish(now_us, (message,))
+            if place == _DEVICE:
+                self._retract(message)
+        if self.is_up:
+            self._try_forwarding(now_us)
+
     def network(self, now_us: int, *, is_up: bool) -> None:
         """Take note that the link has come up or gone down.
 
@@ -229,7 +246,7 @@ class Spool:
             self.timeout(now_us)
         self.is_up = is_up
         if is_up:
-            self._try_forwarding()
+            self._try_forwarding(now_us)
 
     def timeout(self, now_us: int) -> None:
         """Let expire what expires, and end delays that are over."""
@@ -250,7 +267,7 @@ class Spool:
                 expiries[0][0] if expiries else FOREVER_US, delays[0][0] if delays else FOREVER_US
             )
             if self.is_up:
-                self._try_forwarding()
+                self._try_forwarding(at_us)
 
     # -- inside
 
@@ -272,6 +289,8 @@ class Spool:
         self._prefetch.add(message)
 
     def _rank_changed(self, now_us: int, message: Message, rank: float) -> None:
+        if message.place == NOWHERE:  # read where the queue is shared, and not told yet
+            return
         queue = self._queues[message.place]
         if rank >= self._threshold:
             queue.rerank(message, rank)
@@ -285,9 +304,9 @@ class Spool:
         if queue is self.device:
             self._retract(message)
             if self.is_up:
-                self._try_forwarding()
+                self._try_forwarding(now_us)
 
-    def _try_forwarding(self) -> None:
+    def _try_forwarding(self, now_us: int) -> None:
         device, outgoing, prefetch = self.device, self._outgoing, self._prefetch
         while outgoing.size:
             self._forward(outgoing.pass_first(device))
@@ -296,6 +315,12 @@ class Spool:
         while prefetch.size and self._credit >= 1.0:
             self._credit -= 1.0
             self._forward(prefetch.pass_first(device))
+        if self._policy.rule is not None:
+            told = Told(now_us, self._threshold, prefetch, device, self.habits)
+            for message in chosen(self._policy.rule, told, prefetch):
+                prefetch.remove(message)
+                device.add(message)
+                self._forward(message)
 
     def _learn(self) -> None:
         """Set how many messages may lie on the device."""

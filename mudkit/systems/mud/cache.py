@@ -113,16 +113,17 @@ class Cache:
             for key, version in candidates.items()
             if self.matches(asked, version, is_named=is_named, is_all=is_all)
         }
-        quality = Answerable(_PENDING_AGE_US / 1e6, 1.0, 0.0)
-        if keys is None or len(candidates) < len(keys):
-            quality = self._quality(now_us, asked, keys, versions if keys is None else candidates)
-            if latest:
-                quality = Answerable(quality.age_s, 0.0, 0.0)  # others may have written records since
+        age_s, completeness, bias = _PENDING_AGE_US / 1e6, 1.0, 0.0
         # Of named keys also those count that match no more: that they do not is as old as they are.
-        relevant = (versions if keys is None else candidates).values()
-        ages_s = [(now_us - each["held_us"]) / 1e6 for each in relevant if "held_us" in each]
-        age_s = max([quality.age_s, *ages_s])
-        return Held(versions, Answerable(age_s, quality.completeness, quality.bias))
+        relevant = versions if keys is None else candidates
+        if keys is None or len(candidates) < len(keys):
+            age_s, completeness, bias = self._quality(now_us, asked, keys, relevant)
+            if latest:
+                completeness, bias = 0.0, 0.0  # others may have written records since
+        for version in relevant.values():
+            if "held_us" in version:
+                age_s = max(age_s, (now_us - version["held_us"]) / 1e6)
+        return Held(versions, Answerable(age_s, completeness, bias))
 
     def _known(self, asked: Asked, keys: list[str] | None) -> dict[str, Mapping[str, Any]]:
         """Give what is held of some keys, or of the whole table: the latest, or the latest committed."""
@@ -142,8 +143,10 @@ class Cache:
                 found[key] = version
         return found
 
-    def _quality(self, now_us: int, asked: Asked, keys: list[str] | None, held: Iterable[str]) -> Answerable:
-        """Say how complete it is what is held of a query whose keys are not all held."""
+    def _quality(
+        self, now_us: int, asked: Asked, keys: list[str] | None, held: Iterable[str]
+    ) -> tuple[float, float, float]:
+        """Give age, completeness and bias of what is held of a query whose keys are not all held."""
         kept = self._by_partition(asked.table, held)
         containing = [each for each in self._answered if self._contains(each.asked, asked)]
         best = max(containing, key=lambda each: (-self._lost(each).total(), each.at_us), default=None)
@@ -152,12 +155,12 @@ class Cache:
         elif keys is not None:
             lost, age_s = self._by_partition(asked.table, set(keys) - set(held)), 0.0
         else:
-            return Answerable(0.0, 0.0, 0.0)
+            return 0.0, 0.0, 0.0
         missing = lost.total()
         if not missing:
-            return Answerable(age_s, 1.0, 0.0)
+            return age_s, 1.0, 0.0
         shares = [kept[place] / (kept[place] + lost[place]) for place in kept.keys() | lost.keys()]
-        return Answerable(age_s, kept.total() / (kept.total() + missing), max(shares) - min(shares))
+        return age_s, kept.total() / (kept.total() + missing), max(shares) - min(shares)
 
     def _lost(self, answered: _Complete) -> Counter[int]:
         """Count what was let go of a table since a query of it was answered, by partition."""

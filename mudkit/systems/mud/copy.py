@@ -34,7 +34,11 @@ def record_of(row: Mapping[str, Any], table: Table | None = None) -> dict[str, A
 
 def detached(data: Mapping[str, Any]) -> dict[str, Any]:
     """Give a record that an application may change: what is held and what is under way stays as it is."""
-    return {name: deepcopy(value) if type(value) in _NESTED else value for name, value in data.items()}
+    copied = dict(data)
+    for name, value in data.items():
+        if type(value) in _NESTED:
+            copied[name] = deepcopy(value)
+    return copied
 
 
 def is_visible(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from hashlib import sha256
+from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -17,4 +17,4 @@ def value_hash(data: Mapping[str, Any] | None) -> str | None:
     """Give 16 hexadecimal digits of a record's columns; None for no record."""
     if data is None:
         return None
-    return sha256(_encode(data)).hexdigest()[:16]
+    return blake2b(_encode(data), digest_size=8).hexdigest()

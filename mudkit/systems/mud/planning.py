@@ -37,6 +37,7 @@ _FIRST_KB: Final = 1.0
 _SHORTEST_OUTAGE_S: Final = 60.0
 _PRIOR_S: Final = 600.0
 """Before anything is known of a table, what is held of it is taken to change once in so long."""
+_NOTHING_IS_FRESH: Final = freshness(0.0)
 
 
 class Answerable(msgspec.Struct, frozen=True):
@@ -103,19 +104,26 @@ class Planner:
             None: nothing is held that could be an answer.
         """
         if utility is None:
-            utility = freshness(0.0)
-        return best(self.plans(now_us, table, utility, held), utility).source
+            utility = _NOTHING_IS_FRESH
+        local = self._local(table, utility, held)
+        if local is not None and utility.value(local) - utility.cost(local) >= utility.most:
+            return local.source
+        return best(self._plans(now_us, table, local), utility).source
 
     def plans(self, now_us: int, table: str, utility: Utility, held: Answerable | None) -> list[Plan]:
         """Give what can be done: an incomplete answer only where a utility says what it is worth."""
-        if held is not None and held.completeness < 1.0 and not utility.weighs_completeness:
-            held = None
-        # Where nothing is held, asking brings something new for certain.
-        changed = 1.0 if held is None else self.changed_share(table, held.age_s)
-        plans = []
-        if held is not None:
-            plans.append(Plan("local", held.age_s, 0.0, held.completeness, held.bias, changed))
-        return [*plans, self.remote(now_us, table, changed)]
+        return self._plans(now_us, table, self._local(table, utility, held))
+
+    def _plans(self, now_us: int, table: str, local: Plan | None) -> list[Plan]:
+        if local is None:  # asking brings something new for certain
+            return [self.remote(now_us, table)]
+        return [local, self.remote(now_us, table, local.changed_share)]
+
+    def _local(self, table: str, utility: Utility, held: Answerable | None) -> Plan | None:
+        if held is None or (held.completeness < 1.0 and not utility.weighs_completeness):
+            return None
+        changed = self.changed_share(table, held.age_s)
+        return Plan("local", held.age_s, 0.0, held.completeness, held.bias, changed)
 
     def remote(self, now_us: int, table: str, changed_share: float = 1.0) -> Plan:
         """Give the plan to ask the cloud: now, or when there is a link."""

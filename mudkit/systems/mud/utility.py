@@ -79,6 +79,8 @@ class Utility:
 
     weighs_completeness = False
     """Whether it says what an incomplete answer is worth; without, such an answer is none."""
+    most = math.inf
+    """No plan is worth more: one that is worth as much need not be compared."""
 
     def value(self, plan: Plan) -> float:
         """Say what the answer is worth, in seconds of waiting."""
@@ -107,6 +109,10 @@ class _Sum(Utility):
     def weighs_completeness(self) -> bool:  # type: ignore[override]
         return any(part.weighs_completeness for part in self.parts)
 
+    @property
+    def most(self) -> float:  # type: ignore[override]
+        return math.fsum(part.most for part in self.parts)
+
     def value(self, plan: Plan) -> float:
         return math.fsum(part.value(plan) for part in self.parts)
 
@@ -123,6 +129,10 @@ class _Scaled(Utility):
     def weighs_completeness(self) -> bool:  # type: ignore[override]
         return self.part.weighs_completeness
 
+    @property
+    def most(self) -> float:  # type: ignore[override]
+        return self.factor * self.part.most if self.factor else 0.0
+
     def value(self, plan: Plan) -> float:
         return self.factor * self.part.value(plan)
 
@@ -133,6 +143,7 @@ class _Scaled(Utility):
 @dataclass(frozen=True)
 class _Freshness(Utility):
     max_age_s: float
+    most = _WORTH_S
 
     def value(self, plan: Plan) -> float:
         return _WORTH_S if plan.age_s < self.max_age_s or plan.source != "local" else 0.0
@@ -147,6 +158,10 @@ class _Completeness(Utility):
     least: float
     weighs_completeness = True
 
+    @property
+    def most(self) -> float:  # type: ignore[override]
+        return self.worth_s
+
     def value(self, plan: Plan) -> float:
         return self.worth_s * plan.completeness if plan.completeness >= self.least else 0.0
 
@@ -157,6 +172,7 @@ class _Costs(Utility):
 
     of: str
     each_s: float
+    most = 0.0
 
     def cost(self, plan: Plan) -> float:
         return self.each_s * float(getattr(plan, self.of))
@@ -166,6 +182,7 @@ class _Costs(Utility):
 class _Matrix(Utility):
     stale_s: float
     needless_s: float
+    most = 0.0
 
     def cost(self, plan: Plan) -> float:
         if plan.source == "local":

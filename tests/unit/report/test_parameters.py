@@ -38,6 +38,37 @@ def test_what_is_wrong_is_named(given, says):
     assert says in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"arrivals_per_day": -1.0}, "arrivals_per_day"),
+        ({"reads_per_day": -2.0}, "greater than or equal to 0.1"),
+        ({"max_at_a_time": 0}, "greater than or equal to 1"),
+        ({"outage": 1.5}, "less than or equal to 1"),
+        ({"loss_weight": -0.5}, "loss_weight"),
+        ({"outages_per_day": 0.0}, "outages_per_day"),
+        ({"draws": 0}, "draws"),
+        ({"threshold": float("nan")}, "threshold"),
+        ({"arrivals": "a.csv"}, "a log of arrivals and one of reads"),
+        ({"reads": "r.csv"}, "a log of arrivals and one of reads"),
+        ({"outages": "o.csv"}, "no log of outages without"),
+        ({"tz": "Mars/Olympus"}, "time zone"),
+        ({"prefetch_limit": 16}, "no parameter 'prefetch_limit'"),
+        ({"max": 16}, "no parameter 'max'"),
+    ],
+)
+def test_what_is_wrong_with_a_sizing_is_named(given, says):
+    with pytest.raises(ParameterError) as caught:
+        check("prefetch_sizing", given)
+    assert says in str(caught.value)
+
+
+def test_a_sizing_needs_nothing_and_takes_total_outage():
+    values = check("prefetch_sizing", {"outage": 1.0})
+    assert values["outage"] == 1.0
+    assert inputs("prefetch_sizing", values) == {}
+
+
 def test_every_format_that_can_be_loaded_can_be_reported_on():
     assert set(get_args(TraceProfile.model_fields["format"].annotation)) == {"auto", *FORMATS}
 
@@ -84,7 +115,8 @@ def test_no_such_report():
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_presets_of_the_package_are_valid_from_anywhere(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert inputs(name, check(name, preset(name, "sample")))
+    values = check(name, preset(name, "sample"))
+    assert list(inputs(name, values)) == [key for key in ("trace", "arrivals", "reads") if values.get(key)]
 
 
 def test_presets_of_ones_own(tmp_path):

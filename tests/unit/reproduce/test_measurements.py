@@ -330,5 +330,6 @@ def test_m6_counts_runs_and_what_broke_in_them(monkeypatch):
     assert found.figures["runs"].median == 4
     assert found.figures["runs in which a promise was broken"].median == 0
     assert found.figures["writes"].median > 10
+    assert "seed 3: ILLEGAL (fork-sequential" in found.parameters["smallest counterexample to definition 3"]
     monkeypatch.setattr(BackEnd, "_came_of", lambda self, client, number: None)  # a write is applied again
     assert campaign_runs.measure(seeds=range(10)).figures["runs in which a promise was broken"].median > 0

@@ -58,6 +58,8 @@ def test_a_radio_that_is_awake_costs_less(planner):
     planner.used(10_000_000)
     awake, asleep = (planner.remote(at_us, "t").radio_mj for at_us in (21_000_000, 22_000_000))
     assert asleep - awake == pytest.approx(12_600)
+    just_asleep = planner.remote(10_000_000 + 11_600_000, "t").radio_mj  # a tail of 11.6 s is over then
+    assert just_asleep == asleep
     planner.link_up("lte")
     assert planner.remote(10_000_001, "t").radio_mj == asleep
 

@@ -66,6 +66,22 @@ def test_it_is_there_without_a_link_too():
     assert late[5][1] > 800
 
 
+def test_each_read_that_comes_again_is_expected_once_the_latest_last():
+    class Seen(Habits):
+        def wanted(self, expected, context):
+            seen[:] = [(each.asked.predicate.text, each.times) for each in expected]
+            return ()
+
+    seen = []
+    place = Place()
+    ann = place.client("ann", prefetch_policy=Seen())
+    ann.create("news").result()
+    for text in ("x > 0", "x > 1", "x > 2", "x > 0", "x > 1", "x > 0"):
+        ann.read("news", text).result()
+    place.lab.run(minutes=10)
+    assert seen == [("x > 1", 2), ("x > 0", 3)]
+
+
 @pytest.mark.parametrize("dear", [energy(1.0), bandwidth(1.0)])
 def test_what_costs_more_than_it_gains_is_not_fetched(dear):
     came, _ = morning(utility=freshness(300) + dear, prefetch_policy=Habits())

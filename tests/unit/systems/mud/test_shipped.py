@@ -5,12 +5,14 @@ from __future__ import annotations
 import copy
 
 import pytest
+from msgspec.structs import replace
 from mud_place import Place
 
 from mudkit.errors import ParameterError
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.mud import AlwaysRemote, Artefact, Shipped, freshness
-from mudkit.systems.mud.shipped import Shelf
+from mudkit.systems.mud.policies import Asked, Cached
+from mudkit.systems.mud.shipped import Shelf, ShippedReads
 
 LOCAL_FOR_AN_HOUR = [[0, 3600.0, 1, 2, 2], [0], [1]]
 
@@ -68,6 +70,23 @@ class TestShelf:
         assert "sha256" in again.refused[0]
         store.put("policy read before", damaged(reads(1)))
         assert Shelf(store, "read").in_use is None
+
+
+@pytest.mark.parametrize(("here", "there", "decided"), [
+    ((30.0, -97.0), (30.005, -97.0), "local"), ((30.0, -97.0), (30.5, -97.0), "remote"),
+    (None, (30.0, -97.0), "remote"), ((30.0, -97.0), None, "remote"), (None, None, "remote"),
+])  # fmt: skip
+def test_a_read_is_as_far_from_one_before_as_the_two_places(here, there, decided):
+    near = Artefact.made("read", 1, ["distance"], [[0, 1.0, 1, 2, 2], [0], [1]], ["local", "remote"])
+    shelf = Shelf(MemoryStore(), "read")
+    shelf.take(near.document)
+    now, before = ({} if loc is None else {"loc": loc} for loc in (here, there))
+    asked, answered = (Asked("news", None, "committed", reader, None) for reader in (now, before))
+    assert ShippedReads(shelf, None).decide(asked, {}, [Cached(answered, 5.0, {})]) == decided
+    assert (
+        ShippedReads(shelf, None).decide(asked, {}, [Cached(replace(answered, table="t"), 5.0, {})])
+        == "remote"
+    )
 
 
 @pytest.fixture

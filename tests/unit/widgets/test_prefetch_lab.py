@@ -1,0 +1,210 @@
+"""The lab follows its controls, plays what it says, knows what it has played, and keeps its picture when it cannot."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+
+import pytest
+
+from mudkit.errors import MudkitError
+from mudkit.systems.lasthop import Expiration, Forwarding, simulate
+from mudkit.widgets import PrefetchLab, prefetch_lab
+
+FEW = {"days": 40, "outage": 0.9, "seed": 3}
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    """Runs that were played, by their parameters."""
+    played = []
+
+    def counted(**parameters):
+        played.append(parameters)
+        return simulate(**parameters)
+
+    monkeypatch.setattr(prefetch_lab, "simulate", counted)
+    return played
+
+
+def shown(widget):
+    """Waste and loss in %, forwarded, read and days, as they are told."""
+    found = re.search(
+        r"Waste ([\d.]+) %, loss ([\d.]+) %</b>: ([\d,]+) forwarded, ([\d,]+) read, in ([\d,]+) day",
+        widget.status.value,
+    )
+    return [float(each.replace(",", "")) for each in found.groups()]
+
+
+def lines(widget):
+    return {each.name: (list(each.x), list(each.customdata)) for each in widget.figure.data}
+
+
+def told(run, days):
+    return [round(100 * run.waste, 2), round(100 * run.loss, 2), run.forwarded, run.read, days]
+
+
+def test_every_parameter_has_a_control():
+    parameters = set(inspect.signature(simulate).parameters)
+    widget = PrefetchLab(days=2)
+    assert set(widget.controls) == parameters | {"law", "delay_s"}
+    children = [each for column in widget.children[0].children for each in column.children]
+    assert set(map(id, children)) == set(map(id, widget.controls.values()))
+    assert all(each.description for each in children)
+
+
+def test_it_says_what_the_simulator_says():
+    widget = PrefetchLab(policy="buffer", prefetch_limit=16, **FEW)
+    widget.finish()
+    assert shown(widget) == told(simulate(policy="buffer", prefetch_limit=16, **FEW), 40)
+    found = lines(widget)
+    for limit in (1, 64, 16_384):
+        run = simulate(policy="buffer", prefetch_limit=limit, **FEW)
+        place = found["waste"][0].index(limit)
+        assert found["waste"][1][place] == pytest.approx(100 * run.waste)
+        assert found["loss"][1][place] == pytest.approx(100 * run.loss)
+    assert found["waste now"][0] == [16]
+    assert widget.figure.layout.title.text == "buffer with each limit, 40 days"
+
+
+CHANGES = {
+    "event_frequency": 64.0, "user_frequency": 4.0, "max": 2, "threshold": 0.5, "expiration": 86_400.0,
+    "outage": 0.5, "outages_per_day": 1.0, "prefetch_limit": 64, "policy": "on-demand", "seed": 4, "days": 20,
+    "reads_cv": 0.5,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_each_control_changes_what_is_played(name):
+    widget = PrefetchLab(**FEW)
+    widget.controls[name].value = CHANGES[name]
+    widget.finish()
+    settings = {"policy": "buffer", "prefetch_limit": 16, **FEW, name: CHANGES[name]}
+    assert shown(widget) == told(simulate(**settings), settings["days"])
+    assert widget.problem.value == ""
+
+
+def test_expirations_and_the_settings_of_a_policy():
+    widget = PrefetchLab(expiration=Expiration(86_400.0, "uniform"), **FEW)
+    widget.controls["expiring_share"].value = 0.5
+    widget.controls["expiration_threshold_s"].value = 28_800.0
+    widget.controls["delay_s"].value = 3600.0
+    widget.finish()
+    run = simulate(
+        expiration=Expiration(86_400.0, "uniform"), expiring_share=0.5,
+        policy=Forwarding("buffer", 16, 28_800.0, 3600.0), **FEW,
+    )  # fmt: skip
+    assert shown(widget) == told(run, 40)
+
+
+def test_words_stand_for_none():
+    widget = PrefetchLab(max=None, expiration=86_400.0, **FEW)
+    assert widget.controls["max"].value == "all"
+    widget.controls["expiration"].value = "never"
+    widget.finish()
+    assert shown(widget) == told(simulate(max=None, policy="buffer", prefetch_limit=16, **FEW), 40)
+    widget.controls["policy"].value = "unified"
+    assert {
+        widget.controls[each].value for each in ("prefetch_limit", "expiration_threshold_s", "delay_s")
+    } == {"learnt"}
+    widget.finish()
+    assert shown(widget) == told(simulate(max=None, policy="unified", **FEW), 40)
+
+
+def test_a_policy_without_a_limit_is_a_level_beside_the_curve_of_buffers():
+    widget = PrefetchLab(policy="on-line", **FEW)
+    widget.finish()
+    assert widget.controls["prefetch_limit"].disabled
+    found = lines(widget)
+    assert found["loss now"] == ([1, 16_384], [0.0, 0.0])
+    buffer = simulate(policy="buffer", prefetch_limit=16, **FEW)
+    assert found["loss"][1][found["loss"][0].index(16)] == pytest.approx(100 * buffer.loss)
+    assert "dashed: on-line" in widget.figure.layout.title.text
+
+
+def test_what_has_no_effect_is_disabled():
+    widget = PrefetchLab(outage=0.0, days=3)
+    idle = {name for name, control in widget.controls.items() if control.disabled}
+    assert idle == {"law", "expiring_share", "expiration_threshold_s", "outages_per_day"}
+    widget.controls["outage"].value = 0.5
+    widget.controls["expiration"].value = 3600.0
+    assert not any(control.disabled for control in widget.controls.values())
+
+
+def test_at_once_it_plays_few_days_and_says_so(runs):
+    widget = PrefetchLab(days=365, event_frequency=256.0)
+    assert shown(widget)[-1] < 100
+    events = [(256 + 2 + 24) * each["days"] for each in runs]
+    assert sum(events) < 15_000, "about 100 ms; who changes that measures the answering time again"
+    widget.controls["seed"].value = 1
+    assert all(each["days"] < 100 for each in runs)
+    widget.finish()
+    assert shown(widget)[-1] == 365
+    assert "365 days" in widget.figure.layout.title.text
+
+
+def test_what_was_played_is_known(runs):
+    widget = PrefetchLab(**FEW)
+    widget.finish()
+    played = len(runs)
+    widget.controls["prefetch_limit"].value = 64
+    widget.finish()
+    assert len(runs) <= played + 1, "the curve is the same; only where one stands may be new"
+    played = len(runs)
+    widget.controls["prefetch_limit"].value = 16
+    widget.finish()
+    assert len(runs) == played
+
+
+def test_what_cannot_be_is_told_and_the_picture_stays():
+    widget = PrefetchLab(**FEW)
+    kept = (widget.status.value, lines(widget))
+    for wrong in (0, -3, 100_000):
+        widget.controls["days"].value = wrong
+        assert "role='alert'" in widget.problem.value
+        assert "from 1 to 36500" in widget.problem.value
+        widget.finish()
+        assert (widget.status.value, lines(widget)) == kept
+    widget.controls["days"].value = 10
+    assert widget.problem.value == ""
+    assert shown(widget)[-1] == 10
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"outage": 2.0},
+        {"days": 0},
+        {"polcy": "buffer"},
+        {"policy": "none"},
+        {"max": "x"},
+        {"expiration": -1.0},
+    ],
+)
+def test_what_it_is_not(wrong):
+    with pytest.raises(MudkitError):
+        PrefetchLab(**wrong)
+
+
+def test_other_values_stand_in_their_place():
+    widget = PrefetchLab(event_frequency=20.0, prefetch_limit=20, expiration=7000.0, days=3)
+    assert [value for _, value in widget.controls["prefetch_limit"].options][5:9] == [8, 16, 20, 32]
+    assert [label for label, _ in widget.controls["expiration"].options][2:5] == ["1 h", "1.94 h", "2 h"]
+    assert widget.controls["event_frequency"].value == 20.0
+
+
+def test_in_a_kernel_all_days_follow_and_a_change_drops_what_is_not_done(runs, monkeypatch):
+    monkeypatch.setattr(prefetch_lab, "_PATIENCE_S", 0.0)
+
+    async def change_and_wait():
+        widget = PrefetchLab(days=200)
+        for seed in range(1, 4):
+            widget.controls["seed"].value = seed
+        while "each limit, 200 days" not in widget.figure.layout.title.text:
+            await asyncio.sleep(0)
+        return widget
+
+    widget = asyncio.run(change_and_wait())
+    assert shown(widget)[-1] == 200
+    assert {each["seed"] for each in runs if each["days"] == 200} == {3}

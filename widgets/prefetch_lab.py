@@ -1,0 +1,200 @@
+"""PrefetchLab: one device and one topic, with every parameter of the simulator under a control."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from html import escape
+from typing import Any, Final, NamedTuple
+
+import ipywidgets
+import plotly.graph_objects as go
+
+from mudkit.errors import MudkitError
+from mudkit.figures.limits import Point, curve, limits
+from mudkit.systems.lasthop import LEARNT, Forwarding, simulate
+from mudkit.widgets.prefetch_controls import (
+    COLUMNS,
+    LIMITS,
+    NO_LIMIT,
+    OF_POLICY,
+    controls_of,
+    disable,
+    parameters_of,
+)
+
+__all__ = ["PrefetchLab"]
+
+_FEW_LIMITS: Final = LIMITS[::2]
+_POINT_EVENTS: Final = 6_000
+_CURVE_EVENTS: Final = 600
+"""What is played at once: about 30 ms for where one stands, and 4 ms for each point of the curve."""
+_PATIENCE_S: Final = 0.3
+"""After the last change; then all days follow, one run at a time."""
+
+
+class _Answer(NamedTuple):
+    waste: float
+    loss: float
+    forwarded: int
+    read: int
+
+
+class _Shown(NamedTuple):
+    """What is in the figure, and of how many days."""
+
+    now: _Answer
+    of_now: int
+    points: list[Point]
+    of_points: int
+
+
+class PrefetchLab(ipywidgets.VBox):  # type: ignore[misc]
+    """Change any parameter of :func:`~mudkit.systems.lasthop.simulate`; waste, loss and their curves follow.
+
+    At once it plays as many virtual days as take a moment, and says how many. When nothing has changed for
+    a moment it plays all that are wanted, a run at a time; a change in between drops what is not done. What
+    it has played it knows. All of it works from the keyboard. What cannot be is told, and the picture stays.
+
+    Parameters
+    ----------
+    **parameters
+        Of ``simulate``; the outage as a share.
+
+    Attributes
+    ----------
+    controls : dict of str to ipywidgets.Widget
+        By the names of ``simulate``'s parameters, and ``law`` (of expirations), ``expiration_threshold_s``
+        and ``delay_s`` (of the policy). What has no effect is disabled.
+    problem, status : ipywidgets.HTML
+        What cannot be; waste, loss, messages forwarded and read, and of how many days.
+    figure : plotly.graph_objects.FigureWidget
+
+    Raises
+    ------
+    ParameterError
+        A parameter cannot be used.
+    """
+
+    def __init__(self, **parameters: Any) -> None:
+        self._play = lru_cache(maxsize=4096)(_played)
+        self._is_changing = False
+        self._call: asyncio.TimerHandle | None = None
+        self._rest: Iterator[None] = iter(())
+        self.controls = controls_of(parameters)
+        self._given = parameters_of(self.controls)
+        self.problem, self.status = ipywidgets.HTML(), ipywidgets.HTML()
+        self.figure = go.FigureWidget(limits([], (None, 0.0, 0.0), title=""))
+        self._show(self._some())
+        for control in self.controls.values():
+            control.observe(self._changed, names="value")
+        self._later()
+        columns = [ipywidgets.VBox([self.controls[name] for name in names]) for names in COLUMNS]
+        super().__init__([ipywidgets.HBox(columns), self.problem, self.status, self.figure])
+        self.add_class("mudkit-prefetch-lab")
+
+    def finish(self) -> None:
+        """Play all days that are wanted, now."""
+        for _ in self._rest:
+            pass
+
+    # -- what is played
+
+    def _changed(self, change: dict[str, Any]) -> None:
+        if self._is_changing:
+            return
+        if self._call is not None:
+            self._call.cancel()
+        self._rest = iter(())
+        if change["owner"] is self.controls["policy"] and change["new"] == "unified":
+            self._is_changing = True
+            for name in OF_POLICY:
+                self.controls[name].value = LEARNT
+            self._is_changing = False
+        try:
+            self._given = parameters_of(self.controls)
+            shown = self._some()
+        except MudkitError as error:
+            self.problem.value = (
+                "<div role='alert'><b>This cannot be; below is the last that could.</b>"
+                f"<pre>{escape(str(error))}</pre></div>"
+            )
+            return
+        self.problem.value = ""
+        self._show(shown)
+        self._later()
+
+    def _some(self) -> _Shown:
+        """Play what takes a moment."""
+        return self._days(self._of(_POINT_EVENTS), self._of(_CURVE_EVENTS), _FEW_LIMITS)
+
+    def _all(self) -> Iterator[None]:
+        """Play all days, a run at a time."""
+        days = int(self._given["days"])
+        self._answer(days)
+        yield
+        self._show(self._days(days, self._of(_CURVE_EVENTS), _FEW_LIMITS))
+        for limit in LIMITS:
+            self._answer(days, limit)
+            yield
+        self._show(self._days(days, days, LIMITS))
+
+    def _days(self, of_now: int, of_points: int, at: Sequence[int]) -> _Shown:
+        points: list[Point] = [(limit, *self._answer(of_points, limit)[:2]) for limit in at]
+        return _Shown(self._answer(of_now), of_now, points, of_points)
+
+    def _of(self, events: int) -> int:
+        """Give how many days have about so many events, at most those that are wanted."""
+        given = self._given
+        switches = 2 * given["outages_per_day"] if 0.0 < given["outage"] < 1.0 else 0.0
+        a_day = given["event_frequency"] + given["user_frequency"] + switches
+        return min(int(given["days"]), max(1, int(events / a_day)))
+
+    def _answer(self, days: int, limit: int | None = None) -> _Answer:
+        """Play what is set, or the curve's policy with some limit."""
+        given, policy = self._given | {"days": days}, self._given["policy"]
+        if limit is not None:
+            kind = "buffer" if policy.kind in NO_LIMIT else policy.kind
+            given["policy"] = Forwarding(kind, limit, policy.expiration_threshold_s, policy.delay_s)
+        return self._play(tuple(given.items()))
+
+    def _later(self) -> None:
+        """Play the rest when nothing changes for a moment; without a running kernel, when it is asked for."""
+        self._rest = self._all()
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        self._call = loop.call_later(_PATIENCE_S, self._step, loop)
+
+    def _step(self, loop: asyncio.AbstractEventLoop) -> None:
+        for _ in self._rest:
+            self._call = loop.call_later(0.0, self._step, loop)
+            return
+
+    # -- what is shown
+
+    def _show(self, shown: _Shown) -> None:
+        now, policy = shown.now, self._given["policy"]
+        disable(self.controls, self._given)
+        self.status.value = (
+            f"<div role='status'><b>Waste {100 * now.waste:.2f} %, loss {100 * now.loss:.2f} %</b>: "
+            f"{now.forwarded:,} forwarded, {now.read:,} read, in {_count(shown.of_now)}.</div>"
+        )
+        has_limit = policy.kind not in NO_LIMIT and policy.prefetch_limit not in (LEARNT, 0)
+        at = (policy.prefetch_limit if has_limit else None, now.waste, now.loss)
+        of = "buffer" if policy.kind in NO_LIMIT else policy.kind
+        level = "" if has_limit else f"; dashed: {policy.kind}, {_count(shown.of_now)}"
+        title = f"{of} with each limit, {_count(shown.of_points)}{level}"
+        with self.figure.batch_update():
+            curve(self.figure, shown.points, at, title=title)
+
+
+def _played(parameters: tuple[tuple[str, Any], ...]) -> _Answer:
+    run = simulate(**dict(parameters))
+    return _Answer(run.waste, run.loss, run.forwarded, run.read)
+
+
+def _count(days: int) -> str:
+    return f"{days:,} day{'s' if days != 1 else ''}"
