@@ -87,6 +87,7 @@ class Spooled:
         self._showing: set[str] = set()
         """What the device was told to show and has not said that it did."""
         self._is_showing = False
+        self._records: list[Effect] = []
         self._timer_us: int | None = None
         self._now_us = 0
         self.subscribe(now_us, subscription)
@@ -122,31 +123,32 @@ class Spooled:
             for strange in self.spool.holds(now_us, [each.identity for each in held]):
                 self._say("retract", id=strange)
             self.spool.network(now_us, is_up=before.is_up)
+            self._take_from_low()
+
+    def has_seen(self, identity: str) -> bool:
+        """Say whether there is a message of this name, or was one of late."""
+        return identity in self._low or self.spool.has_seen(identity)
 
     def publish(
         self, now_us: int, identity: str, rank: float, expires_us: int, content: Mapping[str, Any]
-    ) -> list[Effect]:
-        """Take a message."""
+    ) -> None:
+        """Take a message; one that is not acceptable is only kept, and nobody says that it was created."""
         self._now_us = now_us
-        row: dict[str, Any] = {"item": identity, "receiver": self.device, "created_us": now_us}
-        if expires_us < FOREVER_US:
-            row["expired_us"] = expires_us
         if rank < self.subscription.threshold:
             self._keep_low(identity, rank, expires_us, content)
-            return [Record("deliveries", row | {"refused_us": now_us})]
-        self._take(identity, rank, expires_us, content)
-        return [Record("deliveries", row)]
+        else:
+            self._take(identity, rank, expires_us, content)
 
-    def rerank(self, now_us: int, identity: str, rank: float) -> None:
-        """Take the new rank of a message; of one that is finished it changes nothing."""
+    def rerank(self, now_us: int, topic: str, identity: str, rank: float) -> None:
+        """Take the new rank of a message of a topic; of one that is finished it changes nothing."""
         self._now_us = now_us
         if identity in self._low:
             _, expires_us, content = self._low[identity]
-            if rank >= self.subscription.threshold:
-                self._forget_low(identity)
-                self._take(identity, rank, expires_us, content)
+            if content["topic"] == topic:
+                self._keep_low(identity, rank, expires_us, content)
+                self._take_from_low()
             return
-        if self.spool.find(identity) is None:
+        if identity not in self._contents or self._contents[identity]["topic"] != topic:
             return
         was_there = self.spool.is_on_device(identity)
         self.spool.notification(now_us, identity, rank)
@@ -240,14 +242,15 @@ class Spooled:
                 self._put_state()
             self._set_interrupt()
         self._show()
+        effects, self._records = self._records, []
         change_us = self.subscription.next_change_us(time_of_day_us)
         due_us = self.spool.due_us
         if change_us is not None:
             due_us = min(due_us, now_us + change_us)
         if due_us >= FOREVER_US or (self._timer_us is not None and self._timer_us <= due_us):
-            return []
+            return effects
         self._timer_us = due_us
-        return [SetTimer(f"due {self._key}", max(due_us - now_us, 0))]
+        return [*effects, SetTimer(f"due {self._key}", max(due_us - now_us, 0))]
 
     def _show(self) -> None:
         """Show what may be shown now, the best first."""
@@ -291,6 +294,10 @@ class Spooled:
     # -- what is kept, and what the device is told
 
     def _take(self, identity: str, rank: float, expires_us: int, content: Mapping[str, Any]) -> None:
+        row: dict[str, Any] = {"item": identity, "receiver": self.device, "created_us": self._now_us}
+        if expires_us < FOREVER_US:
+            row["expired_us"] = expires_us
+        self._records.append(Record("deliveries", row))
         self._contents[identity] = content
         self.spool.notification(self._now_us, identity, rank, expires_us)
         message = self.spool.find(identity)
@@ -317,6 +324,13 @@ class Spooled:
         self._store.put(f"low {self._key}\n{identity}", self._low[identity])
         while len(self._low) > _LOW:
             self._forget_low(next(iter(self._low)))
+
+    def _take_from_low(self) -> None:
+        """Take what is not too low any more."""
+        for identity, (rank, expires_us, content) in list(self._low.items()):
+            if rank >= self.subscription.threshold:
+                self._forget_low(identity)
+                self._take(identity, rank, expires_us, content)
 
     def _forget_low(self, identity: str) -> None:
         del self._low[identity]
