@@ -79,7 +79,8 @@ class Spooled:
         self.device, self.topic, self.number = device, subscription.topic, number
         self._key = f"{device}\n{self.topic}"
         self._contents: dict[str, Mapping[str, Any]] = {}
-        self._low: dict[str, list[Any]] = {}
+        low = store.items(f"low {self._key}\n")
+        self._low: dict[str, list[Any]] = {key.rsplit("\n", 1)[1]: each for key, each in low}
         state = store.get(f"state {self._key}") or {"reads": [], "day": 0, "shown": 0, "due": 0}
         self._reads: list[tuple[int, int]] = [tuple(each) for each in state["reads"]]
         self._day, self._shown = state["day"], state["shown"]
@@ -89,15 +90,33 @@ class Spooled:
         self._is_showing = False
         self._records: list[Effect] = []
         self._timer_us: int | None = None
-        self._now_us = 0
-        self.subscribe(now_us, subscription)
+        self._now_us = now_us
+        self._begin(subscription)
+        kept = store.items(f"message {self._key}\n")
+        messages = [self._restored(key.rsplit("\n", 1)[1], *each) for key, each in kept]
+        self.spool.restore(now_us, sorted(messages, key=_order), self._reads)
 
     # -- what the server hears
 
     def subscribe(self, now_us: int, subscription: Subscription) -> None:
-        """Begin, or go on with other limits."""
+        """Go on with other limits."""
         self._now_us = now_us
-        before = getattr(self, "spool", None)
+        before, messages = self.spool, self.spool.all()
+        self._begin(subscription)
+        self.spool.room = before.room
+        for message in messages:
+            if message.rank < subscription.threshold:
+                self._ended(message)
+        held = [each.identity for each in messages if before.is_on_device(each.identity)]
+        good = [each for each in messages if each.rank >= subscription.threshold]
+        self.spool.restore(now_us, sorted(good, key=_order), self._reads)
+        for strange in self.spool.holds(now_us, held):
+            self._say("retract", id=strange)
+        self.spool.network(now_us, is_up=before.is_up)
+        self._take_from_low()
+
+    def _begin(self, subscription: Subscription) -> None:
+        """Begin a spool with nothing in it."""
         self.subscription = subscription
         self._store.put(f"sub {self._key}", [self.number, subscription.describe()])
         self.spool = ServedSpool(
@@ -105,25 +124,6 @@ class Spooled:
             capacity=self._capacity,
         )  # fmt: skip
         self._set_interrupt()
-        if before is None:
-            kept = self._store.items(f"message {self._key}\n")
-            messages = [self._restored(key.rsplit("\n", 1)[1], *each) for key, each in kept]
-            low = self._store.items(f"low {self._key}\n")
-            self._low = {key.rsplit("\n", 1)[1]: each for key, each in low}
-        else:
-            self.spool.room = before.room
-            messages = list(before.all())
-            held = [each for each in messages if before.is_on_device(each.identity)]
-        good = [each for each in messages if each.rank >= subscription.threshold]
-        for each in messages:
-            if each.rank < subscription.threshold:
-                self._ended(each)
-        self.spool.restore(now_us, sorted(good, key=lambda each: each.order), self._reads)
-        if before is not None:
-            for strange in self.spool.holds(now_us, [each.identity for each in held]):
-                self._say("retract", id=strange)
-            self.spool.network(now_us, is_up=before.is_up)
-            self._take_from_low()
 
     def has_seen(self, identity: str) -> bool:
         """Say whether there is a message of this name, or was one of late."""
@@ -374,3 +374,7 @@ class Spooled:
 
     def _say(self, what: str, **body: Any) -> None:
         self._tell({"what": what, "topic": self.topic, "run": self.number, **body})
+
+
+def _order(message: Message) -> int:
+    return message.order
