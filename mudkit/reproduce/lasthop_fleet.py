@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from mudkit.lab import Lab
@@ -23,6 +24,8 @@ class Fleet:
         Messages at a time; None: all.
     threshold : float
         Of the rank.
+    reranks : sequence of (int, int, float)
+        When which message has another rank, and which.
 
     Attributes
     ----------
@@ -30,7 +33,10 @@ class Fleet:
         Messages by their numbers, as in the simulator, in order.
     """
 
-    def __init__(self, drawn: Drawn, policy: Forwarding, most: int | None, threshold: float = 0.0) -> None:
+    def __init__(
+        self, drawn: Drawn, policy: Forwarding, most: int | None, threshold: float = 0.0,
+        reranks: Sequence[tuple[int, int, float]] = (),
+    ) -> None:  # fmt: skip
         self._lab = Lab(seed=1, messages=False)
         self._world = world = self._lab.world
         self.forwarded: list[int] = []
@@ -52,10 +58,13 @@ class Fleet:
         for number, (at_us, expires_us, rank) in enumerate(arrivals):
             lasts_s = None if expires_us == FOREVER_US else (expires_us - at_us) / 1e6
             world.ask_at(at_us, self._publish, (str(number), rank, lasts_s))
+        for at_us, number, rank in reranks:
+            world.ask_at(at_us, self._rerank, (str(number), rank))
         for at_us in drawn.reads_us.tolist():
             world.ask_at(at_us, self._read)
         ends = [times_us[-1:] for times_us in (drawn.arrivals_us, drawn.switches_us, drawn.reads_us)]
-        self._until_us = max([0, *(int(each[0]) for each in ends if len(each))])
+        times_us = [*(at_us for at_us, _, _ in reranks), *(int(each[0]) for each in ends if len(each))]
+        self._until_us = max(times_us, default=0)
 
     def run(self) -> None:
         """Let everything happen."""
@@ -67,6 +76,9 @@ class Fleet:
     def _publish(self, what: tuple[str, float, float | None]) -> None:
         item, rank, lasts_s = what
         self._topic.publish("", rank, lasts_s, item=item)
+
+    def _rerank(self, what: tuple[str, float]) -> None:
+        self._topic.rerank(*what)
 
     def _read(self, _: None) -> None:
         self._subscriber.read("news")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lasthop_reference import Happening, played
 
 from mudkit.reproduce.lasthop_fleet import Fleet
 from mudkit.systems.lasthop import Forwarding, Spool
@@ -44,7 +47,7 @@ def drawings(draw):
     )
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(drawings(), POLICIES, st.sampled_from([0, 1, 2, 4, None]), st.sampled_from([0.0, 0.2, 0.5]))
 def test_both_drivers_do_the_same(drawn, policy, most, threshold):
     """Forwards and reads in the same order, so the same waste and loss."""
@@ -53,3 +56,31 @@ def test_both_drivers_do_the_same(drawn, policy, most, threshold):
     fleet.run()
     assert fleet.forwarded == list(alone.forwarded_ids)
     assert fleet.read == list(alone.read_ids)
+
+
+@settings(max_examples=100)
+@given(
+    drawings(),
+    st.lists(
+        st.tuples(
+            st.integers(0, 200).map(lambda at: at * S), st.integers(0, 24), st.sampled_from([0.0, 0.3, 0.9])
+        )
+    ),
+    st.builds(Forwarding, st.sampled_from(["on-line", "on-demand", "buffer"]), st.integers(0, 5)),
+    st.sampled_from([0, 1, 2, None]),
+    st.sampled_from([0.0, 0.2, 0.5]),
+)
+def test_ranks_change_as_is_said_simply(drawn, reranks, policy, most, threshold):
+    """While there is a link: without one, a device does not hear of ranks."""
+    drawn = replace(drawn, switches_us=drawn.switches_us[:0], starts_up=True)
+    expires = [math.inf if each == FOREVER_US else each for each in drawn.expires_us.tolist()]
+    arrivals = list(zip(drawn.arrivals_us.tolist(), drawn.ranks.tolist(), expires, strict=True))
+    story = [Happening(at, "arrival", each, rank, until) for each, (at, rank, until) in enumerate(arrivals)]
+    reranks = sorted(each for each in reranks if each[1] < len(arrivals) and each[0] >= arrivals[each[1]][0])
+    story += [Happening(at, "rank", each, rank, expires[each]) for at, each, rank in reranks]
+    story += [Happening(at, "read") for at in drawn.reads_us.tolist()]
+    story.sort(key=lambda each: (each.at_us, ["arrival", "rank", "read"].index(each.what)))
+    forwarded, read, _ = played(story, policy, np.inf if most is None else most, threshold)
+    fleet = Fleet(drawn, policy, most, threshold, reranks)
+    fleet.run()
+    assert (fleet.forwarded, fleet.read) == (forwarded, read)

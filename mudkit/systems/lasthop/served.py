@@ -55,6 +55,10 @@ class ServedSpool(Spool):
         """Give a message that waits here or is on the device."""
         return self._known.get(identity)
 
+    def has_seen(self, identity: Hashable) -> bool:
+        """Say whether there is a message of this name, or was one of late."""
+        return identity in self._known or identity in self._finished or identity in self._finished_before
+
     def is_on_device(self, identity: Hashable) -> bool:
         """Say whether a message is on the device, or on its way."""
         message = self._known.get(identity)

@@ -165,10 +165,16 @@ class SpoolServer:
         identity = f"{topic} {count}" if item is None else item
         until_us = FOREVER_US if expires_us is None else self._now_us + expires_us
         message = {**content, "topic": topic, "rank": rank}
-        for each in (topic, *self._indexer.topics(message)):
-            for spooled in list(self._subscribers.get(each, {}).values()):
-                self._touch(spooled)
-                self._effects += spooled.publish(self._now_us, identity, rank, until_us, message)
+        topics = (topic, *self._indexer.topics(message))
+        spools = [each for name in topics for each in self._subscribers.get(name, {}).values()]
+        if item is not None and any(each.has_seen(item) for each in spools):
+            raise ParameterError(
+                "There is a message of this name.", where="item", found=repr(item),
+                expected="a name of its own for each message",
+            )  # fmt: skip
+        for spooled in spools:
+            self._touch(spooled)
+            spooled.publish(self._now_us, identity, rank, until_us, message)
         return identity
 
     def _rerank(self, topic: str, identity: str, rank: float) -> None:
@@ -176,7 +182,7 @@ class SpoolServer:
             if each == topic or is_query(each):
                 for spooled in list(subscribers.values()):
                     self._touch(spooled)
-                    spooled.rerank(self._now_us, identity, rank)
+                    spooled.rerank(self._now_us, topic, identity, rank)
 
     def _queues(self, device: str, topic: str) -> dict[str, Any]:
         spooled = self._subscribers.get(topic, {}).get(device)

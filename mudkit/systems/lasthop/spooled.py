@@ -79,7 +79,8 @@ class Spooled:
         self.device, self.topic, self.number = device, subscription.topic, number
         self._key = f"{device}\n{self.topic}"
         self._contents: dict[str, Mapping[str, Any]] = {}
-        self._low: dict[str, list[Any]] = {}
+        low = store.items(f"low {self._key}\n")
+        self._low: dict[str, list[Any]] = {key.rsplit("\n", 1)[1]: each for key, each in low}
         state = store.get(f"state {self._key}") or {"reads": [], "day": 0, "shown": 0, "due": 0}
         self._reads: list[tuple[int, int]] = [tuple(each) for each in state["reads"]]
         self._day, self._shown = state["day"], state["shown"]
@@ -87,16 +88,35 @@ class Spooled:
         self._showing: set[str] = set()
         """What the device was told to show and has not said that it did."""
         self._is_showing = False
+        self._records: list[Effect] = []
         self._timer_us: int | None = None
-        self._now_us = 0
-        self.subscribe(now_us, subscription)
+        self._now_us = now_us
+        self._begin(subscription)
+        kept = store.items(f"message {self._key}\n")
+        messages = [self._restored(key.rsplit("\n", 1)[1], *each) for key, each in kept]
+        self.spool.restore(now_us, sorted(messages, key=_order), self._reads)
 
     # -- what the server hears
 
     def subscribe(self, now_us: int, subscription: Subscription) -> None:
-        """Begin, or go on with other limits."""
+        """Go on with other limits."""
         self._now_us = now_us
-        before = getattr(self, "spool", None)
+        before, messages = self.spool, self.spool.all()
+        self._begin(subscription)
+        self.spool.room = before.room
+        for message in messages:
+            if message.rank < subscription.threshold:
+                self._ended(message)
+        held = [each.identity for each in messages if before.is_on_device(each.identity)]
+        good = [each for each in messages if each.rank >= subscription.threshold]
+        self.spool.restore(now_us, sorted(good, key=_order), self._reads)
+        for strange in self.spool.holds(now_us, held):
+            self._say("retract", id=strange)
+        self.spool.network(now_us, is_up=before.is_up)
+        self._take_from_low()
+
+    def _begin(self, subscription: Subscription) -> None:
+        """Begin a spool with nothing in it."""
         self.subscription = subscription
         self._store.put(f"sub {self._key}", [self.number, subscription.describe()])
         self.spool = ServedSpool(
@@ -104,49 +124,31 @@ class Spooled:
             capacity=self._capacity,
         )  # fmt: skip
         self._set_interrupt()
-        if before is None:
-            kept = self._store.items(f"message {self._key}\n")
-            messages = [self._restored(key.rsplit("\n", 1)[1], *each) for key, each in kept]
-            low = self._store.items(f"low {self._key}\n")
-            self._low = {key.rsplit("\n", 1)[1]: each for key, each in low}
-        else:
-            self.spool.room = before.room
-            messages = list(before.all())
-            held = [each for each in messages if before.is_on_device(each.identity)]
-        good = [each for each in messages if each.rank >= subscription.threshold]
-        for each in messages:
-            if each.rank < subscription.threshold:
-                self._ended(each)
-        self.spool.restore(now_us, sorted(good, key=lambda each: each.order), self._reads)
-        if before is not None:
-            for strange in self.spool.holds(now_us, [each.identity for each in held]):
-                self._say("retract", id=strange)
-            self.spool.network(now_us, is_up=before.is_up)
+
+    def has_seen(self, identity: str) -> bool:
+        """Say whether there is a message of this name, or was one of late."""
+        return identity in self._low or self.spool.has_seen(identity)
 
     def publish(
         self, now_us: int, identity: str, rank: float, expires_us: int, content: Mapping[str, Any]
-    ) -> list[Effect]:
-        """Take a message."""
+    ) -> None:
+        """Take a message; one that is not acceptable is only kept, and nobody says that it was created."""
         self._now_us = now_us
-        row: dict[str, Any] = {"item": identity, "receiver": self.device, "created_us": now_us}
-        if expires_us < FOREVER_US:
-            row["expired_us"] = expires_us
         if rank < self.subscription.threshold:
             self._keep_low(identity, rank, expires_us, content)
-            return [Record("deliveries", row | {"refused_us": now_us})]
-        self._take(identity, rank, expires_us, content)
-        return [Record("deliveries", row)]
+        else:
+            self._take(identity, rank, expires_us, content)
 
-    def rerank(self, now_us: int, identity: str, rank: float) -> None:
-        """Take the new rank of a message; of one that is finished it changes nothing."""
+    def rerank(self, now_us: int, topic: str, identity: str, rank: float) -> None:
+        """Take the new rank of a message of a topic; of one that is finished it changes nothing."""
         self._now_us = now_us
         if identity in self._low:
             _, expires_us, content = self._low[identity]
-            if rank >= self.subscription.threshold:
-                self._forget_low(identity)
-                self._take(identity, rank, expires_us, content)
+            if content["topic"] == topic:
+                self._keep_low(identity, rank, expires_us, content)
+                self._take_from_low()
             return
-        if self.spool.find(identity) is None:
+        if identity not in self._contents or self._contents[identity]["topic"] != topic:
             return
         was_there = self.spool.is_on_device(identity)
         self.spool.notification(now_us, identity, rank)
@@ -240,14 +242,15 @@ class Spooled:
                 self._put_state()
             self._set_interrupt()
         self._show()
+        effects, self._records = self._records, []
         change_us = self.subscription.next_change_us(time_of_day_us)
         due_us = self.spool.due_us
         if change_us is not None:
             due_us = min(due_us, now_us + change_us)
         if due_us >= FOREVER_US or (self._timer_us is not None and self._timer_us <= due_us):
-            return []
+            return effects
         self._timer_us = due_us
-        return [SetTimer(f"due {self._key}", max(due_us - now_us, 0))]
+        return [*effects, SetTimer(f"due {self._key}", max(due_us - now_us, 0))]
 
     def _show(self) -> None:
         """Show what may be shown now, the best first."""
@@ -291,6 +294,10 @@ class Spooled:
     # -- what is kept, and what the device is told
 
     def _take(self, identity: str, rank: float, expires_us: int, content: Mapping[str, Any]) -> None:
+        row: dict[str, Any] = {"item": identity, "receiver": self.device, "created_us": self._now_us}
+        if expires_us < FOREVER_US:
+            row["expired_us"] = expires_us
+        self._records.append(Record("deliveries", row))
         self._contents[identity] = content
         self.spool.notification(self._now_us, identity, rank, expires_us)
         message = self.spool.find(identity)
@@ -317,6 +324,13 @@ class Spooled:
         self._store.put(f"low {self._key}\n{identity}", self._low[identity])
         while len(self._low) > _LOW:
             self._forget_low(next(iter(self._low)))
+
+    def _take_from_low(self) -> None:
+        """Take what is not too low any more."""
+        for identity, (rank, expires_us, content) in list(self._low.items()):
+            if rank >= self.subscription.threshold:
+                self._forget_low(identity)
+                self._take(identity, rank, expires_us, content)
 
     def _forget_low(self, identity: str) -> None:
         del self._low[identity]
@@ -360,3 +374,7 @@ class Spooled:
 
     def _say(self, what: str, **body: Any) -> None:
         self._tell({"what": what, "topic": self.topic, "run": self.number, **body})
+
+
+def _order(message: Message) -> int:
+    return message.order

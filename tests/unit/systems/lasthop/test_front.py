@@ -40,7 +40,7 @@ def test_an_on_line_topic_is_shown_as_it_comes_and_that_counts_as_read():
     assert place.shown == ["a", "c"]
     assert place.read() == []
     deliveries = place.lab.deliveries().set_index("item")["status"]
-    assert dict(deliveries) == {"news 1": "read", "news 2": "refused", "news 3": "read"}
+    assert dict(deliveries) == {"news 1": "read", "news 3": "read"}
 
 
 def test_what_came_while_it_was_quiet_or_away_is_shown_afterwards():
@@ -193,8 +193,12 @@ def test_other_limits_from_now_on():
     place.ann.subscribe("news", policy="on-line", max=None, threshold=2.0).result()
     place.lab.run(minutes=1)
     assert place.ann.held().result() == {"news": 2}
-    place.ann.subscribe("news", policy="on-line", max=1).result()
+    ids = place.publish(d=1.5, e=0.5)
+    place.news.rerank(ids["e"], 1.8).result()
+    place.ann.subscribe("news", policy="on-line", max=1, threshold=1.6).result()
     assert place.read() == ["c"]
+    place.ann.subscribe("news", policy="on-line", max=None).result()
+    assert place.read() == ["b", "e", "d"]  # a was retracted
 
 
 @pytest.mark.parametrize(
@@ -234,6 +238,20 @@ def test_a_threshold_below_which_a_rank_stays_changes_nothing():
     place.news.rerank(ids["a"], 1.5).result()
     place.news.rerank("never was", 9.0).result()
     assert place.read() == []
+
+
+def test_each_message_has_a_name_of_its_own():
+    place = Place(max=1)
+    for topic in ("news", "sport"):
+        place.ann.subscribe(topic).result()
+        place.server.topic(topic).publish("a", 1.0, item=f"{topic} 1").result()
+    with pytest.raises(ParameterError, match="There is a message of this name"):
+        place.news.publish("b", item="news 1").result()
+    assert place.read() == ["a"]
+    with pytest.raises(ParameterError, match="There is a message of this name"):
+        place.news.publish("b", item="news 1").result()
+    place.news.rerank("sport 1", -1.0).result()  # of another topic
+    assert [message["rank"] for message in place.ann.read("sport").result()] == [1.0]
 
 
 def test_hours_are_local():
