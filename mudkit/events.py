@@ -288,6 +288,11 @@ class Network(Protocol):
         ...
 
     @property
+    def start_us(self) -> int:
+        """What its time 0 is, in µs since 1970."""
+        ...
+
+    @property
     def authority(self) -> Authority:
         """Who signs its tokens."""
         ...

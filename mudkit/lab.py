@@ -117,7 +117,8 @@ class Lab:
         ----------
         name : str
         link : str or LinkReplay
-            ``wifi``, ``lte``, ``umts_3g``, ``edge``; or measured throughput, over LTE.
+            ``wifi``, ``lte``, ``umts_3g``, ``edge``, or ``ideal``, which has neither latency nor limit; or
+            measured throughput, over LTE.
         at : (float, float), optional
             Latitude and longitude, degrees; for one that moves give ``mobility`` instead.
         mobility : str or Mobility, optional

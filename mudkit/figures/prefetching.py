@@ -199,38 +199,35 @@ def caption(parameters: Mapping[str, Any]) -> str:
 
 
 def _outages(parameters: Mapping[str, Any]) -> str:
-    share, often = parameters["outage"], parameters.get("outages_per_day")
+    share, often, law = parameters["outage"], parameters.get("outages_per_day"), "exponential"
     if isinstance(share, Mapping):
-        share, often = share["share"], share["per_day"]
+        share, often, law = share["share"], share["per_day"], share["distribution"]
     if share == 0.0:
         return "no outages"
     of_time = "" if isinstance(share, list) else f" {share:.0%} of the time"
-    return (
-        f"outages{of_time}, exponential, {often:g} a day"
-        if not isinstance(often, list)
-        else f"outages{of_time}"
-    )
+    return f"outages{of_time}, {law}" + (f", {often:g} a day" if isinstance(often, int | float) else "")
 
 
 def _expirations(parameters: Mapping[str, Any]) -> str:
     time, share = parameters["expiration"], parameters.get("expiring_share", 1.0)
-    law = time["law"] if isinstance(time, Mapping) else "exponential"
-    mean = (
-        ""
-        if isinstance(time, list)
-        else f", mean {_time(time['mean_s'] if isinstance(time, Mapping) else time)}"
-    )
+    law = "exponential"
+    if isinstance(time, Mapping):
+        time, law = time["mean_s"], time["law"]
+    mean = f", mean {_time(time)}" if isinstance(time, int | float) else ""
     return f"expiration times {law}{mean}" + ("" if share == 1.0 else f", for {share:.0%} of the messages")
 
 
 def _policy(each: Mapping[str, Any]) -> str:
     policy = each["policy"]
     settings = policy if isinstance(policy, Mapping) else each
-    limit = settings.get("prefetch_limit")
-    name = policy["kind"] if isinstance(policy, Mapping) else policy
-    return (
-        f"{name}, prefetch limit {limit if isinstance(limit, str) else f'{limit:,}'}" if limit else str(name)
-    )
+    told = [str(settings["kind"] if isinstance(policy, Mapping) else policy)]
+    limit, threshold_s = settings.get("prefetch_limit"), settings.get("expiration_threshold_s")
+    if limit is not None:
+        told.append(f"prefetch limit {limit if isinstance(limit, str) else _count(limit)}")
+    if threshold_s is not None:
+        time = threshold_s if isinstance(threshold_s, str) else _time(threshold_s)
+        told.append(f"expiration threshold {time}")
+    return ", ".join(told)
 
 
 def _need(table: pd.DataFrame, *names: str) -> None:
@@ -304,7 +301,7 @@ def _ticks(values: pd.Series[float], say: Callable[[float], str]) -> dict[str, A
 
 
 def _count(value: float) -> str:
-    return f"{value:,g}"
+    return f"{value:,.0f}"
 
 
 def _reads(often: float) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-__all__ = ["Curve"]
+__all__ = ["INSTANT", "Curve", "Instant"]
 
 _BYTES_PER_KBPS_US = 1.25e-4
 
@@ -58,3 +59,21 @@ class Curve:
     def _by(self, t_us: int) -> float:
         piece = max(bisect_right(self._us, t_us) - 1, 0)
         return self._bytes[piece] + (t_us - self._us[piece]) * self._kbps[piece] * _BYTES_PER_KBPS_US
+
+
+class Instant:
+    """The curve of a link that carries everything at once."""
+
+    __slots__ = ()
+    most_kbps: Final = 1e12
+
+    def end_us(self, start_us: int, size_bytes: int) -> int:
+        """Say when so many bytes are carried that begin at a time: then."""
+        return start_us
+
+    def carried_bytes(self, start_us: int, end_us: int) -> int:
+        """Say how many bytes can be carried between two times: all that anybody has."""
+        return 1 << 62
+
+
+INSTANT: Final = Instant()

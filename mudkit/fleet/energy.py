@@ -66,6 +66,7 @@ RADIOS: Final = {
         RadioProfile("edge", 1_000_000, 1700.0, 0.0, 36.0, 36.0, 6_000_000, 250.0),
         # 5.9 J to associate; it then stays so until the network is gone.
         RadioProfile("wifi", 2_000_000, 2950.0, 0.0, 7.0, 7.0, _FOR_EVER_US, 0.0),
+        RadioProfile("ideal", 0, 0.0, 0.0, 0.0, 0.0, 0, 0.0),
     )
 }
 """LTE: Huang et al., MobiSys 2012. The others: Balasubramanian et al., IMC 2009 (3G: 0.025 J/KB, tail 0.62 W

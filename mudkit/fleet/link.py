@@ -8,7 +8,7 @@ from array import array
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import exp, isnan
+from math import exp, inf, isnan
 from typing import Any, Final
 
 import msgspec
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from mudkit.errors import ParameterError
 from mudkit.fleet.bill import Account, Bill
-from mudkit.fleet.capacity import Curve
+from mudkit.fleet.capacity import INSTANT, Curve, Instant
 from mudkit.fleet.energy import RADIOS, Radio
 from mudkit.fleet.timeline import Carried
 from mudkit.sources.streams import Stream, device_number
@@ -56,10 +56,11 @@ LINKS: Final = {
         LinkProfile("lte", 35.0, 0.25, 5_640.0, 12_740.0),
         LinkProfile("umts_3g", 100.0, 0.4, 500.0, 1_500.0),
         LinkProfile("edge", 300.0, 0.5, 80.0, 180.0),
+        LinkProfile("ideal", 0.0, 0.0, inf, inf),
     )
 }
 """LTE: the medians of Huang et al., MobiSys 2012 (12.74 Mbit/s down, 5.64 up, 70 ms there and back). The
-others are choices of that order."""
+others are choices of that order. The ideal one has neither latency nor limit, and costs nothing."""
 
 
 def profile_of(name: Any) -> LinkProfile:
@@ -208,13 +209,14 @@ class Direction:
         self.free_us = 0
         self.underway: deque[Leg] = deque()
         """In the order in which they arrive."""
-        self.curve: Curve | None = None
+        self.curve: Curve | Instant | None = None
         """Measured throughput, which then stands instead of the profile's."""
         self.use(link.profile)
 
     def use(self, profile: LinkProfile) -> None:
         """Take on the rates of a profile."""
         self.us_per_byte, self.mj_per_byte, self.latency_us, self.spread = _rates(profile, self.name)
+        self.curve = INSTANT if self.us_per_byte == 0.0 else None  # what was measured was another network
 
     def begin(self, transfer: Transfer, now_us: int) -> Leg:
         """Schedule a transfer behind those that are under way, and charge it."""
@@ -330,7 +332,6 @@ class Link:
         self.latency_ms = profile.latency_ms
         self.radio.use(RADIOS[profile.name])
         for direction in (self.up, self.down):
-            direction.curve = None  # what was measured was another network
             direction.use(profile)
 
     def set_measured(self, down_kbps: float, up_kbps: float, latency_ms: float) -> None:

@@ -102,6 +102,11 @@ class SeenNetwork:
         """See :class:`mudkit.events.Network`."""
         return self._network.devices
 
+    @property
+    def start_us(self) -> int:
+        """See :class:`mudkit.events.Network`."""
+        return self._network.start_us
+
     def server(self, name: str) -> SeenHost:
         """See :class:`mudkit.events.Network`."""
         return SeenHost(self._network.server(name), self._note)

@@ -12,7 +12,7 @@ from mudkit.errors import EnvironmentProblem
 from mudkit.reproduce.lasthop_runs import PROCESSES, spread_out
 from mudkit.reproduce.row import Figure, Measured, Say, nothing_said
 from mudkit.sources.outages import Outages
-from mudkit.systems.lasthop import FIGURES, Scenario, simulate, sweep
+from mudkit.systems.lasthop import FIGURES, Forwarding, Scenario, simulate, sweep
 
 __all__ = ["measure"]
 
@@ -22,8 +22,9 @@ _OUTAGE: Final = 0.5
 
 
 def measure(
-    say: Say = nothing_said, *, days: int = 365, runs: int = 25, seeds: Sequence[int] = range(10),
-    processes: int = PROCESSES, over: dict[str, Sequence[Any]] | None = None,
+    say: Say = nothing_said, *, days: int = 365, runs: int = 25, fleets: int = 3,
+    seeds: Sequence[int] = range(10), processes: int = PROCESSES,
+    over: dict[str, Sequence[Any]] | None = None,
 ) -> Measured:  # fmt: skip
     """Measure row L7.
 
@@ -34,6 +35,8 @@ def measure(
     days : int
     runs : int
         A seed each, ours and simpy's in turn.
+    fleets : int
+        Runs that the kernel drives, a seed each.
     seeds : sequence of int
         Of Figure 3.
     processes : int
@@ -55,6 +58,10 @@ def measure(
         )
     say(f"runs of {days} days beside simpy")
     pairs = [_pair(seed, days) for seed in range(runs + 1)][1:]  # the first one warms up
+    driven = []
+    for seed in range(fleets):
+        say(f"a fleet of one device, {seed + 1} of {fleets}")
+        driven.append(_driven(seed, days))
     say(f"Figure 3 with {len(seeds)} seeds, {processes} processes")
     began_s = time.perf_counter()
     with spread_out(processes) as over_processes:
@@ -68,13 +75,18 @@ def measure(
         "share of runs in which simpy's model forwards and reads the same": Figure.of(
             [sum(same for _, _, same in pairs) / len(pairs)]
         ),
+        "s for a year driven by the kernel": Figure.of(each for each, _ in driven),
+        "share of years in which the kernel forwards and reads the same": Figure.of(
+            [sum(same for _, same in driven) / len(driven)]
+        ),
         "s for Figure 3 with ten seeds": Figure.of([figure_s]),
         "runs of Figure 3": Figure.of([len(table)]),
     }
     parameters = {
         "a run": f"{days} days, 32 messages and 2 reads of {_MOST} a day, {_OUTAGE:.0%} downtime, 12 outages "
         f"a day; on-line, and prefetching up to {_LIMIT}; drawing the events counts on both sides",
-        "runs": runs, "Figure 3": table.attrs["parameters"], "processes": processes,
+        "driven by the kernel": f"a device, a server and an ideal link; prefetching up to {_LIMIT}",
+        "runs": runs, "fleets": fleets, "Figure 3": table.attrs["parameters"], "processes": processes,
     }  # fmt: skip
     return Measured(figures, parameters)
 
@@ -91,3 +103,18 @@ def _pair(seed: int, days: int) -> tuple[float, float, bool]:
     end_s = time.perf_counter()
     ours = [(list(each.forwarded_ids), list(each.read_ids)) for each in (run.online, run.outcome)]
     return middle_s - began_s, end_s - middle_s, ours == theirs
+
+
+def _driven(seed: int, days: int) -> tuple[float, bool]:
+    """Time one policy on a fleet; say whether the same came of it as of the simulator."""
+    from mudkit.reproduce.lasthop_fleet import Fleet
+
+    policy = Forwarding("buffer", _LIMIT)
+    drawn = Scenario(outages=Outages(_OUTAGE), days=days).draw(seed)
+    began_s = time.perf_counter()
+    fleet = Fleet(drawn, policy, _MOST)
+    fleet.run()
+    taken_s = time.perf_counter() - began_s
+    alone = simulate(outage=_OUTAGE, max=_MOST, policy=policy, days=days, seed=seed)
+    same = (fleet.forwarded, fleet.read) == (list(alone.forwarded_ids), list(alone.read_ids))
+    return taken_s * 365 / days, same

@@ -141,6 +141,32 @@ def test_waste_and_loss_of_every_policy(policy, seed, outage, uf, most, expirati
         assert run.loss == 0.0
 
 
+BETWEEN = [
+    {"outage": outage, "user_frequency": often, "max": most, "expiration": expiration}
+    for outage in (0.5, 0.95)
+    for often, most in ((1.0, 8), (2.0, 8), (8.0, 4), (2.0, None))
+    for expiration in (None, 14_400.0)
+]
+
+
+@pytest.mark.parametrize("policy", ["buffer", "rate", "unified"])
+def test_waste_and_loss_lie_between_those_of_on_demand_and_on_line(policy):
+    """Over a few seeds together: of one run a few messages may be wasted more than on-line, at its end."""
+    for same in BETWEEN:
+        wastes, losses = (
+            dict.fromkeys((policy, "on-line", "on-demand"), 0),
+            dict.fromkeys((policy, "on-demand"), 0),
+        )
+        for seed in range(4):
+            runs = {kind: simulate(policy=kind, seed=seed, days=60, **same) for kind in wastes}
+            for kind, run in runs.items():
+                wastes[kind] += len(set(run.forwarded_ids) - set(run.read_ids))
+            for kind in losses:
+                losses[kind] += len(set(runs["on-line"].read_ids) - set(runs[kind].read_ids))
+        assert wastes["on-demand"] == 0 <= wastes[policy] <= wastes["on-line"], same
+        assert 0 <= losses[policy] <= losses["on-demand"], same
+
+
 def test_memory_is_bounded_over_ten_years():
     spool = Spool(0.0, Forwarding("buffer", 16), lambda message: None, lambda message: None, capacity=1000)
     spool.network(0, is_up=True)

@@ -17,6 +17,7 @@ from mudkit import pipeline
 from mudkit.errors import ParameterError, SimulationProblem
 from mudkit.experiment import Scenario, compare
 from mudkit.sources.outages import Outages
+from mudkit.systems.lasthop import sweep
 from mudkit.systems.store_and_forward import StoreAndForward
 
 pytestmark = pytest.mark.spark
@@ -102,6 +103,15 @@ def test_a_comparison(spark):
     here = compare(scenario, systems, range(3))
     there = compare(scenario, systems, range(3), map=pipeline.spread(spark, "runs"))
     pd.testing.assert_frame_equal(here.runs, there.runs)
+
+
+def test_a_sweep_over_spark_is_the_same(spark):
+    over, fixed = {"prefetch_limit": [1, 16], "outage": [0.5]}, {"policy": "buffer", "days": 5}
+    here = sweep(over, fixed, range(2))
+    there = sweep(over, fixed, range(2), map=pipeline.spread(spark, "runs"))
+    pd.testing.assert_frame_equal(here, there)
+    with pytest.raises(ParameterError, match=r"1\.5"):
+        sweep({"outage": [0.5, 1.5]}, {"days": 2}, [1], map=pipeline.spread(spark))
 
 
 def test_ctrl_c_cancels(spark):

@@ -5,16 +5,18 @@ Its rules:
 ===========  =======================================================================================
 publish      kept durably for each subscriber, and into its spool; for queries of the indexer, too
 rerank       a message has another rank from now on
-subscribe    a spool begins, or goes on with other limits; unsubscribe: it ends, with all that waits
-hello        the device says what it holds and what was read while it was away; a new stream begins,
-             and what was lost on its way waits again
-read         what is better than what the device has goes to it, and then which messages are read
+told         what the device has to say, in order and once: it subscribes and unsubscribes, and says
+             what was read, shown and let go there
+hello        the same; the device says what it holds, a new stream begins, and what was lost on its
+             way waits again
+read         what is better than what the device has goes to it, and then the word that this is all
 confirmed    the device has it
-failed       the device is away until it says hello
+failed       the device is away until it says hello, and what failed waits again
 timer        what expires and what is delayed; quiet hours, fixed times, a new day; sending again
 ===========  =======================================================================================
 
-Subscriptions and what waits outlive the machine; where devices are, and what they hold, they say again.
+Subscriptions and what waits outlive the machine; what devices hold they say again, when a server that begins
+asks who is there.
 """
 
 from __future__ import annotations
@@ -26,47 +28,49 @@ from typing import Any, Final
 from mudkit.errors import MudkitError, ParameterError
 from mudkit.events import (
     Call,
+    CancelTimer,
     Complete,
     Effect,
     Event,
-    LinkUp,
     Ports,
     Received,
     Send,
     SendFailed,
     SetTimer,
     TimerFired,
+    size_bytes,
 )
+from mudkit.systems.lasthop.indexer import Indexer, is_query
 from mudkit.systems.lasthop.policies import FOREVER_US
-from mudkit.systems.lasthop.ranked import Message
-from mudkit.systems.lasthop.spool import Spool
+from mudkit.systems.lasthop.spooled import Missed, Spooled
 from mudkit.systems.lasthop.subscription import Subscription
-from mudkit.systems.stream import Again, Outgoing
+from mudkit.systems.stream import Outgoing
 
-__all__ = ["SpoolServer"]
+__all__ = ["AGAIN_US", "AGAIN_US_PER_BYTE", "SpoolServer"]
 
-_DUE: Final = "due"
-_AGAIN_US: Final = 5_000_000
-_DAY_US: Final = 86_400_000_000
-
-
-@dataclass
-class _Spooled:
-    """A subscription of a device."""
-
-    subscription: Subscription
-    spool: Spool
-    shown: int = 0
-    """Messages that were shown as they came since the day began."""
-    last_read: int = 0
-    """Number of the last read that was answered."""
+AGAIN_US: Final = 5_000_000
+AGAIN_US_PER_BYTE: Final = 400
+"""Nothing is sent again while it may still be on its way: a slow link takes 100 µs a byte."""
+_MOST_MISSED: Final = 1000
+"""Of what is kept for a device that is away; with more it has to say what it has."""
+_AGAIN: Final = "again"
+_DUE: Final = "due "
 
 
 @dataclass
 class _Phone:
+    """A device."""
+
+    session: tuple[int, int]
     address: str | None = None
     stream: Outgoing | None = None
-    topics: dict[str, _Spooled] = field(default_factory=dict)
+    """None: nobody knows what it has."""
+    is_there: bool = False
+    told: int = 0
+    asked: int = 0
+    """Numbers of the last fact that it told and of the last read that it asked for."""
+    room: float = float("inf")
+    topics: dict[str, Spooled] = field(default_factory=dict)
 
 
 class SpoolServer:
@@ -77,23 +81,27 @@ class SpoolServer:
     ports : Ports
     time_of_day_us : int
         What time of the day it is when time begins.
+    capacity : int
+        So many messages of a topic wait for a device at most; beyond, the lowest rank goes.
     """
 
-    def __init__(self, ports: Ports, time_of_day_us: int) -> None:
+    def __init__(self, ports: Ports, time_of_day_us: int, capacity: int) -> None:
         self._store = ports.store
-        self._me = ports.address
-        self._begins_us = time_of_day_us
+        self._begins_us, self._capacity = time_of_day_us, capacity
         self._phones: dict[str, _Phone] = {}
+        self._subscribers: dict[str, dict[str, Spooled]] = {}
+        self._indexer = Indexer()
         self._effects: list[Effect] = []
+        self._touched: dict[tuple[str, str], Spooled] = {}
         self._now_us = 0
-        self._timer = Again(_AGAIN_US)
-        self._is_awake = False
+        self._is_awake = self._is_again_set = False
+        self._unknown: set[str] = set()
+        """Devices that were there in another life, and are asked."""
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
         self._now_us, self._effects = now_us, []
         if not self._is_awake:
-            self._is_awake = True
             self._wake()
         match event:
             case Call(op_id=op_id, operation=operation, arguments=arguments):
@@ -103,18 +111,263 @@ class SpoolServer:
                     self._effects.append(Complete(op_id, error=error))
             case Received(source=source, message={"kind": "hello"} as message):
                 self._hello(source, message)
-            case Received(message={"kind": "read"} as message):
-                self._read(message)
-            case Received(message={"kind": "subscribe" | "unsubscribe"} as message):
-                self._subscribe(message)
+            case Received(source=source, message={"kind": "told"} as message):
+                self._told(source, message)
+            case Received(source=source, message={"kind": "read"} as message):
+                self._read(source, message)
             case Received(message={"kind": "confirmed", "device": device, "stream": name, "number": number}):
-                stream = self._phones[device].stream if device in self._phones else None
-                if stream is not None and stream.name == name:
-                    stream.confirmed(number)
-            case SendFailed(to=to):
-                self._failed(to)
+                phone = self._phones.get(device)
+                if phone is not None and phone.stream is not None and phone.stream.name == name:
+                    phone.stream.confirmed(number)
+            case SendFailed(to=to, message={"device": device} as message):
+                self._failed(to, device, message)
+            case TimerFired(name=name) if name == _AGAIN:
+                self._again()
             case TimerFired(name=name):
-                self._timer_fired(name)
-        if not isinstance(event, LinkUp):
-            self._set_due()
+                self._due(name)
+        for spooled in self._touched.values():
+            self._effects += spooled.settle(now_us)
+        self._touched.clear()
         return self._effects
+
+    def _wake(self) -> None:
+        """Take up what another life has left."""
+        self._is_awake = True
+        for key, kept in self._store.items("phone "):
+            device = key.removeprefix("phone ")
+            self._phones[device] = _Phone(tuple(kept["session"]), kept["address"], told=kept["told"])
+            if kept["address"] is not None:
+                self._unknown.add(device)
+        for key, (number, described) in self._store.items("sub "):
+            device = key.removeprefix("sub ").split("\n")[0]
+            self._begin(device, number, Subscription.read(described))
+        self._ask_who()
+
+    # -- publishers
+
+    def _call(self, operation: str, arguments: Mapping[str, Any]) -> Any:
+        match operation:
+            case "publish":
+                return self._publish(**arguments)
+            case "rerank":
+                return self._rerank(**arguments)
+            case "queues":
+                return self._queues(**arguments)
+        raise ParameterError(
+            "There is no such operation.", found=repr(operation), expected="publish, rerank, queues"
+        )
+
+    def _publish(
+        self, topic: str, rank: float, expires_us: int | None, content: Mapping[str, Any], item: str | None
+    ) -> str:
+        count = (self._store.get(f"count {topic}") or 0) + 1
+        self._store.put(f"count {topic}", count)
+        identity = f"{topic} {count}" if item is None else item
+        until_us = FOREVER_US if expires_us is None else self._now_us + expires_us
+        message = {**content, "topic": topic, "rank": rank}
+        for each in (topic, *self._indexer.topics(message)):
+            for spooled in list(self._subscribers.get(each, {}).values()):
+                self._touch(spooled)
+                self._effects += spooled.publish(self._now_us, identity, rank, until_us, message)
+        return identity
+
+    def _rerank(self, topic: str, identity: str, rank: float) -> None:
+        for each, subscribers in list(self._subscribers.items()):
+            if each == topic or is_query(each):
+                for spooled in list(subscribers.values()):
+                    self._touch(spooled)
+                    spooled.rerank(self._now_us, identity, rank)
+
+    def _queues(self, device: str, topic: str) -> dict[str, Any]:
+        spooled = self._subscribers.get(topic, {}).get(device)
+        if spooled is None:
+            raise ParameterError(
+                "There is no such subscription.", where="device, topic", found=f"{device!r}, {topic!r}",
+                expected="a topic that the device is subscribed to",
+            )  # fmt: skip
+        self._touch(spooled)
+        spooled.spool.timeout(self._now_us)
+        return {"waiting": spooled.spool.waiting, "on_device": spooled.spool.device.size}
+
+    # -- devices
+
+    def _hello(self, source: str, message: Mapping[str, Any]) -> None:
+        device, session = message["device"], tuple(message["session"])
+        phone = self._phones.setdefault(device, _Phone((0, 0)))
+        if session < phone.session:
+            return  # a late copy
+        if session == phone.session and phone.is_there:
+            self._send(source, "welcome", device, session=session, number=phone.told)
+            return
+        before, after = phone.stream, message["after"]
+        if session == phone.session or (after is not None and (before is None or before.name != after[0])):
+            self._send(source, "who", device, session=session)  # it may be a late copy, or must say it all
+            return
+        self._away(phone)
+        phone.session = session
+        phone.room = float("inf") if message["room"] is None else message["room"]
+        self._take_facts(device, phone, message["facts"])
+        phone.asked = 0  # another life counts anew, and what another session asked is not heard
+        phone.stream = Outgoing(f"{device} {session[0]}.{session[1]}")
+        phone.address, phone.is_there = source, True
+        self._unknown.discard(device)
+        self._keep(device, phone)
+        self._send(source, "welcome", device, session=session, number=phone.told)
+        for topic, spooled in phone.topics.items():
+            self._touch(spooled)
+            if before is None or after is None:
+                spooled.hello(self._now_us, message["holds"].get(topic, {}))
+            else:
+                spooled.goes_on(self._now_us, Missed.of(before, after[1], topic, spooled.number))
+
+    def _told(self, source: str, message: Mapping[str, Any]) -> None:
+        device, session = message["device"], tuple(message["session"])
+        phone = self._phones.setdefault(device, _Phone((0, 0)))
+        if self._take_facts(device, phone, message["facts"]):
+            self._keep(device, phone)
+        self._send(source, "heard", device, number=phone.told)
+        self._check(source, device, phone, session)
+
+    def _read(self, source: str, message: Mapping[str, Any]) -> None:
+        device, session = message["device"], tuple(message["session"])
+        phone = self._phones.setdefault(device, _Phone((0, 0)))
+        if not self._check(source, device, phone, session) or message["number"] <= phone.asked:
+            return
+        phone.asked = message["number"]
+        spooled = phone.topics.get(message["topic"])
+        if spooled is not None:
+            self._touch(spooled)
+            spooled.offer(self._now_us, float("inf") if message["most"] is None else message["most"],
+                          message["number"])  # fmt: skip
+
+    def _check(self, source: str, device: str, phone: _Phone, session: tuple[int, ...]) -> bool:
+        """Say whether this is the session that goes on; a device that believes so is asked who it is."""
+        if session > phone.session or (session == phone.session and not phone.is_there):
+            self._send(source, "who", device, session=session)
+        return session == phone.session and phone.is_there
+
+    def _take_facts(self, device: str, phone: _Phone, facts: Sequence[Any]) -> bool:
+        """Take what is new of what a device tells, and say whether anything is."""
+        new = [(number, fact) for number, fact in facts if number > phone.told]
+        for number, fact in new:
+            phone.told = number
+            topic = fact["topic"]
+            if fact["what"] == "subscribe":
+                wanted = Subscription.read(fact["subscription"])
+                if topic in phone.topics:
+                    self._touch(phone.topics[topic])
+                    phone.topics[topic].subscribe(self._now_us, wanted)
+                else:
+                    self._begin(device, number, wanted)
+            elif topic in phone.topics and fact["what"] == "unsubscribe":
+                self._end(device, topic)
+            elif topic in phone.topics:
+                phone.asked = max(phone.asked, fact.get("number", 0))
+                self._touch(phone.topics[topic])
+                phone.topics[topic].told(self._now_us, fact)
+        return bool(new)
+
+    def _begin(self, device: str, number: int, wanted: Subscription) -> None:
+        def tell(body: dict[str, Any]) -> None:
+            if phone.stream is None or phone.address is None:
+                return  # it will say what it has
+            message = phone.stream.add(self._now_us, body)
+            if phone.is_there:
+                self._effects.append(Send(phone.address, {**message, "device": device}))
+                self._set_again()
+            elif len(phone.stream.waiting) > _MOST_MISSED:
+                phone.stream = None
+
+        phone = self._phones[device]
+        spooled = Spooled(
+            self._store, self._now_us, device, number, wanted, self._capacity, self._begins_us, tell
+        )
+        phone.topics[wanted.topic] = spooled
+        self._subscribers.setdefault(wanted.topic, {})[device] = spooled
+        if is_query(wanted.topic):
+            self._indexer.add(wanted.topic)
+        self._touch(spooled)
+        spooled.spool.network(self._now_us, is_up=phone.is_there)
+
+    def _end(self, device: str, topic: str) -> None:
+        spooled = self._phones[device].topics.pop(topic)
+        spooled.end()
+        self._touched.pop((device, topic), None)
+        self._effects.append(CancelTimer(f"{_DUE}{device}\n{topic}"))
+        del self._subscribers[topic][device]
+        if not self._subscribers[topic]:
+            del self._subscribers[topic]
+            self._indexer.remove(topic)
+
+    def _failed(self, to: str, device: str, message: Mapping[str, Any]) -> None:
+        phone = self._phones.get(device)
+        if phone is None or phone.address != to:
+            return
+        self._unknown.discard(device)
+        self._away(phone)
+        body = message.get("body")
+        stream = phone.stream
+        if (
+            body is not None
+            and stream is not None
+            and message["stream"] == stream.name
+            and body["what"] == "message"
+        ):
+            spooled = phone.topics.get(body["topic"])
+            if spooled is not None and spooled.number == body["run"]:
+                spooled.spool.lost(body["id"])
+
+    def _away(self, phone: _Phone) -> None:
+        """Forward nothing any more, until the device says hello and what it holds."""
+        phone.is_there = False
+        for spooled in phone.topics.values():
+            spooled.spool.is_up = False
+
+    def _keep(self, device: str, phone: _Phone) -> None:
+        kept = {"session": list(phone.session), "address": phone.address, "told": phone.told}
+        self._store.put(f"phone {device}", kept)
+
+    def _send(self, to: str, kind: str, device: str, **more: Any) -> None:
+        self._effects.append(Send(to, {"kind": kind, "device": device, **more}))
+
+    def _touch(self, spooled: Spooled) -> None:
+        """Settle it when the event is done; and what the device's other topics hold takes its room."""
+        self._touched[spooled.device, spooled.topic] = spooled
+        phone = self._phones[spooled.device]
+        if phone.room < float("inf"):
+            held = sum(each.spool.device.size for each in phone.topics.values())
+            spooled.spool.room = phone.room - held + spooled.spool.device.size
+
+    # -- time
+
+    def _due(self, name: str) -> None:
+        device, topic = name.removeprefix(_DUE).split("\n")
+        spooled = self._subscribers.get(topic, {}).get(device)
+        if spooled is not None:
+            self._touch(spooled)
+            self._effects += spooled.settle(self._now_us, is_due=True)
+
+    def _ask_who(self) -> None:
+        for device in sorted(self._unknown):
+            phone = self._phones[device]
+            if phone.address is not None:
+                self._send(phone.address, "who", device, session=phone.session)
+        if self._unknown:
+            self._set_again()
+
+    def _again(self) -> None:
+        """Send again what nobody has confirmed, and ask again who is there."""
+        self._is_again_set = False
+        self._ask_who()
+        for device, phone in self._phones.items():
+            if not phone.is_there or phone.address is None or not phone.stream or not phone.stream.waiting:
+                continue
+            size = sum(size_bytes(body) for _, _, body in phone.stream.waiting)
+            late = phone.stream.overdue(self._now_us, AGAIN_US + AGAIN_US_PER_BYTE * size)
+            self._effects += [Send(phone.address, {**each, "device": device}) for each in late]
+            self._set_again()
+
+    def _set_again(self) -> None:
+        if not self._is_again_set:
+            self._is_again_set = True
+            self._effects.append(SetTimer(_AGAIN, AGAIN_US))

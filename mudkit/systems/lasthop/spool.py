@@ -37,7 +37,7 @@ What the printed code leaves open or has wrong, and what is done here:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from heapq import heapify, heappop, heappush
 from typing import Final
 
@@ -252,55 +252,6 @@ class Spool:
             )
             if self.is_up:
                 self._try_forwarding(at_us)
-
-    # -- beyond the figure: hybrids of on-line and on-demand (3.2)
-
-    def set_online(self, now_us: int, *, is_online: bool) -> None:
-        """Become an on-line topic, to which all that waits is forwarded, or an on-demand one."""
-        if self.due_us <= now_us:
-            self.timeout(now_us)
-        self._is_online = is_online
-        if is_online:
-            self.deliver(now_us, math.inf)
-
-    def deliver(self, now_us: int, most: float) -> list[Message]:
-        """Forward the best of what waits as soon as possible.
-
-        Parameters
-        ----------
-        now_us : int
-        most : float
-            So many at most.
-
-        Returns
-        -------
-        list of Message
-            Those that are on their way, or will be when the link is up.
-        """
-        if self.due_us <= now_us:
-            self.timeout(now_us)
-        chosen: list[Message] = []
-        sources = (self._prefetch, self._queues[_HOLDING])
-        while len(chosen) < most:
-            firsts = [(first, queue) for queue in sources if (first := queue.first()) is not None]
-            if not firsts:
-                break
-            message = min(firsts, key=lambda each: each[0])[1].pop()
-            self._outgoing.add(message)
-            chosen.append(message)
-        if self.is_up:
-            self._try_forwarding(now_us)
-        return chosen
-
-    def holds(self, now_us: int, identities: Collection[Hashable]) -> None:
-        """Learn what a device that comes back holds: what was lost on its way waits again."""
-        held = set(identities)
-        for message in [each for each in self.device if each.identity not in held]:
-            self.device.remove(message)
-            if self._is_online or message.rank >= self.interrupt:
-                self._outgoing.add(message)
-            else:
-                self._prefetch.add(message)
 
     # -- inside
 

@@ -4,18 +4,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from mudkit.errors import ParameterError
 from mudkit.sources.parameters import number, whole_number
 from mudkit.systems.lasthop.policies import Forwarding
 
-__all__ = ["MODES", "Subscription"]
+__all__ = ["MODES", "Subscription", "check_topic"]
 
 MODES: Final = ("on-line", "on-demand")
 _DAY_US: Final = 86_400_000_000
 _HOUR_US: Final = 3_600_000_000
+
+
+def check_topic(topic: Any, what: str = "topic") -> str:
+    """Check the name of a topic, or of something else.
+
+    Raises
+    ------
+    ParameterError
+    """
+    if not isinstance(topic, str) or not topic or not topic.isprintable():
+        raise ParameterError(
+            f"This is no name of a {what}.", where=what, found=repr(topic), expected="a text on one line"
+        )
+    return topic
 
 
 @dataclass(frozen=True)
@@ -55,10 +69,7 @@ class Subscription:
     forwarding: Forwarding = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.topic, str) or not self.topic:
-            raise ParameterError(
-                "This is no name of a topic.", where="topic", found=repr(self.topic), expected="a text"
-            )
+        check_topic(self.topic)
         if self.mode not in MODES:
             raise ParameterError(
                 "There is no such mode.", where="mode", found=repr(self.mode), expected=", ".join(MODES)
@@ -73,21 +84,28 @@ class Subscription:
         for name, hours in (("quiet_h", self.quiet_h or ()), ("at_h", self.at_h)):
             for each in hours:
                 number(name, each, 0.0, 24.0)
-        if self.quiet_h is not None and (len(self.quiet_h) != 2 or self.quiet_h[0] == self.quiet_h[1]):
+        quiet: Any = self.quiet_h  # as it came
+        if quiet is not None and (len(quiet) != 2 or quiet[0] == quiet[1]):
             raise ParameterError(
                 "Quiet hours have a beginning and an end.", where="quiet_h", found=repr(self.quiet_h),
                 expected="two different hours, as (22, 7)",
             )  # fmt: skip
         object.__setattr__(self, "forwarding", Forwarding.of(self.policy))
+        if self.forwarding.rule is not None:
+            raise ParameterError(
+                "A server cannot keep a rule: it is a function.", where="policy", found="the kind 'rule'",
+                expected="another kind; simulate takes rules",
+            )  # fmt: skip
 
     @property
     def most(self) -> float:
         """Messages at a time."""
         return math.inf if self.max is None else float(self.max)
 
-    def is_shown_at_once(self, time_of_day_us: int) -> bool:
-        """Say whether messages of the topic are shown as they come."""
-        return self.mode == "on-line" and not self.at_h and not self.is_quiet(time_of_day_us)
+    def to(self, topic: str) -> Subscription:
+        """Give the same for another topic."""
+        same = {each.name: getattr(self, each.name) for each in fields(self) if each.init}
+        return Subscription(**same | {"topic": topic})
 
     def is_quiet(self, time_of_day_us: int) -> bool:
         """Say whether it is quiet at a time of the day."""

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mudkit import Lab
 from mudkit.fleet.capacity import Curve
+from mudkit.systems.store_and_forward import Client, Relay
 
 S = 1_000_000
 OTHERWISE_KBPS = 800.0
@@ -66,3 +68,22 @@ def test_the_last_byte_before_a_stall_does_not_wait_for_its_end():
 def test_the_most_that_it_carries():
     assert Curve([0, S], 2 * S, [5.0, 900.0], 800.0).most_kbps == 900.0
     assert Curve([0, S], 2 * S, [5.0, float("nan")], 800.0).most_kbps == 800.0
+
+
+def test_an_ideal_link_takes_no_time_and_costs_nothing():
+    lab = Lab(seed=1)
+    relay = Relay(lab)
+    ann, bob = (Client(lab.device(name, link="ideal", battery_j=1e6), relay) for name in ("ann", "bob"))
+    ann.send("bob", "x" * 100_000).result()
+    assert [message["from"] for message in bob.read().result()] == ["ann"]
+    assert lab.world.now_us == 0
+    assert lab.bill()["bytes"].min() > 0
+    assert lab.bill()["radio_mj"].sum() == 0.0
+    lab.faults.change_network("ann", "lte")
+    ann.send("bob", "again").result()
+    assert lab.world.now_us > 0
+    lab.run(hours=1)
+    lab.faults.change_network("ann", "ideal")
+    before_us = lab.world.now_us
+    ann.send("bob", "and again").result()
+    assert lab.world.now_us == before_us

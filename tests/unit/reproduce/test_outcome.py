@@ -152,7 +152,9 @@ def test_the_command(tmp_path, monkeypatch):
     assert all(list(result) == KEYS for result in whole)
     assert {result["verdict"] for result in whole} == {"not measured"}
     assert "Mobius 7.4" in run("reproduce").output.replace("\n", " ")
-    with pytest.raises(ParameterError, match="M1, M2, M3, M6, F1, F2, F3, F4, F5"):
+    with pytest.raises(
+        ParameterError, match="M1, M2, M3, M6, L1, L2, L3, L4, L5, L6, L7, F1, F2, F3, F4, F5"
+    ):
         run("reproduce", "nothing")
 
 

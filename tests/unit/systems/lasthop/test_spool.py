@@ -229,7 +229,6 @@ def test_a_read_takes_the_best_of_all_queues():
     spool.come(2, "holding", 0.9, expires_s=50)
     spool.come(3, "prefetch", 0.7)
     spool.network(4 * S, is_up=False)
-    spool.deliver(5 * S, 1)
     assert spool.take(6, 2) == ["holding", "prefetch"]
     assert spool.take(7, math.inf) == ["device"]
 
@@ -250,24 +249,9 @@ def test_by_rate_as_many_are_forwarded_as_are_read():
     assert 0.18 < len(spool.forwarded) / (24 * 60) < 0.3
 
 
-def test_a_topic_becomes_on_line_and_an_interrupt_goes_at_once():
+def test_an_interrupt_goes_at_once():
     spool = Watched("on-demand")
     spool.interrupt = 0.9
     spool.come(1, "a")
     spool.come(2, "storm", 0.95)
     assert spool.forwarded == ["storm"]
-    spool.set_online(3 * S, is_online=True)
-    spool.come(4, "b")
-    assert spool.forwarded == ["storm", "a", "b"]
-    spool.set_online(5 * S, is_online=False)
-    spool.come(6, "c")
-    assert spool.forwarded == ["storm", "a", "b"]
-
-
-def test_what_was_lost_on_its_way_waits_again():
-    spool = Watched("buffer", 2)
-    spool.come(1, "a")
-    spool.come(2, "b")
-    spool.holds(3 * S, ["b"])
-    spool.network(3 * S, is_up=True)
-    assert spool.forwarded == ["a", "b", "a"]

@@ -1,0 +1,157 @@
+"""The rows of Last hop, at small size and untimed."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+import pytest
+
+from mudkit.errors import EnvironmentProblem
+from mudkit.reproduce import (
+    lasthop,
+    lasthop_expiration,
+    lasthop_prefetch,
+    lasthop_runs,
+    lasthop_speed,
+    lasthop_waste,
+)
+from mudkit.reproduce.lasthop_simpy import modelled
+from mudkit.reproduce.row import Figure, Measured
+from mudkit.reproduce.verdict import judge
+from mudkit.sources.outages import Outages
+from mudkit.systems.lasthop import Scenario, simulate, sweep
+from mudkit.systems.lasthop.paper import HOUR_S
+
+L1, L2, L3, L4, L5, L6, L7 = lasthop.ROWS
+
+
+def complete(row, found):
+    """All that is required is there, and it is numbers."""
+    assert {required.figure for required in row.required} <= set(found.figures)
+    for name, figure in found.figures.items():
+        assert not math.isnan(figure.median), name
+        assert figure.low <= figure.median <= figure.high, name
+    assert found.parameters["seeds" if "seeds" in found.parameters else "Figure 3"]
+    return found
+
+
+def test_l1_is_about_the_worst_point():
+    found = complete(L1, lasthop_waste.measure_formula(
+        over={"max": [4, 32], "user_frequency": [1.0, 4.0]}, days=60, seeds=[1, 2, 3]
+    ))  # fmt: skip
+    assert found.figures["points"].median == 4
+    assert found.parameters["largest error at"] == "Max 32, 1 a day"
+    assert 0 < found.figures["largest error of the formula"].median < 0.1
+
+
+def test_l2_measures_the_papers_example():
+    found = complete(L2, lasthop_waste.measure_examples(days=365, seeds=[1, 2, 3]))
+    assert judge(L2, found)[0] == "reproduced"
+
+
+def test_l3_finds_the_band():
+    found = complete(L3, lasthop_prefetch.measure_limits(
+        over={"prefetch_limit": [1, 4, 16, 64, 256], "outage": [0.0, 0.9]}, outages_per_day=[1, 12, 24], days=200,
+        seeds=[1, 2],
+    ))  # fmt: skip
+    figures = found.figures
+    assert figures["loss at 16, 12 a day"].median < 0.02 < 0.2 < figures["loss at 16, 1 a day"].median
+    assert figures["band begins at, 24 a day"].median == 16 < figures["band begins at, 1 a day"].median
+    assert figures["steps up to 16 at which the loss rises"].median == 0
+    assert found.parameters["outages_per_day"] == [1, 12, 24]
+
+
+def test_l4_rises_to_just_below_total_outage():
+    found = complete(L4, lasthop_prefetch.measure_on_demand(
+        over={"outage": [0.0, 0.5, 0.95, 0.99, 1.0], "user_frequency": [2.0, 8.0]}, days=200, seeds=[1, 2]
+    ))  # fmt: skip
+    assert judge(L4, found)[0] == "reproduced"
+    assert 0.4 < found.figures["loss at 50 % over loss at 95 %, 2 a day"].median < 0.65
+
+
+def test_l5_peaks_between():
+    found = complete(L5, lasthop_expiration.measure_times(
+        over={"expiration": [16.0, 256.0, 4096.0, 16384.0, 262144.0], "user_frequency": [2.0, 8.0]}, days=200,
+        seeds=[1, 2],
+    ))  # fmt: skip
+    assert judge(L5, found)[0] == "reproduced"
+    assert found.figures["share of all that comes that is lost at 4 min, 2 a day"].median < 0.01
+
+
+def test_l6_has_a_gap_for_long_times_and_none_for_short():
+    found = complete(L6, lasthop_expiration.measure_thresholds(
+        over={
+            "expiration": [lasthop_expiration.SHORT_H * HOUR_S, lasthop_expiration.LONG_H * HOUR_S],
+            "expiration_threshold_s": [HOUR_S * hours for hours in (0.25, 2, 8, 32)],
+        }, days=200, seeds=[1, 2],
+    ))  # fmt: skip
+    assert judge(L6, found)[0] == "reproduced"
+    assert found.figures["thresholds in the gap, 4.2 h, 90% downtime"].median == 0
+    assert found.figures["gap from, h, 137 h, 95% downtime"].median == 8
+    assert found.figures["waste with the threshold learnt, 5.7 days, 90% downtime"].median < 0.06
+
+
+def test_l6_may_have_the_shape_only():
+    good = {each.figure: Figure(each.bound, 0, 0) for each in L6.required}
+    assert judge(L6, Measured(good, {}))[0] == "reproduced"
+    level = good | {"waste at 8 h, 5.7 days, 90% downtime": Figure(0.3, 0, 0)}
+    assert judge(L6, Measured(level, {}))[0] == "shape"
+    shuffled = good | {"steps at which waste rises or loss falls, 95% downtime": Figure(4, 0, 0)}
+    assert judge(L6, Measured(shuffled, {}))[0] == "not reproducible"
+
+
+def test_l7_is_beside_the_same_model_in_simpy():
+    found = lasthop_speed.measure(
+        days=20, runs=2, fleets=1, seeds=[1], processes=1, over={"prefetch_limit": [1, 4], "outage": [0.5]}
+    )
+    complete(L7, found)
+    assert found.figures["share of runs in which simpy's model forwards and reads the same"].median == 1
+    assert found.figures["share of years in which the kernel forwards and reads the same"].median == 1
+    assert found.figures["runs of Figure 3"].median == 2
+
+
+def test_l7_says_that_its_peer_is_missing(monkeypatch):
+    monkeypatch.setattr(lasthop_speed.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(EnvironmentProblem, match="pip install simpy"):
+        lasthop_speed.measure()
+
+
+@pytest.mark.parametrize(("outage", "limit"), [(0.0, 4), (0.5, 16), (0.9, 1), (1.0, 5), (0.95, math.inf)])
+def test_two_models_of_one_paper_agree(outage, limit):
+    run = simulate(outage=outage, policy="buffer", prefetch_limit=int(min(limit, 1e6)), days=100, seed=3)
+    forwarded, read = modelled(Scenario(outages=Outages(outage), days=100).draw(3), 8, limit)
+    assert (list(run.forwarded_ids), list(run.read_ids)) == (forwarded, read)
+
+
+def test_many_runs_go_over_processes_and_give_the_same(monkeypatch):
+    over, fixed, seeds = {"max": [4, 8], "user_frequency": [2.0]}, {"days": 3}, [1, 2, 3]
+    here = lasthop_runs.swept(1, over, fixed, seeds)
+    monkeypatch.setattr(lasthop_runs, "_MANY", 1)
+    pd.testing.assert_frame_equal(here, lasthop_runs.swept(1, over, fixed, seeds))
+    assert here.attrs["parameters"]["policy"] == "on-line"
+
+
+def test_a_fixed_parameter_is_not_swept_over():
+    table = lasthop_runs.swept(1, {"max": [4]}, {"user_frequency": 2.0, "days": 2}, [1])
+    assert len(table) == 1
+    pd.testing.assert_frame_equal(
+        table, sweep({"max": [4]}, {"user_frequency": 2.0, "days": 2, "policy": "on-line"}, [1])
+    )
+
+
+def test_what_is_taken_from_tables():
+    table = pd.DataFrame({
+        "by": [1, 1, 2, 2], "at": [7, 7, 7, 7], "loss": [0.1, 0.2, 0.5, 0.0], "best": [10, 30, 10, 10],
+    })  # fmt: skip
+    assert lasthop_runs.of_seeds(table, "loss", by=2) == Figure(0.25, 0.0, 0.5)
+    assert lasthop_runs.worst(table, "loss", "by", at=7) == Figure(0.25, 0.0, 0.5)
+    assert lasthop_runs.together(table, "by") == (
+        [1],
+        [pytest.approx(7 / 40)],
+    )  # of 20 messages nothing is said
+
+
+@pytest.mark.parametrize(("series", "count"), [([1, 2, 2, 3], 0), ([3, 1, 2], 1), ([3, 2, 1], 2), ([1], 0)])
+def test_a_shuffled_series_falls_somewhere(series, count):
+    assert lasthop_runs.falls(series) == count
