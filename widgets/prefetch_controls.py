@@ -49,7 +49,7 @@ _number, _percent = "{:,g}".format, "{:.0%}".format
 _SLIDERS: Final = {
     "event_frequency": _Slider("arrivals a day", tuple(float(1 << step) for step in range(9)), _number),
     "expiration": _Slider("they expire after", (*_TIMES, "never"), _time),
-    "expiring_share": _Slider("so many of them", _SHARES, _percent),
+    "expiring_share": _Slider("of them expire", _SHARES, _percent),
     "threshold": _Slider("rank at least", _SHARES, _number),
     "user_frequency": _Slider("reads a day", tuple(2.0**step for step in range(-2, 6)), _number),
     "reads_cv": _Slider("they vary by", _SHARES, _percent),
@@ -57,8 +57,8 @@ _SLIDERS: Final = {
     "outage": _Slider("without a link", (*_SHARES[:-1], 0.98, 1.0), _percent),
     "outages_per_day": _Slider("outages a day", (0.25, 0.5, 1.0, 2.0, 4.0, 12.0, 24.0, 48.0), _number),
     "prefetch_limit": _Slider("prefetch limit", (LEARNT, 0, *LIMITS), _number),
-    "expiration_threshold_s": _Slider("must last", ("no time", LEARNT, *_TIMES), _time),
-    "delay_s": _Slider("waits before", ("no time", LEARNT, *_TIMES), _time),
+    "expiration_threshold_s": _Slider("prefetch what lasts", ("any time", LEARNT, *_TIMES), _time),
+    "delay_s": _Slider("and after a delay of", ("none", LEARNT, *_TIMES), _time),
 }
 _CHOICES: Final = {
     "policy": ("policy", ("on-line", "on-demand", "buffer", "rate", "unified")),

@@ -91,6 +91,11 @@ class Subscription:
                 expected="two different hours, as (22, 7)",
             )  # fmt: skip
         object.__setattr__(self, "forwarding", Forwarding.of(self.policy))
+        if self.forwarding.rule is not None:
+            raise ParameterError(
+                "A server cannot keep a rule: it is a function.", where="policy", found="the kind 'rule'",
+                expected="another kind; simulate takes rules",
+            )  # fmt: skip
 
     @property
     def most(self) -> float:

@@ -16,6 +16,7 @@ from mudkit.systems.lasthop import (
     PrintedSpool,
     Scenario,
     Spool,
+    Subscription,
     lives,
     play,
     simulate,
@@ -98,6 +99,11 @@ def test_a_rule_cannot_choose_what_does_not_wait(rule, told):
 def test_a_rule_and_its_kind_go_together(settings):
     with pytest.raises(ParameterError, match="of the kind 'rule' has a rule"):
         Forwarding(**settings)
+
+
+def test_a_server_keeps_no_rule():
+    with pytest.raises(ParameterError, match="cannot keep a rule"):
+        Subscription("news", policy=ruled(fill))
 
 
 def test_the_printed_code_loses_most_where_outages_are_long():
