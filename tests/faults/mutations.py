@@ -36,8 +36,6 @@ from typing import Any
 from tqdm import tqdm
 
 ROOT = Path(__file__).parents[2]
-PACKAGE = "mudkit.systems.mud"
-RULES = ROOT / "mudkit" / "systems" / "mud"
 UNIT = ROOT / "tests" / "unit" / "systems" / "mud"
 SURVIVORS = Path(__file__).with_name("survivors.toml")
 KNOWN = ROOT / "build" / "mutants.json"
@@ -47,6 +45,8 @@ MODULES = (
     "shipped", "stream", "tables", "watching", "writing",
 )  # fmt: skip
 """The machines, and what their rules depend on."""
+SHARED = ("stream",)
+"""Those that MUD tables share with other systems."""
 
 _LONGEST_S = 15
 """Of processor time for a step: a run takes a tenth of a second, a file of tests some seconds."""
@@ -89,6 +89,16 @@ class Mutant:
 # -- mutants
 
 
+def file_of(module: str) -> Path:
+    """Give the file of a module."""
+    folder = ROOT / "mudkit" / "systems"
+    return (folder if module in SHARED else folder / "mud") / f"{module}.py"
+
+
+def _import_name(module: str) -> str:
+    return f"mudkit.systems.{module}" if module in SHARED else f"mudkit.systems.mud.{module}"
+
+
 def mutants(module: str) -> list[Mutant]:
     """Give all mutants of a module."""
     return [mutant for mutant, _ in _mutated(module)]
@@ -96,7 +106,7 @@ def mutants(module: str) -> list[Mutant]:
 
 def _mutated(module: str) -> Iterator[tuple[Mutant, ast.Module]]:
     """Give each mutant, and the module with it: the same tree, which is mended when the next is asked for."""
-    tree = ast.parse((RULES / f"{module}.py").read_text())
+    tree = ast.parse(file_of(module).read_text())
     alike: Counter[tuple[str, str, str]] = Counter()
     for function, node in _comparisons(tree, ""):
         written = ast.unparse(node)
@@ -136,8 +146,8 @@ class _Finder:
     """Finds the mutant instead of the module."""
 
     def __init__(self, mutant: Mutant) -> None:
-        self._name = f"{PACKAGE}.{mutant.module}"
-        self._path = str(RULES / f"{mutant.module}.py")
+        self._name = _import_name(mutant.module)
+        self._path = str(file_of(mutant.module))
         tree = next(tree for each, tree in _mutated(mutant.module) if each == mutant)
         self._code = compile(tree, self._path, "exec")
 
@@ -198,7 +208,8 @@ def _try(mutant: Mutant | None, seeds: int, says: Connection) -> None:
         os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = tempfile.mkdtemp()
         if mutant is not None:
             sys.meta_path.insert(0, _Finder(mutant))
-        own = UNIT / f"test_{'' if mutant is None else mutant.module}.py"
+        folder = UNIT.parent if mutant is not None and mutant.module in SHARED else UNIT
+        own = folder / f"test_{'' if mutant is None else mutant.module}.py"
         others = [
             each for each in sorted(UNIT.glob("test_*.py")) if each != own and "Lab(" in each.read_text()
         ]
@@ -226,7 +237,7 @@ def _warm_up() -> None:
         "mudkit.predicates",
     ):
         importlib.import_module(name)
-    assert PACKAGE not in sys.modules
+    assert not any(_import_name(module) in sys.modules for module in MODULES)
 
 
 def tried(
@@ -272,7 +283,7 @@ def survivors(path: Path = SURVIVORS) -> dict[str, str]:
 
 
 def _digest(module: str) -> str:
-    return hashlib.sha256((RULES / f"{module}.py").read_bytes()).hexdigest()[:16]
+    return hashlib.sha256(file_of(module).read_bytes()).hexdigest()[:16]
 
 
 def main() -> int:
@@ -320,7 +331,7 @@ def main() -> int:
     for each in killed:
         print(f"is listed as a survivor, and was killed: {each.name} ({killers[each]})")
     for each in unknown:
-        print(f"survives and is not listed: {each.name}  ({RULES / each.module}.py:{each.line})")
+        print(f"survives and is not listed: {each.name}  ({file_of(each.module)}:{each.line})")
     return 1 if unknown or killed else 0
 
 

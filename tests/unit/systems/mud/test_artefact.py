@@ -36,6 +36,29 @@ def test_a_tree_may_be_a_leaf():
     assert [delay.decide((lat,)) for lat in (29.0, 31.0, None)] == [600, "never", "never"]
 
 
+def test_what_is_unknown_may_go_either_way():
+    for unknown, there in ((1, "local"), (2, "remote")):
+        tree = made(nodes=[[0, 600.0, 1, 2, unknown], [0], [1]])
+        decided = [tree.decide((age, 0.0)) for age in (599.0, 601.0, None)]
+        assert decided == ["local", "remote", there]
+
+
+def test_a_tree_has_a_largest_size(monkeypatch):
+    monkeypatch.setattr("mudkit.systems.mud.artefact._MOST_NODES", len(NODES))
+    made()
+    with pytest.raises(ParameterError, match="a list of 1 to 5 nodes"):
+        made(nodes=[*NODES, [0]])
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"), [("read", "local, remote"), ("write", "seconds, 0 or more, or never")]
+)
+def test_who_gives_a_wrong_action_is_told_the_right_ones(kind, expected):
+    with pytest.raises(ParameterError) as caught:
+        made(kind=kind, actions=["later", "local"])
+    assert caught.value.expected == expected
+
+
 def test_it_survives_json():
     document = json.loads(json.dumps(made(costs=[[0, 1], [5, 0]], manifest={"seed": 7}).document))
     assert Artefact.read(document) == made(costs=[[0, 1], [5, 0]], manifest={"seed": 7})
