@@ -31,7 +31,9 @@ _POINT_EVENTS: Final = 4_000
 _CURVE_EVENTS: Final = 400
 """What is played at once: about 20 ms for where one stands, and 4 ms for each point of the curve."""
 _PATIENCE_S: Final = 1.0
-"""After the last change; then all days follow, one run at a time: a change waits for the one under way."""
+_YEAR_EVENTS: Final = 25_000
+"""So long after the last change all days follow, one run at a time, and longer where runs have more events: a
+change then waits for the run that is under way."""
 
 
 class _Answer(NamedTuple):
@@ -148,10 +150,12 @@ class PrefetchLab(ipywidgets.VBox):  # type: ignore[misc]
 
     def _of(self, events: int) -> int:
         """Give how many days have about so many events, at most those that are wanted."""
+        return min(int(self._given["days"]), max(1, int(events / self._a_day())))
+
+    def _a_day(self) -> float:
         given = self._given
         switches = 2 * given["outages_per_day"] if 0.0 < given["outage"] < 1.0 else 0.0
-        a_day = given["event_frequency"] + given["user_frequency"] + switches
-        return min(int(given["days"]), max(1, int(events / a_day)))
+        return float(given["event_frequency"] + given["user_frequency"] + switches)
 
     def _answer(self, days: int, limit: int | None = None) -> _Answer:
         """Play what is set, or the curve's policy with some limit."""
@@ -168,7 +172,8 @@ class PrefetchLab(ipywidgets.VBox):  # type: ignore[misc]
             loop = asyncio.get_running_loop()
         except RuntimeError:
             return
-        self._call = loop.call_later(_PATIENCE_S, self._step, loop)
+        patience_s = _PATIENCE_S * max(1.0, self._given["days"] * self._a_day() / _YEAR_EVENTS)
+        self._call = loop.call_later(patience_s, self._step, loop)
 
     def _step(self, loop: asyncio.AbstractEventLoop) -> None:
         for _ in self._rest:
