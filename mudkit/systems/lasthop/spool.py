@@ -223,8 +223,8 @@ class Spool:
     def network(self, now_us: int, *, is_up: bool) -> None:
         """Take note that the link has come up or gone down.
 
-        What was read and let go meanwhile is told before: see :meth:`read_offline` and :meth:`let_go`. What is
-        due at the moment at which it goes down comes too late for it.
+        What was read and let go meanwhile is told before: see :meth:`read_offline` and :meth:`let_go`. What
+        is due at the moment at which it goes down comes too late for it.
         """
         until_us = now_us if is_up else now_us - 1
         if self.due_us <= until_us:
