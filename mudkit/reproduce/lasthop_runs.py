@@ -89,6 +89,6 @@ def together(table: pd.DataFrame, by: str, **where: Any) -> tuple[list[Any], lis
     return sums.index.tolist(), (sums["lost"] / sums["best"]).tolist()
 
 
-def falls(values: Sequence[float]) -> int:
-    """Count the steps at which a series falls."""
-    return sum(after < before for before, after in pairwise(values))
+def falls(values: Sequence[float], by: float = 0.0) -> int:
+    """Count the steps at which a series falls by more than some amount."""
+    return sum(after < before - by for before, after in pairwise(values))

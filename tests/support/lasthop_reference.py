@@ -72,7 +72,7 @@ def played(happenings, policy, most, threshold, *, starts_up=True):
 
     for happening in happenings:
         at_us = happening.at_us
-        until(at_us)
+        until(at_us - 1 if happening.what == "switch" and is_up else at_us)
         match happening.what:
             case "arrival" | "rank":
                 each, rank = happening.message, happening.rank

@@ -224,10 +224,12 @@ class Spool:
     def network(self, now_us: int, *, is_up: bool) -> None:
         """Take note that the link has come up or gone down.
 
-        What was read and let go meanwhile is told before: see :meth:`read_offline` and :meth:`let_go`.
+        What was read and let go meanwhile is told before: see :meth:`read_offline` and :meth:`let_go`. What
+        is due at the moment at which it goes down comes too late for it.
         """
-        if self.due_us <= now_us:
-            self.timeout(now_us)
+        until_us = now_us if is_up else now_us - 1
+        if self.due_us <= until_us:
+            self.timeout(until_us)
         self.is_up = is_up
         if is_up:
             self._try_forwarding(now_us)

@@ -96,6 +96,15 @@ def test_a_delay_brings_nothing_back():
     assert spool.waiting == 0
 
 
+def test_what_is_due_when_the_link_goes_down_comes_too_late_for_it():
+    spool = Watched("buffer", 9, delay_s=60.0)
+    spool.come(0, "before")
+    spool.come(1, "then")
+    spool.network(61 * S, is_up=False)
+    spool.timeout(70 * S)
+    assert (spool.forwarded, spool.waiting) == (["before"], 1)
+
+
 def test_the_notice_of_a_fall_is_no_message_and_frees_its_room():
     spool = Watched("buffer", 1, threshold=0.2)
     spool.come(1, "a", 0.9)
