@@ -26,12 +26,14 @@ from mudkit.widgets.prefetch_controls import (
 
 __all__ = ["PrefetchLab"]
 
-_FEW_LIMITS: Final = LIMITS[::2]
-_POINT_EVENTS: Final = 6_000
-_CURVE_EVENTS: Final = 600
-"""What is played at once: about 30 ms for where one stands, and 4 ms for each point of the curve."""
-_PATIENCE_S: Final = 0.3
-"""After the last change; then all days follow, one run at a time."""
+_FEW_LIMITS: Final = (1, 4, 16, 64, 1024, 16_384)
+_POINT_EVENTS: Final = 4_000
+_CURVE_EVENTS: Final = 400
+"""What is played at once: about 20 ms for where one stands, and 4 ms for each point of the curve."""
+_PATIENCE_S: Final = 1.0
+_YEAR_EVENTS: Final = 25_000
+"""So long after the last change all days follow, one run at a time, and longer where runs have more events: a
+change then waits for the run that is under way."""
 
 
 class _Answer(NamedTuple):
@@ -141,15 +143,19 @@ class PrefetchLab(ipywidgets.VBox):  # type: ignore[misc]
         self._show(self._days(days, days, LIMITS))
 
     def _days(self, of_now: int, of_points: int, at: Sequence[int]) -> _Shown:
+        now = self._answer(of_now)
+        self._tell(now, of_now)  # before the curve: it is what is looked at first
         points: list[Point] = [(limit, *self._answer(of_points, limit)[:2]) for limit in at]
-        return _Shown(self._answer(of_now), of_now, points, of_points)
+        return _Shown(now, of_now, points, of_points)
 
     def _of(self, events: int) -> int:
         """Give how many days have about so many events, at most those that are wanted."""
+        return min(int(self._given["days"]), max(1, int(events / self._a_day())))
+
+    def _a_day(self) -> float:
         given = self._given
         switches = 2 * given["outages_per_day"] if 0.0 < given["outage"] < 1.0 else 0.0
-        a_day = given["event_frequency"] + given["user_frequency"] + switches
-        return min(int(given["days"]), max(1, int(events / a_day)))
+        return float(given["event_frequency"] + given["user_frequency"] + switches)
 
     def _answer(self, days: int, limit: int | None = None) -> _Answer:
         """Play what is set, or the curve's policy with some limit."""
@@ -166,7 +172,8 @@ class PrefetchLab(ipywidgets.VBox):  # type: ignore[misc]
             loop = asyncio.get_running_loop()
         except RuntimeError:
             return
-        self._call = loop.call_later(_PATIENCE_S, self._step, loop)
+        patience_s = _PATIENCE_S * max(1.0, self._given["days"] * self._a_day() / _YEAR_EVENTS)
+        self._call = loop.call_later(patience_s, self._step, loop)
 
     def _step(self, loop: asyncio.AbstractEventLoop) -> None:
         for _ in self._rest:
@@ -175,13 +182,15 @@ class PrefetchLab(ipywidgets.VBox):  # type: ignore[misc]
 
     # -- what is shown
 
+    def _tell(self, now: _Answer, days: int) -> None:
+        self.status.value = (
+            f"<div role='status'><b>Waste {100 * now.waste:.2f} %, loss {100 * now.loss:.2f} %</b>: "
+            f"{now.forwarded:,} forwarded, {now.read:,} read, in {_count(days)}.</div>"
+        )
+
     def _show(self, shown: _Shown) -> None:
         now, policy = shown.now, self._given["policy"]
         disable(self.controls, self._given)
-        self.status.value = (
-            f"<div role='status'><b>Waste {100 * now.waste:.2f} %, loss {100 * now.loss:.2f} %</b>: "
-            f"{now.forwarded:,} forwarded, {now.read:,} read, in {_count(shown.of_now)}.</div>"
-        )
         has_limit = policy.kind not in NO_LIMIT and policy.prefetch_limit not in (LEARNT, 0)
         at = (policy.prefetch_limit if has_limit else None, now.waste, now.loss)
         of = "buffer" if policy.kind in NO_LIMIT else policy.kind
