@@ -193,9 +193,11 @@ def caption(parameters: Mapping[str, Any]) -> str:
     if "days" in each:
         told.append(f"{each['days']:,} days")
     seeds = parameters.get("seeds", [])
-    return "; ".join(
-        [*told, f"medians of {len(seeds)} seeds, bars from lowest to highest"] if seeds else told
-    )
+    return "; ".join([*told, _of(len(seeds))] if seeds else told)
+
+
+def _of(seeds: int) -> str:
+    return "one seed" if seeds == 1 else f"medians of {seeds} seeds, bars from lowest to highest"
 
 
 def _outages(parameters: Mapping[str, Any]) -> str:
