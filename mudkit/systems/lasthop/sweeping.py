@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from mudkit.errors import ParameterError
 from mudkit.progress import bar
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["sweep"]
 
 _PARAMETERS = inspect.signature(simulate).parameters
+_OF_POLICIES: Final = ("policy", "prefetch_limit", "expiration_threshold_s")
 
 
 def sweep(
@@ -75,16 +76,24 @@ def sweep(
             "There is nothing to run.", where="over, seeds", expected="at least one of each",
             found=", ".join([*counts, f"{len(numbers)} seeds"]),
         )  # fmt: skip
-    rows = []
+    # Runs that differ in the policy only, one after the other: they share their events and the best service.
+    order = sorted(range(len(points)), key=lambda each: _scenario(points[each]))
+    found: dict[int, dict[str, Any]] = {}
     with bar(len(points), "runs", "") as done:
-        for point, figures in zip(points, map(partial(_run, fixed), points), strict=True):
-            rows.append(point | figures)
-            done(len(rows))
-    table = pd.DataFrame(rows)
+        runs = map(partial(_run, fixed), [points[each] for each in order])
+        for each, figures in zip(order, runs, strict=True):
+            found[each] = points[each] | figures
+            done(len(found))
+    table = pd.DataFrame([found[each] for each in range(len(points))])
     defaults = {name: each.default for name, each in _PARAMETERS.items() if name != "seed"}
     stated = {name: _plain(value) for name, value in (defaults | fixed | values).items()}
     table.attrs["parameters"] = stated | {"seeds": numbers}
     return table
+
+
+def _scenario(point: Mapping[str, Any]) -> str:
+    """Name the events of a run."""
+    return repr([value for name, value in point.items() if name not in _OF_POLICIES])
 
 
 def _run(fixed: Mapping[str, Any], point: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,3 +1,4 @@
+import itertools
 import json
 from concurrent.futures import ThreadPoolExecutor
 
@@ -81,3 +82,21 @@ def test_the_papers_figures_are_sweeps(number):
     over = {name: values[:1] for name, values in figure["over"].items()}
     assert len(sweep(over, figure["fixed"] | {"days": 2}, seeds=[1])) == 1
     assert all(len(values) >= 5 for values in figure["over"].values())
+
+
+def test_runs_that_share_their_events_come_one_after_the_other_and_rows_as_they_were_asked_for():
+    called = []
+
+    def noted(function, points):
+        called.extend((point["outage"], point["seed"], point["prefetch_limit"]) for point in points)
+        return map(function, points)
+
+    over = {"prefetch_limit": [4, 1], "outage": [0.5, 0.0]}
+    fixed = {"policy": "buffer", "days": 3}
+    table = sweep(over, fixed, seeds=[2, 1], map=noted)
+    assert [each[:2] for each in called[::2]] == [each[:2] for each in called[1::2]]
+    asked = list(itertools.product(over["prefetch_limit"], over["outage"], [2, 1]))
+    assert list(table[["prefetch_limit", "outage", "seed"]].itertuples(index=False, name=None)) == asked
+    for row in table.itertuples():
+        alone = simulate(prefetch_limit=row.prefetch_limit, outage=row.outage, seed=row.seed, **fixed)
+        assert (row.waste, row.loss, row.forwarded) == (alone.waste, alone.loss, alone.forwarded)
