@@ -71,11 +71,12 @@ def timeline(
     in_order = sorted(carried, key=lambda each: each.begun_us)
     for session, off_us in _sessions(radio, in_order, sorted(downs_us)):
         for stretch in _session(radio, session, min(off_us, until_us)):
+            if stretch.to_us <= stretch.from_us:
+                continue
             if stretch.from_us > at_us:
                 found.append(Stretch(at_us, stretch.from_us, "idle", 0.0))
-            if stretch.to_us > stretch.from_us:
-                found.append(stretch)
-                at_us = stretch.to_us
+            found.append(stretch)
+            at_us = stretch.to_us
     if until_us > at_us:
         found.append(Stretch(at_us, until_us, "idle", 0.0))
     return found
