@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -15,6 +11,7 @@ from mudkit.reproduce.campaign import MINUTES, SETTLE_HOURS
 from mudkit.reproduce.campaign_cells import Table
 from mudkit.reproduce.campaign_judge import PROMISED, play
 from mudkit.reproduce.campaign_table import Cells
+from mudkit.reproduce.processes import PROCESSES, spread_out
 from mudkit.reproduce.row import Figure, Measured, Say, nothing_said
 
 __all__ = ["Runs", "measure", "play_all", "play_some"]
@@ -83,7 +80,7 @@ def play_some(seeds: Sequence[int]) -> Runs:
 
 
 def play_all(seeds: Sequence[int], processes: int = 1) -> Iterator[Runs]:
-    """Let many runs happen, and give what has come of some at a time, in any order.
+    """Let many runs happen, and give what has come of some at a time.
 
     Parameters
     ----------
@@ -95,14 +92,8 @@ def play_all(seeds: Sequence[int], processes: int = 1) -> Iterator[Runs]:
     if processes == 1:
         yield from map(play_some, parts)
         return
-    # Spawned, not forked: who asks may have threads.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, context, signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
-        try:
-            for future in as_completed([pool.submit(play_some, part) for part in parts]):
-                yield future.result()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+    with spread_out(processes, part=1) as over_processes:
+        yield from over_processes(play_some, parts)
 
 
 def measure(say: Say = nothing_said, *, seeds: Sequence[int] = range(1000)) -> Measured:
@@ -116,7 +107,7 @@ def measure(say: Say = nothing_said, *, seeds: Sequence[int] = range(1000)) -> M
         A run each.
     """
     found = Runs()
-    processes = min(2, os.cpu_count() or 1) if len(seeds) >= _MANY else 1
+    processes = PROCESSES if len(seeds) >= _MANY else 1
     for runs in play_all(seeds, processes):
         found.add(runs)
         say(f"run {found.runs:,} of {len(seeds):,}")

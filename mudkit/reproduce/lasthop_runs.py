@@ -3,43 +3,23 @@
 from __future__ import annotations
 
 import math
-import multiprocessing
-import os
-import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
+from mudkit.reproduce.processes import spread_out
 from mudkit.reproduce.row import Figure
 from mudkit.systems.lasthop import FIGURES, sweep
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["FEW", "PROCESSES", "falls", "of_seeds", "spread_out", "swept", "together", "worst"]
+__all__ = ["FEW", "falls", "of_seeds", "swept", "together", "worst"]
 
-PROCESSES: Final = min(2, os.cpu_count() or 1)
 _MANY: Final = 100
 """From so many runs on, another process is worth its beginning."""
-_PART: Final = 10
 FEW: Final = 30
 """Of fewer messages no share is taken."""
-
-Map = Callable[..., Iterable[Any]]
-
-
-@contextmanager
-def spread_out(processes: int = PROCESSES) -> Iterator[Map]:
-    """Give a ``map`` over processes."""
-    # Spawned, not forked: who asks may have threads.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, context, signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
-        try:
-            yield lambda function, *items: pool.map(function, *items, chunksize=_PART)
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def swept(

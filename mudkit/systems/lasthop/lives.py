@@ -9,18 +9,15 @@ import numpy as np
 
 from mudkit.systems.lasthop.ranked import Message
 from mudkit.systems.lasthop.scenario import Drawn
-from mudkit.systems.lasthop.simulation import play
-from mudkit.systems.lasthop.spool import Spool
+from mudkit.systems.lasthop.simulation import Begin, play
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["lives"]
 
-_Begin = Callable[[Callable[[Message], object], Callable[[Message], object]], Spool]
 
-
-def lives(drawn: Drawn, begin: _Begin, most: float) -> pd.DataFrame:
+def lives(drawn: Drawn, begin: Begin, most: float) -> pd.DataFrame:
     """Let all events happen to one spool, as :func:`~mudkit.systems.lasthop.simulation.play` does.
 
     Parameters
@@ -67,7 +64,7 @@ def lives(drawn: Drawn, begin: _Begin, most: float) -> pd.DataFrame:
 class _Watched:
     """A spool, and when what happened to it."""
 
-    def __init__(self, begin: _Begin, forward: Callable[[Message], object], retract: Any) -> None:
+    def __init__(self, begin: Begin, forward: Callable[[Message], object], retract: Any) -> None:
         self.forwarded_us: dict[Hashable, int] = {}
         self.read_us: dict[Hashable, int] = {}
         self._now_us = 0

@@ -112,5 +112,5 @@ def _items(queue: Ranked) -> tuple[Item, ...]:
             each.identity, each.rank, each.arrived_us / US_PER_S,
             math.inf if each.expires_us >= FOREVER_US else each.expires_us / US_PER_S,
         )
-        for each in sorted(queue, key=lambda each: (-each.rank, each.order))
+        for each in queue
     )  # fmt: skip

@@ -13,7 +13,7 @@ from typing import Any
 
 from mudkit.systems.lasthop.policies import FOREVER_US, Forwarding
 from mudkit.systems.lasthop.ranked import NOWHERE, Message
-from mudkit.systems.lasthop.spool import _CREDIT, _DEVICE, Spool
+from mudkit.systems.lasthop.spool import CREDIT, DEVICE, Spool
 
 __all__ = ["ServedSpool"]
 
@@ -62,7 +62,7 @@ class ServedSpool(Spool):
     def is_on_device(self, identity: Hashable) -> bool:
         """Say whether a message is on the device, or on its way."""
         message = self._known.get(identity)
-        return message is not None and message.place == _DEVICE
+        return message is not None and message.place == DEVICE
 
     def all(self) -> list[Message]:
         """Give all that wait here or are on the device."""
@@ -133,11 +133,11 @@ class ServedSpool(Spool):
     def lost(self, identity: Hashable) -> None:
         """Take back what was forwarded and has not come."""
         message = self._known.get(identity)
-        if message is None or message.place != _DEVICE:
+        if message is None or message.place != DEVICE:
             return
         self.device.remove(message)
         if self._is_by_rate:
-            self._credit = min(self._credit + 1.0, _CREDIT)
+            self._credit = min(self._credit + 1.0, CREDIT)
         (self._outgoing if self._is_urgent(message) else self._prefetch).add(message)
         if self._lowest is not None:
             heappush(self._lowest, (message.rank, -message.order, message))
@@ -185,7 +185,7 @@ class ServedSpool(Spool):
         """Have on the device what waits here as if it had been lost."""
         for identity in identities:
             message = self._known.get(identity)
-            if message is not None and message.place not in (_DEVICE, NOWHERE):
+            if message is not None and message.place not in (DEVICE, NOWHERE):
                 self._queues[message.place].remove(message)
                 self.device.add(message)
 
@@ -198,7 +198,7 @@ class ServedSpool(Spool):
 
     def _rank_changed(self, now_us: int, message: Message, rank: float) -> None:
         super()._rank_changed(now_us, message, rank)
-        if message.place not in (_DEVICE, NOWHERE) and rank >= self.interrupt:
+        if message.place not in (DEVICE, NOWHERE) and rank >= self.interrupt:
             self._queues[message.place].remove(message)
             self._outgoing.add(message)
             if self.is_up:

@@ -16,8 +16,10 @@ from mudkit.systems.lasthop.ranked import Message
 from mudkit.systems.lasthop.scenario import SWITCH, Drawn, Expiration, Scenario
 from mudkit.systems.lasthop.spool import Spool
 
-__all__ = ["Outcome", "Simulated", "beginning", "expected_waste", "most_of", "play", "simulate"]
+__all__ = ["Begin", "Outcome", "Simulated", "beginning", "expected_waste", "most_of", "play", "simulate"]
 
+Begin = Callable[[Callable[[Message], object], Callable[[Message], object]], Spool | PushSpool]
+"""Makes a spool from the functions that take what is forwarded and what is retracted."""
 _KEPT: Final = 4
 """So many scenarios and seeds with what on-line forwarding makes of them: each takes about 2 MB a year."""
 
@@ -184,9 +186,7 @@ def _best(scenario: Scenario, seed: int, most: float, threshold: float) -> tuple
     return drawn, play(drawn, beginning(Forwarding("on-line"), threshold), most)
 
 
-def beginning(
-    policy: Forwarding | Push, threshold: float
-) -> Callable[[Callable[[Message], object], Callable[[Message], object]], Spool | PushSpool]:
+def beginning(policy: Forwarding | Push, threshold: float) -> Begin:
     """Give what :func:`play` begins with."""
     return partial(PushSpool if isinstance(policy, Push) else Spool, threshold, policy)  # type: ignore[arg-type]
 
@@ -202,7 +202,7 @@ def most_of(max_: float | None) -> float:
 
 def play(
     drawn: Drawn,
-    begin: Callable[[Callable[[Message], object], Callable[[Message], object]], Spool | PushSpool],
+    begin: Begin,
     most: float,
 ) -> Outcome:
     """Let all events happen to one spool.

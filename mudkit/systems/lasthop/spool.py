@@ -46,12 +46,12 @@ from mudkit.systems.lasthop.ranked import NOWHERE, Entry, Message, Ranked
 from mudkit.systems.lasthop.rules import Told, chosen
 from mudkit.systems.lasthop.statistics import Habits
 
-__all__ = ["Spool"]
+__all__ = ["CREDIT", "DEVICE", "Spool"]
 
-_OUTGOING, _PREFETCH, _HOLDING, _DELAYED, _DEVICE = range(5)
+_OUTGOING, _PREFETCH, _HOLDING, _DELAYED, DEVICE = range(5)
 _CAPACITY: Final = 100_000
 _REMEMBER_S: Final = 7 * 86_400.0
-_CREDIT: Final = 64.0
+CREDIT: Final = 64.0
 """So many forwards the rate policy may have in hand when a link comes back."""
 
 
@@ -98,7 +98,7 @@ class Spool:
         self._is_checked = policy.expiration_threshold_s is not None or policy.delay_s is not None
         self._queues = tuple(Ranked(place) for place in range(5))
         self._outgoing, self._prefetch = self._queues[_OUTGOING], self._queues[_PREFETCH]
-        self.device = self._queues[_DEVICE]
+        self.device = self._queues[DEVICE]
         self._readable = [queue for queue in self._queues if queue is not self._queues[_DELAYED]]
         self._known: dict[Hashable, Message] = {}
         """What is in any queue."""
@@ -152,7 +152,7 @@ class Spool:
                 self.due_us = expires_us
         if self._is_by_rate:
             self.habits.arrived(now_us)
-            self._credit = min(self._credit + self.habits.share_read, _CREDIT)
+            self._credit = min(self._credit + self.habits.share_read, CREDIT)
         if self._is_online or rank >= self.interrupt:
             if self.is_up and not self._outgoing.size:  # at once
                 self.device.add(message)
@@ -232,7 +232,7 @@ class Spool:
             if place != NOWHERE:
                 self._queues[place].remove(message)
             self._finish(now_us, (message,))
-            if place == _DEVICE:
+            if place == DEVICE:
                 self._retract(message)
         if self.is_up:
             self._try_forwarding(now_us)
@@ -334,8 +334,8 @@ class Spool:
         gone, known = [], self._known
         for identity in identities:
             message = known.get(identity)
-            if message is not None and message.place in (_DEVICE, NOWHERE):
-                if message.place == _DEVICE:  # else whoever shares the queue has taken it out
+            if message is not None and message.place in (DEVICE, NOWHERE):
+                if message.place == DEVICE:  # else whoever shares the queue has taken it out
                     self.device.remove(message)
                 gone.append(message)
         self._finish(at_us, gone)
@@ -343,12 +343,12 @@ class Spool:
     def _evict(self, now_us: int) -> None:
         """Let go what has the lowest rank of all that waits."""
         if self._lowest is None or len(self._lowest) > 2 * len(self._known):
-            waiting = [each for each in self._known.values() if each.place != _DEVICE]
+            waiting = [each for each in self._known.values() if each.place != DEVICE]
             self._lowest = [(each.rank, -each.order, each) for each in waiting]
             heapify(self._lowest)
         while True:
             rank, _, message = heappop(self._lowest)
-            if message.place not in (_DEVICE, NOWHERE) and message.rank == rank:
+            if message.place not in (DEVICE, NOWHERE) and message.rank == rank:
                 break
         self._queues[message.place].remove(message)
         self._finish(now_us, (message,))
