@@ -175,7 +175,9 @@ class Asking:
         held = self._held(now_us, query)
         decided: str | None = None
         if self._policy is not None:
-            decided = self._policy.decide(asked, self.context, self._cache.answered(now_us))
+            decided = self._policy.decide(
+                asked, {**self.context, "now_us": now_us}, self._cache.answered(now_us)
+            )
         if decided is None:
             quality = None if held is None else held.quality
             decided = self._planner.choose(now_us, asked.table, asked.utility, quality)

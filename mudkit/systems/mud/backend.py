@@ -100,11 +100,10 @@ class BackEnd:
         if known is None:
             if number < (self._store.get(f"known {client}") or 0):
                 return ()  # a late copy of a write whose outcome its client knows
-            if message["refused"] is not None:  # not kept: nobody is to use up another one's numbers
-                answer = {"kind": "outcome", "id": message["id"], "key": message["key"]}
-                return (Send(message["reply"], {**answer, "error": message["refused"]}),)
             lsn = self._copy.lsn
-            known = self._decide(now_us, message)
+            # A refusal is kept, too: an earlier copy that was not refused may still be on its way.
+            refused = message["refused"]
+            known = self._decide(now_us, message) if refused is None else {"error": refused}
             low = max(message["known"], self._store.get(f"known {client}") or 0)
             applied = self._store.get(f"applied {client}") or {}
             applied = {each: outcome for each, outcome in applied.items() if int(each) >= low}

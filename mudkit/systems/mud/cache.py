@@ -89,7 +89,10 @@ class Cache:
 
     def answered(self, now_us: int) -> list[Cached]:
         """List what the cloud has answered, as policies see it."""
-        return [Cached(each.asked, (now_us - each.at_us) / 1e6, each.context) for each in self._answered]
+        return [
+            Cached(each.asked, (now_us - each.at_us) / 1e6, each.context, len(each.versions))
+            for each in self._answered
+        ]
 
     def find(self, now_us: int, asked: Asked, keys: list[str] | None, *, latest: bool) -> Held:
         """Give what a read would be answered with from here.

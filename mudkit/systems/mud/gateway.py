@@ -153,7 +153,8 @@ class Gateway:
         expires_s = None if ask.claims is None else ask.claims.expires_s
         return [
             Send(processor, {
-                **what, "kind": what["op"], "id": identity, "reply": self._me, "table": table.number,
+                **what, "kind": what["op"], "id": identity, "reply": self._me,
+                "table": what.get("table") or table.number,  # one that was dropped is not another of its name
                 "partitions": places, "auth": auth, "claims": _claims(ask), "expires_s": expires_s,
                 "least": table.lsn,
             }) for processor, places in places_of.items()

@@ -200,7 +200,7 @@ class Processor:
         reading = self._readings[handle]
         sent = {
             "what": "tell", "endpoint": endpoint, "session": reading.session, "handle": number,
-            "processor": self._me, "life": self._life, **body,
+            "processor": self._me, "life": self._life, "table": reading.table.number, **body,
         }  # fmt: skip
         return Send(server, self._streams[server].add(now_us, sent)), *self._timer.soon()
 

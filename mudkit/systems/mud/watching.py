@@ -13,8 +13,9 @@ policy        put on the shelf of its kind
 heartbeat     tell the server that this client lives
 ============  ======================================================================================
 
-Registered again, a processor is told up to where its log has come here, and which records this reader was
-told of. So nothing is missed, and nothing is told twice. What has come in the moment in which a device is
+Registered again, a processor is told up to where its log has come here, which records this reader was told
+of, and which table that was: another one of the same name is none of it. So nothing is missed, and nothing is
+told twice. What has come in the moment in which a device is
 killed counts as told: the application that was to hear it is gone, too.
 """
 
@@ -77,6 +78,9 @@ class Watching:
         """In which life each processor has a continuous read."""
         self._requests: dict[int, int] = {}
         """The last registration that was asked for of each continuous read."""
+        self._since_asked: dict[int, tuple[dict[str, int], dict[str, int]]] = {}
+        """Of those that are not answered: where the reader was in the logs when it was asked for first, and
+        the oldest life of each processor that has told more since."""
         self._calls: dict[int, int] = {}
 
     def register(self, now_us: int, op_id: int, arguments: Mapping[str, Any]) -> Sequence[Effect]:
@@ -91,7 +95,7 @@ class Watching:
         reading = {
             "handle": handle, "name": arguments["table"], "predicate": to_json(arguments["predicate"]),
             "reader": dict(arguments["reader"]), "sync_us": None if sync is None else round(sync * 1e6),
-            "since": {}, "held": {}, "listener": arguments["listener"],
+            "since": {}, "held": {}, "listener": arguments["listener"], "table": None,
         }  # fmt: skip
         self._readings[handle] = reading
         self._save(reading)
@@ -190,14 +194,16 @@ class Watching:
         return [effect for handle in lost for effect in self._register(handle)]
 
     def _told(self, body: Mapping[str, Any]) -> Sequence[Effect]:
-        reading = self._readings.get(body["handle"])
-        processor = body["processor"]
-        if reading is None or body["life"] < self._lives.get(processor, 0):
+        handle, processor, life = body["handle"], body["processor"], body["life"]
+        reading = self._readings.get(handle)
+        newest = max(self._lives.get(processor, 0), self._registered.get(handle, {}).get(processor, 0))
+        if reading is None or life < newest:
             return ()
         if "ended" in body:
             self._forget(reading)
             return (Notify(reading["listener"], {"ended": body["ended"]}),)
         since, held = reading["since"], reading["held"]
+        reading["table"] = body["table"]
         if "synced" in body:
             since[processor] = max(body["synced"], since.get(processor, 0))
             self._save(reading)
@@ -212,6 +218,8 @@ class Watching:
             self._save(reading)
             return ()
         effects: list[Effect] = []
+        if handle in self._since_asked:
+            self._since_asked[handle][1].setdefault(processor, life)  # lives come in their order
         if change["op"] == "remove":
             if held.pop(key, None) is not None:
                 effects.append(Notify(reading["listener"], Change("remove", key, None, version)))
@@ -227,6 +235,7 @@ class Watching:
         request = self._local.next_number("count of requests")
         session = self._session
         self._requests[handle] = request
+        self._since_asked.setdefault(handle, (dict(self._readings[handle]["since"]), {}))
 
         def what() -> dict[str, Any]:
             reading = self._readings.get(handle, {})
@@ -235,16 +244,17 @@ class Watching:
                 "handle": handle, "request": request, "session": session,
                 "predicate": reading.get("predicate"), "reader": reading.get("reader", {}),
                 "since": dict(reading.get("since", {})), "held": sorted(reading.get("held", {})),
-                "sync_us": reading.get("sync_us"),
+                "sync_us": reading.get("sync_us"), "table": reading.get("table"),
             }  # fmt: skip
 
         def answered(last: Mapping[str, Any], parts: Mapping[Any, Mapping[str, Any]]) -> Sequence[Effect]:
             if self._requests[handle] != request:
                 return ()  # it was asked for again meanwhile, not knowing of this: the later one counts
-            if "error" not in last and any(place not in parts for place in last["places"]):
+            reading = self._readings.get(handle)
+            is_whole = "error" in last or all(place in parts for place in last["places"])
+            if reading is not None and not is_whole:
                 return self._register(handle)  # a part was lost on the way
             op_id = self._calls.pop(handle, None)
-            reading = self._readings.get(handle)
             if "error" in last:
                 error = from_json(last["error"])
                 ended: list[Effect] = []
@@ -254,18 +264,37 @@ class Watching:
                 return ended if op_id is None else (Complete(op_id, error=error),)
             self._local.learn(last["table"])
             lives = {place: part["life"] for place, part in parts.items()}
-            self._registered[handle] = lives
-            if reading is not None and reading["sync_us"] is None:
-                # It asked for nothing that was there: so it is up to date, unless it was before.
-                for processor, part in parts.items():
-                    reading["since"].setdefault(processor, part["lsn"])
+            if reading is not None:
+                self._registered[handle] = lives
+                reading["table"] = last["table"]["number"]
+                if reading["sync_us"] is None:
+                    # It asked for nothing that was there: so it is up to date, unless it was before.
+                    for processor, part in parts.items():
+                        reading["since"].setdefault(processor, part["lsn"])
                 self._save(reading)
-            effects = [] if op_id is None else [Complete(op_id, handle)]
-            if reading is not None and any(life < self._lives.get(p, 0) for p, life in lives.items()):
-                effects += self._register(handle)  # type: ignore[arg-type]
+            effects: list[Effect] = [] if op_id is None else [Complete(op_id, handle)]
+            if reading is not None:
+                is_late = self._step_back(reading, lives)
+                if is_late or any(life < self._lives.get(place, 0) for place, life in lives.items()):
+                    effects += self._register(handle)
             return effects
 
         return self._connection.ask(what, answered)
+
+    def _step_back(self, reading: dict[str, Any], lives: Mapping[str, int]) -> bool:
+        """Say whether a life before has told more since the registration in these was asked for.
+
+        Of that the new one does not know: the reader goes back to where it was in the log, and asks again.
+        """
+        was, oldest = self._since_asked.pop(reading["handle"])
+        late = [place for place, life in lives.items() if oldest.get(place, life) < life]
+        for place in late:
+            reading["since"].pop(place, None)
+            if place in was:
+                reading["since"][place] = was[place]
+        if late:
+            self._save(reading)
+        return bool(late)
 
     def _tell(self, op_id: int, op: str, reading: Mapping[str, Any]) -> Sequence[Effect]:
         def what() -> dict[str, Any]:
@@ -295,4 +324,5 @@ class Watching:
         handle = reading["handle"]
         self._readings.pop(handle, None)
         self._registered.pop(handle, None)
+        self._since_asked.pop(handle, None)
         self._store.delete(f"reading {handle:09d}")

@@ -94,7 +94,7 @@ class Writing:
             "base": None if held is None or held["data"] is None else held, "invoked_us": now_us,
             "table": None if table is None else table.number, "due_us": None,
         }  # fmt: skip
-        delay = self._policy.delay({**write, "utility": arguments["utility"]}, context)
+        delay = self._policy.delay({**write, "utility": arguments["utility"]}, {**context, "now_us": now_us})
         if delay is not None:
             write["due_us"] = NEVER if delay == NEVER else now_us + round(delay * 1e6)
         self._store.crash_point("numbered, not pending")

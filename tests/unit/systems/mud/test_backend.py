@@ -162,13 +162,20 @@ def test_what_its_client_knows_is_forgotten_and_a_late_copy_is_not_applied(store
     assert write(master, 4, known=4)[0][1]["ver"] == 4
 
 
-def test_a_write_whose_token_is_refused_uses_no_number_up(master):
+def test_a_refusal_holds_for_an_earlier_copy_that_comes_late(master):
     public(master)
-    error = {"kind": "AccessDenied", "summary": "no"}
+    error = {"kind": "AccessDenied", "summary": "This token has expired."}
     assert write(master, 1, refused=error)[0][1]["error"] == error
+    ((_, late),) = write(master, 1)
+    assert late["error"] == error
+    assert "ver" not in late
+    assert write(master, 2)[0][1]["ver"] == 1
+
+
+def test_a_write_that_was_applied_before_its_token_expired_has_succeeded(master):
+    public(master)
     (_, first), *_ = write(master, 1)
-    assert first["ver"] == 1
-    assert write(master, 1, refused=error) == [("gateway", first)]  # it was applied before
+    assert write(master, 1, refused={"kind": "AccessDenied", "summary": "no"}) == [("gateway", first)]
 
 
 def test_a_write_that_changes_nothing_sends_nobody_anything(master):

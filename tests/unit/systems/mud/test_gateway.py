@@ -131,6 +131,12 @@ def test_a_write_goes_on_though_its_table_is_gone_or_closed(machine, token):
     assert (to, message["claims"]) == ("p0", None)
 
 
+def test_a_continuous_read_of_a_table_that_was_dropped_is_not_of_another_of_its_name(machine, token):
+    for identity, known, asked in (("1", None, TABLE["number"]), ("2", 1, 1)):
+        ask(machine, token, identity, op="register", table=known)
+        assert {message["table"] for _, message in described(machine, identity)} == {asked}
+
+
 def test_a_continuous_read_goes_to_each_processor_of_the_table(machine, token):
     ask(machine, token, op="register")
     asked = described(machine, split=["g", "p"])

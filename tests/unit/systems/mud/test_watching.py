@@ -51,7 +51,7 @@ class Cell:
 
     def hear(self, what="tell", stream="s", processor="p0", life=1, **body):
         self.number += 1
-        body = {"what": what, "processor": processor, "life": life, "handle": 1, **body}
+        body = {"what": what, "processor": processor, "life": life, "handle": 1, "table": 1, **body}
         message = {"kind": "stream", "stream": stream, "number": self.number, "first": 1, "body": body}
         return self.watching.stream("server", message)
 
@@ -231,3 +231,49 @@ def test_what_is_changed_or_ended_is_told_to_the_cloud(cell):
     ((_, asked),) = asks(cell.watching.unregister(6, {"handle": 1}))
     (refused,) = completed(cell.connection.take({"kind": "refused", "id": asked["id"], "error": REFUSED}))
     assert refused.error.summary == "no"
+
+
+def test_registered_again_it_names_the_table_that_it_was_registered_for(cell):
+    cell.register(sync=0)
+    ((_, asked),) = asks(cell.watching.welcome("s"))
+    assert asked["what"]["table"] is None
+    cell.answer(asked, {"p0": 1, "p1": 1})
+    ((_, again),) = asks(cell.watching.welcome("another"))
+    assert again["what"]["table"] == 1
+
+
+def test_a_table_is_known_from_what_comes_before_the_answer(cell):
+    cell.register(sync=0)
+    cell.watching.welcome("s")
+    cell.change(table=7)
+    (again,) = [
+        message for _, message in asks(cell.watching.welcome("another")) if message["what"]["handle"] == 1
+    ]
+    assert again["what"]["table"] == 7
+
+
+def test_what_a_life_before_tells_while_a_new_one_registers_is_told_the_new_one(cell):
+    """The new life removes nothing that it does not know its reader to hold: so it is asked again."""
+    cell.begin({"p0": 1, "p1": 1}, sync=0)
+    cell.hear(synced=5)
+    ((_, asked),) = asks(cell.hear(what="life", processor="p1", life=2))
+    assert asked["what"]["held"] == []
+    assert told(cell.change(key="a", ver=1, lsn=6, life=1)) == [("upsert", "a", 1)]  # it was under way
+    ((_, again),) = asks(cell.answer(asked, {"p0": 2, "p1": 2}))
+    assert again["what"]["held"] == ["a"]
+    assert again["what"]["since"] == {"p0": 5}
+    assert asks(cell.answer(again, {"p0": 2, "p1": 2})) == []
+
+
+def test_what_a_life_before_tells_after_a_new_one_has_registered_is_not_passed_on(cell):
+    cell.begin({"p0": 2, "p1": 1}, sync=0)
+    assert told(cell.change(key="a", ver=1, life=1)) == []
+    assert told(cell.change(key="a", ver=2, life=2)) == [("upsert", "a", 2)]
+
+
+def test_what_was_ended_before_its_registration_was_answered_is_not_registered_again(cell):
+    cell.register()
+    ((_, asked),) = asks(cell.watching.welcome("s"))
+    cell.watching.unregister(2, {"handle": 1})
+    assert asks(cell.answer(asked, {"p0": 1})) == []
+    assert asks(cell.hear(what="life", life=2)) == []
