@@ -1,7 +1,25 @@
 """What a trace teaches about caching: policies, and their replay against the labels that Spark computed."""
 
-from mudkit.learning.costs import COSTS, CostMatrix
+from mudkit.learning.batching import Batch, BatchBound, BatchTree
+from mudkit.learning.costs import COSTS, WRITE_COSTS, CostMatrix, delay_costs
 from mudkit.learning.evaluate import evaluate_reads
-from mudkit.learning.policies import Always, Bound, FixedRule
+from mudkit.learning.evaluate_batches import evaluate_writes
+from mudkit.learning.export import artefact
+from mudkit.learning.policies import Always, Bound, FixedRule, Tree
 
-__all__ = ["COSTS", "Always", "Bound", "CostMatrix", "FixedRule", "evaluate_reads"]
+__all__ = [
+    "COSTS",
+    "WRITE_COSTS",
+    "Always",
+    "Batch",
+    "BatchBound",
+    "BatchTree",
+    "Bound",
+    "CostMatrix",
+    "FixedRule",
+    "Tree",
+    "artefact",
+    "delay_costs",
+    "evaluate_reads",
+    "evaluate_writes",
+]

@@ -1,17 +1,43 @@
-"""What a wrong decision costs: a stale answer against an unnecessary query (Mobius 6)."""
+"""What decisions cost: stale answers and unnecessary queries, late writes and hasty ones (Mobius 6).
+
+A cost matrix has a row for each thing that can be true and a column for each decision.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from mudkit.errors import ParameterError
+from mudkit.sources.parameters import number
 
-__all__ = ["COSTS", "CostMatrix", "cost_matrix"]
+__all__ = [
+    "CLASSES",
+    "COSTS",
+    "NEVER_MIN",
+    "WRITE_COSTS",
+    "CostMatrix",
+    "Costs",
+    "delay_costs",
+    "read_costs",
+    "write_costs",
+]
+
+Costs: TypeAlias = "str | CostMatrix | ArrayLike"
+"""A preset's name, or costs of one's own."""
+
+NEVER_MIN: Final = float("inf")
+CLASSES: Final = (*(10.0 * step for step in range(13)), NEVER_MIN)
+"""Minutes that a write may wait (Mobius 7.3): 0, 10, …, 120, and for ever."""
 
 
 @dataclass(frozen=True)
 class CostMatrix:
-    """Cost of each wrong decision; right ones cost nothing.
+    """Cost of each wrong decision about a read; right ones cost nothing.
 
     Parameters
     ----------
@@ -19,13 +45,26 @@ class CostMatrix:
         A stale answer was served from the cache.
     unnecessary : float
         The server was asked although the cached answer was not stale.
+
+    Raises
+    ------
+    ParameterError
+        A cost is negative, or no number.
     """
 
     stale: float
     unnecessary: float
 
+    def __post_init__(self) -> None:
+        number("stale", self.stale, 0.0, 1e9)
+        number("unnecessary", self.unnecessary, 0.0, 1e9)
 
-COSTS = {
+    def table(self) -> NDArray[np.float64]:
+        """Give it in full: rows for a cached answer that is good and a stale one, columns local, remote."""
+        return np.array([[0.0, self.unnecessary], [self.stale, 0.0]])
+
+
+COSTS: Final = {
     "latency": CostMatrix(stale=1.0, unnecessary=1.0),
     "freshness": CostMatrix(stale=5.0, unnecessary=1.0),
 }
@@ -33,17 +72,86 @@ COSTS = {
 such utilities and gives no numbers; these are ours."""
 
 
-def cost_matrix(cost: str | CostMatrix) -> CostMatrix:
-    """Look up a preset by name.
+def delay_costs(
+    over: float, under: float = 1.0, *, interval_s: float = 15.0, message_points: float = 100.0
+) -> NDArray[np.float64]:
+    """Make a cost matrix for writes (Mobius 7.3): waiting too long is dear, too short the dearer the shorter.
+
+    A write that is sent takes its own room and its part of a message, the smaller the more writes wait with
+    it; one that is never sent takes nothing. Too short a delay costs what this is more than it need be.
+
+    Parameters
+    ----------
+    over : float
+        Of a delay that is longer than a write may wait.
+    under : float
+        Of no delay for a write that nobody reads.
+    interval_s : float
+        Between two writes of a device.
+    message_points : float
+        What a message costs by itself, in points: about what half an hour at 15 s fills. (The wake-up of an
+        LTE radio alone takes the energy of thousands, see :mod:`mudkit.systems.mud.planning`.)
+
+    Returns
+    -------
+    ndarray of float64, shape (14, 14)
+        Rows: how long a write may wait, one of :data:`CLASSES`; columns: how long it does.
+    """
+    over, under = number("over", over, 0.0, 1e9), number("under", under, 0.0, 1e9)
+    interval_s = number("interval_s", interval_s, 1e-6, 1e9)
+    delay_s = 60.0 * np.array(CLASSES)
+    message_points = number("message_points", message_points, 0.0, 1e9)
+    message = interval_s / (interval_s + delay_s)
+    spent = under * (message_points * message + np.isfinite(delay_s)) / (message_points + 1.0)
+    true, chosen = np.indices((len(CLASSES), len(CLASSES)))
+    return np.where(chosen > true, over, spent[None, :] - spent[:, None])
+
+
+WRITE_COSTS: Final = {"latency": delay_costs(0.02), "freshness": delay_costs(0.2)}
+"""The same two presets for writes: one that would rather send little, one that would rather be complete."""
+
+
+def read_costs(cost: Costs) -> NDArray[np.float64]:
+    """Give the cost matrix of reads: rows good, stale; columns local, remote.
 
     Raises
     ------
     ParameterError
+        There is no such preset, or the matrix is of another shape, or has costs that are no costs.
     """
     if isinstance(cost, CostMatrix):
-        return cost
-    if cost not in COSTS:
+        return cost.table()
+    return _matrix(cost, {name: each.table() for name, each in COSTS.items()}, 2)
+
+
+def write_costs(cost: Costs) -> NDArray[np.float64]:
+    """Give the cost matrix of writes: rows and columns are :data:`CLASSES`.
+
+    Raises
+    ------
+    ParameterError
+        As :func:`read_costs`.
+    """
+    return _matrix(cost, WRITE_COSTS, len(CLASSES))
+
+
+def _matrix(cost: Any, presets: Mapping[str, NDArray[np.float64]], size: int) -> NDArray[np.float64]:
+    if isinstance(cost, str):
+        if cost not in presets:
+            raise ParameterError(
+                "There is no such cost preset.", where="cost", found=repr(cost), expected=", ".join(presets)
+            )
+        return presets[cost]
+    expected = f"{size} rows of {size} numbers, none of them negative"
+    try:
+        matrix = np.asarray(cost, dtype=np.float64)
+    except (TypeError, ValueError):
+        matrix = np.empty(0)
+    if matrix.shape != (size, size):
+        found = f"shape {matrix.shape}" if matrix.size else type(cost).__name__
+        raise ParameterError("This is no cost matrix.", where="cost", found=found, expected=expected)
+    if not np.isfinite(matrix).all() or (matrix < 0).any():
         raise ParameterError(
-            "There is no such cost preset.", where="cost", found=repr(cost), expected=", ".join(COSTS)
+            "A cost matrix holds costs.", where="cost", found=str(matrix.tolist())[:200], expected=expected
         )
-    return COSTS[cost]
+    return matrix

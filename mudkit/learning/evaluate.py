@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.errors import ParameterError
-from mudkit.learning.costs import CostMatrix, cost_matrix
+from mudkit.errors import ParameterError, TraceContentError
+from mudkit.learning.costs import Costs, read_costs
 from mudkit.learning.pairs import Pairs
-from mudkit.learning.policies import Bound, FixedRule, Policy
+from mudkit.learning.policies import Bound, FixedRule, Learner, Policy
 from mudkit.learning.replay import SENT, fewest_sends, replay
+from mudkit.units import US_PER_S
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,18 +21,20 @@ if TYPE_CHECKING:
 __all__ = ["evaluate_reads"]
 
 _FOLDS = 10
+_US_PER_DAY = 86_400 * US_PER_S
+_FIRST_DAYS = 0.7
 _MEASURES = ("sent_share", "stale_share", "completeness", "cost")
 
 
 def evaluate_reads(
     labels: Any,
     reads: Any,
-    policies: Sequence[Policy | Bound],
+    policies: Sequence[Policy | Learner | Bound],
     *,
     stale: str = "missing",
     completeness: float | None = None,
     folds: str = "device",
-    cost: str | CostMatrix = "latency",
+    cost: Costs = "latency",
 ) -> pd.DataFrame:
     """Replay policies over a labelled trace.
 
@@ -41,16 +44,19 @@ def evaluate_reads(
         As ``pipeline.label_reads`` gives them, and the reads that were labelled.
     policies : sequence
         :class:`~mudkit.learning.FixedRule`, :class:`~mudkit.learning.Always`,
-        :class:`~mudkit.learning.Bound`.
+        :class:`~mudkit.learning.Tree`, :class:`~mudkit.learning.Bound`.
     stale : {'missing', 'completeness'}
         An answer is stale when at least one point is missing (Mobius 7.3), or when its completeness is
         below a threshold.
     completeness : float, optional
         That threshold, over 0 and at most 1.
-    folds : {'device'}
-        Intervals are over ten groups of devices.
-    cost : str or CostMatrix
-        A preset of :data:`~mudkit.learning.COSTS`, or costs of one's own.
+    folds : {'device', 'time'}
+        What is learnt is tested on what it has not seen. ``device``: ten groups of devices in turn, each by
+        what was learnt from the others. ``time``: the reads of the last 30 % of the days, by what was learnt
+        from the days before; caches are empty when they begin. Intervals are over the groups of devices.
+    cost : str, CostMatrix or array_like
+        A preset of :data:`~mudkit.learning.COSTS`, or costs of one's own: rows good, stale; columns local,
+        remote.
 
     Returns
     -------
@@ -63,25 +69,71 @@ def evaluate_reads(
     ------
     ParameterError, TraceContentError
     """
-    matrix = cost_matrix(cost)
+    matrix = read_costs(cost)
     _check(stale, completeness, folds)
     pairs = Pairs.of(labels, reads)
-    is_stale = pairs.missing >= 1 if completeness is None else pairs.completeness < completeness
-    groups = _groups(pairs)
+    if not len(pairs.device):
+        raise TraceContentError(
+            "There are no reads to replay.",
+            found="a trace without reads",
+            expected="at least one read",
+            remedy="load an access log (reads=), or derive reads by a rule (rule=trip_start)",
+        )
+    learnt_from, tested = (pairs, pairs) if folds == "device" else _by_time(pairs)
+    is_stale = _stale_pairs(tested, completeness)
+    groups = _groups(tested)
     reference = next((p for p in policies if isinstance(p, FixedRule)), None)
-    budget_of = None if reference is None else replay(pairs, reference.local(pairs))
+    budget_of = None if reference is None else replay(tested, reference.local(tested))
     rows = []
     for policy in policies:
         if isinstance(policy, Bound):
-            served = _bound(pairs, is_stale, policy, budget_of)
+            served = _bound(tested, is_stale, policy, budget_of)
         else:
-            served = replay(pairs, policy.local(pairs))
+            served = replay(tested, _decided(policy, learnt_from, tested, completeness, folds))
         rows.append(
-            {"policy": str(policy), "reads": len(served)} | _measure(pairs, is_stale, served, groups, matrix)
+            {"policy": str(policy), "reads": len(served)} | _measure(tested, is_stale, served, groups, matrix)
         )
     import pandas as pd  # loading it takes longer than loading all of mudkit
 
     return pd.DataFrame(rows)
+
+
+def _stale_pairs(pairs: Pairs, completeness: float | None) -> NDArray[np.bool_]:
+    return pairs.missing >= 1 if completeness is None else pairs.completeness < completeness
+
+
+def _by_time(pairs: Pairs) -> tuple[Pairs, Pairs]:
+    """Cut a trace at a midnight (UTC): reads to learn from, and later ones."""
+    days = np.unique(pairs.t_us // _US_PER_DAY)
+    if len(days) < 2:
+        raise TraceContentError(
+            "There is no later day to test on.",
+            where="folds",
+            found="reads on one day",
+            expected="reads on two days at least",
+            remedy="take a longer trace, or folds='device'",
+        )
+    cut = max(1, min(round(_FIRST_DAYS * len(days)), len(days) - 1))
+    begins_us = int(days[cut]) * _US_PER_DAY
+    return pairs.before(begins_us), pairs.since(begins_us)
+
+
+def _decided(
+    policy: Policy | Learner, learnt_from: Pairs, tested: Pairs, completeness: float | None, folds: str
+) -> NDArray[np.bool_]:
+    """Give a policy's decisions; what is learnt decides for devices, or days, that it has not seen."""
+    if not isinstance(policy, Learner):
+        return policy.local(tested)
+    if folds == "time":
+        return policy.learn(learnt_from, _stale_pairs(learnt_from, completeness), "day").local(tested)
+    devices = np.unique(tested.device)
+    local = np.zeros(len(tested.read), dtype=np.bool_)
+    for number in range(min(_FOLDS, len(devices))):
+        mine = np.isin(tested.device[tested.read], devices[number::_FOLDS])
+        others = tested.of_devices(np.delete(devices, np.s_[number::_FOLDS]))
+        learnt = policy.learn(others, _stale_pairs(others, completeness))
+        local[mine] = learnt.local(tested.of_devices(devices[number::_FOLDS]))
+    return local
 
 
 def _check(stale: str, completeness: float | None, folds: str) -> None:
@@ -106,8 +158,10 @@ def _check(stale: str, completeness: float | None, folds: str) -> None:
             found=str(completeness),
             expected="over 0, at most 1",
         )
-    if folds != "device":
-        raise ParameterError("There are no such folds.", where="folds", found=repr(folds), expected="device")
+    if folds not in ("device", "time"):
+        raise ParameterError(
+            "There are no such folds.", where="folds", found=repr(folds), expected="device or time"
+        )
 
 
 def _groups(pairs: Pairs) -> list[list[slice]]:
@@ -134,17 +188,16 @@ def _measure(
     is_stale: NDArray[np.bool_],
     served: NDArray[np.int64],
     groups: list[list[slice]],
-    matrix: CostMatrix,
+    matrix: NDArray[np.float64],
 ) -> dict[str, float]:
     """Shares over all reads, and their intervals over the groups."""
     at = np.where(served == SENT, 0, served)
     local = served != SENT
     stale_now = local & is_stale[at] if len(is_stale) else local
     whole = np.where(local, pairs.completeness[at], 1.0) if len(is_stale) else np.ones(len(served))
-    needless = ~local & _cache_was_fresh(pairs, is_stale, served)
-    per_read = np.column_stack(
-        [~local, stale_now, whole, stale_now * matrix.stale + needless * matrix.unnecessary]
-    )
+    was_good = np.where(local, ~stale_now, _cache_was_fresh(pairs, is_stale, served))
+    cost = matrix[(~was_good).astype(np.int64), (~local).astype(np.int64)]
+    per_read = np.column_stack([~local, stale_now, whole, cost])
     means = np.array([per_read[np.r_[tuple(group)]].mean(axis=0) for group in groups])
     total = per_read.mean(axis=0)
     half = np.full(len(total), np.nan)

@@ -16,6 +16,9 @@ from mudkit.units import US_PER_S, distance_km
 
 __all__ = ["Pairs", "arrow"]
 
+_OF_READ = ("device", "t_us", "lat", "lon", "points", "window_s")
+_OF_PAIR = ("missing", "completeness", "age_s", "distance_km")
+
 
 @dataclass(frozen=True)
 class Pairs:
@@ -25,6 +28,14 @@ class Pairs:
     ----------
     device : ndarray of int64, shape (reads,)
         A number for each device; ascends.
+    t_us : ndarray of int64, shape (reads,)
+        When each was asked.
+    lat, lon : ndarray of float64, shape (reads,)
+        Where, degrees.
+    points : ndarray of int64, shape (reads,)
+        How many points its answer holds.
+    window_s : ndarray of float64, shape (reads,)
+        How far back it asks.
     first : ndarray of int64, shape (reads + 1,)
         The pairs of read ``i`` are ``first[i]:first[i + 1]``, ordered by the earlier read.
     read, cached : ndarray of int64, shape (pairs,)
@@ -37,6 +48,11 @@ class Pairs:
     """
 
     device: NDArray[np.int64]
+    t_us: NDArray[np.int64]
+    lat: NDArray[np.float64]
+    lon: NDArray[np.float64]
+    points: NDArray[np.int64]
+    window_s: NDArray[np.float64]
     first: NDArray[np.int64]
     read: NDArray[np.int64]
     cached: NDArray[np.int64]
@@ -90,7 +106,9 @@ class Pairs:
                 expected="a label for each read",
                 remedy="label the reads again",
             )
-        number("read_id", labels)
+        alone = labels.filter(cached_ids.is_null())
+        points = np.zeros(len(ids), dtype=np.int64)
+        points[number("read_id", alone)] = alone["points"].to_numpy()
         read, cached = number("read_id", whole), number("cached_read_id", whole)
         order = np.lexsort((cached, read))
         read, cached = read[order], cached[order]
@@ -99,6 +117,11 @@ class Pairs:
         names = reads["device"].combine_chunks().dictionary_encode()
         return cls(
             device=np.asarray(names.indices.to_numpy(zero_copy_only=False), dtype=np.int64),
+            t_us=t_us,
+            lat=lat,
+            lon=lon,
+            points=points,
+            window_s=np.asarray(reads["window_s"].to_numpy(), dtype=np.float64),
             first=np.searchsorted(read, np.arange(len(ids) + 1)),
             read=read,
             cached=cached,
@@ -107,6 +130,27 @@ class Pairs:
             age_s=(t_us[read] - t_us[cached]) / US_PER_S,
             distance_km=distance_km(lat[read], lon[read], lat[cached], lon[cached]),
         )
+
+    def since(self, t_us: int) -> Pairs:
+        """Give the reads from a moment on, with nothing cached before it."""
+        return self._of(self.t_us >= t_us)
+
+    def before(self, t_us: int) -> Pairs:
+        """Give the reads before a moment."""
+        return self._of(self.t_us < t_us)
+
+    def of_devices(self, devices: NDArray[np.int64]) -> Pairs:
+        """Give the reads of these devices."""
+        return self._of(np.isin(self.device, devices))
+
+    def _of(self, reads: NDArray[np.bool_]) -> Pairs:
+        number = np.cumsum(reads) - 1
+        rows = reads[self.read] & reads[self.cached]
+        read = number[self.read[rows]]
+        of_read = {name: getattr(self, name)[reads] for name in _OF_READ}
+        of_pair = {name: getattr(self, name)[rows] for name in _OF_PAIR}
+        first = np.searchsorted(read, np.arange(int(reads.sum()) + 1))
+        return Pairs(first=first, read=read, cached=number[self.cached[rows]], **of_read, **of_pair)
 
     def devices(self) -> list[slice]:
         """Give the reads of each device, as slices."""

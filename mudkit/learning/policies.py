@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mudkit.learning.costs import CostMatrix, Costs, read_costs
+from mudkit.learning.features import FEATURE_SETS, read_features
 from mudkit.learning.pairs import Pairs
+from mudkit.learning.replay import SENT, replay
+from mudkit.learning.trees import CostTree, groups_by, grow
 
-__all__ = ["Always", "Bound", "FixedRule", "Policy"]
+__all__ = ["Always", "Bound", "FixedRule", "Learner", "LearntReads", "Policy", "Tree"]
+
+_STALE, _LOCAL = 1, 0
+_PRICES: Final = np.geomspace(0.0005, 200.0, 25)
 
 
 class Policy(Protocol):
@@ -18,6 +25,15 @@ class Policy(Protocol):
 
     def local(self, pairs: Pairs) -> NDArray[np.bool_]:
         """Decide for each pair whether to serve the read from that answer, should it be in the cache."""
+        ...
+
+
+@runtime_checkable
+class Learner(Protocol):
+    """A policy that has to be learnt."""
+
+    def learn(self, pairs: Pairs, stale: NDArray[np.bool_], by: str = "device") -> Policy:
+        """Learn from labelled pairs, for other devices or for other days."""
         ...
 
 
@@ -75,3 +91,94 @@ class Bound:
             if self.stale_share is None
             else f"bound, {self.stale_share:.0%} stale"
         )
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A decision tree that is learnt from labels, by what mistakes cost (Mobius 6 and 7.3).
+
+    Parameters
+    ----------
+    cost : str, CostMatrix or array_like
+        A preset of :data:`~mudkit.learning.COSTS`, or costs of one's own: rows good, stale; columns local,
+        remote.
+    features : {'paper', 'extended'}
+        What it may know: see :mod:`mudkit.learning.features`.
+    match : FixedRule, optional
+        In place of a cost: the lowest price of a stale answer with which the tree answers no more of them
+        than this rule, both replayed on what it learns from (each device by a tree that has not seen it).
+    """
+
+    cost: Costs = "latency"
+    features: str = "extended"
+    match: FixedRule | None = None
+
+    def learn(self, pairs: Pairs, stale: NDArray[np.bool_], by: str = "device") -> LearntReads:
+        """Learn from labelled pairs.
+
+        Parameters
+        ----------
+        pairs : Pairs
+        stale : ndarray of bool, shape (pairs,)
+            Whether serving that pair is stale.
+        by : {'device', 'day'}
+            What the tree is to hold for: other devices, or other days.
+
+        Raises
+        ------
+        ParameterError
+            The costs or the features are not usable.
+        TraceContentError
+            There is nothing to learn from: no earlier answers, all or none stale, one device only.
+        """
+        costs = read_costs(self.cost)
+        known = read_features(pairs, self.features)
+        groups = groups_by(by, pairs.device, pairs.t_us)[pairs.read]
+        grove = grow(known, stale.astype(np.int64), groups, 2)
+        if self.match is None:
+            return LearntReads(grove.tree(costs)[0], self.features, costs)
+        most = _stale_answers(pairs, stale, self.match.local(pairs))
+        for price in _PRICES.tolist():
+            costs = CostMatrix(price, 1.0).table()
+            tree, decided = grove.tree(costs)
+            if _stale_answers(pairs, stale, decided == _LOCAL) <= most:
+                break
+        return LearntReads(tree, self.features, costs)
+
+    def __str__(self) -> str:
+        if self.match is not None:
+            how = "as stale as the rule"
+        else:
+            how = self.cost if isinstance(self.cost, str) else "own costs"
+        return f"tree, {how}" + ("" if self.features == "extended" else f", {self.features} features")
+
+
+@dataclass(frozen=True)
+class LearntReads:
+    """A tree for reads that was learnt.
+
+    Parameters
+    ----------
+    tree : CostTree
+    features : str
+    costs : ndarray of float64, shape (2, 2)
+        With which it was learnt.
+    """
+
+    tree: CostTree
+    features: str
+    costs: NDArray[np.float64]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of its features, in order."""
+        return FEATURE_SETS[self.features]
+
+    def local(self, pairs: Pairs) -> NDArray[np.bool_]:
+        """Answer locally where the tree says so."""
+        return np.equal(self.tree.decide(read_features(pairs, self.features)), _LOCAL)
+
+
+def _stale_answers(pairs: Pairs, stale: NDArray[np.bool_], local: NDArray[np.bool_]) -> int:
+    served = replay(pairs, local)
+    return int(np.count_nonzero(stale[served[served != SENT]]))

@@ -23,10 +23,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal
+
+import numpy as np
 
 from mudkit.errors import ParameterError
 
@@ -40,10 +41,17 @@ FEATURES: Final[Mapping[str, str]] = {
     "lon": "deg",
     "cached_lat": "deg",
     "cached_lon": "deg",
+    "hour": "h",
+    "weekday": "d",
+    "cached_hour": "h",
+    "held": "points",
 }
 """What a device can say, and in which unit: of a read and of a query that was answered before; of a write its
-place only."""
+place and time only. Hours (0 to 24) and weekdays (Monday is 0) are those of mean solar time, UTC and an hour
+for each 15 degrees of longitude: a device needs no table of time zones. ``held``: records in the answer."""
 _MOST_NODES: Final = 100_000
+_FLOAT32_ENDS: Final = 2.0**128 - 2.0**103
+"""From here on numbers are rounded to infinity."""
 
 Action = str | float
 """``local`` or ``remote`` for a read; for a write seconds, or ``never``."""
@@ -79,6 +87,10 @@ class Artefact:
     features: tuple[str, ...]
     nodes: tuple[_Node | Action, ...]
     document: Mapping[str, Any]
+    root: Any = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "root", _tied(self.nodes))
 
     @classmethod
     def made(
@@ -144,20 +156,55 @@ class Artefact:
         Parameters
         ----------
         values : sequence of float or None
-            Of the features, in their order; None: unknown.
+            Of the features, in their order; None: unknown, as NaN is.
         """
-        known = array("f", [math.nan if each is None else each for each in values])
-        node = self.nodes[0]
-        while isinstance(node, tuple):
-            feature, threshold, left, right, unknown = node
-            value = known[feature]
-            if value <= threshold:
-                node = self.nodes[left]
-            elif value > threshold:
-                node = self.nodes[right]
-            else:
-                node = self.nodes[unknown]
-        return node
+        try:
+            return _decide(self.root, values)
+        except TypeError:
+            return _decide(self.root, [math.nan if each is None else each for each in values])
+
+
+def _decide(node: Any, values: Sequence[Any]) -> Action:
+    while node.__class__ is tuple:
+        feature, most, left, right, unknown = node
+        value = values[feature]
+        if value <= most:
+            node = left
+        elif value > most:
+            node = right
+        else:
+            node = unknown
+    action: Action = node
+    return action
+
+
+def _tied(nodes: Sequence[_Node | Action]) -> Any:
+    """Tie nodes to their children, so that deciding looks nothing up."""
+    tied: list[Any] = list(nodes)
+    for number in range(len(nodes) - 1, -1, -1):  # children come after their parents
+        node = nodes[number]
+        if isinstance(node, tuple):
+            feature, threshold, *children = node
+            tied[number] = (feature, _most(threshold), *(tied[child] for child in children))
+    return tied[0]
+
+
+def _most(threshold: float) -> float:
+    """Give the largest number that is at most a threshold once it is rounded to float32.
+
+    So a device need not round: rounding keeps the order of numbers.
+    """
+    with np.errstate(over="ignore"):
+        below = np.float32(threshold)
+        if float(below) > threshold:
+            below = np.nextafter(below, np.float32(-np.inf))
+        above = np.nextafter(below, np.float32(np.inf))
+    if not np.isfinite(below):  # below all that float32 has: what is smaller yet is rounded to -inf
+        return -_FLOAT32_ENDS
+    middle = (float(below) + (float(above) if np.isfinite(above) else 2.0**128)) / 2.0
+    # A number in the middle goes to the one whose last bit is 0.
+    is_even = not int(below.view(np.uint32)) & 1
+    return middle if is_even else math.nextafter(middle, -math.inf)
 
 
 def _features(given: Any) -> tuple[str, ...]:

@@ -54,6 +54,8 @@ class Cached:
     asked: Asked
     age_s: float
     context: Mapping[str, Any]
+    records: int | None = None
+    """In the answer; None: not known."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,11 @@ class Expected:
 
 
 class ReadPolicy(Protocol):
-    """Says where a read is answered."""
+    """Says where a read is answered.
+
+    The context is the device's, and ``now_us``, the time of its clock. A device that knows the calendar says
+    in ``clock_us`` what time it was, in microseconds since 1970 (UTC), when that clock was 0.
+    """
 
     def decide(
         self, query: Asked, context: Mapping[str, Any], cache: Sequence[Cached]
@@ -88,7 +94,7 @@ class ReadPolicy(Protocol):
 
 
 class WritePolicy(Protocol):
-    """Says when a write is sent."""
+    """Says when a write is sent; the context is as for a :class:`ReadPolicy`."""
 
     def delay(self, write: Mapping[str, Any], context: Mapping[str, Any]) -> float | Literal["never"] | None:
         """Give seconds, :data:`NEVER`, or None for now."""

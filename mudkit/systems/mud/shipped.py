@@ -19,9 +19,9 @@ from typing import Any, Literal, cast
 from mudkit.errors import ParameterError
 from mudkit.events import Store
 from mudkit.predicates.values import point
-from mudkit.systems.mud.artefact import Artefact
+from mudkit.systems.mud.artefact import FEATURES, Artefact
 from mudkit.systems.mud.policies import Asked, Cached, Now, ReadPolicy, WritePolicy
-from mudkit.units import distance_km
+from mudkit.units import US_PER_S, distance_km, solar_time
 
 __all__ = ["Shelf", "Shipped", "ShippedReads", "ShippedWrites"]
 
@@ -123,12 +123,14 @@ class ShippedReads:
         artefact = self._shelf.in_use
         if artefact is None:
             return None if self._until is None else self._until.decide(query, context, cache)
-        here = point(query.reader.get("loc")) or point(context.get("loc"))
+        here = _place(query, context)
         for each in cache:
             if each.asked.table != query.table:
                 continue
-            there = point(each.asked.reader.get("loc")) or point(each.context.get("loc"))
-            said = _places(here, there) | {"age": each.age_s}
+            said = _said(here, context, 0.0) | {"age": each.age_s, "held": each.records}
+            there = _said(_place(each.asked, each.context), context, each.age_s)
+            said |= {f"cached_{name}": there[name] for name in ("lat", "lon", "hour")}
+            said["distance"] = _distance_km(said)
             if artefact.decide([said[name] for name in artefact.features]) == "local":
                 return "local"
         return "remote"
@@ -152,12 +154,33 @@ class ShippedWrites:
         artefact = self._shelf.in_use
         if artefact is None:
             return self._until.delay(write, context)
-        said = _places(point(context.get("loc")), None) | {"age": None}
+        said = _NOTHING_CACHED | _said(point(context.get("loc")), context, 0.0)
         return cast("float | Literal['never']", artefact.decide([said[name] for name in artefact.features]))
 
 
-def _places(here: tuple[float, float] | None, there: tuple[float, float] | None) -> dict[str, float | None]:
-    lat, lon = here or (None, None)
-    cached_lat, cached_lon = there or (None, None)
-    distance = None if here is None or there is None else float(distance_km(*here, *there))
-    return {"lat": lat, "lon": lon, "cached_lat": cached_lat, "cached_lon": cached_lon, "distance": distance}
+_NOTHING_CACHED: dict[str, float | None] = dict.fromkeys(FEATURES)
+
+
+def _place(query: Asked, context: Mapping[str, Any]) -> tuple[float, float] | None:
+    """Tell where somebody asked: where the reader says, or else where the device was."""
+    return point(query.reader.get("loc")) or point(context.get("loc"))
+
+
+def _said(
+    place: tuple[float, float] | None, context: Mapping[str, Any], age_s: float
+) -> dict[str, float | None]:
+    """Say where and when something was, ``age_s`` before now; hours are those of mean solar time."""
+    lat, lon = place or (None, None)
+    hour = weekday = None
+    if lon is not None and "clock_us" in context and "now_us" in context:
+        t_us = context["clock_us"] + context["now_us"] - round(age_s * US_PER_S)
+        hours, weekdays = solar_time(t_us, lon)
+        hour, weekday = float(hours), float(weekdays)
+    return {"lat": lat, "lon": lon, "hour": hour, "weekday": weekday}
+
+
+def _distance_km(said: Mapping[str, float | None]) -> float | None:
+    lat, lon, cached_lat, cached_lon = (said[name] for name in ("lat", "lon", "cached_lat", "cached_lon"))
+    if lat is None or lon is None or cached_lat is None or cached_lon is None:
+        return None
+    return float(distance_km(lat, lon, cached_lat, cached_lon))

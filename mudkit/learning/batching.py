@@ -1,0 +1,195 @@
+"""Policies for writes: how long each waits for others, or whether it is sent at all (Mobius 6 and 7.3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mudkit.learning.costs import CLASSES, Costs, delay_costs, write_costs
+from mudkit.learning.features import WRITE_FEATURES, write_features
+from mudkit.learning.trees import CostTree, Grove, groups_by, grow
+from mudkit.learning.writes import NEVER_US, Asked, Writes, batches, missed
+from mudkit.sources.parameters import number
+from mudkit.units import US_PER_S
+
+__all__ = [
+    "PRICES",
+    "Batch",
+    "BatchBound",
+    "BatchLearner",
+    "BatchPolicy",
+    "BatchTree",
+    "LearntWrites",
+    "delayed",
+]
+
+_DELAYS_US: Final = np.array([*(round(each * 60) * US_PER_S for each in CLASSES[:-1]), NEVER_US])
+PRICES: Final = tuple(np.geomspace(0.001, 10.0, 25).tolist())
+"""What a delay that is too long may cost, when a price is looked for."""
+
+
+class BatchPolicy(Protocol):
+    """What replay asks of a policy for writes."""
+
+    def due_us(self, writes: Writes) -> NDArray[np.int64]:
+        """Tell when each write must be sent; ``NEVER_US``: it is not."""
+        ...
+
+
+@runtime_checkable
+class BatchLearner(Protocol):
+    """A policy for writes that has to be learnt."""
+
+    def learn(self, writes: Writes, asked: Asked, by: str = "device") -> BatchPolicy:
+        """Learn from labelled writes, for other devices or for other days."""
+        ...
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Each write waits for others, so long at most (the baselines of Mobius 7.3: 10 and 30 minutes).
+
+    Parameters
+    ----------
+    minutes : float
+        0: each is sent at once.
+    """
+
+    minutes: float
+
+    def __post_init__(self) -> None:
+        number("minutes", self.minutes, 0.0, 1e6)
+
+    def due_us(self, writes: Writes) -> NDArray[np.int64]:
+        """Give each the same delay."""
+        return writes.t_us + round(self.minutes * 60 * US_PER_S)
+
+    def __str__(self) -> str:
+        return f"{self.minutes:g} min"
+
+
+@dataclass(frozen=True)
+class BatchBound:
+    """The fewest messages, and points, with which no read misses a write, found afterwards (Mobius 7.3).
+
+    A write is sent when its first read asks, or never; for each device that is the fewest messages, since
+    one must go by each deadline, and going later takes more along.
+
+    Parameters
+    ----------
+    match : Batch, optional
+        Reads that miss a write under this policy may miss any: the fewest messages with which no other
+        read misses one. A policy that lets other reads miss writes may send fewer.
+    """
+
+    match: Batch | None = None
+
+    def __str__(self) -> str:
+        return "bound, no read misses" if self.match is None else f"bound, misses the reads of {self.match}"
+
+
+@dataclass(frozen=True)
+class BatchTree:
+    """A decision tree from place and time to the delay that is safe.
+
+    Parameters
+    ----------
+    cost : str or array_like
+        A preset of :data:`~mudkit.learning.WRITE_COSTS`, or costs of one's own, 14 by 14: rows how long a
+        write may wait, columns how long it does.
+    match : Batch, optional
+        In place of a cost: :func:`~mudkit.learning.delay_costs` with the lowest price of a delay that is too
+        long with which no more reads miss a write than under this policy, both replayed on what it learns
+        from (each device by a tree that has not seen it).
+    shared : bool
+        Whether a delay that is too long costs each write its part in the read that misses it, or the whole
+        cost each. Of a read with a thousand writes the thousandth that is late costs nothing more.
+    """
+
+    cost: Costs = "latency"
+    match: Batch | None = None
+    shared: bool = True
+
+    def learn(self, writes: Writes, asked: Asked, by: str = "device") -> LearntWrites:
+        """Learn from labelled writes.
+
+        Parameters
+        ----------
+        writes : Writes
+        asked : Asked
+        by : {'device', 'day'}
+            What the tree is to hold for: other devices, or other days.
+
+        Raises
+        ------
+        ParameterError
+            The costs are not usable.
+        TraceContentError
+            There is nothing to learn from: no writes, all of one class, one device only.
+        """
+        costs = write_costs(self.cost)
+        grove = self.grove(writes, by)
+        if self.match is None:
+            return LearntWrites(grove.tree(self.split(costs))[0], costs)
+        most = _missed(writes, self.match.due_us(writes), asked)
+        interval_s = writes.interval_s()
+        for price in PRICES:
+            costs = delay_costs(price, interval_s=interval_s)
+            tree, decided = grove.tree(self.split(costs))
+            if _missed(writes, delayed(writes, decided), asked) <= most:
+                break
+        return LearntWrites(tree, costs)
+
+    def grove(self, writes: Writes, by: str = "device") -> Grove:
+        """Grow what trees for any costs are cut from."""
+        known = write_features(writes.t_us, writes.lat, writes.lon)
+        weight = writes.reads_each() if self.shared else None
+        return grow(
+            known, writes.classes(), groups_by(by, writes.device, writes.t_us), len(CLASSES), weight=weight
+        )
+
+    def split(self, costs: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Put costs as the grove takes them: below each other those of a write, and those by its part."""
+        return np.vstack([np.tril(costs), np.triu(costs, 1)]) if self.shared else costs
+
+    def __str__(self) -> str:
+        if self.match is not None:
+            return f"tree, misses no more than {self.match}"
+        return f"tree, {self.cost if isinstance(self.cost, str) else 'own costs'}"
+
+
+@dataclass(frozen=True)
+class LearntWrites:
+    """A tree for writes that was learnt.
+
+    Parameters
+    ----------
+    tree : CostTree
+    costs : ndarray of float64, shape (14, 14)
+        With which it was learnt.
+    """
+
+    tree: CostTree
+    costs: NDArray[np.float64]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of its features, in order."""
+        return WRITE_FEATURES
+
+    def due_us(self, writes: Writes) -> NDArray[np.int64]:
+        """Give each write the delay that the tree says."""
+        return delayed(writes, self.tree.decide(write_features(writes.t_us, writes.lat, writes.lon)))
+
+
+def delayed(writes: Writes, decided: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Give writes the delays of these classes: when each must be sent."""
+    never = decided == len(CLASSES) - 1
+    return np.where(never, NEVER_US, writes.t_us + np.where(never, 0, _DELAYS_US[decided]))
+
+
+def _missed(writes: Writes, due_us: NDArray[np.int64], asked: Asked) -> int:
+    return int(missed(writes, batches(writes, due_us).sent_us, asked).sum())

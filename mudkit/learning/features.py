@@ -1,0 +1,71 @@
+"""What a policy may know when it decides: never the answer that it has not asked for.
+
+==================  ===============================================================================
+``paper``           time and place of the query and of the one whose answer is cached (Mobius 7.3)
+``extended``        these, and how far apart they are in time and space, the weekday, and how many
+                    points the cached answer holds: how densely that place is written to
+``of a write``      its place and time (Mobius 7.3), and the weekday
+==================  ===============================================================================
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mudkit.errors import ParameterError
+from mudkit.learning.pairs import Pairs
+from mudkit.units import solar_time
+
+__all__ = ["FEATURE_SETS", "WRITE_FEATURES", "read_features", "write_features"]
+
+_PAPER: Final = ("lat", "lon", "hour", "cached_lat", "cached_lon", "cached_hour")
+FEATURE_SETS: Final = {"paper": _PAPER, "extended": (*_PAPER, "distance", "age", "weekday", "held")}
+"""Names as :data:`mudkit.systems.mud.artefact.FEATURES` has them, with their units."""
+WRITE_FEATURES: Final = ("lat", "lon", "hour", "weekday")
+
+
+def read_features(pairs: Pairs, names: str) -> NDArray[np.float32]:
+    """Describe each pair of a read and an earlier answer.
+
+    Parameters
+    ----------
+    pairs : Pairs
+    names : {'paper', 'extended'}
+
+    Returns
+    -------
+    ndarray of float32, shape (pairs, features)
+
+    Raises
+    ------
+    ParameterError
+        There is no such set.
+    """
+    if names not in FEATURE_SETS:
+        raise ParameterError(
+            "There is no such set of features.",
+            where="features", found=repr(names), expected=", ".join(FEATURE_SETS),
+        )  # fmt: skip
+    hour, weekday = solar_time(pairs.t_us, pairs.lon)
+    q, p = pairs.read, pairs.cached
+    known = {
+        "lat": pairs.lat[q], "lon": pairs.lon[q], "hour": hour[q], "weekday": weekday[q],
+        "cached_lat": pairs.lat[p], "cached_lon": pairs.lon[p], "cached_hour": hour[p],
+        "distance": pairs.distance_km, "age": pairs.age_s, "held": pairs.points[p],
+    }  # fmt: skip
+    return np.column_stack([known[name] for name in FEATURE_SETS[names]]).astype(np.float32)
+
+
+def write_features(
+    t_us: NDArray[np.int64], lat: NDArray[np.float64], lon: NDArray[np.float64]
+) -> NDArray[np.float32]:
+    """Describe writes, as :data:`WRITE_FEATURES` says.
+
+    Returns
+    -------
+    ndarray of float32, shape (writes, 4)
+    """
+    return np.column_stack([lat, lon, *solar_time(t_us, lon)]).astype(np.float32)

@@ -1,0 +1,139 @@
+"""What trees can reach under many prices of a mistake, so that policies compare at equal shares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mudkit.learning.batching import PRICES, BatchTree, LearntWrites
+from mudkit.learning.costs import CostMatrix, delay_costs
+from mudkit.learning.features import read_features
+from mudkit.learning.pairs import Pairs
+from mudkit.learning.replay import SENT, replay
+from mudkit.learning.trees import grow
+from mudkit.learning.writes import Asked, Writes, batches, missed
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["READ_PRICES", "at_equal", "read_frontier", "write_frontier"]
+
+READ_PRICES: Final = tuple(np.geomspace(0.0005, 200.0, 15).tolist())
+
+
+def read_frontier(
+    pairs: Pairs,
+    stale: NDArray[np.bool_],
+    *,
+    features: str = "extended",
+    prices: Sequence[float] = READ_PRICES,
+    folds: int = 10,
+) -> pd.DataFrame:
+    """Replay read trees for many prices of a stale answer, in unnecessary queries.
+
+    Parameters
+    ----------
+    pairs : Pairs
+    stale : ndarray of bool, shape (pairs,)
+    features : {'paper', 'extended'}
+    prices : sequence of float
+    folds : int
+        Groups of devices; each is decided for by what was learnt from the others.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row a price: ``price, sent_share, stale_share, leaves`` (median over folds).
+
+    Raises
+    ------
+    ParameterError, TraceContentError
+        As :meth:`~mudkit.learning.Tree.learn`.
+    """
+    import pandas as pd  # loading it takes longer than loading all of mudkit
+
+    known, groups = read_features(pairs, features), pairs.device[pairs.read]
+    devices = np.unique(pairs.device)
+    local = np.zeros((len(prices), len(stale)), dtype=np.bool_)
+    leaves = np.zeros((len(prices), min(folds, len(devices))))
+    for fold in range(leaves.shape[1]):
+        mine = np.isin(groups, devices[fold::folds])
+        grove = grow(known[~mine], stale[~mine].astype(np.int64), groups[~mine], 2)
+        for i, price in enumerate(prices):
+            tree = grove.tree(CostMatrix(price, 1.0).table())[0]
+            local[i, mine] = tree.decide(known[mine]) == 0
+            leaves[i, fold] = np.count_nonzero(tree.is_leaf)
+    rows = []
+    for i, price in enumerate(prices):
+        served = replay(pairs, local[i])
+        count = np.count_nonzero(stale[served[served != SENT]])
+        rows.append((price, (served == SENT).mean(), count / len(served), np.median(leaves[i])))
+    return pd.DataFrame(rows, columns=["price", "sent_share", "stale_share", "leaves"])
+
+
+def write_frontier(
+    train: Writes, test: Writes, asked: Asked, *, by: str = "device", prices: Sequence[float] = PRICES
+) -> pd.DataFrame:
+    """Replay write trees for many prices of a delay that is too long.
+
+    Parameters
+    ----------
+    train, test : Writes
+    asked : Asked
+    by : {'device', 'day'}
+        Which of them the training does not share with the test.
+    prices : sequence of float
+        As ``over`` of :func:`~mudkit.learning.delay_costs`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row a price: ``price, message_share, point_share, missed_share, leaves``.
+
+    Raises
+    ------
+    TraceContentError
+        As :meth:`~mudkit.learning.BatchTree.learn`.
+    """
+    import pandas as pd  # loading it takes longer than loading all of mudkit
+
+    tree = BatchTree()
+    grove, interval_s, count = tree.grove(train, by), train.interval_s(), len(test.t_us)
+    rows = []
+    for price in prices:
+        costs = delay_costs(price, interval_s=interval_s)
+        learnt = LearntWrites(grove.tree(tree.split(costs))[0], costs)
+        sent = batches(test, learnt.due_us(test))
+        late = missed(test, sent.sent_us, asked).mean()
+        leaves = np.count_nonzero(learnt.tree.is_leaf)
+        rows.append((price, sent.messages / count, sent.points / count, late, leaves))
+    return pd.DataFrame(rows, columns=["price", "message_share", "point_share", "missed_share", "leaves"])
+
+
+def at_equal(frontier: pd.DataFrame, of: str, equal: str, share: float) -> float:
+    """Read a frontier at a share of something bad: between two trees by using each for a part of the devices.
+
+    Parameters
+    ----------
+    frontier : pandas.DataFrame
+    of : str
+        The column to read.
+    equal : str
+        The column that is to be equal, at most.
+    share : float
+
+    Returns
+    -------
+    float
+        The least value of ``of`` that a mixture of two of the trees reaches; infinite: none does.
+    """
+    x, y = frontier[equal].to_numpy(), frontier[of].to_numpy()
+    best = float(np.min(y[x <= share], initial=np.inf))
+    for i in np.flatnonzero(x <= share):
+        for j in np.flatnonzero(x > share):
+            part = (share - x[i]) / (x[j] - x[i])
+            best = min(best, float(y[i] + part * (y[j] - y[i])))
+    return best

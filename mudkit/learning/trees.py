@@ -1,0 +1,272 @@
+"""Decision trees that know what mistakes cost: grown by scikit-learn, cut back and labelled by cost.
+
+scikit-learn knows weights of classes only. Here it grows a large tree by entropy, as C4.5 (Weka's J48) does.
+What a leaf decides is the decision of the least expected cost, by the whole cost matrix. Then weakest links
+are cut (Breiman and others, CART, 1984, chapter 3), with that cost in place of impurity, and how far is
+chosen by the cost in cross-validation over groups: devices, or days.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mudkit.errors import ParameterError, TraceContentError
+from mudkit.units import US_PER_S
+
+__all__ = ["CostTree", "Grove", "Grown", "fold_numbers", "groups_by", "grow", "learn"]
+
+_MOST_LEAVES: Final = 256
+_FOLDS: Final = 3
+_MOST_CUTS: Final = 24
+_MOST_EXAMPLES: Final = 60_000
+"""Of more, evenly chosen ones say where to split; what a leaf decides, all of them."""
+_US_PER_DAY: Final = 86_400 * US_PER_S
+
+
+@dataclass(frozen=True)
+class CostTree:
+    """A tree that decides.
+
+    Parameters
+    ----------
+    grown : Grown
+        As scikit-learn grew it.
+    action : ndarray of int64, shape (nodes,)
+        What each node decides; nodes below one that was cut decide as it does.
+    is_leaf : ndarray of bool, shape (nodes,)
+        Which nodes are leaves after cutting.
+    """
+
+    grown: Grown
+    action: NDArray[np.int64]
+    is_leaf: NDArray[np.bool_]
+
+    def decide(self, features: NDArray[np.float32]) -> NDArray[np.int64]:
+        """Decide for each row of features: numbers of decisions."""
+        return self.action[self.grown.leaf_of(features)]
+
+
+class Grown:
+    """A tree that scikit-learn grew, before any costs.
+
+    Parameters
+    ----------
+    features : ndarray of float32, shape (rows, features)
+        NaN: unknown.
+    truth : ndarray of int64, shape (rows,)
+        Which row of the cost matrix is true.
+    classes : int
+        Rows of the cost matrix.
+    most_leaves : int
+    """
+
+    def __init__(
+        self,
+        features: NDArray[np.float32],
+        truth: NDArray[np.int64],
+        weight: NDArray[np.float64] | None,
+        classes: int,
+        most_leaves: int,
+    ) -> None:
+        from sklearn.tree import DecisionTreeClassifier  # loading it takes longer than loading all of mudkit
+
+        step = -(-len(truth) // _MOST_EXAMPLES) or 1
+        smallest = max(5, len(truth[::step]) // 2000)
+        model = DecisionTreeClassifier(
+            criterion="entropy", max_leaf_nodes=max(most_leaves, 2), min_samples_leaf=smallest, random_state=0
+        )
+        model.fit(features[::step], truth[::step])
+        self.model = model
+        nodes: Any = model.tree_
+        self.feature: NDArray[np.int64] = nodes.feature
+        self.threshold: NDArray[np.float64] = nodes.threshold
+        self.left: NDArray[np.int64] = nodes.children_left
+        self.right: NDArray[np.int64] = nodes.children_right
+        self.unknown = np.where(nodes.missing_go_to_left.astype(np.bool_), self.left, self.right)
+        self.size = len(truth)
+        self.parent = np.full(nodes.node_count, -1, dtype=np.int64)
+        inner = np.flatnonzero(self.left >= 0)
+        self.parent[self.left[inner]] = inner
+        self.parent[self.right[inner]] = inner
+        self.levels = []
+        """Nodes of each depth, from below the root on."""
+        level = np.zeros(1, dtype=np.int64)
+        while len(level := level[self.left[level] >= 0]):
+            level = np.concatenate([self.left[level], self.right[level]])
+            self.levels.append(level)
+        self.counts = np.zeros((nodes.node_count, classes if weight is None else 2 * classes))
+        leaf = self.leaf_of(features)
+        np.add.at(self.counts, (leaf, truth), 1.0)
+        if weight is not None:
+            np.add.at(self.counts, (leaf, truth + classes), weight)
+        for node in range(nodes.node_count - 1, 0, -1):  # children come after their parents
+            self.counts[self.parent[node]] += self.counts[node]
+
+    def leaf_of(self, features: NDArray[np.float32]) -> NDArray[np.int64]:
+        """Find the leaf of each row."""
+        if not len(features):
+            return np.zeros(0, dtype=np.int64)
+        return np.asarray(self.model.apply(features), dtype=np.int64)
+
+    def cuts(self, costs: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Tell for each node at which price of a leaf it is cut back to one; infinite: never.
+
+        The price is in cost a row. Subtrees for growing prices are nested.
+        """
+        as_leaf = (self.counts @ costs).min(axis=1) / self.size
+        inner = self.left >= 0
+        below, leaves = np.where(inner, 0.0, as_leaf), np.where(inner, 0, 1)
+        for node in range(len(inner) - 1, 0, -1):
+            below[self.parent[node]] += below[node]
+            leaves[self.parent[node]] += leaves[node]
+        cut_at = np.full(len(inner), np.inf)
+        alive = inner.copy()
+        price = 0.0
+        while alive[0]:
+            candidates = np.flatnonzero(alive)
+            gain = (as_leaf[candidates] - below[candidates]) / (leaves[candidates] - 1)
+            node = int(candidates[np.argmin(gain)])
+            price = max(price, float(gain.min()))
+            cut_at[node] = price
+            saved, fewer = as_leaf[node] - below[node], leaves[node] - 1
+            up = node
+            while up >= 0:
+                below[up] += saved
+                leaves[up] -= fewer
+                up = int(self.parent[up])
+            doomed = [node]
+            while doomed:
+                each = doomed.pop()
+                if self.left[each] >= 0 and (alive[each] or each == node):
+                    alive[each] = False
+                    doomed += [int(self.left[each]), int(self.right[each])]
+        return cut_at
+
+    def cut(self, costs: NDArray[np.float64], cut_at: NDArray[np.float64], price: float) -> CostTree:
+        """Cut back all nodes that are not worth the price of their leaves."""
+        action = np.asarray((self.counts @ costs).argmin(axis=1), dtype=np.int64)
+        stops = (self.left < 0) | (cut_at <= price)
+        decided = np.zeros(len(stops), dtype=np.bool_)
+        for nodes in self.levels:
+            parent = self.parent[nodes]
+            decided[nodes] = decided[parent] | stops[parent]
+            action[nodes] = np.where(decided[nodes], action[parent], action[nodes])
+        return CostTree(self, action, stops & ~decided)
+
+
+def fold_numbers(groups: NDArray[np.int64], folds: int = _FOLDS) -> NDArray[np.int64]:
+    """Deal groups out to folds, in turn: a fold's number for each row."""
+    return np.unique(groups, return_inverse=True)[1].astype(np.int64) % folds
+
+
+def groups_by(by: str, device: NDArray[np.int64], t_us: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Group examples by what a tree is to hold for: other devices, or other days (UTC).
+
+    Raises
+    ------
+    ParameterError
+    """
+    if by not in ("device", "day"):
+        raise ParameterError(
+            "There are no such groups.", where="by", found=repr(by), expected="device or day"
+        )
+    return device if by == "device" else t_us // _US_PER_DAY
+
+
+@dataclass(frozen=True)
+class Grove:
+    """A tree grown on all rows, and one for each fold, grown on the rows of the others."""
+
+    whole: Grown
+    folds: tuple[Grown, ...]
+    fold_of: NDArray[np.int64]
+    features: NDArray[np.float32]
+    truth: NDArray[np.int64]
+    weight: NDArray[np.float64] | None
+
+    def tree(self, costs: NDArray[np.float64]) -> tuple[CostTree, NDArray[np.int64]]:
+        """Choose the tree for a cost matrix.
+
+        Returns
+        -------
+        tree : CostTree
+        decided : ndarray of int64, shape (rows,)
+            What trees decide that have not seen the row's fold, cut as far as that one.
+        """
+        whole_cuts = self.whole.cuts(costs)
+        prices = np.unique(whole_cuts[np.isfinite(whole_cuts)])
+        prices = np.concatenate([[0.0], np.sqrt(prices[:-1] * prices[1:]), prices[-1:]])
+        prices = prices[np.unique(np.linspace(0, len(prices) - 1, _MOST_CUTS).round().astype(int))]
+        decided = np.zeros((len(prices), len(self.truth)), dtype=np.int64)
+        for number, grown in enumerate(self.folds):
+            rows = self.fold_of == number
+            leaf, cuts = grown.leaf_of(self.features[rows]), grown.cuts(costs)
+            for i, price in enumerate(prices.tolist()):
+                decided[i, rows] = grown.cut(costs, cuts, price).action[leaf]
+        total = costs[self.truth, decided].sum(axis=1)
+        if self.weight is not None:
+            total += (self.weight * costs[self.truth + len(costs) // 2, decided]).sum(axis=1)
+        best = len(prices) - 1 - int(np.argmin(total[::-1]))  # of equally good ones the smallest
+        return self.whole.cut(costs, whole_cuts, float(prices[best])), decided[best]
+
+
+def grow(
+    features: NDArray[np.float32], truth: NDArray[np.int64], groups: NDArray[np.int64], classes: int,
+    *, weight: NDArray[np.float64] | None = None, most_leaves: int = _MOST_LEAVES,
+) -> Grove:  # fmt: skip
+    """Grow what trees for any costs are cut from.
+
+    Parameters
+    ----------
+    features : ndarray of float32, shape (rows, features)
+    truth : ndarray of int64, shape (rows,)
+    groups : ndarray of int64, shape (rows,)
+        Rows of one group (a device, a day) are never on both sides of a fold.
+    classes : int
+        Rows of the cost matrices to come.
+    most_leaves : int
+        Before cutting.
+
+    Raises
+    ------
+    TraceContentError
+        There are no rows, or only one thing is ever true, or there is only one group.
+    """
+    if not len(truth):
+        raise _nothing_to_learn("There is nothing to learn from.", "no examples", "some examples")
+    if (truth == truth[0]).all():
+        raise _nothing_to_learn(
+            "Only one thing is ever true here, so there is nothing to decide.",
+            f"{len(truth):,} examples, all of class {int(truth[0])}", "examples of two classes",
+        )  # fmt: skip
+    fold_of = fold_numbers(groups)
+    if fold_of.max() == 0:
+        raise _nothing_to_learn(
+            "All examples are of one device (or day): nothing would say whether a tree holds for another.",
+            f"{len(truth):,} examples of one", "examples of two at least",
+        )  # fmt: skip
+
+    def grown(rows: NDArray[np.bool_]) -> Grown:
+        mine = None if weight is None else weight[rows]
+        return Grown(features[rows], truth[rows], mine, classes, most_leaves)
+
+    folds = tuple(grown(fold_of != number) for number in range(int(fold_of.max()) + 1))
+    return Grove(grown(np.ones(len(truth), np.bool_)), folds, fold_of, features, truth, weight)
+
+
+def learn(
+    features: NDArray[np.float32], truth: NDArray[np.int64], groups: NDArray[np.int64],
+    costs: NDArray[np.float64],
+) -> CostTree:  # fmt: skip
+    """Learn a tree; see :func:`grow`."""
+    return grow(features, truth, groups, len(costs)).tree(costs)[0]
+
+
+def _nothing_to_learn(summary: str, found: str, expected: str) -> TraceContentError:
+    return TraceContentError(
+        summary, found=found, expected=expected, remedy="take a longer trace, more devices, or Always()"
+    )

@@ -1,0 +1,237 @@
+"""Writes with the first read that sees each, and what waiting does to them, in NumPy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from mudkit.errors import TraceContentError
+from mudkit.learning.costs import CLASSES
+from mudkit.learning.pairs import arrow
+from mudkit.trace.recordings import codes
+from mudkit.trace.schema import epoch_us
+from mudkit.units import US_PER_S, box_bounds, in_box
+
+__all__ = ["NEVER_US", "Asked", "Batches", "Writes", "batches", "missed"]
+
+NEVER_US: Final = np.iinfo(np.int64).max
+"""The time of what does not happen."""
+_CLASS_US: Final = 600 * US_PER_S
+_NEWEST: Final = 256
+
+
+@dataclass(frozen=True)
+class Writes:
+    """Positions that devices wrote, ordered by device and time.
+
+    Attributes
+    ----------
+    device : ndarray of int64, shape (writes,)
+        A number for each device; ascends.
+    t_us : ndarray of int64, shape (writes,)
+    lat, lon : ndarray of float64, shape (writes,)
+        Degrees.
+    first_us : ndarray of int64, shape (writes,)
+        When the first read asks whose answer holds it; :data:`NEVER_US`: none ever does.
+    """
+
+    device: NDArray[np.int64]
+    t_us: NDArray[np.int64]
+    lat: NDArray[np.float64]
+    lon: NDArray[np.float64]
+    first_us: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, firsts: Any, positions: Any) -> Writes:
+        """Join labels to positions.
+
+        Parameters
+        ----------
+        firsts, positions : pyarrow.Table or Spark DataFrame
+            As ``pipeline.label_writes`` gives them, and the positions that were labelled.
+
+        Raises
+        ------
+        TraceContentError
+            They do not belong together, or a device is at two places at once.
+        """
+        by = [("device", "ascending"), ("ts", "ascending")]
+        firsts, positions = arrow(firsts).sort_by(by), arrow(positions).sort_by(by)
+        device, t_us = codes(positions["device"]), epoch_us(positions["ts"])
+        fits = len(firsts) == len(positions) and positions["device"].equals(firsts["device"])
+        if not fits or not np.array_equal(t_us, epoch_us(firsts["ts"])):
+            raise TraceContentError(
+                "These labels are of other positions.",
+                found=f"{len(firsts):,} labels, {len(positions):,} positions",
+                expected="labels that label_writes made of these positions",
+                remedy="label the writes again",
+            )
+        if ((np.diff(t_us) == 0) & (np.diff(device) == 0)).any():
+            raise TraceContentError(
+                "A device is at two places at once.",
+                found="two positions with one device and time",
+                expected="one at most",
+                remedy="load the trace with mudkit.trace.load or pipeline.ingest, which set such rows aside",
+            )
+        first = firsts["first_read_ts"]
+        known = np.asarray(first.is_valid().to_numpy(), dtype=np.bool_)
+        first_us = np.full(len(known), NEVER_US, dtype=np.int64)
+        first_us[known] = epoch_us(first.drop_null())
+        lat, lon = (np.asarray(positions[name].to_numpy(), np.float64) for name in ("lat", "lon"))
+        return cls(device, t_us, lat, lon, first_us)
+
+    def take(self, rows: NDArray[np.bool_]) -> Writes:
+        """Give some of them."""
+        return Writes(self.device[rows], self.t_us[rows], self.lat[rows], self.lon[rows], self.first_us[rows])
+
+    def but_for(self, asked: Asked) -> Writes:
+        """Give them with the first read that is one of these."""
+        from mudkit.pipeline.coverage import NOTHING, Reads  # loads Spark
+
+        reads = Reads.of(asked.table)
+        first = reads.first(self.t_us, self.lat, self.lon)
+        seen = first != NOTHING
+        first_us = np.full(len(first), NEVER_US, dtype=np.int64)
+        first_us[seen] = reads.end_us[first[seen]]
+        return replace(self, first_us=first_us)
+
+    def interval_s(self) -> float:
+        """Give the median time between two writes of a device; 15 seconds when none writes twice."""
+        steps_us = np.diff(self.t_us)[np.diff(self.device) == 0]
+        return float(np.median(steps_us)) / US_PER_S if len(steps_us) else 15.0
+
+    def reads_each(self) -> NDArray[np.float64]:
+        """Tell each write's part in the read that sees it first, 1 on average over those that are seen.
+
+        A read misses one write or all of them: each of the n writes that it is the first to see has an nth.
+        """
+        seen = self.first_us != NEVER_US
+        number = np.unique(self.first_us, return_inverse=True)[1]
+        part = np.where(seen, 1.0 / np.bincount(number)[number], 0.0)
+        return part * (np.count_nonzero(seen) / max(float(part.sum()), 1e-300))
+
+    def classes(self) -> NDArray[np.int64]:
+        """Tell how long each may wait: the number of one of :data:`CLASSES`, rounded down."""
+        wait_us = self.first_us - self.t_us
+        number = np.minimum(wait_us // _CLASS_US, len(CLASSES) - 2)
+        return np.where(self.first_us == NEVER_US, len(CLASSES) - 1, number)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Reads, in order of time: what misses a write that comes late.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        With ``device, ts, lat, lon, box_km, window_s``.
+    """
+
+    table: pa.Table
+
+    @classmethod
+    def of(cls, reads: Any) -> Asked:
+        """Put reads in order.
+
+        Raises
+        ------
+        TraceContentError
+            There are none.
+        """
+        table = arrow(reads).sort_by([("ts", "ascending"), ("device", "ascending")])
+        if not len(table):
+            raise TraceContentError(
+                "There are no reads that could miss a write.",
+                found="a trace without reads",
+                expected="at least one read",
+                remedy="load an access log (reads=), or derive reads by a rule (rule=trip_start)",
+            )
+        return cls(table)
+
+    def but_for(self, rows: NDArray[np.bool_]) -> Asked:
+        """Give all but some."""
+        return Asked(self.table.filter(pa.array(~rows)))
+
+
+@dataclass(frozen=True)
+class Batches:
+    """What was sent when.
+
+    Attributes
+    ----------
+    messages : int
+    sent_us : ndarray of int64, shape (writes,)
+        When each write was sent; :data:`NEVER_US`: not at all.
+    """
+
+    messages: int
+    sent_us: NDArray[np.int64]
+
+    @property
+    def points(self) -> int:
+        """How many writes were sent."""
+        return int(np.count_nonzero(self.sent_us != NEVER_US))
+
+
+def batches(writes: Writes, due_us: NDArray[np.int64]) -> Batches:
+    """Send writes in batches: what is due first takes along all that its device has pending.
+
+    Parameters
+    ----------
+    writes : Writes
+    due_us : ndarray of int64, shape (writes,)
+        When each must be sent; :data:`NEVER_US`: it stays on the device, and nothing takes it along.
+    """
+    rows = np.flatnonzero(due_us != NEVER_US)
+    numbers, at_us = [], []
+    batch, due, last = -1, -1, -1
+    device, t_us = writes.device[rows].tolist(), writes.t_us[rows].tolist()
+    for who, now, until in zip(device, t_us, due_us[rows].tolist(), strict=True):
+        if who != last or now > due:
+            batch, due, last = batch + 1, until, who
+            at_us.append(until)
+        elif until < due:
+            at_us[batch] = due = until
+        numbers.append(batch)
+    sent_us = np.full(len(due_us), NEVER_US, dtype=np.int64)
+    sent_us[rows] = np.array(at_us, dtype=np.int64)[np.array(numbers, dtype=np.int64)]
+    return Batches(batch + 1, sent_us)
+
+
+def missed(writes: Writes, sent_us: NDArray[np.int64], asked: Asked) -> NDArray[np.bool_]:
+    """Tell which reads miss at least one write that their answer should hold.
+
+    Parameters
+    ----------
+    writes : Writes
+    sent_us : ndarray of int64, shape (writes,)
+    asked : Asked
+
+    Returns
+    -------
+    ndarray of bool, shape (reads,)
+    """
+    late = np.flatnonzero(sent_us > writes.first_us)  # of the others no read misses any
+    late = late[np.argsort(writes.t_us[late], kind="stable")]
+    t_us, lat, lon = writes.t_us[late], writes.lat[late], writes.lon[late]
+    comes_us = sent_us[late]
+    at_us = epoch_us(asked.table["ts"])
+    columns = {name: asked.table[name].to_numpy() for name in ("lat", "lon", "box_km", "window_s")}
+    since_us = at_us - np.rint(columns["window_s"] * US_PER_S).astype(np.int64)
+    first = np.searchsorted(t_us, since_us, side="right").tolist()
+    past = np.searchsorted(t_us, at_us, side="right").tolist()
+    box = box_bounds(columns["lat"], columns["lon"], columns["box_km"])
+    found = np.zeros(len(at_us), dtype=np.bool_)
+    for read, (a, b) in enumerate(zip(first, past, strict=True)):
+        edges = type(box)(*(side[read] for side in box))
+        # What is newest has mostly not come yet: where reads are dense, a few writes tell.
+        for since in dict.fromkeys((max(a, b - _NEWEST), a)) if a < b else ():
+            rows = since + np.flatnonzero(comes_us[since:b] > at_us[read])
+            found[read] = bool(in_box(lat[rows], lon[rows], edges).any())
+            if found[read]:
+                break
+    return found

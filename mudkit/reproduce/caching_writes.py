@@ -1,0 +1,150 @@
+"""M5: what batching writes can save: fixed delays, trees, and a bound found afterwards (Mobius 7.3)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mudkit.errors import TraceContentError
+from mudkit.learning.batching import Batch
+from mudkit.learning.evaluate_batches import bound_us, trained_on
+from mudkit.learning.frontier import at_equal, write_frontier
+from mudkit.learning.writes import Asked, Writes, batches, missed
+from mudkit.reproduce.caching_traces import CARS, TOWNS, labelled, told
+from mudkit.reproduce.row import Figure, Measured, Say, nothing_said
+
+__all__ = ["DAYS", "FEWER_MESSAGES", "FEWER_POINTS", "MOST_MISSED", "PRICES", "measure"]
+
+FEWER_MESSAGES, FEWER_POINTS = 3.0, 7.0
+"""The paper's factors, against 30 minutes."""
+DAYS: Final[Mapping[int, int]] = {20: 28, 60: 14, 200: 7, 600: 3}
+"""Of the generated traces, by cars: 120,000 to 370,000 positions."""
+PRICES: Final = tuple(np.geomspace(0.001, 2.0, 12).tolist())
+MOST_MISSED: Final = 0.95
+"""Share of reads that may miss a write in a regime by which the paper's factors are judged."""
+_BASE: Final = Batch(30)
+
+
+class _Shares(NamedTuple):
+    messages: float
+    points: float
+    missed: float
+
+
+class _Found(NamedTuple):
+    ten: _Shares
+    thirty: _Shares
+    tree: _Shares
+    bound: _Shares
+    strict: _Shares
+
+
+def measure(
+    say: Say = nothing_said,
+    *,
+    cars: Sequence[int] = CARS,
+    towns: Sequence[int] = TOWNS,
+    days: Mapping[int, int] = DAYS,
+    seeds: Sequence[int] = (7, 8),
+    recorded: bool = True,
+) -> Measured:
+    """Measure row M5.
+
+    Parameters
+    ----------
+    say : callable
+        Told what is being measured.
+    cars, towns : sequence of int
+    days : mapping of int to int
+        Of each generated trace, by cars.
+    seeds : sequence of int
+    recorded : bool
+        Whether recorded traces that are on this machine are taken, too.
+    """
+    from mudkit.pipeline import label_writes  # loads Spark
+
+    found: dict[str, list[_Found]] = {}
+    traces = labelled(
+        label_writes, cars=cars, towns=towns, days=days, seeds=seeds, recorded=recorded, say=say
+    )
+    for each in traces:
+        say(f"{each.name}: fixed delays, trees and bound")
+        writes, asked = Writes.of(each.labels, each.positions), Asked.of(each.reads)
+        found.setdefault(each.name, []).append(_of(writes, asked))
+    return Measured(
+        _figures(found),
+        {
+            "generated traces": f"{', '.join(f'{many} cars {days[many]} days' for many in cars)}; seeds "
+            + ", ".join(map(str, seeds)),
+            "recorded traces": told(recorded),
+            "tree": "place, hour and weekday; learnt from a tenth of the devices, tested on the others; at "
+            "the share of reads that miss a write with 30 min, between two of 12 prices of a delay that is "
+            "too long by using each on a part of the days",
+            "bound": "misses no read that 30 min does not miss; strict: misses none",
+            "mixtures": "messages and points each by that which is best for it, so not both at once",
+            "factors": f"of the regimes in which 30 min misses {MOST_MISSED:.0%} of the reads at most",
+            "shares": "of the points written; of the reads",
+        },
+    )
+
+
+def _of(writes: Writes, asked: Asked) -> _Found:
+    learnt_from = trained_on(writes)
+    train, test = writes.take(learnt_from), writes.take(~learnt_from)
+
+    def shares(due_us: NDArray[np.int64]) -> _Shares:
+        sent, count = batches(test, due_us), len(test.t_us)
+        late = missed(test, sent.sent_us, asked)
+        return _Shares(sent.messages / count, sent.points / count, float(late.mean()))
+
+    thirty = shares(_BASE.due_us(test))
+    try:
+        frontier = write_frontier(train, test, asked, prices=PRICES)
+    except TraceContentError:  # all writes alike: a fixed delay is all that can be learnt
+        tree = thirty
+    else:
+        messages, points = (
+            min(1.0, at_equal(frontier, name, "missed_share", thirty.missed))
+            for name in ("message_share", "point_share")
+        )
+        tree = _Shares(messages, points, thirty.missed)
+    bound, strict = (shares(bound_us(match, test, asked)) for match in (_BASE, None))
+    return _Found(shares(Batch(10).due_us(test)), thirty, tree, bound, strict)
+
+
+def _figures(found: Mapping[str, Sequence[_Found]]) -> dict[str, Figure]:
+    figures: dict[str, Figure] = {}
+    for what in ("messages", "points"):
+        closed = {name: Figure.of(_closed(each, what) for each in runs) for name, runs in found.items()}
+        few = sum(share.median < 0.5 for share in closed.values())
+        figures[f"regimes in which less than half of the gap in {what} is closed"] = Figure.of([few])
+        figures |= {f"share of the gap in {what} closed, {name}": share for name, share in closed.items()}
+        for who in ("bound", "tree"):
+            times = [Figure.of(_times(each, who, what) for each in runs) for runs in _telling(found)]
+            best = max(times, key=lambda figure: figure.median, default=Figure.of([math.nan]))
+            figures[f"times fewer {what} than with 30 min, {who}, best regime"] = best
+    for name, runs in found.items():
+        for who, field in (("10 min", "ten"), ("30 min", "thirty"), ("tree", "tree"), ("bound", "bound"),
+                           ("strict bound", "strict")):  # fmt: skip
+            for what in _Shares._fields:
+                values = [getattr(getattr(each, field), what) for each in runs]
+                figures[f"{what}, {who}, {name}"] = Figure.of(values)
+    return figures
+
+
+def _telling(found: Mapping[str, Sequence[_Found]]) -> list[Sequence[_Found]]:
+    """Take the regimes in which 30 minutes leave some reads whole: elsewhere nothing sent is as good."""
+    return [runs for runs in found.values() if max(each.thirty.missed for each in runs) <= MOST_MISSED]
+
+
+def _closed(found: _Found, what: str) -> float:
+    base, tree, bound = (getattr(each, what) for each in (found.thirty, found.tree, found.bound))
+    return 1.0 if base <= bound else float((base - tree) / (base - bound))
+
+
+def _times(found: _Found, who: str, what: str) -> float:
+    return float(getattr(found.thirty, what) / max(getattr(getattr(found, who), what), 1e-9))

@@ -1,0 +1,117 @@
+"""Small labelled traces whose labels follow a rule, so that a tree has something to find."""
+
+import datetime as dt
+
+import numpy as np
+import pyarrow as pa
+
+from mudkit.trace.schema import POSITIONS, timestamps, with_read_ids
+from mudkit.units import distance_km
+
+START_US = int(dt.datetime(2020, 1, 6, tzinfo=dt.UTC).timestamp()) * 1_000_000
+MINUTE_US = 60_000_000
+HORIZON_US = 120 * MINUTE_US
+
+
+def labelled_reads(devices=12, days=4, a_day=12, seed=0, noise=0.05):
+    """Reads of phones in two towns; in the eastern one what is older than 20 minutes is stale, west 80.
+
+    Returns
+    -------
+    labels, reads : pyarrow.Table
+        Answers in the west hold 10 points, in the east 100; half of them are missing when stale.
+    """
+    rng = np.random.default_rng(seed)
+    device = np.repeat(np.arange(devices), days * a_day)
+    day = np.tile(np.repeat(np.arange(days), a_day), devices)
+    t_us = START_US + day * 1440 * MINUTE_US + rng.integers(8 * 60, 20 * 60, len(device)) * MINUTE_US
+    t_us += rng.integers(0, MINUTE_US, len(device))
+    east = device % 2
+    lat, lon = 30 + rng.normal(0, 0.02, len(device)), -97 + 3.0 * east + rng.normal(0, 0.02, len(device))
+    rows = len(device)
+    reads = with_read_ids(
+        pa.table(
+            {
+                "device": [f"phone-{number:02d}" for number in device],
+                "ts": timestamps(t_us),
+                "lat": lat,
+                "lon": lon,
+                "box_km": np.full(rows, 20.0),
+                "window_s": np.full(rows, 7200.0),
+                "origin": ["recorded"] * rows,
+            }
+        )
+    )
+    ids, points = reads["read_id"].to_numpy(), np.where(east == 1, 100, 10)
+    read, cached = np.meshgrid(np.arange(rows), np.arange(rows), indexing="ij")
+    age_us = t_us[read] - t_us[cached]
+    read, cached = np.nonzero((device[read] == device[cached]) & (age_us > 0) & (age_us <= HORIZON_US))
+    age_min = (t_us[read] - t_us[cached]) / MINUTE_US
+    stale = (age_min > np.where(east[read] == 1, 20, 80)) ^ (rng.random(len(read)) < noise)
+    missing = np.where(stale, points[read] // 2, 0)
+    labels = pa.table(
+        {
+            "read_id": pa.array(np.concatenate([ids, ids[read]])),
+            "cached_read_id": pa.array(
+                np.concatenate([ids, ids[cached]]), mask=np.arange(rows + len(read)) < rows
+            ),
+            "points": pa.array(np.concatenate([points, points[read]])),
+            "missing": pa.array(np.concatenate([points, missing])),
+            "completeness": np.concatenate([np.zeros(rows), 1 - missing / points[read]]),
+        }
+    )
+    return labels, reads
+
+
+def shuffled(labels, seed=1):
+    """The same pairs, each with the label of another: nothing is left to find."""
+    alone = labels.filter(labels["cached_read_id"].is_null())
+    pairs = labels.filter(labels["cached_read_id"].is_valid())
+    order = pa.array(np.random.default_rng(seed).permutation(len(pairs)))
+    for name in ("missing", "completeness"):
+        pairs = pairs.set_column(pairs.column_names.index(name), name, pairs[name].take(order))
+    return pa.concat_tables([alone, pairs])
+
+
+def written(rows):
+    """Positions of (device, minutes, kilometres north)."""
+    return pa.table(
+        {
+            "device": [row[0] for row in rows],
+            "ts": timestamps(np.array([START_US + round(row[1] * MINUTE_US) for row in rows], np.int64)),
+            "lat": [row[2] / 111.195 for row in rows],
+            "lon": [0.0] * len(rows),
+            "speed_mps": [0.0] * len(rows),
+        }
+    ).cast(POSITIONS)
+
+
+def asked(rows, box_km=20.0, window_min=120.0):
+    """Reads of (device, minutes, kilometres north)."""
+    columns = written(rows).select(["device", "ts", "lat", "lon"])
+    columns = columns.append_column("box_km", pa.array([box_km] * len(rows)))
+    columns = columns.append_column("window_s", pa.array([60.0 * window_min] * len(rows)))
+    return with_read_ids(columns.append_column("origin", pa.array(["recorded"] * len(rows))))
+
+
+def holds(read, write):
+    """Whether a read's answer should hold a write, both as dicts; the box roughly, by its definition."""
+    wait_s = (read["ts"] - write["ts"]).total_seconds()
+    near = abs(distance_km(read["lat"], 0.0, write["lat"], 0.0)) <= read["box_km"] / 2
+    return bool(0 <= wait_s < read["window_s"] and near)
+
+
+def first_labels(positions, reads):
+    """What label_writes gives, by its definition."""
+    first = []
+    for write in positions.to_pylist():
+        found = [read for read in reads.to_pylist() if holds(read, write)]
+        first.append(min(found, key=lambda read: (read["ts"], read["read_id"]), default=None))
+    return pa.table(
+        {
+            "device": positions["device"],
+            "ts": positions["ts"],
+            "first_read_id": pa.array([each and each["read_id"] for each in first], pa.int64()),
+            "first_read_ts": pa.array([each and each["ts"] for each in first], pa.timestamp("us", "UTC")),
+        }
+    )

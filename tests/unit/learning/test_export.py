@@ -1,0 +1,105 @@
+"""The document that devices evaluate decides as scikit-learn does, for every input."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mudkit.errors import ParameterError
+from mudkit.learning import artefact, delay_costs
+from mudkit.learning.batching import LearntWrites
+from mudkit.learning.costs import CLASSES, CostMatrix
+from mudkit.learning.features import FEATURE_SETS, WRITE_FEATURES
+from mudkit.learning.policies import LearntReads
+from mudkit.learning.trees import learn
+from mudkit.systems.mud.artefact import FEATURES, Artefact
+
+INPUTS = 1_000_000
+
+
+def learnt_reads(rows=4000, seed=1):
+    rng = np.random.default_rng(seed)
+    known = rng.normal(0, 1, (rows, len(FEATURE_SETS["extended"]))).astype(np.float32)
+    truth = (known[:, 6] + known[:, 7] * known[:, 0] + rng.normal(0, 0.3, rows) > 0).astype(np.int64)
+    costs = CostMatrix(stale=2.0, unnecessary=1.0).table()
+    return LearntReads(learn(known, truth, np.arange(rows) % 20, costs), "extended", costs)
+
+
+def learnt_writes(rows=4000, seed=2):
+    rng = np.random.default_rng(seed)
+    known = rng.uniform(0, 1, (rows, len(WRITE_FEATURES))).astype(np.float32)
+    truth = np.minimum((known[:, 2] * 14 + rng.normal(0, 0.5, rows)).clip(0).astype(np.int64), 13)
+    costs = delay_costs(0.3)
+    return LearntWrites(learn(known, truth, np.arange(rows) % 20, costs), costs)
+
+
+def inputs(learnt, count, seed=3):
+    """Random values, many of them exactly thresholds or a hair beside them, some unknown."""
+    rng = np.random.default_rng(seed)
+    grown = learnt.tree.grown
+    inner = np.flatnonzero(grown.left >= 0)
+    values = rng.normal(0, 1.5, (count, grown.model.n_features_in_))
+    beside = rng.choice(inner, count)
+    thresholds = grown.threshold[beside]
+    hair = rng.choice([-1e-9, -1e-15, 0.0, 1e-15, 1e-9], count)
+    some = rng.random(count) < 0.5
+    values[some, grown.feature[beside[some]]] = (thresholds * (1 + hair))[some]
+    values[rng.random(values.shape) < 0.02] = np.nan
+    return values
+
+
+@pytest.mark.parametrize(("make", "count"), [(learnt_reads, INPUTS), (learnt_writes, INPUTS // 10)])
+def test_it_decides_as_scikit_learn_on_a_million_inputs(make, count):
+    learnt = make()
+    shipped = artefact(learnt, manifest={"seed": 1})
+    values = inputs(learnt, count)
+    by_sklearn = learnt.tree.grown.model.apply(values.astype(np.float32))
+    actions = shipped.document["actions"]
+    number = {action: i for i, action in enumerate(actions)}
+    decided = np.array([number[shipped.decide(row)] for row in values.tolist()])
+    assert np.array_equal(decided, learnt.tree.action[by_sklearn])
+    assert len(np.unique(decided)) >= 2
+    assert 2 <= shipped.document["manifest"]["leaves"] < learnt.tree.grown.model.tree_.n_leaves
+
+
+FLOAT32 = st.one_of(
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.floats(width=32, allow_nan=False, allow_infinity=False),
+    st.sampled_from([0.0, -0.0, 1e-45, -1e-45, 3.4028234663852886e38, -3.4028235677973366e38, 1e39, -1e39]),
+)
+
+
+@given(FLOAT32, st.integers(-2, 2), st.booleans())
+def test_values_are_taken_as_float32(threshold, steps, from_middle):
+    """Beside a threshold, and beside the middle of the two float32 around it, where rounding turns."""
+    value = threshold
+    if from_middle:
+        with np.errstate(over="ignore"):
+            near = np.float32(threshold)
+            value = (float(near) + float(np.nextafter(near, np.float32(np.inf)))) / 2
+        if not math.isfinite(value):
+            value = 2.0**128 - 2.0**103
+    for _ in range(abs(steps)):
+        value = math.nextafter(value, math.copysign(math.inf, steps))
+    with np.errstate(over="ignore"):
+        goes_left = float(np.float32(value)) <= threshold
+    nodes = [[0, threshold, 1, 2, 2], [0], [1]]
+    decided = Artefact.made("read", 1, ["age"], nodes, ["local", "remote"]).decide([value])
+    assert decided == ("local" if goes_left else "remote")
+
+
+def test_what_it_says_of_itself():
+    learnt = learnt_writes()
+    shipped = artefact(learnt, 3, manifest={"trace": "a town"})
+    assert Artefact.read(dict(shipped.document)).document == shipped.document
+    assert (shipped.kind, shipped.version, shipped.features) == ("write", 3, WRITE_FEATURES)
+    assert shipped.document["actions"] == [60.0 * each for each in CLASSES[:-1]] + ["never"]
+    assert np.array_equal(shipped.document["costs"], learnt.costs)
+    assert (
+        shipped.document["manifest"] | {"trace": "a town", "examples": 4000} == shipped.document["manifest"]
+    )
+    assert {name for names in FEATURE_SETS.values() for name in names} <= {*FEATURES}
+    with pytest.raises(ParameterError):
+        artefact(learnt, 0)

@@ -1,0 +1,147 @@
+"""Read policies that are learnt: what they find, and that nothing leaks from what they are tested on."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from learning_traces import labelled_reads, shuffled
+
+from mudkit.errors import ParameterError, TraceContentError
+from mudkit.learning import Always, Bound, FixedRule, Tree, evaluate_reads
+from mudkit.learning.features import FEATURE_SETS, read_features
+from mudkit.learning.pairs import Pairs
+from mudkit.units import solar_time
+
+LABELS, READS = labelled_reads()
+
+
+def by_policy(policies, labels=LABELS, reads=READS, **options):
+    return {
+        row["policy"]: row for row in evaluate_reads(labels, reads, policies, **options).to_dict("records")
+    }
+
+
+@pytest.mark.parametrize("folds", ["device", "time"])
+def test_a_tree_finds_the_rule_behind_the_labels(folds):
+    rows = by_policy([FixedRule(), Always(), Tree(), Tree(match=FixedRule()), Bound()], folds=folds)
+    rule, always, tree, matched, bound = rows.values()
+    assert tree["cost"] < 0.5 * min(rule["cost"], always["cost"])
+    assert tree["sent_share"] < rule["sent_share"] - 0.1
+    assert matched["stale_share"] <= rule["stale_share"] + 0.03
+    assert bound["sent_share"] <= matched["sent_share"] < rule["sent_share"]
+    assert tree["reads"] == (len(READS) if folds == "device" else len(READS) / 4)  # the last of four days
+
+
+def test_a_dearer_stale_answer_is_given_less_often():
+    cheap, dear = by_policy([Tree([[0, 1], [0.02, 0]]), Tree("freshness")]).values()
+    assert dear["stale_share"] < cheap["stale_share"]
+    assert dear["sent_share"] > cheap["sent_share"]
+
+
+def test_shuffled_labels_teach_the_trivial_policy():
+    """With more stale pairs than good ones, whoever learns nothing asks always."""
+    mixed = shuffled(LABELS)
+    pairs = Pairs.of(mixed, READS)
+    stale = pairs.missing >= 1
+    price = 3.0 * np.mean(~stale) / np.mean(stale)
+    for features in FEATURE_SETS:
+        learnt = Tree([[0, 1], [price, 0]], features).learn(pairs, stale)
+        assert learnt.local(pairs).mean() < 0.02
+        honest = Tree([[0, 1], [price, 0]], features).learn(
+            Pairs.of(LABELS, READS), Pairs.of(LABELS, READS).missing >= 1
+        )
+        leaves = np.count_nonzero(honest.tree.is_leaf)
+        assert leaves >= 2  # the control is worth something: with the true labels the tree is no trivial one
+        assert 0.1 < honest.local(pairs).mean() < 0.9
+
+
+class Spy:
+    """Learns nothing, but remembers what it was shown."""
+
+    def __init__(self):
+        self.seen, self.asked = [], []
+
+    def learn(self, pairs, stale, by="device"):
+        self.seen.append((set(pairs.device.tolist()), pairs.t_us.max(), by))
+        return self
+
+    def local(self, pairs):
+        self.asked.append((set(pairs.device.tolist()), pairs.t_us.min()))
+        return np.zeros(len(pairs.read), np.bool_)
+
+
+def test_no_device_is_on_both_sides():
+    spy = Spy()
+    evaluate_reads(LABELS, READS, [spy])
+    assert len(spy.seen) == 10
+    for (learnt, _, by), (tested, _) in zip(spy.seen, spy.asked, strict=True):
+        assert by == "device"
+        assert learnt
+        assert tested
+        assert not learnt & tested
+        assert learnt | tested == set(range(12))
+
+
+def test_no_later_day_is_learnt_from():
+    spy = Spy()
+    evaluate_reads(LABELS, READS, [spy], folds="time")
+    ((_, last_us, by),), ((_, first_us),) = spy.seen, spy.asked
+    assert by == "day"
+    assert last_us < first_us
+    assert last_us // 86_400_000_000 < first_us // 86_400_000_000
+
+
+def test_features_do_not_know_the_answer_that_is_not_asked_for():
+    """Whatever the answers of a read and of later ones hold, its features stay."""
+    pairs = Pairs.of(LABELS, READS)
+    for names in FEATURE_SETS:
+        before = read_features(pairs, names)
+        for read in np.random.default_rng(0).choice(np.unique(pairs.read), 5, replace=False):
+            points = pairs.points.copy()
+            later = pairs.t_us >= pairs.t_us[read]
+            points[later] += 1_000
+            other = Pairs(**{**vars(pairs), "points": points, "missing": pairs.missing + 7})
+            rows = pairs.read == read
+            assert np.array_equal(read_features(other, names)[rows], before[rows])
+        assert before.shape == (len(pairs.read), len(FEATURE_SETS[names]))
+
+
+def test_solar_time():
+    noon_us = 4 * 86_400_000_000 + 12 * 3_600_000_000  # Monday, 5 January 1970
+    hours, days = solar_time(np.array([noon_us] * 3), np.array([0.0, 90.0, 180.0]))
+    assert hours.tolist() == [12, 18, 0]
+    assert days.tolist() == [0, 0, 1]
+
+
+def of_devices(names):
+    keep = np.isin(READS["device"].to_pylist(), names)
+    reads = READS.filter(pa.array(keep))
+    kept = np.isin(LABELS["read_id"].to_numpy(), reads["read_id"].to_numpy())
+    return LABELS.filter(pa.array(kept)), reads
+
+
+def test_one_device_one_class_no_reads():
+    with pytest.raises(TraceContentError, match=r"nothing to learn from|one device"):
+        evaluate_reads(*of_devices(["phone-01"]), [Tree()])
+    missing = LABELS.column_names.index("missing")
+    for value in (0, 1):
+        alike = LABELS.set_column(missing, "missing", pa.array([value] * len(LABELS)))
+        with pytest.raises(TraceContentError, match="Only one thing"):
+            evaluate_reads(alike, READS, [Tree()])
+    with pytest.raises(TraceContentError, match="no reads"):
+        evaluate_reads(LABELS.slice(0, 0), READS.slice(0, 0), [Tree()])
+    labels, reads = labelled_reads(days=1)
+    with pytest.raises(TraceContentError, match="no later day"):
+        evaluate_reads(labels, reads, [Tree()], folds="time")
+
+
+@pytest.mark.parametrize("tree", [Tree("cheap"), Tree(features="all"), Tree([[1]]), Tree([[0, -1], [1, 0]])])
+def test_bad_options(tree):
+    with pytest.raises(ParameterError):
+        evaluate_reads(LABELS, READS, [tree])
+
+
+def test_it_says_what_it_is():
+    assert [str(Tree()), str(Tree([[0, 1], [1, 0]])), str(Tree("freshness", "paper"))] == [
+        "tree, latency", "tree, own costs", "tree, freshness, paper features",
+    ]  # fmt: skip
+    assert str(Tree(match=FixedRule())) == "tree, as stale as the rule"

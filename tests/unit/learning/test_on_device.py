@@ -1,0 +1,68 @@
+"""What a device says of itself is what the tree was learnt from."""
+
+import numpy as np
+import pytest
+from learning_traces import labelled_reads
+
+from mudkit.fleet.store import MemoryStore
+from mudkit.learning.features import FEATURE_SETS, WRITE_FEATURES, read_features, write_features
+from mudkit.learning.pairs import Pairs
+from mudkit.systems.mud.artefact import Artefact
+from mudkit.systems.mud.policies import Asked, Cached
+from mudkit.systems.mud.shipped import Shelf, ShippedReads, ShippedWrites
+
+PAIRS = Pairs.of(*labelled_reads(devices=4, days=2))
+CLOCK_US = 1_000_000_000_000_000
+
+
+def shelf_of(kind, name, threshold, actions):
+    """It says the first action up to the threshold, and the second over it, or when nothing is known."""
+    shelf = Shelf(MemoryStore(), kind)
+    shelf.take(Artefact.made(kind, 1, [name], [[0, threshold, 1, 2, 2], [0], [1]], actions).document)
+    assert not shelf.refused
+    return shelf
+
+
+def beside(value):
+    room = max(1e-5 * abs(value), 1e-6)
+    return value - room, value + room
+
+
+@pytest.mark.parametrize(("column", "name"), [*enumerate(FEATURE_SETS["extended"])])
+def test_of_a_read(column, name):
+    known = read_features(PAIRS, "extended")
+    for pair in np.random.default_rng(0).choice(len(PAIRS.read), 20, replace=False).tolist():
+        q, p = int(PAIRS.read[pair]), int(PAIRS.cached[pair])
+        here, there = ((float(PAIRS.lat[each]), float(PAIRS.lon[each])) for each in (q, p))
+        context = {"loc": here, "clock_us": CLOCK_US, "now_us": int(PAIRS.t_us[q]) - CLOCK_US}
+        cached = Cached(
+            Asked("t", None, "committed", {}, None),
+            float(PAIRS.age_s[pair]),
+            {"loc": there},
+            int(PAIRS.points[p]),
+        )
+        for threshold, wanted in zip(beside(float(known[pair, column])), ("remote", "local"), strict=True):
+            shelf = shelf_of("read", name, threshold, ["local", "remote"])
+            query = Asked("t", None, "committed", {}, None)
+            assert ShippedReads(shelf, None).decide(query, context, [cached]) == wanted, (name, threshold)
+
+
+@pytest.mark.parametrize(("column", "name"), [*enumerate(WRITE_FEATURES)])
+def test_of_a_write(column, name):
+    known = write_features(PAIRS.t_us, PAIRS.lat, PAIRS.lon)
+    for row in range(0, len(known), 9):
+        context = {
+            "loc": (float(PAIRS.lat[row]), float(PAIRS.lon[row])),
+            "clock_us": CLOCK_US,
+            "now_us": int(PAIRS.t_us[row]) - CLOCK_US,
+        }
+        for threshold, wanted in zip(beside(float(known[row, column])), ("never", 600), strict=True):
+            shelf = shelf_of("write", name, threshold, [600, "never"])
+            assert ShippedWrites(shelf, None).delay({}, context) == wanted, (name, threshold)
+
+
+@pytest.mark.parametrize("name", ["hour", "weekday", "cached_hour", "held", "lat", "distance"])
+def test_what_a_device_does_not_know_is_unknown(name):
+    shelf = shelf_of("read", name, 1e9, ["local", "remote"])
+    query = Asked("t", None, "committed", {}, None)
+    assert ShippedReads(shelf, None).decide(query, {"now_us": 5}, [Cached(query, 5.0, {})]) == "remote"
