@@ -108,6 +108,7 @@ class Measured:
             return
         _, is_up, down_kbps, up_kbps, latency_ms = self._pieces[number]
         self._device.link.set_measured(down_kbps, up_kbps, latency_ms)
+        self._device.tell_bandwidth()
         if is_up:
             self._device.link_up("measured")
         else:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 
 from mudkit.events import Ciphertext
 
-__all__ = ["Held", "HeldRow"]
+__all__ = ["Held", "HeldRow", "Mention"]
 
 _encode = msgspec.json.Encoder(enc_hook=repr).encode
 
@@ -44,12 +44,41 @@ class HeldRow(NamedTuple):
     first_us: int
 
 
+class Mention(NamedTuple):
+    """A device that a message named in clear, and who got to hold that message.
+
+    Parameters
+    ----------
+    party, system : str
+    sender : str
+        The device or server that sent the message.
+    device : str
+        Not the sender.
+    field : str
+        In which it was named.
+    t_us : int
+    clear_bytes, ciphertext_bytes : int
+        Of all values of the message.
+    """
+
+    party: str
+    system: str
+    sender: str
+    device: str
+    field: str
+    t_us: int
+    clear_bytes: int
+    ciphertext_bytes: int
+
+
 class Held:
     """A ledger of what parties got to hold; nothing is taken out of it: who has held something, knows it."""
 
     def __init__(self) -> None:
         self._fields: dict[tuple[str, str, str, str, str], list[int]] = {}
         self._bytes: dict[tuple[str, str], dict[bytes, int]] = {}
+        self.mentions: list[Mention] = []
+        """In the order of their times."""
 
     def note(self, party: str, system: str, how: str, value: Any, now_us: int) -> None:
         """Note that a party has come to hold a value."""
@@ -58,6 +87,26 @@ class Held:
             count[0] += 1
             count[1] += len(data)
             self._bytes.setdefault((party, field), {}).setdefault(data, now_us)
+
+    def message(
+        self, party: str, system: str, sender: str, message: Any, now_us: int, devices: Container[str]
+    ) -> None:
+        """Note that a party has received a message, and which devices that names."""
+        self.note(party, system, "received", message, now_us)
+        named, sizes = set(), {"clear": 0, "ciphertext": 0}
+        for field, form, data in _leaves(message, ""):
+            sizes[form] += len(data)
+            name = data.decode(errors="replace") if form == "clear" else ""
+            if name in devices and name != sender:
+                named.add((name, field))
+        self.mentions += [
+            Mention(party, system, sender, name, field, now_us, sizes["clear"], sizes["ciphertext"])
+            for name, field in sorted(named)
+        ]
+
+    def values(self, party: str, field: str) -> list[bytes]:
+        """Give the different values of a field that a party held, the first ones first."""
+        return list(self._bytes.get((party, field), ()))
 
     def rows(self) -> Iterator[HeldRow]:
         """Give the fields, sorted."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
+
+import numpy as np
 
 from mudkit.errors import ParameterError
 from mudkit.events import Call, ContextChanged, Event, LinkDown, LinkUp, Machine, Make, Ports
@@ -81,8 +84,8 @@ class Host:
         name : str
             Tells the machines of a host apart; part of the address.
         watch : collection of str
-            Measured fields of the context (``loc``, ``battery_share``) whose changes it is told; what an
-            application changes it is told in any case.
+            Measured fields of the context (``loc``, ``battery_share``; ``bandwidth_kbps``, what its link
+            carries towards it) whose changes it is told; what an application changes it is told in any case.
         store : optional
             By default one in :attr:`storage`, or in memory.
 
@@ -93,6 +96,7 @@ class Host:
         """
         process = Process(self, system, make, name, frozenset(watch), store or self._store(name or system))
         self.world.register(process)
+        self.watched |= process.watch
         try:
             if self.is_on:
                 process.start()
@@ -100,7 +104,6 @@ class Host:
             self.world.unregister(process)  # so that it can be mended and installed again
             raise
         self.processes.append(process)
-        self.watched |= process.watch
         self.world.on_install(process)
         return process
 
@@ -108,7 +111,10 @@ class Host:
         if self.storage is None:
             return MemoryStore()
         self.storage.mkdir(parents=True, exist_ok=True)
-        return SqliteStore(self.storage / f"{quote(name, safe=' ')}.db")
+        file = self.storage / f"{quote(name, safe=' ')}.db"
+        file.touch()
+        file.chmod(0o600)  # keys may lie in it; SQLite gives the files beside it the same mode
+        return SqliteStore(file)
 
     def next_op_id(self) -> int:
         """Give the next number of a call here: what others call changes nothing for it."""
@@ -178,6 +184,8 @@ class Device(Host):
     def snapshot(self) -> dict[str, Any]:
         """Give what it knows of itself now, what is left of its battery included."""
         share = {} if self.battery is None else {"battery_share": self.battery.left_share()}
+        if "bandwidth_kbps" in self.watched and isfinite(self.link.down_kbps):
+            share["bandwidth_kbps"] = self.link.down_kbps
         return self.context | share
 
     @property
@@ -214,6 +222,13 @@ class Device(Host):
         self.world.on_link(self)
         self.tell(Process.greeting)
 
+    def tell_bandwidth(self) -> None:
+        """Tell the machines that watch it that the link carries something else now."""
+        if "bandwidth_kbps" in self.watched:
+            for process in self.processes:
+                if "bandwidth_kbps" in process.watch:
+                    self.world.soon(process, ContextChanged(self.snapshot()))
+
     def held_down(self) -> list[str]:
         """Say what holds the link down."""
         return sorted(self._held_down)
@@ -248,6 +263,7 @@ class Device(Host):
         self.world.on_incident(self, "moved", f"{self.address}, {link}")
         self._held_down.discard("measured")  # that was the other network
         self.link_up("change of network")
+        self.tell_bandwidth()
         if self.battery is not None:
             self.battery.look()
 
@@ -326,11 +342,9 @@ class Process:
         """Give random bytes, the port of that name: they go on after a restart and never repeat."""
         if n < 0:
             raise ParameterError("There are no fewer bytes than none.", where="n", found=repr(n))
-        words = -(-n // 16)
-        steps = range(self._draws, self._draws + words)
-        self._draws += words
-        pairs = (self._stream.words(self.host.number, step) for step in steps)
-        return b"".join(int(w).to_bytes(8, "little") for pair in pairs for w in pair)[:n]
+        steps = np.arange(self._draws, self._draws + -(-n // 16))
+        self._draws += len(steps)
+        return np.stack(self._stream.words(self.host.number, steps), 1).astype("<u8").tobytes()[:n]
 
     def start(self) -> None:
         """Make the machine, also again after it was killed, and tell it of its link and its context."""

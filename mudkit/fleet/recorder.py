@@ -59,6 +59,16 @@ def _key(operation: Operation) -> tuple[str, int]:
     return operation.process.host.name, operation.op_id
 
 
+class _Devices:
+    """The names of a world's devices."""
+
+    def __init__(self, world: World) -> None:
+        self._hosts = world.hosts
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and isinstance(self._hosts.get(name), Device)
+
+
 class Recorder:
     """Write down what happens in a world.
 
@@ -97,6 +107,7 @@ class Recorder:
         self._links: dict[str, tuple[Any, ...]] = {}
         """Rows of the latest time at which links changed: of each device the last one counts."""
         self._links_us = 0
+        self._devices = _Devices(world)
         self._open: dict[tuple[str, int], Operation] = {}
         self._details: dict[tuple[str, int], list[dict[str, Any]]] = {}
         world.on_link = self._link
@@ -163,7 +174,9 @@ class Recorder:
         if self.held is not None and fate in ("arrived", "repeated"):
             sender: Process = transfer.sender
             party = self.world.at_address[transfer.to].host.name
-            self.held.note(party, sender.system, "received", transfer.message, self.world.now_us)
+            self.held.message(
+                party, sender.system, sender.host.name, transfer.message, self.world.now_us, self._devices
+            )
 
     def _message(self, transfer: Transfer, fate: str, ended_us: int | None) -> tuple[Any, ...]:
         message = transfer.message

@@ -89,6 +89,9 @@ def test_find():
     assert held.find("12") == [("bob", "lunch_at", 3)]
     assert held.find(b"\xff\x00") == [("cy", "list[]", 3)]
     assert held.find("breakfast") == []
+    held.note("relay", "s", "received", {"text": "dinner"}, 9)
+    assert held.values("relay", "text") == [b"lunch at noon", b"dinner"]
+    assert held.values("relay", "lunch_at") == held.values("nobody", "text") == []
 
 
 values: Any = st.recursive(

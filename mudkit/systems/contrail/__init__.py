@@ -1,0 +1,26 @@
+"""Contrail: the receiver's filter runs at the sender, and the cloud only passes on what it cannot read.
+
+Stuedi, Mohamed, Balakrishnan, Mao, Ramasubramanian, Wobber: The Cloud is the Router (MSR-TR-2010-89).
+"""
+
+from mudkit.systems.contrail.core import KeyUse
+from mudkit.systems.contrail.front import Module
+from mudkit.systems.contrail.items import Backlogged, Item, Published
+from mudkit.systems.contrail.port import Group, Port
+from mudkit.systems.contrail.problems import QueueFull, TamperedMessage
+from mudkit.systems.contrail.relay import Relay
+from mudkit.systems.contrail.system import Contrail
+
+__all__ = [
+    "Backlogged",
+    "Contrail",
+    "Group",
+    "Item",
+    "KeyUse",
+    "Module",
+    "Port",
+    "Published",
+    "QueueFull",
+    "Relay",
+    "TamperedMessage",
+]

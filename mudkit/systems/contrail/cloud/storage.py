@@ -1,0 +1,188 @@
+"""Storage of one data centre: queues of devices, the item cache, white-lists, groups (Contrail 4.2.2).
+
+It does what compute instances ask for, all of one request in one transaction:
+
+========  ==========================================================================================
+join      the device has a queue, and perhaps shows its white-list
+append    into the queue of a device, unless that is full, or the sender is no friend of the device
+read      what waits and has neither expired nor become obsolete; the device that reads may be told
+          when more comes
+drop      what a device has got
+cache     the ciphertext of an item
+cached    that ciphertext, if it is the copy that is meant
+member    a device is in a group: the filters that wait for it there go to it
+unmember  it has left
+spread    a filter for a group: kept, for the members that it is addressed to and those that come later
+move      a queue goes to another data centre; who asks here from then on is sent there
+========  ==========================================================================================
+
+What is kept is bounded: by device the items, and the filters and keys, that wait (``most_waiting``,
+``MOST_CONTROLS``), the cache (``most_cached``), a white-list, where its queue has gone; by device and group
+the filters (``MOST_FILTERS``); by data centre the moves that are under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from mudkit.events import Effect, Event, Ports, Received, Send, SetTimer, TimerFired
+from mudkit.systems.contrail.cloud.cache import ItemCache
+from mudkit.systems.contrail.cloud.groups import PublisherGroups
+from mudkit.systems.contrail.cloud.moves import Moves
+from mudkit.systems.contrail.cloud.queues import Queue
+
+__all__ = ["Storage"]
+
+_AGAIN: Final = "again"
+_AGAIN_US: Final = 1_000_000
+
+
+class Storage:
+    """The storage of one data centre.
+
+    Parameters
+    ----------
+    ports : Ports
+    most_waiting : int
+        Items in the queue of a device.
+    most_cached : int
+        Items of a device in the cache.
+    """
+
+    def __init__(self, ports: Ports, most_waiting: int, most_cached: int) -> None:
+        self._store = ports.store
+        self._me = ports.address
+        self._most_waiting, self._most_cached = most_waiting, most_cached
+        self._queues: dict[str, Queue] = {}
+        self._watchers: dict[str, str] = {}
+        """Gateways that hold a connection with a device: they ask again when this is forgotten."""
+        self._visits: dict[str, tuple[str, int]] = {}
+        """How often running a device has come to which data centre."""
+        self._is_awake = False
+        self._effects: list[Effect] = []
+
+    def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
+        """See :class:`mudkit.events.Machine`."""
+        self._effects = []
+        if not self._is_awake:
+            self._is_awake = True
+            self._wake()
+        match event:
+            case Received(source=source, message={"kind": "do", "ops": ops, "ctx": ctx}):
+                results = [self._do(now_us, op) for op in ops]
+                self._effects.append(Send(source, {"kind": "done", "results": results, "ctx": ctx}))
+            case Received(source=source, message={"kind": "moving"} as message):
+                self._adopt(now_us, message)
+                self._effects.append(Send(source, {"kind": "adopted", "number": message["number"]}))
+            case Received(message={"kind": "adopted", "number": number}):
+                self._moves.adopted(number)
+            case TimerFired():
+                self._send_moving()
+        return self._effects
+
+    def _wake(self) -> None:
+        """Look through what another life has left, once."""
+        self._cache = ItemCache(self._store, self._most_cached)
+        self._groups = PublisherGroups(self._store)
+        self._moves = Moves(self._store, self._me)
+        for key, entry in self._store.items("queue "):
+            device, number = key.removeprefix("queue ").split("\n")
+            self._queue(device).note(int(number), entry)
+        self._send_moving()
+
+    def _do(self, now_us: int, op: Mapping[str, Any]) -> Any:
+        if "device" in op:
+            moved = self._moves.gone(op["device"], op.get("version", 0))
+            if moved is not None:
+                return {"moved": moved["to"], "version": moved["version"]}
+        match op["op"]:
+            case "join":
+                self._store.put(f"white {op['device']}", op["friends"])
+            case "append":
+                return self._append(now_us, op["device"], op["entry"])
+            case "read":
+                return self._read(now_us, op)
+            case "drop":
+                queue = self._queue(op["device"])
+                for number in op["numbers"]:
+                    queue.drop(number)
+            case "cache":
+                self._cache.put(op)
+            case "cached":
+                return self._cache.get(op)
+            case "member":
+                return self._groups.join(now_us, op["group"], op["member"])
+            case "unmember":
+                self._groups.leave(op["group"], op["member"])
+            case "spread":
+                return self._groups.spread(now_us, op["group"], op["filter"])
+            case "move" if op["to"] != self._me:  # it may have come here meanwhile
+                self._move(op["device"], op["to"])
+        return "ok"
+
+    # -- queues
+
+    def _queue(self, device: str) -> Queue:
+        if device not in self._queues:
+            self._queues[device] = Queue(self._store, device)
+        return self._queues[device]
+
+    def _append(self, now_us: int, device: str, entry: Mapping[str, Any]) -> str:
+        message = entry["message"]
+        if message["kind"] == "filter":
+            friends = self._store.get(f"white {device}")
+            if friends is not None and message["from"] not in friends:
+                return "stranger"
+        done = self._queue(device).append(now_us, entry, self._most_waiting)
+        if done == "ok":
+            self._tell_watcher(device)
+        return done
+
+    def _read(self, now_us: int, op: Mapping[str, Any]) -> dict[str, Any]:
+        device = op["device"]
+        if op["watcher"] is None:
+            self._watchers.pop(device, None)
+        else:
+            self._watchers[device] = op["watcher"]
+        if op["begins"]:
+            where, times = self._visits.get(device, (op["here"], 0))
+            self._visits[device] = op["here"], times + 1 if where == op["here"] else 1
+        page, is_more = self._queue(device).read(now_us, op["most_bytes"])
+        return {"page": page, "more": is_more, "times": self._visits.get(device, ("", 0))[1]}
+
+    def _tell_watcher(self, device: str) -> None:
+        if device in self._watchers:
+            self._effects.append(Send(self._watchers[device], {"kind": "filled", "device": device}))
+
+    # -- data centres
+
+    def _move(self, device: str, to: str) -> None:
+        queue = self._queue(device)
+        friends = self._store.get(f"white {device}")
+        self._moves.begin(device, to, {"friends": friends, "entries": list(queue.entries())})
+        queue.clear()
+        self._tell_watcher(device)
+        self._watchers.pop(device, None)
+        self._send_moving()
+
+    def _send_moving(self) -> None:
+        moving = self._moves.under_way()
+        if moving:
+            self._effects += [Send(each["to"], each) for each in moving]
+            self._effects.append(SetTimer(_AGAIN, _AGAIN_US))
+
+    def _adopt(self, now_us: int, message: Mapping[str, Any]) -> None:
+        device = message["device"]
+        if not self._moves.take(message):
+            return
+        moved = self._moves.gone(device, message["version"])
+        if moved is not None:  # it comes late: the queue is not here any more
+            self._moves.hand_on(moved["to"], {**message, "version": moved["version"]})
+            self._send_moving()
+            return
+        if self._store.get(f"white {device}") is None:
+            self._store.put(f"white {device}", message["friends"])
+        for entry in message["entries"]:
+            self._queue(device).append(now_us, entry, self._most_waiting + len(message["entries"]))
+        self._tell_watcher(device)

@@ -1,0 +1,155 @@
+"""What a notebook holds of a device's client module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Final
+
+from mudkit.errors import ParameterError
+from mudkit.events import Host, Operation
+from mudkit.predicates import Predicate
+from mudkit.sources.parameters import number
+from mudkit.systems.contrail.core import PROBLEMS, KeyUse, Settings
+from mudkit.systems.contrail.groups import CONTEXT
+from mudkit.systems.contrail.items import check_name
+from mudkit.systems.contrail.machine import ModuleMachine
+from mudkit.systems.contrail.port import Group, Port
+from mudkit.systems.contrail.relay import NAME, PORT, Directories, Relay
+
+__all__ = ["Module"]
+
+_MOST_S: Final = 1e9
+
+
+class Module:
+    """The client module of a device, which all its applications share (Contrail 4.1).
+
+    Parameters
+    ----------
+    device : Host
+    relay : Relay or sequence of Relay
+        With several, everything goes to all of them: what one loses that stops, another one has.
+    friends : collection of str
+        The white-list; a device that its storage makes again keeps its own.
+    shows_friends : bool
+        Whether relays know the white-list, and refuse strangers' filters.
+    combined : bool
+        Whether one connection pushes and pulls.
+    renew_s : float
+        How long the key of a channel is used.
+    push_timeout_s : float
+        How long a batch that does not fill waits.
+    encrypted : bool
+        False: everything travels in clear. For showing what encryption is for; all modules must agree.
+    renewal : callable, optional
+        Told a :class:`KeyUse`, it says whether an item begins a new key, in place of the rule of channels.
+
+    Examples
+    --------
+    >>> from mudkit import Lab
+    >>> from mudkit.systems.contrail import Item
+    >>> lab = Lab(seed=7)
+    >>> relay = Relay(lab)
+    >>> ann = Module(lab.device("ann"), relay, friends=["bob"])
+    >>> bob = Module(lab.device("bob"), relay, friends=["ann"])
+    >>> here, there = ann.open_port("chat"), bob.open_port("chat")
+    >>> slot = there.install_filter("destination = 'bob'", to=("ann", "chat")).result()
+    >>> lab.run(minutes=1)
+    >>> here.publish(Item({"destination": "bob"}, b"lunch?")).result().destinations
+    (('bob', 'chat'),)
+    >>> there.receive_item().result().payload
+    b'lunch?'
+    """
+
+    def __init__(
+        self,
+        device: Host,
+        relay: Relay | Sequence[Relay],
+        friends: Collection[str] = (),
+        *,
+        shows_friends: bool = False,
+        combined: bool = False,
+        renew_s: float = 86_400.0,
+        push_timeout_s: float = 60.0,
+        encrypted: bool = True,
+        renewal: Callable[[KeyUse], bool] | None = None,
+    ) -> None:
+        relays = [relay] if isinstance(relay, Relay) else list(relay)
+        if not relays or isinstance(friends, str):
+            raise ParameterError(
+                "A module needs a relay, and friends.", where="relay, friends",
+                found=f"{relay!r}, {friends!r}",
+                expected="a relay or several, and a list of names of devices",
+            )  # fmt: skip
+        self._settings = Settings(
+            check_name("a device", device.name), [each.gateways for each in relays], Directories(relays),
+            [check_name("a friend", each) for each in friends], shows_friends, encrypted, combined,
+            round(number("renew_s", renew_s, 1e-3, _MOST_S) * 1e6),
+            round(number("push_timeout_s", push_timeout_s, 1e-3, _MOST_S) * 1e6), renewal,
+        )  # fmt: skip
+        self.device = device
+        self.installed = device.install(
+            NAME, lambda ports: ModuleMachine(ports, self._settings), name=PORT, watch=("loc",)
+        )
+
+        def registered(operation: Any) -> None:
+            for each in relays:
+                each.directory[device.name] = operation.result()
+
+        self.installed.call("public").add_done_callback(registered)
+        self._ports: dict[str, Port] = {}
+
+    def open_port(
+        self,
+        name: str,
+        on_filter: Callable[[Predicate, str], bool] | None = None,
+        *,
+        polling_interval_ms: float = 30_000,
+        idle_timeout_ms: float = 0,
+        batch_size: int = 1,
+    ) -> Port:
+        """Open a port (Contrail 3.2).
+
+        Parameters
+        ----------
+        name : str
+        on_filter : callable, optional
+            Asked with each filter that comes and who wants it: whether to accept it. Without, friends'
+            filters are accepted.
+        polling_interval_ms, idle_timeout_ms, batch_size
+            See :class:`Port`.
+        """
+        check_name("a port", name)
+        if name in self._ports:
+            raise ParameterError("This port is open already.", where="port", found=repr(name))
+        port = self._ports[name] = Port(
+            self.installed, self.device.name, name, on_filter, polling_interval_ms=polling_interval_ms,
+            idle_timeout_ms=idle_timeout_ms, batch_size=batch_size,
+        )  # fmt: skip
+        return port
+
+    def befriend(self, device: str) -> Operation:
+        """Take a device on to the white-list."""
+        return self.installed.call("befriend", device=check_name("a device", device), is_friend=True)
+
+    def unfriend(self, device: str) -> Operation:
+        """Take a device off: its filters here and those on it go, and all keys are renewed."""
+        return self.installed.call("befriend", device=check_name("a device", device), is_friend=False)
+
+    def join(self, group: Group) -> Operation:
+        """Join a group; one with a rule, whenever that is true."""
+        if group.rule is not None:
+            Predicate.parse(group.rule, language=CONTEXT)
+        return self.installed.call("join", group=check_name("a group", group.name), rule=group.rule)
+
+    def leave(self, group: Group) -> Operation:
+        """Leave a group: the filters that came by it go."""
+        return self.installed.call("leave", group=check_name("a group", group.name))
+
+    def counts(self) -> Operation:
+        """Say what was dropped so far, and why: an operation of a dict."""
+        return self.installed.call("counts")
+
+    def on_problem(self, callback: Callable[[Any], None]) -> None:
+        """Call ``callback`` with each error that concerns nobody's call, such as ``TamperedMessage``."""
+        self.installed.listen(PROBLEMS, callback)

@@ -1,0 +1,117 @@
+"""What a notebook holds of a cloud provider."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from mudkit.events import Network
+from mudkit.sources.parameters import number, whole_number
+from mudkit.systems.contrail.cloud import Compute, Gateway, Storage
+from mudkit.systems.contrail.crypto import PublicKeys
+from mudkit.systems.contrail.items import check_name
+
+__all__ = ["NAME", "PORT", "Directories", "Relay"]
+
+NAME: Final = "contrail"
+PORT: Final = "contrail"
+"""Part of its machines' addresses: other systems may have machines on the same hosts."""
+
+
+class Relay:
+    """A cloud provider: gateways, compute instances and storage in its data centres (Contrail 4.2).
+
+    Parameters
+    ----------
+    lab : Network
+    instances : int
+        Of compute, in each data centre.
+    name : str
+        It begins the names of its servers.
+    centres : mapping of str to (float, float), optional
+        Data centres and their places, degrees; a device connects to the nearest. By default there is one.
+    most_waiting : int
+        Items in the queue of a device; above, publishers are told that there is a backlog.
+    most_cached : int
+        Items of a device in the cache.
+    service_ms : float
+        What a request takes an instance.
+    move_after : int, optional
+        A queue moves to where its device has connected so many times running; None: never.
+
+    Attributes
+    ----------
+    directory : dict of str to PublicKeys
+        Of the devices with modules: the public key infrastructure that the paper assumes (3.3). The machines
+        of the cloud do not have it.
+    """
+
+    def __init__(
+        self,
+        lab: Network,
+        instances: int = 1,
+        *,
+        name: str = "contrail",
+        centres: Mapping[str, tuple[float, float]] | None = None,
+        most_waiting: int = 1000,
+        most_cached: int = 1000,
+        service_ms: float = 0.0,
+        move_after: int | None = 3,
+    ) -> None:
+        whole_number("instances", instances, 1, 10_000)
+        whole_number("most_waiting", most_waiting, 1, 1 << 31)
+        whole_number("most_cached", most_cached, 1, 1 << 31)
+        if move_after is not None:
+            whole_number("move_after", move_after, 1, 1 << 31)
+        service_us = round(number("service_ms", service_ms, 0.0, 1e6) * 1_000)
+        check_name("a relay", name)
+        places: Mapping[str, Any] = {"": None} if centres is None else centres
+        self.name = name
+        self.directory: dict[str, PublicKeys] = {}
+        self.gateways: list[tuple[str, tuple[float, float] | None]] = []
+        self.instances: list[str] = []
+
+        def server(tier: str, centre: str) -> str:
+            return "-".join(each for each in (name, tier, centre) if each)
+
+        units = [f"{server('storage', centre)}/{PORT}" for centre in places]
+        for unit in units:
+            lab.server(unit.split("/")[0]).install(
+                NAME, partial(Storage, most_waiting=most_waiting, most_cached=most_cached), name=PORT
+            )
+        for unit, (centre, place) in zip(units, places.items(), strict=True):
+            computes = [f"{server(f'compute-{each}', centre)}/{PORT}" for each in range(1, instances + 1)]
+            for address in computes:
+                lab.server(address.split("/")[0]).install(NAME, partial(
+                    Compute, units=units, here=unit, move_after=move_after, service_us=service_us
+                ), name=PORT)  # fmt: skip
+            self.instances += computes
+            installed = lab.server(server("gateway", centre)).install(
+                NAME, partial(Gateway, instances=computes), name=PORT
+            )
+            self.gateways.append((installed.address, place))
+
+    @property
+    def servers(self) -> list[str]:
+        """The servers that a device meets first: without its gateways, a provider cannot be reached."""
+        return [address.split("/")[0] for address, _ in self.gateways]
+
+
+class Directories(Mapping[str, PublicKeys]):
+    """The directories of several providers as one."""
+
+    def __init__(self, relays: Sequence[Relay]) -> None:
+        self._relays = relays
+
+    def __getitem__(self, device: str) -> PublicKeys:
+        for relay in self._relays:
+            if device in relay.directory:
+                return relay.directory[device]
+        raise KeyError(device)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted({device for relay in self._relays for device in relay.directory}))
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))

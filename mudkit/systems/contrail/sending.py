@@ -1,0 +1,346 @@
+"""What a module sends to others, by all its cloud providers: items, filters and keys (Contrail 3.2 to 3.5).
+
+=========  =========================================================================================
+publish    filters are evaluated; an item that nobody has asked for goes nowhere; else it is
+           encrypted once, for all who have asked, and waits in the outbox of each provider that has
+           room there; without one it is answered with a backlog; an item that a provider should have
+           in its cache is only named
+install    a filter is sealed for a device, or for all friends who may be in a group
+batch      when one port has as many messages waiting as it wants at most, everything goes; and after
+           a time in any case
+answer     the call is answered when a provider has taken it for everybody, or all that can be reached
+           have answered
+refused    a key that a provider has no room for goes again with the next item
+=========  =========================================================================================
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from mudkit.errors import AccessDenied, ParameterError
+from mudkit.events import CancelTimer, Complete, Record, SetTimer
+from mudkit.systems.contrail.asked import Asked
+from mudkit.systems.contrail.channels import Channel
+from mudkit.systems.contrail.core import Core
+from mudkit.systems.contrail.crypto import Secret, digest
+from mudkit.systems.contrail.envelopes import data, encrypted, sealed
+from mudkit.systems.contrail.filters import Filters
+from mudkit.systems.contrail.items import Backlogged, Endpoint, Published, delivery, unpack
+from mudkit.systems.contrail.outbox import MOST_OUT, Outbox
+from mudkit.systems.contrail.problems import QueueFull
+
+__all__ = ["MOST_NAMED", "PUSH", "Sending"]
+
+PUSH: Final = "push"
+MOST_NAMED: Final = 1000
+"""So many numbers of a port back, an item is known again by its name; one that is older is a new one."""
+_TAKEN: Final = ("ok", "obsolete")
+
+
+@dataclass
+class _Open:
+    """A call that waits for the answers of providers."""
+
+    op_id: int
+    decide: Callable[[Mapping[Endpoint, str], bool], Any]
+    """Gives its result from the best answers so far and whether there may be more; None: not yet."""
+    left: set[int]
+    answers: dict[Endpoint, str] = field(default_factory=dict)
+
+
+class Sending:
+    """What sends.
+
+    Parameters
+    ----------
+    core : Core
+    filters : Filters
+    asked : Asked
+    outboxes : sequence of Outbox
+        Of each provider.
+    """
+
+    def __init__(self, core: Core, filters: Filters, asked: Asked, outboxes: Sequence[Outbox]) -> None:
+        self._core, self._filters, self._asked, self._outboxes = core, filters, asked, outboxes
+        self._channels: dict[str, Channel] = {}
+        self._open: dict[int, _Open] = {}
+        self._batches: Counter[str] = Counter()
+
+    # -- items
+
+    def publish(
+        self, op_id: int, port: str, packed: bytes, item: str | None, expires_us: int | None,
+        only: Collection[str] | None,
+    ) -> None:  # fmt: skip
+        """Send an item to those who have asked for it."""
+        channel = self._channel(port)
+        channel.settle(self._filters.receivers(port))
+        metadata, _ = unpack(packed)
+        to: dict[Endpoint, int | None] = {}
+        for endpoint, until_us in self._filters.match(port, metadata).items():
+            if only is None or endpoint[0] in only:
+                own_us = None if expires_us is None else self._core.now_us + expires_us
+                limits = [each for each in (until_us, own_us) if each is not None]
+                to[endpoint] = min(limits, default=None)
+        if not to:
+            self._core.effects.append(Complete(op_id, Published((), uploaded=False)))
+            return
+        destinations, rooms = tuple(to), [each for each in self._outboxes if not each.is_full]
+        if not rooms:
+            self._core.effects.append(Complete(op_id, Backlogged(destinations)))
+            return
+        name, seq, epoch, body, relays = self._content(channel, packed, item, list(to), rooms)
+        message = data(self._core.cipher, (self._core.me, port), name, seq, epoch, body, to)
+        is_uploaded = any(each.relay not in relays for each in rooms)
+
+        def decide(answers: Mapping[Endpoint, str], more: bool) -> Any:
+            taken = tuple(each for each in destinations if answers.get(each) in _TAKEN)
+            if len(taken) == len(destinations):
+                return Published(destinations, is_uploaded)
+            full = tuple(each for each in destinations if each not in taken)
+            return None if more else Backlogged(full, taken)
+
+        self._send(port, message, _Open(op_id, decide, set()), rooms, named=relays)
+        for device, _ in destinations:
+            row = {"item": delivery((self._core.me, port), name, seq, packed), "receiver": device}
+            times = {"created_us": self._core.now_us, "expired_us": to[device, _]}
+            self._core.effects.append(Record("deliveries", {**row, **times}))
+
+    def _content(
+        self, channel: Channel, packed: bytes, item: str | None, to: list[Endpoint], rooms: Sequence[Outbox]
+    ) -> tuple[str, int, int, bytes, set[int]]:
+        """Give the name, number, epoch and ciphertext of an item, and the providers that have it already.
+
+        An item of the last ``MOST_NAMED`` of a port is known again by its name.
+        """
+        core, port = self._core, channel.port
+        key = f"item {port}\n{item}"
+        known = None if item is None else core.store.get(key)
+        relays: set[int] = set()
+        if known is None or known["digest"] != digest(packed):
+            seq, epoch = channel.next_seq(), channel.epoch_for(to)
+            self._rename(port, item, None if known is None else known["seq"], seq)
+        elif channel.can_read(known["epoch"], to):
+            seq, epoch, relays = known["seq"], known["epoch"], set(known["relays"])
+        else:
+            seq, epoch = known["seq"], channel.epoch_for(to)
+        name = f"~{seq}" if item is None else item
+        secret, lacking = channel.use(epoch, to)
+        self._distribute(port, epoch, secret, lacking)
+        body = encrypted(core.cipher, secret, (core.me, port), name, seq, epoch, packed)
+        if item is not None:
+            have = sorted(relays | {each.relay for each in rooms})
+            core.store.put(key, {"digest": digest(packed), "seq": seq, "epoch": epoch, "relays": have})
+        return name, seq, epoch, body, relays
+
+    def _rename(self, port: str, item: str | None, before: int | None, seq: int) -> None:
+        """Take note of which item has a number, and forget the one that is too old."""
+        store = self._core.store
+        if before is not None:
+            store.delete(f"named {port}\n{before:012d}")
+        if item is not None:
+            store.put(f"named {port}\n{seq:012d}", item)
+        oldest = f"named {port}\n{seq - MOST_NAMED:012d}"
+        forgotten = store.get(oldest)
+        if forgotten is not None:
+            store.delete(oldest)
+            store.delete(f"item {port}\n{forgotten}")
+
+    def _distribute(self, port: str, epoch: int, secret: Secret, to: Sequence[Endpoint]) -> None:
+        """Send the key of a channel to those who have not got it (Contrail 3.3)."""
+        by_device: dict[str, list[str]] = {}
+        for device, their_port in to:
+            by_device.setdefault(device, []).append(their_port)
+        while by_device:
+            ports = {device: theirs.pop() for device, theirs in by_device.items()}
+            by_device = {device: theirs for device, theirs in by_device.items() if theirs}
+            number = self._core.next_number()
+            message = sealed(
+                self._core.cipher, "key", (self._core.me, port), number, epoch, ports, bytes(secret)
+            )
+            for outbox in self._outboxes:
+                outbox.add({"kind": "send", "message": message}, is_own=True)
+
+    def renew(self) -> None:
+        """Begin a new epoch in all channels with their next items: somebody has left."""
+        for key, _ in self._core.store.items("channel "):
+            if not key.startswith("channel key "):
+                self._channel(key.removeprefix("channel ")).renew()
+
+    # -- filters
+
+    def install(
+        self, op_id: int | None, port: str, to: str | None, group: str | None, remote: str, predicate: Any,
+        item_expires_us: int | None, lifetime_us: int | None, slot: int | None = None,
+    ) -> None:  # fmt: skip
+        """Install a filter on a device or a group, or another one in place of an own one."""
+        core, is_new = self._core, slot is None
+        self._check_room()
+        if slot is None:
+            slot = core.next_number()
+        elif not self._asked.is_same(slot, port, to, group, remote):
+            raise ParameterError(
+                "A filter stands in place of one of the same port on the same port.", where="replaces",
+                found=str(slot), expected="the number of such a filter",
+            )  # fmt: skip
+        until_us = None if lifetime_us is None else core.now_us + lifetime_us
+        asked = {
+            "port": port, "to": to, "group": group, "remote": remote, "predicate": predicate,
+            "item_expires_us": item_expires_us, "expires_us": until_us,
+        }  # fmt: skip
+        self._asked.add(slot, asked)
+        self._tell(op_id, slot, asked, is_new=is_new)
+
+    def again(self, slot: int) -> None:
+        """Send a group's filter again: friends have come or gone."""
+        asked = self._asked.get(slot)
+        if asked is not None:
+            self._tell(None, slot, asked)
+
+    def remove(self, op_id: int | None, slot: int) -> None:
+        """Take an own filter back."""
+        asked = self._asked.get(slot)
+        if asked is None:
+            raise ParameterError("There is no such filter.", where="filter", found=str(slot))
+        self._check_room()
+        self._tell(op_id, slot, {**asked, "predicate": None})
+        self._asked.remove(slot)
+
+    def remove_from(self, device: str) -> None:
+        """Take back what this device has asked another one for, by itself or as a member of a group."""
+        if device not in self._core.settings.directory:
+            return
+        for slot, asked in self._asked.items():
+            if asked["to"] in (None, device):
+                self._tell(None, slot, {**asked, "predicate": None, "to": device, "group": None})
+                if asked["to"] == device:
+                    self._asked.remove(slot)
+
+    def _check_room(self) -> None:
+        if all(each.is_full for each in self._outboxes):
+            raise QueueFull(
+                "Too much waits on this device for its relays.", found=f"{MOST_OUT:,} messages for each",
+                remedy="try again when one of them has answered",
+            )  # fmt: skip
+
+    def _tell(self, op_id: int | None, slot: int, asked: Mapping[str, Any], *, is_new: bool = False) -> None:
+        core = self._core
+        sent = {"predicate": asked["predicate"], "item_expires_us": asked["item_expires_us"]}
+        to = [asked["to"]] if asked["to"] is not None else sorted(core.friends & set(core.settings.directory))
+        message = sealed(
+            core.cipher, "filter", (core.me, asked["port"]), core.next_number(), slot,
+            dict.fromkeys(to, asked["remote"]), msgspec.json.encode(sent),
+            group=asked["group"], expires_us=asked["expires_us"],
+        )  # fmt: skip
+
+        def decide(answers: Mapping[Endpoint, str], more: bool) -> Any:
+            if asked["group"] is not None or any(each in _TAKEN for each in answers.values()):
+                return slot
+            if more:
+                return None
+            if is_new:
+                self._asked.remove(slot)
+            if "stranger" not in answers.values():
+                return QueueFull(
+                    "Too much waits for this device already.",
+                    where=str(asked["to"]),
+                    remedy="try again later",
+                )
+            return AccessDenied(
+                "A relay has refused this filter: the device does not know this one.", where=str(asked["to"]),
+                found=f"a filter from {core.me}", expected="one from a friend of that device",
+                remedy="ask its user to make this device a friend",
+            )  # fmt: skip
+
+        call = None if op_id is None else _Open(op_id, decide, set())
+        rooms = self._outboxes if call is None else [each for each in self._outboxes if not each.is_full]
+        self._send(asked["port"], message, call, rooms)
+
+    # -- providers
+
+    def _send(
+        self, port: str, message: Mapping[str, Any], call: _Open | None, outboxes: Sequence[Outbox],
+        named: Collection[int] = (),
+    ) -> None:  # fmt: skip
+        for outbox in outboxes:
+            what = {"kind": "send", "message": message}
+            number = outbox.add(what, is_named=outbox.relay in named, is_own=call is None)
+            if call is not None:
+                call.left.add(outbox.relay)
+                self._open[number] = call
+        self._batches[port] += 1
+        state = self._core.store.get(f"port {port}")
+        if self._batches[port] >= (1 if state is None else state["batch"]):
+            self.flush()
+        elif self._batches.total() == 1:
+            self._core.effects.append(SetTimer(PUSH, self._core.settings.push_timeout_us))
+
+    def flush(self) -> None:
+        """Send everything that waits, of all ports."""
+        if self._batches:
+            self._batches.clear()
+            self._core.effects.append(CancelTimer(PUSH))
+        for outbox in self._outboxes:
+            outbox.flush()
+
+    def flush_left(self) -> None:
+        """Send what another life has left, or what waited for the network."""
+        if not self._batches:
+            self.flush()
+
+    def answered(self, relay: int, number: int, results: Any) -> None:
+        """Take the answer of a provider."""
+        if results is not None and not isinstance(results, list):
+            return
+        sent = self._outboxes[relay].answered(number, results)
+        if sent is None:
+            return
+        told = [each for each in results or () if _is_answer(each)]
+        call = self._open.pop(number, None)
+        if call is None:
+            if sent.get("message", {}).get("kind") == "key":
+                self._refused(sent["message"], told)
+            return
+        call.left.discard(relay)
+        for device, port, answer in told:
+            if call.answers.get((device, port)) not in _TAKEN:
+                call.answers[device, port] = answer
+        self._settle(call)
+
+    def _refused(self, message: Mapping[str, Any], told: Sequence[Sequence[str]]) -> None:
+        lacking = [(device, port) for device, port, answer in told if answer not in _TAKEN]
+        self._channel(message["port"]).lacks(message["slot"], lacking)
+
+    def failed(self, relay: int, number: int) -> None:
+        """Take note that a provider is not there; the others have to do."""
+        self._outboxes[relay].failed(number)
+        call = self._open.get(number)
+        if call is not None and call.answers:
+            self._settle(call)
+
+    def _settle(self, call: _Open) -> None:
+        more = any(self._outboxes[relay].is_reached for relay in call.left)
+        result = call.decide(call.answers, more)
+        if result is None:
+            return
+        for number in [each for each, other in self._open.items() if other is call]:
+            del self._open[number]
+        is_error = isinstance(result, BaseException)
+        self._core.effects.append(Complete(
+            call.op_id, None if is_error else result, result if is_error else None
+        ))  # fmt: skip
+
+    def _channel(self, port: str) -> Channel:
+        if port not in self._channels:
+            self._channels[port] = Channel(self._core, port)
+        return self._channels[port]
+
+
+def _is_answer(told: Any) -> bool:
+    return isinstance(told, list) and len(told) == 3 and all(isinstance(each, str) for each in told)

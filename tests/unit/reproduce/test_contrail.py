@@ -1,0 +1,55 @@
+"""The rows of Contrail, at small sizes: they measure what they say."""
+
+from __future__ import annotations
+
+import pytest
+
+from mudkit.reproduce import contrail_measures as measures
+from mudkit.reproduce.contrail import ROWS
+from mudkit.reproduce.contrail_runs import latencies_s
+from mudkit.reproduce.verdict import REPRODUCED, judge
+
+SMALL = {
+    "C1": lambda: measures.polling(intervals_s=(1, 8), count=60, seeds=(1,)),
+    "C2": lambda: measures.idle(timeouts_s=(0, 4, 16), count=40, seeds=(1,)),
+    "C3": lambda: measures.battery(hours=0.1),
+    "C4": lambda: measures.throughput(items=100),
+    "C5": lambda: measures.steadiness(seconds=20, seeds=(1,)),
+    "C7": lambda: measures.efficiency(size_bytes=20_000),
+    "C8": lambda: measures.privacy(manipulations=200, items=5),
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_small_measurement_has_every_figure_and_the_verdict_of_a_large_one(name):
+    row = next(each for each in ROWS if each.name == name)
+    measured = SMALL[name]()
+    verdict, reason = judge(row, measured)
+    assert {each.figure for each in row.required} <= set(measured.figures)
+    assert verdict == REPRODUCED, reason
+
+
+def test_more_instances_serve_more_clients():
+    loads = ((10, 1), (60, 1), (60, 10))
+    measured = measures.scale(loads=loads, service_ms=60.0, minutes=0.5)
+    means = {name: figure.median for name, figure in measured.figures.items() if name.startswith("mean")}
+    assert means["mean s, 60 clients, 10 instances"] < 0.7 * means["mean s, 60 clients, 1 instance"]
+
+
+def test_order_and_slope_of_the_scale_fail_when_it_is_shuffled():
+    loads = [(100, 10), (10, 1), (100, 1), (980, 20), (980, 10), (980, 1)]
+    paper = dict(zip(loads, (3.4, 3.9, 6.0, 6.5, 9.0, float("inf")), strict=True))
+    assert measures.out_of_order(paper) == (0, 0)
+    by_load = {(clients, instances): clients / instances for clients, instances in loads}
+    assert measures.out_of_order(by_load) == (3, 0)  # clients to an instance alone: the shape
+    shuffled = dict(zip(loads, (6.0, 3.4, 9.0, 3.9, float("inf"), 6.5), strict=True))
+    assert measures.out_of_order(shuffled)[1] > 0
+    assert measures.out_of_order(dict(zip(loads, reversed(paper.values()), strict=True)))[1] > 4
+
+
+def test_a_latency_without_polling_is_what_transfers_take():
+    assert sorted(latencies_s(1, 0.0, 3600.0, 10, 1.0))[-2] < 1.0  # the first wakes the radio up
+
+
+def test_every_row_of_the_design_is_there():
+    assert [row.name for row in ROWS] == [f"C{number}" for number in range(1, 9)]

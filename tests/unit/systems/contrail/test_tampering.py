@@ -1,0 +1,108 @@
+"""Whatever a cloud does to messages is noticed, hurts nobody, and stops nothing that comes later."""
+
+from __future__ import annotations
+
+import pytest
+from contrail_place import marked
+
+from mudkit.events import Ciphertext, Received
+from mudkit.reproduce.contrail_tampering import MANIPULATIONS, Stage, tamper
+from mudkit.systems.contrail import TamperedMessage
+
+
+def test_every_manipulation_is_reported():
+    found = tamper(2_000, seed=3)
+    assert not found.missed
+    assert set(found.reported) == set(MANIPULATIONS)
+    assert min(found.reported.values()) > 50
+
+
+def test_without_encryption_they_are_not():
+    found = tamper(300, seed=3, encrypted=False)
+    for name in ("bits", "headers", "old keys"):
+        assert found.missed[name] > found.reported[name]
+
+
+def test_what_was_not_changed_is_not_reported():
+    stage = Stage()
+    before = stage.kept()
+    for message in stage.messages:
+        assert stage.hand_over(message) == []
+    assert stage.kept() > before  # some had not been seen yet
+    after = stage.kept()
+    for message in stage.messages:
+        assert stage.hand_over(message) == []
+    assert stage.kept() == after
+
+
+def test_later_messages_come_and_honest_copies_are_only_counted(place):
+    there = place("ann bob")
+    ann, bob = there.port("ann"), there.port("bob")
+    there.install(bob, "what > ''", to=("ann", "app"))
+    gateway = there.lab.world.hosts["relay1-gateway"].processes[0].machine
+    before, damage = gateway.handle, {"left": 3}
+
+    def handle(now_us, event):
+        effects = before(now_us, event)
+        for effect in effects:
+            page = getattr(effect, "message", {}).get("page", ()) if hasattr(effect, "message") else ()
+            for _, message in page:
+                if message["kind"] == "data" and damage["left"]:
+                    damage["left"] -= 1
+                    message["body"] = Ciphertext(message["body"][:-1])
+        return effects
+
+    gateway.handle = handle
+    came = []
+    bob.on_item(lambda item: came.append(item.payload))
+    for number in range(5):
+        there.publish(ann, marked(f"{number}"), f"item {number}").result()
+        there.run(65)
+    assert came == [b"payload of 3", b"payload of 4"]
+    assert [type(each) for each in there.problems["bob"]] == [TamperedMessage] * 3
+    there.publish(ann, marked("4"), "item 4").result()  # a retransmission
+    there.publish(ann, marked("0"), "item 0").result()  # of what was damaged
+    there.run(65)
+    assert came[2:] == [b"payload of 0"]
+    assert there.counts("bob") == {"tampered": 3, "duplicate": 1}
+
+
+def test_an_item_that_a_relay_has_held_back_until_it_had_expired_is_dropped(place):
+    there = place("ann bob")
+    ann, bob = there.port("ann"), there.port("bob")
+    there.install(bob, "what > ''", to=("ann", "app"))
+    storage = there.lab.world.hosts["relay1-storage"].processes[0]
+    there.publish(ann, marked("old"), "a", 40.0).result()
+    before = storage.machine.handle
+    storage.machine.handle = lambda now_us, event: before(
+        min(now_us, 66_000_000), event
+    )  # its clock stands still
+    there.lab.faults.cut("bob")
+    there.run(60)
+    there.lab.faults.mend("bob")
+    there.run(60)
+    assert there.counts("bob") == {"expired": 1}
+    assert not bob.receive_item().done()
+
+
+@pytest.mark.parametrize("field", ["page", "visit", "more"])
+def test_nonsense_of_a_relay_crashes_no_module(place, field):
+    there = place("ann bob")
+    ann, bob = there.port("ann"), there.port("bob")
+    there.install(bob, "what > ''", to=("ann", "app"))
+    machine = there.machine("ann")
+    gateway = there.relays[0].gateways[0][0]
+    whole = {"kind": "deliver", "visit": 1, "page": [], "more": False}
+    for junk in (None, 7, [], {}, [[]], [[1]], [["a", {}]], "text", b"bytes"):
+        machine.handle(there.lab.world.now_us, Received(gateway, {**whole, field: junk}))
+        machine.handle(
+            there.lab.world.now_us, Received(gateway, {"kind": "sent", "number": 1, "results": junk})
+        )
+        machine.handle(
+            there.lab.world.now_us, Received(gateway, {"kind": "sent", "number": junk, "results": []})
+        )
+        machine.handle(there.lab.world.now_us, Received(gateway, junk))
+        machine.handle(there.lab.world.now_us, Received("nobody", whole))
+    there.publish(ann, marked("0")).result()
+    there.run(65)
+    assert bob.receive_item().result().payload == b"payload of 0"
