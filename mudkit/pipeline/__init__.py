@@ -1,5 +1,6 @@
 """Everything on Spark: the session, and the jobs from DataFrame to DataFrame."""
 
+from mudkit.pipeline import streaming
 from mudkit.pipeline.cells import cells
 from mudkit.pipeline.column import column
 from mudkit.pipeline.ingest import IngestReport, ingest
@@ -33,5 +34,6 @@ __all__ = [
     "session",
     "spread",
     "stop",
+    "streaming",
     "write",
 ]

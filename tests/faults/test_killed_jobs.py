@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import random
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
+from killing import kill
 
 from mudkit import trace
 from mudkit.trace.folder import is_trace
@@ -29,27 +29,6 @@ PARTS = {"ingest": 18, "label_reads": 15, "label_writes": 15, "cells": 15}
 OPTIONS = {"ingest": ["--rule", "trip_start"]}
 PART_S = {"ingest": 0.1, "label_reads": 0.4, "label_writes": 0.3, "cells": 0.6}
 """About what a part takes once the session is warm: it only spreads the moments of the kills."""
-
-
-def kill(process: subprocess.Popen[str]) -> None:
-    """Kill a process and all of its session: Java, and Python's workers, which have groups of their own."""
-    while True:
-        alive = []
-        for stat in Path("/proc").glob("[0-9]*/stat"):
-            try:
-                fields = stat.read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            if int(fields[3]) == process.pid and fields[0] not in "ZX":
-                alive.append(int(stat.parent.name))
-        for pid in alive:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-        if not alive:
-            return
-        process.poll()
 
 
 class Chain:

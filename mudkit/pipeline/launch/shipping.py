@@ -9,7 +9,7 @@ import mudkit
 
 __all__ = ["EXECUTORS_NEED", "package_folder", "write_package"]
 
-EXECUTORS_NEED = ("numpy", "pandas", "pyarrow", "scipy", "google-re2", "sqlglot")
+EXECUTORS_NEED = ("numpy", "pandas", "pyarrow", "scipy", "google-re2", "sqlglot", "msgspec")
 """What the Python of executors on other machines has to have: mudkit's jobs import them there."""
 
 

@@ -143,3 +143,34 @@ def test_inputs_must_be_there(tmp_path):
     assert list(inputs("trace_profile", check("trace_profile", {"trace": str(tmp_path / "x.csv")}))) == [
         "trace"
     ]
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"thresholds": [20, 50]}, "1 (no aggregation) among them"),
+        ({"thresholds": [1]}, "at least 2 items"),
+        ({"thresholds": [1, 20, 20]}, "different whole numbers"),
+        ({"thresholds": [1, 0]}, "different whole numbers"),
+        ({"thresholds": "1,many"}, "'1,many'"),
+        ({"interval_s": 0}, "greater than or equal to 1"),
+        ({"cells_zoom": 30}, "less than or equal to 22"),
+        ({"tz": "Mars/Olympus"}, "time zone"),
+        ({"threshold": 3}, "did you mean 'thresholds'"),
+    ],
+)
+def test_what_is_wrong_with_a_propagation_is_named(given, says):
+    with pytest.raises(ParameterError) as caught:
+        check("propagation", {"trace": "x.csv"} | given)
+    assert says in str(caught.value)
+
+
+def test_a_list_of_numbers_is_read():
+    read = parse_assignments("propagation", ["trace=x.csv", "thresholds=1,5,20"])
+    assert check("propagation", read)["thresholds"] == [1, 5, 20]
+    assert parse_assignments("propagation", ["thresholds=1,many"]) == {"thresholds": "1,many"}
+
+
+def test_the_sample_of_a_propagation_is_there():
+    values = check("propagation", preset("propagation", "sample"))
+    assert inputs("propagation", values)["trace"].is_file()

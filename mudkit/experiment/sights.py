@@ -1,0 +1,254 @@
+"""One item of Contrail, and what its sender, the relay and its receiver each see of it.
+
+What the relay sees is looked up in everything that its servers ever received or stored, not derived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+
+from mudkit.errors import ParameterError
+from mudkit.lab import Lab
+from mudkit.predicates.exchange import to_json
+from mudkit.systems.contrail import Item, Module, Published, Relay
+from mudkit.systems.contrail.filters import parsed
+from mudkit.systems.contrail.items import pack
+
+if TYPE_CHECKING:
+    from mudkit.fleet.held import Held
+
+__all__ = ["RECEIVER", "SENDER", "Seen", "Sight", "Sights", "sights"]
+
+SENDER, RECEIVER = "child", "alice"
+_RELAY: Final = "contrail"
+_GATEWAY: Final = f"{_RELAY}-gateway"
+_PORTS: Final = "location", "alarm"
+_ALWAYS_MS: Final = 1e9
+_MOST_POLLING_S: Final = 3600.0
+_SHOWN_BYTES: Final = 8
+
+
+class Seen(NamedTuple):
+    """What a party sees of something.
+
+    Parameters
+    ----------
+    form : {'clear', 'ciphertext', 'nothing'}
+    text : str
+    """
+
+    form: str
+    text: str = ""
+
+
+class Sight(NamedTuple):
+    """Something about the item, and what each party sees of it.
+
+    Parameters
+    ----------
+    what : str
+    sender, relay, receiver : Seen
+    """
+
+    what: str
+    sender: Seen
+    relay: Seen
+    receiver: Seen
+
+
+@dataclass(frozen=True)
+class Sights:
+    """What came of an item.
+
+    Parameters
+    ----------
+    rows : tuple of Sight
+    published : Published
+    lab : Lab
+        In which it was sent.
+    """
+
+    rows: tuple[Sight, ...]
+    published: Published
+    lab: Lab
+
+    @property
+    def held(self) -> Held:
+        """What everybody held."""
+        return _held(self.lab)
+
+    @property
+    def relay_bytes(self) -> int:
+        """How much the servers of the relay received and stored, all copies counted."""
+        return sum(row.bytes for row in self.held.rows() if row.party.startswith(f"{_RELAY}-"))
+
+    def places(self, text: str) -> dict[str, list[str]]:
+        """Look for a text in all that was held: give the fields in which it was, by party."""
+        found: dict[str, list[str]] = {SENDER: [], "relay": [], RECEIVER: []}
+        for party, field, _ in self.held.find(text):
+            found["relay" if party.startswith(f"{_RELAY}-") else party].append(field)
+        return {party: sorted(set(fields)) for party, fields in found.items()}
+
+
+_NOTHING: Final = Seen("nothing")
+
+
+def sights(
+    item: Item, wanted: str | None, *, item_id: str = "item", encrypted: bool = True,
+    polling_s: float = 5.0, link: str = "umts_3g", seed: int = 1,
+) -> Sights:  # fmt: skip
+    """Publish one item on a child's device, which Alice's may have asked for, and see what each party sees.
+
+    Parameters
+    ----------
+    item : Item
+    wanted : str, optional
+        The filter that Alice's device has installed on the child's; None: it has installed none.
+    item_id : str
+    encrypted : bool
+    polling_s : float
+        How often Alice's device looks for what has come, at most 3,600.
+    link : str
+    seed : int
+
+    Raises
+    ------
+    PredicateError
+        The filter is none.
+    ParameterError
+        The item is none, or a parameter is out of range.
+    """
+    if not 0.1 <= polling_s <= _MOST_POLLING_S:
+        raise ParameterError(
+            "So often no device looks.", where="polling_s", found=f"{polling_s:g}",
+            expected=f"0.1 to {_MOST_POLLING_S:g}",
+        )  # fmt: skip
+    pack(item)  # what is no item is told before anything is made
+    lab = Lab(seed, held=True)
+    relay = Relay(lab, name=_RELAY)
+    modules = [
+        Module(lab.device(me, link=link), relay, friends=[other], encrypted=encrypted)
+        for me, other in ((SENDER, RECEIVER), (RECEIVER, SENDER))
+    ]
+    out = modules[0].open_port(_PORTS[0], polling_interval_ms=0, idle_timeout_ms=_ALWAYS_MS)
+    alarm = modules[1].open_port(_PORTS[1], polling_interval_ms=1000 * polling_s)
+    came: list[tuple[Any, Item]] = []
+    alarm.on_item(lambda each: came.append((lab.now, each)))
+    lab.run(seconds=5)
+    if wanted is not None:
+        alarm.install_filter(wanted, to=(SENDER, _PORTS[0])).result()
+    lab.run(seconds=10)
+    began, before = lab.now, _carried(lab)
+    published = out.publish(item, item_id).result()
+    lab.run(seconds=polling_s + 10)
+    went = bool(published.destinations)
+    got = came[0] if came else None
+    taken = None if got is None else got[1]
+    times = [began, _arrival(lab, began)] if went else [None, None]
+    times.append(None if got is None else got[0])
+    up, down = (after - earlier for after, earlier in zip(_carried(lab), before, strict=True))
+    rows = [
+        _filter(lab, wanted, went),
+        *_content(lab, item, taken),
+        _key(lab, went),
+        *_header(lab, item_id, published),
+        Sight("when", *map(_moment, times)),
+        Sight("bytes", Seen("clear", f"{up:,} B"), _size(up), _size(0 if taken is None else down)),
+    ]
+    return Sights(tuple(rows), published, lab)
+
+
+def _filter(lab: Lab, wanted: str | None, went: bool) -> Sight:
+    if wanted is None:
+        return Sight("filter", Seen("nothing", "there is none"), _NOTHING, Seen("nothing", "none installed"))
+    sent = to_json(parsed(wanted))
+    assert sent is not None
+    text: str = sent["text"]
+    relay = _relay(lab, msgspec.json.encode(text)[1:-1], text, _sealed(lab)[:1])
+    does = "matches" if went else "does not match"
+    return Sight("filter", Seen("clear", f"{wanted}\n({does})"), relay, Seen("clear", wanted))
+
+
+def _content(lab: Lab, item: Item, taken: Item | None) -> Iterator[Sight]:
+    """Say what is in the item: who has all of it in clear, has each part."""
+    packed, bodies = pack(item), _held(lab).values(_GATEWAY, "message.body")
+    for name in item.metadata:
+        texts = [_NOTHING if each is None else _written(each.metadata[name]) for each in (item, taken)]
+        yield Sight(name, texts[0], _relay(lab, packed, texts[0].text, bodies), texts[1])
+    texts = [_NOTHING if each is None else _written(each.payload) for each in (item, taken)]
+    yield Sight("payload", texts[0], _relay(lab, packed, texts[0].text, bodies), texts[1])
+
+
+def _key(lab: Lab, went: bool) -> Sight:
+    if not went:
+        return Sight("key", _NOTHING, _NOTHING, _NOTHING)
+    store = lab.devices[RECEIVER].processes[0].store
+    secret = store.get(f"key {SENDER}\n{_PORTS[0]}\n{1:012d}")
+    told = Seen("clear", "32 secret bytes")
+    relay = _relay(lab, secret, told.text, _sealed(lab)[-1:])
+    return Sight("key", told, relay, told)
+
+
+def _header(lab: Lab, item_id: str, published: Published) -> Iterator[Sight]:
+    """Say what a relay must know to pass an item on: it is in clear for everybody who gets it."""
+    for what, field, text in (
+        ("from", "message.port", f"{SENDER}, port {_PORTS[0]}"),
+        ("to", "message.to[].tag", f"{RECEIVER}, port {_PORTS[1]}"),
+        ("name", "message.item", item_id),
+    ):
+        seen = Seen("clear", text) if published.destinations else _NOTHING
+        yield Sight(what, seen, seen if _held(lab).values(_GATEWAY, field) else _NOTHING, seen)
+
+
+def _relay(lab: Lab, needle: bytes, text: str, sealed: Sequence[bytes]) -> Seen:
+    """Say what the relay has: the thing itself, a ciphertext, or nothing."""
+    if any(party.startswith(f"{_RELAY}-") for party, *_ in _held(lab).find(bytes(needle))):
+        return Seen("clear", text)
+    if not sealed:
+        return _NOTHING
+    return Seen("ciphertext", f"{len(sealed[0])} B, {sealed[0][:_SHOWN_BYTES].hex(' ')} …")
+
+
+def _sealed(lab: Lab) -> list[bytes]:
+    """Give what the relay was sent that is sealed for one device: the filter, then the key."""
+    return _held(lab).values(_GATEWAY, "message.to[].sealed")
+
+
+def _held(lab: Lab) -> Held:
+    found = lab.trace.held
+    assert found is not None
+    return found
+
+
+def _carried(lab: Lab) -> tuple[int, int]:
+    """Give the bytes that the sender has sent, and that the receiver was sent."""
+    bill = lab.bill().set_index(["device", "direction"])["bytes"]
+    return int(bill[SENDER, "up"]), int(bill[RECEIVER, "down"])
+
+
+def _arrival(lab: Lab, began: Any) -> Any:
+    """Say when the item was at the relay."""
+    sent = lab.frame("messages")
+    sent = sent[(sent["source"] == SENDER) & (sent["kind"] == "send") & (sent["sent"] >= began)]
+    return sent["ended"].max()
+
+
+def _moment(at: Any) -> Seen:
+    return _NOTHING if at is None else Seen("clear", f"{at:%H:%M:%S.%f}"[:10])
+
+
+def _size(size_bytes: int) -> Seen:
+    return Seen("clear", f"{size_bytes:,} B") if size_bytes else _NOTHING
+
+
+def _written(value: Any) -> Seen:
+    if isinstance(value, bytes):
+        try:
+            return Seen("clear", value.decode())
+        except UnicodeDecodeError:
+            return Seen("clear", f"{len(value):,} B, {value[:_SHOWN_BYTES].hex(' ')} …")
+    return Seen("clear", msgspec.json.encode(value).decode())

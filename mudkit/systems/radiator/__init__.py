@@ -1,0 +1,58 @@
+"""Radiator: hold and aggregate by the context of both sides, pass along chains of recipients.
+
+P. Alves and P. Ferreira, Radiator - efficient message propagation in context-aware systems (JISA 2014).
+Everyone who is registered gets every message in the end, once; when, and how far aggregated, is what a
+function of the programmer's says of the current contexts of sender and receiver.
+"""
+
+from mudkit.systems.radiator import joins
+from mudkit.systems.radiator.applications import APPLICATIONS, Application, friends_nearby
+from mudkit.systems.radiator.broadcast import Aggregate, broadcast
+from mudkit.systems.radiator.client import ClientMachine
+from mudkit.systems.radiator.context import Context
+from mudkit.systems.radiator.front import NAME, Client, Server
+from mudkit.systems.radiator.groups import Groups
+from mudkit.systems.radiator.literal import ClientLists, Entry
+from mudkit.systems.radiator.packing import pack, unpack
+from mudkit.systems.radiator.pending import Batch, Message, Pending
+from mudkit.systems.radiator.places import cell, distance_km
+from mudkit.systems.radiator.played import Played, play
+from mudkit.systems.radiator.server import ServerMachine
+from mudkit.systems.radiator.shares import Share, Shares
+from mudkit.systems.radiator.system import Radiator
+from mudkit.systems.radiator.thresholds import Aggregability, People, Time, Volume, aggregability
+
+__all__ = [
+    "APPLICATIONS",
+    "NAME",
+    "Aggregability",
+    "Aggregate",
+    "Application",
+    "Batch",
+    "Client",
+    "ClientLists",
+    "ClientMachine",
+    "Context",
+    "Entry",
+    "Groups",
+    "Message",
+    "Pending",
+    "People",
+    "Played",
+    "Radiator",
+    "Server",
+    "ServerMachine",
+    "Share",
+    "Shares",
+    "Time",
+    "Volume",
+    "aggregability",
+    "broadcast",
+    "cell",
+    "distance_km",
+    "friends_nearby",
+    "joins",
+    "pack",
+    "play",
+    "unpack",
+]

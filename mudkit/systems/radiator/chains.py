@@ -1,0 +1,67 @@
+"""Chains of recipients (Radiator 3.2): who gets a message from the server, and who passes it on to whom.
+
+Built anew for each aggregate. The formula for the number of pushes is lost; it is reconstructed: with n
+recipients that can be reached by their peers and a share k, chains have ``s = max(1, floor(k·n))`` members,
+and the server pushes once for each of the ``ceil(n / s)`` chains and for each other recipient. For the five
+recipients of Figure 2, one of them not ``p2p_enabled``, k = 50 % gives its three pushes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+from mudkit.systems.radiator.context import Context
+
+__all__ = ["Chainability", "chains"]
+
+Chainability: TypeAlias = Callable[[Context, Context], bool | float]
+"""Of two clients' contexts: whether, or how well (more is better), they belong into one chain; 0 or False:
+not at all."""
+
+
+def chains(
+    recipients: Sequence[str],
+    share: float,
+    can_pass: Mapping[str, bool],
+    contexts: Callable[[str], Context],
+    chainability: Chainability | None = None,
+) -> list[list[str]]:
+    """Divide the recipients of one aggregate into chains; whom no peer can reach is a chain of its own.
+
+    Parameters
+    ----------
+    recipients : sequence of str
+    share : float
+        Of the recipients that can be reached by their peers, the most that one chain has: k, 0.01 for 1 %.
+        0: no chains.
+    can_pass : mapping of str to bool
+        Whether each can be reached by its peers and is alive.
+    contexts : callable
+        Gives the context of a client, for the chainability.
+    chainability : callable, optional
+        Without, they are chained in the order in which they come. With it, each chain begins with the first
+        that is in none yet, and goes on with the one that belongs best with its last; where none does, it
+        ends.
+    """
+    alone = [[each] for each in recipients if not (share and can_pass[each])]
+    peers = [each for each in recipients if share and can_pass[each]]
+    size = max(1, math.floor(share * len(peers) + 1e-9))
+    if chainability is None:
+        return [*alone, *(peers[first : first + size] for first in range(0, len(peers), size))]
+    made: list[list[str]] = []
+    left = dict.fromkeys(peers)
+    while left:
+        chain = [next(iter(left))]
+        del left[chain[0]]
+        while left and len(chain) < size:
+            last = contexts(chain[-1])
+            fits = {each: float(chainability(last, contexts(each))) for each in left}
+            best = max(fits, key=fits.__getitem__)
+            if not fits[best] > 0:
+                break
+            chain.append(best)
+            del left[best]
+        made.append(chain)
+    return [*alone, *made]

@@ -1,0 +1,199 @@
+"""Joins: how messages become one aggregate (Radiator 2.2, 3.1; Table 2 is lost).
+
+A join is a function of the contexts that have waited together, the oldest first; the programmer's own is one
+like these. What these take besides is set with :func:`functools.partial`.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
+
+from mudkit.errors import ParameterError
+from mudkit.systems.radiator.context import Context
+from mudkit.systems.radiator.places import Cell, cell
+
+__all__ = [
+    "Join",
+    "bounding_box",
+    "concatenation",
+    "count_per_cell",
+    "mean",
+    "mean_per_cell",
+    "people_count",
+    "top_k",
+]
+
+Join: TypeAlias = Callable[[Sequence[Context]], Context]
+
+
+def concatenation(contexts: Sequence[Context]) -> Context:
+    """Join all people into one set, all times into one span, and each attribute into a list of its values.
+
+    The default (Radiator 3.1). Also of one message: who receives always finds lists.
+    """
+    return _joined(contexts, _lists(contexts))
+
+
+def bounding_box(contexts: Sequence[Context], *, loc: str = "loc") -> Context:
+    """Join places into the box that holds them all, and other attributes into lists.
+
+    A box that would be wider than half the globe goes the other way round, over the date line.
+
+    Returns
+    -------
+    Context
+        With ``box`` (south, west, north, east, degrees) and ``messages`` in place of the attribute ``loc``.
+
+    Raises
+    ------
+    ContextProblem
+        One has no place.
+    """
+    lats, lons = zip(*(context[loc] for context in contexts), strict=True)
+    west, east = min(lons), max(lons)
+    if east - west > 180:
+        west, east = min(lon for lon in lons if lon > 0), max(lon for lon in lons if lon <= 0)
+    others = {name: values for name, values in _lists(contexts).items() if name != loc}
+    box = [min(lats), west, max(lats), east]
+    return _joined(contexts, {**others, "box": box, "messages": len(contexts)})
+
+
+def mean(contexts: Sequence[Context], *, of: Sequence[str] = ("speed_kmh",), loc: str = "loc") -> Context:
+    """Join numbers into their means and places into their box: the speed of traffic (Radiator 2.2).
+
+    Returns
+    -------
+    Context
+        With the mean of each attribute named in ``of``, ``messages``, and ``box`` where there are places.
+
+    Raises
+    ------
+    ContextProblem
+        One lacks such an attribute.
+    """
+    means = {name: statistics.fmean([context[name] for context in contexts]) for name in of}
+    attributes: dict[str, Any] = {**means, "messages": len(contexts)}
+    places = [context.attributes[loc] for context in contexts if loc in context.attributes]
+    if places:
+        lats, lons = [place[0] for place in places], [place[1] for place in places]
+        attributes["box"] = [min(lats), min(lons), max(lats), max(lons)]
+    return _joined(contexts, attributes)
+
+
+def count_per_cell(
+    contexts: Sequence[Context], *, km: float = 1.0, loc: str = "loc", least: int = 1
+) -> Context:
+    """Join places into how many different people are in each cell: popular spots (Radiator 2.1).
+
+    Nobody is named.
+
+    Parameters
+    ----------
+    contexts : sequence of Context
+    km : float
+        Side of the cells.
+    loc : str
+    least : int
+        Cells with fewer people are not told; how many people are in such cells is.
+
+    Returns
+    -------
+    Context
+        With ``cells``, the fullest first: ``[latitude, longitude, people]``, degrees of their centres;
+        ``elsewhere``: people in others.
+
+    Raises
+    ------
+    ContextProblem
+        One has no place.
+    """
+    people: dict[Cell, set[str]] = defaultdict(set)
+    for context in contexts:
+        people[cell(context[loc], km=km)].update(context.people)
+    counts = sorted(((len(names), place) for place, names in people.items()), key=lambda of: (-of[0], of[1]))
+    cells = [[*place.centre, count] for count, place in counts if count >= least]
+    elsewhere = {name for names in people.values() if len(names) < least for name in names}
+    return _joined(contexts, {"cells": cells, "elsewhere": len(elsewhere), "km": km}, people=())
+
+
+def mean_per_cell(
+    contexts: Sequence[Context], *, of: str = "speed_kmh", km: float = 1.0, loc: str = "loc"
+) -> Context:
+    """Join numbers into their means in each cell: the speed of traffic, or noise, on a map (Radiator 2.2).
+
+    Returns
+    -------
+    Context
+        With ``cells``: ``[latitude, longitude, mean, messages]``, degrees of their centres. Nobody is named.
+
+    Raises
+    ------
+    ContextProblem
+        One lacks the number or the place.
+    """
+    values: dict[Cell, list[float]] = defaultdict(list)
+    for context in contexts:
+        values[cell(context[loc], km=km)].append(context[of])
+    cells = [[*place.centre, statistics.fmean(found), len(found)] for place, found in sorted(values.items())]
+    return _joined(contexts, {"cells": cells, "of": of, "km": km}, people=())
+
+
+def top_k(contexts: Sequence[Context], *, by: str, k: int = 10) -> Context:
+    """Join messages into those with the highest values of an attribute; of equal ones the older.
+
+    Returns
+    -------
+    Context
+        Of the people of those that are kept, attributes as lists.
+    """
+    kept = sorted(contexts, key=lambda context: context[by], reverse=True)[:k]
+    return _joined(contexts, _lists(kept), people=[name for each in kept for name in each.people])
+
+
+def people_count(contexts: Sequence[Context], *, k: int, loc: str | None = None) -> Context:
+    """Join messages into how many different people they are of; nobody is named (Radiator 2.1, note b).
+
+    Parameters
+    ----------
+    contexts : sequence of Context
+    k : int
+        Fewer people are an error, whatever let them go: the messages wait on.
+    loc : str, optional
+        An attribute with places: the box of all of them goes along.
+
+    Raises
+    ------
+    ParameterError
+        They are of fewer than k people.
+    """
+    people = {name for context in contexts for name in context.people}
+    if len(people) < k:
+        raise ParameterError(
+            "These are too few people to be told of.", where="people", found=str(len(people)),
+            expected=f"{k} at least", remedy=f"let the aggregability function give People({k})",
+        )  # fmt: skip
+    attributes: dict[str, Any] = {"count": len(people)}
+    if loc is not None:
+        attributes["box"] = bounding_box(contexts, loc=loc)["box"]
+    return _joined(contexts, attributes, people=())
+
+
+def _joined(
+    contexts: Sequence[Context], attributes: dict[str, Any], people: Iterable[str] | None = None
+) -> Context:
+    if people is None:
+        people = frozenset().union(*[context.people for context in contexts])
+    spans = [context.span_us for context in contexts if context.span_us is not None]
+    begins_us, ends_us = zip(*spans, strict=True) if spans else ((0,), (0,))
+    return Context(frozenset(people), attributes, (min(begins_us), max(ends_us)))
+
+
+def _lists(contexts: Iterable[Context]) -> dict[str, Any]:
+    lists: dict[str, Any] = {}
+    for context in contexts:
+        for name, value in context.attributes.items():
+            lists.setdefault(name, []).append(value)
+    return lists

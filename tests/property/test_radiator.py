@@ -1,0 +1,133 @@
+"""What Radiator promises on a fleet, whatever happens meanwhile: everyone gets everything in the end, once."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mudkit import Lab
+from mudkit.experiment import Scenario, run
+from mudkit.sources.workloads import Poisson
+from mudkit.systems.radiator import Client, Context, People, Radiator, Server, Time, Volume, distance_km
+
+NAMES = ("ann", "bob", "cy", "dan", "eve")
+FUNCTIONS = {
+    "volume": lambda sender, receiver: Volume(3),
+    "time": lambda sender, receiver: Time(seconds=45),
+    "both": lambda sender, receiver: Time(seconds=40) if sender["x"] == receiver["x"] else Volume(2),
+    "by distance": lambda sender, receiver: Volume(1 + int(distance_km((0, sender["x"]), (0, receiver["x"])) / 100)),
+    "a function of both": lambda sender, receiver: Volume(lambda s, r: 1 + (s["x"] + r["x"]) % 3),
+    "seldom": lambda sender, receiver: Volume(1_000_000),
+    "fails at times": lambda sender, receiver: Volume(2 if sender["x"] == receiver["x"] else "x"),
+    "people": lambda sender, receiver: People(3),
+}  # fmt: skip
+who = st.sampled_from(NAMES)
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["send"] * 5 + ["cut", "kill", "mangle", "move", "leave", "off"]),
+        who,
+        st.integers(0, 3),
+        st.integers(1, 40),
+    ),
+    max_size=30,
+)  # fmt: skip
+
+
+class Fleet:
+    """Five clients, what they have sent and got, and who was registered throughout."""
+
+    def __init__(self, g: Any, chain: float, echo: bool) -> None:
+        self.lab = Lab(seed=5, messages=False)
+        self.server = Server(self.lab, g, chain=chain, echo=echo, max_retention_s=900)
+        self.got: dict[str, list[Context]] = defaultdict(list)
+        self.clients = {}
+        self.sent: dict[str, Context] = {}
+        self.left: set[str] = set()
+        for place, name in enumerate(NAMES):
+            attributes = {"p2p_enabled": name != "bob", "x": place % 2}
+            self.clients[name] = Client(
+                self.lab.device(name), self.server, receive=self.got[name].append, attributes=attributes
+            )
+        self.lab.run(seconds=2)
+
+    def do(self, step: Any) -> None:
+        what, name, x, seconds = step
+        lab, client = self.lab, self.clients[name]
+        if what == "send" and name not in self.left:
+            serial = f"{name} {len(self.sent)}"
+            self.sent[serial] = Context(
+                {name}, {"x": x, "serial": serial}, (lab.world.now_us, lab.world.now_us)
+            )
+            if lab.devices[name].is_on and client.installed.machine is not None:
+                client.propagate_context(self.sent[serial])
+            else:
+                del self.sent[serial]
+        elif what == "cut":
+            lab.faults.cut(name, minutes=seconds / 10)
+        elif what in ("kill", "off"):
+            lab.faults.kill(name)
+            lab.run(seconds=seconds / 2)
+            lab.faults.restart(name)
+        elif what == "mangle":
+            lab.faults.messages(
+                loss_share=0.1 * (seconds % 3), repeat_share=0.2, delay_share=0.2, delay_s=3.0
+            )
+        elif what == "move":
+            lab.devices[name].move(lab.devices[name].next_address())
+        elif what == "leave" and len(self.left) < 2 and name not in self.left:
+            client.unregister()
+            self.left.add(name)
+        lab.run(seconds=seconds)
+
+    def settle(self) -> None:
+        self.lab.faults.messages(loss_share=0.0, repeat_share=0.0, delay_share=0.0, delay_s=1.0)
+        self.lab.run(hours=1)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@settings(max_examples=10)
+@given(story=steps, chain=st.sampled_from([0.0, 0.4, 1.0]), echo=st.booleans())
+def test_everyone_registered_throughout_gets_everything_once(name, story, chain, echo):
+    fleet = Fleet(FUNCTIONS[name], chain, echo)
+    for step in story:
+        fleet.do(step)
+    fleet.settle()
+    dropped = fleet.server.counts().result()["dropped"]
+    missing = 0
+    for client in NAMES:
+        serials = Counter(serial for context in fleet.got[client] for serial in context["serial"])
+        assert max(serials.values(), default=1) == 1, "nothing twice"
+        if client not in fleet.left:
+            stayed = {serial for serial in fleet.sent if serial.split()[0] not in fleet.left}
+            wanted = {serial for serial in stayed if echo or not serial.startswith(client)}
+            missing += len(wanted - set(serials))
+        for context in fleet.got[client]:
+            check_union([fleet.sent[serial] for serial in context["serial"]], context)
+            if name == "people":
+                assert len(context.people) >= 3
+    assert missing <= (dropped if name == "people" else 0)
+
+
+def check_union(parts: list[Context], whole: Context) -> None:
+    """An aggregate is exactly the union of what went in."""
+    assert whole.people == frozenset().union(*(part.people for part in parts))
+    assert whole.span_us[0] == min(part.span_us[0] for part in parts)
+    assert whole.span_us[1] == max(part.span_us[1] for part in parts)
+    for attribute in ("x", "serial"):
+        assert Counter(whole[attribute]) == Counter(part[attribute] for part in parts)
+    assert set(whole.attributes) == {"x", "serial"}
+
+
+def test_an_experiment_runs_it():
+    scenario = Scenario(devices=6, hours=3, items=Poisson(per_day=48), receivers=2, outage=0.2)
+    found = run(scenario, lambda lab: Radiator(lab, FUNCTIONS["volume"], chain=0.5), seed=3)
+    assert found.measures()["delivered_share"] > 0.5
+    assert (found.deliveries["receiver"].value_counts() > 0).all()
+    again = run(scenario, lambda lab: Radiator(lab, FUNCTIONS["volume"], chain=0.5), seed=3)
+    assert again.bill.equals(found.bill)
+    at_once = run(scenario, Radiator, seed=3).measures()
+    assert at_once["delivered_share"] >= found.measures()["delivered_share"]

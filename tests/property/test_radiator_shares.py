@@ -1,0 +1,62 @@
+"""What shares of the receivers let go, brought back from what they kept, is what one engine for all lets go."""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from radiator_streams import FUNCTIONS, RETENTION_S, by_one_engine, story
+
+from mudkit.systems.radiator import Shares, Volume, aggregability
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["context"] * 6 + ["register", "unregister", "tick"]), st.sampled_from([0, 1, 20, 61, 400]),
+        st.integers(0, 5), st.sampled_from([None, 0, 1, 2, 3]),
+    ),
+    max_size=40,
+)  # fmt: skip
+
+
+def by_shares(function, events, until_us, of, rests):
+    """Give what all shares together let go: how often each (moment, receiver, numbers)."""
+    start = Shares(function, max_retention_s=RETENTION_S)
+    gone, problems = Counter(), 0
+    for share in range(of):
+        engine = start(share, of)
+        for place, event in enumerate([*events, None]):
+            t_us = until_us if event is None else event.t_us
+            told = []
+            while engine.due_us < t_us or (event is None and engine.due_us == t_us):
+                told += engine.fire(int(engine.due_us))
+            if event is not None:
+                told += engine.handle(event)
+            for at_us, numbers, recipients, aggregate, problem in told:
+                problems += problem is not None
+                assert (aggregate is None) == (problem is not None)
+                gone.update((at_us, client, tuple(numbers)) for client in recipients)
+            if place in rests:
+                engine = start(share, of, pickle.loads(pickle.dumps(engine.kept())))
+    return gone, problems
+
+
+@aggregability(key=lambda receiver: receiver.get("cell", 0), sender_key=lambda sender: sender.get("cell", 0))
+def of_both_keys(sender, cell):
+    return Volume(1 + abs(sender.get("cell", 0) - cell))
+
+
+@pytest.mark.parametrize("function", [*FUNCTIONS, of_both_keys], ids=lambda function: function.name)
+@settings(max_examples=40)
+@given(steps=steps, of=st.integers(1, 3), rests=st.sets(st.integers(0, 40)))
+def test_shares_agree_with_one_engine(function, steps, of, rests):
+    events = story(steps)
+    until_us = events[-1].t_us + 2 * round(RETENTION_S * 1e6)
+    gone, problems = by_shares(function, events, until_us, of, rests)
+    literal, failures = by_one_engine(function, events, until_us)
+    assert gone == literal
+    assert max(gone.values(), default=1) == 1
+    if failures:
+        assert problems

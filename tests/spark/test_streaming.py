@@ -1,0 +1,213 @@
+"""Pending queues over a stream: the same as one engine in one process, also when killed and started again."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import textwrap
+import time
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+import radiator_streams
+from killing import kill
+from pyspark import cloudpickle
+from pyspark.sql import functions
+from radiator_streams import FUNCTIONS, RETENTION_S, S, Told, Worlds, by_one_engine, random_steps, story
+
+from mudkit.errors import OutputExists, ParameterError, TraceContentError
+from mudkit.pipeline import streaming
+from mudkit.reproduce import radiator_streaming
+from mudkit.systems.radiator import ClientLists, Groups
+from mudkit.trace.schema import epoch_us
+
+pytestmark = pytest.mark.spark
+
+T0 = 1_700_000_000 * S
+DELAY_S = 30
+FILES = 5
+
+
+@pytest.fixture(scope="module")
+def stories():
+    """Random stories, two with each function, and until when they are told."""
+    chance = random.Random("stories")
+    made = [story(random_steps(chance, 120)) for _ in range(2 * len(FUNCTIONS))]
+    return made, max(events[-1].t_us for events in made) + round(2 * RETENTION_S * S)
+
+
+@pytest.fixture(scope="module")
+def expected(stories):
+    made, until_us = stories
+    found = Counter()
+    for world, events in enumerate(made):
+        function = FUNCTIONS[world % len(FUNCTIONS)]
+        gone, _ = by_one_engine(function, events, until_us, ClientLists)
+        assert by_one_engine(function, events, until_us, Groups)[0] == gone
+        assert len(gone) > 30
+        found.update({(t_us, f"{world}/{client}", numbers): n for (t_us, client, numbers), n in gone.items()})
+    assert set(found.values()) == {1}
+    return found
+
+
+def write(folder, files):
+    """Write events as files, each a second younger than the one before."""
+    folder.mkdir(parents=True)
+    schema = pa.schema([
+        ("ts", pa.timestamp("us", "UTC")), ("number", pa.int64()),
+        ("client", pa.string()), ("kind", pa.string()), ("told", pa.string()),
+    ])  # fmt: skip
+    for place, events in enumerate(files):
+        rows = [
+            {"ts": None if event.t_us is None else T0 + event.t_us, **event._asdict()} for event in events
+        ]
+        file = folder / f"{place}.parquet"
+        pq.write_table(pa.Table.from_pylist(rows, schema=schema), file)
+        os.utime(file, (T0 // S + place, T0 // S + place))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(stories, tmp_path_factory):
+    """The stories together as files: out of order by up to 25 s, with what cannot be used among them."""
+    made, until_us = stories
+    chance = random.Random("disorder")
+    events = [
+        event._replace(client=f"{world}/{event.client}") for world, told in enumerate(made) for event in told
+    ]
+    events.sort(key=lambda event: event.t_us + chance.random() * 25 * S)
+    size = -(-len(events) // FILES)
+    files = [events[first : first + size] for first in range(0, len(events), size)]
+    files[1].append(
+        Told(
+            files[1][0].t_us, 20_000, "8/gus", "context", '{"people": [], "span_us": null, "attributes": {}}'
+        )
+    )
+    files[2].append(Told(files[2][-1].t_us, 20_001, "8/gus", "context", '{"people'))
+    files[3].append(Told(None, 20_002, "8/gus", "tick", None))
+    files[4].append(Told(0, 20_003, "0/ann", "unregister", None))
+    files[4].append(Told(until_us + DELAY_S * S, 20_004, "8/gus", "tick", None))
+    return write(tmp_path_factory.mktemp("stream") / "events", files)
+
+
+@pytest.fixture(scope="module")
+def worlds():
+    cloudpickle.register_pickle_by_value(radiator_streams)
+    yield Worlds(FUNCTIONS)
+    cloudpickle.unregister_pickle_by_value(radiator_streams)
+
+
+def told(streamed):
+    """Give what has gone to whom, how often: (µs, receiver, numbers)."""
+    rows = streamed.aggregates.withColumn("t_us", functions.unix_micros("ts")).toArrow().to_pylist()
+    for row in rows:
+        assert row["recipients"] == sorted(row["recipients"])
+        assert set(json.loads(row["aggregate"])) == {"people", "span_us", "attributes"}
+        assert row["watermark_ts"] >= row["ts"]
+    return Counter(
+        (row["t_us"] - T0, client, tuple(row["numbers"])) for row in rows for client in row["recipients"]
+    )
+
+
+def test_the_engines_agree(spark, folder, worlds, expected, tmp_path):
+    events = streaming.source(spark, folder)
+    streamed = streaming.aggregate(events, worlds, tmp_path / "out", delay_s=DELAY_S)
+    assert told(streamed) == expected
+    assert streamed.aggregates.schema.names == ["ts", "numbers", "recipients", "aggregate", "watermark_ts"]
+    batches = streamed.batches
+    assert [batch.number for batch in batches] == list(range(FILES + 1))
+    assert (streamed.late, [batch.unusable for batch in batches]) == (1, [0, 0, 0, 1, 0, 0])
+    problems = Counter(row.problem.splitlines()[0] for row in streamed.problems.collect())
+    assert problems["An event cannot be used: There is no such client."] > 1  # of clients that had left
+    for function, sender in (("by_cell", "bob"), ("failing", "ann")):
+        told_first = f"The aggregability function {function} has failed: A context has no attribute 'cell'."
+        assert problems[told_first] > 1, sender
+    assert problems["The aggregability function failing has failed: ZeroDivisionError: three"] > 1
+    # It was there already: nothing is done again, nothing changes.
+    again = streaming.aggregate(events, worlds, tmp_path / "out", delay_s=DELAY_S)
+    assert (again.batches, told(again)) == ((), expected)
+    with pytest.raises(ParameterError, match="other settings"):
+        streaming.aggregate(events, worlds, tmp_path / "out", delay_s=DELAY_S, shares=3)
+
+
+def test_killed_in_the_middle_of_a_batch(spark, folder, worlds, expected, tmp_path):
+    code = """
+        import sys
+        import radiator_streams
+        from pyspark import cloudpickle
+        from mudkit import pipeline
+        from mudkit.pipeline import streaming
+        cloudpickle.register_pickle_by_value(radiator_streams)
+        events = streaming.source(pipeline.session(remote="local[2]"), sys.argv[1])
+        worlds = radiator_streams.Worlds(radiator_streams.FUNCTIONS)
+        streaming.aggregate(events, worlds, sys.argv[2], delay_s=30)
+        """
+    out, support = tmp_path / "out", Path(radiator_streams.__file__).parent
+    life = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code), str(folder), str(out)],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(support), *filter(None, sys.path)])},
+    )  # fmt: skip
+    begun = out / "checkpoint" / "offsets" / "2"
+    try:
+        while life.poll() is None and not begun.exists():
+            time.sleep(0.01)
+        was_alive = life.poll() is None
+    finally:
+        kill(life)
+    _, stderr = life.communicate()
+    assert was_alive, stderr
+    assert not (out / "checkpoint" / "commits" / "2").exists()
+    assert 0 < told(streaming.Streamed(spark, out, ())).total() < expected.total()
+    # The second life is one of the other kind of session.
+    streamed = streaming.aggregate(streaming.source(spark, folder), worlds, out, delay_s=DELAY_S)
+    assert [batch.number for batch in streamed.batches] == list(range(2, FILES + 1))
+    assert told(streamed) == expected
+
+
+def test_the_lag_behind_a_trace_is_bounded(spark, cabspotting, tmp_path):
+    """A quarter of an hour of sixty recorded taxis: what goes is written with the next file at the latest."""
+    rows = pyarrow.csv.read_csv(cabspotting)
+    first_s = pc.min(rows["t"]).as_py() + 12 * 3600
+    some = pc.field("cab").isin(pc.unique(rows["cab"])[:60])
+    rows = rows.filter(some & (pc.field("t") >= first_s) & (pc.field("t") < first_s + 900))
+    ts = pc.cast(pc.multiply(rows["t"], S), pa.timestamp("us", "UTC"))
+    positions = pa.table({"device": rows["cab"], "ts": ts, "lat": rows["lat"], "lon": rows["lon"]})
+    events = radiator_streaming.events_of(positions)
+    played = radiator_streaming.play(spark, events, tmp_path, every_s=300, speed=1)
+    assert len(played.durations_s) == 4
+    assert played.events == len(events) > 300
+    assert len(played.lags_s) == len(played.behind_s) > 100
+    assert played.behind_s.min() >= 0
+    assert played.behind_s.max() <= 2 * 300
+    assert played.lags_s.min() > 0
+    # The same as in one process, until the last event.
+    columns = [events[name].to_pylist() for name in ("number", "client", "kind", "told")]
+    told = [Told(*event) for event in zip(epoch_us(events["ts"]).tolist(), *columns, strict=True)]
+    function = radiator_streaming.by_distance
+    gone, _ = by_one_engine(function, told, told[-1].t_us, Groups, echo=True)
+    assert played.receipts == gone.total()
+
+
+def test_bad_input(spark, folder, worlds, tmp_path):
+    events = streaming.source(spark, folder)
+    with pytest.raises(ParameterError, match="no stream"):
+        streaming.aggregate(spark.read.parquet(str(folder)), worlds, tmp_path / "out")
+    with pytest.raises(TraceContentError, match="told"):
+        streaming.aggregate(events.drop("told"), worlds, tmp_path / "out")
+    for wrong in ({"shares": 0}, {"shares": 2.5}, {"delay_s": -1.0}, {"delay_s": float("nan")}):
+        with pytest.raises(ParameterError, match=next(iter(wrong))):
+            streaming.aggregate(events, worlds, tmp_path / "out", **wrong)
+    assert not (tmp_path / "out").exists()
+    (tmp_path / "letters").write_text("to my aunt")
+    with pytest.raises(OutputExists):
+        streaming.aggregate(events, worlds, tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == ["letters"]

@@ -1,0 +1,53 @@
+"""What the report propagation says is computed from its tables."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from mudkit.report.propagating import busiest, saving, working_cells
+
+
+def totals(*rows):
+    names = ["threshold", "cells", "messages_in", "aggregates_out", "bytes_in", "bytes_out"]
+    table = pd.DataFrame(rows, columns=names)
+    return table.assign(bytes_left_share=table["bytes_out"] / table["bytes_in"])
+
+
+def test_the_best_threshold_is_named():
+    said = saving(totals((1, 10, 200, 200, 80_000, 80_000), (20, 10, 200, 10, 80_000, 4000)), 3, 300)
+    assert "**200 messages** of 3 devices, 0.08 MB" in said
+    assert "there are 20 on average" in said
+    assert "until 20 wait, **5.0% of the bytes are left**" in said
+    assert "longer than 300 s" in said
+    assert "before they are full" not in said
+
+
+def test_aggregates_that_are_never_full():
+    said = saving(totals((1, 10, 30, 30, 12_000, 12_000), (20, 10, 30, 10, 12_000, 4000)), 3, 300)
+    assert "before they are full" in said
+
+
+def test_nothing_is_saved():
+    said = saving(totals((1, 30, 30, 30, 12_000, 12_000), (20, 30, 30, 30, 12_000, 12_000)), 3, 300)
+    assert "No threshold leaves less" in said
+
+
+@pytest.fixture
+def shown():
+    columns = {
+        "at": ["6:00", "6:00", "7:00", "7:00"], "threshold": [20, 20, 20, 20], "south": [1.0, 2.0, 1.0, 2.0],
+        "west": [0.0] * 4, "messages_in": [10, 1, 20, 1], "bytes_in": [4000, 400, 8000, 400],
+        "bytes_out": [400, 400, 400, 400],
+    }  # fmt: skip
+    return pa.table(columns)
+
+
+def test_where_the_saving_is_made(shown):
+    assert "1 of 2 cells make four fifths of the saving; 1 save nothing" in working_cells(shown, 20)
+    assert working_cells(shown, 50) == "No cell saves anything."
+
+
+def test_the_busiest_picture(shown):
+    assert busiest(shown) == 1

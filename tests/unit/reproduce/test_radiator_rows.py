@@ -1,0 +1,88 @@
+"""The rows of Radiator, at small size and untimed."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+
+from mudkit.reproduce import radiator, radiator_bytes, radiator_lag, radiator_speed
+from mudkit.reproduce.row import Figure, Measured
+from mudkit.reproduce.verdict import judge
+
+R1, R2, R3, R4, R5, R6 = radiator.ROWS
+
+
+def complete(row, found):
+    assert {required.figure for required in row.required} <= set(found.figures)
+    for name, figure in found.figures.items():
+        assert not math.isnan(figure.median), name
+        assert figure.low <= figure.median <= figure.high, name
+    return found.figures
+
+
+def test_r1_sizes_are_the_papers_and_aggregation_saves():
+    found = radiator_bytes.measure_compression(count=300, seeds=[1])
+    figures = complete(R1, found)
+    assert 300 <= figures["smallest message, bytes"].median <= figures["largest message, bytes"].median <= 500
+    assert judge(R1, found)[0] in ("shape", "reproduced")
+    assert "gzip" in found.parameters["encoding"]
+
+
+def test_r2_longer_chains_leave_less():
+    found = radiator_bytes.measure_chains(clients=6000, count=2, seeds=[1])
+    figures = complete(R2, found)
+    left = [figures[f"share left at {share:.2%}"].median for share in radiator_bytes.SHARES]
+    assert left[0] == 1.0, "0.02 % of 6,000 is one client"
+    assert left[1:] == sorted(left[1:], reverse=True)
+    assert left[3] < 0.1
+
+
+def test_r3_chains_and_aggregates_take_a_twentieth():
+    found = radiator_lag.measure_headline(clients=6000, length_s=60, seeds=[1], load=2.0)
+    figures = complete(R3, found)
+    assert figures["times less outbound"].median > 20
+    assert figures["mean delay over that of pushes to each"].median < 1, "60 hops against an overloaded link"
+
+
+def test_r4_retention_pays_where_the_link_is_full():
+    found = radiator_lag.measure_lag(length_s=60, seeds=[1])
+    figures = complete(R4, found)
+    assert figures["lag of volume 20 over volume 1 at load 2"].median < 1
+    assert figures["lag of volume 20 over volume 1 at load 0.25"].median > 1
+    lags = [figures[f"lag of volume 1 at load {load:g}, s"].median for load in radiator_lag.LOADS]
+    assert lags == sorted(lags)
+    assert lags[-1] == pytest.approx(60 / 2, rel=0.1), "the link turns to a message after twice its time"
+
+
+def test_r4_is_no_shape_when_shuffled():
+    found = radiator_lag.measure_lag(length_s=30, seeds=[1])
+    names = [name for name in found.figures if name.startswith("lag of volume 20 over") or "50 over" in name]
+    values = [1 / found.figures[name].median for name in names]
+    figures = dict(found.figures) | {
+        name: Figure.of([value]) for name, value in zip(names, values, strict=True)
+    }
+    assert judge(R4, Measured(figures, found.parameters))[0] == "not reproducible"
+
+
+def test_r5_measures_both_engines():
+    found = radiator_speed.measure(clients=200, many=3000, few=400, literal=20, runs=1)
+    figures = complete(R5, found)
+    assert figures["messages that wait at the most"].median > 0
+    assert figures["bytes of aggregates, each counted once"].median > 0
+    assert figures["messages/s into 5 groups"].median > figures["messages/s of Algorithm 3 literally"].median
+
+
+def test_r6_the_chain_grows_the_payload_less_than_itself():
+    found = radiator_bytes.measure_payload(count=3, seeds=[1])
+    figures = complete(R6, found)
+    assert 1.5 < figures["payload of 100 recipients over that of 10"].median < 10
+    assert judge(R6, found)[0] in ("shape", "reproduced")
+
+
+def test_falls_counts_steps_down():
+    line = [5.0, 4.0, 3.0, 1.0]
+    assert radiator_bytes.falls(line) == 3
+    random.Random(3).shuffle(line)
+    assert radiator_bytes.falls(line) < 3

@@ -1,0 +1,79 @@
+"""Joins: what becomes of several contexts."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from mudkit.errors import ContextProblem
+from mudkit.systems.radiator import Context, cell, distance_km, joins
+from mudkit.units import distance_km as on_the_sphere
+
+ANN = Context({"ann"}, {"loc": (38.70, -9.10), "speed_kmh": 10, "doing": "dancing"}, (1, 5))
+BOB = Context({"bob"}, {"loc": (38.72, -9.14), "speed_kmh": 40}, (3, 9))
+CY = Context({"cy", "ann"}, {"loc": (38.7001, -9.1001), "speed_kmh": 100}, (4, 4))
+
+
+def test_concatenation():
+    whole = joins.concatenation([ANN, BOB, CY])
+    assert whole == Context(
+        {"ann", "bob", "cy"},
+        {"loc": [ANN["loc"], BOB["loc"], CY["loc"]], "speed_kmh": [10, 40, 100], "doing": ["dancing"]},
+        (1, 9),
+    )
+    assert joins.concatenation([BOB])["speed_kmh"] == [40], "lists, also of one"
+
+
+def test_bounding_box():
+    whole = joins.bounding_box([ANN, BOB, CY])
+    assert whole["box"] == [38.70, -9.14, 38.72, -9.10]
+    assert whole["messages"] == 3
+    assert "loc" not in whole.attributes
+    assert whole["speed_kmh"] == [10, 40, 100]
+    over = joins.bounding_box(
+        [Context(attributes={"loc": (0, 179.5)}), Context(attributes={"loc": (1, -179.0)})]
+    )
+    assert over["box"] == [0, 179.5, 1, -179.0], "over the date line"
+
+
+def test_mean():
+    whole = joins.mean([ANN, BOB, CY])
+    assert (whole["speed_kmh"], whole["messages"]) == (50, 3)
+    assert whole.people == {"ann", "bob", "cy"}
+    with pytest.raises(ContextProblem, match="heart_rate"):
+        joins.mean([ANN], of=("heart_rate",))
+
+
+def test_count_per_cell_counts_people():
+    whole = joins.count_per_cell([ANN, BOB, CY], km=1.0)
+    assert [count for _, _, count in whole["cells"]] == [2, 1]
+    assert not whole.people
+    few = joins.count_per_cell([ANN, BOB, CY], km=1.0, least=2)
+    assert [count for _, _, count in few["cells"]] == [2]
+    assert few["elsewhere"] == 1
+    lat, lon, _ = whole["cells"][0]
+    assert distance_km((lat, lon), ANN["loc"]) < 1
+
+
+def test_mean_per_cell():
+    whole = partial(joins.mean_per_cell, km=1.0)([ANN, BOB, CY])
+    assert sorted(each[2:] for each in whole["cells"]) == [[40.0, 1], [55.0, 2]]
+
+
+def test_top_k():
+    whole = joins.top_k([ANN, BOB, CY], by="speed_kmh", k=2)
+    assert whole["speed_kmh"] == [100, 40]
+    assert whole.people == {"cy", "ann", "bob"}
+    with pytest.raises(ContextProblem):
+        joins.top_k([BOB], by="doing")
+
+
+def test_cells_and_distances():
+    for loc in [(0.0, 0.0), (38.7, -9.1), (-33.9, 151.2), (89.99, 10.0), (-0.001, -0.001)]:
+        place = cell(loc, km=2.0)
+        assert cell(place.centre, km=2.0) == place
+        assert distance_km(loc, place.centre) <= 2**0.5 + 1e-6
+    assert distance_km((38.7, -9.1), (41.1, -8.6)) == pytest.approx(
+        float(on_the_sphere(38.7, -9.1, 41.1, -8.6))
+    )

@@ -1,0 +1,90 @@
+"""What each party sees of an item is what it held: the relay ciphertexts, unless nothing is encrypted."""
+
+from __future__ import annotations
+
+import pytest
+
+from mudkit.errors import ParameterError, PredicateError
+from mudkit.experiment.sights import sights
+from mudkit.systems.contrail import Item
+
+AREA = "within_box(loc, 37.35, -122.12, 37.43, -122.04)"
+AWAY = f"NOT {AREA}"
+PLACE = Item({"loc": (37.5, -122.0), "who": "kim"}, b"help me")
+PRIVATE = ("filter", "loc", "who", "payload", "key")
+IN_CLEAR = ("from", "to", "name", "when", "bytes")
+
+
+def by_name(found):
+    return {row.what: row for row in found.rows}
+
+
+def test_the_relay_sees_who_when_and_how_much_and_nothing_else():
+    found = sights(PLACE, AWAY, item_id="mycurrentlocation")
+    rows = by_name(found)
+    assert tuple(rows) == (*PRIVATE, *IN_CLEAR)
+    assert {rows[name].relay.form for name in PRIVATE} == {"ciphertext"}
+    assert {rows[name].relay.form for name in IN_CLEAR} == {"clear"}
+    for name in ("loc", "who", "payload", "from", "to", "name"):
+        assert rows[name].sender == rows[name].receiver
+        assert rows[name].sender.form == "clear"
+    assert rows["loc"].sender.text == "[37.5,-122.0]"
+    assert rows["payload"].receiver.text == "help me"
+    assert rows["filter"].sender.text == f"{AWAY}\n(matches)"
+    assert rows["filter"].receiver.text == AWAY
+    assert rows["name"].relay.text == "mycurrentlocation"
+    assert rows["when"].sender.text < rows["when"].relay.text < rows["when"].receiver.text
+    for text in ("help me", "37.5,-122", "within_box"):
+        assert found.places(text)["relay"] == []
+    assert found.places("help me")["alice"]
+    assert found.places("mycurrentlocation")["relay"]
+
+
+def test_without_encryption_it_sees_everything():
+    found = sights(PLACE, AWAY, encrypted=False)
+    for row in found.rows:
+        assert row.relay.form == "clear", row.what
+        assert row.what == "when" or row.relay.text in row.sender.text
+    for text, field in (("help me", "body"), ("37.5,-122", "body"), ("within_box", "to[].sealed")):
+        assert f"message.{field}" in found.places(text)["relay"]
+
+
+@pytest.mark.parametrize(("wanted", "what"), [(None, "there is none"), (AREA, f"{AREA}\n(does not match)")])
+def test_what_nobody_asked_for_costs_nothing(wanted, what):
+    found = sights(PLACE, wanted)
+    rows = by_name(found)
+    assert found.published.destinations == ()
+    assert rows["filter"].sender.text == what
+    assert rows["filter"].relay.form == ("nothing" if wanted is None else "ciphertext")
+    assert rows["bytes"].sender.text == "0 B"
+    assert rows["loc"].sender.form == "clear"
+    for name in ("loc", "who", "payload", "key", "from", "to", "name", "when"):
+        assert {rows[name].relay.form, rows[name].receiver.form} == {"nothing"}
+
+
+def test_alice_waits_for_her_next_poll():
+    seconds = [
+        float(by_name(sights(PLACE, AWAY, polling_s=each))["when"].receiver.text[6:]) for each in (5, 40)
+    ]
+    assert seconds[1] - seconds[0] > 15
+
+
+def test_what_is_not_text_is_shown_as_bytes_and_spaces_do_not_hide_a_filter():
+    found = by_name(sights(Item({}, bytes(range(200))), "  1 = 1 ", encrypted=False))
+    assert found["payload"].relay.text == "200 B, 00 01 02 03 04 05 06 07 …"
+    assert found["filter"].relay.form == "clear"
+
+
+@pytest.mark.parametrize(
+    ("item", "wanted", "more", "error"),
+    [
+        (PLACE, "loc >", {}, PredicateError),
+        (Item({"at": object()}), AWAY, {}, ParameterError),
+        (PLACE, AWAY, {"item_id": ""}, ParameterError),
+        (PLACE, AWAY, {"polling_s": 0.0}, ParameterError),
+        (PLACE, AWAY, {"link": "smoke"}, ParameterError),
+    ],
+)
+def test_bad_input_is_told(item, wanted, more, error):
+    with pytest.raises(error):
+        sights(item, wanted, **more)

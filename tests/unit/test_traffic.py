@@ -1,0 +1,91 @@
+"""The same contexts whatever becomes of them; the fleet and the rules alone agree."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mudkit.errors import ParameterError, PropagationProblem
+from mudkit.experiment.traffic import FAR, NEAR, Traffic, speed_per_cell
+from mudkit.systems.radiator import Context, Volume, distance_km
+
+TRAFFIC = Traffic(cars=5, minutes=6.0)
+
+
+def by_distance(sender, receiver):
+    return Volume(1 + int(distance_km(sender["loc"], receiver["loc"])))
+
+
+@pytest.fixture(scope="module")
+def said():
+    return TRAFFIC.said(3)
+
+
+def test_what_is_said_is_in_order_and_a_function_of_the_seed(said):
+    pd.testing.assert_frame_equal(said, TRAFFIC.said(3))
+    assert not said.equals(TRAFFIC.said(4))
+    assert said["t_s"].is_monotonic_increasing
+    assert said["t_s"].is_unique, "cars do not speak in chorus"
+    assert said.groupby("car").size().tolist() == [6] * 5
+
+
+def test_in_the_jam_a_quarter_of_the_speed_is_said():
+    free, jam = Traffic(5, 6.0, jam_km=0.0).said(3), Traffic(5, 6.0, jam_km=1000.0).said(3)
+    is_jam = jam["t_s"].between(120, 240, inclusive="left")
+    assert np.allclose(jam.loc[is_jam, "speed_kmh"], free.loc[is_jam, "speed_kmh"] / 4, atol=0.06)
+    assert jam.loc[~is_jam, "speed_kmh"].equals(free.loc[~is_jam, "speed_kmh"])
+
+
+def test_listeners_stand_in_the_middle_and_north_of_it(said):
+    stand = TRAFFIC.listeners(said)
+    assert distance_km(stand[NEAR], stand[FAR]) == pytest.approx(20.0, abs=0.01)
+    assert stand[NEAR] == TRAFFIC.middle(said)
+
+
+@pytest.mark.parametrize("settings", [{}, {"chain": 0.5, "echo": True}])
+def test_everything_arrives_once_on_the_fleet(said, settings):
+    drive = TRAFFIC.run(3, by_distance, longest_s=100.0, **settings)
+    sums = drive.heard.groupby("receiver")["messages"].sum()
+    own = 0 if settings.get("echo") else 6
+    assert sums.to_dict() == {NEAR: 30, FAR: 30} | {f"car-{i:05d}": 30 - own for i in range(5)}
+    assert drive.counts["contexts"] == 30
+    near_s, far_s = drive.delays(1.0)
+    assert 0 < near_s < far_s < 100
+
+
+def test_the_rules_alone_say_what_the_fleet_does(said):
+    fleet = TRAFFIC.run(3, by_distance, longest_s=100.0).heard
+    alone, sent = TRAFFIC.play(said, by_distance, longest_s=100.0)
+    for name in (NEAR, FAR):
+        there, here = fleet[fleet["receiver"] == name], alone[alone["receiver"] == name]
+        columns = ["lat", "lon", "messages", "speed_kmh", "said_s", "distance_km"]
+        assert there[columns].round(6).values.tolist() == here[columns].round(6).values.tolist()
+        assert (there["t_s"].to_numpy() - here["t_s"].to_numpy()).max() < 1.0, "the network's latency"
+    assert sent["messages"].tolist() == [30, 30]
+    assert sent["aggregates"].tolist() == alone.groupby("receiver")["aggregate"].max()[[NEAR, FAR]].tolist()
+    assert (sent["bytes"] > 0).all()
+
+
+def test_a_function_that_fails_is_told(said):
+    with pytest.raises(PropagationProblem, match="ZeroDivisionError"):
+        TRAFFIC.play(said, lambda sender, receiver: 1 / 0)
+
+
+def test_speed_per_cell():
+    said = [("a", 30.0041, 10.0, 5.0), ("b", 30.0042, 20.0, 8.0), ("c", 30.2, 50.0, 9.0)]
+    contexts = [
+        Context({name}, {"loc": [lat, -97.0], "speed_kmh": speed, "said_s": t_s}, (int(t_s), int(t_s) + 1))
+        for name, lat, speed, t_s in said
+    ]
+    joined = speed_per_cell(contexts, km=1.0)
+    assert [row[2:] for row in joined["cells"]] == [[2, 15.0, 6.5], [1, 50.0, 9.0]]
+    assert (joined.people, joined.span_us) == (frozenset(), (5, 10))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"cars": 0}, {"minutes": 0.0}, {"every_s": -1.0}, {"far_km": float("nan")}]
+)
+def test_what_it_is_not(wrong):
+    with pytest.raises(ParameterError, match=next(iter(wrong))):
+        Traffic(**wrong)
