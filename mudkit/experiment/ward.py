@@ -1,0 +1,353 @@
+"""A ward with intensive care (SUBLIM, section 5): patients, doctors who walk, and what reaches them.
+
+The paper's own evaluation is lost. This one is ours: bytes, how long an alarm takes, alarms that are missed
+and hours of battery, for PICU with state, without state, and for no policy at all, on the same patients,
+walks and outages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mudkit.errors import ParameterError
+from mudkit.experiment.comparison import Comparison
+from mudkit.lab import Lab
+from mudkit.sources.ecg import ecg_mv, samples
+from mudkit.sources.mobility import RandomWaypoint
+from mudkit.sources.outages import Outages
+from mudkit.sources.parameters import number, whole_number
+from mudkit.sources.streams import Stream
+from mudkit.systems.sublim import AccessPoint, Policy, PublishServer, Subscriber
+from mudkit.systems.sublim.picu import one_timestamp, picu, stateless
+from mudkit.units import KM_PER_DEGREE, distance_km
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["POLICIES", "Alarm", "Round", "Ward", "pulses"]
+
+POLICIES: Final[dict[str, Callable[[Iterable[float]], Policy] | None]] = {
+    "no policy": None, "stateless": stateless, "stateful": picu, "one Timestamp": one_timestamp,
+}  # fmt: skip
+_S: Final = 1_000_000
+_ALARM_BPM: Final = 50
+
+
+class Alarm(NamedTuple):
+    """A stretch of time in which a patient's pulse is below 50.
+
+    Parameters
+    ----------
+    patient : int
+    from_s, until_s : float
+        Times of the first message that says so, and of the first that no longer does, in seconds since the
+        begin.
+    """
+
+    patient: int
+    from_s: float
+    until_s: float
+
+
+@dataclass(frozen=True)
+class Ward:
+    """Patients, doctors and access points.
+
+    Parameters
+    ----------
+    patients : int
+        Numbered from 1; the doctors share them out.
+    doctors : int
+    hours : float
+    every_s : float
+        Each patient's monitor publishes after so long, with the electrocardiogram of that time.
+    alarms_per_day : float
+        Of each patient, on average.
+    alarm_minutes : float
+        How long one lasts, on average.
+    edge_m : float
+        Side of the square of the ward, with four access points in it.
+    range_m : float
+        Of an access point's Wi-Fi; where there is none, a doctor's device goes over to EDGE.
+    outage : float
+        Share of time without any network.
+    battery_j, base_mw : float
+        Of a doctor's device: what it has at the begin, and what it takes without its radio (idle with its
+        display off, Carroll and Heiser, USENIX ATC 2010).
+    display_px : int
+
+    Examples
+    --------
+    >>> shown = Ward(patients=2, doctors=1, hours=0.1).run(seed=1)
+    >>> shown.system
+    'stateful'
+    """
+
+    patients: int = 12
+    doctors: int = 2
+    hours: float = 3.0
+    every_s: float = 10.0
+    alarms_per_day: float = 24.0
+    alarm_minutes: float = 3.0
+    edge_m: float = 160.0
+    range_m: float = 45.0
+    outage: float = 0.05
+    battery_j: float = 3_000.0
+    base_mw: float = 268.8
+    display_px: int = 480
+
+    def __post_init__(self) -> None:
+        whole_number("patients", self.patients, 1, 1_000)
+        whole_number("doctors", self.doctors, 1, 1_000)
+        whole_number("display_px", self.display_px, 1, 100_000)
+        number("hours", self.hours, 0.01, 240.0)
+        number("every_s", self.every_s, 1.0, 600.0)
+        number("alarms_per_day", self.alarms_per_day, 0.0, 1_000.0)
+        number("alarm_minutes", self.alarm_minutes, 0.1, 600.0)
+        number("edge_m", self.edge_m, 100.0, 10_000.0)
+        number("range_m", self.range_m, 1.0, 10_000.0)
+        number("outage", self.outage, 0.0, 0.95)
+
+    def run(self, seed: int, system: str = "stateful") -> Round:
+        """Let it happen.
+
+        Parameters
+        ----------
+        seed : int
+            Same seed: same patients, walks and outages, whatever the policy.
+        system : {'no policy', 'stateless', 'stateful', 'one Timestamp'}
+        """
+        if system not in POLICIES:
+            raise ParameterError(
+                "There is no such policy here.", where="system", found=repr(system),
+                expected=", ".join(POLICIES),
+            )  # fmt: skip
+        return _Shift(self, seed, system).run()
+
+    def compare(
+        self,
+        seeds: Iterable[int] = range(5),
+        systems: Iterable[str] = ("stateless", "stateful", "no policy"),
+        *,
+        map: Callable[..., Iterable[Any]] = map,  # noqa: A002 - the name of what it stands for
+    ) -> Comparison:
+        """Run policies on the same seeds.
+
+        Parameters
+        ----------
+        seeds : iterable of int
+        systems : iterable of str
+            The first is the baseline.
+        map : callable
+            How the runs are spread.
+
+        Returns
+        -------
+        Comparison
+            Of the measures of :class:`Round`.
+        """
+        import pandas as pd
+
+        names, numbers = list(systems), list(seeds)
+        plan = [(self, seed, name) for name in names for seed in numbers]
+        return Comparison(pd.DataFrame(list(map(_measured, plan))), names[0])
+
+    def describe(self) -> dict[str, Any]:
+        """Say everything that shapes a run."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def responsible(self, doctor: int) -> list[int]:
+        """Give the patients of a doctor, from 0."""
+        return [patient for patient in range(1, self.patients + 1) if patient % self.doctors == doctor]
+
+
+class Round(NamedTuple):
+    """What came of a run.
+
+    Parameters
+    ----------
+    system : str
+    seed : int
+    lab : Lab
+    alarms : pandas.DataFrame
+        A row for each alarm and doctor: ``patient, doctor, from_s, until_s, told_s`` (NaN: not before it was
+        over).
+    shown : pandas.DataFrame
+        A row for each message that a doctor got: ``doctor, patient, at_s, pulse, ecg_bytes``.
+    hours : pandas.Series
+        Of battery, by doctor; beyond the end of the run at the mean power so far.
+    """
+
+    system: str
+    seed: int
+    lab: Lab
+    alarms: pd.DataFrame
+    shown: pd.DataFrame
+    hours: pd.Series[float]
+
+    def measures(self) -> dict[str, float]:
+        """Sum it up: of all doctors.
+
+        Returns
+        -------
+        dict of str to float
+            ``megabytes`` and ``messages`` both ways, ``alarm_s`` (median) and ``alarm_p95_s`` from the first
+            low pulse to when a doctor's device shows one, ``missed_share`` of alarms of which it shows none
+            before they are over, ``battery_h`` (mean).
+        """
+        bill = self.lab.bill()
+        late = self.alarms["told_s"] - self.alarms["from_s"]
+        return {
+            "megabytes": float(bill["bytes"].sum() / 1e6),
+            "messages": float(bill["messages"].sum()),
+            "alarm_s": float(late.median()),
+            "alarm_p95_s": float(late.quantile(0.95)),
+            "missed_share": float(late.isna().mean()) if len(late) else 0.0,
+            "battery_h": float(self.hours.mean()),
+        }
+
+
+def pulses(ward: Ward, seed: int, patient: int) -> NDArray[np.int64]:
+    """Give a patient's pulse at each of her messages.
+
+    It wanders about a mean of her own (60 to 95, an autoregressive process with a standard deviation of 4)
+    and never below 51; in an alarm it is 35 to 48.
+
+    Returns
+    -------
+    ndarray of int64, shape (messages,)
+        Beats a minute.
+    """
+    count = int(ward.hours * 3600 / ward.every_s)
+    step = np.arange(count)
+    mean = float(Stream(seed, "ward mean pulse").uniform(patient, 0, 60.0, 95.0))
+    noise = Stream(seed, "ward pulse").normal(patient, step)
+    kept = np.exp(-ward.every_s / 120.0)
+    wander = np.empty(count)
+    here = 0.0
+    for place, push in enumerate(noise.tolist()):
+        here = kept * here + np.sqrt(1.0 - kept**2) * push
+        wander[place] = here
+    found = np.maximum(np.rint(mean + 4.0 * wander), _ALARM_BPM + 1)
+    begins = Stream(seed, "ward alarm").chance(patient, step, ward.alarms_per_day * ward.every_s / 86_400.0)
+    lengths_s = Stream(seed, "ward alarm length").exponential(patient, step, ward.alarm_minutes * 60.0)
+    low = Stream(seed, "ward low pulse").integers(patient, step, 35, 49)
+    for place in np.flatnonzero(begins).tolist():
+        end = place + max(int(lengths_s[place] / ward.every_s), 1)
+        found[place:end] = low[place:end]
+    return found.astype(np.int64)
+
+
+def _measured(what: tuple[Ward, int, str]) -> dict[str, Any]:
+    ward, seed, system = what
+    return {"system": system, "seed": seed, **ward.run(seed, system).measures()}
+
+
+class _Shift:
+    def __init__(self, ward: Ward, seed: int, system: str) -> None:
+        self.ward, self.system, self.seed = ward, system, seed
+        self.lab = lab = Lab(seed, messages=False)
+        self.net = PublishServer(lab)
+        half_deg = ward.edge_m / 4000.0 / KM_PER_DEGREE
+        self.points = [(half_deg * north, half_deg * east) for north in (-1, 1) for east in (-1, 1)]
+        for at in self.points:
+            AccessPoint(lab, self.net, at=at, range_m=ward.range_m)
+        walk = RandomWaypoint(0.0, 0.0, max(ward.edge_m / 1000.0, 0.1), 0.5, 1.5, 120.0)
+        self.names = [f"doctor-{number}" for number in range(1, ward.doctors + 1)]
+        make = POLICIES[system]
+        outages = Outages(ward.outage) if ward.outage else 0.0
+        self.empty_h: dict[str, float] = {}
+        """When a device was found to be switched off for an empty battery, by its name."""
+        self.shown: list[tuple[str, int, float, int, int]] = []
+        for row, name in enumerate(self.names):
+            device = lab.device(
+                name, link="wifi", mobility=walk, outage=outages, every_s=5.0, battery_j=ward.battery_j,
+                base_mw=ward.base_mw, display_px=ward.display_px,
+            )  # fmt: skip
+            doctor = Subscriber(device, self.net)
+            if make is not None:
+                doctor.set_policy(make(ward.responsible(row)))
+            doctor.on_message(partial(self._show, name))
+        self.pulses = {patient: pulses(ward, seed, patient) for patient in range(1, ward.patients + 1)}
+
+    def run(self) -> Round:
+        """Let the monitors publish, each at its own moment of the interval."""
+        import pandas as pd
+
+        ward, world = self.ward, self.lab.world
+        offsets = Stream(self.seed, "ward offset").uniform(np.arange(ward.patients + 1), 0, 0.0, ward.every_s)
+        self.offsets_s = offsets.tolist()
+        for patient in self.pulses:
+            world.ask_at(round(self.offsets_s[patient] * _S), self._publish, (patient, 0))
+        world.at(0, self._roam)
+        self.lab.run(hours=ward.hours)
+        columns = ["doctor", "patient", "at_s", "pulse", "ecg_bytes"]
+        shown = pd.DataFrame(self.shown, columns=columns)
+        hours = pd.Series({name: self._hours(name) for name in self.names})
+        return Round(self.system, self.seed, self.lab, self._alarms(shown), shown, hours)
+
+    def _publish(self, what: tuple[int, int]) -> None:
+        patient, step = what
+        pulse = int(self.pulses[patient][step])
+        # Of a rate to five beats a minute: a signal is integrated once for each.
+        signal = samples(ecg_mv(5 * round(pulse / 5), self.ward.every_s))
+        self.net.publish({"patient": patient, "pulse": pulse, "ecg": signal})
+        if step + 1 < len(self.pulses[patient]):
+            at_s = self.offsets_s[patient] + (step + 1) * self.ward.every_s
+            self.lab.world.ask_at(round(at_s * _S), self._publish, (patient, step + 1))
+
+    def _roam(self, _: None) -> None:
+        """Let devices go over to the network that there is where they are."""
+        for name in self.names:
+            device = self.lab.devices[name]
+            if not device.is_on:
+                self.empty_h.setdefault(name, self.lab.world.now_us / 3.6e9)
+            if device.loc is None or not device.is_on:
+                continue
+            far_m = min(1000.0 * float(distance_km(*device.loc, *at)) for at in self.points)
+            wanted = "wifi" if far_m <= self.ward.range_m else "edge"
+            if device.network != wanted:
+                device.change_network(wanted)
+        self.lab.world.at(self.lab.world.now_us + 5 * _S, self._roam)
+
+    def _show(self, doctor: str, message: Mapping[str, Any]) -> None:
+        at_s = self.lab.world.now_us / 1e6
+        self.shown.append((doctor, message["patient"], at_s, message["pulse"], len(message.get("ecg", b""))))
+
+    def _alarms(self, shown: pd.DataFrame) -> pd.DataFrame:
+        import pandas as pd
+
+        rows = []
+        low = shown[shown["pulse"] < _ALARM_BPM]
+        for alarm in self._all_alarms():
+            mine = low[(low["patient"] == alarm.patient) & (low["at_s"] >= alarm.from_s)]
+            for name in self.names:
+                told = mine.loc[(mine["doctor"] == name) & (mine["at_s"] <= alarm.until_s), "at_s"]
+                rows.append(
+                    (alarm.patient, name, alarm.from_s, alarm.until_s, told.min() if len(told) else np.nan)
+                )
+        return pd.DataFrame(rows, columns=["patient", "doctor", "from_s", "until_s", "told_s"])
+
+    def _all_alarms(self) -> Iterable[Alarm]:
+        for patient, found in self.pulses.items():
+            edges = np.diff(np.concatenate([[False], found < _ALARM_BPM, [False]]).astype(np.int8))
+            for begin, end in zip(np.flatnonzero(edges > 0), np.flatnonzero(edges < 0), strict=True):
+                first_s, last_s = (
+                    self.offsets_s[patient] + self.ward.every_s * each for each in (begin, end)
+                )
+                yield Alarm(patient, float(first_s), float(last_s))
+
+    def _hours(self, name: str) -> float:
+        """Say when the battery was empty, or will be."""
+        device = self.lab.devices[name]
+        if name in self.empty_h:
+            return self.empty_h[name]
+        assert device.battery is not None
+        used_j = device.battery.capacity_j - device.battery.left_j()
+        return self.ward.hours * device.battery.capacity_j / used_j

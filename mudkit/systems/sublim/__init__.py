@@ -1,0 +1,44 @@
+"""SUBLIM: the server keeps state per subscriber, and the subscriber's policy rewrites each message by it.
+
+The community of the paper's section 4 is {S, C, ST, P, M}: a server S (here the access points, each for the
+subscribers attached to it), subscribers C, for each a state of variables ST, a policy P, and messages M.
+"""
+
+from mudkit.systems.sublim.check import Finding
+from mudkit.systems.sublim.deciding import Explanation, Verdict
+from mudkit.systems.sublim.front import (
+    AccessPoint,
+    PlainSubscriber,
+    PublishServer,
+    Sublim,
+    Subscriber,
+    explain,
+)
+from mudkit.systems.sublim.function import FunctionPolicy, policy
+from mudkit.systems.sublim.messages import compress, create_message, expand, method, resize
+from mudkit.systems.sublim.policy import Policy, Rule
+from mudkit.systems.sublim.problems import PolicyError
+from mudkit.systems.sublim.state import State
+
+__all__ = [
+    "AccessPoint",
+    "Explanation",
+    "Finding",
+    "FunctionPolicy",
+    "PlainSubscriber",
+    "Policy",
+    "PolicyError",
+    "PublishServer",
+    "Rule",
+    "State",
+    "Sublim",
+    "Subscriber",
+    "Verdict",
+    "compress",
+    "create_message",
+    "expand",
+    "explain",
+    "method",
+    "policy",
+    "resize",
+]

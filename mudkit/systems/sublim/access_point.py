@@ -1,0 +1,182 @@
+"""An access point with SUBLIM: it decides for the subscribers that are attached to it (section 3).
+
+Its rules:
+
+================  ====================================================================================
+messages          each in its order, for each subscriber of whom it is the next; what is missing is
+                  asked for
+attach            mine: it is there, at this address; else ask whoever serves it to hand it over
+report            the automatic variables; the newest count
+policy            check it, and decide by it from the next message on
+got               out of the queue, and the next one
+ask, parcel, …    see :mod:`~mudkit.systems.sublim.handing_over`
+timer, link up    the same again of what was not answered
+================  ====================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from mudkit.errors import MudkitError
+from mudkit.events import (
+    Call,
+    Complete,
+    Effect,
+    Event,
+    LinkUp,
+    Ports,
+    Received,
+    Send,
+    SendFailed,
+    SetTimer,
+    TimerFired,
+    size_bytes,
+)
+from mudkit.systems.sublim.agent import AGAIN, Agent, AnyPolicy
+from mudkit.systems.sublim.function import FunctionPolicy
+from mudkit.systems.sublim.handing_over import LEAVE, WANT, HandingOver
+from mudkit.systems.sublim.limits import MAX_TEXT
+from mudkit.systems.sublim.plain import PlainService
+from mudkit.systems.sublim.policy import Policy
+from mudkit.systems.sublim.problems import PolicyError
+
+__all__ = ["AccessPointMachine"]
+
+_AGAIN_US: Final = 5_000_000
+_JOIN: Final = "join"
+_REPLAY: Final = "replay"
+
+
+class AccessPointMachine:
+    """An access point's machine.
+
+    Parameters
+    ----------
+    ports : Ports
+    server : str
+        Address of the publish server.
+    functions : mapping of str to FunctionPolicy
+        Those that trusted notebooks have set, by name: a function is not sent.
+    """
+
+    def __init__(self, ports: Ports, server: str, functions: Mapping[str, FunctionPolicy]) -> None:
+        self._store = ports.store
+        self._server = server
+        self._functions = functions
+        self._last: int | None = None
+        """The last message of which it has heard since it was made."""
+        self._asked: int | None = None
+        """From which number on messages were asked for and have not come."""
+        self._plain = PlainService()
+        self._agents: dict[str, Agent] = {}
+        for key, _ in self._store.items("agent "):
+            self._begin(key.removeprefix("agent "))
+        self._over = HandingOver(ports, self._agents, self._begin)
+
+    def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
+        """See :class:`mudkit.events.Machine`."""
+        match event:
+            case Received(message={"kind": "messages"} as message):
+                return self._messages(message)
+            case Received(source=source, message={"kind": "got", "subscriber": name, "number": number}):
+                agent = self._agents.get(name)
+                return agent.confirmed(number) if agent is not None else ()
+            case Received(source=source, message={"kind": "report"} as message):
+                return self._report(source, message)
+            case Received(source=source, message={"kind": "policy"} as message):
+                return self._set_policy(source, message)
+            case Received(message={"kind": "hello" | "bye"}) | SendFailed(message={"kind": "plain"}):
+                self._plain.heard(event)
+            case Received(source=source, message=message):
+                # Until it knows which message is the next, it cannot begin with anybody.
+                moved = () if self._last is None else self._over.heard(source, message, self._last + 1)
+                return [*moved, *self._catch_up()]
+            case TimerFired(name=name) if name.startswith(AGAIN):
+                agent = self._agents.get(name.removeprefix(AGAIN))
+                return agent.again() if agent is not None else ()
+            case TimerFired(name=name) if name.startswith((WANT, LEAVE)):
+                return self._over.again(name)
+            case TimerFired(name="join") if self._last is None:
+                return self._join()
+            case TimerFired(name="replay"):
+                self._asked = None
+                return self._catch_up()
+            case LinkUp():
+                flushed = [each for agent in self._agents.values() for each in agent.again()]
+                return [*self._join(), *flushed, *self._over.again_all()]
+            case SendFailed(to=to, message={"kind": "deliver", "subscriber": name}):
+                agent = self._agents.get(name)
+                if agent is not None and agent.record["address"] == to:
+                    agent.is_away = True
+            case Call(op_id=op_id, operation="state", arguments={"subscriber": name}):
+                return (Complete(op_id, self._state(name, now_us)),)
+        return ()
+
+    def _join(self) -> Sequence[Effect]:
+        return Send(self._server, {"kind": _JOIN}), SetTimer(_JOIN, _AGAIN_US)
+
+    def _messages(self, message: Mapping[str, Any]) -> Sequence[Effect]:
+        self._last = max(self._last or 0, message["last"])
+        effects: list[Effect] = []
+        for agent in self._agents.values():
+            agent.skip(message["first"])
+            for each in message["messages"]:
+                if each["number"] == agent.record["next"]:
+                    effects += agent.decide(each)
+        if self._asked is not None and any(each["number"] <= self._asked for each in message["messages"]):
+            self._asked = None
+        have = Send(self._server, {"kind": "have", "last": self._last})
+        return [*effects, *self._plain.flood(message["messages"]), *self._catch_up(), have]
+
+    def _catch_up(self) -> Sequence[Effect]:
+        """Ask for what some subscriber has missed, unless that is on its way."""
+        first = min((agent.record["next"] for agent in self._agents.values()), default=None)
+        if self._asked is not None or first is None or self._last is None or first > self._last:
+            return ()
+        self._asked = first
+        return Send(self._server, {"kind": _REPLAY, "from": first}), SetTimer(_REPLAY, _AGAIN_US)
+
+    def _report(self, source: str, message: Mapping[str, Any]) -> Sequence[Effect]:
+        agent = self._agents.get(message["subscriber"])
+        if agent is None:
+            return ()
+        agent.reported(message["number"], message["automatic"])
+        return (Send(source, {"kind": "reported", "number": message["number"]}),)
+
+    def _set_policy(self, source: str, message: Mapping[str, Any]) -> Sequence[Effect]:
+        agent, number = self._agents.get(message["subscriber"]), message["number"]
+        if agent is None:
+            return ()
+        if number > agent.record["policy"]:
+            try:
+                agent.use(number, message["policy"], self._read(message["policy"]))
+            except MudkitError as error:
+                agent.change(policy=number)  # what was set before goes on
+                told = {"summary": error.summary, "where": error.where, "found": error.found}
+                return (Send(source, {"kind": "policy set", "number": number, "problem": told}),)
+        return (Send(source, {"kind": "policy set", "number": number}),)
+
+    def _read(self, sent: Mapping[str, Any]) -> AnyPolicy:
+        """Make a policy of what was sent: checked here too, since anybody may send."""
+        if "function" in sent:
+            found = self._functions.get(sent["function"])
+            if found is None:
+                raise PolicyError(
+                    "This function is not known here.", found=repr(sent["function"]),
+                    remedy="set it with set_policy, in the notebook of the access point",
+                )  # fmt: skip
+            return found
+        if size_bytes(sent) > MAX_TEXT:
+            raise PolicyError("The policy is too long.", expected=f"at most {MAX_TEXT} bytes")
+        return Policy.read(sent).checked()
+
+    def _begin(self, name: str) -> Agent:
+        sent = self._store.get(f"policy {name}")
+        self._agents[name] = Agent(self._store, name, None if sent is None else self._read(sent))
+        return self._agents[name]
+
+    def _state(self, name: str, now_us: int) -> dict[str, Any] | None:
+        agent = self._agents.get(name)
+        return None if agent is None else {**agent.record, "now_us": now_us}

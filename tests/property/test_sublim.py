@@ -1,0 +1,128 @@
+"""What SUBLIM promises while a subscriber walks between access points that die and come back.
+
+`mudkit reproduce S2` goes on until there were 1,000 hand-overs; here are a few walks of many kinds.
+"""
+
+from __future__ import annotations
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from mudkit import Lab
+from mudkit.reproduce.sublim_roaming import Roaming
+from mudkit.systems.sublim import AccessPoint, Policy, PublishServer, Rule, Subscriber
+from mudkit.systems.sublim.actions import Compress, Every, Keep
+from mudkit.systems.sublim.check import CONTRADICTION, MORE_ON_LESS, UNREACHABLE
+
+
+@given(
+    st.integers(0, 10_000),
+    st.builds(
+        Roaming,
+        moves=st.integers(0, 15),
+        messages=st.integers(1, 60),
+        every_s=st.sampled_from([1.0, 5.0, 20.0]),
+        crashes=st.integers(0, 20),
+        mangled_share=st.sampled_from([0.0, 0.1, 0.3]),
+    ),
+)
+@settings(max_examples=30, deadline=None)
+@example(9, Roaming())  # parcels that come twice
+@example(2, Roaming())  # ten hand-overs
+def test_nothing_is_lost_nothing_comes_twice_and_the_state_is_that_of_one_server(seed, roaming):
+    came = roaming.run(seed)
+    assert (came.lost, came.repeated, came.wrong_states) == (0, 0, 0)
+    assert came.published <= roaming.messages
+    assert came.crashes or came.published == roaming.messages
+
+
+def test_the_walks_have_hand_overs_and_crashes():
+    came = [Roaming().run(seed) for seed in range(3)]
+    assert sum(each.hand_overs for each in came) >= 10
+    assert sum(each.crashes for each in came) >= 10
+    assert all(0 < each.sent < each.published for each in came)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.floats(0.1, 200.0)), min_size=1, max_size=12))
+@settings(max_examples=20, deadline=None)
+def test_every_five_minutes_holds_across_hand_overs(walk):
+    lab = Lab(seed=1, messages=False)
+    net = PublishServer(lab)
+    for number in range(3):
+        AccessPoint(lab, net, at=(number * 0.001, 0.0), range_m=80.0)
+    device = lab.device("doctor", link="wifi", at=(0.0, 0.0))
+    doctor = Subscriber(device, net)
+    doctor.set_policy(Policy("limit", [Rule(None, [Every(300)])])).result()
+    times_s = []
+    for number, (place, wait_s) in enumerate(walk):
+        device.measured("loc", (place * 0.001, 0.0))
+        lab.run(seconds=wait_s)
+        net.publish({"number": number}).result()
+        times_s.append(lab.world.now_us / 1e6)
+    lab.run(minutes=1)
+    wanted, last_s = [], -300.0
+    for number, at_s in enumerate(times_s):
+        if at_s - last_s >= 300.0:
+            wanted.append(number)
+            last_s = at_s
+    assert [each["number"] for each in doctor.read().result()] == wanted
+
+
+ATOMS = [
+    "message.a < 3", "message.a >= 3", "message.a IN (1, 3)", "message.a IS NULL", "message.b = 'x'", "message.f",
+    "message.a BETWEEN 1 AND 5", "lookup('l', message.a, 'listed')", "state.battery < 25", "state.battery >= 25",
+]  # fmt: skip
+conditions = st.recursive(
+    st.sampled_from(ATOMS),
+    lambda inner: (
+        st.builds("NOT ({})".format, inner)
+        | st.builds("({}) AND ({})".format, inner, inner)
+        | st.builds("({}) OR ({})".format, inner, inner)
+    ),
+    max_leaves=3,
+)
+SEEN = st.fixed_dictionaries(
+    {}, optional={"a": st.sampled_from([0, 1, 2, 3, 4, 5, 6, "x", None]), "b": st.sampled_from(["x", "y", 1]), "f": st.booleans()}
+)  # fmt: skip
+
+
+@given(
+    st.lists(conditions, min_size=2, max_size=6),
+    st.lists(
+        st.tuples(SEEN, st.sampled_from([{}, {"battery": 10}, {"battery": 25}, {"battery": 90}])), max_size=20
+    ),
+)
+@settings(max_examples=100, deadline=None)
+def test_a_rule_that_the_checker_calls_unreachable_never_fires(texts, messages):
+    policy = Policy(
+        "drawn", [Rule(text, Keep((f"f{n}",))) for n, text in enumerate(texts)], variables={"l": [1, 5]}
+    )
+    dead = {each.rule for each in policy.findings() if each.kind in (UNREACHABLE, CONTRADICTION)}
+    for message, automatic in messages:
+        assert policy.decide(message, policy.variables, automatic).rule not in dead
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(
+                ["state.battery < {}", "state.battery >= {}", "state.battery <= {} AND message.a < 3"]
+            ),
+            st.integers(0, 10).map(lambda tenth: tenth * 10),
+            st.sampled_from([2, 4, 8, "2 + state.battery / 10", "12 - state.battery / 10"]),
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+    st.sampled_from([{"a": 1}, {"a": 5}]),
+)
+@settings(max_examples=150, deadline=None)
+def test_a_policy_in_which_the_checker_finds_nothing_sends_no_more_on_a_lower_battery(drawn, message):
+    rules = [Rule(text.format(level), Compress("ecg", ratio)) for text, level, ratio in drawn]
+    policy = Policy("drawn", [*rules, Rule(None, Compress("ecg", 2))])
+    if any(each.kind == MORE_ON_LESS for each in policy.findings()):
+        return
+    levels = sorted({level + more for _, level, _ in drawn for more in (-5, -1, 0, 1, 5)})
+    outs = [policy.decide({**message, "ecg": bytes(1_200)}, {}, {"battery": level}).out for level in levels]
+    sizes = [len(out["ecg"]) for out in outs]
+    assert sizes == sorted(sizes)

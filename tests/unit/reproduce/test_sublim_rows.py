@@ -1,0 +1,65 @@
+"""The rows of SUBLIM, at small size and untimed."""
+
+from __future__ import annotations
+
+import pytest
+
+from mudkit.reproduce import sublim, sublim_picu, sublim_roaming
+from mudkit.reproduce.row import nothing_said
+from mudkit.reproduce.verdict import judge
+
+S1, S2, S3 = sublim.ROWS
+
+
+def complete(row, found):
+    assert {required.figure for required in row.required} <= set(found.figures)
+    return found
+
+
+def test_s1_is_about_rules_and_function_and_one_timestamp():
+    found = complete(S1, sublim_picu.measure_rules(nothing_said, count=500))
+    assert found.figures["share of situations that are right"].median == 1
+    assert found.figures["share of messages on which rules and function agree"].median == 1
+    assert found.figures["patients starved by one Timestamp"].median == 3
+    assert judge(S1, found)[0] == "not reproducible"  # 500 messages are not 10,000
+
+
+def test_s1_notices_a_rule_that_is_wrong(monkeypatch):
+    def other(patients):
+        return sublim_picu.picu(patients, per=None)
+
+    monkeypatch.setattr(sublim_picu, "function", other)
+    found = sublim_picu.measure_rules(nothing_said, count=500)
+    assert found.figures["share of messages on which rules and function agree"].median < 1
+
+
+def test_s2_walks_until_there_were_enough_hand_overs(monkeypatch):
+    class Alone:
+        def __enter__(self):
+            return map
+
+        def __exit__(self, *_):
+            return None
+
+    monkeypatch.setattr(sublim_roaming, "spread_out", lambda part: Alone())
+    found = complete(S2, sublim_roaming.measure(nothing_said, hand_overs=12))
+    assert found.figures["hand overs"].median >= 12
+    assert found.figures["crashes"].median > 0
+    assert [found.figures[name].median for name in ("lost", "repeated", "wrong states")] == [0, 0, 0]
+    assert found.parameters["seeds"].startswith("0–")
+
+
+@pytest.mark.parametrize("spoilt", ["lost", "repeated", "wrong states"])
+def test_s2_is_not_reproduced_when_something_is_wrong(spoilt):
+    from mudkit.reproduce.row import Figure, Measured
+
+    values = {"hand overs": 1000, "crashes": 900, "lost": 0, "repeated": 0, "wrong states": 0}
+    assert judge(S2, Measured({n: Figure.of([v]) for n, v in values.items()}, {}))[0] == "reproduced"
+    values[spoilt] = 1
+    assert judge(S2, Measured({n: Figure.of([v]) for n, v in values.items()}, {}))[0] == "not reproducible"
+
+
+def test_s3_counts_decisions():
+    found = complete(S3, sublim_picu.measure_speed(nothing_said, decisions=200, runs=2))
+    assert found.figures["decisions/s"].low > 0
+    assert S3.is_named_only

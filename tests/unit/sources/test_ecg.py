@@ -1,0 +1,79 @@
+"""Electrocardiograms of the dynamical model."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mudkit.errors import ParameterError
+from mudkit.sources.ecg import HZ, ecg_mv, loss_percent, millivolts, samples
+from mudkit.systems.sublim import compress, expand
+
+
+def beats(line):
+    """Where R is: the one peak over 0.6 mV of each beat."""
+    return [n for n in range(1, len(line) - 1) if line[n] > 0.6 and line[n - 1] < line[n] >= line[n + 1]]
+
+
+@pytest.mark.parametrize("bpm", [40, 72, 120])
+def test_it_beats_as_often_as_asked(bpm):
+    line = ecg_mv(bpm, 30)
+    assert len(line) == 30 * HZ
+    assert (line.min(), line.max()) == pytest.approx((-0.4, 1.2))
+    gaps_s = np.diff(beats(line)) / HZ
+    assert 60 / gaps_s.mean() == pytest.approx(bpm, rel=0.03)
+    assert 0 < gaps_s.std() < 0.1 * gaps_s.mean()
+
+
+def test_a_heart_without_variation_beats_evenly():
+    gaps = np.diff(beats(ecg_mv(60, 20, spread_bpm=0.0)))
+    assert gaps.max() - gaps.min() <= 1
+    assert gaps.mean() == pytest.approx(HZ, abs=1)
+
+
+def test_each_beat_has_its_waves():
+    """Q and S are below the line around R, P before and T after are above it."""
+    line = ecg_mv(60, 10, spread_bpm=0.0)
+    at = beats(line)[4]
+    around = line[at - HZ // 2 : at + HZ // 2]
+    r = HZ // 2
+    q, s = around[r - 20 : r].min(), around[r : r + 20].min()
+    rest = np.median(around)
+    assert q < rest - 0.05
+    assert s < rest - 0.1
+    assert around[r - 60 : r - 25].max() > rest + 0.02
+    assert around[r + 40 : r + 110].max() > rest + 0.05
+
+
+def test_it_is_a_function_of_its_parameters():
+    assert np.array_equal(ecg_mv(72, 5, seed=1), ecg_mv(72, 5, seed=1))
+    assert not np.array_equal(ecg_mv(72, 5, seed=1), ecg_mv(72, 5, seed=2))
+    mine = ecg_mv(72, 5, seed=1)
+    mine[:] = 0  # its own, not the one that is kept
+    assert ecg_mv(72, 5, seed=1).max() > 1
+
+
+def test_samples_are_a_byte_each_to_a_hundredth_of_a_millivolt():
+    line = ecg_mv(72, 5)
+    assert np.abs(millivolts(samples(line)) - line).max() <= 0.0051
+    assert samples(np.array([-9.0, -1.0, 1.55, 9.0])) == bytes([0, 0, 255, 255])
+
+
+def test_the_loss_of_compression_is_stated():
+    """The figures of the docstring of mudkit.sources.ecg.loss_percent."""
+    whole = samples(ecg_mv(72, 10))
+    lost = {
+        ratio: loss_percent(whole, expand(compress({"e": whole}, "e", ratio)["e"], len(whole)))
+        for ratio in (2, 4, 6, 8)
+    }
+    assert [round(each) for each in lost.values()] == [4, 13, 26, 39]
+    assert loss_percent(whole, whole) == 0.0
+    assert loss_percent(bytes([9, 9]), bytes([8, 9])) == 0.0
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"bpm": 0}, {"bpm": 300}, {"seconds": 0}, {"seconds": 1e6}, {"spread_bpm": -1}, {"seed": 0.5}]
+)
+def test_parameters_out_of_range(wrong):
+    with pytest.raises(ParameterError):
+        ecg_mv(**{"bpm": 72, "seconds": 5, **wrong})

@@ -1,0 +1,315 @@
+"""The machines by themselves: the server's books, an agent's queue, hand-overs message by message."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mudkit.events import Call, Complete, LinkUp, Ports, Received, Send, SendFailed, TimerFired
+from mudkit.fleet.store import MemoryStore
+from mudkit.systems.sublim.access_point import AccessPointMachine
+from mudkit.systems.sublim.agent import WAITING, WINDOW, Agent, fresh
+from mudkit.systems.sublim.handing_over import HandingOver
+from mudkit.systems.sublim.publish_server import AT_ONCE, PublishServerMachine
+
+
+def ports(store: MemoryStore, address: str = "me") -> Ports:
+    return Ports(store, lambda n: bytes(n), address)
+
+
+def sent(effects: Any, kind: str) -> list[Any]:
+    return [each.message for each in effects if isinstance(each, Send) and each.message["kind"] == kind]
+
+
+# -- the publish server
+
+
+def server(store: MemoryStore, kept: int = 5) -> PublishServerMachine:
+    return PublishServerMachine(ports(store), start_us=1_000_000, kept=kept)
+
+
+def publish(machine: PublishServerMachine, count: int) -> Any:
+    for number in range(count):
+        effects = machine.handle(number, Call(number, "publish", {"body": {"n": number}, "item": None}))
+    return effects
+
+
+def test_messages_are_numbered_and_flooded_to_those_who_joined():
+    machine = server(MemoryStore())
+    machine.handle(0, Received("ap", {"kind": "join"}))
+    effects = publish(machine, 1)
+    (told,) = sent(effects, "messages")
+    assert (told["last"], told["first"]) == (1, 1)
+    assert told["messages"] == [
+        {"number": 1, "item": "message 1", "created_us": 0, "at_s": 1.0, "body": {"n": 0}}
+    ]
+    assert Complete(0, 1) in effects
+
+
+def test_a_replay_gives_some_at_a_time_and_says_what_is_no_longer_kept():
+    store = MemoryStore()
+    machine = server(store, kept=60)
+    publish(machine, 70)
+    (told,) = sent(machine.handle(0, Received("ap", {"kind": "replay", "from": 1})), "messages")
+    assert (told["first"], told["last"]) == (11, 70)
+    assert [each["number"] for each in told["messages"]] == list(range(11, 11 + AT_ONCE))
+    (rest,) = sent(machine.handle(0, Received("ap", {"kind": "replay", "from": 61})), "messages")
+    assert [each["number"] for each in rest["messages"]] == list(range(61, 71))
+    assert len(store.items("message ")) == 60
+
+
+def test_it_goes_on_counting_after_a_restart_and_knows_its_access_points():
+    store = MemoryStore()
+    machine = server(store)
+    machine.handle(0, Received("ap", {"kind": "join"}))
+    publish(machine, 3)
+    again = server(store)
+    (told,) = sent(again.handle(0, LinkUp("me", "server")), "messages")
+    assert told["last"] == 3
+    again.handle(0, Received("ap", {"kind": "have", "last": 3}))
+    assert again.handle(0, TimerFired("again")) == []
+    assert sent(publish(again, 1), "messages")[0]["messages"][0]["number"] == 4
+
+
+# -- an agent's queue
+
+
+def agent(store: MemoryStore) -> Agent:
+    Agent.install(store, "doctor", fresh(1))
+    return Agent(store, "doctor", None)
+
+
+def message(number: int) -> dict[str, Any]:
+    return {"number": number, "item": f"m{number}", "created_us": 0, "at_s": 0.0, "body": {"n": number}}
+
+
+def test_a_window_is_under_way_and_the_others_wait():
+    mine = agent(MemoryStore())
+    effects = [each for number in range(1, WINDOW + 5) for each in mine.decide(message(number))]
+    assert [each["number"] for each in sent(effects, "deliver")] == list(range(1, WINDOW + 1))
+    effects = mine.confirmed(3)
+    assert [(each["number"], each["first"]) for each in sent(effects, "deliver")] == [
+        (WINDOW + n, 4) for n in (1, 2, 3)
+    ]
+    assert len(sent(mine.again(), "deliver")) == WINDOW
+
+
+def test_nothing_is_sent_to_a_device_that_is_away():
+    mine = agent(MemoryStore())
+    mine.is_away = True
+    assert sent(mine.decide(message(1)), "deliver") == []
+    mine.is_away = False
+    assert len(sent(mine.again(), "deliver")) == 1
+
+
+def test_of_what_waits_too_long_the_oldest_goes():
+    store = MemoryStore()
+    mine = agent(store)
+    mine.is_away = True
+    for number in range(1, WAITING + 3):
+        mine.decide(message(number))
+    mine.is_away = False
+    assert [each["number"] for each in sent(mine.again(), "deliver")][:1] == [3]
+    assert len(store.items("out ")) == WAITING
+
+
+def test_an_agent_is_as_it_was_after_a_restart():
+    store = MemoryStore()
+    mine = agent(store)
+    mine.decide(message(1))
+    mine.reported(2, {"battery": 50})
+    mine.reported(1, {"battery": 60})  # an older one that comes late
+    again = Agent(store, "doctor", None)
+    assert again.record == mine.record
+    assert again.record["automatic"] == {"battery": 50}
+    assert again.pack() == mine.pack()
+
+
+# -- hand-overs
+
+
+class Point:
+    """An access point's part, with its store."""
+
+    def __init__(self, address: str) -> None:
+        self.store = MemoryStore()
+        self.agents: dict[str, Agent] = {}
+        self.over = HandingOver(ports(self.store, address), self.agents, self.begin)
+
+    def begin(self, name: str) -> Agent:
+        self.agents[name] = Agent(self.store, name, None)
+        return self.agents[name]
+
+    def attach(self, epoch: int, origin: str, is_fresh: bool = False, client: str = "pda") -> Any:
+        message = {
+            "kind": "attach", "subscriber": "doctor", "epoch": epoch, "from": origin, "fresh": is_fresh,
+            "report": epoch, "automatic": {},
+        }  # fmt: skip
+        return self.over.heard(client, message, 1)
+
+    def hear(self, source: str, message: Any) -> Any:
+        return self.over.heard(source, message, 1)
+
+
+def handed_over() -> tuple[Point, Point, Any]:
+    one, two = Point("one"), Point("two")
+    one.attach(1, "one", is_fresh=True)
+    (ask,) = sent(two.attach(2, "one"), "ask")
+    (parcel,) = sent(one.hear("two", ask), "parcel")
+    return one, two, parcel
+
+
+def test_the_state_goes_from_one_to_the_other():
+    one, two, parcel = handed_over()
+    assert one.agents == {}
+    effects = two.hear("one", parcel)
+    assert sent(effects, "parcel has come") == [
+        {"kind": "parcel has come", "subscriber": "doctor", "epoch": 2}
+    ]
+    assert [each["epoch"] for each in sent(effects, "attached")] == [2]
+    one.hear("two", sent(effects, "parcel has come")[0])
+    assert one.store.items("leave ") == []
+
+
+def test_a_parcel_that_comes_twice_is_taken_once():
+    _, two, parcel = handed_over()
+    two.hear("one", parcel)
+    two.agents["doctor"].change(variables={"a": 1})
+    (ask,) = sent(Point("three").attach(3, "two"), "ask")
+    assert len(sent(two.hear("one", parcel), "parcel has come")) == 1
+    assert two.agents["doctor"].record["variables"] == {"a": 1}
+    two.hear("three", ask)
+    assert len(sent(two.hear("one", parcel), "parcel has come")) == 1  # also when it has gone on
+    assert two.agents == {}
+
+
+def test_a_parcel_is_sent_again_until_it_has_come():
+    one, _, parcel = handed_over()
+    assert sent(one.over.again("leave doctor"), "parcel") == [parcel]
+    assert sent(one.over.again_all(), "parcel") == [parcel]
+    one.hear("two", {"kind": "parcel has come", "subscriber": "doctor", "epoch": 2})
+    assert one.over.again("leave doctor") == ()
+
+
+def test_who_asks_one_that_it_has_left_is_told_where_to():
+    one, two, parcel = handed_over()
+    three = Point("three")
+    (ask,) = sent(three.attach(3, "one"), "ask")
+    (moved,) = sent(one.hear("three", ask), "moved")
+    assert moved["to"] == "two"
+    (ask,) = sent(three.hear("one", moved), "ask")
+    assert sent(two.hear("three", ask), "parcel") == []  # not yet there: three will ask again
+    two.hear("one", parcel)
+    (parcel,) = sent(two.hear("three", ask), "parcel")
+    three.hear("two", parcel)
+    assert list(three.agents) == ["doctor"]
+    assert (one.agents, two.agents) == ({}, {})
+
+
+def test_who_asks_for_one_that_has_come_back_is_stale():
+    one, _, _ = handed_over()
+    three = Point("three")
+    one.attach(4, "one")
+    (ask,) = sent(three.attach(2, "one"), "ask")
+    (stale,) = sent(one.hear("three", {**ask, "epoch": 1}), "stale")
+    assert stale["epoch"] == 1
+    three.hear("one", {**stale, "epoch": 2})
+    assert three.store.items("want ") == []
+
+
+def test_nobody_else_begins_with_one_that_somebody_may_have():
+    two = Point("two")
+    assert two.hear("three", {"kind": "ask", "subscriber": "doctor", "epoch": 3, "fresh": False}) == ()
+    assert two.agents == {}
+    assert two.attach(1, "two") == ()  # confirmed before, and unknown here
+
+
+def test_a_first_attachment_that_was_lost_is_no_second_state():
+    one, two = Point("one"), Point("two")
+    (ask,) = sent(two.attach(2, "one", is_fresh=True), "ask")
+    (parcel,) = sent(one.hear("two", ask), "parcel")  # an empty one
+    two.hear("one", parcel)
+    assert one.attach(1, "one", is_fresh=True) == ()  # the first attachment, late
+    assert (list(one.agents), list(two.agents)) == ([], ["doctor"])
+
+
+def test_an_attachment_from_another_address_is_the_same_subscriber():
+    one = Point("one")
+    one.attach(1, "one", is_fresh=True)
+    one.attach(1, "one", client="pda@2")
+    assert one.agents["doctor"].record["address"] == "pda@2"
+    assert one.attach(0, "one", client="pda@1") == ()
+    assert one.agents["doctor"].record["address"] == "pda@2"
+
+
+# -- the access point
+
+
+def access_point(store: MemoryStore) -> AccessPointMachine:
+    machine = AccessPointMachine(ports(store, "ap"), "server", {})
+    machine.handle(0, Received("server", {"kind": "messages", "last": 0, "first": 1, "messages": []}))
+    return machine
+
+
+ATTACH = {
+    "kind": "attach", "subscriber": "doctor", "epoch": 1, "from": "ap", "fresh": True, "report": 1, "automatic": {},
+}  # fmt: skip
+
+
+def flooded(*numbers: int, last: int = 0, first: int = 1) -> Received:
+    return Received("server", {
+        "kind": "messages", "last": last or max(numbers), "first": first,
+        "messages": [message(number) for number in numbers],
+    })  # fmt: skip
+
+
+def test_what_was_missed_is_asked_for_once_and_decided_in_order():
+    machine = access_point(MemoryStore())
+    machine.handle(0, Received("pda", ATTACH))
+    effects = machine.handle(0, flooded(3))
+    assert [each["from"] for each in sent(effects, "replay")] == [1]
+    assert sent(machine.handle(0, flooded(4)), "replay") == []
+    effects = machine.handle(0, flooded(1, 2, 3, 4))
+    assert [each["body"]["n"] for each in sent(effects, "deliver")] == [1, 2, 3, 4]
+    assert sent(machine.handle(0, flooded(2, 4)), "deliver") == []
+
+
+def test_what_is_no_longer_to_be_had_is_skipped_and_counted():
+    machine = access_point(MemoryStore())
+    machine.handle(0, Received("pda", ATTACH))
+    effects = machine.handle(0, flooded(7, 8, first=7))
+    assert [each["body"]["n"] for each in sent(effects, "deliver")] == [7, 8]
+    (state,) = machine.handle(5, Call(1, "state", {"subscriber": "doctor"}))
+    assert (state.result["skipped"], state.result["now_us"]) == (6, 5)
+
+
+def test_a_lost_replay_is_asked_for_again():
+    machine = access_point(MemoryStore())
+    machine.handle(0, Received("pda", ATTACH))
+    machine.handle(0, flooded(3))
+    assert len(sent(machine.handle(0, TimerFired("replay")), "replay")) == 1
+
+
+def test_until_it_knows_which_message_is_next_it_begins_with_nobody():
+    machine = AccessPointMachine(ports(MemoryStore(), "ap"), "server", {})
+    assert machine.handle(0, Received("pda", ATTACH)) == []
+    assert sent(machine.handle(0, LinkUp("ap", "server")), "join")
+    assert sent(machine.handle(0, TimerFired("join")), "join")
+
+
+def test_what_could_not_be_delivered_waits_for_the_next_attachment():
+    machine = access_point(MemoryStore())
+    machine.handle(0, Received("pda", ATTACH))
+    (deliver,) = sent(machine.handle(0, flooded(1)), "deliver")
+    machine.handle(0, SendFailed("pda", deliver))
+    assert sent(machine.handle(0, flooded(2)), "deliver") == []
+    effects = machine.handle(0, Received("pda", ATTACH))
+    assert [each["body"]["n"] for each in sent(effects, "deliver")] == [1, 2]
+
+
+@pytest.mark.parametrize("kind", ["got", "report", "policy"])
+def test_who_is_not_served_here_is_not_answered(kind):
+    machine = access_point(MemoryStore())
+    told = {"kind": kind, "subscriber": "nobody", "number": 1, "automatic": {}, "policy": {}}
+    assert machine.handle(0, Received("pda", told)) == ()

@@ -1,0 +1,56 @@
+"""Which access point a device goes to."""
+
+from __future__ import annotations
+
+import pytest
+
+from mudkit import Lab
+from mudkit.errors import ParameterError
+from mudkit.systems.sublim import AccessPoint, PublishServer, Subscriber
+from mudkit.systems.sublim.sites import Site, best
+
+KM = 1 / 111.195
+WEST, EAST = Site("west", (0.0, 0.0), 60.0, True), Site("east", (0.0, 0.1 * KM), 60.0, True)
+
+
+@pytest.mark.parametrize(
+    ("at_m", "now", "wanted"),
+    [
+        (10, None, "west"),
+        (90, None, "east"),
+        (49, "east", "east"),  # hardly nearer: stay
+        (45, "east", "west"),
+        (-70, None, "west"),  # out of every range: the nearest
+        (-70, "east", "east"),  # or the one that it has
+        (10, "gone", "west"),
+    ],
+)
+def test_the_nearest_in_range_with_some_patience(at_m, now, wanted):
+    assert best([WEST, EAST], (0.0, at_m / 1000 * KM), now) == wanted
+
+
+def test_without_places_the_first_will_do():
+    assert best([WEST, EAST], None, None) == "west"
+    assert best([Site("all", None, 0.0, True)], (5.0, 5.0), None) == "all"
+    assert best([], (0.0, 0.0), None) is None
+
+
+def test_a_subscriber_waits_for_the_first_access_point():
+    lab = Lab(seed=1)
+    net = PublishServer(lab)
+    doctor = Subscriber(lab.device("doctor"), net)
+    with pytest.raises(ParameterError, match="No access point serves"):
+        doctor.state()
+    lab.run(seconds=10)
+    AccessPoint(lab, net)
+    lab.run(seconds=10)
+    assert doctor.state()["epoch"] == 1
+
+
+def test_places_and_ranges_are_checked():
+    lab = Lab(seed=1)
+    net = PublishServer(lab)
+    with pytest.raises(ParameterError):
+        AccessPoint(lab, net, at=(100.0, 0.0))
+    with pytest.raises(ParameterError):
+        AccessPoint(lab, net, range_m=-1)

@@ -1,0 +1,97 @@
+"""The ward: patients, doctors who walk, and the evaluation of our own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mudkit.errors import ParameterError
+from mudkit.experiment.ward import POLICIES, Ward, pulses
+
+SMALL = Ward(patients=4, doctors=2, hours=0.15, every_s=5.0, alarms_per_day=200.0, outage=0.0, range_m=120.0)
+
+
+@pytest.fixture(scope="module")
+def rounds():
+    return {name: SMALL.run(3, name) for name in POLICIES}
+
+
+def test_a_run_is_a_function_of_its_seed(rounds):
+    again = SMALL.run(3, "stateful")
+    assert again.shown.equals(rounds["stateful"].shown)
+    assert again.measures() == rounds["stateful"].measures()
+    assert not SMALL.run(4, "stateful").shown.equals(again.shown)
+
+
+def test_all_policies_see_the_same_alarms(rounds):
+    first = rounds["no policy"].alarms[["patient", "doctor", "from_s", "until_s"]]
+    assert len(first) > 0
+    for each in rounds.values():
+        assert each.alarms[["patient", "doctor", "from_s", "until_s"]].equals(first)
+
+
+def test_who_is_told_of_what(rounds):
+    everything, stateless, stateful = (rounds[name].shown for name in ("no policy", "stateless", "stateful"))
+    assert set(everything["patient"]) == {1, 2, 3, 4}
+    mine = {f"doctor-{number + 1}": SMALL.responsible(number) for number in range(2)}
+    for shown in (stateless, stateful):
+        well = shown[shown["pulse"] >= 50]
+        assert all(row.patient in mine[row.doctor] for row in well.itertuples())
+        assert len(well) > 0
+    assert len(everything) > len(stateless)
+    assert (stateful["ecg_bytes"] <= SMALL.display_px).all()
+    assert (stateless["ecg_bytes"] == 1250).all()
+
+
+def test_with_a_good_network_all_alarms_are_told_at_once(rounds):
+    for name in ("no policy", "stateless", "stateful"):
+        assert rounds[name].measures()["missed_share"] == 0
+        assert rounds[name].measures()["alarm_s"] < 1
+
+
+def test_fewer_bytes_make_a_battery_last_longer(rounds):
+    by_name = {name: each.measures() for name, each in rounds.items()}
+    megabytes = [by_name[name]["megabytes"] for name in ("no policy", "stateless", "stateful")]
+    assert megabytes == sorted(megabytes, reverse=True)
+    hours = [by_name[name]["battery_h"] for name in ("no policy", "stateless", "stateful")]
+    assert hours == sorted(hours)
+
+
+def test_an_empty_battery_ends_it():
+    ward = Ward(
+        patients=2, doctors=1, hours=0.2, every_s=10.0, battery_j=60.0, outage=0.0, alarms_per_day=0.0
+    )
+    came = ward.run(1, "no policy")
+    assert 0 < came.hours["doctor-1"] < 0.2
+    assert came.shown["at_s"].max() <= came.hours["doctor-1"] * 3600 + 5
+    assert len(came.alarms) == 0
+    assert came.measures()["missed_share"] == 0
+
+
+def test_pulses_are_low_in_alarms_only():
+    ward = Ward(patients=1, hours=24.0)
+    found = pulses(ward, 1, 1)
+    low = found < 50
+    assert len(found) == 24 * 360
+    assert 0.005 < low.mean() < 0.2
+    assert found[low].min() >= 35
+    assert found[low].max() <= 48
+    assert np.array_equal(found, pulses(ward, 1, 1))
+    assert not np.array_equal(found, pulses(ward, 1, 2))
+
+
+def test_a_comparison_is_paired():
+    ward = Ward(patients=2, doctors=1, hours=0.05, every_s=5.0)
+    compared = ward.compare(range(2), ("stateless", "stateful"))
+    rows = compared.differences()
+    assert set(rows["measure"]) >= {"megabytes", "alarm_s", "missed_share", "battery_h"}
+    saved = rows[rows["measure"] == "megabytes"].iloc[0]
+    assert (saved["seeds"], saved["difference"] < 0) == (2, True)
+
+
+def test_bad_parameters():
+    with pytest.raises(ParameterError, match="no such policy"):
+        SMALL.run(1, "best")
+    for wrong in ({"patients": 0}, {"hours": 0}, {"outage": 1.0}, {"edge_m": 5}, {"every_s": 0.5}):
+        with pytest.raises(ParameterError):
+            Ward(**wrong)
