@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 TRACE ?=
 
-.PHONY: setup report test lab notebooks lint bench faults mutants clean
+.PHONY: setup report test lab book api notebooks lint bench faults mutants clean
 .DELETE_ON_ERROR:
 
 setup: $(READY)
@@ -24,6 +24,12 @@ test: lint
 
 lab: $(READY)
 	@$(BIN)/mudkit lab
+
+book: $(READY)
+	@$(BIN)/mudkit book
+
+api: $(READY)
+	@$(BIN)/python tools/api.py
 
 notebooks: $(READY)
 	@$(BIN)/python tools/notebooks.py

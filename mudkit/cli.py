@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from mudkit import __version__
-from mudkit.errors import EnvironmentProblem, MudkitError, ParameterError
+from mudkit.errors import EnvironmentProblem, MudkitError, OutputExists, ParameterError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -206,7 +206,7 @@ def pipeline_run(
 
 @app.command("report")
 def report(
-    name: Annotated[str, typer.Argument(help="trace_profile or prefetch_sizing")],
+    name: Annotated[str, typer.Argument(help="trace_profile, prefetch_sizing or propagation")],
     param: Annotated[
         list[str] | None, typer.Option("--param", "-p", help="KEY=VALUE, as often as needed.")
     ] = None,
@@ -225,6 +225,18 @@ def report(
     typer.echo(f"{path / 'report.html'}")
 
 
+@app.command("book")
+def book(
+    out: Annotated[Path, typer.Option("--out", help="Folder to make or replace.")] = Path(
+        "reports/build/book"
+    ),
+) -> None:
+    """Execute all chapters and write them as pages that open without a network."""
+    from mudkit.report.book import make_book
+
+    typer.echo(f"{make_book(sorted(_chapters().glob('[0-9]*.ipynb')), out)}")
+
+
 @app.command("reproduce")
 def reproduce(
     rows: Annotated[
@@ -232,7 +244,7 @@ def reproduce(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="A list of objects instead of the table.")] = False,
 ) -> None:
-    """Show the papers' numbers beside ours, with verdicts; rows of speed are measured when named."""
+    """Show the papers' numbers beside ours, with verdicts; long rows, and rows of speed, only when named."""
     import json
 
     from mudkit.reproduce import results, table
@@ -245,10 +257,48 @@ def reproduce(
         table.render(found)
 
 
+@app.command("judge")
+def judge(
+    files: Annotated[list[Path], typer.Argument(help="Notebooks and Python files that were handed in.")],
+    out: Annotated[Path, typer.Option("--out", help="CSV to write, a line a file and exercise.")],
+    exercise: Annotated[
+        list[str] | None, typer.Option(help="Judge these only, and say where they are missing.")
+    ] = None,
+    judges: Annotated[
+        Path | None, typer.Option(help="A Python file with EXERCISES of your own, see the README.")
+    ] = None,
+    within_s: Annotated[float, typer.Option(help="How long a piece may take.")] = 120.0,
+    overwrite: Overwrite = False,
+) -> None:
+    """Judge what a class has written, each piece in a process of its own.
+
+    The pieces run with your rights: judge strangers' files on an account that has nothing to lose.
+    """
+    from mudkit.exercises import grade
+    from mudkit.files import staged_file
+
+    if out.exists() and not overwrite:
+        raise OutputExists("There is a file already.", where=str(out), remedy="name another, or --overwrite")
+    graded = grade(files, judges=judges, exercises=exercise or (), within_s=within_s)
+    with staged_file(out) as staging:
+        graded.to_csv(staging, index=False)
+    counts = graded.groupby("verdict").size()
+    typer.echo(f"{', '.join(f'{count} {verdict}' for verdict, count in counts.items())}: {out}")
+
+
 @app.command("lab", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
-def lab(context: typer.Context) -> None:
+def lab(
+    context: typer.Context,
+    student: Annotated[
+        bool, typer.Option("--student", help="Without solutions, on copies in the folder `chapters`.")
+    ] = False,
+) -> None:
     """Open JupyterLab on the chapters; further arguments go to JupyterLab."""
-    chapters = Path("notebooks") if Path("notebooks").is_dir() else Path(__file__).parent / "notebooks"
+    chapters = _chapters()
+    if student:
+        from mudkit.exercises.handing_out import hand_out
+
+        chapters = hand_out(chapters, Path("chapters"))
     command = [
         sys.executable, "-m", "jupyterlab", "--ServerApp.ip=127.0.0.1",
         f"--ServerApp.root_dir={chapters.resolve()}",
@@ -287,6 +337,11 @@ def _options(
     ] = False,
 ) -> None:
     pass
+
+
+def _chapters() -> Path:
+    """Give the folder of chapters: that of a checkout where one is, else the package's own."""
+    return Path("notebooks") if Path("notebooks").is_dir() else Path(__file__).parent / "notebooks"
 
 
 def _mapping(pairs: list[str] | None) -> dict[str, str]:

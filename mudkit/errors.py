@@ -9,6 +9,7 @@ from typing import Any
 
 __all__ = [
     "AccessDenied",
+    "ContextProblem",
     "EnvironmentProblem",
     "InputMissing",
     "MudkitError",
@@ -18,6 +19,7 @@ __all__ = [
     "OutputProblem",
     "ParameterError",
     "PredicateError",
+    "PropagationProblem",
     "ReentrantRun",
     "SimulationProblem",
     "TableProblem",
@@ -168,6 +170,14 @@ def _marked(text: str, at: tuple[int, int] | None) -> str:
 
 class AccessDenied(MudkitError, PermissionError):
     """Somebody may not do this; nothing has been read or written."""
+
+
+class ContextProblem(MudkitError, LookupError):
+    """A context lacks an attribute that somebody looks at."""
+
+
+class PropagationProblem(MudkitError, RuntimeError):
+    """A function that was given to propagate contexts by failed, or gave something else."""
 
 
 class TableProblem(MudkitError, LookupError):

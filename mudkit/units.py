@@ -11,7 +11,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["EARTH_RADIUS_KM", "KM_PER_DEGREE", "US_PER_S", "Box", "box_bounds", "distance_km", "in_box"]
+__all__ = [
+    "EARTH_RADIUS_KM",
+    "KM_PER_DEGREE",
+    "US_PER_S",
+    "Box",
+    "box_bounds",
+    "distance_km",
+    "in_box",
+    "solar_time",
+]
 
 EARTH_RADIUS_KM = 6371.0088
 """Mean radius of the Earth (IUGG), used as the radius of the sphere."""
@@ -20,6 +29,8 @@ KM_PER_DEGREE = EARTH_RADIUS_KM * np.pi / 180.0
 """Length of one degree along a meridian of that sphere."""
 
 US_PER_S = 1_000_000
+_US_PER_DAY = 86_400 * US_PER_S
+_THURSDAY = 3  # 1 January 1970
 
 
 class Box(NamedTuple):
@@ -109,6 +120,32 @@ def in_box(lat: ArrayLike, lon: ArrayLike, box: Box) -> NDArray[np.bool_]:
     east_of, west_of = lon >= box.west, lon <= box.east
     between = np.where(box.west <= box.east, east_of & west_of, east_of | west_of)
     return np.asarray((lat >= box.south) & (lat <= box.north) & between, dtype=np.bool_)
+
+
+def solar_time(t_us: ArrayLike, lon: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Tell the time of day and the weekday in mean solar time: UTC and an hour for each 15 degrees.
+
+    Parameters
+    ----------
+    t_us : array_like of int
+        Microseconds since 1970 (UTC); the shapes broadcast.
+    lon : array_like of float
+        Degrees.
+
+    Returns
+    -------
+    hour : ndarray of float64
+        From 0 to 24.
+    weekday : ndarray of int64
+        Monday is 0.
+    """
+    local_us = np.asarray(t_us, dtype=np.int64) + np.rint(np.asarray(lon) / 360.0 * _US_PER_DAY).astype(
+        np.int64
+    )
+    return (
+        np.asarray(local_us % _US_PER_DAY / (3600.0 * US_PER_S)),
+        np.asarray((local_us // _US_PER_DAY + _THURSDAY) % 7),
+    )
 
 
 def _on_circle(lon: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -5,32 +5,16 @@ Usage: python tools/notebooks.py [NOTEBOOK ...]        all of notebooks/ by defa
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
 import nbformat
-from nbclient import NotebookClient
 from tqdm import tqdm
 
-from mudkit.report.run import QUIET_KERNEL
+from mudkit.report.book import execute
 
 CHECKED = "nbval-check-output"
 FOLDER = Path(__file__).parents[1] / "notebooks"
-
-
-def execute(file: Path) -> nbformat.NotebookNode:
-    """Run a chapter in its folder, from top to bottom, in a new kernel that shows no bars."""
-    os.environ["MUDKIT_PROGRESS"] = "0"
-    notebook = nbformat.read(file, as_version=4)
-    client = NotebookClient(
-        notebook,
-        extra_arguments=QUIET_KERNEL,
-        timeout=600,
-        kernel_name="python3",
-        resources={"metadata": {"path": str(file.parent)}},
-    )
-    return client.execute()
 
 
 def normalise(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:

@@ -62,7 +62,7 @@ class Exercise:
     Parameters
     ----------
     asks_for : str
-        The piece's signature and meaning, in one sentence.
+        The piece's signature and meaning, in one sentence that begins with its name.
     property : str
         What must hold, in one sentence.
     scenarios : SearchStrategy
@@ -75,6 +75,10 @@ class Exercise:
     property: str
     scenarios: SearchStrategy[Any]
     play: Callable[[Callable[..., Any], Any], Played]
+
+    def piece(self) -> str:
+        """Give the name of the function that is asked for."""
+        return self.asks_for.partition("(")[0]
 
 
 @dataclass(frozen=True)

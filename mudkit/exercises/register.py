@@ -6,7 +6,16 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from mudkit.errors import ParameterError
-from mudkit.exercises import last_hop, mud_tables, sequential_views, start_here, writer_predicates
+from mudkit.exercises import (
+    context_propagation,
+    last_hop,
+    mud_tables,
+    sender_filters,
+    sequential_views,
+    start_here,
+    stateful_policies,
+    writer_predicates,
+)
 from mudkit.exercises.judging import Exercise, Verdict, judged
 
 __all__ = ["EXERCISES", "judge"]
@@ -17,19 +26,22 @@ EXERCISES: Final[dict[str, Exercise]] = {
     "02_writer_predicates": writer_predicates.EXERCISE,
     "03_fork_sequential_views": sequential_views.EXERCISE,
     "04_last_hop": last_hop.EXERCISE,
+    "05_sender_filters": sender_filters.EXERCISE,
+    "06_context_propagation": context_propagation.EXERCISE,
+    "07_stateful_policies": stateful_policies.EXERCISE,
 }
 """What a reader writes in each chapter, and how it is judged."""
 
 
-def judge(chapter: str, piece: Callable[..., Any]) -> Verdict:
+def judge(chapter: str | Exercise, piece: Callable[..., Any]) -> Verdict:
     """Judge what a reader has written against the chapter's properties on random scenarios.
 
     The scenarios are the same at every call.
 
     Parameters
     ----------
-    chapter : str
-        For instance ``00_start_here``.
+    chapter : str or Exercise
+        For instance ``00_start_here``; or an exercise of a teacher's own.
     piece : callable
         What the chapter asks for.
 
@@ -43,12 +55,12 @@ def judge(chapter: str, piece: Callable[..., Any]) -> Verdict:
     ParameterError
         There is no such chapter, or the piece cannot be called.
     """
-    if chapter not in EXERCISES:
+    exercise = chapter if isinstance(chapter, Exercise) else EXERCISES.get(chapter)
+    if exercise is None:
         raise ParameterError(
             "There is no exercise of this chapter.", where="chapter", found=repr(chapter),
             expected=", ".join(EXERCISES),
         )  # fmt: skip
-    exercise = EXERCISES[chapter]
     if not callable(piece):
         raise ParameterError(
             "This is nothing that can be called.",
@@ -56,4 +68,4 @@ def judge(chapter: str, piece: Callable[..., Any]) -> Verdict:
             found=repr(piece),
             expected=exercise.asks_for,
         )
-    return judged(chapter, exercise, piece)
+    return judged(chapter if isinstance(chapter, str) else exercise.piece(), exercise, piece)

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from mudkit.errors import PredicateError
+from mudkit.predicates.language import MOBIUS, Language
 from mudkit.predicates.predicate import Predicate
 from mudkit.predicates.values import LIST, Members, Point
 
@@ -31,11 +32,11 @@ def to_json(predicate: Predicate | None) -> dict[str, Any] | None:
     return {"text": predicate.text, "constants": [_out(each) for each in predicate.constants]}
 
 
-def from_json(sent: Mapping[str, Any] | None) -> Predicate | None:
-    """Give the predicate of :func:`to_json` back."""
+def from_json(sent: Mapping[str, Any] | None, language: Language = MOBIUS) -> Predicate | None:
+    """Give the predicate of :func:`to_json` back, in the language that it was made in."""
     if sent is None:
         return None
-    return Predicate.restored(sent["text"], [_in(each) for each in sent["constants"]])
+    return Predicate.restored(sent["text"], [_in(each) for each in sent["constants"]], language)
 
 
 def _out(constant: Any) -> Any:

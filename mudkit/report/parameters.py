@@ -23,7 +23,16 @@ from mudkit.files import existing
 from mudkit.trace.derive import Rule
 from mudkit.trace.parse import MAX_BOX_KM, MAX_WINDOW_S
 
-__all__ = ["TEMPLATES", "PrefetchSizing", "TraceProfile", "check", "inputs", "parse_assignments", "preset"]
+__all__ = [
+    "TEMPLATES",
+    "PrefetchSizing",
+    "Propagation",
+    "TraceProfile",
+    "check",
+    "inputs",
+    "parse_assignments",
+    "preset",
+]
 
 _FOLDER = Path(__file__).parent
 
@@ -134,8 +143,36 @@ class PrefetchSizing(_Parameters):
         return value
 
 
+class Propagation(_Parameters):
+    """Parameters of ``propagation``."""
+
+    trace: str = Field(description="file of positions, or a trace folder")
+    format: Literal[
+        "auto", "cabspotting", "cabspotting-txt", "geolife", "gtfs-rt", "gowalla", "gpx", "csv", "parquet"
+    ] = "auto"
+    columns: dict[str, str] = Field({}, description="mudkit's column names to the trace file's")
+    tz: str = Field("UTC", description="time zone of times without one, and of the figures")
+    time_unit: Literal["s", "ms", "us", "ns"] = "s"
+    cells_zoom: int = Field(14, ge=0, le=22, description="level of the cells whose messages are joined")
+    interval_s: int = Field(300, ge=1, le=86_400, description="length of an interval")
+    thresholds: list[int] = Field(
+        [1, 20, 50], min_length=2, max_length=8, description="volumes that are compared, 1 among them"
+    )
+    message_bytes: int = Field(400, ge=1, le=1 << 20, description="size of a message")
+    aggregate_bytes: int = Field(400, ge=1, le=1 << 20, description="size of an aggregate")
+
+    _tz = field_validator("tz")(_zone)
+
+    @field_validator("thresholds")
+    @classmethod
+    def _with_one(cls, value: list[int]) -> list[int]:
+        if 1 not in value or min(value) < 1 or len(set(value)) < len(value):
+            raise ValueError("different whole numbers from 1 on, 1 (no aggregation) among them")
+        return value
+
+
 TEMPLATES: dict[str, type[_Parameters]] = {
-    "trace_profile": TraceProfile, "prefetch_sizing": PrefetchSizing,
+    "trace_profile": TraceProfile, "prefetch_sizing": PrefetchSizing, "propagation": Propagation,
 }  # fmt: skip
 """Reports by name, each with the schema of its parameters."""
 
@@ -144,6 +181,7 @@ _INPUTS = {
     "prefetch_sizing": {
         "arrivals": "log of arrivals", "reads": "log of reads", "outages": "log of outages",
     },
+    "propagation": {"trace": "trace"},
 }  # fmt: skip
 """Parameters that name files, and what these are to the reader."""
 
@@ -202,6 +240,8 @@ def inputs(template: str, parameters: dict[str, Any]) -> dict[str, Path]:
 def parse_assignments(template: str, assignments: list[str]) -> dict[str, Any]:
     """Read ``key=value`` as the command line has them; ``columns.device=cab`` reaches into a mapping.
 
+    A list of numbers is written as ``thresholds=1,20,50``.
+
     Raises
     ------
     ParameterError
@@ -231,6 +271,11 @@ def parse_assignments(template: str, assignments: list[str]) -> dict[str, Any]:
                 values[name] = int(value) if field.annotation is int else float(value)
             except ValueError:
                 values[name] = value  # the schema says what is wrong with it
+        elif field is not None and field.annotation == list[int]:
+            try:
+                values[name] = [int(part) for part in value.split(",")]
+            except ValueError:
+                values[name] = value
         else:
             values[name] = value
     return values

@@ -165,9 +165,10 @@ def _outcome(message: Any, sent: Sequence[Any], is_kept: bool) -> str:
     if not sent:
         return "write, late copy"
     outcome = sent[0]
+    if "error" in outcome and outcome["error"] == message["refused"]:
+        return "write, token refused"
     if not is_kept:
-        is_refused = "error" in outcome and outcome["error"] == message["refused"]
-        return "write, token refused" if is_refused else "write, known already"
+        return "write, known already"
     if "ver" in outcome:
         return f"{message['type']} {'delete' if message['data'] is None else 'write'} committed"
     if "conflict" in outcome:

@@ -12,13 +12,15 @@ from typing import Any
 
 from mudkit import __version__
 from mudkit.errors import ParameterError
-from mudkit.reproduce import lab, lasthop, mobius, store
+from mudkit.reproduce import contrail, lab, lasthop, mobius, radiator, store, sublim
 from mudkit.reproduce.row import Measured, Row, Say, nothing_said
 from mudkit.reproduce.verdict import judge
 
 __all__ = ["ROWS", "Result", "machine", "results"]
 
-ROWS: tuple[Row, ...] = (*mobius.ROWS, *lasthop.ROWS, *lab.ROWS)
+ROWS: tuple[Row, ...] = (
+    *mobius.ROWS, *lasthop.ROWS, *contrail.ROWS, *radiator.ROWS, *sublim.ROWS, *lab.ROWS,
+)  # fmt: skip
 """All rows, in the order of the table."""
 
 
@@ -123,7 +125,7 @@ def results(
             )  # fmt: skip
     found = []
     for row in [known[name] for name in dict.fromkeys(name.upper() for name in names)] or rows:
-        if names or not row.is_speed:
+        if names or not row.is_named_only:
             found.append(_measured(row, say, place))
             continue
         last = store.load(row.name, place or store.folder())

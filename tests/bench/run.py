@@ -19,7 +19,7 @@ from compare import compare, python
 
 from mudkit import reproduce
 
-ROWS = ("L7", "F5", "F3", "F4", "F1", "F6", "F2", "M2", "M1", "M3")
+ROWS = ("L7", "S3", "R5", "F5", "F3", "F4", "F1", "F6", "F2", "M2", "M1", "M3")
 
 
 def main() -> None:

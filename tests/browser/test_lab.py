@@ -65,7 +65,10 @@ def lab(tmp_path, repository):
 
 @contextmanager
 def run_in_browser(chromium, lab, tmp_path, chapter, last_words):
-    """Open a chapter, run all of it, and give the page; nothing may have left the machine by the end."""
+    """Open a chapter, run all of it, and give the page.
+
+    By the end nothing may have left the machine, nor have stood in the console as an error.
+    """
     address, token = lab
     context = chromium.new_context(viewport={"width": 1300, "height": 1000})
     context.set_default_timeout(60_000)
@@ -99,6 +102,9 @@ def run_in_browser(chromium, lab, tmp_path, chapter, last_words):
     assert errors.count() == 0, errors.all_inner_texts()
     # JupyterLab's server drops outputs, widgets too, once a kernel tells more than 1,000 things a second.
     assert len(told) < 2_000
+    wrong = []  # from here on: JupyterLab itself complains while it starts
+    page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
     try:
         yield page
     except PlaywrightTimeout:
@@ -107,6 +113,7 @@ def run_in_browser(chromium, lab, tmp_path, chapter, last_words):
         pytest.fail(f"Not there: see {tmp_path}/stuck.png; the outputs: {[each[:100] for each in outputs]}")
     page.screenshot(path=os.environ.get("MUDKIT_SCREENSHOT", str(tmp_path / "lab.png")))
     context.close()
+    assert wrong == []
     assert [url for url in asked if not url.startswith(LOCAL)] == []
 
 
@@ -164,9 +171,6 @@ def test_a_history_is_edited_in_the_browser(chromium, lab, tmp_path):
 
 def test_a_table_is_written_and_read_in_the_browser(chromium, lab, tmp_path):
     with run_in_browser(chromium, lab, tmp_path, "01_mud_tables", "Held in all") as page:
-        errors = []
-        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
-        page.on("pageerror", lambda error: errors.append(str(error)))
         browser = page.locator(".mudkit-table-browser").first
         browser.scroll_into_view_if_needed()
         row = browser.locator("tr", has=page.get_by_role("rowheader", name="news"))
@@ -199,14 +203,10 @@ def test_a_table_is_written_and_read_in_the_browser(chromium, lab, tmp_path):
         browser.get_by_label("record", exact=True).fill("{}")
         browser.get_by_role("button", name="write", exact=True).click()
         browser.get_by_role("alert").wait_for(state="detached")
-        assert errors == []
 
 
 def test_a_limit_is_moved_in_the_browser(chromium, lab, tmp_path):
-    with run_in_browser(chromium, lab, tmp_path, "04_last_hop", "a fixed limit of") as page:
-        errors = []
-        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
-        page.on("pageerror", lambda error: errors.append(str(error)))
+    with run_in_browser(chromium, lab, tmp_path, "04_last_hop", "Held in all") as page:
         prefetch = page.locator(".mudkit-prefetch-lab").first
         prefetch.scroll_into_view_if_needed()
         status = prefetch.get_by_role("status")
@@ -233,7 +233,136 @@ def test_a_limit_is_moved_in_the_browser(chromium, lab, tmp_path):
         page.keyboard.press("Tab")
         prefetch.get_by_role("alert").wait_for(state="detached")
         status.get_by_text("in 20 days").wait_for()
-        assert errors == []
+
+
+def test_an_item_is_watched_in_the_browser(chromium, lab, tmp_path):
+    with run_in_browser(chromium, lab, tmp_path, "05_sender_filters", "Held in all") as page:
+        monitor = page.locator(".mudkit-relay-monitor").first
+        monitor.scroll_into_view_if_needed()
+        status = monitor.get_by_role("status")
+        status.get_by_text("The item was uploaded.").wait_for()
+        payload = monitor.locator("tr", has=page.get_by_role("rowheader", name="payload")).locator("td")
+        assert payload.nth(0).inner_text() == payload.nth(2).inner_text() == "I am fine"
+        assert re.match(r"\d+ B, [0-9a-f]{2} ", payload.nth(1).inner_text())
+
+        looked_for = monitor.get_by_label("look for", exact=True)
+        looked_for.fill("come at once")
+        page.keyboard.press("Tab")
+        monitor.get_by_label("payload", exact=True).fill("come at once!")
+        page.keyboard.press("Enter")
+        payload.nth(2).get_by_text("come at once!").wait_for()
+        monitor.get_by_text("relay: nowhere").wait_for()
+        monitor.get_by_label("encrypted").focus()
+        page.keyboard.press("Space")
+        status.get_by_text("The item was uploaded, in clear.").wait_for()
+        payload.nth(1).get_by_text("come at once!").wait_for()
+        monitor.get_by_text("relay: ctx.asked").wait_for()
+
+        monitor.get_by_label("filter", exact=True).fill("NOT")
+        page.keyboard.press("Tab")
+        monitor.get_by_role("alert").get_by_text("ends too soon").wait_for()
+        status.get_by_text("The item was uploaded, in clear.").wait_for()
+        monitor.get_by_label("filter", exact=True).fill("")
+        page.keyboard.press("Tab")
+        monitor.get_by_role("alert").wait_for(state="detached")
+        status.get_by_text("nobody has asked for it. 0 bytes.").wait_for()
+        monitor.get_by_text("alice: nowhere").wait_for()
+        assert payload.nth(1).inner_text() == payload.nth(2).inner_text() == "–"
+
+
+def test_a_policy_is_edited_in_the_browser(chromium, lab, tmp_path):
+    with run_in_browser(chromium, lab, tmp_path, "07_stateful_policies", "Held in all") as page:
+        bench = page.locator(".mudkit-policy-workbench").first
+        bench.scroll_into_view_if_needed()
+        title = bench.locator(".js-plotly-plot .gtitle")
+
+        def says(words):
+            bench.get_by_role("status").filter(has_text=words).wait_for()
+
+        says("rule 2 fires, R2, battery below 25 %: sent")
+        bench.get_by_text("The checker has found nothing").wait_for()
+        assert title.text_content() == "Which rule fires, 40,000 kbit/s"
+
+        battery = bench.locator(".widget-inline-hbox", has_text="battery, %").locator(".noUi-handle")
+        battery.focus()
+        page.keyboard.press("ArrowRight")  # 20 to 25 %
+        says("rule 4 fires, R2, battery from 25 to 75 %: sent")
+        link = bench.locator(".widget-inline-hbox", has_text="link, kbit/s").locator(".noUi-handle")
+        link.focus()
+        for _ in range(8):
+            page.keyboard.press("ArrowLeft")
+        says("rule 3 fires, R3, poor link")
+        page.wait_for_function(
+            "([box]) => box.querySelector('.gtitle').textContent === 'Which rule fires, 100 kbit/s'",
+            arg=[bench.element_handle()],
+        )
+
+        text = bench.locator(".mudkit-policy textarea")
+        policy = text.input_value()
+        text.fill(policy.replace("state.battery < 25", "state.batery < 25"))
+        bench.get_by_text("there is no state.batery").wait_for()
+        bench.get_by_text("line 14", exact=True).wait_for()
+        text.fill(policy.replace("do: drop", "do: drp"))
+        alert = bench.get_by_role("alert")
+        alert.get_by_text("There is no such action.").wait_for()
+        assert "line 12" in alert.inner_text()
+        says("rule 3 fires")
+        text.fill(policy.replace("seconds: 300", "seconds: 60"))
+        alert.wait_for(state="detached")
+        bench.get_by_text("The checker has found nothing").wait_for()
+
+        battery.focus()
+        page.keyboard.press("ArrowLeft")
+        says("rule 2 fires, R2, battery below 25 %: sent")
+        bench.get_by_role("button", name="decide and keep").press("Enter")
+        bench.get_by_label("its fields", exact=True).press("End")  # the next one comes ten seconds later
+        bench.get_by_role("button", name="decide and keep").press("Enter")
+        says("held back")
+        bench.get_by_role("button", name="begin again").press("Enter")
+        says("rule 2 fires, R2, battery below 25 %: sent")
+        bench.get_by_label("its fields", exact=True).fill('{"patient": 9, "pulse"')
+        alert.get_by_text("The message cannot be read.").wait_for()
+        bench.get_by_label("its fields", exact=True).fill('{"patient": 9, "pulse": 80}')
+        says("rule 1 fires")
+
+
+def test_what_is_known_is_aggregated_in_the_browser(chromium, lab, tmp_path):
+    with run_in_browser(chromium, lab, tmp_path, "06_context_propagation", "Held in all") as page:
+        known = page.locator(".mudkit-propagation-map").first
+        known.scroll_into_view_if_needed()
+        status = known.get_by_role("status")
+        status.get_by_text("192 messages").first.wait_for()
+        titles = known.locator(".js-plotly-plot .annotation-text")
+        titles.nth(1).wait_for()
+        drawn = titles.first.text_content()
+        known.get_by_label("messages go", exact=True).select_option("until so many messages wait")
+        status.get_by_text("192 messages in 192 aggregates").first.wait_for()
+        amount = known.locator(".widget-inline-hbox", has_text="amount").locator(".noUi-handle")
+        amount.focus()
+        for _ in range(3):
+            page.keyboard.press("ArrowRight")
+        status.get_by_text("192 messages in 48 aggregates").first.wait_for()
+
+        clock = known.get_by_text(re.compile(r"^\d+:\d\d min$"))
+        before = clock.text_content()
+        known.locator(".widget-inline-hbox", has_text="time").locator(".noUi-handle").focus()
+        page.keyboard.press("ArrowRight")
+        page.wait_for_function(
+            "([label, old]) => label.textContent !== old", arg=[clock.element_handle(), before]
+        )
+        page.wait_for_function(
+            "([box, old]) => box.querySelector('.annotation-text').textContent !== old",
+            arg=[known.element_handle(), drawn],
+        )
+
+        inside = page.frame_locator(".jp-OutputArea-output iframe").first
+        slides = inside.locator(".mudkit-slides")
+        slides.scroll_into_view_if_needed()
+        told = slides.locator("output").text_content()
+        slides.get_by_role("slider", name="time").press("ArrowRight")
+        assert slides.locator("output").text_content() != told
+        slides.get_by_label("known to").select_option("out of town")
+        known.scroll_into_view_if_needed()
 
 
 def look_at_map_and_slider(page):

@@ -3,7 +3,7 @@ import pyarrow as pa
 import pytest
 
 from mudkit import units
-from mudkit.figures import assets, maps
+from mudkit.figures import assets, maps, slides
 
 pytestmark = pytest.mark.browser
 
@@ -223,3 +223,31 @@ def test_a_recorded_city(show, cabspotting):
     wait_painted(page, PICTURE, 10_000)
     assert alpha_at(page, 37.7955, -122.3937) > 0  # the Ferry Building
     assert alpha_at(page, 37.84, -122.46) == 0  # the bay
+
+
+def test_cells_over_time_follow_slider_choice_and_play(show, city):
+    edges = {
+        "south": [37.7, 37.75, 37.7],
+        "west": [-122.45] * 3,
+        "north": [37.75, 37.8, 37.75],
+        "east": [-122.4] * 3,
+    }
+    cells = pa.table(
+        edges | {"speed": [1.0, 5.0, 9.0], "at": ["6:00", "7:00", "7:00"], "of": ["ann", "ann", "bob"]}
+    )
+    page = show(slides.cell_slides(cells, "speed", time="at", by="of", positions=city, label="km/h")).page
+    told = page.locator(".mudkit-slides output")
+    assert told.text_content() == "6:00, 1 cell"
+    assert text_under_pointer(page, 37.72, -122.42) == "km/h: 1"
+    slider = page.get_by_role("slider", name="time")
+    slider.press("ArrowRight")
+    assert told.text_content() == "7:00, 1 cell"
+    assert slider.get_attribute("aria-valuetext") == told.text_content()
+    assert text_under_pointer(page, 37.77, -122.42) == "km/h: 5"
+    page.get_by_label("of").select_option("bob")
+    assert text_under_pointer(page, 37.72, -122.42) == "km/h: 9"
+    slider.press("Home")
+    assert told.text_content() == "6:00, 0 cells"
+    page.get_by_role("button", name="play").press("Enter")
+    page.get_by_text("7:00, 1 cell").wait_for()
+    page.get_by_role("button", name="play").wait_for()

@@ -26,6 +26,7 @@ def pairs_of(devices, horizon):
     nothing = np.zeros(len(read))
     pairs = Pairs(
         device=np.array(device, np.int64),
+        **dict.fromkeys(("t_us", "lat", "lon", "points", "window_s"), np.zeros(len(device))),
         first=np.searchsorted(read, np.arange(base + 1)),
         read=read,
         cached=np.array(cached, np.int64),

@@ -72,3 +72,25 @@ def test_the_command_says_errors_without_a_traceback(tmp_path):
     assert result.returncode == 1
     assert result.stdout == ""
     assert result.stderr.startswith("mudkit: error: There is no trace at nothing.csv.\n")
+
+
+def test_a_class_is_judged_into_one_file(tmp_path):
+    (tmp_path / "ann.py").write_text("def take(seen, message):\n    return False\n")
+    out = tmp_path / "grades.csv"
+    result = run("judge", tmp_path / "ann.py", "--out", out)
+    assert result.output == f"1 not yet: {out}\n"
+    header, line = out.read_text().splitlines()
+    assert header == "file,exercise,piece,verdict,scenarios,scenario,problem"
+    assert "00_start_here,take,not yet" in line
+    with pytest.raises(OutputExists):
+        run("judge", tmp_path / "ann.py", "--out", out)
+
+
+def test_students_open_copies_without_solutions(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    opened = []
+    monkeypatch.setattr("os.execv", lambda program, command: opened.append(command))
+    run("lab", "--student", "--no-browser")
+    assert f"--ServerApp.root_dir={tmp_path / 'chapters'}" in opened[0]
+    assert opened[0][-1] == "--no-browser"
+    assert not [file for file in (tmp_path / "chapters").iterdir() if "A solution" in file.read_text()]

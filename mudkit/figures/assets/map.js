@@ -198,5 +198,74 @@ var mudkitMap = (function () {
     fit(map, control.getContainer().offsetWidth, control.getContainer().offsetHeight);
   }
 
-  return { base: base, cells: cells, points: points, areas: areas, heat: heat, legend: legend };
+  // data: boxes [south, west, north, east], pictures by choice and label: [box, shade, text], labels, choices,
+  // colours, first, title, by
+  function slides(map, data) {
+    var renderer = L.canvas({ padding: 0.2 });
+    var group = withTexts(L.featureGroup()).addTo(map);
+    var control = L.control({ position: "topright" });
+    control.onAdd = function () {
+      var box = L.DomUtil.create("div", "mudkit-legend mudkit-slides");
+      function labelled(name) {
+        var label = L.DomUtil.create("label", "", box);
+        label.appendChild(document.createTextNode(name));
+        return label;
+      }
+      var choice = L.DomUtil.create("select", "", labelled(data.by + " "));
+      data.choices.forEach(function (name, at) {
+        var option = L.DomUtil.create("option", "", choice);
+        option.value = at;
+        option.textContent = name;
+      });
+      var told = L.DomUtil.create("output", "", box);
+      var slider = L.DomUtil.create("input", "", box);
+      slider.type = "range";
+      slider.min = 0;
+      slider.max = data.labels.length - 1;
+      slider.value = data.first;
+      slider.setAttribute("aria-label", "time");
+      var play = L.DomUtil.create("button", "", box), timer = null;
+      play.textContent = "play";
+      function stop() {
+        clearInterval(timer);
+        timer = null;
+        play.textContent = "play";
+      }
+      function draw() {
+        var picture = data.pictures[+choice.value][+slider.value];
+        group.clearLayers();
+        picture.forEach(function (cell) {
+          var at = data.boxes[cell[0]];
+          var rectangle = L.rectangle([[at[0], at[1]], [at[2], at[3]]], {
+            renderer: renderer, stroke: false, fillColor: data.colours[cell[1]], fillOpacity: 0.72
+          });
+          rectangle.mudkitText = data.title + ": " + cell[2];
+          group.addLayer(rectangle);
+        });
+        told.textContent = data.labels[+slider.value] + ", " + picture.length + (picture.length === 1 ? " cell" : " cells");
+        slider.setAttribute("aria-valuetext", told.textContent);
+      }
+      choice.addEventListener("change", draw);
+      slider.addEventListener("input", draw);
+      play.addEventListener("click", function () {
+        if (timer !== null) { stop(); return; }
+        play.textContent = "stop";
+        if (+slider.value === +slider.max) slider.value = -1;
+        timer = setInterval(function () {
+          slider.value = +slider.value + 1;
+          draw();
+          if (+slider.value === +slider.max) stop();
+        }, 400);
+      });
+      draw();
+      L.DomEvent.disableClickPropagation(box);
+      L.DomEvent.disableScrollPropagation(box);
+      return box;
+    };
+    control.addTo(map);
+    var corner = control.getContainer().parentNode;
+    fit(map, corner.offsetWidth, corner.offsetHeight);
+  }
+
+  return { base: base, cells: cells, points: points, areas: areas, heat: heat, legend: legend, slides: slides };
 })();

@@ -38,7 +38,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import Final
 
 from mudkit.systems.lasthop.policies import FOREVER_US, LEARNT, Forwarding
@@ -187,17 +187,20 @@ class Spool:
         if self.due_us <= now_us:
             self.timeout(now_us)
         device = self.device
-        sources = [queue for queue in self._readable if queue.size]
+        heads = [(queue.first(), queue) for queue in self._readable if queue.size]
+        heapify(heads)  # entries differ, so that queues are never compared
         taken: list[Message] = []
-        while len(sources) > 1 and len(taken) < most:
-            source = min(sources, key=Ranked.first)  # type: ignore[arg-type]
+        while len(heads) > 1 and len(taken) < most:
+            source = heads[0][1]
             message = source.pop()
             if source is not device:
                 self._forward(message)
-            if not source.size:
-                sources.remove(source)
             taken.append(message)
-        for source in sources:
+            if source.size:
+                heapreplace(heads, (source.first(), source))
+            else:
+                heappop(heads)
+        for _, source in heads:
             rest = source.take(most - len(taken))
             if source is not device:
                 for message in rest:

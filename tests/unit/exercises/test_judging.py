@@ -7,9 +7,10 @@ import sys
 from typing import Any
 
 import pytest
+from hypothesis import strategies as st
 
 from mudkit.errors import ParameterError
-from mudkit.exercises import EXERCISES, judge
+from mudkit.exercises import EXERCISES, Exercise, Played, judge
 
 
 def solution(seen: int, message: Any) -> bool:
@@ -101,3 +102,18 @@ def test_every_exercise_says_what_it_wants():
     for exercise in EXERCISES.values():
         assert exercise.property.endswith(".")
         assert "->" in exercise.asks_for
+
+
+def test_a_teachers_own_exercise_is_judged_like_those_of_the_chapters():
+    def play(double: Any, number: int) -> Played:
+        found = double(number)
+        return Played(f"double({number})", None if found == 2 * number else f"it is {found}")
+
+    doubling = Exercise("double(x) -> twice x", "It is twice as much.", st.integers(0, 9), play)
+    assert judge(doubling, lambda x: x + x).passed
+    verdict = judge(doubling, lambda x: x + 1)
+    assert (verdict.chapter, verdict.failure.scenario, verdict.failure.problem) == (
+        "double",
+        "double(0)",
+        "it is 1",
+    )

@@ -35,7 +35,7 @@ from mudkit.reproduce.verdict import judge
 from mudkit.reproduce.workload import TEXTS, Workload
 from mudkit.systems.mud.backend import BackEnd
 
-M1, M2, M3, M6 = mobius.ROWS
+M1, M2, M3, M4, M5, M6 = mobius.ROWS
 F1, F2, F3, F4, F5, F6 = lab.ROWS
 
 

@@ -1,0 +1,171 @@
+"""Judge what a class has handed in: many files, one table."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final
+
+import pandas as pd
+
+from mudkit.errors import MudkitError, ParameterError
+from mudkit.exercises.judging import Exercise, judged
+from mudkit.exercises.pieces import read_source
+from mudkit.exercises.register import EXERCISES
+from mudkit.files import existing
+from mudkit.progress import VARIABLE, bar
+
+__all__ = ["WITHIN_S", "exercises_of", "grade", "judge_here"]
+
+WITHIN_S: Final = 120.0
+"""A piece that is not judged by then does not end."""
+_APART: Final = "import sys; from mudkit.exercises.grading import judge_here; judge_here(*sys.argv[1:])"
+_COLUMNS: Final = ["file", "exercise", "piece", "verdict", "scenarios", "scenario", "problem"]
+
+
+def grade(
+    files: Sequence[str | Path], *, judges: str | Path | None = None, exercises: Sequence[str] = (),
+    within_s: float = WITHIN_S,
+) -> pd.DataFrame:  # fmt: skip
+    """Judge the pieces in notebooks and Python files.
+
+    Each piece is loaded with what it names (see :meth:`mudkit.exercises.pieces.Source.load`) in the folder of
+    its file, and judged in a process of its own, so that one that does not end or ends the process costs no
+    other its verdict. It may do all that whoever runs this may do: judge strangers' files on an account that
+    has nothing to lose.
+
+    Parameters
+    ----------
+    files : sequence of path-like
+        A reader may have several pieces in a file.
+    judges : path-like, optional
+        A Python file with ``EXERCISES``, a dictionary of :class:`~mudkit.exercises.Exercise` by name: a
+        teacher's own, besides those of the chapters.
+    exercises : sequence of str
+        Which to judge; a file without one of these has a row that says so. Empty: all that a file has.
+    within_s : float
+        So long each may take.
+
+    Returns
+    -------
+    DataFrame
+        One row a file and exercise: file, exercise, piece, verdict (``passed``, ``not yet``, ``not there`` or
+        ``not judged``), scenarios, scenario (the smallest that fails, in words) and problem.
+
+    Raises
+    ------
+    ParameterError
+        There is no such exercise, or nothing to judge.
+    """
+    known = dict(EXERCISES) if judges is None else {**EXERCISES, **exercises_of(judges)}
+    for name in exercises:
+        if name not in known:
+            raise ParameterError(
+                "There is no such exercise.", where="exercise", found=repr(name), expected=", ".join(known)
+            )
+    if not files:
+        raise ParameterError("There is nothing to judge.", where="files", expected="a file at least")
+    if not within_s > 0:
+        raise ParameterError("No time is left.", where="within_s", found=repr(within_s), expected="seconds")
+    rows = [row for file in files for row in _rows(str(file), known, exercises)]
+    with bar(len(rows), "pieces", "") as done, ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        try:
+            judging = pool.map(lambda row: row | _judged_apart(row, judges, within_s), rows)
+            for number, row in enumerate(judging):
+                rows[number] = row
+                done(number + 1)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return pd.DataFrame(rows, columns=_COLUMNS)
+
+
+def exercises_of(path: str | Path) -> dict[str, Exercise]:
+    """Load a teacher's own exercises.
+
+    Parameters
+    ----------
+    path : path-like
+        A Python file that has ``EXERCISES``.
+
+    Raises
+    ------
+    ParameterError
+        It has none.
+    """
+    file = existing(path, "file of exercises")
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    if spec is None or spec.loader is None:
+        raise ParameterError("This is no Python file.", where="judges", found=str(file), expected="*.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found = getattr(module, "EXERCISES", None)
+    if not isinstance(found, Mapping) or not all(isinstance(each, Exercise) for each in found.values()):
+        raise ParameterError(
+            "This file has no exercises.", where=str(file), found=f"EXERCISES is {found!r}"[:200],
+            expected="EXERCISES, a dictionary of mudkit.exercises.Exercise by name",
+        )  # fmt: skip
+    return dict(found)
+
+
+def _rows(file: str, known: Mapping[str, Exercise], asked: Sequence[str]) -> list[dict[str, Any]]:
+    """Give the rows of a file: those of pieces without a verdict, those of what is missing with one."""
+    try:
+        functions = read_source(file).functions
+    except MudkitError as error:
+        return [{"file": file, "verdict": "not judged", "problem": str(error)}]
+    there = [name for name in known if known[name].piece() in functions]
+    rows = [
+        {"file": file, "exercise": name, "piece": known[name].piece()}
+        | ({} if name in there else {"verdict": "not there", "problem": "no such function is defined here"})
+        for name in asked or there
+    ]
+    nothing = f"none of {', '.join(sorted({each.piece() for each in known.values()}))} is defined here"
+    return rows or [{"file": file, "verdict": "not there", "problem": nothing}]
+
+
+def _judged_apart(row: Mapping[str, Any], judges: str | Path | None, within_s: float) -> dict[str, Any]:
+    """Judge a piece in a process of its own."""
+    if "verdict" in row:
+        return {}
+    given = [row["file"], row["exercise"], row["piece"], *([] if judges is None else [str(judges)])]
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-c", _APART, *given], timeout=within_s, check=False, stdin=subprocess.DEVNULL,
+            capture_output=True, env={**os.environ, VARIABLE: "0"},
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return {"verdict": "not judged", "problem": f"it did not end within {within_s:g} s"}
+    try:
+        return dict(json.loads(ended.stdout))
+    except ValueError:
+        said = ended.stderr.decode(errors="replace").strip().rpartition("\n")[2][:200]
+        problem = f"it ended the process, with status {ended.returncode}" + (f": {said}" if said else "")
+        return {"verdict": "not judged", "problem": problem}
+
+
+def judge_here(file: str, exercise: str, piece: str, judges: str | None = None) -> None:
+    """Judge a piece in this process, and write what came of it: what :func:`grade` starts."""
+    known = EXERCISES if judges is None else {**EXERCISES, **exercises_of(judges)}
+    path = Path(file).resolve()
+    os.chdir(path.parent)  # as in JupyterLab: what lies beside it is found
+    sys.path.insert(0, str(path.parent))
+    with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
+        try:
+            loaded = read_source(path).load(piece)
+        except Exception as error:
+            problem = f"loading it raises {type(error).__name__}: {error}"
+            found: dict[str, Any] = {"verdict": "not judged", "problem": problem}
+        else:
+            verdict = judged(exercise, known[exercise], loaded)
+            found = {"verdict": "passed" if verdict.passed else "not yet", "scenarios": verdict.scenarios}
+            if verdict.failure is not None:
+                found |= {"scenario": verdict.failure.scenario, "problem": verdict.failure.problem}
+    json.dump(found, sys.stdout)

@@ -1,0 +1,62 @@
+"""The chapters as a class gets them: without solutions."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from mudkit.files import existing, staged_file
+
+if TYPE_CHECKING:
+    import nbformat
+
+__all__ = ["SOLUTION", "hand_out", "without_solutions"]
+
+SOLUTION: Final = "solution"
+"""Tag of a cell that is a solution, or shows what comes of one."""
+_FOLDED: Final = re.compile(r"\n*<details><summary>A solution</summary>.*?</details>", re.DOTALL)
+
+
+def without_solutions(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """Take out the cells that are solutions, and what is folded under "A solution"; in place.
+
+    Parameters
+    ----------
+    notebook : nbformat.NotebookNode
+        A chapter, of format 4.
+    """
+    notebook.cells = [each for each in notebook.cells if SOLUTION not in each.metadata.get("tags", [])]
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            cell.source = _FOLDED.sub("", cell.source)
+    return notebook
+
+
+def hand_out(chapters: Path, folder: Path) -> Path:
+    """Copy chapters without their solutions; what is there already stays as its reader left it.
+
+    Parameters
+    ----------
+    chapters : Path
+        Folder with the chapters.
+    folder : Path
+        Made if it is not there.
+
+    Returns
+    -------
+    Path
+        The folder.
+
+    Raises
+    ------
+    InputMissing, OutputProblem
+    """
+    import nbformat  # loading it takes longer than loading all of mudkit
+
+    for file in sorted(existing(chapters, "folder of chapters").glob("[0-9]*.ipynb")):
+        copy = folder / file.name
+        if not copy.exists():
+            with staged_file(copy) as staging:
+                nbformat.write(without_solutions(nbformat.read(file, as_version=4)), staging)
+    return folder

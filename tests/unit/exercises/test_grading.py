@@ -1,0 +1,112 @@
+"""A class is judged: each piece by itself, and one table of all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mudkit.errors import ParameterError
+from mudkit.exercises import EXERCISES, grade
+
+RIGHT = "def take(seen, message):\n    print('noise')\n    return message['after'] == seen\n"
+WRONG = "def take(seen, message):\n    return True\n"
+JUDGES = """
+from hypothesis import strategies as st
+from mudkit.exercises import Exercise, Played
+
+def _play(piece, number):
+    found = piece(number)
+    return Played(f"double({number})", None if found == 2 * number else f"it is {found}")
+
+EXERCISES = {"doubling": Exercise("double(x) -> twice x", "It is twice as much.", st.integers(0, 9), _play)}
+"""
+
+
+@pytest.fixture
+def hand_in(tmp_path: Path):
+    def handed_in(**files: str) -> list[Path]:
+        for name, text in files.items():
+            (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+        return [tmp_path / f"{name}.py" for name in files]
+
+    return handed_in
+
+
+def test_a_class_is_judged(hand_in, tmp_path):
+    judges = tmp_path / "judges.py"
+    judges.write_text(JUDGES, encoding="utf-8")
+    files = hand_in(
+        ann=RIGHT, bob=WRONG + "def double(x):\n    return x + x\n", cyd="import os\ndef double(x):\n    os._exit(3)\n",
+        dan="x = 1\n", eve="def double(:\n", fay="n = 1 / 0\ndef double(x):\n    return n\n",
+        gil="def double(x):\n    return min(2 * x, 6)\n",
+    )  # fmt: skip
+    table = grade(files, judges=judges)
+    rows = {(Path(row.file).stem, row.piece): row for row in table.itertuples()}
+    assert [Path(each).stem for each in table["file"]] == [
+        "ann",
+        "bob",
+        "bob",
+        "cyd",
+        "dan",
+        "eve",
+        "fay",
+        "gil",
+    ]
+    assert rows["ann", "take"].verdict == rows["bob", "double"].verdict == "passed"
+    wrong = rows["bob", "take"]
+    assert (wrong.verdict, wrong.scenario) == (
+        "not yet",
+        "ann sends one message to bob; delivery 1 comes twice.",
+    )
+    assert "more than once" in wrong.problem
+    assert (rows["gil", "double"].scenario, rows["gil", "double"].problem) == ("double(4)", "it is 6")
+    told = table.set_index(table["file"].map(lambda each: Path(each).stem))[["verdict", "problem"]]
+    assert told.loc["cyd", "verdict"] == "not judged"
+    assert "status 3" in told.loc["cyd", "problem"]
+    assert told.loc["dan", "verdict"] == "not there"
+    assert "double" in told.loc["dan", "problem"]
+    assert "eve.py, line 1" in told.loc["eve", "problem"]
+    assert "ZeroDivisionError" in told.loc["fay", "problem"]
+
+
+def test_what_was_asked_for_and_is_missing_has_a_row(hand_in):
+    table = grade(hand_in(ann="def merge(a, b, c):\n    return a\n"), exercises=["00_start_here"])
+    assert table[["exercise", "piece", "verdict"]].to_numpy().tolist() == [
+        ["00_start_here", "take", "not there"]
+    ]
+
+
+def test_a_piece_finds_what_lies_beside_its_file(hand_in, tmp_path):
+    (tmp_path / "after.txt").write_text("after")
+    text = "name = open('after.txt').read()\ndef take(seen, message):\n    return message[name] == seen\n"
+    (row,) = grade(hand_in(ann=text)).itertuples()
+    assert row.verdict == "passed", row.problem
+
+
+def test_a_piece_that_does_not_end_is_stopped(hand_in):
+    (row,) = grade(
+        hand_in(ann="def take(seen, message):\n    while True:\n        pass\n"), within_s=1.0
+    ).itertuples()
+    assert (row.verdict, row.problem) == ("not judged", "it did not end within 1 s")
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"exercises": ["99"]}, "no such exercise"),
+        ({"within_s": 0.0}, "No time is left"),
+        ({"judges": Path(__file__).with_name("test_pieces.py")}, "has no exercises"),
+    ],
+)
+def test_what_cannot_be_judged_is_refused(hand_in, options, problem):
+    with pytest.raises(ParameterError, match=problem):
+        grade(hand_in(ann=RIGHT), **options)
+    with pytest.raises(ParameterError, match="nothing to judge"):
+        grade([])
+
+
+def test_each_exercise_has_a_piece_of_its_own():
+    pieces = [each.piece() for each in EXERCISES.values()]
+    assert len(set(pieces)) == len(pieces)
+    assert all(each.isidentifier() for each in pieces)

@@ -1,0 +1,80 @@
+"""A function is found in a file, with what it names and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+from mudkit.errors import MudkitError, ParameterError
+from mudkit.exercises.pieces import read_source
+
+
+@pytest.fixture
+def write(tmp_path: Path):
+    def written(text: str, name: str = "answer.py") -> Path:
+        file = tmp_path / name
+        file.write_text(text, encoding="utf-8")
+        return file
+
+    return written
+
+
+def test_what_a_function_names_comes_along(write):
+    file = write(
+        "from math import sqrt as root\nn = 2\nn += 2\n\ndef half(x):\n    return x / 2\n\n"
+        "def piece(x):\n    return half(root(x)) + sum(n for _ in range(2))\n"
+    )
+    assert read_source(file).load("piece")(4) == 9.0
+
+
+def test_what_it_does_not_name_does_not_run(write):
+    file = write("who = 1 / 0\nopen('x', 'w')\n\ndef piece(who):\n    return [who for who in (who,)]\n")
+    assert read_source(file).load("piece")(3) == [3]
+    assert list(file.parent.iterdir()) == [file]
+
+
+def test_the_last_one_counts_and_what_is_bound_before_it_too(write):
+    file = write("k = 1\ndef piece():\n    return k\nk = 2\ndef piece():\n    return 10 * k\nk = 3\n")
+    assert read_source(file).load("piece")() == 30
+
+
+def test_functions_are_found_by_their_definition(write):
+    source = read_source(write("a = 1\nb = lambda: 2\ndef c(): ...\nclass D: ...\nfrom os import getcwd\n"))
+    assert source.functions == {"b", "c"}
+
+
+def test_a_notebook_with_magics(tmp_path):
+    cells = [
+        new_markdown_cell("def piece(): text"),
+        new_code_cell("%matplotlib inline\n!ls\nstep = 2"),
+        new_code_cell("def piece(x):\n    return x + step"),
+    ]
+    file = tmp_path / "answer.ipynb"
+    nbformat.write(new_notebook(cells=cells), file)
+    assert read_source(file).load("piece")(1) == 3
+
+
+def test_what_is_raised_while_it_is_loaded_comes_out(write):
+    with pytest.raises(ZeroDivisionError):
+        read_source(write("n = 1 / 0\ndef piece():\n    return n\n")).load("piece")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "problem"),
+    [
+        ("answer.py", "x = 1\ndef (", r"answer\.py, line 2"),
+        ("answer.ipynb", "{", "no notebook"),
+        ("answer.txt", "x = 1", r"\.ipynb or \.py"),
+    ],
+)
+def test_what_cannot_be_read_is_told(write, name, text, problem):
+    with pytest.raises(ParameterError, match=problem):
+        read_source(write(text, name))
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path):
+    with pytest.raises(MudkitError, match="no notebook or Python file"):
+        read_source(tmp_path / "answer.py")

@@ -1,0 +1,154 @@
+"""The judge of chapter 07 tells policies that keep every promise from mistakes that are likely, in the right words."""
+
+from __future__ import annotations
+
+import pytest
+
+from mudkit.exercises import judge
+from mudkit.systems.sublim import Policy, Rule, compress, create_message, policy, resize
+from mudkit.systems.sublim.actions import Compress, Every, Keep, Resize
+from mudkit.systems.sublim.picu import function, one_timestamp, picu, stateless
+
+CHAPTER = "07_stateful_policies"
+SOLUTION = """
+policy: ward
+variables:
+  patients: {patients}
+rules:
+  - name: others, not in danger
+    when: lookup('patients', message.patient, 'listed') IS NULL AND coalesce(message.pulse >= 50, TRUE)
+    do: drop
+  - name: an alarm, low battery
+    when: state.battery < 25 AND message.pulse < 50
+    do:
+      - keep: [patient, pulse]
+  - name: low battery
+    when: state.battery < 25
+    do:
+      - every: {{seconds: 300, per: message.patient}}
+      - keep: [patient, pulse]
+  - name: poor link, or not charged
+    when: state.bandwidth_kbps < 500 OR state.battery <= 75
+    do:
+      - compress: {{field: ecg, ratio: 4}}
+      - resize: {{field: ecg}}
+  - name: all is well
+    do:
+      - resize: {{field: ecg}}
+"""
+
+
+def text(patients):
+    return SOLUTION.format(patients=patients)
+
+
+def as_function(patients):
+    @policy(patients=patients, shown={})
+    def ward(message, state):
+        pulse, battery = message.get("pulse"), state.get_property("battery")
+        is_alarm = pulse is not None and pulse < 50
+        patient = message["patient"]
+        if patient not in state.get_property("patients") and not is_alarm:
+            return None
+        made = create_message(message)
+        if battery is not None and battery < 25:
+            shown = dict(state.get_property("shown"))
+            if not is_alarm and state.now_s - shown.get(str(patient), -300) < 300:
+                return None
+            state.set_property("shown", {**shown, str(patient): state.now_s})
+            return {name: made[name] for name in ("patient", "pulse") if name in made}
+        kbps = state.get_property("bandwidth_kbps")
+        if (kbps is not None and kbps < 500) or (battery is not None and battery <= 75):
+            compress(made, "ecg", 2)
+        return resize(made, "ecg", state.get_property("display_px"))
+
+    return ward
+
+
+def as_rules(patients):
+    rules = list(picu(patients).rules)
+    rules.insert(1, Rule("state.battery < 25 AND message.pulse < 50", Keep(("patient", "pulse")), "alarm"))
+    return Policy("ward", rules, variables={"patients": patients})
+
+
+@pytest.mark.parametrize("piece", [text, as_function, as_rules])
+def test_right_ones_pass(piece):
+    verdict = judge(CHAPTER, piece)
+    assert verdict.passed, str(verdict)
+    assert verdict.scenarios == 200
+    assert verdict.diagram() is None
+
+
+def changed(old, new):
+    assert old in SOLUTION
+    return lambda patients: SOLUTION.replace(old, new).format(patients=patients)
+
+
+def one_time_for_all(patients):
+    """The paper's Timestamp, alarms let through."""
+    rules = list(as_rules(patients).rules)
+    low = Rule("state.battery < 25", [Every(300), Keep(("patient", "pulse"))], "one Timestamp")
+    return Policy("ward", [*rules[:2], low, *rules[3:]], variables={"patients": patients})
+
+
+def alarms_first(patients):
+    """Alarms before all else, whatever battery and link."""
+    rules = [Rule("message.pulse < 50", Resize("ecg"), "alarm"), *picu(patients).rules]
+    return Policy("ward", rules, variables={"patients": patients})
+
+
+def compressed_always(patients):
+    rules = [*as_rules(patients).rules[:-1], Rule(None, [Compress("ecg", 2), Resize("ecg")], "well")]
+    return Policy("ward", rules, variables={"patients": patients})
+
+
+WRONG = {
+    "the paper's PICU": (picu, "the alarm of patient", "R2, battery below 25 %"),
+    "PICU as a function": (function, "the alarm of patient", "is not sent"),
+    "PICU with one Timestamp": (one_timestamp, "is not sent", "R2, battery below 25 %"),
+    "one Timestamp, alarms let through": (one_time_for_all, "a message of patient", "one Timestamp"),
+    "stateless": (stateless, "", ""),
+    "alarms before the battery": (alarms_first, "", "alarm"),
+    "no limit": (changed("      - every: {{seconds: 300, per: message.patient}}\n", ""), "is shown again after", ""),
+    "a limit for each pulse": (changed("per: message.patient", "per: message.pulse"), "is shown again after", ""),
+    "too long a limit": (changed("seconds: 300", "seconds: 301"), "a message of patient", "is not sent"),
+    "NULL forgotten": (changed("coalesce(message.pulse >= 50, TRUE)", "message.pulse >= 50"), "none of the doctor's", ""),
+    "25 % is low": (changed("state.battery < 25\n", "state.battery <= 25\n"), "", "low battery"),
+    "50 is an alarm": (changed("message.pulse >= 50", "message.pulse > 50"), "none of the doctor's", ""),
+    "the link forgotten": (changed("state.bandwidth_kbps < 500 OR ", ""), "samples are sent", "all is well"),
+    "75 % is charged": (changed("state.battery <= 75", "state.battery < 75"), "samples are sent", "all is well"),
+    "too small": (changed("ratio: 4", "ratio: 40"), "it is to be a half to a sixteenth", "poor link"),
+    "the display forgotten": (changed("  - name: all is well\n    do:\n      - resize: {{field: ecg}}\n", "  - name: all is well\n"), "samples for 150 pixels", "all is well"),
+    "compressed always": (compressed_always, "only 200 of 400 samples", "well"),
+    "no pulse": (changed("keep: [patient, pulse]", "keep: [patient]"), "comes as None", ""),
+    "nothing": (lambda patients: Policy("none", [Rule("FALSE OR message.patient = 99")]), "is not sent", "No rule fires"),
+    "refused": (changed("state.battery <= 75", "state.batery <= 75"), "the policy is refused: ", "state.batery"),
+    "no YAML": (lambda patients: "rules: [", "the policy is refused: ", "not YAML"),
+    "no policy": (lambda patients: None, "it returns None, which is no policy", ""),
+    "raises": (lambda patients: patients[5], "it raises IndexError", ""),
+    "stops": (lambda patients: policy(lambda message, state: message["puls"]), "the policy is stopped: KeyError", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("piece", "told", "why"), WRONG.values(), ids=WRONG)
+def test_wrong_ones_are_told_apart(piece, told, why):
+    verdict = judge(CHAPTER, piece)
+    assert not verdict.passed
+    assert told in verdict.failure.problem
+    assert why in verdict.failure.problem
+    assert verdict.failure.scenario.startswith("the doctor has patient")
+
+
+def test_the_smallest_scenario_is_small_and_drawn():
+    verdict = judge(CHAPTER, picu)
+    assert verdict.failure.scenario.count("after ") == 2, "one message that is shown, then the alarm"
+    figure = verdict.diagram()
+    assert "smallest scenario" in figure.layout.title.text
+    marks = {trace.name: len(trace.x) for trace in figure.data}
+    assert marks["here"] == 1
+    assert marks["held back"] == 1
+    assert marks["an alarm"] >= 1
+
+
+def test_a_policy_that_cannot_be_read_has_no_diagram():
+    assert judge(CHAPTER, lambda patients: None).diagram() is None

@@ -1,0 +1,23 @@
+"""The reference is built from the docstrings, and opens without a network."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_reference_is_built(tmp_path):
+    out = tmp_path / "api"
+    for _ in range(2):  # one that is there is replaced
+        told = subprocess.run(
+            [sys.executable, ROOT / "tools" / "api.py", out, "mudkit.units", "mudkit.lab"],
+            capture_output=True, text=True, check=True, cwd=tmp_path,
+        )  # fmt: skip
+        assert told.stdout == f"{out / 'index.html'}\n"
+    pages = {file.stem: file.read_text(encoding="utf-8") for file in out.rglob("*.html")}
+    assert set(pages) == {"index", "lab", "units"}
+    assert "Virtual time goes on" in pages["lab"] or "virtual time" in pages["lab"]
+    assert "Raises" in pages["lab"]
+    assert not re.search(r'<(?:script|link)[^>]+(?:src|href)="(?:https?:)?//', "".join(pages.values()))

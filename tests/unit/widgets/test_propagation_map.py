@@ -1,0 +1,109 @@
+"""The widget follows what is chosen, and keeps its picture when it cannot."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from mudkit.errors import ParameterError, PropagationProblem
+from mudkit.experiment.traffic import FAR, NEAR, Traffic
+from mudkit.systems.radiator import Volume
+from mudkit.widgets import PropagationMap
+from mudkit.widgets.propagation_map import WAYS
+
+TRAFFIC = Traffic(cars=5, minutes=6.0)
+VOLUME = next(iter(WAYS))
+
+
+def moody(sender, receiver):
+    if sender["speed_kmh"] > 0:
+        raise RuntimeError("tired")
+    return Volume(1)
+
+
+@pytest.fixture
+def widget():
+    return PropagationMap(TRAFFIC, 3, own={"mine": lambda sender, receiver: Volume(3), "moody": moody})
+
+
+def cells(widget):
+    return [len(trace.x) for trace in widget.figure.data[1::2]]
+
+
+def late_s(widget):
+    return [int(each) for each in re.findall(r"(\d+) s late", widget.status.value)]
+
+
+def test_near_by_more_is_known_and_sooner(widget):
+    near, far = late_s(widget)
+    assert near < far
+    assert cells(widget)[0] > cells(widget)[1]
+    assert f"<b>{NEAR}</b> gets 30 messages" in widget.status.value
+    assert widget.figure.layout.annotations[1].text.startswith(f"<b>{FAR}</b>")
+
+
+def test_the_amount_changes_bytes_and_delay(widget):
+    widget.way.value = VOLUME
+    assert late_s(widget) == [0, 0]
+    before = widget.status.value
+    widget.amount.value = 10
+    assert "in 3 aggregates" in widget.status.value
+    assert widget.status.value != before
+    assert late_s(widget)[0] > 10
+    widget.amount.value = 1
+    assert widget.status.value == before
+
+
+def test_every_way_can_be_chosen(widget):
+    told = set()
+    for way in WAYS:
+        widget.way.value = way
+        widget.amount.value = 4
+        assert widget.problem.value == ""
+        told.add(widget.status.value)
+    assert len(told) == len(WAYS)
+
+
+def test_ones_own_functions_have_no_amount(widget):
+    widget.way.value = "mine"
+    assert widget.amount.disabled
+    assert "in 10 aggregates" in widget.status.value
+    widget.way.value = VOLUME
+    assert not widget.amount.disabled
+
+
+def test_time_moves_the_maps(widget):
+    widget.time.value = 0
+    assert cells(widget) == [0, 0] or sum(cells(widget)) <= 1
+    widget.time.value = widget.time.max
+    assert min(cells(widget)) > 1
+    assert widget.children[3].children[2].value == "11:00 min"
+
+
+def test_cells_may_be_larger(widget):
+    widget.time.value = widget.time.max
+    before = cells(widget)
+    widget.cells.value = 2.0
+    assert cells(widget) < before
+
+
+def test_what_cannot_be_is_told_and_the_picture_stays(widget):
+    kept = (widget.status.value, cells(widget))
+    widget.way.value = "moody"
+    assert "RuntimeError: tired" in widget.problem.value
+    assert "role='alert'" in widget.problem.value
+    assert (widget.status.value, cells(widget)) == kept
+    widget.way.value = VOLUME
+    assert widget.problem.value == ""
+
+
+@pytest.mark.parametrize("wrong", [{"way": "by mood"}, {"amount": 0}, {"amount": 121}])
+def test_what_it_is_not(wrong):
+    with pytest.raises(ParameterError, match="until so many messages wait"):
+        PropagationMap(TRAFFIC, **wrong)
+
+
+def test_a_function_that_fails_at_once_is_an_error():
+    with pytest.raises(PropagationProblem, match="tired"):
+        PropagationMap(TRAFFIC, own={"moody": moody}, way="moody")

@@ -1,0 +1,87 @@
+"""The monitor shows what the library says of the item, the filter and the encryption that are set."""
+
+from __future__ import annotations
+
+import pytest
+
+from mudkit.errors import ParameterError, PredicateError
+from mudkit.experiment.sights import sights
+from mudkit.figures.sights import sights as drawn
+from mudkit.systems.contrail import Item
+from mudkit.widgets import RelayMonitor
+
+AWAY = "NOT within_box(loc, 37.35, -122.12, 37.43, -122.04)"
+
+
+@pytest.fixture
+def monitor():
+    return RelayMonitor({"loc": [37.5, -122.0]}, "help me", AWAY, item_id="place", link="lte", seed=3)
+
+
+def shown(**more):
+    given = {"wanted": AWAY, "item_id": "place", "link": "lte", "seed": 3} | more
+    item = given.pop("item", Item({"loc": [37.5, -122.0]}, b"help me"))
+    return drawn(sights(item, **given).rows).html
+
+
+def test_it_shows_what_the_library_says(monitor):
+    assert monitor.seen.value == shown()
+    monitor.encrypted.value = False
+    assert monitor.seen.value == shown(encrypted=False)
+    assert "in clear" in monitor.status.value
+    monitor.polling.value = 60.0
+    assert monitor.seen.value == shown(encrypted=False, polling_s=60.0)
+    monitor.payload.value = "come"
+    monitor.name.value = "other"
+    item = Item({"loc": [37.5, -122.0]}, b"come")
+    assert monitor.seen.value == shown(encrypted=False, polling_s=60.0, item=item, item_id="other")
+
+
+def test_what_stays_on_the_device_is_told(monitor):
+    assert "The item was uploaded." in monitor.status.value
+    monitor.metadata.value = '{"loc": [37.4, -122.1]}'
+    assert "Alice's filter does not match. 0 bytes." in monitor.status.value
+    monitor.wanted.value = " "
+    assert "nobody has asked for it. 0 bytes." in monitor.status.value
+
+
+def test_a_text_is_looked_for_in_all_that_was_held(monitor):
+    assert monitor.found.value == ""
+    monitor.needle.value = "help me"
+    assert "<b>not in them</b>" in monitor.found.value
+    assert "relay: nowhere" in monitor.found.value
+    monitor.encrypted.value = False
+    assert "<b>in them</b>" in monitor.found.value
+    assert "more fields" in monitor.found.value
+    monitor.needle.value = "<i>"
+    assert "<b>not in them</b>" in monitor.found.value
+    assert "<i>" not in monitor.found.value
+    monitor.needle.value = "he"
+    assert monitor.found.value == "At least 3 characters, please."
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "told"),
+    [
+        ("metadata", '{"loc"', "The metadata cannot be read."),
+        ("metadata", "[1]", "The metadata is no record."),
+        ("wanted", "loc = ", "ends too soon"),
+        ("name", "", "no name of an item"),
+    ],
+)
+def test_what_cannot_be_is_told_and_the_last_picture_stays(monitor, field, text, told):
+    kept, before = monitor.seen.value, getattr(monitor, field).value
+    getattr(monitor, field).value = text
+    assert told in monitor.problem.value
+    assert "below is the last that could" in monitor.problem.value
+    assert monitor.seen.value == kept
+    getattr(monitor, field).value = before
+    assert monitor.problem.value == ""
+    assert monitor.seen.value == kept
+
+
+def test_a_first_item_that_cannot_be_is_refused():
+    with pytest.raises(PredicateError):
+        RelayMonitor({"loc": [37.5, -122.0]}, "", "loc =")
+    with pytest.raises(ParameterError):
+        RelayMonitor([1])
