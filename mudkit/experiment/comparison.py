@@ -16,7 +16,7 @@ from mudkit.progress import bar
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Comparison", "compare"]
+__all__ = ["Comparison", "compare", "interval"]
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Comparison:
             for measure in measures:
                 pairs = pd.DataFrame({"base": base[measure], "mine": by_system[name][measure]}).dropna()
                 differs = (pairs["mine"] - pairs["base"]).to_numpy()
-                low, high = _interval(differs, confidence)
+                low, high = interval(differs, confidence)
                 means = (pairs["base"].mean(), pairs["mine"].mean(), (pairs["mine"] - pairs["base"]).mean())
                 rows.append((name, measure, *means, low, high, len(differs)))
         columns = ["system", "measure", "baseline", "mean", "difference", "difference_low", "difference_high",
@@ -137,7 +137,8 @@ def _measured(what: tuple[Scenario, Callable[[Network], System], str, int]) -> d
     return {"system": name, "seed": seed, **found.measures()}
 
 
-def _interval(values: Any, confidence: float) -> tuple[float, float]:
+def interval(values: Any, confidence: float) -> tuple[float, float]:
+    """Give the interval of a mean (Student's t); NaN with fewer than two values."""
     if len(values) < 2:
         return math.nan, math.nan
     from scipy import stats

@@ -313,7 +313,7 @@ class Process:
     """A machine on a host, with what it was given; the machine goes when it is killed, the store stays."""
 
     __slots__ = (
-        "_draws", "_listeners", "_make", "_open", "_stream", "address", "host", "machine", "name",
+        "_draws", "_listeners", "_make", "_open", "_stream", "address", "handled", "host", "machine", "name",
         "session", "store", "system", "timers", "watch",
     )  # fmt: skip
 
@@ -328,6 +328,8 @@ class Process:
         self.store = store
         self.address = f"{host.address}/{name}" if name else host.address
         self.machine: Machine | None = None
+        self.handled = 0
+        """Events so far, also before it was killed."""
         self.session = 0
         """Goes up with every start."""
         self.timers: dict[str, tuple[Process, str]] = {}

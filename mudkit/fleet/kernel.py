@@ -51,14 +51,13 @@ class World(Clock):
 
     __slots__ = (
         "_addresses", "_bill", "_carry_out", "_latencies", "_meddle", "_reach", "_when_arrived", "_when_due",
-        "_when_handed", "_when_onward", "at_address", "handled", "hosts", "on_answer", "on_fate",
+        "_when_handed", "_when_onward", "at_address", "hosts", "on_answer", "on_fate",
         "on_incident", "on_install", "on_leg", "on_link", "on_operation", "on_record", "seed",
     )  # fmt: skip
 
     def __init__(self, seed: int = 0) -> None:
         super().__init__()
         self.seed = seed
-        self.handled = 0
         """Events that machines have handled."""
         self.hosts: dict[str, Host] = {}
         self.at_address: dict[str, Process] = {}
@@ -202,6 +201,11 @@ class World(Clock):
             self.on_leg(leg, gone, True)
         self._fail(leg.transfer, "cut")
 
+    @property
+    def handled(self) -> int:
+        """How many events machines have handled so far, those on devices and those on servers."""
+        return sum(process.handled for host in self.hosts.values() for process in host.processes)
+
     def under_way(self) -> list[Transfer]:
         """Give the messages that are on their way."""
         found = [argument for *_, action, argument in self.agenda if action is self._when_onward]
@@ -221,7 +225,7 @@ class World(Clock):
         machine, store = process.machine, process.store
         if machine is None:
             return
-        self.handled += 1
+        process.handled += 1
         effects: Sequence[Effect] = ()
         try:
             effects = machine.handle(self.now_us, event)

@@ -105,7 +105,7 @@ class Topic:
                 expected="other names",
             )  # fmt: skip
         try:
-            msgspec.json.encode(attributes)
+            attributes = msgspec.json.decode(msgspec.json.encode(attributes))  # as they arrive: no tuples
         except (TypeError, ValueError) as error:
             raise ParameterError(
                 "A message cannot be sent.",

@@ -1,0 +1,31 @@
+"""The scoreboard: tasks that every system can be given, and what each takes to do them."""
+
+from mudkit.experiment.scoreboard.board import Scoreboard, pareto, scoreboard
+from mudkit.experiment.scoreboard.entrants import ENTRANTS
+from mudkit.experiment.scoreboard.entry import MEASURES, Entry, play
+from mudkit.experiment.scoreboard.stage import APP, Entrant, Stage
+from mudkit.experiment.scoreboard.task import Item, Task
+from mudkit.experiment.scoreboard.tasks import FRIENDS_NEARBY, NEWS, PHOTOS, TASKS, TRAFFIC, WARD
+from mudkit.experiment.scoreboard.wants import Want
+
+__all__ = [
+    "APP",
+    "ENTRANTS",
+    "FRIENDS_NEARBY",
+    "MEASURES",
+    "NEWS",
+    "PHOTOS",
+    "TASKS",
+    "TRAFFIC",
+    "WARD",
+    "Entrant",
+    "Entry",
+    "Item",
+    "Scoreboard",
+    "Stage",
+    "Task",
+    "Want",
+    "pareto",
+    "play",
+    "scoreboard",
+]

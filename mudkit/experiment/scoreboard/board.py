@@ -1,0 +1,203 @@
+"""The scoreboard: systems on the same tasks and seeds, and what each took to do them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from mudkit.errors import ParameterError, SimulationProblem
+from mudkit.experiment.comparison import Comparison, interval
+from mudkit.experiment.privacy import learnt
+from mudkit.experiment.scoreboard.entrants import ENTRANTS
+from mudkit.experiment.scoreboard.entry import MEASURES, play
+from mudkit.experiment.scoreboard.stage import Entrant, Stage
+from mudkit.experiment.scoreboard.task import Task
+from mudkit.progress import bar
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Scoreboard", "pareto", "scoreboard"]
+
+
+@dataclass(frozen=True)
+class Scoreboard:
+    """What came of it.
+
+    Parameters
+    ----------
+    runs : pandas.DataFrame
+        One row per (task, system, seed), with ``wanted``, ``digest`` (equal for all systems) and each of
+        :data:`MEASURES`.
+    privacy : pandas.DataFrame
+        One row per (task, system, party) of the first seed: what parties learnt from what they held, see
+        :func:`mudkit.experiment.privacy.learnt`; devices are averaged. Empty if it was not kept.
+    baseline : str
+        The system that the others are compared with.
+    """
+
+    runs: pd.DataFrame
+    privacy: pd.DataFrame
+    baseline: str
+
+    @property
+    def systems(self) -> list[str]:
+        """The systems, in the order in which they entered."""
+        return list(dict.fromkeys(self.runs["system"]))
+
+    @property
+    def tasks(self) -> list[str]:
+        """The tasks, in their order."""
+        return list(dict.fromkeys(self.runs["task"]))
+
+    def measured(self, task: str, confidence: float = 0.95) -> pd.DataFrame:
+        """Give a task's measures: ``system, measure, mean, low, high, seeds``.
+
+        Parameters
+        ----------
+        task : str
+        confidence : float
+            Of the intervals of the mean (Student's t over the seeds); NaN with fewer than two.
+
+        Raises
+        ------
+        ParameterError
+            There is no such task here.
+        """
+        import pandas as pd
+
+        rows = []
+        for system, runs in self._of(task).groupby("system", sort=False):
+            for measure in MEASURES:
+                values = runs[measure].dropna().to_numpy()
+                mean = float(values.mean()) if len(values) else math.nan
+                rows.append((system, measure, mean, *interval(values, confidence), len(values)))
+        return pd.DataFrame(rows, columns=["system", "measure", "mean", "low", "high", "seeds"])
+
+    def table(self, task: str, measures: Sequence[str] = tuple(MEASURES)) -> pd.DataFrame:
+        """Give the table that a reader can quote: a row a system, a column a measure, means of the seeds."""
+        means = self._of(task).groupby("system", sort=False)[list(measures)].mean()
+        return means.loc[self.systems]
+
+    def differences(self, task: str, confidence: float = 0.95) -> pd.DataFrame:
+        """Give what each system changes against the baseline, paired by seed; see :class:`Comparison`."""
+        runs = self._of(task)[["system", "seed", *MEASURES]]
+        return Comparison(runs, self.baseline).differences(confidence)
+
+    def pareto(self, task: str, gain: str = "useful_share", cost: str = "j_per_useful") -> pd.DataFrame:
+        """Give ``system``, a gain, a cost, and ``is_best``: none has more of one for no more of the other."""
+        table = self.table(task, [gain, cost]).reset_index()
+        table["is_best"] = pareto(table[gain], table[cost])
+        return table
+
+    @cached_property
+    def _by_task(self) -> dict[str, pd.DataFrame]:
+        return {str(task): runs for task, runs in self.runs.groupby("task", sort=False)}
+
+    def _of(self, task: str) -> pd.DataFrame:
+        if task not in self._by_task:
+            raise ParameterError(
+                "This task is not on the scoreboard.", where="task", found=repr(task),
+                expected=", ".join(self.tasks),
+            )  # fmt: skip
+        return self._by_task[task]
+
+
+def scoreboard(
+    tasks: Iterable[Task],
+    systems: Mapping[str, Callable[[Stage], Entrant]] = ENTRANTS,
+    seeds: Iterable[int] = range(3),
+    *,
+    privacy: bool = True,
+    map: Callable[..., Iterable[dict[str, Any]]] = map,  # noqa: A002 - the name of what it stands for
+) -> Scoreboard:
+    """Let systems do tasks, each on the same seeds.
+
+    Parameters
+    ----------
+    tasks : iterable of Task
+    systems : mapping of str to callable
+        By name; the first is the baseline. What makes an entrant may be of one's own.
+    seeds : iterable of int
+    privacy : bool
+        Whether the runs of the first seed keep what each party held.
+    map : callable
+        How the runs are spread: ``map``, that of a process pool, or one that spreads over Spark.
+
+    Returns
+    -------
+    Scoreboard
+
+    Raises
+    ------
+    ParameterError
+        There is no task, system or seed, or one is given twice.
+    SimulationProblem
+        Two systems were not given the same: one has changed what all depend on.
+    """
+    import pandas as pd
+
+    todo, numbers = list(tasks), list(seeds)
+    names = [task.name for task in todo]
+    for what, given in (("tasks", names), ("systems", list(systems)), ("seeds", numbers)):
+        if not given or len(set(given)) < len(given):
+            raise ParameterError(
+                "A scoreboard needs tasks, systems and seeds, each once.", where=what, found=repr(given)
+            )
+    plan = [
+        (task, make, name, seed, privacy and seed == numbers[0])
+        for task in todo for name, make in systems.items() for seed in numbers
+    ]  # fmt: skip
+    rows, parties = [], []
+    with bar(len(plan), "runs", "runs") as done:
+        for row in map(_measured, plan):
+            parties += row.pop("parties")
+            rows.append(row)
+            done(len(rows))
+    runs = pd.DataFrame(rows)
+    for (task, seed), same in runs.groupby(["task", "seed"]):
+        if same["digest"].nunique() > 1:
+            raise SimulationProblem(
+                "Systems were not given the same devices, moves, outages and items.",
+                where=f"{task}, seed {seed}", found=", ".join(same["system"] + " " + same["digest"].str[:8]),
+                expected="one digest", remedy="an entrant changes nothing but what its own machines do",
+            )  # fmt: skip
+    return Scoreboard(runs, pd.DataFrame(parties), next(iter(systems)))
+
+
+def pareto(gain: Iterable[float], cost: Iterable[float]) -> list[bool]:
+    """Say of each whether no other has at least its gain for at most its cost, and more of one.
+
+    What is not a number is never among the best.
+    """
+    points = list(zip(gain, cost, strict=True))
+
+    def beats(one: tuple[float, float], other: tuple[float, float]) -> bool:
+        return one[0] >= other[0] and one[1] <= other[1] and one != other
+
+    return [
+        not any(math.isnan(part) for part in point) and not any(beats(each, point) for each in points)
+        for point in points
+    ]
+
+
+def _measured(what: tuple[Task, Callable[[Stage], Entrant], str, int, bool]) -> dict[str, Any]:
+    task, make, name, seed, held = what
+    entry = play(task, make, seed, name=name, messages=False, held=held)
+    parties: list[Any] = []
+    if held:
+        told = learnt(entry.lab)
+        told["party"] = told["party"].where(~told["party"].isin(list(entry.lab.devices)), "a device")
+        numbers = ["devices", "pairs", "messages", "clear_bytes", "ciphertext_bytes", "stored_bytes"]
+        means = told.groupby(["system", "party"], sort=False)[numbers].mean().reset_index()
+        means = means.rename(columns={"system": "bill"})
+        means.insert(0, "task", task.name)
+        means.insert(1, "system", name)
+        parties = means.to_dict("records")
+    return {
+        "task": task.name, "system": name, "seed": seed, "wanted": entry.stage.wanted,
+        "digest": entry.digest, **entry.measures(), "parties": parties,
+    }  # fmt: skip

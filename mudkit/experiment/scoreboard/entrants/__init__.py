@@ -1,0 +1,21 @@
+"""The systems as they enter the scoreboard, each doing a task as its paper would have it done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from mudkit.experiment.scoreboard.entrants.contrail import Contrail
+from mudkit.experiment.scoreboard.entrants.lasthop import LastHop
+from mudkit.experiment.scoreboard.entrants.mud import Mud
+from mudkit.experiment.scoreboard.entrants.radiator import Radiator
+from mudkit.experiment.scoreboard.entrants.sublim import Sublim
+from mudkit.experiment.scoreboard.entrants.to_everyone import ToEveryone
+from mudkit.experiment.scoreboard.stage import Entrant, Stage
+
+__all__ = ["ENTRANTS", "Contrail", "LastHop", "Mud", "Radiator", "Sublim", "ToEveryone"]
+
+ENTRANTS: Final[dict[str, Callable[[Stage], Entrant]]] = {
+    each.name: each for each in (ToEveryone, Mud, LastHop, Contrail, Radiator, Sublim)
+}
+"""By name; the first is the baseline."""

@@ -1,0 +1,79 @@
+"""A task as MUD does it: one table, a continuous read on each phone (Mobius 2, 3.2).
+
+What depends on nothing but the reader's taste is the predicate of her read. What depends on where she is is
+the writer's predicate, and she says again where she is when she has moved: so the audience of an item is
+bound when it is written.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+from mudkit.events import Operation
+from mudkit.experiment.scoreboard.stage import Stage
+from mudkit.experiment.scoreboard.task import Item
+from mudkit.systems.mud import Change, Client, Cloud
+
+__all__ = ["Mud"]
+
+_APP, _TABLE = "board", "items"
+
+
+class Mud:
+    """MUD tables.
+
+    Parameters
+    ----------
+    stage : Stage
+    """
+
+    name: Final = "MUD"
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        cloud = Cloud(stage.lab)
+        token = stage.lab.token(app=_APP, hours=stage.task.scenario.hours + 24.0)
+        self._clients = {
+            name: Client(device, cloud, app=_APP, token=token, most_rows=1)
+            for name, device in stage.lab.devices.items()
+        }
+        self._handles: dict[str, int] = {}
+        editor = Client(stage.lab.server("editor"), cloud, app=_APP, token=token)
+        editor.create(_TABLE, acl="app").add_done_callback(self._begin)
+
+    def publish(self, item: Item) -> None:
+        """Write it."""
+        record = {
+            **{name: value for name, value in item.about.items() if value is not None},
+            "text": item.content,
+        }
+        predicate = self._stage.task.want.by_writer(item.about) if self._stage.task.want.moves else None
+        self._clients[item.sender].write(_TABLE, item.name, record, predicate=predicate)
+
+    def moved(self, phone: str) -> None:
+        """Say where it is now."""
+        if phone in self._handles:
+            self._clients[phone].update_data(self._handles[phone], self._stage.about(phone))
+
+    def look(self, phone: str) -> None:
+        """Show what has come."""
+        self._stage.show(phone)
+
+    def _begin(self, created: Operation) -> None:
+        created.result()
+        want = self._stage.task.want
+        for phone in self._stage.phones:
+            about = self._stage.about(phone)
+            wanted = None if want.moves else want.over_items(about)
+            reading = self._clients[phone].read(
+                _TABLE, wanted, type="continuous", data=about, callback=partial(self._come, phone)
+            )
+            reading.add_done_callback(partial(self._reads, phone))
+
+    def _reads(self, phone: str, operation: Operation) -> None:
+        self._handles[phone] = operation.result()
+
+    def _come(self, phone: str, change: Any) -> None:
+        if isinstance(change, Change) and change.kind == "upsert":
+            self._stage.arrived(phone, change.key)

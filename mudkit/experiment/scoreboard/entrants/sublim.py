@@ -1,0 +1,64 @@
+"""A task as SUBLIM does it: the access point drops what its subscriber's policy does not let through (3, 4).
+
+What a subscriber says of herself is state; where she is she sets anew, with the policy, when she has moved.
+How items come to the publish server the paper does not say (see :class:`Uplink`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final
+
+from mudkit.experiment.scoreboard.entrants.uplink import Uplink
+from mudkit.experiment.scoreboard.stage import Stage
+from mudkit.experiment.scoreboard.task import Item
+from mudkit.systems.sublim import AccessPoint, Policy, PublishServer, Rule, Subscriber
+from mudkit.systems.sublim.actions import Drop
+
+__all__ = ["Sublim"]
+
+
+class Sublim:
+    """A publish server, an access point for all, and their subscribers.
+
+    Parameters
+    ----------
+    stage : Stage
+    rules : sequence of Rule
+        What is done with what is wanted; by default it is sent as it is.
+    """
+
+    name: Final = "SUBLIM"
+
+    def __init__(self, stage: Stage, rules: Sequence[Rule] = (Rule(),)) -> None:
+        self._stage, self._rules = stage, rules
+        self._up = Uplink(stage, self._publish)
+        self._net = PublishServer(stage.lab)
+        AccessPoint(stage.lab, self._net)
+        self._subscribers = {phone: Subscriber(stage.lab.devices[phone], self._net) for phone in stage.phones}
+        self._others = Rule(f"coalesce(NOT ({stage.task.want.over_state()}), TRUE)", Drop(), "not wanted")
+        for phone, subscriber in self._subscribers.items():
+            subscriber.on_message(partial(self._come, phone))
+            self.moved(phone)
+
+    def publish(self, item: Item) -> None:
+        """Send it to the publish server."""
+        self._up.send(item)
+
+    def moved(self, phone: str) -> None:
+        """Set the policy, with what the subscriber says of herself now."""
+        about = self._stage.about(phone)
+        if "loc" in about:
+            about["loc"] = dict(zip(("lat", "lon"), about["loc"], strict=True))
+        self._subscribers[phone].set_policy(Policy("wanted", [self._others, *self._rules], variables=about))
+
+    def look(self, phone: str) -> None:
+        """Show what has come."""
+        self._stage.show(phone)
+
+    def _publish(self, item: Item) -> None:
+        self._net.publish({**item.about, "called": item.name, "text": item.content}, item.name)
+
+    def _come(self, phone: str, message: Any) -> None:
+        self._stage.arrived(phone, message["called"])

@@ -1,0 +1,43 @@
+"""The way of an item from a phone to a system whose publishers are servers.
+
+Last hop and SUBLIM begin at their server: how an item comes there their papers do not say. So that phones
+that send are not free there, the item goes up by store and forward, and its bill stands under that name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mudkit.experiment.scoreboard.stage import Stage
+from mudkit.experiment.scoreboard.task import Item
+from mudkit.systems.store_and_forward import Client, Relay
+
+__all__ = ["Uplink"]
+
+
+class Uplink:
+    """Takes items to a server.
+
+    Parameters
+    ----------
+    stage : Stage
+    came : callable
+        Called with each item when it has got there.
+    """
+
+    def __init__(self, stage: Stage, came: Callable[[Item], Any]) -> None:
+        relay = Relay(stage.lab, "uplink")
+        self._clients = {name: Client(stage.lab.devices[name], relay) for name in stage.senders}
+        self._came = came
+        self._under_way: dict[str, Item] = {}
+        desk = Client(stage.lab.server("desk"), relay)
+        desk.on_message(self._arrived)
+
+    def send(self, item: Item) -> None:
+        """Send an item up."""
+        self._under_way[item.name] = item
+        self._clients[item.sender].send("desk", f"{item.name}\n{item.content}", item.name)
+
+    def _arrived(self, message: dict[str, Any]) -> None:
+        self._came(self._under_way.pop(message["text"].split("\n", 1)[0]))

@@ -1,0 +1,219 @@
+"""An entry on the scoreboard: a task that a system has done, and what it took."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from mudkit.experiment.scoreboard.stage import APP, Entrant, Stage
+from mudkit.experiment.scoreboard.task import Item, Task
+from mudkit.fleet.battery import BASE_MW
+from mudkit.lab import Lab
+from mudkit.sources.workloads import Workload
+from mudkit.units import US_PER_S
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["BATTERY_J", "MEASURES", "Entry", "play"]
+
+BATTERY_J: Final = 18_648.0
+"""Of the phone whose hours are told: 1,400 mAh at 3.7 V, as the phones of these papers' years have."""
+
+MEASURES: Final[dict[str, str]] = {
+    "useful": "deliveries that were wanted and seen in time",
+    "useful_share": "of all pairs of an item and a phone that wanted it",
+    "lost": "wanted, and never delivered",
+    "stale": "wanted, and delivered, but not seen before it was over",
+    "wasted": "delivered, and of no use: not wanted, not seen, or seen too late",
+    "latency_s": "from publication to delivery, median of the useful ones",
+    "latency_p95_s": "the same, of which 95 in 100 are under it",
+    "age_s": "from publication to when it was seen, median of the useful ones",
+    "up_kb": "that phones and feeds sent",
+    "down_kb": "that phones and feeds got",
+    "messages": "both ways",
+    "wakeups": "of radios",
+    "radio_j": "that radios took",
+    "battery_h": "of a phone, the mean over all phones",
+    "server_events": "that machines on servers handled",
+    "kb_per_useful": "both ways, for each useful delivery",
+    "j_per_useful": "of radios, for each useful delivery",
+}
+"""What is measured, and what it means."""
+
+
+class Entry:
+    """A task that a system has done.
+
+    Parameters
+    ----------
+    task : Task
+    system : str
+    seed : int
+    stage : Stage
+        At its end.
+    """
+
+    def __init__(self, task: Task, system: str, seed: int, stage: Stage) -> None:
+        self.task, self.system, self.seed, self.stage = task, system, seed, stage
+        self.lab: Lab = stage.lab
+
+    @cached_property
+    def deliveries(self) -> pd.DataFrame:
+        """One row for each phone that wanted an item, and for each other one that got it."""
+        found = self.lab.deliveries()
+        return found[found["system"] == APP].reset_index(drop=True)
+
+    @cached_property
+    def bill(self) -> pd.DataFrame:
+        """One row per (system, device, direction): ``messages, bytes, radio_mj, wakeups``."""
+        return self.lab.bill()
+
+    @cached_property
+    def digest(self) -> str:
+        """What every system was given: devices, moves, links, outages, items and looks, as SHA-256."""
+        found = self.stage.given.copy()
+        for name in ("positions", "links", "incidents"):
+            for piece in self.lab.trace.pieces(name):
+                for batch in piece.combine_chunks().to_batches():
+                    found.update(batch.serialize())
+        return found.hexdigest()
+
+    def measures(self) -> dict[str, float]:
+        """Give the :data:`MEASURES`, from the bill and the table of deliveries."""
+        rows, bill, wanted = self.deliveries, self.bill, self.stage.wanted
+        came, read = rows["delivered"].notna(), rows["status"] == "read"
+        useful = rows[read]
+        count = len(useful)
+        hours = self.task.scenario.hours
+        phones = bill[bill["device"].isin(self.stage.phones)]
+        radio_j = float(phones["radio_mj"].sum() / 1000)
+        kb = {way: float(bill.loc[bill["direction"] == way, "bytes"].sum() / 1000) for way in ("up", "down")}
+        watts = radio_j / (3600 * hours) / len(self.stage.phones) + BASE_MW / 1000
+        return {
+            "useful": float(count),
+            "useful_share": count / wanted if wanted else math.nan,
+            "lost": float((~came).sum()),
+            "stale": float((came & (rows["status"] == "expired")).sum()),
+            "wasted": float((came & ~read).sum()),
+            "latency_s": float(useful["latency_s"].median()) if count else math.nan,
+            "latency_p95_s": float(useful["latency_s"].quantile(0.95)) if count else math.nan,
+            "age_s": float(useful["staleness_s"].median()) if count else math.nan,
+            "up_kb": kb["up"],
+            "down_kb": kb["down"],
+            "messages": float(bill["messages"].sum()),
+            "wakeups": float(phones["wakeups"].sum()),
+            "radio_j": radio_j,
+            "battery_h": BATTERY_J / watts / 3600,
+            "server_events": float(self._server_events()),
+            "kb_per_useful": sum(kb.values()) / count if count else math.nan,
+            "j_per_useful": radio_j / count if count else math.nan,
+        }
+
+    def _server_events(self) -> int:
+        hosts = self.lab.world.hosts
+        servers = (host for name, host in hosts.items() if name not in self.lab.devices)
+        return sum(process.handled for server in servers for process in server.processes)
+
+
+def play(
+    task: Task,
+    system: Callable[[Stage], Entrant],
+    seed: int = 0,
+    *,
+    name: str | None = None,
+    messages: bool = True,
+    held: bool = True,
+) -> Entry:
+    """Let a system do a task.
+
+    Parameters
+    ----------
+    task : Task
+    system : callable
+        Makes an entrant from the stage, such as those of
+        :data:`mudkit.experiment.scoreboard.ENTRANTS`.
+    seed : int
+        Same task, system and seed: same run.
+    name : str, optional
+        What the scoreboard calls it; by default the name of the callable.
+    messages, held : bool
+        As in :class:`mudkit.lab.Lab`.
+
+    Returns
+    -------
+    Entry
+    """
+    scenario = task.scenario
+    lab = Lab(seed, start=scenario.start, messages=messages, held=held)
+    lab.fleet(
+        scenario.devices, mobility=scenario.mobility, link=scenario.link, outage=scenario.outage,
+        every_s=scenario.every_s,
+    )  # fmt: skip
+    if task.feeds:
+        lab.fleet(task.feeds, link="ideal", prefix="feed")
+    lab.faults.messages(
+        loss_share=scenario.loss_share, repeat_share=scenario.repeat_share,
+        delay_share=scenario.delay_share, delay_s=scenario.delay_s,
+    )  # fmt: skip
+    stage = Stage(task, lab)
+    stage.enter(system(stage))
+    called: str = name or getattr(system, "name", None) or system.__name__
+    lab.trace.description["scenario"] = task.describe()
+    _Play(task, stage).begin()
+    lab.run(hours=scenario.hours)
+    lab.trace.description["wanted"] = stage.wanted
+    return Entry(task, called, seed, stage)
+
+
+class _Play:
+    """Brings a task's items and looks in, one after the other."""
+
+    def __init__(self, task: Task, stage: Stage) -> None:
+        self._task, self._stage, self._lab = task, stage, stage.lab
+        self._published: dict[str, int] = {}
+
+    def begin(self) -> None:
+        """Do something at each moment; only the next one is in the kernel's heap."""
+        scenario, world, stage = self._task.scenario, self._lab.world, self._stage
+        length_us = round(scenario.hours * 3600 * US_PER_S)
+        plan: list[tuple[Workload, str, list[str], Callable[[str], None]]] = [
+            (scenario.items, "items", stage.senders, self._publish)
+        ]
+        if not self._task.is_shown:
+            plan.append((scenario.reads, "reads", stage.phones, stage.look))
+        drawn = [
+            (workload.moments(world.seed, stream, names, self._lab.start_us, length_us), names, does)
+            for workload, stream, names, does in plan
+        ]
+        times_us = np.concatenate([moments.t_us for moments, _, _ in drawn])
+        rows = np.concatenate([moments.device for moments, _, _ in drawn])
+        kinds = np.repeat(np.arange(len(drawn)), [len(moments.t_us) for moments, _, _ in drawn])
+        order = np.lexsort((rows, kinds, times_us))
+        stage.given.update(np.column_stack([times_us, rows, kinds])[order].astype("<i8").tobytes())
+
+        def step(number: int) -> None:
+            if number + 1 < len(order):
+                world.ask_at(int(times_us[order[number + 1]]), step, number + 1)
+            _, names, does = drawn[kinds[order[number]]]
+            does(names[int(rows[order[number]])])
+
+        if len(order):
+            world.ask_at(int(times_us[order[0]]), step, 0)
+
+    def _publish(self, sender: str) -> None:
+        task, lab = self._task, self._lab
+        number = self._published[sender] = self._published.get(sender, 0) + 1
+        loc = lab.devices[sender].loc
+        about: dict[str, Any] = {
+            "who": f"|{sender}|",
+            "rank": 0.0,
+            **task.tells(lab.world.seed, sender, number, loc),
+        }
+        self._stage.publish(
+            Item(f"{sender} {number}", sender, about, task.scenario.size_bytes, task.scenario.expires_s)
+        )

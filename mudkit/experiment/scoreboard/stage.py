@@ -1,0 +1,196 @@
+"""The stage on which a system does a task: who is there, who wants what, and what came of it.
+
+What counts as a delivery is the same for all: an application on the phone is handed the item. It stands in
+the trace's table of deliveries under the system :data:`APP`, a row for each phone that wanted the item and
+for each that got it. What machines record of themselves stands there under their own names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+import msgspec
+import numpy as np
+
+from mudkit.errors import ParameterError
+from mudkit.experiment.scoreboard.task import Item, Task
+from mudkit.lab import Lab
+from mudkit.units import US_PER_S, distance_km
+
+__all__ = ["APP", "Entrant", "Stage"]
+
+APP: Final = "application"
+"""The system under which the deliveries of a task stand."""
+
+
+class Entrant(Protocol):
+    """A system as it enters the scoreboard; made from its :class:`Stage`, when all devices are there.
+
+    What it hands over it tells the stage (:meth:`Stage.arrived`).
+    """
+
+    def publish(self, item: Item) -> None:
+        """Let an item's sender publish it, now."""
+        ...
+
+    def moved(self, phone: str) -> None:
+        """Take note that a phone is somewhere else, far enough from where it said it was."""
+        ...
+
+    def look(self, phone: str) -> None:
+        """Let the user of a phone look, now; :meth:`Stage.show` shows her what is there."""
+        ...
+
+
+class Stage:
+    """Who is there, and who wants what.
+
+    Parameters
+    ----------
+    task : Task
+    lab : Lab
+        With the phones and feeds of the task.
+
+    Attributes
+    ----------
+    phones, senders : list of str
+        Who may want something, and who publishes.
+    wanted : int
+        So many pairs of an item and a phone that wants it there were so far.
+    """
+
+    def __init__(self, task: Task, lab: Lab) -> None:
+        self.task, self.lab = task, lab
+        feeds = [name for name in lab.devices if name.startswith("feed-")]
+        self.phones = [name for name in lab.devices if name not in set(feeds)]
+        self.senders = feeds or self.phones
+        said = task.says(lab.world.seed, self.phones, self.senders)
+        self._said = dict(zip(self.phones, said, strict=True))
+        self._columns: dict[str, Any] = {
+            name: np.array([each.get(name) for each in said], dtype=_kind([each.get(name) for each in said]))
+            for name in task.want.of_me - {"loc"}
+        }
+        self.wanted = 0
+        self.given = hashlib.sha256("\n".join(lab.devices).encode())
+        """Of what is asked of a system, whichever it is."""
+        self._items: dict[str, tuple[Item, int]] = {}
+        self._wanted: dict[str, frozenset[str]] = {}
+        self._arrived: set[tuple[str, str]] = set()
+        self._inbox: dict[str, list[str]] = {}
+        self._told: dict[str, tuple[float, float]] = {}
+        self._entrant: Entrant | None = None
+
+    # -- for an entrant
+
+    def about(self, phone: str) -> dict[str, Any]:
+        """Give what a phone says of itself now: what its user wants, and where it is (``loc``)."""
+        said = dict(self._said[phone])
+        if self.task.want.moves and (loc := self.lab.devices[phone].loc) is not None:
+            said["loc"] = loc
+            self._told[phone] = loc
+        return said
+
+    def arrived(self, phone: str, item: str) -> None:
+        """Take note that the application on a phone was handed an item.
+
+        What it was handed before, or has published itself, does not count.
+
+        Raises
+        ------
+        ParameterError
+            There is no such phone or item.
+        """
+        if phone not in self._said or item not in self._items:
+            raise ParameterError(
+                "Something was handed over that nobody has published, or to nobody.", where="arrived",
+                found=f"{item!r} for {phone!r}", expected="the name of an item, and of a phone",
+            )  # fmt: skip
+        if (phone, item) in self._arrived or phone == self._items[item][0].sender:
+            return
+        self._arrived.add((phone, item))
+        is_wanted = phone in self._wanted[item]
+        told: dict[str, Any] = {"delivered_us": self.lab.world.now_us}
+        if not is_wanted:
+            told["created_us"] = self._items[item][1]
+        elif self.task.is_shown:
+            told["read_us"] = self.lab.world.now_us
+        else:
+            self._inbox.setdefault(phone, []).append(item)
+        self._note(item, phone, told)
+
+    def show(self, phone: str) -> None:
+        """Show the user of a phone the best of what it has for her: what is over is not shown any more."""
+        now_us = self.lab.world.now_us
+        waiting = [
+            name for name in self._inbox.get(phone, ())
+            if (over := self._over_us(name)) is None or now_us <= over
+        ]  # fmt: skip
+        waiting.sort(key=lambda name: (-self._items[name][0].about["rank"], self._items[name][1], name))
+        most = len(waiting) if self.task.most is None else self.task.most
+        for name in waiting[:most]:
+            self._note(name, phone, {"read_us": now_us})
+        self._inbox[phone] = waiting[most:]
+
+    # -- for who plays
+
+    def enter(self, entrant: Entrant) -> None:
+        """Let a system begin; phones that move say so from now on."""
+        self._entrant = entrant
+        if self.task.want.moves:
+            self._look_around(None)
+
+    def publish(self, item: Item) -> None:
+        """Let an item be published: note who wants it, by where everybody is now."""
+        assert self._entrant is not None
+        created_us = self.lab.world.now_us
+        self.given.update(msgspec.json.encode([created_us, item]))
+        self._items[item.name] = item, created_us
+        wanting = [
+            self.phones[row] for row in self._who_wants(item).tolist() if self.phones[row] != item.sender
+        ]
+        self._wanted[item.name] = frozenset(wanting)
+        self.wanted += len(wanting)
+        told = {"created_us": created_us, "expired_us": self._over_us(item.name)}
+        for phone in wanting:
+            self._note(item.name, phone, told)
+        self._entrant.publish(item)
+
+    def look(self, phone: str) -> None:
+        """Let the user of a phone look."""
+        assert self._entrant is not None
+        self._entrant.look(phone)
+
+    def _who_wants(self, item: Item) -> Any:
+        columns = dict(self._columns)
+        if self.task.want.moves:
+            places = [self.lab.devices[phone].loc for phone in self.phones]
+            columns["loc"] = np.array([(np.nan, np.nan) if at is None else at for at in places])
+        found = self.task.want.by_writer(item.about).numpy({}, receiver=columns)
+        return np.flatnonzero(np.broadcast_to(found.filled(False), len(self.phones)))
+
+    def _over_us(self, name: str) -> int | None:
+        item, created_us = self._items[name]
+        return None if item.expires_s is None else created_us + round(item.expires_s * US_PER_S)
+
+    def _note(self, item: str, phone: str, told: Mapping[str, Any]) -> None:
+        self.lab.trace.deliveries.note(APP, {"item": item, "receiver": phone, **told})
+
+    def _look_around(self, _: None) -> None:
+        assert self._entrant is not None
+        for phone in self.phones:
+            device = self.lab.devices[phone]
+            if device.loc is None or not device.is_on:
+                continue
+            before = self._told.get(phone)
+            if before is None or float(distance_km(*before, *device.loc)) >= self.task.renew_km:
+                self._entrant.moved(phone)
+        world = self.lab.world
+        world.ask_at(world.now_us + round(self.task.renew_s * US_PER_S), self._look_around, None)
+
+
+def _kind(values: list[Any]) -> Any:
+    """Numbers are a column of numbers, anything else one of objects."""
+    is_number = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    return np.float64 if is_number else object
