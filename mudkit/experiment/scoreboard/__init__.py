@@ -1,8 +1,9 @@
 """The scoreboard: tasks that every system can be given, and what each takes to do them."""
 
 from mudkit.experiment.scoreboard.board import Scoreboard, pareto, scoreboard
-from mudkit.experiment.scoreboard.entrants import ENTRANTS
+from mudkit.experiment.scoreboard.entrants import CANNOT, ENTRANTS
 from mudkit.experiment.scoreboard.entry import MEASURES, Entry, play
+from mudkit.experiment.scoreboard.knowledge import knowledge
 from mudkit.experiment.scoreboard.stage import APP, Entrant, Stage
 from mudkit.experiment.scoreboard.task import Item, Task
 from mudkit.experiment.scoreboard.tasks import FRIENDS_NEARBY, NEWS, PHOTOS, TASKS, TRAFFIC, WARD
@@ -10,6 +11,7 @@ from mudkit.experiment.scoreboard.wants import Want
 
 __all__ = [
     "APP",
+    "CANNOT",
     "ENTRANTS",
     "FRIENDS_NEARBY",
     "MEASURES",
@@ -25,6 +27,7 @@ __all__ = [
     "Stage",
     "Task",
     "Want",
+    "knowledge",
     "pareto",
     "play",
     "scoreboard",

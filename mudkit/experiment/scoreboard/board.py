@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from mudkit.errors import ParameterError, SimulationProblem
 from mudkit.experiment.comparison import Comparison, interval
-from mudkit.experiment.privacy import learnt
 from mudkit.experiment.scoreboard.entrants import ENTRANTS
 from mudkit.experiment.scoreboard.entry import MEASURES, play
+from mudkit.experiment.scoreboard.knowledge import knowledge
 from mudkit.experiment.scoreboard.stage import Entrant, Stage
 from mudkit.experiment.scoreboard.task import Task
 from mudkit.progress import bar
@@ -34,7 +34,7 @@ class Scoreboard:
         :data:`MEASURES`.
     privacy : pandas.DataFrame
         One row per (task, system, party) of the first seed: what parties learnt from what they held, see
-        :func:`mudkit.experiment.privacy.learnt`; devices are averaged. Empty if it was not kept.
+        :func:`~mudkit.experiment.scoreboard.knowledge.knowledge`. Empty if it was not kept.
     baseline : str
         The system that the others are compared with.
     """
@@ -189,14 +189,10 @@ def _measured(what: tuple[Task, Callable[[Stage], Entrant], str, int, bool]) -> 
     entry = play(task, make, seed, name=name, messages=False, held=held)
     parties: list[Any] = []
     if held:
-        told = learnt(entry.lab)
-        told["party"] = told["party"].where(~told["party"].isin(list(entry.lab.devices)), "a device")
-        numbers = ["devices", "pairs", "messages", "clear_bytes", "ciphertext_bytes", "stored_bytes"]
-        means = told.groupby(["system", "party"], sort=False)[numbers].mean().reset_index()
-        means = means.rename(columns={"system": "bill"})
-        means.insert(0, "task", task.name)
-        means.insert(1, "system", name)
-        parties = means.to_dict("records")
+        told = knowledge(entry)
+        told.insert(0, "task", task.name)
+        told.insert(1, "system", name)
+        parties = told.to_dict("records")
     return {
         "task": task.name, "system": name, "seed": seed, "wanted": entry.stage.wanted,
         "digest": entry.digest, **entry.measures(), "parties": parties,

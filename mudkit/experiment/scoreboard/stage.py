@@ -133,6 +133,15 @@ class Stage:
             self._note(name, phone, {"read_us": now_us})
         self._inbox[phone] = waiting[most:]
 
+    @property
+    def items(self) -> Mapping[str, Item]:
+        """What was published so far, by name."""
+        return {name: item for name, (item, _) in self._items.items()}
+
+    def is_for(self, item: str, phone: str) -> bool:
+        """Say whether somebody wanted an item, or has published it."""
+        return phone in self._wanted[item] or phone == self._items[item][0].sender
+
     # -- for who plays
 
     def enter(self, entrant: Entrant) -> None:
