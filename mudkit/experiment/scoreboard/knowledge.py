@@ -36,8 +36,8 @@ def knowledge(entry: Entry) -> pd.DataFrame:
     pandas.DataFrame
         Two rows, ``party`` ``servers`` (all of them together) and ``a phone`` (means over the phones):
         ``items_read`` (whose content it held in clear), ``items_not_for_it`` (of these, what it neither
-        wanted nor published; servers want none), ``devices`` and ``pairs`` (whose names, and who with whom, it
-        was told in clear), ``clear_kb`` and ``ciphertext_kb`` (that it received).
+        wanted nor published; servers want none), ``devices`` and ``pairs`` (whose names, and who with whom,
+        it was told in clear), ``clear_kb`` and ``ciphertext_kb`` (that it received).
 
     Raises
     ------
