@@ -12,8 +12,8 @@ from mudkit.errors import ParameterError
 from mudkit.sources.parameters import number
 from mudkit.systems.radiator.applications import Application
 from mudkit.systems.radiator.broadcast import broadcast
+from mudkit.systems.radiator.client_arrays import for_many
 from mudkit.systems.radiator.context import Context
-from mudkit.systems.radiator.groups import Groups
 from mudkit.systems.radiator.pending import Message
 from mudkit.systems.radiator.places import distance_km
 
@@ -91,7 +91,7 @@ def play(
     since = pd.to_datetime(frame["ts"], utc=True) - pd.Timestamp(0, tz="UTC")
     times_us = (since // pd.Timedelta(microseconds=1)).to_numpy(np.int64)
     start_us = int(times_us[0])
-    engine = Groups(application.aggregability, retention_us, echo=True)
+    engine = for_many(application.aggregability, retention_us, echo=True)
     for first in frame.drop_duplicates("device").itertuples():
         engine.register(0, str(first.device), {"loc": [first.lat, first.lon]})
     told = _told(application, frame, (times_us - start_us).tolist(), round(every_s * 1e6))

@@ -91,13 +91,6 @@ def test_a_key_that_cannot_be_had_is_a_problem_and_the_messages_wait():
     assert entry.recipients == ["a"]
 
 
-def test_without_a_key_every_client_is_a_cohort():
-    made = engine(Aggregability(lambda sender, receiver: Volume(1 + receiver["zone"])), clients=6)
-    (entry,) = made.take(0, message(0, "c0", zone=0))
-    assert made.cohorts == 6
-    assert sorted(entry.recipients) == ["c0", "c3"]
-
-
 def test_a_message_costs_as_many_steps_as_there_are_groups():
     asked = []
 
