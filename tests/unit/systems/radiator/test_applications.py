@@ -32,7 +32,7 @@ def test_every_message_goes_to_all_once(name, commuters):
     counts = played.received["receiver"].value_counts()
     assert counts.nunique() == 1, "both got all, sooner or later"
     if name in ("traffic", "noise map"):
-        of_messages = played.cells.groupby("receiver")["count"].sum()
+        of_messages = played.heard.groupby("receiver")["messages"].sum()
         assert (of_messages == counts).all(), "the cells are of all messages"
     assert (played.aggregates["messages"] > 1).any()
 
@@ -48,7 +48,7 @@ def test_popular_spots_are_of_twenty_people_and_leave_out_the_few(commuters):
     wide = replace(APPLICATIONS["popular spots"], join=partial(joins.count_per_cell, least=3, km=8.0))
     played = play(wide, commuters, watch=["phone-00000"])
     assert played.aggregates["people"].min() >= 20
-    assert played.cells["value"].min() >= 3
+    assert played.heard["value"].min() >= 3
 
 
 def test_the_noise_of_ones_own_place_comes_sooner(commuters):
@@ -77,8 +77,8 @@ def test_on_the_recorded_taxis(cabspotting):
     played = play(APPLICATIONS["noise map"], hour, watch=cabs[:1], every_s=300)
     assert not played.problems
     assert played.aggregates["recipients"].sum() > len(cabs)
-    assert len(played.cells) > 20
-    assert (played.cells["value"] >= 45).all()
+    assert len(played.heard) > 20
+    assert (played.heard["value"] >= 45).all()
     assert played.received["sender"].nunique() > 50
 
 
