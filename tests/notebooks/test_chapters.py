@@ -115,7 +115,6 @@ OTHER = {
         "every_s": 45.0,
         "mobility": "commute",
         "trace": "../data/sample/positions.csv.gz",  # its cars move instead
-        "trace_format": "csv",
         "start": "2010-03-01T12:40",
         "far_km": 8.0,
         "near_km": 2.0,

@@ -137,8 +137,7 @@ def test_on_the_recorded_taxis(cabspotting, tmp_path):
 def test_chapter_06_on_the_recorded_taxis(cabspotting, repository, tmp_path):
     """The evening in which most taxis report; a reader's own trace takes the same parameters."""
     parameters = {
-        "cars": 12, "minutes": 6.0, "trace": str(cabspotting), "trace_format": "cabspotting",
-        "start": "2008-05-23T04:30",
+        "cars": 12, "minutes": 6.0, "trace": str(cabspotting), "start": "2008-05-23T04:30",
     }  # fmt: skip
     folder = repository / "notebooks"
     ran = papermill.execute_notebook(
