@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import ipywidgets
-import plotly.graph_objects as go
 import pyarrow as pa
 
 from mudkit.errors import ParameterError
 from mudkit.figures.fleet import Fleet, moment, move
 from mudkit.units import US_PER_S
+from mudkit.widgets.figure import Figure
 
 __all__ = ["FleetMap"]
 
@@ -33,7 +33,7 @@ class FleetMap(ipywidgets.VBox):  # type: ignore[misc]
     ----------
     slider : ipywidgets.IntSlider
         Number of the picture.
-    figure : plotly.graph_objects.FigureWidget
+    figure : Figure
 
     Raises
     ------
@@ -51,7 +51,7 @@ class FleetMap(ipywidgets.VBox):  # type: ignore[misc]
         self._step_us = round(step_s * US_PER_S)
         steps = max(1, (last_us - self._first_us) // self._step_us)
         busiest = min(steps, (self._fleet.busiest_us() - self._first_us) // self._step_us)
-        self.figure = go.FigureWidget(self._fleet.figure(self._first_us))
+        self.figure = Figure(self._fleet.figure(self._first_us))
         self.slider = ipywidgets.IntSlider(
             value=busiest, min=0, max=steps, readout=False, layout={"width": "60%"},
             description="time", tooltip="arrow keys move it",

@@ -8,12 +8,12 @@ from html import escape
 from typing import Any, Final
 
 import ipywidgets
-import plotly.graph_objects as go
 
 from mudkit.errors import MudkitError, ParameterError
 from mudkit.figures.firing import fill, firing
 from mudkit.systems.sublim import Explanation, Finding, Policy, Rule, Verdict
 from mudkit.systems.sublim.firing import fired
+from mudkit.widgets.figure import Figure
 
 __all__ = ["PolicyWorkbench"]
 
@@ -68,7 +68,7 @@ class PolicyWorkbench(ipywidgets.VBox):  # type: ignore[misc]
     problem, findings, status, rules, sent : ipywidgets.HTML
         What cannot be; what the checker has found; the decision; what each rule saw; the message before and
         after.
-    figure : plotly.graph_objects.FigureWidget
+    figure : Figure
 
     Raises
     ------
@@ -116,7 +116,7 @@ class PolicyWorkbench(ipywidgets.VBox):  # type: ignore[misc]
         self._write()
         if self.figure is None:
             nothing = fired(Policy("", [Rule()]), {}, {})
-            self.figure = go.FigureWidget(firing(nothing, [], title="", x="battery, %"))
+            self.figure = Figure(firing(nothing, [], title="", x="battery, %"))
         self.text.observe(lambda _: self._write(), names="value")
         self.message.observe(lambda _: self._chosen(), names="value")
         for control in (self.body, self.battery, self.bandwidth, self.display, self.variables, self.step):
@@ -236,7 +236,7 @@ class PolicyWorkbench(ipywidgets.VBox):  # type: ignore[misc]
         if self.figure is None:  # a figure that is whole from the first on: it is not shown before
             made = firing(table, names, title=title, x="battery, %").update_layout(width=_WIDTH_PX)
             fill(made, table, names, title=title, now=now)
-            self.figure = go.FigureWidget(made)
+            self.figure = Figure(made)
             return
         with self.figure.batch_update():
             fill(self.figure, table, names, title=title, now=now)

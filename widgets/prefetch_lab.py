@@ -9,11 +9,11 @@ from html import escape
 from typing import Any, Final, NamedTuple
 
 import ipywidgets
-import plotly.graph_objects as go
 
 from mudkit.errors import MudkitError
 from mudkit.figures.limits import Point, curve, limits
 from mudkit.systems.lasthop import LEARNT, Forwarding, simulate
+from mudkit.widgets.figure import Figure
 from mudkit.widgets.prefetch_controls import (
     COLUMNS,
     LIMITS,
@@ -71,7 +71,7 @@ class PrefetchLab(ipywidgets.VBox):  # type: ignore[misc]
         and ``delay_s`` (of the policy). What has no effect is disabled.
     problem, status : ipywidgets.HTML
         What cannot be; waste, loss, messages forwarded and read, and of how many days.
-    figure : plotly.graph_objects.FigureWidget
+    figure : Figure
 
     Raises
     ------
@@ -87,7 +87,7 @@ class PrefetchLab(ipywidgets.VBox):  # type: ignore[misc]
         self.controls = controls_of(parameters)
         self._given = parameters_of(self.controls)
         self.problem, self.status = ipywidgets.HTML(), ipywidgets.HTML()
-        self.figure = go.FigureWidget(limits([], (None, 0.0, 0.0), title=""))
+        self.figure = Figure(limits([], (None, 0.0, 0.0), title=""))
         self._show(self._some())
         for control in self.controls.values():
             control.observe(self._changed, names="value")

@@ -8,12 +8,12 @@ from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
 import ipywidgets
-import plotly.graph_objects as go
 
 from mudkit.errors import MudkitError, ParameterError
 from mudkit.experiment.traffic import FAR, NEAR, Traffic
-from mudkit.figures.knowledge import clock, knowledge, move
+from mudkit.figures.knowledge import Heard, clock, knowledge, move
 from mudkit.systems.radiator import People, Time, Volume, distance_km
+from mudkit.widgets.figure import Figure
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,7 +64,7 @@ class PropagationMap(ipywidgets.VBox):  # type: ignore[misc]
     amount, time : ipywidgets.IntSlider
     status, problem : ipywidgets.HTML
         What each listener has got, in how many bytes, and how late; what cannot be.
-    figure : plotly.graph_objects.FigureWidget
+    figure : Figure
 
     Raises
     ------
@@ -116,9 +116,9 @@ class PropagationMap(ipywidgets.VBox):  # type: ignore[misc]
         self._clock = ipywidgets.Label()
         self.status, self.problem = ipywidgets.HTML(), ipywidgets.HTML()
         self._heard, sent = self._play(way, amount, cell_km)
-        self.figure = go.FigureWidget(
+        self.figure = Figure(
             knowledge(
-                self._heard, self._said, self._shown(), value="speed_kmh", label="km/h", limits=_LIMITS
+                self._heard.table, self._said, self._shown(), value="speed_kmh", label="km/h", limits=_LIMITS
             ).update_layout(width=_WIDTH_PX)
         )  # fmt: skip
         self._tell(sent)
@@ -133,9 +133,10 @@ class PropagationMap(ipywidgets.VBox):  # type: ignore[misc]
         )  # fmt: skip
         self.add_class("mudkit-propagation-map")
 
-    def _played(self, way: str, amount: int, cell_km: float) -> tuple[pd.DataFrame, pd.DataFrame]:
+    def _played(self, way: str, amount: int, cell_km: float) -> tuple[Heard, pd.DataFrame]:
         function = WAYS[way](amount) if way in WAYS else self._own[way]
-        return self._traffic.play(self._said, function, cell_km=cell_km, longest_s=self._longest_s)
+        heard, sent = self._traffic.play(self._said, function, cell_km=cell_km, longest_s=self._longest_s)
+        return Heard(heard), sent
 
     def _changed(self, change: dict[str, Any]) -> None:
         self.amount.disabled = self.way.value not in WAYS
@@ -165,7 +166,8 @@ class PropagationMap(ipywidgets.VBox):  # type: ignore[misc]
         self._clock.value = f"{clock(self._shown()[0][1])} min"
         parts = []
         for row in sent.to_dict("records"):
-            rows = self._heard[self._heard["receiver"] == row["receiver"]]
+            table = self._heard.table
+            rows = table[table["receiver"] == row["receiver"]]
             late_s = ((rows["t_s"] - rows["said_s"]) * rows["messages"]).sum() / max(
                 rows["messages"].sum(), 1
             )

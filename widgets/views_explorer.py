@@ -7,11 +7,11 @@ from html import escape
 from typing import Any, Final
 
 import ipywidgets
-import plotly.graph_objects as go
 
 from mudkit.consistency import MODELS, History, Operation, Outcome, Status, Verdict, check
 from mudkit.errors import MudkitError, ParameterError
 from mudkit.figures.history import history as drawn
+from mudkit.widgets.figure import Figure
 
 __all__ = ["ViewsExplorer"]
 
@@ -50,7 +50,7 @@ class ViewsExplorer(ipywidgets.VBox):  # type: ignore[misc]
         How many operations of each view are placed.
     problem, verdict, views, table : ipywidgets.HTML
         What cannot be read; the verdict; the views; every model's verdict.
-    figure : plotly.graph_objects.FigureWidget
+    figure : Figure
 
     Raises
     ------
@@ -80,7 +80,7 @@ class ViewsExplorer(ipywidgets.VBox):  # type: ignore[misc]
             value=0, min=0, max=0, description="placed", tooltip="operations of each view; arrow keys step"
         )
         self.problem, self.verdict, self.views, self.table = (ipywidgets.HTML() for _ in range(4))
-        self.figure = go.FigureWidget()
+        self.figure = Figure()
         self.text.observe(self._written, names="value")
         self.model.observe(self._chosen, names="value")
         self.record.observe(self._chosen, names="value")

@@ -15,11 +15,22 @@ import plotly.graph_objects as go
 from hypothesis import strategies as st
 
 from mudkit.exercises.judging import Exercise, PieceError, Played
-from mudkit.experiment.released import released
 from mudkit.figures import messages
 from mudkit.figures.pushes import pushes
 from mudkit.lab import Lab
-from mudkit.systems.radiator import Client, Context, People, Server, Time, Volume, distance_km
+from mudkit.systems.radiator import (
+    Aggregability,
+    Client,
+    ClientLists,
+    Context,
+    Message,
+    People,
+    Server,
+    Time,
+    Volume,
+    broadcast,
+    distance_km,
+)
 from mudkit.units import KM_PER_DEGREE
 
 __all__ = ["EXERCISE"]
@@ -30,6 +41,7 @@ _PLACE: Final = (30.27, -97.74)
 _WAIT_S: Final = 40.0
 _NEAR_KM: Final = 2.0
 _LONGEST_S: Final = 600.0
+_LONGEST_US: Final = round(_LONGEST_S * 1e6)
 _TOLERANCE_S: Final = 1.0
 
 
@@ -98,12 +110,19 @@ def _own(sender: Context, receiver: Context) -> Time | Volume:
 
 def _gone(function: Callable[..., Any], case: _Case) -> dict[tuple[int, str], tuple[float, tuple[int, ...]]]:
     """Give when each message goes to each receiver, s, and with which others."""
+    lists = ClientLists(Aggregability(function), _LONGEST_US)
+    for name, given in case.attributes.items():
+        lists.register(0, name, given)
+    said = [
+        Message(number, who, t_us, context.at(t_us))
+        for number, (t_us, who, context) in enumerate(case.said, start=1)
+    ]
     gone = {}
-    for t_us, entry in released(case.said, case.attributes, _NAMES, function, _LONGEST_S):
-        together = tuple(message.number for message in entry.batch)
+    for each in broadcast(lists, said, until_us=case.said[-1][0] + _LONGEST_US):
+        together = tuple(message.number for message in each.batch)
         for number in together:
-            for name in entry.recipients:
-                gone[number, name] = t_us / 1e6, together
+            for name in each.recipients:
+                gone[number, name] = each.gone_us / 1e6, together
     return gone
 
 

@@ -6,32 +6,40 @@ can be compared on the same contexts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from mudkit.errors import PropagationProblem
-from mudkit.experiment.released import released
+from mudkit.errors import ParameterError
 from mudkit.lab import Lab
 from mudkit.sources.courses import Mobility
 from mudkit.sources.parameters import number, whole_number
-from mudkit.systems.radiator import Aggregability, Client, Context, Server, cell
-from mudkit.systems.radiator.packing import pack
+from mudkit.systems.radiator import (
+    APPLICATIONS,
+    Aggregability,
+    Application,
+    Client,
+    Context,
+    Server,
+    joins,
+    play,
+)
+from mudkit.systems.radiator.played import heard, rows
+from mudkit.systems.radiator.thresholds import Function
 from mudkit.units import KM_PER_DEGREE, distance_km
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["FAR", "NEAR", "Drive", "Traffic", "speed_per_cell"]
+__all__ = ["FAR", "NEAR", "Drive", "Traffic"]
 
 NEAR: Final = "downtown"
 FAR: Final = "out of town"
 """Who stands still and listens: in the middle of what is said, and a way north of it."""
 
-_COLUMNS: Final = ["t_s", "receiver", "aggregate", "lat", "lon", "km", "messages", "speed_kmh", "said_s"]
+_Heard: TypeAlias = list[list[Any]]
 
 
 @dataclass(frozen=True)
@@ -41,9 +49,7 @@ class Drive:
     Parameters
     ----------
     heard : pandas.DataFrame
-        A row for each cell of each aggregate and receiver: ``t_s`` (when it came), ``receiver, aggregate,
-        lat, lon`` (the cell's centre), ``km`` (its side), ``messages, speed_kmh`` (their mean), ``said_s``
-        (when they were said, on average), ``distance_km`` (from the receiver to the cell, then).
+        As of :class:`mudkit.systems.radiator.Played`, with ``speed_kmh`` for ``value``; of each receiver.
     counts : dict of str to int
         As :meth:`~mudkit.systems.radiator.Server.counts` gives them.
     lab : Lab
@@ -74,10 +80,12 @@ class Traffic:
     every_s : float
         Between two contexts of a car.
     mobility : str or Mobility
-        As in :meth:`mudkit.lab.Lab.fleet`.
+        As in :meth:`mudkit.lab.Lab.fleet`; with :class:`mudkit.sources.mobility.Replay` cars say what those
+        of a recorded trace did, and nothing while it is not known how they move.
     far_km : float
         From the listener downtown to the one out of town.
     jam_km : float
+        0: none but what the cars themselves tell.
 
     Examples
     --------
@@ -103,7 +111,13 @@ class Traffic:
         number("jam_km", self.jam_km, 0.0, 1000.0)
 
     def said(self, seed: int) -> pd.DataFrame:
-        """Give what is said, in order: ``t_s, car, lat, lon, speed_kmh``."""
+        """Give what is said, in order: ``t_s, car, lat, lon, speed_kmh``.
+
+        Raises
+        ------
+        ParameterError
+            Nothing is.
+        """
         lab = Lab(seed)
         self._fleet(lab)
         lab.run(minutes=self.minutes)
@@ -114,11 +128,17 @@ class Traffic:
         order = {name: place for place, name in enumerate(lab.devices)}
         table["t_s"] = table["at_s"] + self.every_s * table["device"].map(order) / max(self.cars, 1)
         table = table[table["t_s"] < 60 * self.minutes].sort_values("t_s", ignore_index=True)
+        if not table["speed_mps"].notna().any():
+            raise ParameterError(
+                "No car says anything.", where="mobility", found="no speed that is known",
+                expected="moves within the time", remedy="another start, more cars or minutes",
+            )  # fmt: skip
         away = distance_km(table["lat"], table["lon"], *self.middle(table))
         third = table["t_s"] // (20 * self.minutes)
         slow = np.where((away <= self.jam_km) & (third == 1), 0.25, 1.0)
-        table["speed_kmh"] = (3.6 * table["speed_mps"].fillna(0.0) * slow).round(1)
-        table = table.rename(columns={"device": "car"})
+        table["speed_kmh"] = (3.6 * table["speed_mps"] * slow).round(1)
+        table = table[table["speed_kmh"].notna()].rename(columns={"device": "car"})
+        table = table.reset_index(drop=True)
         return table[["t_s", "car", "lat", "lon", "speed_kmh"]].round({"lat": 5, "lon": 5})
 
     @staticmethod
@@ -131,10 +151,17 @@ class Traffic:
         lat, lon = self.middle(said)
         return {NEAR: (lat, lon), FAR: (round(lat + self.far_km / KM_PER_DEGREE, 5), lon)}
 
+    @staticmethod
+    def application(aggregability: Function | Aggregability, cell_km: float = 1.0) -> Application:
+        """Give the application ``traffic`` with a function of one's own and cells of another size."""
+        function = aggregability if isinstance(aggregability, Aggregability) else Aggregability(aggregability)
+        join = partial(joins.mean_per_cell, km=cell_km)
+        return replace(APPLICATIONS["traffic"], aggregability=function, join=join)
+
     def run(
         self,
         seed: int,
-        aggregability: Callable[..., Any] | Aggregability,
+        aggregability: Function | Aggregability,
         *,
         cell_km: float = 1.0,
         longest_s: float = 300.0,
@@ -147,7 +174,7 @@ class Traffic:
         seed : int
         aggregability : callable
         cell_km : float
-            Side of the cells of :func:`speed_per_cell`, the join.
+            Side of the cells whose mean speeds are told.
         longest_s : float
             No message waits for longer.
         **settings
@@ -159,15 +186,17 @@ class Traffic:
         stand = self.listeners(said)
         for name, at in stand.items():
             lab.device(name, at=at)
-        join = partial(speed_per_cell, km=cell_km)
-        server = Server(lab, aggregability, join, max_retention_s=longest_s, **settings)
-        heard: list[list[Any]] = []
+        application = self.application(aggregability, cell_km)
+        server = Server(
+            lab, application.aggregability, application.join, max_retention_s=longest_s, **settings
+        )
+        found: _Heard = []
         places = self._places(said) | stand
         clients = {}
         for name, device in lab.devices.items():
             loc = places.get(name, stand[NEAR])  # one that never says anything is as good as downtown
             clients[name] = Client(
-                device, server, receive=partial(self._hear, heard, lab, name),
+                device, server, receive=partial(self._hear, found, lab, name),
                 attributes={"loc": loc, "p2p_enabled": True},
             )  # fmt: skip
         lab.run(seconds=5)
@@ -176,25 +205,34 @@ class Traffic:
             lab.world.run(began_us + t_us)
             clients[min(context.people)].propagate_context(context)
         lab.run(seconds=longest_s + 30)
-        for row in heard:
+        for row in found:
             row[0] -= began_us / 1e6
-        return Drive(self._table(heard, said, stand), server.counts().result(), lab)
+            row[-1] = round(row[-1] - began_us / 1e6, 1)
+        tracks = {
+            str(car): (own["t_s"].to_numpy(), own["lat"].to_numpy(), own["lon"].to_numpy())
+            for car, own in said.groupby("car")
+        }
+        still = {
+            name: (np.zeros(1), np.array([lat]), np.array([lon]))
+            for name, (lat, lon) in ((name, places.get(name, stand[NEAR])) for name in clients)
+        }
+        table = heard(found, {**still, **tracks}).rename(columns={"value": "speed_kmh"})
+        return Drive(table, server.counts().result(), lab)
 
     def play(
         self,
         said: pd.DataFrame,
-        aggregability: Callable[..., Any] | Aggregability,
-        receivers: Sequence[str] = (NEAR, FAR),
+        aggregability: Function | Aggregability,
         *,
         cell_km: float = 1.0,
         longest_s: float = 300.0,
     ) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Apply the server's rules alone, without a network, for some of the receivers: it is quick.
+        """Apply the server's rules alone, without a network, for those who listen: it is quick.
 
         Returns
         -------
         heard, sent : pandas.DataFrame
-            As in :class:`Drive`; and ``receiver, aggregates, messages, bytes`` (gzip, without addresses).
+            As in :class:`Drive` and :class:`mudkit.systems.radiator.Played`.
 
         Raises
         ------
@@ -203,30 +241,19 @@ class Traffic:
         """
         import pandas as pd
 
-        stand = self.listeners(said)
-        places = self._places(said) | stand
-        attributes = {name: {"loc": list(place)} for name, place in places.items()}
-        messages = [(t_us, min(context.people), context) for context, t_us in _contexts(said)]
-        heard: list[list[Any]] = []
-        sums = {name: [0, 0, 0] for name in receivers}
-        joined: dict[tuple[int, ...], tuple[Context, int]] = {}
-        problems: list[PropagationProblem] = []
-        for t_us, entry in released(messages, attributes, receivers, aggregability, longest_s, problems):
-            key = tuple(message.number for message in entry.batch)
-            if key not in joined:
-                context = speed_per_cell([message.context for message in entry.batch], km=cell_km)
-                joined[key] = context, len(pack(context.describe(), compress=True))
-            context, size = joined[key]
-            for name in entry.recipients:
-                sums[name] = [now + more for now, more in zip(sums[name], (1, len(key), size), strict=True)]
-                heard += _rows(t_us / 1e6, name, sums[name][0], context)
-        if problems:
-            raise problems[0]
-        sent = pd.DataFrame(
-            [[name, *row] for name, row in sums.items()],
-            columns=["receiver", "aggregates", "messages", "bytes"],
+        positions = said.rename(columns={"car": "device"}).assign(
+            ts=pd.to_datetime((said["t_s"] * 1e6).round(), unit="us", utc=True),
+            speed_mps=said["speed_kmh"] / 3.6,
         )
-        return self._table(heard, said, stand), sent
+        played = play(
+            self.application(aggregability, cell_km), positions, stand=self.listeners(said), every_s=0.0,
+            max_retention_s=longest_s,
+        )  # fmt: skip
+        if played.problems:
+            raise played.problems[0]
+        table = played.heard.rename(columns={"value": "speed_kmh"})
+        table[["t_s", "said_s"]] += said["t_s"].iloc[0]
+        return table, played.sent
 
     @staticmethod
     def _places(said: pd.DataFrame) -> dict[str, tuple[float, float]]:
@@ -240,69 +267,14 @@ class Traffic:
         lab.fleet(self.cars, mobility=self.mobility, every_s=self.every_s, prefix="car")
 
     @staticmethod
-    def _hear(heard: list[list[Any]], lab: Lab, name: str, context: Context) -> None:
-        number_ = heard[-1][2] + 1 if heard else 1
-        heard += _rows(lab.world.now_us / 1e6, name, number_, context)
-
-    def _table(
-        self, heard: list[list[Any]], said: pd.DataFrame, stand: dict[str, tuple[float, float]]
-    ) -> pd.DataFrame:
-        """Make the table, with the distance from where each receiver was when it heard."""
-        import pandas as pd
-
-        table = pd.DataFrame(heard, columns=_COLUMNS).sort_values(["t_s", "aggregate"], ignore_index=True)
-        table["distance_km"] = np.nan
-        for name, rows in table.groupby("receiver"):
-            lat: Any
-            lon: Any
-            if name in stand:
-                lat, lon = stand[str(name)]
-            else:
-                own = said[said["car"] == name]
-                at = np.maximum(np.searchsorted(own["t_s"], rows["t_s"], side="right") - 1, 0)
-                lat, lon = own["lat"].to_numpy()[at], own["lon"].to_numpy()[at]
-            table.loc[rows.index, "distance_km"] = distance_km(rows["lat"], rows["lon"], lat, lon)
-        return table
-
-
-def speed_per_cell(contexts: Sequence[Context], *, km: float) -> Context:
-    """Join contexts into the mean speed in each cell, how many they are and when they were said on average.
-
-    A join (Radiator 3.1) whose size grows with the cells, not with the messages; nobody is named.
-
-    Parameters
-    ----------
-    contexts : sequence of Context
-        With ``loc, speed_kmh, said_s``.
-    km : float
-        Side of the cells.
-    """
-    held: dict[Any, list[Context]] = {}
-    for context in contexts:
-        held.setdefault(cell(context["loc"], km=km), []).append(context)
-    cells = [
-        [
-            *place.centre, len(those), round(sum(each["speed_kmh"] for each in those) / len(those), 1),
-            round(sum(each["said_s"] for each in those) / len(those), 1),
-        ]
-        for place, those in sorted(held.items())
-    ]  # fmt: skip
-    spans = [each.span_us or (0, 0) for each in contexts]
-    span_us = min(begin for begin, _ in spans), max(end for _, end in spans)
-    return Context(frozenset(), {"cells": cells, "km": km}, span_us)
-
-
-def _rows(t_s: float, receiver: str, aggregate: int, context: Context) -> list[list[Any]]:
-    return [
-        [t_s, receiver, aggregate, lat, lon, context["km"], count, speed_kmh, said_s]
-        for lat, lon, count, speed_kmh, said_s in context["cells"]
-    ]
+    def _hear(found: _Heard, lab: Lab, name: str, context: Context) -> None:
+        found += rows(lab.world.now_us / 1e6, name, found[-1][2] + 1 if found else 1, context)
 
 
 def _contexts(said: pd.DataFrame) -> list[tuple[Context, int]]:
     return [
         (
-            Context(frozenset((car,)), {"loc": [lat, lon], "speed_kmh": speed_kmh, "said_s": round(t_s, 1)}),
+            Context(frozenset((car,)), {"loc": [lat, lon], "speed_kmh": speed_kmh}),
             round(t_s * 1e6),
         )
         for t_s, car, lat, lon, speed_kmh in said.itertuples(index=False)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import plotly.graph_objects as go
+from numpy.typing import NDArray
 from plotly.subplots import make_subplots
 
 from mudkit.errors import ParameterError, TraceContentError
@@ -17,7 +18,7 @@ from mudkit.figures.colours import STOPS
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Panel", "clock", "knowledge", "known", "move"]
+__all__ = ["Heard", "Panel", "clock", "knowledge", "known", "move"]
 
 Panel = tuple[str, float]
 """A receiver, and a moment in seconds."""
@@ -31,15 +32,63 @@ _PANEL_PX: Final = 300
 _PLOT_PX: Final = 620
 
 
-def known(heard: pd.DataFrame, receiver: str, t_s: float) -> pd.DataFrame:
+class Heard:
+    """What came, arranged so that what a receiver knows at a moment is soon found: a slider asks for many.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        A row for each cell of what came: ``t_s`` (when), ``receiver, lat, lon`` (the cell's centre),
+        ``messages, said_s`` (when it was said, on average) and values, as of
+        :class:`mudkit.systems.radiator.Played`.
+
+    Raises
+    ------
+    ParameterError
+        A column is missing.
+    """
+
+    def __init__(self, table: pd.DataFrame) -> None:
+        if missing := [name for name in _NEEDED if name not in table.columns]:
+            raise ParameterError(
+                "This is no table of what came.", where="heard", found=", ".join(map(str, table.columns)),
+                expected=", ".join(missing), remedy="Traffic(…).run(…).heard is one",
+            )  # fmt: skip
+        self.table = table.sort_values("said_s", kind="stable", ignore_index=True)
+        self._columns = {str(name): self.table[name].to_numpy() for name in self.table.columns}
+        cells = self.table.groupby(["lat", "lon"]).ngroup().to_numpy()
+        self._of = {
+            str(receiver): (np.asarray(rows), self._columns["t_s"][rows], cells[rows])
+            for receiver, rows in self.table.groupby("receiver").indices.items()
+        }
+
+    def rows(self, receiver: str, t_s: float) -> NDArray[np.int64]:
+        """Give what a receiver knows: of each cell, of the rows that came, the one that was said last.
+
+        Returns
+        -------
+        ndarray of int64, shape (cells,)
+            Numbers of rows, in the order in which they were said.
+        """
+        if receiver not in self._of:
+            return np.array([], np.int64)
+        rows, came_s, cells = self._of[receiver]
+        has_come = np.flatnonzero(came_s <= t_s)[::-1]
+        _, last = np.unique(cells[has_come], return_index=True)
+        return np.sort(rows[has_come[last]]).astype(np.int64)
+
+    def columns(self, rows: NDArray[np.int64], *names: str) -> list[NDArray[Any]]:
+        """Give columns of some rows."""
+        return [self._columns[name][rows] for name in names]
+
+
+def known(heard: pd.DataFrame | Heard, receiver: str, t_s: float) -> pd.DataFrame:
     """Give what a receiver knows at a moment: of each cell the row that was said last of those that came.
 
     Parameters
     ----------
-    heard : pandas.DataFrame
-        A row for each cell of what came: ``t_s`` (when), ``receiver, lat, lon`` (the cell's centre),
-        ``messages, said_s`` (when it was said, on average) and values, as of
-        :class:`mudkit.experiment.traffic.Drive`.
+    heard : pandas.DataFrame or Heard
+        As of :class:`Heard`.
     receiver : str
     t_s : float
 
@@ -53,13 +102,8 @@ def known(heard: pd.DataFrame, receiver: str, t_s: float) -> pd.DataFrame:
     ParameterError
         A column is missing.
     """
-    if missing := [name for name in _NEEDED if name not in heard.columns]:
-        raise ParameterError(
-            "This is no table of what came.", where="heard", found=", ".join(map(str, heard.columns)),
-            expected=", ".join(missing), remedy="Traffic(…).run(…).heard is one",
-        )  # fmt: skip
-    rows = heard[(heard["receiver"] == receiver) & (heard["t_s"] <= t_s)]
-    last = rows.sort_values("said_s", kind="stable").drop_duplicates(["lat", "lon"], keep="last")
+    arranged = heard if isinstance(heard, Heard) else Heard(heard)
+    last = arranged.table.iloc[arranged.rows(receiver, t_s)]
     return last.assign(age_s=t_s - last["said_s"])
 
 
@@ -120,7 +164,10 @@ def knowledge(
             x=streets["lon"], y=streets["lat"], mode="markers", marker=dots, hoverinfo="skip",
             showlegend=False, **at,
         )  # fmt: skip
-        figure.add_scatter(x=[], y=[], mode="markers", hoverinfo="text", showlegend=False, **at)
+        squares = {"symbol": "square", "coloraxis": "coloraxis", "line": {"width": 0}}
+        figure.add_scatter(
+            x=[], y=[], mode="markers", marker=squares, hoverinfo="text", showlegend=False, **at
+        )
     low, high = limits or (float(heard[value].min()), float(heard[value].max()))
     colours = STOPS[::-1]
     figure.update_layout(
@@ -144,19 +191,23 @@ def knowledge(
     figure.update_xaxes(title_text="longitude, °", row=rows)
     figure.update_yaxes(title_text="latitude, °", col=1)
     figure.update_annotations(font_size=13)
-    figure.layout.meta = {"value": value, "label": label, "side_px": _side_px(heard, x, y, stretch, columns)}
+    figure.layout.meta = {"value": value, "label": label}
+    side_px = _side_px(heard, x, y, stretch, columns)
+    for cells in figure.data[1::2]:
+        cells.marker.size = side_px
     move(figure, heard, shown)
     return figure
 
 
-def move(figure: Any, heard: pd.DataFrame, shown: Sequence[Panel]) -> None:
+def move(figure: Any, heard: pd.DataFrame | Heard, shown: Sequence[Panel]) -> None:
     """Show other receivers, moments or values in a figure made by :func:`knowledge`, as many as before."""
     meta = figure.layout.meta
-    with figure.batch_update():
-        for place, (receiver, t_s) in enumerate(shown):
-            rows = known(heard, receiver, t_s)
-            figure.data[2 * place + 1].update(**_cells(rows, meta["value"], meta["label"], meta["side_px"]))
-            figure.layout.annotations[place].text = _headline(receiver, t_s, rows)
+    arranged = heard if isinstance(heard, Heard) else Heard(heard)
+    panels = [_cells(arranged, receiver, t_s, meta["value"], meta["label"]) for receiver, t_s in shown]
+    told = {f"annotations[{place}].text": headline for place, (headline, _) in enumerate(panels)}
+    changed = {name: [cells[name] for _, cells in panels] for name in panels[0][1]}
+    # One message for all, and nothing in it that stays as it is.
+    figure.plotly_update(changed, told, trace_indexes=[2 * place + 1 for place in range(len(shown))])
 
 
 def clock(t_s: float) -> str:
@@ -165,29 +216,21 @@ def clock(t_s: float) -> str:
     return f"{minutes}:{seconds:02d}"
 
 
-def _headline(receiver: str, t_s: float, rows: pd.DataFrame) -> str:
-    """Say how much a receiver knows, and how old it is."""
-    told = "nothing yet"
-    if len(rows):
-        told = f"{len(rows)} cells, median age {rows['age_s'].median():.0f} s"
-    return f"<b>{receiver}</b>, {clock(t_s)} min<br>{told}"
-
-
-def _cells(rows: pd.DataFrame, value: str, label: str, side_px: float) -> dict[str, Any]:
-    opacity = np.clip(1 - (1 - _LEAST) * rows["age_s"] / _FADED_S, _LEAST, 1.0)
-    told = [
-        f"{each[value]:.4g} {label}<br>{each['messages']} messages, {each['age_s']:.0f} s old"
-        for each in rows.to_dict("records")
-    ]
-    return {
-        "x": rows["lon"].tolist(),
-        "y": rows["lat"].tolist(),
-        "text": told,
-        "marker": {
-            "symbol": "square", "size": side_px, "color": rows[value].tolist(), "coloraxis": "coloraxis",
-            "opacity": opacity.round(2).tolist(), "line": {"width": 0},
-        },
-    }  # fmt: skip
+def _cells(heard: Heard, receiver: str, t_s: float, value: str, label: str) -> tuple[str, dict[str, Any]]:
+    """Say how much a receiver knows and how old it is; give its cells as plotly has them."""
+    rows = heard.rows(receiver, t_s)
+    lat, lon, messages, said_s, values = heard.columns(rows, "lat", "lon", "messages", "said_s", value)
+    age_s = t_s - said_s
+    opacity = np.clip(1 - (1 - _LEAST) * age_s / _FADED_S, _LEAST, 1.0)
+    told = f"{len(rows)} cells, median age {np.median(age_s):.0f} s" if len(rows) else "nothing yet"
+    each = zip(values.tolist(), messages.tolist(), age_s.tolist(), strict=True)
+    return f"<b>{receiver}</b>, {clock(t_s)} min<br>{told}", {
+        "x": lon.tolist(),
+        "y": lat.tolist(),
+        "text": [f"{number:.4g} {label}<br>{count} messages, {age:.0f} s old" for number, count, age in each],
+        "marker.color": values.tolist(),
+        "marker.opacity": opacity.round(2).tolist(),
+    }
 
 
 def _side_px(heard: pd.DataFrame, x: list[float], y: list[float], stretch: float, columns: int) -> float:

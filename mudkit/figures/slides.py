@@ -12,7 +12,7 @@ import pyarrow as pa
 from mudkit.errors import ParameterError
 from mudkit.figures.colours import NO_VALUE, Colouring, short_number
 from mudkit.figures.ground import map_with_ground
-from mudkit.figures.knowledge import clock, known
+from mudkit.figures.knowledge import Heard, clock, known
 from mudkit.figures.page import add_call
 from mudkit.figures.places import column, places, refuse_empty, refuse_off_sphere, texts
 from mudkit.units import box_bounds
@@ -168,8 +168,9 @@ def knowledge_map(
     import pandas as pd
 
     moments = np.arange(every_s, until_s + every_s / 2, every_s)
+    arranged = Heard(heard)
     parts = [
-        known(heard, receiver, float(t_s)).assign(of=receiver, at=f"at {clock(float(t_s))} min")
+        known(arranged, receiver, float(t_s)).assign(of=receiver, at=f"at {clock(float(t_s))} min")
         for t_s in moments
         for receiver in receivers
     ]

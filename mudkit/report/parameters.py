@@ -160,6 +160,13 @@ class Propagation(_Parameters):
     )
     message_bytes: int = Field(400, ge=1, le=1 << 20, description="size of a message")
     aggregate_bytes: int = Field(400, ge=1, le=1 << 20, description="size of an aggregate")
+    application: Literal["traffic", "hazards", "popular spots", "noise map"] = "noise map"
+    played_minutes: float = Field(
+        30.0, ge=1, le=1440, description="so long an application is played, where most is reported"
+    )
+    far_km: float = Field(
+        20.0, ge=0, le=5000, description="from who listens in the middle to who is far away"
+    )
 
     _tz = field_validator("tz")(_zone)
 

@@ -1,4 +1,4 @@
-"""What the report propagation shows of the pipeline's job of that name: sums, cells over time, sentences."""
+"""What the report propagation shows: sums of the pipeline's job, cells over time, an application played."""
 
 from __future__ import annotations
 
@@ -7,15 +7,37 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
+from mudkit.errors import TraceContentError
 from mudkit.figures.frame import from_mercator
+from mudkit.figures.slides import MAX_ROWS, knowledge_map
+from mudkit.systems.radiator import APPLICATIONS, Played, play
+from mudkit.units import KM_PER_DEGREE, distance_km
 
 if TYPE_CHECKING:
+    import folium
     import pandas as pd
 
-__all__ = ["MAX_PICTURES", "busiest", "pictures", "saving", "totals", "working_cells"]
+__all__ = [
+    "FAR",
+    "MAX_PICTURES",
+    "NEAR",
+    "busiest",
+    "busiest_positions",
+    "known_map",
+    "pictures",
+    "played",
+    "saving",
+    "totals",
+    "what_is_known",
+    "working_cells",
+]
 
 MAX_PICTURES: Final = 48
 """A map has so many pictures; of a longer trace neighbouring intervals are joined."""
+NEAR: Final = "in the middle"
+FAR: Final = "far away"
+"""Who stands and listens."""
+_MOMENTS: Final = 40
 _SUMS: Final = ("messages_in", "aggregates_out", "bytes_in", "bytes_out")
 
 
@@ -149,3 +171,93 @@ def working_cells(shown: pa.Table, threshold: int) -> str:
         f"With {threshold:,} messages in an aggregate, {enough:,} of {len(saved):,} cells make four fifths "
         f"of the saving; {int((saved <= 0).sum()):,} save nothing."
     )
+
+
+def busiest_positions(positions: Any, minutes: float) -> pa.Table:
+    """Give the positions of the stretch of time in which most are.
+
+    Parameters
+    ----------
+    positions : pyspark.sql.DataFrame
+        ``device, ts, lat, lon`` and perhaps ``speed_mps``.
+    minutes : float
+        Length of the stretch; it begins at a multiple of it since 1970 UTC.
+
+    Returns
+    -------
+    pyarrow.Table
+
+    Raises
+    ------
+    TraceContentError
+        There is none.
+    """
+    stretch = f"floor(unix_micros(ts) / {round(minutes * 60e6)})"
+    placed = positions.selectExpr("*", f"{stretch} as stretch")
+    most = placed.groupBy("stretch").count().orderBy("count", "stretch", ascending=[False, True]).first()
+    if most is None:
+        raise TraceContentError("There are no positions.", expected="at least one")
+    return placed.where(f"stretch = {most[0]}").drop("stretch").toArrow()
+
+
+def played(positions: pa.Table, application: str, far_km: float) -> Played:
+    """Let an application run on positions, and two listen: in the middle of them, and a way north of it.
+
+    Parameters
+    ----------
+    positions : pyarrow.Table
+        As :func:`busiest_positions` gives them.
+    application : str
+        Of :data:`mudkit.systems.radiator.APPLICATIONS`.
+    far_km : float
+        From the one to the other.
+    """
+    lat, lon = (float(np.median(positions[name].to_numpy())) for name in ("lat", "lon"))
+    north = min(lat + far_km / float(KM_PER_DEGREE), 89.0)
+    return play(APPLICATIONS[application], positions, stand={NEAR: (lat, lon), FAR: (north, lon)})
+
+
+def known_map(run: Played, positions: pa.Table, application: str) -> folium.Map | None:
+    """Draw what both know over time, in as many pictures as a map may hold; None: no cell was told of.
+
+    Parameters
+    ----------
+    run : Played
+        As :func:`played` gives it.
+    positions : pyarrow.Table
+        The ground.
+    application : str
+    """
+    if not len(run.heard):
+        return None
+    cells = len(run.heard.groupby(["lat", "lon"]))
+    last_s = float(run.heard["t_s"].max())
+    pictures_ = max(min(_MOMENTS, MAX_ROWS // (2 * cells)), 1)
+    return knowledge_map(
+        run.heard, positions.select(["lat", "lon"]).to_pandas(), (NEAR, FAR), value="value",
+        label=APPLICATIONS[application].tells, every_s=last_s / pictures_, until_s=last_s, first_s=last_s / 2,
+    )  # fmt: skip
+
+
+def what_is_known(run: Played, application: str, near_km: float = 5.0) -> str:
+    """Say how old it is what each hears of the middle, and what it takes.
+
+    Parameters
+    ----------
+    run : Played
+    application : str
+    near_km : float
+        What is not farther from the middle is of it.
+    """
+    found = run.received
+    lat, lon = (float(found[name].median()) for name in ("lat", "lon"))
+    of_middle = found[distance_km(found["lat"], found["lon"], lat, lon) <= near_km]
+    age_s = of_middle.groupby("receiver")["age_s"].mean()
+    parts = [
+        f"who is **{each['receiver']}** gets {each['messages']:,} messages in {each['aggregates']:,} "
+        f"aggregates, {each['bytes'] / 1000:,.0f} kB, those of the middle "
+        f"{age_s.get(each['receiver'], np.nan):.0f} s old"
+        for each in run.sent.sort_values("receiver", ascending=False).to_dict("records")
+    ]
+    told = "" if len(run.heard) else " None of them has told of a cell: in all of them are too few people."
+    return f"The {application}, of {found['sender'].nunique():,} devices: {'; '.join(parts)}.{told}"

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from contextlib import contextmanager
 
+import nbformat
 import pytest
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
@@ -363,6 +364,28 @@ def test_what_is_known_is_aggregated_in_the_browser(chromium, lab, tmp_path):
         assert slides.locator("output").text_content() != told
         slides.get_by_label("known to").select_option("out of town")
         known.scroll_into_view_if_needed()
+
+
+def test_figures_of_widgets_are_there_when_the_page_is_opened_anew(chromium, lab, tmp_path):
+    """As when the connection to the kernel comes back: the browser asks for the state of each widget."""
+    cells = [
+        "from mudkit.widgets import ViewsExplorer\nprint('Held in all')",
+        "explorer = ViewsExplorer('ann: w1 w2')\nexplorer",
+        "explorer.text.value = 'ann: w1 w2 w3 r3'\nlen(explorer.figure.layout.annotations)",
+    ]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(each) for each in cells])
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3 (ipykernel)"}
+    nbformat.write(notebook, tmp_path / "notebooks" / "anew.ipynb")
+    with run_in_browser(chromium, lab, tmp_path, "anew", re.compile(r"^\d+$")) as page:
+        marks = page.locator(".jupyter-widgets .js-plotly-plot .annotation-text")
+        marks.nth(3).wait_for()
+        told = marks.all_text_contents()
+        page.keyboard.press("Control+s")
+        page.locator(".jp-mod-dirty").wait_for(state="detached")
+        page.reload()
+        marks.first.wait_for()
+        assert marks.all_text_contents() == told
+        assert page.locator(".jupyter-widgets .js-plotly-plot .scatterlayer .trace").count() > 0
 
 
 def look_at_map_and_slider(page):

@@ -114,6 +114,8 @@ OTHER = {
         "minutes": 6.0,
         "every_s": 45.0,
         "mobility": "commute",
+        "trace": "../data/sample/positions.csv.gz",  # its cars move instead
+        "start": "2010-03-01T12:40",
         "far_km": 8.0,
         "near_km": 2.0,
         "volume": 7,

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 
 import nbformat
 import numpy as np
+import papermill
 import pyarrow.parquet as pq
 import pytest
 
 from mudkit import units
 from mudkit.report import run_report
 from mudkit.report.parameters import TEMPLATES
+from mudkit.report.propagating import FAR, NEAR
 
 pytestmark = [pytest.mark.notebook, pytest.mark.spark]
 T0 = 1_211_100_000
@@ -90,3 +93,57 @@ def test_manifest(report, parameters):
     manifest = json.loads((report / "manifest.json").read_text())
     assert manifest["parameters"] == TEMPLATES["propagation"](**parameters).model_dump()
     assert manifest["inputs"]["trace"]["name"] == "cabs.csv"
+
+
+def test_what_is_known_near_by_and_far_away(report, parameters):
+    """Three cabs are in the middle and one is 25 km away: it is no noise of theirs, and comes late."""
+    heard = pq.read_table(report / "data" / "heard.parquet").to_pandas()
+    assert set(heard["receiver"]) == {NEAR, FAR}
+    assert heard.groupby("receiver")["messages"].sum().nunique() == 1, "both get all in the end"
+    near = heard[(heard["receiver"] == NEAR) & (heard["distance_km"] < 2)]
+    late_s = (near["t_s"] - near["said_s"]).max()
+    assert late_s <= 60
+    far = heard[heard["receiver"] == FAR]
+    assert (far["t_s"] - far["said_s"]).max() > 500
+    said = words(report)
+    assert "of 4 devices" in said
+    assert f"who is **{NEAR}** gets" in said
+    html = (report / "report.html").read_text()
+    assert html.count("mudkitMap.slides(") >= 2
+    assert FAR in html
+
+
+def test_on_the_recorded_taxis(cabspotting, tmp_path):
+    """Two hours of an evening, as the file has them."""
+    first, *rest = gzip.decompress(cabspotting.read_bytes()).decode().splitlines()
+    some = [row for row in rest if 0 <= int(row.split(",")[1]) - 1_211_516_000 < 7200]
+    assert len(some) > 5000
+    file = tmp_path / "cabs.csv.gz"
+    with gzip.open(file, "wt") as out:
+        out.write("\n".join([first, *some, ""]))
+    made = run_report(
+        "propagation",
+        {"trace": str(file), "format": "cabspotting", "tz": "America/Los_Angeles", "played_minutes": 15.0},
+        build=tmp_path / "build",
+        progress=False,
+    )
+    heard = pq.read_table(made / "data" / "heard.parquet").to_pandas()
+    assert (heard["value"] >= 45).all(), "an assumed noise, dB"
+    age_s = (heard["t_s"] - heard["said_s"]).groupby(heard["receiver"]).mean()
+    assert age_s[NEAR] < age_s[FAR]
+    assert "leave" in words(made) or "left" in words(made)
+
+
+def test_chapter_06_on_the_recorded_taxis(cabspotting, repository, tmp_path):
+    """The evening in which most taxis report; a reader's own trace takes the same parameters."""
+    parameters = {
+        "cars": 12, "minutes": 6.0, "trace": str(cabspotting), "start": "2008-05-23T04:30",
+    }  # fmt: skip
+    folder = repository / "notebooks"
+    ran = papermill.execute_notebook(
+        folder / "06_context_propagation.ipynb", tmp_path / "06.ipynb", parameters, cwd=folder,
+        kernel_name="python3", progress_bar=False,
+    )  # fmt: skip
+    said = "".join(output.get("text", "") for cell in ran.cells for output in cell.get("outputs", []))
+    assert re.search(r"\d+ contexts for 14 receivers", said)
+    assert re.search(r"what is near is [\d.]+ s late", said)

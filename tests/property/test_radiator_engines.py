@@ -1,4 +1,4 @@
-"""The engine of groups lets go what Algorithm 3 lets go, to the same receivers, at the same moments."""
+"""The engines for many let go what Algorithm 3 lets go, to the same receivers, at the same moments."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from mudkit.systems.radiator import (
     Time,
     Volume,
     aggregability,
+    for_many,
 )
-from mudkit.systems.radiator.groups import Groups
 
 S = 1_000_000
 RETENTION_US = 600 * S
@@ -52,10 +52,42 @@ def failing(sender: int, cell: int) -> Any:
     return (None, Volume(2), People(2), Volume(0))[(sender + cell) % 4]
 
 
-without_a_key = Aggregability(
-    lambda sender, receiver: Volume(1 + abs(sender.get("cell", 0) - receiver["cell"]))
-)
-FUNCTIONS = (by_cell, mixed, people, timed, failing, without_a_key)
+def alike(sender: Context, receiver: Context) -> Volume:
+    return Volume(1 + abs(sender.get("cell", 0) - receiver["cell"]))
+
+
+def of_all_kinds(sender: Context, receiver: Context) -> Any:
+    here, there = sender.get("cell", 0), receiver.get("cell", 0)
+    return (
+        Volume(2 + there),
+        People(2 + there),
+        Time(seconds=30 * (1 + there)),
+        People(lambda s, r: 1 + len(s.people) + len(r.people)),
+    )[(here + there) % 4]
+
+
+def same_for_all(sender: Context, receiver: Context) -> Volume:
+    return Volume(4)
+
+
+def of_people(sender: Context, receiver: Context) -> People:
+    return People(3)
+
+
+def of_time(sender: Context, receiver: Context) -> Time:
+    return Time(seconds=(0, 20, 90, 5000)[receiver.get("cell", 0)])
+
+
+def out_of_order(sender: Context, receiver: Context) -> Any:
+    return (None, Volume(2), People(2), Time(seconds=50))[(sender["cell"] + receiver.get("cell", 0)) % 4]
+
+
+def by_key_of_sender(sender: int, receiver: Context) -> Any:
+    return (None, Volume(2), People(2), Volume(0))[(sender + receiver.get("cell", 0)) % 4]
+
+
+FUNCTIONS = (by_cell, mixed, people, timed, failing)
+WITHOUT_A_KEY = (alike, of_all_kinds, same_for_all, of_people, of_time, out_of_order)
 who = st.sampled_from(CLIENTS)
 after = st.sampled_from([0, 1, 5, 30, 61, 200, 700]).map(lambda seconds: seconds * S)
 context = st.one_of(st.just({}), *[st.just({"cell": cell}) for cell in (0, 1, 2, 3)])
@@ -123,19 +155,28 @@ def driven(engine: Any, story: Any, fails: int = 0) -> Driven:
     return made
 
 
-@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.name.split(".")[-1])
+@pytest.mark.parametrize(
+    "function",
+    [
+        *FUNCTIONS,
+        *map(Aggregability, WITHOUT_A_KEY),
+        Aggregability(by_key_of_sender, None, failing.sender_key),
+    ],
+    ids=lambda function: f"{function.name}{'' if function.key else ', no key'}",
+)
 @settings(max_examples=80)
 @given(story=steps, echo=st.booleans(), fails=st.sampled_from([0, 2, 3]))
 def test_the_engines_agree(function, story, echo, fails):
     literal = driven(ClientLists(function, RETENTION_US, echo=echo), story, fails)
-    groups = driven(Groups(function, RETENTION_US, echo=echo), story, fails)
-    assert sorted(groups.gone) == sorted(literal.gone)
-    assert set(groups.engine.clients) == set(literal.engine.clients)
+    many = driven(for_many(function, RETENTION_US, echo=echo), story, fails)
+    assert sorted(many.gone) == sorted(literal.gone)
+    assert set(many.engine.clients) == set(literal.engine.clients)
     for client in literal.engine.clients:
-        assert groups.engine.waiting(client) == literal.engine.waiting(client), client
-    assert groups.engine.dropped == literal.engine.dropped
-    assert (groups.engine.problems.count > 0) == (literal.engine.problems.count > 0)
-    for made in (literal, groups):
+        assert many.engine.waiting(client) == literal.engine.waiting(client), client
+    assert many.engine.dropped == literal.engine.dropped
+    assert (many.engine.problems.count > 0) == (literal.engine.problems.count > 0)
+    for made in (literal, many):
         made.until(made.now_us + 3 * RETENTION_US)
-    assert sorted(groups.gone) == sorted(literal.gone)
-    assert groups.engine.cohorts <= len(CLIENTS)
+    assert sorted(many.gone) == sorted(literal.gone)
+    if function.key is not None:
+        assert many.engine.cohorts <= len(CLIENTS)

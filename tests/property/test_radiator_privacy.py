@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from mudkit.systems.radiator import (
     Aggregability,
+    ClientArrays,
     ClientLists,
     Context,
     Groups,
@@ -30,12 +31,13 @@ stories = st.lists(
     ),
     max_size=40,
 )
-ENGINES = (ClientLists, Groups)
+ENGINES = (ClientLists, Groups, ClientArrays)
 
 
 def told(engine, story, k):
     """What each receiver got: the batches, the people of each and what the join told."""
-    function = Aggregability(lambda sender, receiver: People(k), key=lambda receiver: receiver.get("zone", 0))
+    key = None if engine is ClientArrays else lambda receiver: receiver.get("zone", 0)
+    function = Aggregability(lambda sender, receiver: People(k), key)
     made = engine(function, 300 * S, echo=False)
     for client in CLIENTS:
         made.register(0, client, {})

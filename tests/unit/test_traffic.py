@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
+from mudkit import trace
 from mudkit.errors import ParameterError, PropagationProblem
-from mudkit.experiment.traffic import FAR, NEAR, Traffic, speed_per_cell
-from mudkit.systems.radiator import Context, Volume, distance_km
+from mudkit.experiment.traffic import FAR, NEAR, Traffic
+from mudkit.figures.slides import knowledge_map
+from mudkit.sources.mobility import Replay
+from mudkit.systems.radiator import Volume, distance_km
 
 TRAFFIC = Traffic(cars=5, minutes=6.0)
 
@@ -72,15 +76,44 @@ def test_a_function_that_fails_is_told(said):
         TRAFFIC.play(said, lambda sender, receiver: 1 / 0)
 
 
-def test_speed_per_cell():
-    said = [("a", 30.0041, 10.0, 5.0), ("b", 30.0042, 20.0, 8.0), ("c", 30.2, 50.0, 9.0)]
-    contexts = [
-        Context({name}, {"loc": [lat, -97.0], "speed_kmh": speed, "said_s": t_s}, (int(t_s), int(t_s) + 1))
-        for name, lat, speed, t_s in said
-    ]
-    joined = speed_per_cell(contexts, km=1.0)
-    assert [row[2:] for row in joined["cells"]] == [[2, 15.0, 6.5], [1, 50.0, 9.0]]
-    assert (joined.people, joined.span_us) == (frozenset(), (5, 10))
+def test_cars_that_never_say_anything_have_a_place_too():
+    """Those whose speed is not known say nothing: they are receivers all the same."""
+    ts = pd.to_datetime(["2020-01-01 00:00", "2020-01-01 00:02"] * 2, utc=True)
+    table = pd.DataFrame({"device": ["a", "a", "b", "b"], "ts": ts, "lat": 30.0, "lon": [-97.0, -97.02] * 2})
+    table.loc[table["device"] == "b", "ts"] += pd.Timedelta(hours=2)
+    traffic = Traffic(2, 3.0, mobility=Replay(pa.Table.from_pandas(table, preserve_index=False)), jam_km=0.0)
+    said = traffic.said(1)
+    assert said["car"].unique().tolist() == ["car-00000"]
+    assert said["speed_kmh"].max() == pytest.approx(57.8, abs=0.2)
+    drive = traffic.run(1, by_distance)
+    assert drive.heard["receiver"].nunique() == 3, "all but the one who says it"
+
+
+def test_taxis_as_recorded(cabspotting):
+    """The evening in which most taxis report; near by more is known, and sooner, than far away."""
+    taxis = Replay(trace.load(cabspotting, "cabspotting"), "2008-05-23T04:30")
+    traffic = Traffic(cars=40, minutes=6.0, mobility=taxis, jam_km=0.0)
+    said = traffic.said(1)
+    assert said["car"].nunique() > 30
+    assert said["lat"].between(37.0, 38.5).all()
+    assert said["speed_kmh"].between(0.0, 150.0).mean() > 0.99
+    heard, sent = traffic.play(said, by_distance)
+    assert sent["messages"].tolist() == [len(said)] * 2
+    late_s = (heard["t_s"] - heard["said_s"]).groupby(heard["receiver"]).mean()
+    assert late_s[NEAR] < late_s[FAR]
+    drawn = knowledge_map(
+        heard, said, (NEAR, FAR), value="speed_kmh", label="km/h", every_s=30.0, until_s=660.0
+    ).get_root().render()  # fmt: skip
+    assert "mudkitMap.slides(" in drawn
+    assert FAR in drawn
+
+
+def test_nobody_says_anything():
+    ts = pd.to_datetime(["2020-01-01 00:00", "2020-01-01 02:00"], utc=True)
+    table = pd.DataFrame({"device": "a", "ts": ts, "lat": 30.0, "lon": [-97.0, -97.02]})
+    gap = Replay(pa.Table.from_pandas(table, preserve_index=False))
+    with pytest.raises(ParameterError, match="No car says anything"):
+        Traffic(cars=1, minutes=2.0, mobility=gap).said(1)
 
 
 @pytest.mark.parametrize(

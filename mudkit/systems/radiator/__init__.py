@@ -9,6 +9,7 @@ from mudkit.systems.radiator import joins
 from mudkit.systems.radiator.applications import APPLICATIONS, Application, friends_nearby
 from mudkit.systems.radiator.broadcast import Aggregate, broadcast
 from mudkit.systems.radiator.client import ClientMachine
+from mudkit.systems.radiator.client_arrays import ClientArrays, for_many
 from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.front import NAME, Client, Server
 from mudkit.systems.radiator.groups import Groups
@@ -30,6 +31,7 @@ __all__ = [
     "Application",
     "Batch",
     "Client",
+    "ClientArrays",
     "ClientLists",
     "ClientMachine",
     "Context",
@@ -50,6 +52,7 @@ __all__ = [
     "broadcast",
     "cell",
     "distance_km",
+    "for_many",
     "friends_nearby",
     "joins",
     "pack",

@@ -44,12 +44,15 @@ class Application:
     aggregability : Aggregability
     join : callable
     sense : callable
+    tells : str
+        What the cells of its maps tell, with the unit.
     """
 
     name: str
     aggregability: Aggregability
     join: Join
     sense: Sense
+    tells: str = "people"
 
 
 def _place_and_speed(name: str, loc: tuple[float, float], speed_kmh: float) -> dict[str, Any]:
@@ -120,10 +123,12 @@ def friends_nearby(friends: Mapping[str, frozenset[str]]) -> Application:
 APPLICATIONS: Final = {
     each.name: each
     for each in (
-        Application("traffic", _five_minutes, joins.mean_per_cell, _place_and_speed),
+        Application("traffic", _five_minutes, joins.mean_per_cell, _place_and_speed, "speed, km/h"),
         Application("hazards", _five_messages, joins.count_per_cell, _standing),
         Application("popular spots", _twenty_people, partial(joins.count_per_cell, least=3), _standing),
-        Application("noise map", _near_sooner, partial(joins.mean_per_cell, of="noise_db"), _noise),
+        Application(
+            "noise map", _near_sooner, partial(joins.mean_per_cell, of="noise_db"), _noise, "noise, dB"
+        ),
     )
 }
 """Those that need nothing else; for friends there is :func:`friends_nearby`. A hazard is here where a car

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+from mudkit.systems.radiator.client_arrays import ClientArrays
 from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.groups import Groups
 from mudkit.systems.radiator.joining import join_problem, joined
@@ -42,7 +43,7 @@ class Aggregate(NamedTuple):
 
 
 def broadcast(
-    engine: ClientLists | Groups,
+    engine: ClientLists | ClientArrays | Groups,
     messages: Iterable[Message],
     join: Join = concatenation,
     *,
@@ -53,7 +54,7 @@ def broadcast(
 
     Parameters
     ----------
-    engine : ClientLists or Groups
+    engine : ClientLists, ClientArrays or Groups
         With its clients registered.
     messages : iterable of Message
         In the order of their arrival; the moments of arrival never fall.

@@ -12,7 +12,7 @@ is the receivers with one key for whom the very same messages wait. It is exact:
 What goes is what :class:`~mudkit.systems.radiator.literal.ClientLists` lets go, at the same moments. With
 ``Volume(n)`` there are about n cohorts of a key at most, and one when nobody comes, nobody leaves and
 everyone gets their own, as in the paper; with ``Time`` and without echo everyone who has sent lately is a
-cohort. Without a declared key every client is one, which still saves the walks.
+cohort. For a function without a declared key there is :mod:`~mudkit.systems.radiator.client_arrays`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, Final
 
+from mudkit.errors import ParameterError
 from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.contexts import Contexts
 from mudkit.systems.radiator.literal import Entry
@@ -48,13 +49,6 @@ class _Failed:
         return isinstance(other, _Failed) and str(other.error) == str(self.error)
 
 
-class _Whole:
-    """What a function without a key sees of a receiver: its whole context, which no other has."""
-
-    def __init__(self, context: Context) -> None:
-        self.context = context
-
-
 class _Cohort:
     __slots__ = ("listed", "members", "must_walk", "pending", "senders", "view")
 
@@ -75,11 +69,24 @@ class Groups:
     Parameters
     ----------
     function : Aggregability
+        With a key.
     retention_us : int
     echo : bool
+
+    Raises
+    ------
+    ParameterError
+        The function declares no key.
     """
 
     def __init__(self, function: Aggregability, retention_us: int, *, echo: bool = False) -> None:
+        if function.key is None:
+            raise ParameterError(
+                "Receivers cannot be divided into groups that are alike.", where="function",
+                found=f"{function.name} has no key",
+                expected="a function that declares what of a receiver it looks at",
+                remedy="put @aggregability(key=…) before it, or take the engine that for_many() gives",
+            )  # fmt: skip
         self.function = function
         self.problems = Problems()
         self.contexts = Contexts(retention_us)
@@ -177,7 +184,7 @@ class Groups:
                 or any(changed in cohort.senders for cohort in cohorts)
             ):
                 key = self._decide(cohorts[0], changed, self.contexts[changed])
-                if decided is not None and key is not None and type(view) is not _Whole:
+                if decided is not None and key is not None:
                     decided[view] = key
             for cohort in cohorts:
                 pending = cohort.pending
@@ -260,8 +267,6 @@ class Groups:
     def _decide(self, cohort: _Cohort, sender: str, context: Context) -> Key | None:
         view = cohort.view
         try:
-            if type(view) is _Whole:
-                return self.function.decide(context, view.context)
             if type(view) is not _Failed:
                 return self.function.decide(context, view)
             problem = view.error
@@ -294,11 +299,6 @@ class Groups:
     # -- who is where
 
     def _view(self, client: str) -> Hashable:
-        if self.function.key is None:
-            context, known = self.contexts[client], self._of.get(client)
-            if known is not None and type(known.view) is _Whole and known.view.context is context:
-                return known.view
-            return _Whole(context)
         try:
             view: Hashable = self.function.view(self.contexts[client])
             hash(view)

@@ -102,42 +102,62 @@ def count_per_cell(
     Returns
     -------
     Context
-        With ``cells``, the fullest first: ``[latitude, longitude, people]``, degrees of their centres;
-        ``elsewhere``: people in others.
+        With ``cells``, the fullest first: ``[latitude, longitude, people, messages, said_s]``: degrees of
+        their centres, and when it was said on average; ``elsewhere``: people in others.
 
     Raises
     ------
     ContextProblem
         One has no place.
     """
-    people: dict[Cell, set[str]] = defaultdict(set)
-    for context in contexts:
-        people[cell(context[loc], km=km)].update(context.people)
-    counts = sorted(((len(names), place) for place, names in people.items()), key=lambda of: (-of[0], of[1]))
-    cells = [[*place.centre, count] for count, place in counts if count >= least]
+    held = _by_cell(contexts, km, loc)
+    people = {place: frozenset().union(*(each.people for each in those)) for place, those in held.items()}
+    fullest = sorted(people, key=lambda place: (-len(people[place]), place))
+    cells = [
+        [*place.centre, len(people[place]), len(held[place]), _said_s(held[place])]
+        for place in fullest
+        if len(people[place]) >= least
+    ]
     elsewhere = {name for names in people.values() if len(names) < least for name in names}
     return _joined(contexts, {"cells": cells, "elsewhere": len(elsewhere), "km": km}, people=())
 
 
 def mean_per_cell(
-    contexts: Sequence[Context], *, of: str = "speed_kmh", km: float = 1.0, loc: str = "loc"
+    contexts: Sequence[Context], *, of: str = "speed_kmh", km: float = 1.0, loc: str = "loc", digits: int = 1
 ) -> Context:
     """Join numbers into their means in each cell: the speed of traffic, or noise, on a map (Radiator 2.2).
+
+    Its size grows with the cells, not with the messages.
+
+    Parameters
+    ----------
+    contexts : sequence of Context
+    of : str
+        The attribute with the number.
+    km : float
+        Side of the cells.
+    loc : str
+    digits : int
+        Of the means, behind the point.
 
     Returns
     -------
     Context
-        With ``cells``: ``[latitude, longitude, mean, messages]``, degrees of their centres. Nobody is named.
+        With ``cells``: ``[latitude, longitude, mean, messages, said_s]``, as of :func:`count_per_cell`.
+        Nobody is named.
 
     Raises
     ------
     ContextProblem
         One lacks the number or the place.
     """
-    values: dict[Cell, list[float]] = defaultdict(list)
-    for context in contexts:
-        values[cell(context[loc], km=km)].append(context[of])
-    cells = [[*place.centre, statistics.fmean(found), len(found)] for place, found in sorted(values.items())]
+    cells = [
+        [
+            *place.centre, round(statistics.fmean([each[of] for each in those]), digits), len(those),
+            _said_s(those),
+        ]
+        for place, those in sorted(_by_cell(contexts, km, loc).items())
+    ]  # fmt: skip
     return _joined(contexts, {"cells": cells, "of": of, "km": km}, people=())
 
 
@@ -179,6 +199,18 @@ def people_count(contexts: Sequence[Context], *, k: int, loc: str | None = None)
     if loc is not None:
         attributes["box"] = bounding_box(contexts, loc=loc)["box"]
     return _joined(contexts, attributes, people=())
+
+
+def _by_cell(contexts: Sequence[Context], km: float, loc: str) -> dict[Cell, list[Context]]:
+    held: dict[Cell, list[Context]] = defaultdict(list)
+    for context in contexts:
+        held[cell(context[loc], km=km)].append(context)
+    return held
+
+
+def _said_s(contexts: Sequence[Context]) -> float:
+    """Give when it was said, on average: the middle of each span."""
+    return round(statistics.fmean([sum(each.span_us or (0, 0)) / 2e6 for each in contexts]), 1)
 
 
 def _joined(

@@ -103,6 +103,10 @@ class Pending:
         found.sort(key=_number)
         return found
 
+    def keyed(self) -> list[tuple[Message, Key | None]]:
+        """Give what waits with its threshold; None: not known."""
+        return [(message, key) for key, queue in self._queues.items() for message in queue.messages]
+
     def copy(self) -> Pending:
         """Give another one for which the same waits."""
         other = Pending(self._retention_us)

@@ -86,6 +86,8 @@ class Key(NamedTuple):
 
 _KINDS: Final[dict[type, str]] = {Volume: "volume", People: "people"}
 _LONGEST_S: Final = 1e9
+_MOST: Final = 1 << 60
+"""What is more is as much: no queue is so long."""
 
 
 class Aggregability:
@@ -154,7 +156,7 @@ class Aggregability:
         if kind is None:
             return self._time(given, sender, receiver)
         value = given.value
-        if type(value) is int and value > 0:
+        if type(value) is int and 0 < value <= _MOST:
             return Key(kind, value)
         if callable(value):
             value = value(sender, receiver)
@@ -162,7 +164,7 @@ class Aggregability:
             value = _whole(value)
         if value is None or value < 1:
             raise _refused(given, "a whole number from 1 on")
-        return Key(kind, value)
+        return Key(kind, min(value, _MOST))
 
     def _time(self, given: Any, sender: Any, receiver: Any) -> Key:
         if type(given) is not Time:

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import re
+
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
 
-from mudkit.report.propagating import busiest, saving, working_cells
+from mudkit.report.propagating import (
+    FAR,
+    NEAR,
+    busiest,
+    known_map,
+    played,
+    saving,
+    what_is_known,
+    working_cells,
+)
 
 
 def totals(*rows):
@@ -51,3 +63,45 @@ def test_where_the_saving_is_made(shown):
 
 def test_the_busiest_picture(shown):
     assert busiest(shown) == 1
+
+
+@pytest.fixture
+def crossing():
+    """Thirty who go to work across a town; a minute between two reports."""
+    ts = pd.date_range("2024-05-01 06:00", periods=20, freq="min", tz="UTC")
+    parts = [
+        pd.DataFrame(
+            {"device": f"p{who:02d}", "ts": ts, "lat": 45 + who / 150, "lon": 7 + np.arange(20) / 300}
+        )
+        for who in range(30)
+    ]
+    return pa.Table.from_pandas(pd.concat(parts, ignore_index=True), preserve_index=False)
+
+
+def test_what_is_known_in_the_middle_and_far_away(crossing):
+    run = played(crossing, "noise map", 40.0)
+    said = what_is_known(run, "noise map")
+    assert "of 30 devices" in said
+    found = re.search(rf"{NEAR}\*\* gets .* middle (\d+) s old; .*{FAR}\*\* gets .* middle (\d+) s old", said)
+    assert int(found[1]) <= 60 < int(found[2])
+    drawn = known_map(run, crossing, "noise map").get_root().render()
+    assert "noise, dB" in drawn
+    assert drawn.count("mudkitMap.slides(") == 1
+
+
+def test_a_map_of_very_many_cells_has_fewer_pictures(crossing, monkeypatch):
+    run = played(crossing, "noise map", 40.0)
+
+    def pictures():
+        text = known_map(run, crossing, "noise map").get_root().render()
+        return len(set(re.findall(r"at \d+:\d\d min", text)))
+
+    before = pictures()
+    monkeypatch.setattr("mudkit.report.propagating.MAX_ROWS", 6 * len(run.heard.groupby(["lat", "lon"])))
+    assert (before > 20, pictures()) == (True, 3)
+
+
+def test_too_few_people_to_be_told_of(crossing):
+    run = played(crossing.slice(0, 40), "popular spots", 10.0)
+    assert known_map(run, crossing, "popular spots") is None
+    assert "None of them has told of a cell" in what_is_known(run, "popular spots")

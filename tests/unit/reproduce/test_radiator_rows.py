@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import random
 
+import numpy as np
 import pytest
 
-from mudkit.reproduce import radiator, radiator_bytes, radiator_lag, radiator_speed
+from mudkit.reproduce import radiator, radiator_bytes, radiator_lag, radiator_speed, radiator_streaming
 from mudkit.reproduce.row import Figure, Measured
 from mudkit.reproduce.verdict import judge
 
@@ -66,12 +67,48 @@ def test_r4_is_no_shape_when_shuffled():
     assert judge(R4, Measured(figures, found.parameters))[0] == "not reproducible"
 
 
-def test_r5_measures_both_engines():
-    found = radiator_speed.measure(clients=200, many=3000, few=400, literal=20, runs=1)
-    figures = complete(R5, found)
+def test_r5_measures_the_engines():
+    found = radiator_speed.measure_engines(
+        clients=200, many=3000, few=400, literal=20, unkeyed=60, beside=300, runs=1
+    )
+    figures = found.figures
     assert figures["messages that wait at the most"].median > 0
     assert figures["bytes of aggregates, each counted once"].median > 0
     assert figures["messages/s into 5 groups"].median > figures["messages/s of Algorithm 3 literally"].median
+    assert figures["times as fast as Algorithm 3 literally, without a key"].median > 2
+    assert "300 clients" in found.parameters["messages"]["without a key"]
+
+
+@pytest.mark.spark
+def test_r5_has_all_that_is_required():
+    engines = {"clients": 60, "many": 500, "few": 60, "literal": 3, "unkeyed": 5, "beside": 20, "runs": 1}
+    found = radiator_speed.measure(engines=engines, stream={"cars": 40, "hours": 0.1, "every_s": 120.0})
+    figures = complete(R5, found)
+    assert 0 < figures["longest lag behind the stream over its bound"].median <= 1
+    assert "two files" in found.parameters["stream"]
+
+
+def streamed(durations_s, every_s=60.0):
+    """What R5 says of a stream whose batches take so long; each file lets an aggregate go in its middle."""
+    ends_us = [round((number + 1) * every_s * 1e6) for number in range(len(durations_s) - 1)]
+    done_s = np.array(radiator_streaming._done(ends_us, durations_s, 1.0))
+    went_s = np.array(ends_us) / 1e6 - every_s / 2
+    played = radiator_streaming.Played(
+        done_s[1:] - went_s, np.full(len(went_s), every_s / 2), list(durations_s), 1, 1,
+        np.mean(durations_s[1:]) / every_s, radiator_streaming.bound_s(durations_s, every_s, 1.0),
+    )  # fmt: skip
+    return played.lags_s.max() / played.bound_s, played.growth, played.busy
+
+
+def test_r5_a_stream_that_does_not_keep_up_is_seen():
+    over, growth, busy = streamed([8.0] + [1.0] * 30)
+    assert over < 1
+    assert growth == pytest.approx(1.0, abs=0.1), "the last batch waits for no file"
+    assert busy < 1
+    over, growth, busy = streamed([8.0] + [70.0] * 30)
+    assert over > 1, "each batch begins later than the one before"
+    assert growth > 1.25
+    assert busy > 1
 
 
 def test_r6_the_chain_grows_the_payload_less_than_itself():

@@ -107,3 +107,14 @@ def test_what_it_is_not(wrong):
 def test_a_function_that_fails_at_once_is_an_error():
     with pytest.raises(PropagationProblem, match="tired"):
         PropagationMap(TRAFFIC, own={"moody": moody}, way="moody")
+
+
+def test_a_step_of_the_slider_is_one_message_of_what_changes(widget):
+    told = []
+    for name in ("_py2js_update", "_py2js_restyle", "_py2js_relayout"):
+        widget.figure.observe(lambda change: told.append(change["new"]), names=name)
+    widget.time.value = widget.time.max
+    (message,) = [each for each in told if each]
+    assert set(message["style_data"]) == {"x", "y", "text", "marker.color", "marker.opacity"}
+    assert set(message["layout_data"]) == {"annotations[0].text", "annotations[1].text"}
+    assert message["style_traces"] == [1, 3]

@@ -47,18 +47,31 @@ def test_mean():
 
 def test_count_per_cell_counts_people():
     whole = joins.count_per_cell([ANN, BOB, CY], km=1.0)
-    assert [count for _, _, count in whole["cells"]] == [2, 1]
+    assert [each[2:] for each in whole["cells"]] == [[2, 2, 0.0], [1, 1, 0.0]]
     assert not whole.people
     few = joins.count_per_cell([ANN, BOB, CY], km=1.0, least=2)
-    assert [count for _, _, count in few["cells"]] == [2]
+    assert [each[2] for each in few["cells"]] == [2]
     assert few["elsewhere"] == 1
-    lat, lon, _ = whole["cells"][0]
+    lat, lon, *_ = whole["cells"][0]
     assert distance_km((lat, lon), ANN["loc"]) < 1
 
 
 def test_mean_per_cell():
     whole = partial(joins.mean_per_cell, km=1.0)([ANN, BOB, CY])
-    assert sorted(each[2:] for each in whole["cells"]) == [[40.0, 1], [55.0, 2]]
+    assert sorted(each[2:] for each in whole["cells"]) == [[40.0, 1, 0.0], [55.0, 2, 0.0]]
+    assert not whole.people
+
+
+def test_cells_say_when_it_was_said():
+    said = [("a", 30.0041, 10.0, 5), ("b", 30.0042, 20.04, 8), ("c", 30.2, 50.0, 9)]
+    contexts = [
+        Context({name}, {"loc": [lat, -97.0], "speed_kmh": speed}, (t_s * 1_000_000, t_s * 1_000_000))
+        for name, lat, speed, t_s in said
+    ]
+    whole = joins.mean_per_cell(contexts)
+    assert [each[2:] for each in whole["cells"]] == [[15.0, 2, 6.5], [50.0, 1, 9.0]]
+    assert whole.span_us == (5_000_000, 9_000_000)
+    assert [each[2:] for each in joins.count_per_cell(contexts)["cells"]] == [[2, 2, 6.5], [1, 1, 9.0]]
 
 
 def test_top_k():

@@ -1,0 +1,36 @@
+"""A figure in a box gives its state as it is drawn, to a browser that asks for it late."""
+
+from __future__ import annotations
+
+import ipywidgets
+
+from mudkit.experiment.traffic import Traffic
+from mudkit.widgets import PropagationMap, ViewsExplorer
+from mudkit.widgets.figure import Figure
+
+
+def test_what_was_added_after_it_was_made_is_in_its_state():
+    figure = Figure()
+    box = ipywidgets.VBox([figure])
+    figure.add_scatter(x=[1, 2], y=[3, 4])
+    with figure.batch_update():
+        figure.data[0].y = [5, 6]
+        figure.layout.title.text = "new"
+    box._repr_mimebundle_()
+    state = figure.get_state()
+    assert [list(trace["y"]) for trace in state["_widget_data"]] == [[5, 6]]
+    assert state["_widget_layout"]["title"] == {"text": "new"}
+    assert figure.get_state("_widget_layout").keys() == {"_widget_layout"}
+
+
+def test_of_the_widgets_too():
+    explorer = ViewsExplorer("ann: w1 w2\nbob: r1")
+    explorer.text.value = "ann: w1 w2 w3\nbob: r1 r2"
+    marks = explorer.figure.layout.annotations
+    state = explorer.figure.get_state()
+    assert len(state["_widget_data"]) == len(explorer.figure.data) > 0
+    assert [each["text"] for each in state["_widget_layout"]["annotations"]] == [each.text for each in marks]
+    known = PropagationMap(Traffic(5, 6.0), 3)
+    known.time.value = known.time.max
+    told = known.figure.get_state()["_widget_data"][1]["x"]
+    assert list(told) == list(known.figure.data[1].x)
