@@ -6,6 +6,7 @@ from mudkit.learning.evaluate import evaluate_reads
 from mudkit.learning.evaluate_batches import evaluate_writes
 from mudkit.learning.export import artefact
 from mudkit.learning.policies import Always, Bound, FixedRule, Tree
+from mudkit.learning.radio import RadioModel
 
 __all__ = [
     "COSTS",
@@ -17,6 +18,7 @@ __all__ = [
     "Bound",
     "CostMatrix",
     "FixedRule",
+    "RadioModel",
     "Tree",
     "artefact",
     "delay_costs",
