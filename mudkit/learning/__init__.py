@@ -5,6 +5,7 @@ from mudkit.learning.costs import COSTS, WRITE_COSTS, CostMatrix, delay_costs
 from mudkit.learning.evaluate import evaluate_reads
 from mudkit.learning.evaluate_batches import evaluate_writes
 from mudkit.learning.export import artefact
+from mudkit.learning.holding import held_completeness, least_sent
 from mudkit.learning.policies import Always, Bound, FixedRule, Tree
 from mudkit.learning.radio import RadioModel
 
@@ -24,4 +25,6 @@ __all__ = [
     "delay_costs",
     "evaluate_reads",
     "evaluate_writes",
+    "held_completeness",
+    "least_sent",
 ]

@@ -20,7 +20,7 @@ from mudkit.units import US_PER_S
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["evaluate_reads"]
+__all__ = ["decided_by_others", "evaluate_reads"]
 
 _FOLDS = 10
 _US_PER_DAY = 86_400 * US_PER_S
@@ -149,13 +149,30 @@ def _decided(
         return policy.local(tested)
     if folds == "time":
         return policy.learn(learnt_from, _stale_pairs(learnt_from, completeness), "day").local(tested)
-    devices = np.unique(tested.device)
-    local = np.zeros(len(tested.read), dtype=np.bool_)
+    return decided_by_others(policy, tested, completeness)
+
+
+def decided_by_others(policy: Learner, pairs: Pairs, completeness: float | None) -> NDArray[np.bool_]:
+    """Decide for each pair whether it is served, by what was learnt from other devices, in ten folds.
+
+    Parameters
+    ----------
+    policy : Learner
+    pairs : Pairs
+    completeness : float or None
+        Below it an answer is stale; None: when one point is missing.
+
+    Returns
+    -------
+    ndarray of bool, shape (pairs,)
+    """
+    devices = np.unique(pairs.device)
+    local = np.zeros(len(pairs.read), dtype=np.bool_)
     for number in range(min(_FOLDS, len(devices))):
-        mine = np.isin(tested.device[tested.read], devices[number::_FOLDS])
-        others = tested.of_devices(np.delete(devices, np.s_[number::_FOLDS]))
+        mine = np.isin(pairs.device[pairs.read], devices[number::_FOLDS])
+        others = pairs.of_devices(np.delete(devices, np.s_[number::_FOLDS]))
         learnt = policy.learn(others, _stale_pairs(others, completeness))
-        local[mine] = learnt.local(tested.of_devices(devices[number::_FOLDS]))
+        local[mine] = learnt.local(pairs.of_devices(devices[number::_FOLDS]))
     return local
 
 
