@@ -166,6 +166,56 @@ class Artefact:
             )
         return cls(kind, version, features, nodes, document, None if table is None else Density.read(table))
 
+    def but_inside(
+        self, action: Action, *, south: float, north: float, west: float, east: float, version: int
+    ) -> Artefact:
+        """Make one that decides as this one does, but for a box, in which it always decides the same.
+
+        Parameters
+        ----------
+        action : str or float
+            See the module.
+        south, north, west, east : float
+            Degrees; a place on the north or east edge is inside, one on the others is not.
+        version : int
+
+        Raises
+        ------
+        ParameterError
+            It could not be used.
+        """
+        document = self.document
+        names = list(self.features)
+        names += [name for name in ("lat", "lon") if name not in names]
+        lat, lon, actions = names.index("lat"), names.index("lon"), list(document["actions"])
+        if action not in actions:
+            actions.append(action)
+        rest = 5  # where this one's nodes begin
+        nodes: list[list[Any]] = [
+            [lat, south, rest, 1, rest], [lat, north, 2, rest, rest], [lon, west, rest, 3, rest],
+            [lon, east, 4, rest, rest], [actions.index(action)],
+        ]  # fmt: skip
+        nodes += [
+            node if len(node) == 1 else [*node[:2], *(child + rest for child in node[2:])]
+            for node in document["nodes"]
+        ]
+        manifest = {**document["manifest"], "but inside": [south, north, west, east], "action": action}
+        return Artefact.made(
+            self.kind, version, names, nodes, actions, density=self.density, costs=document["costs"],
+            manifest=manifest,
+        )  # fmt: skip
+
+    def renewed(self, version: int) -> Artefact:
+        """Make the same as another version: what devices had instead goes back to it.
+
+        Raises
+        ------
+        ParameterError
+            The version is not usable.
+        """
+        document = {**self.document, "version": version}
+        return Artefact.read({**document, "sha256": sha256(document)})
+
     def decide(self, values: Sequence[float | None]) -> Action:
         """Decide; as scikit-learn does, values are taken as float32.
 
