@@ -45,11 +45,11 @@ def boxes(table: pd.DataFrame, *, title: str, lacking: tuple[float, float, str] 
             [row["x_km"] + sign * half for sign in (-1, 1)],
             [row["y_km"] + sign * half for sign in (-1, 1)],
         )
-        colour = ORANGE if row["is_asked"] else BLUE
+        colour, dash = (ORANGE, "solid") if row["is_asked"] else (BLUE, "dash")
         figure.add_trace(
             go.Scatter(
                 x=[x[0], x[1], x[1], x[0], x[0]], y=[y[0], y[0], y[1], y[1], y[0]], name=str(row["name"]),
-                mode="lines", line={"color": colour, "width": 2, "dash": "solid" if row["is_asked"] else "dash"},
+                mode="lines", line={"color": colour, "width": 2, "dash": dash},
                 fill="toself", fillcolor="rgba(213,94,0,0.10)" if row["is_asked"] else "rgba(0,114,178,0.10)",
             )
         )  # fmt: skip
