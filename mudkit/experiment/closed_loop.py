@@ -1,35 +1,49 @@
-"""The closed loop: a lab's trace teaches a policy, and the cloud ships it to the same devices (Mobius 6).
+"""The closed loop: a lab's trace teaches policies, and the cloud ships them to the same devices (Mobius 6).
 
-A policy generator mines the reads of all clients: Spark labels them, a tree is learnt, and its replay on
-devices that it has not seen says what share of stale answers to expect. That promise is watched: when what
+A policy generator mines the operations of all clients: Spark labels them, trees are learnt, and the replay on
+devices that they have not seen says what share of stale answers to expect. That promise is watched: when what
 devices see leaves it, an alarm says so.
 """
 
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
 from mudkit import learning
 from mudkit.experiment.commuters import Commuters, Driven
-from mudkit.learning import Tree
+from mudkit.experiment.drift import DriftAlarm
+from mudkit.learning import Batch, BatchTree, Tree, held_completeness, least_sent
+from mudkit.learning.batching import LearntWrites
 from mudkit.learning.costs import Costs
+from mudkit.learning.evaluate import decided_by_others
+from mudkit.learning.measures import half_width
 from mudkit.learning.pairs import Pairs
-from mudkit.learning.replay import SENT, fewest_sends
-from mudkit.sources.parameters import number, whole_number
+from mudkit.learning.replay import SENT, fewest_sends, replay
+from mudkit.learning.writes import Asked, Writes, batches
 from mudkit.systems.mud import Artefact
-from mudkit.systems.mud.policies import NearAndRecent
+from mudkit.systems.mud.policies import Later, NearAndRecent
 from mudkit.systems.mud.shipped import Shipped
 
 if TYPE_CHECKING:
     import pandas as pd
-    import pyarrow as pa
 
-__all__ = ["DriftAlarm", "Loop", "Promised", "close_the_loop", "generate_policy"]
+__all__ = [
+    "DriftAlarm",
+    "Loop",
+    "Mined",
+    "Promised",
+    "close_the_loop",
+    "generate_policy",
+    "generate_write_policy",
+    "mine",
+    "promise",
+]
 
 _LATER: Final = ("2010-03-01", "2010-03-08")
 """The days that are learnt from, and a week later those that are decided for."""
@@ -50,50 +64,23 @@ class Promised(NamedTuple):
     stale_high: float
 
 
-@dataclass(frozen=True)
-class DriftAlarm:
-    """Watches whether stale answers stay within what was promised.
+class Mined(NamedTuple):
+    """What clients did, with the labels that Spark gives it.
 
     Parameters
     ----------
-    low, high : float
-        The promised interval of their share.
-    reads, stale : int
-        What was seen so far.
-    least_reads : int
-        No alarm before so many.
+    positions, reads : pyarrow.Table
+        What they wrote, and what they read.
+    labels : pyarrow.Table
+        Of the reads, as ``pipeline.label_reads`` gives them.
+    firsts : pyarrow.Table
+        Of the writes, as ``pipeline.label_writes`` gives them.
     """
 
-    low: float
-    high: float
-    reads: int = 0
-    stale: int = 0
-    least_reads: int = 50
-
-    def __post_init__(self) -> None:
-        number("low", self.low, 0.0, 1.0)
-        number("high", self.high, self.low, 1.0)
-        whole_number("least_reads", self.least_reads, 1, 1 << 31)
-
-    def seen(self, reads: int, stale: int) -> DriftAlarm:
-        """Take note of more reads, and how many of them were stale."""
-        whole_number("stale", stale, 0, whole_number("reads", reads, 0, 1 << 31))
-        return replace(self, reads=self.reads + reads, stale=self.stale + stale)
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Where the true share lies, by 95 % (Wilson's score interval, JASA 22, 1927)."""
-        z, n = 1.959964, max(self.reads, 1)
-        share = self.stale / n
-        middle = (share + z * z / (2 * n)) / (1 + z * z / n)
-        half = z / (1 + z * z / n) * float(np.sqrt(share * (1 - share) / n + z * z / (4 * n * n)))
-        return max(middle - half, 0.0), min(middle + half, 1.0)
-
-    @property
-    def rings(self) -> bool:
-        """Whether what was seen can hardly come from what was promised."""
-        low, high = self.interval
-        return self.reads >= self.least_reads and (low > self.high or high < self.low)
+    positions: pa.Table
+    reads: pa.Table
+    labels: pa.Table
+    firsts: pa.Table
 
 
 class Loop(NamedTuple):
@@ -102,28 +89,39 @@ class Loop(NamedTuple):
     Parameters
     ----------
     table : pandas.DataFrame
-        A row for ``before`` and ``after``, on the same days: ``policy, reads, sent_share, stale_share,
-        completeness, messages, bytes, radio_j``, ``bound_share`` (the least that could have been sent with
-        as many stale answers, each from the one answer that was fetched last, as the labels have it) and
-        ``regret`` (what was sent over that). A client answers from all that it holds, what it wrote itself
-        and what came with other answers included: so it is less often stale than the replay promises, and
-        its regret may be negative.
+        A row for ``before`` and ``after``, on the same days, and between them ``reads learnt`` when writes
+        are learnt, too: ``policy, reads``; ``sent_share, stale_share, missed_share`` (answers that lack any
+        point that was written by then), ``completeness``; of the cars' bill ``messages`` and
+        ``sent_messages`` (those up), ``bytes, radio_j``; ``point_share`` (writes that came to the cloud
+        before the days ended, of all). Then regret: ``bound_share``, the least that could have been sent with
+        as many stale answers, each from the one answer that was fetched last, as the labels have it, and
+        ``regret``, what was sent over that; ``held_share`` and ``regret_held``, the same for a cache that
+        holds all answers: no policy sends less with as few stale answers. A client answers from all that it
+        holds, so ``regret`` may be negative; ``regret_held`` is not.
     promised : Promised
+        Of the read policy.
     alarm : DriftAlarm
-        After the days with the shipped policy.
+        After the days with the shipped policies.
     versions : list of int
-        Of the policy that each device uses in the end.
+        Of the read policy that each device uses in the end.
+    writes : Artefact or None
+        The write policy, if there was one to learn.
+    write_versions : list of int
+        Of the write policy that each device uses in the end.
     """
 
     table: pd.DataFrame
     promised: Promised
     alarm: DriftAlarm
     versions: list[int]
+    writes: Artefact | None = None
+    write_versions: list[int] = []  # noqa: RUF012 - nobody changes it
 
 
 def generate_policy(
     labels: pa.Table, reads: pa.Table, *, version: int = 1, completeness: float = 0.9,
-    cost: Costs = "latency",
+    cost: Costs = "latency", positions: pa.Table | None = None,
+    comes_us: NDArray[np.int64] | None = None,
 ) -> Promised:  # fmt: skip
     """Learn a read policy from the labelled reads of all clients.
 
@@ -136,6 +134,11 @@ def generate_policy(
     completeness : float
         Below it an answer is stale.
     cost : str, CostMatrix or array_like
+    positions : pyarrow.Table, optional
+        What was written. With it the promise is that of a device, which answers from all that it holds; else
+        that of a cache with the last answer only, which is stale more often.
+    comes_us : ndarray of int64, shape (positions,), optional
+        When each of them comes to the cloud; by default at once.
 
     Raises
     ------
@@ -143,20 +146,60 @@ def generate_policy(
         As :func:`mudkit.learning.evaluate_reads`.
     """
     tree = Tree(cost)
-    row = learning.evaluate_reads(
-        labels, reads, [tree], stale="completeness", completeness=completeness, cost=cost
-    ).iloc[0]
     pairs = Pairs.of(labels, reads)
+    if positions is None:
+        row = learning.evaluate_reads(
+            labels, reads, [tree], stale="completeness", completeness=completeness, cost=cost
+        ).iloc[0]
+        low, high = float(row["stale_share_low"]), float(row["stale_share_high"])
+    else:
+        sent = replay(pairs, decided_by_others(tree, pairs, completeness)) == SENT
+        whole = held_completeness(positions, reads, sent, comes_us=comes_us)
+        low, high = promise(pairs, whole < completeness)
     learnt = tree.learn(pairs, pairs.completeness < completeness)
     manifest = {"stale": f"completeness below {completeness:g}", "reads": len(reads)}
-    made = learning.artefact(learnt, version, manifest=manifest)
-    return Promised(made, float(row["stale_share_low"]), float(row["stale_share_high"]))
+    return Promised(learning.artefact(learnt, version, manifest=manifest), low, high)
+
+
+def promise(pairs: Pairs, stale: NDArray[np.bool_]) -> tuple[float, float]:
+    """Give the 95 % confidence interval over devices of the share of stale answers.
+
+    Parameters
+    ----------
+    pairs : Pairs
+    stale : ndarray of bool, shape (reads,)
+    """
+    of_device = np.array([[stale[rows].mean()] for rows in pairs.devices()])
+    half, middle = float(half_width(of_device)[0]), float(of_device.mean())
+    return max(middle - half, 0.0), min(middle + half, 1.0)
+
+
+def generate_write_policy(mined: Mined, match: Batch, *, version: int = 1) -> tuple[Artefact, LearntWrites]:
+    """Learn a write policy from the labelled writes of all clients.
+
+    Parameters
+    ----------
+    mined : Mined
+    match : Batch
+        No more reads are to miss a write than with this fixed delay.
+    version : int
+
+    Raises
+    ------
+    TraceContentError
+        As :meth:`mudkit.learning.BatchTree.learn`.
+    """
+    writes, asked = Writes.of(mined.firsts, mined.positions), Asked.of(mined.reads)
+    learnt = BatchTree(match=match).learn(writes, asked)
+    manifest = {"misses no more than": str(match), "writes": len(writes.t_us)}
+    return learning.artefact(learnt, version, manifest=manifest), learnt
 
 
 def close_the_loop(
-    traffic: Commuters, seed: int = 0, *, completeness: float = 0.9, cost: Costs = "latency"
-) -> Loop:
-    """Drive with the fixed rule, learn, ship, and drive again on other days: by the rule, and by the tree.
+    traffic: Commuters, seed: int = 0, *, completeness: float = 0.9, cost: Costs = "latency",
+    writes: Batch | None = None,
+) -> Loop:  # fmt: skip
+    """Drive with the fixed rule, learn, ship, and drive again on other days: by the rule, and by the trees.
 
     The rule's clients listen for a policy, too, so that the bills differ by the policy only and not by what
     listening costs.
@@ -168,56 +211,89 @@ def close_the_loop(
     completeness : float
         Below it an answer is stale.
     cost : str, CostMatrix or array_like
+        Of reads.
+    writes : Batch, optional
+        The fixed delay of writes before; the tree that is learnt for them is to let no more reads miss a
+        write. By default writes go at once, and nothing is learnt for them.
 
     Raises
     ------
     ParameterError, TraceContentError
-        As :func:`generate_policy`.
+        As :func:`generate_policy` and :func:`generate_write_policy`.
     """
     import pandas as pd  # loading it takes longer than loading all of mudkit
 
     rule = Shipped(until=NearAndRecent())
+    delayed = None if writes is None else Shipped(until=Later(60.0 * writes.minutes))
     learnt_on, decided_on = _LATER
+    mined = mine(traffic.drive(seed, learnt_on, rule, write_policy=delayed))
+    write_artefact, comes_us = None, None
+    if writes is not None:
+        write_artefact, learnt = generate_write_policy(mined, writes)
+        comes_us = _comes_us(mined, learnt)
     promised = generate_policy(
-        *_labelled(traffic.drive(seed, learnt_on, rule)), completeness=completeness, cost=cost
-    )
-    before = traffic.drive(seed, decided_on, rule)
-    after = traffic.drive(seed, decided_on, rule, promised.artefact)
-    pairs = Pairs.of(*_labelled(before))  # of the same reads as after
-    rows = [
-        {"policy": name, **_measured(driven, pairs, completeness)}
-        for name, driven in (("before", before), ("after", after))
-    ]
-    stale = int((after.reads["completeness"] < completeness).sum())
-    alarm = DriftAlarm(promised.stale_low, promised.stale_high).seen(len(after.reads), stale)
-    return Loop(pd.DataFrame(rows), promised, alarm, after.versions)
+        mined.labels, mined.reads, completeness=completeness, cost=cost, positions=mined.positions,
+        comes_us=comes_us,
+    )  # fmt: skip
+    ships = [("before", []), ("after", [promised.artefact])]
+    if write_artefact is not None:
+        ships = [*ships[:1], ("reads learnt", [promised.artefact]),
+                 ("after", [promised.artefact, write_artefact])]  # fmt: skip
+    rows, pairs = [], None
+    for name, ship in ships:
+        driven = traffic.drive(seed, decided_on, rule, ship, write_policy=delayed)
+        if pairs is None:  # all see the same reads
+            later = mine(driven)
+            pairs = Pairs.of(later.labels, later.reads)
+        rows.append({"policy": name, **_measured(driven, pairs, completeness)})
+    stale = int((driven.reads["completeness"] < completeness).sum())
+    alarm = DriftAlarm(promised.stale_low, promised.stale_high).seen(len(driven.reads), stale)
+    return Loop(pd.DataFrame(rows), promised, alarm, driven.versions, write_artefact, driven.write_versions)
 
 
-def _labelled(driven: Driven) -> tuple[pa.Table, pa.Table]:
-    """Let Spark label the reads of a lab's trace."""
+def mine(driven: Driven) -> Mined:
+    """Let Spark label what clients did in a lab."""
     from mudkit import pipeline  # loads Spark
 
     spark = pipeline.session()
     with tempfile.TemporaryDirectory(prefix="mudkit-loop-") as place:
         folder = driven.lab.trace.to_parquet(Path(place) / "trace")
         positions, reads = (pipeline.read(spark, folder, name) for name in ("positions", "reads"))
-        return pipeline.label_reads(positions, reads).toArrow(), reads.toArrow()
+        return Mined(
+            positions.toArrow(), reads.toArrow(), pipeline.label_reads(positions, reads).toArrow(),
+            pipeline.label_writes(positions, reads).toArrow(),
+        )  # fmt: skip
 
 
-def _measured(driven: Driven, pairs: Pairs, completeness: float) -> dict[str, float]:
+def _comes_us(mined: Mined, learnt: LearntWrites) -> NDArray[np.int64]:
+    """Tell when each position comes to the cloud with a write policy, in the order of the table."""
+    writes = Writes.of(mined.firsts, mined.positions)
+    rows = pa.compute.sort_indices(mined.positions, [("device", "ascending"), ("ts", "ascending")])
+    comes_us = np.empty(len(writes.t_us), dtype=np.int64)
+    comes_us[rows.to_numpy()] = batches(writes, learnt.due_us(writes)).sent_us
+    return comes_us
+
+
+def _measured(driven: Driven, pairs: Pairs, completeness: float) -> dict[str, Any]:
     reads, bill = driven.reads, driven.lab.bill()
     stale = reads["completeness"] < completeness
     served = fewest_sends(pairs, pairs.completeness < completeness, pairs.devices(), int(stale.sum()))
     bound, sent = float((served == SENT).mean()), float(reads["is_sent"].mean())
+    held = least_sent(reads["held"].to_numpy(), completeness, int(stale.sum()))
     of_cars = bill[bill["device"].str.startswith("car-")]
     return {
         "reads": len(reads),
         "sent_share": sent,
         "stale_share": float(stale.mean()),
+        "missed_share": float((reads["missing"] > 0).mean()),
         "completeness": float(reads["completeness"].mean()),
         "messages": float(of_cars["messages"].sum()),
+        "sent_messages": float(of_cars.loc[of_cars["direction"] == "up", "messages"].sum()),
         "bytes": float(of_cars["bytes"].sum()),
         "radio_j": float(of_cars["radio_mj"].sum() / 1000),
+        "point_share": driven.point_share,
         "bound_share": bound,
         "regret": sent - bound,
+        "held_share": held,
+        "regret_held": sent - held,
     }

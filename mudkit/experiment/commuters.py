@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from mudkit.errors import ParameterError
 from mudkit.lab import Lab
 from mudkit.sources.parameters import number, whole_number
 from mudkit.sources.workloads import Poisson
 from mudkit.systems.mud import Artefact, Client, Cloud
-from mudkit.systems.mud.policies import ReadPolicy
+from mudkit.systems.mud.policies import ReadPolicy, WritePolicy
 from mudkit.systems.mud.shipped import Shipped
-from mudkit.trace.schema import epoch_us
-from mudkit.units import US_PER_S, box_bounds, in_box
+from mudkit.units import US_PER_S, box_bounds, distance_km, in_box
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from mudkit.events import Operation
 
-__all__ = ["Commuters", "Driven"]
+__all__ = ["APP", "Accident", "Commuters", "Drive", "Driven"]
 
-_APP: Final = "traffic"
+APP: Final = "traffic"
+"""The application, and its table."""
 _ABOUT: Final = "lat BETWEEN {south} AND {north} AND lon BETWEEN {west} AND {east} AND at_s > {since}"
+_MOVED_KM: Final = 0.1
 
 
 class Driven(NamedTuple):
@@ -37,15 +41,55 @@ class Driven(NamedTuple):
     lab : Lab
         At their end, with its trace and its bill.
     reads : pandas.DataFrame
-        A row for each read that was answered: ``device, at_s, is_sent, points`` (that its answer should
-        hold), ``missing`` of them, and ``completeness``.
+        A row for each read that was answered: ``device, at_s, lat, lon, is_sent, points`` (that its answer
+        should hold), ``missing`` of them, ``completeness``, and ``held``: the completeness of what the
+        device would have had if it had sent each of its earlier reads, its own writes included. No cache
+        has more, so below 1 no policy could have answered it whole without asking.
     versions : list of int
-        Of the shipped policy that each client uses in the end; 0: none.
+        Of the shipped read policy that each client uses in the end; 0: none.
+    write_versions : list of int
+        Of the shipped write policy.
+    point_share : float
+        Writes that came to the cloud until the days ended, of all.
     """
 
     lab: Lab
     reads: pd.DataFrame
     versions: list[int]
+    write_versions: list[int]
+    point_share: float
+
+
+@dataclass(frozen=True)
+class Accident:
+    """Cars near a place report more often for a while: the write rate of a region changes.
+
+    Parameters
+    ----------
+    lat, lon : float
+        Degrees.
+    km : float
+        Who is nearer than that.
+    from_h, to_h : float
+        Hours since the days began.
+    every_s : float
+        Between two reports of such a car.
+    """
+
+    lat: float
+    lon: float
+    km: float
+    from_h: float
+    to_h: float
+    every_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        number("lat", self.lat, -90.0, 90.0)
+        number("lon", self.lon, -180.0, 180.0)
+        number("km", self.km, 1e-3, 20_000.0)
+        number("from_h", self.from_h, 0.0, 1e5)
+        number("to_h", self.to_h, self.from_h, 1e5)
+        number("every_s", self.every_s, 1.0, 1e6)
 
 
 @dataclass(frozen=True)
@@ -65,6 +109,9 @@ class Commuters:
         What a read asks for.
     link : str
         One with a latency.
+    asks : {'any time', 'driving'}
+        When a driver asks: of the moments of the process all count, or those only at which the car has moved
+        since its last report. Then nobody asks at night, though parked cars report.
     """
 
     cars: int = 12
@@ -74,15 +121,28 @@ class Commuters:
     box_km: float = 20.0
     window_s: float = 7200.0
     link: str = "lte"
+    asks: Literal["any time", "driving"] = "any time"
 
     def __post_init__(self) -> None:
         whole_number("cars", self.cars, 1, 10_000)
         whole_number("days", self.days, 1, 366)
         for name, low in (("every_s", 1.0), ("reads_per_day", 1e-3), ("box_km", 1e-3), ("window_s", 1.0)):
             number(name, getattr(self, name), low, 1e6)
+        if self.asks not in ("any time", "driving"):
+            raise ParameterError(
+                "Drivers do not ask then.", where="asks", found=repr(self.asks),
+                expected="any time or driving",
+            )  # fmt: skip
 
     def drive(
-        self, seed: int, start: str, read_policy: ReadPolicy | Shipped | None, ship: Artefact | None = None
+        self,
+        seed: int,
+        start: str,
+        read_policy: ReadPolicy | Shipped | None,
+        ship: Artefact | Sequence[Artefact] | None = None,
+        *,
+        write_policy: WritePolicy | Shipped | None = None,
+        accident: Accident | None = None,
     ) -> Driven:
         """Let some days happen.
 
@@ -94,32 +154,70 @@ class Commuters:
             The first day.
         read_policy : ReadPolicy, Shipped or None
             Of every client.
-        ship : Artefact, optional
+        ship : Artefact or sequence of Artefact, optional
             What the cloud ships as the days begin.
+        write_policy : WritePolicy, Shipped or None
+            Of every client; None: writes go at once.
+        accident : Accident, optional
+            On these days.
         """
-        run = _Run(self, seed, start, read_policy)
-        if ship is not None:
-            run.cloud.ship(ship, app=_APP).result()
+        run = self.begin(seed, start, read_policy, write_policy=write_policy, accident=accident)
+        for each in [ship] if isinstance(ship, Artefact) else ship or ():
+            run.cloud.ship(each, app=APP).result()
         run.lab.run(hours=24.0 * self.days)
-        return Driven(run.lab, run.answers(), run.versions())
+        return run.end()
+
+    def begin(
+        self,
+        seed: int,
+        start: str,
+        read_policy: ReadPolicy | Shipped | None,
+        *,
+        write_policy: WritePolicy | Shipped | None = None,
+        accident: Accident | None = None,
+    ) -> Drive:
+        """Let the days begin: :meth:`drive` by hand, for who wants to look or to meddle meanwhile."""
+        return Drive(self, seed, start, read_policy, write_policy, accident)
 
 
-class _Run:
-    def __init__(self, plan: Commuters, seed: int, start: str, policy: ReadPolicy | Shipped | None) -> None:
-        self.plan = plan
+class Drive:
+    """Days that go on as long as the lab runs; see :meth:`Commuters.begin`.
+
+    Attributes
+    ----------
+    lab : Lab
+    cloud : Cloud
+    devices : list of Device
+    clients : list of Client
+        In the order of the devices.
+    """
+
+    def __init__(
+        self, plan: Commuters, seed: int, start: str, read_policy: ReadPolicy | Shipped | None,
+        write_policy: WritePolicy | Shipped | None, accident: Accident | None,
+    ) -> None:  # fmt: skip
+        self._plan = plan
+        self._accident = accident
         self.lab = lab = Lab(seed, start=start, messages=False, held=False)
         self.cloud = Cloud(lab)
         self.devices = lab.fleet(
             plan.cars, mobility="commute", link=plan.link, every_s=plan.every_s, prefix="car",
             clock_us=lab.start_us,
         )  # fmt: skip
+        hours = 24.0 * (plan.days + 1)
         self.clients = [
-            Client(device, self.cloud, app=_APP, token=lab.token(device.name, _APP), read_policy=policy)
+            Client(
+                device, self.cloud, app=APP, token=lab.token(device.name, APP, hours=hours),
+                read_policy=read_policy, write_policy=write_policy,
+            )
             for device in self.devices
-        ]
-        self.clients[0].create(_APP, acl="app").result()
-        self.asked: list[tuple[int, int, Operation]] = []
-        self.answered_us: dict[int, int] = {}
+        ]  # fmt: skip
+        self.clients[0].create(APP, acl="app").result()
+        self._asked: list[tuple[int, int, tuple[float, float], Operation]] = []
+        self._answered_us: dict[int, int] = {}
+        self._written: list[tuple[int, int, float, float]] = []
+        self._last: dict[int, tuple[float, float]] = {}
+        self._moves: set[int] = set()
         length_us = plan.days * 86_400 * US_PER_S
         names = [device.name for device in self.devices]
         name = f"reads from {dt.date.fromisoformat(start[:10])}"
@@ -127,74 +225,101 @@ class _Run:
         begun_us = lab.world.now_us
         for row, t_us in zip(moments.device.tolist(), moments.t_us.tolist(), strict=True):
             if t_us > begun_us:
-                lab.world.ask_at(t_us, self.ask, row)
-        self.every_us = round(plan.every_s * US_PER_S)
-        lab.world.ask_at((begun_us // self.every_us + 1) * self.every_us, self.report)
+                lab.world.ask_at(t_us, self._ask, row)
+        self._every_us = round(plan.every_s * US_PER_S)
+        lab.world.ask_at((begun_us // self._every_us + 1) * self._every_us, self._report)
+        if accident is not None:
+            from_us = max(round(accident.from_h * 3600) * US_PER_S, begun_us + US_PER_S)
+            lab.world.ask_at(from_us // US_PER_S * US_PER_S, self._report_accident)
 
-    def report(self, _: Any) -> None:
+    @property
+    def written(self) -> list[tuple[int, int, float, float]]:
+        """What cars have written so far: the number of the car, microseconds, and the place."""
+        return list(self._written)
+
+    def _report(self, _: Any) -> None:
         """Let every car write where it is."""
         now_us = self.lab.world.now_us
-        for device, client in zip(self.devices, self.clients, strict=True):
+        for row, device in enumerate(self.devices):
             if device.loc is not None:
-                lat, lon = device.loc
-                record = {"lat": lat, "lon": lon, "at_s": now_us / 1e6}
-                client.write(_APP, f"{device.name} {now_us // US_PER_S}", record)
-        self.lab.world.ask_at(now_us + self.every_us, self.report)
+                last = self._last.get(row, device.loc)
+                (self._moves.add if distance_km(*device.loc, *last) > _MOVED_KM else self._moves.discard)(row)
+                self._last[row] = device.loc
+                self._write(row, *device.loc)
+        self.lab.world.ask_at(now_us + self._every_us, self._report)
 
-    def ask(self, row: int) -> None:
+    def _report_accident(self, _: Any) -> None:
+        """Let the cars near an accident write, between their reports."""
+        accident, now_us = self._accident, self.lab.world.now_us
+        assert accident is not None
+        if now_us >= accident.to_h * 3600 * US_PER_S:
+            return
+        for row, device in enumerate(self.devices):
+            if device.loc is None or now_us % self._every_us == 0:
+                continue
+            if distance_km(*device.loc, accident.lat, accident.lon) < accident.km:
+                self._write(row, *device.loc)
+        self.lab.world.ask_at(now_us + round(accident.every_s) * US_PER_S, self._report_accident)
+
+    def _write(self, row: int, lat: float, lon: float) -> None:
+        now_us = self.lab.world.now_us
+        record = {"lat": lat, "lon": lon, "at_s": now_us / 1e6}
+        self._written.append((row, now_us, lat, lon))
+        self.clients[row].write(APP, self._key(row, now_us), record)
+
+    def _key(self, row: int, t_us: int) -> str:
+        return f"{self.devices[row].name} {t_us // US_PER_S}"
+
+    def _ask(self, row: int) -> None:
         """Let a driver ask what is around."""
         device, now_us = self.devices[row], self.lab.world.now_us
-        if device.loc is None:
+        if device.loc is None or (self._plan.asks == "driving" and row not in self._moves):
             return
-        box = box_bounds(*device.loc, self.plan.box_km)
+        box = box_bounds(*device.loc, self._plan.box_km)
         edges = {name: float(value) for name, value in box._asdict().items()}
-        predicate = _ABOUT.format(**edges, since=now_us / 1e6 - self.plan.window_s)
-        self.lab.trace.read(device, self.plan.box_km, self.plan.window_s)
-        come = partial(self.come, len(self.asked))
-        operation = self.clients[row].read(_APP, predicate, data={"loc": device.loc}, callback=come)
-        self.asked.append((row, now_us, operation))
+        predicate = _ABOUT.format(**edges, since=now_us / 1e6 - self._plan.window_s)
+        self.lab.trace.read(device, self._plan.box_km, self._plan.window_s)
+        come = partial(self._come, len(self._asked))
+        operation = self.clients[row].read(APP, predicate, data={"loc": device.loc}, callback=come)
+        self._asked.append((row, now_us, device.loc, operation))
 
-    def come(self, number_: int, _: Any) -> None:
+    def _come(self, number_: int, _: Any) -> None:
         """Take note of when an answer has come."""
-        self.answered_us[number_] = self.lab.world.now_us
+        self._answered_us[number_] = self.lab.world.now_us
 
-    def versions(self) -> list[int]:
-        """Give the version that each client uses."""
+    def end(self) -> Driven:
+        """Say what came of it so far."""
+        reads = self.answers()
         self.lab.run(seconds=1)
         said = [client.policies().result() for client in self.clients]
-        return [each.get("read", {}).get("version", 0) for each in said]
+        versions = {
+            kind: [each.get(kind, {}).get("version", 0) for each in said] for kind in ("read", "write")
+        }
+        pending = sum(len(client.pending().result()) for client in self.clients)
+        share = 1.0 - pending / max(len(self._written), 1)
+        return Driven(self.lab, reads, versions["read"], versions["write"], share)
 
     def answers(self) -> pd.DataFrame:
-        """Compare answers with what they should hold: all that had been written by then."""
+        """Compare the answers so far with what they should hold: all that had been written by then."""
         import pandas as pd
 
-        positions = self.lab.trace.table("positions")
-        t_us = epoch_us(positions["ts"]) - self.lab.start_us
-        written = t_us % self.every_us == 0
-        written &= t_us > 0
-        lat, lon = positions["lat"].to_numpy(), positions["lon"].to_numpy()
-        owner = np.asarray(positions["device"].to_pylist())
-        window_us = round(self.plan.window_s * US_PER_S)
-        reads = self.lab.trace.table("reads")  # with where each device was, as the labels have it
-        places = {
-            (each["device"], t): (each["lat"], each["lon"])
-            for each, t in zip(
-                reads.select(["device", "lat", "lon"]).to_pylist(),
-                (epoch_us(reads["ts"]) - self.lab.start_us).tolist(),
-                strict=True,
-            )
-        }
+        owner, t_us, lat, lon = (np.array(each) for each in zip(*self._written, strict=True))
+        window_us = round(self._plan.window_s * US_PER_S)
+        covered: dict[int, NDArray[np.bool_]] = {row: owner == row for row in range(len(self.devices))}
         rows = []
-        for number_, (row, at_us, operation) in enumerate(self.asked):
-            if number_ not in self.answered_us:
+        for number_, (row, at_us, place, operation) in enumerate(self._asked):
+            box = box_bounds(*place, self._plan.box_km)
+            due = (t_us > at_us - window_us) & (t_us <= at_us) & in_box(lat, lon, box)
+            held = 1.0 if not due.any() else float(covered[row][due].mean())
+            covered[row] = covered[row] | due
+            if number_ not in self._answered_us:
                 continue
-            name, result = self.devices[row].name, operation.result()
-            box = box_bounds(*places[name, at_us], self.plan.box_km)
-            due = written & (t_us > at_us - window_us) & (t_us <= at_us) & in_box(lat, lon, box)
-            keys = {f"{who} {t // US_PER_S}" for who, t in zip(owner[due], t_us[due].tolist(), strict=True)}
-            missing = len(keys - result.records.keys())
+            there: Mapping[str, Any] = operation.result().records
+            keys = [self._key(who, t) for who, t in zip(owner[due].tolist(), t_us[due].tolist(), strict=True)]
+            missing = sum(key not in there for key in keys)
             share = 1.0 - missing / len(keys) if keys else 1.0
-            is_sent = self.answered_us[number_] > at_us  # a device answers in no time, the cloud does not
-            rows.append((name, at_us / 1e6, is_sent, len(keys), missing, share))
-        columns = ["device", "at_s", "is_sent", "points", "missing", "completeness"]
+            is_sent = self._answered_us[number_] > at_us  # a device answers in no time, the cloud does not
+            name = self.devices[row].name
+            rows.append((name, at_us / 1e6, *place, is_sent, len(keys), missing, share, held))
+        columns = ["device", "at_s", "lat", "lon", "is_sent", "points", "missing", "completeness", "held"]
         return pd.DataFrame(rows, columns=columns)

@@ -5,7 +5,9 @@ from mudkit.learning.costs import COSTS, WRITE_COSTS, CostMatrix, delay_costs
 from mudkit.learning.evaluate import evaluate_reads
 from mudkit.learning.evaluate_batches import evaluate_writes
 from mudkit.learning.export import artefact
+from mudkit.learning.holding import held_completeness, least_sent
 from mudkit.learning.policies import Always, Bound, FixedRule, Tree
+from mudkit.learning.radio import RadioModel
 
 __all__ = [
     "COSTS",
@@ -17,9 +19,12 @@ __all__ = [
     "Bound",
     "CostMatrix",
     "FixedRule",
+    "RadioModel",
     "Tree",
     "artefact",
     "delay_costs",
     "evaluate_reads",
     "evaluate_writes",
+    "held_completeness",
+    "least_sent",
 ]

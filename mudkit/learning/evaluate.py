@@ -1,4 +1,4 @@
-"""Policies side by side: queries sent, stale answers, completeness and cost, with intervals over devices."""
+"""Policies side by side: queries sent, stale answers, what they cost, and what they take of the radio."""
 
 from __future__ import annotations
 
@@ -10,20 +10,26 @@ from numpy.typing import NDArray
 
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.learning.costs import Costs, read_costs
+from mudkit.learning.measures import Measures, changes, closed, shares
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.policies import Bound, FixedRule, Learner, Policy
+from mudkit.learning.radio import RadioModel
 from mudkit.learning.replay import SENT, fewest_sends, replay
 from mudkit.units import US_PER_S
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["evaluate_reads"]
+__all__ = ["decided_by_others", "evaluate_reads"]
 
 _FOLDS = 10
 _US_PER_DAY = 86_400 * US_PER_S
 _FIRST_DAYS = 0.7
-_MEASURES = ("sent_share", "stale_share", "completeness", "cost")
+_MOST = {
+    "sent_share": 1.0, "stale_share": 1.0, "completeness": 1.0, "cost": np.inf, "messages": np.inf,
+    "bytes": np.inf, "radio_mj": np.inf,
+}  # fmt: skip
+"""The measures, and the largest value of each."""
 
 
 def evaluate_reads(
@@ -35,6 +41,7 @@ def evaluate_reads(
     completeness: float | None = None,
     folds: str = "device",
     cost: Costs = "latency",
+    radio: RadioModel | None = None,
 ) -> pd.DataFrame:
     """Replay policies over a labelled trace.
 
@@ -57,13 +64,21 @@ def evaluate_reads(
     cost : str, CostMatrix or array_like
         A preset of :data:`~mudkit.learning.COSTS`, or costs of one's own: rows good, stale; columns local,
         remote.
+    radio : RadioModel, optional
+        What queries take; by default LTE. Nothing but these queries is carried, see
+        :mod:`mudkit.learning.radio`.
 
     Returns
     -------
     pandas.DataFrame
-        A row for each policy: ``policy, reads, sent_share, stale_share, completeness, cost`` (mean cost of a
-        read), and for each measure ``…_low`` and ``…_high``, the 95 % confidence interval (Student's t over
-        folds; NaN with fewer than two).
+        A row for each policy: ``policy, reads``; the measures ``sent_share, stale_share, completeness``, and
+        for a read on average ``cost, messages`` (up and down), ``bytes, radio_mj``; for each measure
+        ``…_low`` and ``…_high``, the 95 % confidence interval (Student's t over folds; NaN with fewer than
+        two), and ``…_change, …_change_low, …_change_high``, how far it is from that of the first
+        :class:`FixedRule`, fold by fold (NaN without one); and ``gap_closed`` with ``…_low`` and ``…_high``,
+        the share of the gap in queries sent between that rule and the first :class:`Bound` (which is of
+        those as stale as the rule when it says so; other policies may be staler or less stale). The bound
+        has the fewest queries; its bytes and energy are those of its queries, and not the least possible.
 
     Raises
     ------
@@ -84,15 +99,23 @@ def evaluate_reads(
     groups = _groups(tested)
     reference = next((p for p in policies if isinstance(p, FixedRule)), None)
     budget_of = None if reference is None else replay(tested, reference.local(tested))
-    rows = []
+    carried = RadioModel() if radio is None else radio
+    found = []
     for policy in policies:
         if isinstance(policy, Bound):
             served = _bound(tested, is_stale, policy, budget_of)
         else:
             served = replay(tested, _decided(policy, learnt_from, tested, completeness, folds))
-        rows.append(
-            {"policy": str(policy), "reads": len(served)} | _measure(tested, is_stale, served, groups, matrix)
-        )
+        found.append(_measure(tested, is_stale, served, groups, matrix, carried))
+    baseline = next((found[i] for i, each in enumerate(policies) if isinstance(each, FixedRule)), None)
+    bound = next((found[i] for i, each in enumerate(policies) if isinstance(each, Bound)), None)
+    rows = [
+        {"policy": str(policy), "reads": len(tested.device)}
+        | shares(each, _MOST)
+        | changes(each, baseline, _MOST)
+        | closed(each, baseline, bound, 0)
+        for policy, each in zip(policies, found, strict=True)
+    ]
     import pandas as pd  # loading it takes longer than loading all of mudkit
 
     return pd.DataFrame(rows)
@@ -126,13 +149,30 @@ def _decided(
         return policy.local(tested)
     if folds == "time":
         return policy.learn(learnt_from, _stale_pairs(learnt_from, completeness), "day").local(tested)
-    devices = np.unique(tested.device)
-    local = np.zeros(len(tested.read), dtype=np.bool_)
+    return decided_by_others(policy, tested, completeness)
+
+
+def decided_by_others(policy: Learner, pairs: Pairs, completeness: float | None) -> NDArray[np.bool_]:
+    """Decide for each pair whether it is served, by what was learnt from other devices, in ten folds.
+
+    Parameters
+    ----------
+    policy : Learner
+    pairs : Pairs
+    completeness : float or None
+        Below it an answer is stale; None: when one point is missing.
+
+    Returns
+    -------
+    ndarray of bool, shape (pairs,)
+    """
+    devices = np.unique(pairs.device)
+    local = np.zeros(len(pairs.read), dtype=np.bool_)
     for number in range(min(_FOLDS, len(devices))):
-        mine = np.isin(tested.device[tested.read], devices[number::_FOLDS])
-        others = tested.of_devices(np.delete(devices, np.s_[number::_FOLDS]))
+        mine = np.isin(pairs.device[pairs.read], devices[number::_FOLDS])
+        others = pairs.of_devices(np.delete(devices, np.s_[number::_FOLDS]))
         learnt = policy.learn(others, _stale_pairs(others, completeness))
-        local[mine] = learnt.local(tested.of_devices(devices[number::_FOLDS]))
+        local[mine] = learnt.local(pairs.of_devices(devices[number::_FOLDS]))
     return local
 
 
@@ -189,29 +229,21 @@ def _measure(
     served: NDArray[np.int64],
     groups: list[list[slice]],
     matrix: NDArray[np.float64],
-) -> dict[str, float]:
-    """Shares over all reads, and their intervals over the groups."""
+    radio: RadioModel,
+) -> Measures:
+    """Measure over all reads, and over each group."""
     at = np.where(served == SENT, 0, served)
     local = served != SENT
     stale_now = local & is_stale[at] if len(is_stale) else local
     whole = np.where(local, pairs.completeness[at], 1.0) if len(is_stale) else np.ones(len(served))
     was_good = np.where(local, ~stale_now, _cache_was_fresh(pairs, is_stale, served))
     cost = matrix[(~was_good).astype(np.int64), (~local).astype(np.int64)]
-    per_read = np.column_stack([~local, stale_now, whole, cost])
+    taken = np.zeros((len(served), 3))
+    sent = radio.queries(pairs.device[~local], pairs.t_us[~local], pairs.points[~local])
+    taken[~local] = np.column_stack([np.full(len(sent.bytes), radio.query_messages), *sent])
+    per_read = np.column_stack([~local, stale_now, whole, cost, taken])
     means = np.array([per_read[np.r_[tuple(group)]].mean(axis=0) for group in groups])
-    total = per_read.mean(axis=0)
-    half = np.full(len(total), np.nan)
-    if len(means) > 1:
-        from scipy import stats  # loading it takes longer than loading all of mudkit
-
-        error = means.std(axis=0, ddof=1) / np.sqrt(len(means))
-        half = stats.t.ppf(0.975, len(means) - 1) * error
-    measured: dict[str, float] = {}
-    for i, name in enumerate(_MEASURES):
-        most = np.inf if name == "cost" else 1.0
-        low, high = np.clip([total[i] - half[i], total[i] + half[i]], 0.0, most)
-        measured |= {name: total[i], f"{name}_low": low, f"{name}_high": high}
-    return measured
+    return Measures(per_read.mean(axis=0), means)
 
 
 def _cache_was_fresh(

@@ -1,4 +1,4 @@
-"""Policies for writes side by side, by the measures of Mobius 7.3: messages, points, reads that miss any."""
+"""Policies for writes side by side: messages, points, reads that miss any (Mobius 7.3), bytes and energy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.learning.batching import Batch, BatchBound, BatchLearner, BatchPolicy
-from mudkit.learning.writes import Asked, Writes, batches, missed
+from mudkit.learning.measures import Measures, changes, shares
+from mudkit.learning.radio import RadioModel
+from mudkit.learning.writes import NEVER_US, Asked, Writes, batches, missed
 from mudkit.sources.parameters import whole_number
 from mudkit.units import US_PER_S
 
@@ -21,7 +23,8 @@ __all__ = ["bound_us", "evaluate_writes", "trained_on"]
 
 _TENTHS = 10
 _US_PER_DAY = 86_400 * US_PER_S
-_MEASURES = ("message_share", "point_share", "missed_share")
+_MOST = {"message_share": 1.0, "point_share": 1.0, "missed_share": 1.0, "bytes": np.inf, "radio_mj": np.inf}
+"""The measures, and the largest value of each."""
 
 
 def evaluate_writes(
@@ -32,6 +35,7 @@ def evaluate_writes(
     *,
     folds: str = "device",
     turns: int = 3,
+    radio: RadioModel | None = None,
 ) -> pd.DataFrame:
     """Replay policies for writes: 10 % are learnt from, the other 90 % tested on (Mobius 7.3).
 
@@ -47,15 +51,20 @@ def evaluate_writes(
         one turn. Of either two at least.
     turns : int
         From 1 to 10.
+    radio : RadioModel, optional
+        What messages take; by default LTE. Nothing but these messages is carried, see
+        :mod:`mudkit.learning.radio`.
 
     Returns
     -------
     pandas.DataFrame
         A row for each policy: ``policy, writes, reads`` (of one turn's test), ``message_share`` and
         ``point_share`` (messages and points that are sent, of the points written), ``missed_share`` (reads
-        that miss at least one point, of all reads), each the mean over turns, and for each ``…_low`` and
-        ``…_high``, the 95 % confidence interval (Student's t over turns, which share what is tested on, so
-        it is too narrow; NaN with fewer than two). Writes that are learnt from come at once in the test.
+        that miss at least one point, of all reads), ``bytes`` and ``radio_mj`` (of a point written), each the
+        mean over turns, and for each ``…_low`` and ``…_high``, the 95 % confidence interval (Student's t over
+        turns, which share what is tested on, so it is too narrow; NaN with fewer than two), and
+        ``…_change, …_change_low, …_change_high``, how far it is from that of the last :class:`Batch`, turn by
+        turn (NaN without one). Writes that are learnt from come at once in the test.
 
     Raises
     ------
@@ -66,25 +75,23 @@ def evaluate_writes(
             "There are no such folds.", where="folds", found=repr(folds), expected="device or time"
         )
     turns = whole_number("turns", turns, 1, _TENTHS)
+    carried = RadioModel() if radio is None else radio
     writes, asked = Writes.of(firsts, positions), Asked.of(reads)
-    by, shares = ("device" if folds == "device" else "day"), []
+    by, measured = ("device" if folds == "device" else "day"), []
     for learnt_from in _parts(writes, folds, turns):
         test = writes.take(~learnt_from)
         train = writes.take(learnt_from)
-        shares.append([_shares(policy, train, test, asked, by) for policy in policies])
-    found = np.array(shares)  # turns, policies, measures
-    mean, half = found.mean(axis=0), np.full(found.shape[1:], np.nan)
-    if len(found) > 1:
-        from scipy import stats  # loading it takes longer than loading all of mudkit
-
-        half = stats.t.ppf(0.975, len(found) - 1) * found.std(axis=0, ddof=1) / np.sqrt(len(found))
-    rows = []
-    for number, policy in enumerate(policies):
-        row = {"policy": str(policy), "writes": len(test.t_us), "reads": len(asked.table)}
-        for i, name in enumerate(_MEASURES):
-            low, high = np.clip([mean[number, i] - half[number, i], mean[number, i] + half[number, i]], 0, 1)
-            row |= {name: mean[number, i], f"{name}_low": low, f"{name}_high": high}
-        rows.append(row)
+        measured.append([_shares(policy, train, test, asked, by, carried) for policy in policies])
+    of_turns = np.array(measured)  # turns, policies, measures
+    found = [Measures(of_turns[:, i].mean(axis=0), of_turns[:, i]) for i in range(len(policies))]
+    delays = [each for each, policy in zip(found, policies, strict=True) if isinstance(policy, Batch)]
+    baseline = delays[-1] if delays else None
+    rows = [
+        {"policy": str(policy), "writes": len(test.t_us), "reads": len(asked.table)}
+        | shares(each, _MOST)
+        | changes(each, baseline, _MOST)
+        for policy, each in zip(policies, found, strict=True)
+    ]
     import pandas as pd  # loading it takes longer than loading all of mudkit
 
     return pd.DataFrame(rows)
@@ -118,8 +125,9 @@ def _parts(writes: Writes, folds: str, turns: int) -> list[NDArray[np.bool_]]:
 
 
 def _shares(
-    policy: BatchPolicy | BatchLearner | BatchBound, train: Writes, test: Writes, asked: Asked, by: str
-) -> list[float]:
+    policy: BatchPolicy | BatchLearner | BatchBound, train: Writes, test: Writes, asked: Asked, by: str,
+    radio: RadioModel,
+) -> list[float]:  # fmt: skip
     if isinstance(policy, BatchBound):
         due_us = bound_us(policy.match, test, asked)
     else:
@@ -128,7 +136,21 @@ def _shares(
     sent = batches(test, due_us)
     count = len(test.t_us)
     missing = missed(test, sent.sent_us, asked)
-    return [sent.messages / count, sent.points / count, float(missing.mean())]
+    taken = radio.messages(*_contents(test, sent.sent_us))
+    spent = [sent.messages / count, sent.points / count, float(missing.mean())]
+    return [*spent, float(taken.bytes.sum()) / count, float(taken.radio_mj.sum()) / count]
+
+
+def _contents(
+    test: Writes, sent_us: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Give each message's device, time and number of writes: a device's batches follow each other."""
+    rows = sent_us != NEVER_US
+    device, at_us = test.device[rows], sent_us[rows]
+    begins = np.ones(len(at_us), dtype=np.bool_)
+    begins[1:] = (np.diff(device) != 0) | (np.diff(at_us) != 0)
+    first = np.flatnonzero(begins)
+    return device[first], at_us[first], np.diff(np.append(first, len(at_us)))
 
 
 def bound_us(match: Batch | None, test: Writes, asked: Asked) -> NDArray[np.int64]:

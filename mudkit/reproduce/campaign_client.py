@@ -55,7 +55,9 @@ class ClientSeen:
 
     def names(self, event: Event, effects: Sequence[Effect], is_kept: bool) -> Iterator[str]:
         """Name what has happened; ``is_kept`` says whether something was written to the store."""
-        asked = [each.message for each in effects if type(each) is Send and each.message["kind"] == "ask"]
+        sent = [each.message for each in effects if type(each) is Send]
+        asked = [each for each in sent if each["kind"] == "ask"]
+        asked += [ask for each in sent if each["kind"] == "asks" for ask in each["asks"]]
         if type(event) is Call:
             yield from self._called(event, effects, asked)
         elif type(event) is Received:

@@ -26,7 +26,7 @@ class GatewaySeen:
             return
         kind, sent = event.message["kind"], _sent(effects)
         first = sent[0]["kind"] if sent else None
-        if kind == "ask":
+        if kind in ("ask", "asks"):
             yield "gateway: token refused" if first == "refused" else f"gateway: ask, {first}"
         elif kind == "described":
             if first is None:

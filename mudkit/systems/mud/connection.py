@@ -75,6 +75,18 @@ class Connection:
         self._asks[ask.identity] = ask
         return (self._send(ask), self.retry()) if self.is_up else ()
 
+    def together(self, effects: Sequence[Effect]) -> list[Effect]:
+        """Put what is asked into one message; whatever else is to be done stays as it is."""
+        asks = [each for each in effects if isinstance(each, Send)]
+        if len(asks) < 2:
+            return list(effects)
+        message = {
+            "kind": "asks", "client": self.endpoint, "token": self._token,
+            "asks": [{"id": each.message["id"], "what": each.message["what"]} for each in asks],
+        }  # fmt: skip
+        rest = [each for each in effects if not isinstance(each, Send | SetTimer)]
+        return [Send(self._gateway(), message), *rest, self.retry()]
+
     def up(self) -> Sequence[Effect]:
         """Send everything: there is a link, perhaps at another address than before."""
         self.is_up = True

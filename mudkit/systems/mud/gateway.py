@@ -70,6 +70,9 @@ class Gateway:
         match event:
             case Received(source=source, message={"kind": "ask"} as message):
                 return self._take(now_us, source, message)
+            case Received(source=source, message={"kind": "asks", "asks": asks} as message):
+                said = {name: message[name] for name in ("client", "token")}
+                return [sent for each in asks for sent in self._take(now_us, source, {**said, **each})]
             case Received(message={"kind": "described", "id": identity} as message):
                 ask = self._asks.get(identity)
                 return () if ask is None or ask.table is not None else self._route(ask, message)

@@ -26,6 +26,7 @@ __all__ = [
     "Expected",
     "Freshness",
     "Habits",
+    "Later",
     "NearAndRecent",
     "Now",
     "PrefetchPolicy",
@@ -181,6 +182,22 @@ class Now:
     def delay(self, write: Mapping[str, Any], context: Mapping[str, Any]) -> float | Literal["never"] | None:
         """See :class:`WritePolicy`."""
         return None
+
+
+class Later:
+    """Every write waits so long for others (the baselines of Mobius 7.3: 10 and 30 minutes).
+
+    Parameters
+    ----------
+    delay_s : float
+    """
+
+    def __init__(self, delay_s: float) -> None:
+        self._delay_s = number("delay_s", delay_s, 0.0, 1e9)
+
+    def delay(self, write: Mapping[str, Any], context: Mapping[str, Any]) -> float | Literal["never"] | None:
+        """See :class:`WritePolicy`."""
+        return self._delay_s
 
 
 class Habits:

@@ -119,21 +119,18 @@ class ShippedReads:
     def decide(
         self, query: Asked, context: Mapping[str, Any], cache: Sequence[Cached]
     ) -> Literal["local", "remote"] | None:
-        """See :class:`~mudkit.systems.mud.policies.ReadPolicy`: local if the tree says so of any answer."""
+        """See :class:`~mudkit.systems.mud.policies.ReadPolicy`: by the last answer, as it was learnt."""
         artefact = self._shelf.in_use
         if artefact is None:
             return None if self._until is None else self._until.decide(query, context, cache)
-        here = _place(query, context)
-        for each in cache:
-            if each.asked.table != query.table:
-                continue
-            said = _said(here, context, 0.0) | {"age": each.age_s, "held": each.records}
-            there = _said(_place(each.asked, each.context), context, each.age_s)
-            said |= {f"cached_{name}": there[name] for name in ("lat", "lon", "hour")}
-            said["distance"] = _distance_km(said)
-            if artefact.decide([said[name] for name in artefact.features]) == "local":
-                return "local"
-        return "remote"
+        last = next((each for each in reversed(cache) if each.asked.table == query.table), None)
+        if last is None:
+            return "remote"
+        said = _said(_place(query, context), context, 0.0) | {"age": last.age_s, "held": last.records}
+        there = _said(_place(last.asked, last.context), context, last.age_s)
+        said |= {f"cached_{name}": there[name] for name in ("lat", "lon", "hour")}
+        said["distance"] = _distance_km(said)
+        return cast("Literal['local', 'remote']", artefact.decide([said[name] for name in artefact.features]))
 
 
 class ShippedWrites:

@@ -12,6 +12,8 @@ committed          the version held becomes the one that the store gave; who sta
 conflict           the pending update goes, the store's version is held if it may be seen; whatever
                    conditional stands on it conflicts, too
 refused            it goes, with the reason; who stands on it conflicts
+due                a delay is over: whatever of this client waits, too, goes in the same message, but for
+                   what is held for ever (Mobius 7.3)
 =================  ==================================================================================
 """
 
@@ -115,17 +117,22 @@ class Writing:
     def go_on(self, now_us: int) -> Sequence[Effect]:
         """Send what nothing holds (stage 2)."""
         effects: list[Effect] = []
-        soonest = None
+        waiting: list[Write] = []
+        is_due = False
         for write in self._local.heads():
             due_us = write["due_us"]
-            if due_us == NEVER:
-                continue
-            if due_us is None or due_us <= now_us:
+            if due_us is None or (due_us != NEVER and due_us <= now_us):
+                begun = self._begin(write)
+                is_due |= due_us is not None and bool(begun)
+                effects += begun
+            elif due_us != NEVER and write["number"] not in self._under_way and not self._waits(write):
+                waiting.append(write)
+        if is_due:  # a message goes, and takes along what waits
+            for write in waiting:
                 effects += self._begin(write)
-            elif write["number"] not in self._under_way and not self._waits(write):
-                soonest = due_us if soonest is None else min(soonest, due_us)
-        if soonest is not None:
-            effects.append(SetTimer(DUE, soonest - now_us))
+            return self._connection.together(effects)
+        if waiting:
+            effects.append(SetTimer(DUE, min(write["due_us"] for write in waiting) - now_us))
         return effects
 
     def release(self, now_us: int, numbers: Sequence[int]) -> Sequence[Effect]:

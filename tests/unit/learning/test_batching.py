@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from learning_traces import MINUTE_US, START_US, asked, first_labels, holds, written
 
 from mudkit.errors import ParameterError, TraceContentError
-from mudkit.learning import Batch, BatchBound, BatchTree, delay_costs, evaluate_writes
+from mudkit.learning import Batch, BatchBound, BatchTree, RadioModel, delay_costs, evaluate_writes
 from mudkit.learning.batching import delayed
 from mudkit.learning.costs import CLASSES
-from mudkit.learning.evaluate_batches import bound_us, trained_on
+from mudkit.learning.evaluate_batches import _contents, bound_us, trained_on
 from mudkit.learning.writes import NEVER_US, Asked, Writes, batches, missed
 
 
@@ -147,6 +147,22 @@ def test_delays_round_down():
     assert minutes(due) == [30, 25, 150, None, 34.5]
 
 
+def test_messages_take_their_bytes_and_wake_the_radio():
+    writes, _ = world([("a", 0, 0), ("a", 5, 0), ("a", 12, 0), ("b", 6, 0), ("b", 90, 0)], [("q", 500, 0)])
+    device, at_us, count = _contents(writes, batches(writes, Batch(10).due_us(writes)).sent_us)
+    assert (device.tolist(), minutes(at_us), count.tolist()) == (
+        [0, 0, 1, 1],
+        [10, 22, 16, 100],
+        [2, 1, 1, 1],
+    )
+    model = RadioModel()
+    taken = model.messages(device, at_us, count)
+    one = model.batch_bytes + model.write_bytes + model.acknowledged_bytes
+    assert taken.bytes.tolist() == [one + model.write_bytes + model.acknowledged_bytes, one, one, one]
+    none = _contents(writes, np.full(5, NEVER_US))
+    assert [len(each) for each in none] == [0, 0, 0]
+
+
 def test_parts_of_a_read():
     writes, _ = world(
         [("a", 0, 0), ("a", 1, 0), ("a", 2, 0), ("a", 20, 0), ("a", 30, 90)], [("q", 5, 0), ("q", 25, 0)]
@@ -204,6 +220,11 @@ def test_a_tree_learns_where_nobody_reads(labels, folds):
     assert own["message_share"] >= bound["message_share"]
     assert own["missed_share"] < thirty["missed_share"]
     assert matched["missed_share"] <= thirty["missed_share"] + 0.05
+    # Fewer messages wake the radio less often, and fewer points are fewer bytes.
+    assert ten["radio_mj"] > thirty["radio_mj"] > 0
+    assert own["bytes"] < thirty["bytes"] < ten["bytes"]
+    assert thirty["radio_mj_change"] == 0
+    assert own["bytes_change"] == pytest.approx(own["bytes"] - thirty["bytes"])
     if folds == "device":
         assert table["message_share_low"].le(table["message_share"]).all()
         assert table["writes"].iloc[0] == 0.9 * len(POSITIONS)

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from mudkit.errors import ParameterError, TraceContentError
-from mudkit.learning import COSTS, Always, Bound, CostMatrix, FixedRule, evaluate_reads
+from mudkit.learning import COSTS, Always, Bound, CostMatrix, FixedRule, RadioModel, evaluate_reads
 from mudkit.trace.schema import with_read_ids
 
 START = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
@@ -117,6 +117,40 @@ def test_intervals_are_over_devices():
     assert result["stale_share"] == 10 / 40
     assert result["stale_share_low"] < 0.25 < result["stale_share_high"]
     assert result["sent_share_low"] == result["sent_share"] == result["sent_share_high"] == 0.5
+
+
+def test_bytes_messages_and_energy_are_of_the_queries_sent():
+    """Two of the rule's four reads are sent, all of those that always ask; each wakes the radio."""
+    rule, always = evaluate_reads(LABELS, READS, [FixedRule(), Always()]).to_dict("records")
+    model = RadioModel()
+    a_query = model.query_bytes + model.answer_bytes + 10 * model.point_bytes
+    assert (rule["messages"], always["messages"]) == (6 / 4, 12 / 4)
+    assert (rule["bytes"], always["bytes"]) == (2 * a_query / 4, a_query)
+    assert rule["radio_mj"] == pytest.approx(always["radio_mj"] / 2)
+    assert 10_000 < always["radio_mj"] < 15_000  # by the tail of LTE, 12.3 J
+    assert always["radio_mj_change"] == pytest.approx(always["radio_mj"] / 2)
+    idle = evaluate_reads(LABELS, READS, [Always()], radio=RadioModel("ideal")).iloc[0]
+    assert idle["radio_mj"] == 0
+    assert idle.isna()["bytes_change"]  # there is no rule to compare with
+
+
+def test_changes_and_the_gap_are_fold_by_fold():
+    """Twenty phones: the second read is served by the rule, and needlessly sent by who always asks."""
+    reads = reads_of(*[(f"d{d}", m, 0) for d in range(20) for m in (0, 5, 30 + d % 3)])
+    pairs = [(3 * d + 1, 3 * d, 0) for d in range(20)] + [
+        (3 * d + 2, 3 * d, int(d % 4 == 0)) for d in range(20)
+    ]
+    policies = [FixedRule(), Always(), FixedRule(minutes=31.5), Bound()]
+    rule, always, longer, bound = evaluate_reads(labels_of(reads, pairs), reads, policies).to_dict("records")
+    assert (rule["sent_share"], always["sent_share"], bound["sent_share"]) == (
+        pytest.approx(2 / 3), 1, pytest.approx(25 / 60),
+    )  # fmt: skip
+    assert rule["sent_share_change"] == rule["gap_closed"] == 0
+    assert bound["gap_closed"] == bound["gap_closed_low"] == bound["gap_closed_high"] == 1
+    assert always["sent_share_change_low"] == pytest.approx(1 / 3)  # of every phone alike
+    assert always["gap_closed"] < 0
+    assert longer["sent_share_change_low"] < longer["sent_share_change"] < longer["sent_share_change_high"]
+    assert longer["gap_closed_low"] < longer["gap_closed"] < longer["gap_closed_high"]
 
 
 def test_one_device_has_no_interval():

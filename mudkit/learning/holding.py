@@ -1,0 +1,98 @@
+"""What a device has that keeps all it was told: every answer that it fetched, and what it wrote itself.
+
+Labels and :mod:`~mudkit.learning.replay` know one cached answer at a time, the last. A device keeps them all,
+so it is less often stale than they say. No cache holds more than all answers: what is stale even then must
+be asked for, whatever the policy.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mudkit.learning.pairs import arrow
+from mudkit.trace.schema import epoch_us
+from mudkit.units import US_PER_S, box_bounds, in_box
+
+__all__ = ["held_completeness", "least_sent"]
+
+
+def held_completeness(
+    positions: Any,
+    reads: Any,
+    sent: NDArray[np.bool_] | None = None,
+    *,
+    comes_us: NDArray[np.int64] | None = None,
+) -> NDArray[np.float64]:
+    """Say how complete each answer is when a device answers from all that it holds.
+
+    Parameters
+    ----------
+    positions, reads : pyarrow.Table or Spark DataFrame
+        What was written, and the reads.
+    sent : ndarray of bool, shape (reads,), optional
+        Which reads are sent, ordered as :class:`~mudkit.learning.pairs.Pairs` has them, by device and time.
+        By default all earlier ones were, and the read itself is not.
+    comes_us : ndarray of int64, shape (positions,), optional
+        When each position comes to the cloud, in the order of the table; by default at once. One that has
+        not come is in no answer, and nor is it in the answer to its own writer; but it is missed.
+
+    Returns
+    -------
+    ndarray of float64, shape (reads,)
+        1 where the answer should hold nothing.
+    """
+    positions = arrow(positions)
+    reads = arrow(reads).sort_by([("device", "ascending"), ("ts", "ascending"), ("read_id", "ascending")])
+    t_us = epoch_us(positions["ts"])
+    comes_us = t_us if comes_us is None else comes_us
+    order = np.argsort(t_us, kind="stable")
+    names = {name: number for number, name in enumerate(reads["device"].unique().to_pylist())}
+    owner = np.array([names.get(each, -1) for each in positions["device"].to_pylist()], np.int64)[order]
+    lat, lon = (np.asarray(positions[name].to_numpy(), np.float64)[order] for name in ("lat", "lon"))
+    t_us, comes_us = t_us[order], comes_us[order]
+    device = [names[each] for each in reads["device"].to_pylist()]
+    at_us = epoch_us(reads["ts"])
+    since_us = at_us - np.rint(reads["window_s"].to_numpy() * US_PER_S).astype(np.int64)
+    box = box_bounds(*(reads[name].to_numpy() for name in ("lat", "lon", "box_km")))
+    boxes = [type(box)(*edges) for edges in zip(*(each.tolist() for each in box), strict=True)]
+    first, past = (np.searchsorted(t_us, each, side="right") for each in (since_us, at_us))
+    found = np.ones(len(at_us))
+    begins = 0  # of the device's reads
+    for read in range(len(at_us)):
+        if read and device[read] != device[read - 1]:
+            begins = read
+        rows = first[read] + np.flatnonzero(
+            in_box(lat[first[read] : past[read]], lon[first[read] : past[read]], boxes[read])
+        )
+        if not len(rows):
+            continue
+        has = (owner[rows] == device[read]) & (comes_us[rows] <= at_us[read])
+        for earlier in range(read if sent is not None else read - 1, begins - 1, -1):
+            if at_us[earlier] <= since_us[read]:
+                break
+            if sent is None or sent[earlier]:
+                has |= (
+                    (comes_us[rows] <= at_us[earlier])
+                    & (t_us[rows] > since_us[earlier])
+                    & in_box(lat[rows], lon[rows], boxes[earlier])
+                )
+        found[read] = has.mean()
+    return found
+
+
+def least_sent(held: NDArray[np.float64], completeness: float, stale: int) -> float:
+    """Give the share of reads that any policy must send, though its cache hold all answers.
+
+    Parameters
+    ----------
+    held : ndarray of float64, shape (reads,)
+        As :func:`held_completeness` gives it without ``sent``.
+    completeness : float
+        Below it an answer is stale.
+    stale : int
+        Stale answers that are allowed.
+    """
+    return max(int(np.count_nonzero(held < completeness)) - stale, 0) / max(len(held), 1)

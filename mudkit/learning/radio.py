@@ -1,0 +1,143 @@
+"""What the messages of a policy take of a device's radio: the fleet's links and radios, without a world.
+
+Replay knows when a policy sends, not what a network does to it. Here each message takes the median latency
+and the full rate of its link, and the radio carries nothing else: what other traffic would keep awake, or
+would share a tail with, is left out. So figures of two policies compare; a lab has the bill.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mudkit.fleet.energy import MJ_PER_MW_US, RADIOS
+from mudkit.fleet.link import profile_of
+from mudkit.sources.parameters import number
+
+__all__ = ["Carried", "RadioModel"]
+
+
+class Carried(NamedTuple):
+    """What each of some exchanges took.
+
+    Attributes
+    ----------
+    bytes : ndarray of float64, shape (exchanges,)
+        Up and down.
+    radio_mj : ndarray of float64, shape (exchanges,)
+        Opening the radio, carrying, and the tail until the next exchange of the device.
+    """
+
+    bytes: NDArray[np.float64]
+    radio_mj: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class RadioModel:
+    """A link, and how large messages are on it.
+
+    The sizes are those of MUD tables in a lab, of records with a place and a time (a test measures them).
+
+    Parameters
+    ----------
+    link : str
+        A key of :data:`mudkit.fleet.link.LINKS`.
+    query_messages : float
+        Of a query: itself, a part of the answer, and the word that it is complete.
+    query_bytes, answer_bytes : float
+        A query up, and what comes down besides its points.
+    point_bytes : float
+        A point of an answer.
+    batch_bytes, acknowledged_bytes : float
+        A message with writes up, besides the writes; and what comes down for each of them.
+    write_bytes : float
+        A write in it.
+
+    Raises
+    ------
+    ParameterError
+        There is no such link, or a size is none.
+    """
+
+    link: str = "lte"
+    query_messages: float = 3.0
+    query_bytes: float = 605.0
+    answer_bytes: float = 460.0
+    point_bytes: float = 150.0
+    batch_bytes: float = 270.0
+    acknowledged_bytes: float = 183.0
+    write_bytes: float = 235.0
+
+    def __post_init__(self) -> None:
+        profile_of(self.link)
+        for name in fields(self)[1:]:
+            number(name.name, getattr(self, name.name), 0.0, 1e9)
+
+    def queries(
+        self, device: NDArray[np.int64], t_us: NDArray[np.int64], points: NDArray[np.int64]
+    ) -> Carried:
+        """Charge queries that are sent.
+
+        Parameters
+        ----------
+        device, t_us : ndarray of int64, shape (queries,)
+            Ordered by device and time.
+        points : ndarray of int64, shape (queries,)
+            That each answer holds.
+        """
+        down = self.answer_bytes + self.point_bytes * points.astype(np.float64)
+        return self.exchanges(device, t_us, np.full(len(t_us), self.query_bytes), down)
+
+    def messages(
+        self, device: NDArray[np.int64], t_us: NDArray[np.int64], writes: NDArray[np.int64]
+    ) -> Carried:
+        """Charge messages with writes: see :meth:`queries`.
+
+        Parameters
+        ----------
+        writes : ndarray of int64, shape (messages,)
+            In each.
+        """
+        many = writes.astype(np.float64)
+        up = self.batch_bytes + self.write_bytes * many
+        return self.exchanges(device, t_us, up, self.acknowledged_bytes * many)
+
+    def exchanges(
+        self,
+        device: NDArray[np.int64],
+        t_us: NDArray[np.int64],
+        up_bytes: NDArray[np.float64],
+        down_bytes: NDArray[np.float64],
+    ) -> Carried:
+        """Charge exchanges of a message up and its answer down, as :class:`mudkit.fleet.energy.Radio` does.
+
+        Parameters
+        ----------
+        device, t_us : ndarray of int64, shape (exchanges,)
+            Ordered by device and time: when each begins.
+        up_bytes, down_bytes : ndarray of float64, shape (exchanges,)
+        """
+        profile, radio = profile_of(self.link), RADIOS[self.link]
+        carrying_us = 8_000.0 * (up_bytes / profile.up_kbps + down_bytes / profile.down_kbps)
+        waiting_us = 2_000.0 * profile.latency_ms
+        same = np.equal(device[1:], device[:-1])
+        gap_us = np.where(same, np.diff(t_us) - (carrying_us + waiting_us)[:-1], np.inf)
+        idle_us = np.full(len(t_us), np.inf)  # until the next exchange of the device: the last tail runs out
+        closed = np.ones(len(t_us), dtype=np.bool_)
+        while len(t_us):  # what opens the radio ends later, so the next may find it open
+            idle_us[:-1] = gap_us - radio.promotion_us * closed[:-1]
+            finds = np.append(True, idle_us[:-1] > radio.tail_us)
+            if np.array_equal(finds, closed):
+                break
+            closed = finds
+        tail_us = waiting_us + np.clip(idle_us, 0.0, radio.tail_us)
+        radio_mj = (
+            (radio.up_mj_per_kb * up_bytes + radio.down_mj_per_kb * down_bytes) / 1000.0
+            + MJ_PER_MW_US * radio.active_mw * carrying_us
+            + MJ_PER_MW_US * radio.tail_mw * tail_us
+            + MJ_PER_MW_US * radio.promotion_mw * radio.promotion_us * closed
+        )
+        return Carried(up_bytes + down_bytes, radio_mj)
