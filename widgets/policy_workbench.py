@@ -1,4 +1,4 @@
-"""PolicyWorkbench: edit a subscriber's policy, and see at once what is wrong with it and which rule fires."""
+"""PolicyWorkbench: edit a subscriber's policy, or drag what mistakes cost, and see at once what changes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from typing import Any, Final
 import ipywidgets
 
 from mudkit.errors import MudkitError, ParameterError
+from mudkit.experiment.cache_bench import CacheBench
 from mudkit.figures.firing import fill, firing
 from mudkit.systems.sublim import Explanation, Finding, Policy, Rule, Verdict
 from mudkit.systems.sublim.firing import fired
+from mudkit.widgets.cost_page import CostPage
 from mudkit.widgets.figure import Figure
 
 __all__ = ["PolicyWorkbench"]
@@ -40,14 +42,17 @@ class PolicyWorkbench(ipywidgets.VBox):  # type: ignore[misc]
     """Edit rules, a message and a state; findings, the rule that fires and what is sent follow each key.
 
     What cannot be read is told with its line, and below stays what the last policy says that could. All of
-    it works from the keyboard.
+    it works from the keyboard. A second page is for cache policies that are learnt: see
+    :class:`~mudkit.widgets.cost_page.CostPage`.
 
     Parameters
     ----------
     policy : str
         A policy as YAML.
     messages : mapping of str to mapping
-        To choose from, by name; each is a row of the figure.
+        To choose from, by name; each is a row of the figure. None: there is no page for such a policy.
+    trained : CacheBench, optional
+        Trees whose costs are dragged; without it there is no page for costs.
     bandwidth_kbps, battery : float, optional
         Of the state at first; None: no limit, on a charger.
     display_px : int
@@ -69,24 +74,43 @@ class PolicyWorkbench(ipywidgets.VBox):  # type: ignore[misc]
         What cannot be; what the checker has found; the decision; what each rule saw; the message before and
         after.
     figure : Figure
+    costs : CostPage
+        With ``trained``; all others: with messages.
 
     Raises
     ------
     ParameterError
-        There is no message.
+        There is neither a message nor anything trained.
     """
 
     def __init__(
         self,
-        policy: str,
-        messages: Mapping[str, Mapping[str, Any]],
+        policy: str = "",
+        messages: Mapping[str, Mapping[str, Any]] | None = None,
         *,
+        trained: CacheBench | None = None,
         battery: float | None = 50,
         bandwidth_kbps: float | None = None,
         display_px: int = 320,
     ) -> None:
-        if not messages:
+        if not messages and trained is None:
             raise ParameterError("A policy decides about messages.", where="messages", found="none")
+        pages: dict[str, Any] = {}
+        if messages:
+            pages["rules"] = self._rules_page(policy, messages, battery, bandwidth_kbps, display_px)
+        if trained is not None:
+            self.costs = pages["costs"] = CostPage(trained)
+        if len(pages) > 1:
+            super().__init__([ipywidgets.Tab([*pages.values()], titles=[*pages])])
+        else:
+            super().__init__([*pages.values()])
+        self.add_class("mudkit-policy-workbench")
+
+    def _rules_page(
+        self, policy: str, messages: Mapping[str, Mapping[str, Any]], battery: float | None,
+        bandwidth_kbps: float | None, display_px: int,
+    ) -> Any:  # fmt: skip
+        """Make the page for a policy of rules."""
         self._messages = {name: dict(body) for name, body in messages.items()}
         self._policy: Policy | None = None
         self._now_s, self._is_changing = 0.0, False
@@ -124,14 +148,13 @@ class PolicyWorkbench(ipywidgets.VBox):  # type: ignore[misc]
         self.keep.on_click(lambda _: self._decide(keeps=True))
         self.begin.on_click(lambda _: self._begin())
         left = ipywidgets.VBox([self._lines], layout={"width": "3.2em", "flex": "0 0 auto"})
-        super().__init__([
+        return ipywidgets.VBox([
             ipywidgets.HTML(_STYLE + _NOTE), ipywidgets.HBox([left, self.text]), self.problem, self.findings,
             ipywidgets.HBox([self.message, self.body]),
             ipywidgets.HBox([self.battery, self.bandwidth, self.display]),
             ipywidgets.HBox([self.variables, self.step]), ipywidgets.HBox([self.keep, self.begin]),
             self.status, self.figure, self.rules, self.sent,
         ])  # fmt: skip
-        self.add_class("mudkit-policy-workbench")
 
     # -- what changes
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from mudkit.errors import ParameterError
 from mudkit.exercises import (
+    cache_policies,
     context_propagation,
     last_hop,
     mud_tables,
@@ -29,6 +30,7 @@ EXERCISES: Final[dict[str, Exercise]] = {
     "05_sender_filters": sender_filters.EXERCISE,
     "06_context_propagation": context_propagation.EXERCISE,
     "07_stateful_policies": stateful_policies.EXERCISE,
+    "09_cache_policies": cache_policies.EXERCISE,
 }
 """What a reader writes in each chapter, and how it is judged."""
 

@@ -25,6 +25,7 @@ from mudkit.trace.parse import MAX_BOX_KM, MAX_WINDOW_S
 
 __all__ = [
     "TEMPLATES",
+    "CachePolicy",
     "PrefetchSizing",
     "Propagation",
     "TraceProfile",
@@ -92,6 +93,23 @@ class TraceProfile(_Parameters):
         if self.rule_minutes * 60 > self.horizon_s:
             raise ValueError(f"rule_minutes of at most horizon_s / 60 = {self.horizon_s / 60:g}")
         return self
+
+
+class CachePolicy(TraceProfile):
+    """Parameters of ``cache_policy``: those of ``trace_profile``, and what is learnt for."""
+
+    stale_cost: float = Field(
+        1.0, ge=0, le=1e6, description="of a stale answer, where an unnecessary query costs 1"
+    )
+    late_cost: float = Field(
+        0.2, ge=0, le=1e6, description="of a read that misses a write, where a message alone costs about 1"
+    )
+    batch_minutes: float = Field(30.0, gt=0, le=10_000, description="the fixed delay of writes")
+    folds: Literal["device", "time"] = Field(
+        "device", description="what the trees are tested on: other devices, or later days"
+    )
+    cells_zoom: int = Field(14, ge=0, le=22, description="level of the map's cells")
+    seed: int = Field(0, ge=0, lt=1 << 32, description="of the control with shuffled labels")
 
 
 class PrefetchSizing(_Parameters):
@@ -179,12 +197,14 @@ class Propagation(_Parameters):
 
 
 TEMPLATES: dict[str, type[_Parameters]] = {
-    "trace_profile": TraceProfile, "prefetch_sizing": PrefetchSizing, "propagation": Propagation,
+    "trace_profile": TraceProfile, "cache_policy": CachePolicy, "prefetch_sizing": PrefetchSizing,
+    "propagation": Propagation,
 }  # fmt: skip
 """Reports by name, each with the schema of its parameters."""
 
 _INPUTS = {
     "trace_profile": {"trace": "trace", "reads": "file of reads"},
+    "cache_policy": {"trace": "trace", "reads": "file of reads"},
     "prefetch_sizing": {
         "arrivals": "log of arrivals", "reads": "log of reads", "outages": "log of outages",
     },

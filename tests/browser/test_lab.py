@@ -388,6 +388,37 @@ def test_figures_of_widgets_are_there_when_the_page_is_opened_anew(chromium, lab
         assert page.locator(".jupyter-widgets .js-plotly-plot .scatterlayer .trace").count() > 0
 
 
+def test_costs_are_dragged_in_the_browser(chromium, lab, tmp_path):
+    with run_in_browser(chromium, lab, tmp_path, "09_cache_policies", "Held in all") as page:
+        inside = page.frame_locator(".jp-OutputArea-output iframe").first
+        page.locator(".jp-OutputArea-output iframe").first.scroll_into_view_if_needed()
+        inside.locator(".leaflet-overlay-pane canvas, .leaflet-image-layer").first.wait_for()
+
+        costs = page.locator(".mudkit-cost-page").first
+        costs.scroll_into_view_if_needed()
+        status = costs.get_by_role("status")
+        status.get_by_text("the tree:").wait_for()
+        before = status.inner_text()
+        titles = costs.locator(".js-plotly-plot .gtitle")
+        titles.nth(2).wait_for()
+        assert titles.nth(2).text_content().startswith("The tree that would be shipped: ")
+
+        stale = costs.locator(".widget-inline-hbox", has_text="stale, local").locator(".noUi-handle")
+        stale.focus()
+        for _ in range(5):  # 1 to 50
+            page.keyboard.press("ArrowRight")
+        page.wait_for_function("([box, old]) => box.innerText !== old", arg=[status.element_handle(), before])
+        assert costs.get_by_label("costs", exact=True).input_value() == "own costs"
+        for _ in range(12):  # to 0: then nothing speaks against answering locally
+            page.keyboard.press("ArrowLeft")
+        page.wait_for_function(
+            "([box]) => box.querySelectorAll('.gtitle')[2].textContent.endsWith(': 1 leaf')",
+            arg=[costs.element_handle()],
+        )
+        costs.get_by_label("costs", exact=True).select_option("latency")
+        page.wait_for_function("([box, old]) => box.innerText === old", arg=[status.element_handle(), before])
+
+
 def look_at_map_and_slider(page):
     figures = page.locator(".js-plotly-plot svg.main-svg")
     figures.first.scroll_into_view_if_needed()

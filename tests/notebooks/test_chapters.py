@@ -138,6 +138,22 @@ OTHER = {
         "rule_minutes": 60.0,
         "completeness": 0.5,
     },
+    "09_cache_policies": {
+        "source": "../data/sample/positions.csv.gz",
+        "access_log": "../data/sample/reads.csv.gz",
+        "rule": "occupancy",
+        "cars": 20,
+        "towns": 4,
+        "days": 5,
+        "look_again": 0.5,
+        "completeness": 0.8,
+        "stale_cost": 4.0,
+        "rule_km": 2.0,
+        "rule_minutes": 20.0,
+        "batch_minutes": 20.0,
+        "loop_cars": 3,
+        "seed": 3,
+    },
 }
 
 

@@ -174,3 +174,28 @@ def test_a_list_of_numbers_is_read():
 def test_the_sample_of_a_propagation_is_there():
     values = check("propagation", preset("propagation", "sample"))
     assert inputs("propagation", values)["trace"].is_file()
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"stale_cost": -1.0}, "greater than or equal to 0"),
+        ({"late_cost": float("nan")}, "late_cost"),
+        ({"batch_minutes": 0.0}, "greater than 0"),
+        ({"folds": "days"}, "'device' or 'time'"),
+        ({"seed": -1}, "seed"),
+        ({"rule": "often"}, "trip_start"),
+        ({"rule_minutes": 300.0}, "horizon_s"),
+        ({"batch_minute": 10.0}, "did you mean 'batch_minutes'"),
+    ],
+)
+def test_what_is_wrong_with_a_cache_policy_is_named(given, says):
+    with pytest.raises(ParameterError) as caught:
+        check("cache_policy", {"trace": "x.csv"} | given)
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["sample", "road"])
+def test_the_samples_of_a_cache_policy_are_there(name):
+    values = check("cache_policy", preset("cache_policy", name))
+    assert inputs("cache_policy", values)["trace"].is_file()

@@ -1,0 +1,240 @@
+"""Trees for any costs at once: grown from a labelled trace one time, cut and replayed for each cost matrix.
+
+To grow trees takes seconds, to cut them for other costs and replay what they decide takes a part of one. So
+costs can be dragged, and what comes of them seen. Each device is decided for by trees that have not seen it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mudkit.learning import FixedRule, Tree
+from mudkit.learning.batching import LearntWrites
+from mudkit.learning.costs import CLASSES, Costs, read_costs
+from mudkit.learning.features import read_features
+from mudkit.learning.pairs import Pairs
+from mudkit.learning.policies import LearntReads
+from mudkit.learning.replay import SENT, fewest_sends, replay
+from mudkit.learning.trees import Grove, grow
+from mudkit.sources.parameters import number
+from mudkit.sources.streams import Stream
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["CacheBench", "Shuffled", "Tried", "nodes"]
+
+_LOCAL: Final = 0
+_BOUNDS: Final = 7
+
+
+class Tried(NamedTuple):
+    """What comes of a policy.
+
+    Parameters
+    ----------
+    reads : pandas.DataFrame
+        A row a read: ``lat, lon``, ``is_local``, ``is_stale`` and ``completeness`` of its answer.
+    learnt : LearntReads or None
+        The tree that all devices taught, which would be shipped; what was replayed had not seen the device
+        that asked. None: the fixed rule.
+    """
+
+    reads: pd.DataFrame
+    learnt: LearntReads | None = None
+
+    @property
+    def sent_share(self) -> float:
+        """Give the share of reads that went to the server."""
+        return float((~self.reads["is_local"]).mean())
+
+    @property
+    def stale_share(self) -> float:
+        """Give the share of reads that got a stale answer."""
+        return float(self.reads["is_stale"].mean())
+
+    @property
+    def completeness(self) -> float:
+        """Give the mean share of its points that an answer had."""
+        return float(self.reads["completeness"].mean())
+
+
+@dataclass(frozen=True)
+class CacheBench:
+    """A labelled trace, and the trees that were grown from it.
+
+    Parameters
+    ----------
+    pairs : Pairs
+    stale : ndarray of bool, shape (pairs,)
+    grove : Grove
+    features : str
+    """
+
+    pairs: Pairs
+    stale: NDArray[np.bool_]
+    grove: Grove
+    features: str
+
+    @classmethod
+    def of(
+        cls, labels: Any, reads: Any, *, completeness: float | None = None, features: str = "extended"
+    ) -> CacheBench:
+        """Grow trees.
+
+        Parameters
+        ----------
+        labels, reads : pyarrow.Table or Spark DataFrame
+            As ``pipeline.label_reads`` gives them, and the reads that were labelled.
+        completeness : float, optional
+            Below it an answer is stale; without it, when a point is missing.
+        features : {'paper', 'extended'}
+
+        Raises
+        ------
+        ParameterError
+            The threshold or the features are not usable.
+        TraceContentError
+            There is nothing to learn from: see :meth:`mudkit.learning.Tree.learn`.
+        """
+        if completeness is not None:
+            number("completeness", completeness, 1e-9, 1.0)
+        pairs = Pairs.of(labels, reads)
+        stale = pairs.missing >= 1 if completeness is None else pairs.completeness < completeness
+        known = read_features(pairs, features)
+        grove = grow(known, stale.astype(np.int64), pairs.device[pairs.read], 2)
+        return cls(pairs, stale, grove, features)
+
+    def tried(self, cost: Costs | FixedRule) -> Tried:
+        """Replay the tree for a cost matrix, or the fixed rule.
+
+        Parameters
+        ----------
+        cost : str, CostMatrix, array_like or FixedRule
+
+        Raises
+        ------
+        ParameterError
+            The costs are not usable.
+        """
+        if isinstance(cost, FixedRule):
+            return Tried(self._reads(replay(self.pairs, cost.local(self.pairs))))
+        costs = read_costs(cost)
+        tree, decided = self.grove.tree(costs)
+        served = replay(self.pairs, decided == _LOCAL)
+        return Tried(self._reads(served), LearntReads(tree, self.features, costs))
+
+    def bound(self, most: float) -> pd.DataFrame:
+        """Give the fewest queries that any policy could send, by the share of stale answers.
+
+        Parameters
+        ----------
+        most : float
+            The largest share.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``stale_share, sent_share``, with fewer stale answers first.
+
+        Raises
+        ------
+        ParameterError
+            It is no share.
+        """
+        import pandas as pd  # loading it takes longer than loading all of mudkit
+
+        count = len(self.pairs.device)
+        budgets = np.linspace(0.0, number("most", most, 0.0, 1.0) * count, _BOUNDS).astype(int)
+        rows = []
+        for budget in np.unique(budgets).tolist():
+            served = fewest_sends(self.pairs, self.stale, self.pairs.devices(), budget)
+            rows.append((budget / count, float((served == SENT).mean())))
+        return pd.DataFrame(rows, columns=["stale_share", "sent_share"])
+
+    def _reads(self, served: NDArray[np.int64]) -> pd.DataFrame:
+        import pandas as pd
+
+        pairs, is_local = self.pairs, served != SENT
+        at = np.where(is_local, served, 0)
+        columns = {
+            "lat": pairs.lat, "lon": pairs.lon, "is_local": is_local, "is_stale": is_local & self.stale[at],
+            "completeness": np.where(is_local, pairs.completeness[at], 1.0),
+        }  # fmt: skip
+        return pd.DataFrame(columns)
+
+
+@dataclass(frozen=True)
+class Shuffled:
+    """A control: the tree learns from labels that were dealt out at random, so there is nothing to learn.
+
+    What it decides is what the costs alone say, the same for every read. A tree that is no better has
+    learnt nothing; a control that is as good as the tree shows a leak.
+
+    Parameters
+    ----------
+    tree : Tree
+    seed : int
+    """
+
+    tree: Tree
+    seed: int = 0
+
+    def learn(self, pairs: Pairs, stale: NDArray[np.bool_], by: str = "device") -> LearntReads:
+        """Learn from the same pairs, each with the label of another; see :meth:`mudkit.learning.Tree.learn`.
+
+        Raises
+        ------
+        ParameterError, TraceContentError
+        """
+        order = np.argsort(Stream(self.seed, "shuffled labels").uniform(0, np.arange(len(stale))))
+        return self.tree.learn(pairs, stale[order], by)
+
+    def __str__(self) -> str:
+        return f"{self.tree}, shuffled labels"
+
+
+def nodes(learnt: LearntReads | LearntWrites) -> pd.DataFrame:
+    """List what is left of a tree, parents before their children.
+
+    Parameters
+    ----------
+    learnt : LearntReads or LearntWrites
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``node, parent`` (-1: none), ``is_right`` (its parent's value is above the threshold), ``feature`` and
+        ``threshold`` (of a leaf: empty, NaN), ``action`` (of what is not cut: what a leaf there would
+        decide), ``examples``, ``leaves`` (below it; of a leaf 1).
+    """
+    import pandas as pd
+
+    tree, names = learnt.tree, learnt.names
+    grown, of_reads = tree.grown, isinstance(learnt, LearntReads)
+    classes = 2 if of_reads else len(CLASSES)
+    actions = ["local", "remote"]
+    if not of_reads:
+        actions = [*(f"{minutes:g} min" for minutes in CLASSES[:-1]), "never"]
+    rows: list[tuple[Any, ...]] = []
+    waiting: list[tuple[int, int, bool]] = [(0, -1, False)]
+    while waiting:
+        node, parent, is_right = waiting.pop()
+        number_, is_leaf = len(rows), bool(tree.is_leaf[node])
+        rows.append((
+            number_, parent, is_right, "" if is_leaf else names[int(grown.feature[node])],
+            float("nan") if is_leaf else float(grown.threshold[node]), actions[int(tree.action[node])],
+            int(grown.counts[node, :classes].sum()),
+        ))  # fmt: skip
+        if not is_leaf:
+            waiting += [(int(grown.right[node]), number_, True), (int(grown.left[node]), number_, False)]
+    columns = ["node", "parent", "is_right", "feature", "threshold", "action", "examples"]
+    table = pd.DataFrame(rows, columns=columns)
+    leaves = (table["feature"] == "").astype(int).tolist()
+    for number_ in range(len(table) - 1, 0, -1):  # children come after their parents
+        leaves[rows[number_][1]] += leaves[number_]
+    return table.assign(leaves=leaves)

@@ -1,0 +1,156 @@
+"""The judge of chapter 09 tells policies that are never stale from mistakes that are likely, in the right words."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from mudkit.exercises import judge
+from mudkit.exercises.cache_policies import Asked, _Case, _lacking
+
+CHAPTER = "09_cache_policies"
+
+
+def contains(query, each):
+    aside = max(abs(query.x_km - each.x_km), abs(query.y_km - each.y_km))
+    return aside + query.box_km / 2 <= each.box_km / 2
+
+
+def reaches_back(query, each):
+    return each.at_s - each.window_s <= query.at_s - query.window_s
+
+
+def solution(query, cache, limit_s):
+    for each in cache:
+        if query.at_s - each.at_s <= limit_s and contains(query, each) and reaches_back(query, each):
+            return "local"
+    return "remote"
+
+
+def test_the_solution_passes():
+    verdict = judge(CHAPTER, solution)
+    assert verdict.passed, str(verdict)
+    assert verdict.scenarios == 200
+    assert verdict.diagram() is None
+
+
+def by(*tests):
+    def decide(query, cache, limit_s):
+        return (
+            "local" if any(all(test(query, each, limit_s) for test in tests) for each in cache) else "remote"
+        )
+
+    return decide
+
+
+def recent(query, each, limit_s):
+    return query.at_s - each.at_s <= limit_s
+
+
+def around(query, each, limit_s):
+    return contains(query, each)
+
+
+def back(query, each, limit_s):
+    return reaches_back(query, each)
+
+
+def near(query, each, limit_s):
+    return np.hypot(query.x_km - each.x_km, query.y_km - each.y_km) <= 1.0
+
+
+WRONG = {
+    "always": (lambda query, cache, limit_s: "remote", "the server is asked, though the answer"),
+    "never": (lambda query, cache, limit_s: "local", "nothing is in the cache"),
+    "whatever is cached": (by(lambda *_: True), "would be missing"),
+    "the fixed rule": (by(recent, near), "would be missing"),
+    "sees no age": (by(around, back), "written after that answer had come"),
+    "sees no box": (by(recent, back), "outside of what that answer was asked for"),
+    "sees no window": (by(recent, around), "older than what that answer goes back to"),
+    "the middle is inside": (
+        by(recent, back, lambda q, c, _: max(abs(q.x_km - c.x_km), abs(q.y_km - c.y_km)) <= c.box_km / 2),
+        "outside of what that answer was asked for",
+    ),
+    "east only": (
+        by(recent, back, lambda q, c, _: abs(q.x_km - c.x_km) + q.box_km / 2 <= c.box_km / 2),
+        "outside of what that answer was asked for",
+    ),
+    "a circle": (
+        by(
+            recent, back,
+            lambda q, c, _: np.hypot(q.x_km - c.x_km, q.y_km - c.y_km) + q.box_km / 2 <= c.box_km / 2,
+        ),
+        "the server is asked",
+    ),
+    "the same window": (
+        by(recent, around, lambda q, c, _: c.window_s >= q.window_s),
+        "the server is asked",
+    ),
+    "younger than the limit only": (
+        by(lambda q, c, limit_s: q.at_s - c.at_s < limit_s, around, back),
+        "the server is asked",
+    ),
+    "the same place only": (
+        by(recent, back, around, lambda q, c, _: (q.x_km, q.y_km) == (c.x_km, c.y_km)),
+        "the server is asked",
+    ),
+    "the newest only": (lambda q, cache, limit_s: solution(q, cache[-1:], limit_s), "the server is asked"),
+    "the oldest only": (lambda q, cache, limit_s: solution(q, cache[:1], limit_s), "the server is asked"),
+    "two halves": (
+        lambda q, cache, limit_s: (
+            "local"
+            if all(any(test(q, c, limit_s) for c in cache) for test in (recent, around, back))
+            else "remote"
+        ),
+        "would be missing",
+    ),
+    "a truth value": (lambda query, cache, limit_s: bool(cache), "neither 'local' nor 'remote'"),
+    "nothing": (lambda query, cache, limit_s: None, "it returns None"),
+    "raises": (lambda query, cache, limit_s: cache[0].at_s and "local", "it raises IndexError"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("piece", "told"), WRONG.values(), ids=WRONG)
+def test_wrong_ones_are_told_apart(piece, told):
+    verdict = judge(CHAPTER, piece)
+    assert not verdict.passed
+    assert told in verdict.failure.problem
+    assert verdict.failure.scenario.startswith("the limit is ")
+    figure = verdict.diagram()
+    assert figure.data[-1].name == "may be missing" or "would be missing" not in verdict.failure.problem
+    assert any("asked for now" in str(trace.name) for trace in figure.data)
+
+
+def test_what_fails_is_shown_where_it_is_simplest():
+    failure = judge(CHAPTER, lambda query, cache, limit_s: "local").failure
+    assert failure.scenario == str(_Case(Asked(36_000.0, 0.0, 0.0, 10.0, 7200.0), (), 600.0))
+
+
+def held(asked, x_km, y_km, at_s):
+    """Whether an answer holds a point, by the definition."""
+    half = asked.box_km / 2
+    inside = (abs(x_km - asked.x_km) <= half) & (abs(y_km - asked.y_km) <= half)
+    return inside & (at_s <= asked.at_s) & (at_s > asked.at_s - asked.window_s)
+
+
+def test_the_judge_knows_by_the_definition_what_may_be_missing():
+    """All points on a fine grid of places and times, for all combinations of edges: it says the same."""
+    query, limit_s = Asked(1000.0, 0.0, 0.0, 4.0, 400.0), 100.0
+    place = np.arange(-8, 8.1, 0.5)
+    x, y, at_s = np.meshgrid(place, place, np.arange(300.0, 1000.1, 50.0), indexing="ij")
+    asked = held(query, x, y, at_s) & (at_s <= query.at_s - limit_s)
+    seen = set()
+    for age_s, east, north, box_km, window_s in itertools.product(
+        (50.0, 100.0, 150.0), (0.0, 1.0, 1.5), (0.0, -1.0), (3.0, 4.0, 6.0), (250.0, 300.0, 350.0, 600.0)
+    ):
+        cached = Asked(query.at_s - age_s, east, north, box_km, window_s)
+        lacks = asked & ~held(cached, x, y, at_s)
+        found = _lacking(query, cached, limit_s)
+        assert (found is not None) == lacks.any(), cached
+        if found is not None:
+            point = (found.x_km, found.y_km, found.at_s)
+            assert held(query, *point), cached
+            assert not held(cached, *point), cached
+            assert found.at_s <= query.at_s - limit_s
+        seen.add(None if found is None else found.why)
+    assert len(seen) == 4

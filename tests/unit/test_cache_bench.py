@@ -1,0 +1,131 @@
+"""Costs are dragged: trees that are cut and replayed at once say what slow ways to the same numbers say."""
+
+import numpy as np
+import pytest
+from learning_traces import asked as asked_reads
+from learning_traces import first_labels, labelled_reads, written
+
+from mudkit.errors import ParameterError, TraceContentError
+from mudkit.experiment.cache_bench import CacheBench, Shuffled, nodes
+from mudkit.learning import Always, BatchTree, Bound, CostMatrix, FixedRule, Tree, evaluate_reads
+from mudkit.learning.features import read_features, write_features
+from mudkit.learning.writes import Asked, Writes
+
+LABELS, READS = labelled_reads()
+
+
+@pytest.fixture(scope="module")
+def bench():
+    return CacheBench.of(LABELS, READS)
+
+
+def test_rule_and_bound_are_those_of_the_evaluation(bench):
+    rule, bound = evaluate_reads(LABELS, READS, [FixedRule(), Bound()]).to_dict("records")
+    found = bench.tried(FixedRule())
+    for name in ("sent_share", "stale_share", "completeness"):
+        assert getattr(found, name) == pytest.approx(rule[name])
+    assert found.learnt is None
+    curve = bench.bound(found.stale_share)
+    assert curve["sent_share"].is_monotonic_decreasing
+    assert curve["stale_share"].iloc[0] == 0
+    assert curve["sent_share"].iloc[-1] == pytest.approx(bound["sent_share"])
+
+
+def test_a_dearer_stale_answer_is_given_less_often(bench):
+    tried = [bench.tried(CostMatrix(price, 1.0)) for price in (0.02, 1.0, 50.0)]
+    stale = [each.stale_share for each in tried]
+    sent = [each.sent_share for each in tried]
+    assert stale == sorted(stale, reverse=True)
+    assert sent == sorted(sent)
+    assert stale[0] > stale[1] + 0.02
+    assert bench.bound(stale[1])["sent_share"].iloc[-1] <= sent[1]
+
+
+def test_nobody_is_decided_for_by_a_tree_that_has_seen_her(bench):
+    """The replay is by folds: the whole tree, which has seen all, would look better."""
+    found = bench.tried("latency")
+    seen = found.learnt.local(bench.pairs)
+    honest = bench.grove.tree(found.learnt.costs)[1] == 0
+    assert (seen != honest).any()
+    wrong = bench.stale[seen].sum() + (~bench.stale[~seen]).sum()
+    assert wrong < bench.stale[honest].sum() + (~bench.stale[~honest]).sum()
+    assert len(found.reads) == len(READS)
+    assert found.reads["is_stale"].sum() == round(found.stale_share * len(READS))
+    assert not (found.reads["is_stale"] & ~found.reads["is_local"]).any()
+
+
+def test_an_answer_may_lack_a_little(bench):
+    """Half of the points are there whenever any are missing."""
+    most = CacheBench.of(LABELS, READS, completeness=0.51)
+    assert most.tried("latency").stale_share == bench.tried("latency").stale_share > 0
+    with pytest.raises(TraceContentError, match="Only one thing"):
+        CacheBench.of(LABELS, READS, completeness=0.5)
+
+
+def test_what_learns_from_shuffled_labels_asks_always():
+    tree, control, always = evaluate_reads(
+        LABELS, READS, [Tree("freshness"), Shuffled(Tree("freshness"), 3), Always()]
+    ).to_dict("records")
+    assert control["policy"] == "tree, freshness, shuffled labels"
+    assert control["sent_share"] > 0.97
+    assert control["cost"] == pytest.approx(always["cost"], abs=0.02)
+    assert tree["cost"] < 0.7 * always["cost"]  # with the true labels there is something to learn
+
+
+def decided(table, row):
+    """Walk down a listed tree."""
+    node = 0
+    while table["feature"][node]:
+        right = row[table["feature"][node]] > np.float32(table["threshold"][node])
+        below = table[(table["parent"] == node) & (table["is_right"] == right)]
+        (node,) = below["node"]
+    return table["action"][node]
+
+
+def test_the_list_of_nodes_decides_as_the_tree_does(bench):
+    learnt = bench.tried(CostMatrix(0.5, 1.0)).learnt
+    table = nodes(learnt)
+    known = read_features(bench.pairs, bench.features)
+    at = np.arange(0, len(known), 37)
+    mine = [decided(table, dict(zip(learnt.names, row, strict=True))) for row in known[at]]
+    assert mine == np.where(learnt.local(bench.pairs)[at], "local", "remote").tolist()
+    assert set(mine) == {"local", "remote"}
+    assert table["leaves"][0] == (table["feature"] == "").sum() == np.count_nonzero(learnt.tree.is_leaf)
+    assert table["examples"][0] == len(known)
+    inner = table[table["feature"] != ""]
+    below = table.groupby("parent")["examples"].sum()
+    assert (below.loc[inner["node"]].to_numpy() == inner["examples"].to_numpy()).all()
+
+
+def test_a_tree_for_writes_is_listed_with_its_delays():
+    rows = [(f"car-{i % 4}", 7 * i, 40.0 * (i % 2)) for i in range(400)]
+    positions, reads = written(rows), asked_reads([("phone", 60.0 * i, 0.0) for i in range(1, 40)])
+    writes = Writes.of(first_labels(positions, reads), positions)
+    learnt = BatchTree("freshness").learn(writes, Asked.of(reads))
+    table = nodes(learnt)
+    known = write_features(writes.t_us, writes.lat, writes.lon)[::13]
+    mine = [decided(table, dict(zip(learnt.names, row, strict=True))) for row in known]
+    due_us = learnt.due_us(writes)[::13] - writes.t_us[::13]
+    told = ["never" if each > 1e12 else f"{each / 60e6:g} min" for each in due_us.tolist()]
+    assert mine == told
+    assert "never" in mine
+    assert table["examples"][0] == 400
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [({"completeness": 0.0}, ParameterError), ({"completeness": 2.0}, ParameterError),
+     ({"features": "all"}, ParameterError)],
+)  # fmt: skip
+def test_what_cannot_be_is_refused(options, error):
+    with pytest.raises(error):
+        CacheBench.of(LABELS, READS, **options)
+
+
+def test_one_device_alone_teaches_nothing(bench):
+    with pytest.raises(TraceContentError, match="one device"):
+        CacheBench.of(*labelled_reads(devices=1))
+    with pytest.raises(ParameterError, match="most"):
+        bench.bound(1.5)
+    with pytest.raises(ParameterError, match="cost matrix"):
+        bench.tried([[0, 1]])

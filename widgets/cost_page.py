@@ -1,0 +1,161 @@
+"""The page of PolicyWorkbench for costs: drag a cost matrix; tree, map and measures follow."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, Final
+
+import ipywidgets
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from mudkit.experiment.cache_bench import CacheBench, Tried, nodes
+from mudkit.figures import answers, frontier, trees
+from mudkit.learning import COSTS, FixedRule
+
+__all__ = ["CostPage"]
+
+_VALUES: Final = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
+_OWN: Final = "own costs"
+_PRICES: Final = (0.01, 0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 20.0, 100.0)
+_WIDTH_PX: Final = 860
+_NAMES: Final = ("good, local", "good, asked", "stale, local", "stale, asked")
+"""Of the four costs: what was true of the cached answer, and what was decided; row by row."""
+_MAP: Final = "Where reads were answered locally"
+_NOTE: Final = (
+    "What does a mistake cost? In the first row the cached answer was <b>good</b>, in the second "
+    "<b>stale</b>; on the left it was taken (<b>local</b>), on the right the server was <b>asked</b>. Each "
+    "leaf of the tree decides what costs least, and the tree is cut back to what other devices bear out. "
+    "Arrow keys move a slider."
+)
+
+
+class CostPage(ipywidgets.VBox):  # type: ignore[misc]
+    """Drag the four costs of a read; the tree, the map of local answers and the measures follow at once.
+
+    Trees were grown before; each change cuts and replays them. What is shown was decided for each device by
+    trees that have not seen it; the tree that is drawn has seen all, as one that is shipped.
+
+    Parameters
+    ----------
+    bench : CacheBench
+    rule : FixedRule
+        To compare with.
+    cost : str
+        A preset of :data:`mudkit.learning.COSTS`, at first.
+
+    Attributes
+    ----------
+    preset : ipywidgets.Dropdown
+    costs : tuple of ipywidgets.SelectionSlider
+        Row by row: good, stale; columns local, remote.
+    status : ipywidgets.HTML
+        What is sent and stale now, and with the fixed rule.
+    curve, map, tree : plotly.graph_objects.FigureWidget
+    """
+
+    def __init__(self, bench: CacheBench, *, rule: FixedRule | None = None, cost: str = "latency") -> None:
+        self._tried = lru_cache(maxsize=256)(
+            lambda costs: bench.tried(np.array(costs, dtype=np.float64).reshape(2, 2))
+        )
+        rule = rule or FixedRule()
+        found = bench.tried(rule)
+        self._rule = f"the rule {rule}: {_shares(found)}"
+        self.preset = ipywidgets.Dropdown(options=[*COSTS, _OWN], value=cost, description="costs")
+        self.costs = tuple(
+            _slider(name, value) for name, value in zip(_NAMES, COSTS[cost].table().ravel(), strict=True)
+        )
+        self.status = ipywidgets.HTML()
+        curve = pd.DataFrame(
+            [
+                (each.sent_share, each.stale_share)
+                for each in (self._tried((0.0, 1.0, p, 0.0)) for p in _PRICES)
+            ],
+            columns=["sent_share", "stale_share"],
+        )
+        points = pd.DataFrame(
+            {"policy": [str(rule)], "sent_share": [found.sent_share], "stale_share": [found.stale_share]}
+        )
+        bound = bench.bound(min(2 * max(found.stale_share, 0.01), 1.0))
+        most = 1.1 * float(curve["stale_share"].max()) + 0.01
+        now = self._now()
+        # Whole from the first on: a figure is not shown before.
+        drawn = frontier.frontier(curve, bound, points, title="Sent and stale", most=most)
+        frontier.mark(drawn, now.sent_share, now.stale_share)
+        table, title = _tree(now)
+        shown = trees.tree(table, title=title)
+        where = answers.answers(answers.near_most(now.reads), title=_MAP)
+        self.curve, self.tree, self.map = (
+            go.FigureWidget(each.update_layout(width=_WIDTH_PX)) for each in (drawn, shown, where)
+        )
+        self._tell(now)
+        self._is_changing = False
+        self.preset.observe(lambda _: self._choose(), names="value")
+        for each in self.costs:
+            each.observe(lambda _: self._dragged(), names="value")
+        rows = [ipywidgets.HBox(self.costs[at : at + 2]) for at in (0, 2)]
+        super().__init__(
+            [
+                ipywidgets.HTML(_NOTE), self.preset, *rows, self.status, self.curve,
+                self.map, self.tree,
+            ]
+        )  # fmt: skip
+        self.add_class("mudkit-cost-page")
+
+    def _choose(self) -> None:
+        """Take a preset."""
+        if self.preset.value == _OWN:
+            return
+        self._is_changing = True
+        for each, value in zip(self.costs, COSTS[self.preset.value].table().ravel(), strict=True):
+            each.value = float(value)
+        self._is_changing = False
+        self._show()
+
+    def _dragged(self) -> None:
+        if self._is_changing:
+            return
+        self._is_changing = True
+        self.preset.value = _OWN
+        self._is_changing = False
+        self._show()
+
+    def _now(self) -> Tried:
+        return self._tried(tuple(each.value for each in self.costs))
+
+    def _show(self) -> None:
+        now = self._now()
+        self._tell(now)
+        with self.curve.batch_update():
+            frontier.mark(self.curve, now.sent_share, now.stale_share)
+        with self.map.batch_update():
+            answers.fill(self.map, answers.near_most(now.reads), title=_MAP)
+        with self.tree.batch_update():
+            table, title = _tree(now)
+            trees.fill(self.tree, table, title=title)
+
+    def _tell(self, now: Tried) -> None:
+        self.status.value = f"<div role='status'><b>the tree: {_shares(now)}</b>; {self._rule}.</div>"
+
+
+def _shares(found: Tried) -> str:
+    return (
+        f"{found.sent_share:.1%} sent, {found.stale_share:.1%} stale, completeness {found.completeness:.1%}"
+    )
+
+
+def _tree(now: Tried) -> tuple[pd.DataFrame, str]:
+    """List the tree, and give it a title."""
+    assert now.learnt is not None  # only the rule has no tree
+    table = nodes(now.learnt)
+    leaves = int(table["leaves"].iloc[0])
+    return table, f"The tree that would be shipped: {leaves} {'leaf' if leaves == 1 else 'leaves'}"
+
+
+def _slider(name: str, value: Any) -> Any:
+    options = sorted({*_VALUES, float(value)})
+    return ipywidgets.SelectionSlider(
+        options=[(f"{each:g}", each) for each in options], value=float(value), description=name,
+        tooltip="arrow keys move it", layout={"width": "24em"},
+    )  # fmt: skip
