@@ -30,6 +30,8 @@ app.add_typer(trace_app, name="trace")
 app.add_typer(pipeline_app, name="pipeline")
 
 _INTERRUPTED = 130
+_MUCH_BYTES = 8 << 20
+"""Input from which on it pays that Java compiles all the way: some hundred thousand positions."""
 
 Format = Annotated[
     str,
@@ -180,7 +182,7 @@ def pipeline_run(
         )
     from mudkit import pipeline
 
-    with _spark() as spark:
+    with _spark(path) as spark:
         if job == "ingest":
             with pipeline.progress(spark, "ingest"):
                 report: Any = pipeline.ingest(
@@ -206,7 +208,9 @@ def pipeline_run(
 
 @app.command("report")
 def report(
-    name: Annotated[str, typer.Argument(help="trace_profile, cache_policy, prefetch_sizing or propagation")],
+    name: Annotated[
+        str, typer.Argument(help="trace_profile, cache_policy, prefetch_sizing, propagation; or all.")
+    ],
     param: Annotated[
         list[str] | None, typer.Option("--param", "-p", help="KEY=VALUE, as often as needed.")
     ] = None,
@@ -216,9 +220,17 @@ def report(
     out: Annotated[Path, typer.Option("--out", help="Folder for reports.")] = Path("reports/build"),
     force: Annotated[bool, typer.Option("--force", help="Run even when nothing has changed.")] = False,
 ) -> None:
-    """Run a report and say where it is."""
-    from mudkit.report import parameters, run_report
+    """Run a report and say where it is; one that nothing has changed for is not run again."""
+    from mudkit.report import overview, parameters, run_report
 
+    if name == "all":
+        if param:
+            raise ParameterError(
+                "All reports have no parameter in common.", where="--param", found=param[0],
+                expected="--preset, or nothing", remedy="run the reports one by one",
+            )  # fmt: skip
+        typer.echo(f"{overview.run_all(named=preset or 'sample', build=out, force=force)}")
+        return
     given = parameters.preset(name, preset) if preset else {}
     given |= parameters.parse_assignments(name, param or [])
     path = run_report(name, given, build=out, force=force)
@@ -243,8 +255,14 @@ def reproduce(
         list[str] | None, typer.Argument(metavar="[ROW…]", help="Rows to measure now, for instance M1.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="A list of objects instead of the table.")] = False,
+    page: Annotated[bool, typer.Option("--page", help="Keep the table as a page besides.")] = False,
+    out: Annotated[Path, typer.Option("--out", help="Folder for pages.")] = Path("reports/build"),
 ) -> None:
-    """Show the papers' numbers beside ours, with verdicts; long rows, and rows of speed, only when named."""
+    """Measure the papers' numbers here, and show both with verdicts.
+
+    Named rows are measured. Without a name all are, but long ones and those of speed: these show their last
+    result, with its date.
+    """
     import json
 
     from mudkit.reproduce import results, table
@@ -255,11 +273,23 @@ def reproduce(
         typer.echo(json.dumps([result.as_json() for result in found], indent=2, ensure_ascii=False))
     else:
         table.render(found)
+    if page:
+        from mudkit.report import keep_page
+        from mudkit.reproduce.page import figures, notebook
+
+        asked = {"rows": [result.row.name for result in found]}
+        kept = keep_page(
+            "reproduce", notebook(found), {"figures": figures(found)}, parameters=asked, build=out
+        )
+        typer.echo(f"{kept / 'report.html'}", err=as_json)  # JSON alone is on standard output
 
 
 @app.command("judge")
 def judge(
-    files: Annotated[list[Path], typer.Argument(help="Notebooks and Python files that were handed in.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE…", help="Notebooks and Python files handed in, or folders of them."),
+    ],
     out: Annotated[Path, typer.Option("--out", help="CSV to write, a line a file and exercise.")],
     exercise: Annotated[
         list[str] | None, typer.Option(help="Judge these only, and say where they are missing.")
@@ -359,14 +389,17 @@ def _mapping(pairs: list[str] | None) -> dict[str, str]:
 class _spark:  # noqa: N801 - reads as a function where it is used
     """A session that ends with the command.
 
-    Its Java compiles all the way: it starts a little later than a notebook's session, and then works faster.
-    A Connect server has options of its own.
+    For much input its Java compiles all the way: it starts later than a notebook's session, and then works
+    faster. A Connect server has options of its own.
     """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
 
     def __enter__(self) -> Any:
         from mudkit import pipeline
 
-        if os.environ.get("SPARK_REMOTE"):
+        if os.environ.get("SPARK_REMOTE") or _size_bytes(self.path) < _MUCH_BYTES:
             return pipeline.session()
         return pipeline.session(config={"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=4"})
 
@@ -374,6 +407,12 @@ class _spark:  # noqa: N801 - reads as a function where it is used
         from mudkit import pipeline
 
         pipeline.stop()
+
+
+def _size_bytes(path: Path) -> int:
+    """Give the size of a file, or of all files in a folder."""
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files if file.is_file())
 
 
 def _print_table(table: pd.DataFrame) -> None:

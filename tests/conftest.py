@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # Examples come from the test's name, so a run repeats; a slow machine is not a failure.
 settings.register_profile("mudkit", derandomize=True, deadline=None, database=None)
@@ -15,6 +19,32 @@ settings.load_profile("mudkit")
 
 REPOSITORY = Path(__file__).parents[1]
 SHARED = REPOSITORY.parent / "shared" / "data"
+
+
+# Files that take longest, in this order: with a file at a time on each worker, a long one must not begin last.
+LONGEST = (
+    "notebooks/test_chapters.py",
+    "browser/test_lab.py",
+    "faults/test_killed_jobs.py",
+    "spark/test_cluster.py",
+    "faults/test_mud_campaign.py",
+    "spark/test_column.py",
+    "spark/test_jobs.py",
+    "spark/test_labels_measured.py",
+    "spark/test_session.py",
+    "spark/test_learning.py",
+    "notebooks/test_report.py",
+    "notebooks/test_propagation.py",
+    "notebooks/test_applications.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the longest files."""
+    place = {REPOSITORY / "tests" / name: number for number, name in enumerate(LONGEST)}
+    if gone := [file for file in place if not file.is_file()]:
+        raise pytest.UsageError(f"tests/conftest.py: LONGEST names what is not there: {gone}")
+    items.sort(key=lambda item: place.get(item.path, len(place)))
 
 
 @pytest.fixture(scope="session")
@@ -65,6 +95,15 @@ def notification_drawers() -> Path:
     if not folder.is_dir():
         pytest.skip("the aggregates of notification drawers are not on this machine")
     return folder
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One Spark session for all tests of a process."""
+    from mudkit import pipeline
+
+    yield pipeline.session()
+    pipeline.stop()
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ from typing import Any, Final
 import ipywidgets
 import numpy as np
 import pandas as pd
-import plotly.graph_objects as go
 
 from mudkit.experiment.cache_bench import CacheBench, Tried, nodes
 from mudkit.figures import answers, frontier, trees
 from mudkit.learning import COSTS, FixedRule
+from mudkit.widgets.figure import Figure
 
 __all__ = ["CostPage"]
 
@@ -52,7 +52,7 @@ class CostPage(ipywidgets.VBox):  # type: ignore[misc]
         Row by row: good, stale; columns local, remote.
     status : ipywidgets.HTML
         What is sent and stale now, and with the fixed rule.
-    curve, map, tree : plotly.graph_objects.FigureWidget
+    curve, map, tree : Figure
     """
 
     def __init__(self, bench: CacheBench, *, rule: FixedRule | None = None, cost: str = "latency") -> None:
@@ -87,7 +87,7 @@ class CostPage(ipywidgets.VBox):  # type: ignore[misc]
         shown = trees.tree(table, title=title)
         where = answers.answers(answers.near_most(now.reads), title=_MAP)
         self.curve, self.tree, self.map = (
-            go.FigureWidget(each.update_layout(width=_WIDTH_PX)) for each in (drawn, shown, where)
+            Figure(each.update_layout(width=_WIDTH_PX)) for each in (drawn, shown, where)
         )
         self._tell(now)
         self._is_changing = False

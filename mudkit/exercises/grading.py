@@ -44,7 +44,8 @@ def grade(
     Parameters
     ----------
     files : sequence of path-like
-        A reader may have several pieces in a file.
+        A reader may have several pieces in a file. Of a folder all notebooks and Python files are judged,
+        those in its folders too.
     judges : path-like, optional
         A Python file with ``EXERCISES``, a dictionary of :class:`~mudkit.exercises.Exercise` by name: a
         teacher's own, besides those of the chapters.
@@ -70,8 +71,11 @@ def grade(
             raise ParameterError(
                 "There is no such exercise.", where="exercise", found=repr(name), expected=", ".join(known)
             )
+    files = [file for each in files for file in _in_folder(Path(each))]
     if not files:
-        raise ParameterError("There is nothing to judge.", where="files", expected="a file at least")
+        raise ParameterError(
+            "There is nothing to judge.", where="files", expected="a notebook or Python file at least"
+        )
     if not within_s > 0:
         raise ParameterError("No time is left.", where="within_s", found=repr(within_s), expected="seconds")
     rows = [row for file in files for row in _rows(str(file), known, exercises)]
@@ -84,7 +88,7 @@ def grade(
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    return pd.DataFrame(rows, columns=_COLUMNS)
+    return pd.DataFrame(rows, columns=_COLUMNS).astype({"scenarios": "Int64"})
 
 
 def exercises_of(path: str | Path) -> dict[str, Exercise]:
@@ -105,7 +109,15 @@ def exercises_of(path: str | Path) -> dict[str, Exercise]:
     if spec is None or spec.loader is None:
         raise ParameterError("This is no Python file.", where="judges", found=str(file), expected="*.py")
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise ParameterError(
+            "This file of exercises cannot be loaded.",
+            where=str(file),
+            found=f"{type(error).__name__}: {error}",
+            remedy=f"python {file} says where",
+        ) from error
     found = getattr(module, "EXERCISES", None)
     if not isinstance(found, Mapping) or not all(isinstance(each, Exercise) for each in found.values()):
         raise ParameterError(
@@ -113,6 +125,18 @@ def exercises_of(path: str | Path) -> dict[str, Exercise]:
             expected="EXERCISES, a dictionary of mudkit.exercises.Exercise by name",
         )  # fmt: skip
     return dict(found)
+
+
+def _in_folder(path: Path) -> list[Path]:
+    """Give a file, or what can be judged in a folder; hidden folders hold copies that JupyterLab keeps."""
+    if not path.is_dir():
+        return [path]
+    return [
+        file
+        for file in sorted(path.rglob("*"))
+        if file.suffix in (".ipynb", ".py")
+        and not any(part.startswith(".") for part in file.relative_to(path).parts)
+    ]
 
 
 def _rows(file: str, known: Mapping[str, Exercise], asked: Sequence[str]) -> list[dict[str, Any]]:

@@ -351,6 +351,9 @@ def _came(value: Any, key: str) -> str:
 def _schema(template: str) -> type[_Parameters]:
     if template not in TEMPLATES:
         raise ParameterError(
-            "There is no such report.", where="report", found=repr(template), expected=", ".join(TEMPLATES)
+            "There is no such report.",
+            where="report",
+            found=repr(template),
+            expected=", ".join([*TEMPLATES, "all"]),
         )
     return TEMPLATES[template]

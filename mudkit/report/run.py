@@ -12,6 +12,7 @@ import sys
 import time
 import traceback
 import warnings
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,8 +23,9 @@ from mudkit.report.parameters import check, inputs
 
 if TYPE_CHECKING:
     import nbformat
+    import pandas as pd
 
-__all__ = ["QUIET_KERNEL", "ReportFailed", "run_report"]
+__all__ = ["QUIET_KERNEL", "ReportFailed", "keep_page", "run_report"]
 
 _TEMPLATES = Path(__file__).parent / "templates"
 QUIET_KERNEL = ["--IPKernelApp.log_level=40"]
@@ -90,7 +92,7 @@ def run_report(
         "seed": values.get("seed"),
         "inputs": {name: {"name": path.name, "sha256": sha256(path)} for name, path in files.items()},
         "template_sha256": sha256(_TEMPLATES / f"{template}.ipynb"),
-        "versions": {"python": platform.python_version()} | {p: metadata.version(p) for p in _VERSIONS},
+        "versions": _versions(),
     }
     manifest["fingerprint"] = _fingerprint(manifest)
     build = Path(build).expanduser()
@@ -106,15 +108,69 @@ def run_report(
             _keep_failed(folder, path)
             raise
         export_html(done, folder / "report.html", title=_title(done))
-        manifest |= {
-            "started": started.isoformat(timespec="seconds"),
-            "duration_s": round(time.monotonic() - clock, 3),
-            "outputs": {
-                str(p.relative_to(folder)): sha256(p) for p in sorted(folder.rglob("*")) if p.is_file()
-            },
-        }
-        (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+        _close(folder, manifest, started, time.monotonic() - clock)
     return path
+
+
+def keep_page(
+    name: str, notebook: nbformat.NotebookNode, tables: Mapping[str, pd.DataFrame], *,
+    parameters: Mapping[str, Any], build: str | os.PathLike[str] = "reports/build",
+) -> Path:  # fmt: skip
+    """Keep what was found already as a report is kept: a page, its notebook, its data, a manifest.
+
+    Parameters
+    ----------
+    name : str
+        Of the report.
+    notebook : nbformat.NotebookNode
+        With its outputs; its first line is the page's title.
+    tables : mapping of str to DataFrame
+        Written as ``data/<name>.parquet``.
+    parameters : mapping
+        What the page depends on, as JSON values.
+    build : path-like
+        Folder in which ``<name>-<time>/`` is made.
+
+    Returns
+    -------
+    Path
+        The folder.
+
+    Raises
+    ------
+    OutputProblem
+        The folder cannot be written.
+    """
+    import nbformat
+
+    from mudkit.report.html import export_html
+    from mudkit.report.tables import keep
+
+    started, clock = dt.datetime.now(dt.UTC), time.monotonic()
+    path = _free(Path(build).expanduser() / f"{name}-{started:%Y%m%dT%H%M%SZ}")
+    with staged_folder(path) as folder:
+        (folder / "data").mkdir()
+        for each, table in tables.items():
+            keep(table, each, folder / "data")
+        nbformat.write(notebook, folder / "report.ipynb")
+        export_html(notebook, folder / "report.html", title=_title(notebook))
+        manifest = {"report": name, "parameters": dict(parameters), "versions": _versions()}
+        _close(folder, manifest, started, time.monotonic() - clock)
+    return path
+
+
+def _versions() -> dict[str, str]:
+    return {"python": platform.python_version()} | {each: metadata.version(each) for each in _VERSIONS}
+
+
+def _close(folder: Path, manifest: dict[str, Any], started: dt.datetime, duration_s: float) -> None:
+    """Write the manifest, the last of a report's files."""
+    whole = manifest | {
+        "started": started.isoformat(timespec="seconds"),
+        "duration_s": round(duration_s, 3),
+        "outputs": {str(p.relative_to(folder)): sha256(p) for p in sorted(folder.rglob("*")) if p.is_file()},
+    }
+    (folder / "manifest.json").write_text(json.dumps(whole, indent=2) + "\n", encoding="utf-8")
 
 
 def _execute(

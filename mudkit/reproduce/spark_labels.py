@@ -202,7 +202,8 @@ def measure(
     times : int
         How many times as many days the longer one has, and the one beside it the shorter one.
     runs : int
-        How often the trace is labelled beside DuckDB, after a warm-up.
+        How often the trace is labelled beside DuckDB, after a warm-up; by itself, and on the cluster, three
+        times at most.
 
     Raises
     ------
@@ -232,9 +233,9 @@ def measure(
                 for number in range(runs + 1):
                     say(f"label_reads beside DuckDB, {number} of {runs}")
                     pairs.append([side.ask("label_reads", folders[""]) for side in (spark, duckdb)])
-            local = _labelled(spark, folders, say)
+            local = _labelled(spark, folders, say, runs)
         with local_cluster(2) as cluster, _Side("serve_spark", json.dumps({"master": cluster.url})) as spark:
-            on_cluster = _labelled(spark, folders, lambda what: say(f"{what}, {_ON_CLUSTER}"))
+            on_cluster = _labelled(spark, folders, lambda what: say(f"{what}, {_ON_CLUSTER}"), runs)
     parameters = {
         "traces": f"generated: {cars:,} cars, {days:,} days; a {times}th and {times} times the days; seed 7",
         "Spark": "local[*]; label_reads (horizon 7,200 s) to an Arrow table, label_writes to Parquet; "
@@ -251,14 +252,16 @@ def _named(what: str, size: str) -> str:
     return f"{what}, {size}" if size else what
 
 
-def _labelled(spark: _Side, folders: Mapping[str, Path], say: Say) -> dict[str, list[dict[str, Any]]]:
+def _labelled(
+    spark: _Side, folders: Mapping[str, Path], say: Say, most: int
+) -> dict[str, list[dict[str, Any]]]:
     """Label all traces in both ways, and collect the answers by job and trace."""
     answers: dict[str, list[dict[str, Any]]] = {}
     for job in ("label_reads", "label_writes"):
         spark.ask(job, folders[_SIZES[0]])  # warms up
         for size, folder in folders.items():
             name = _named(job, size)
-            runs = 1 if size == _SIZES[-1] else 3  # the longer trace takes minutes
+            runs = 1 if size == _SIZES[-1] else min(3, most)  # the longer trace takes minutes
             answers[name] = []
             for number in range(runs):
                 say(f"{name}, {number + 1} of {runs}")

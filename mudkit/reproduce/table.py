@@ -15,7 +15,7 @@ from mudkit.reproduce.outcome import Result
 from mudkit.reproduce.row import Say, nothing_said, number
 from mudkit.reproduce.verdict import NOT_MEASURED, NOT_REPRODUCIBLE, REPRODUCED
 
-__all__ = ["render", "watched"]
+__all__ = ["render", "watched", "words"]
 
 _STYLES = {REPRODUCED: "green", NOT_REPRODUCIBLE: "red", NOT_MEASURED: "dim"}
 
@@ -41,7 +41,7 @@ def render(results: Sequence[Result], console: Console | None = None) -> None:
     console.print(table)
     for result in results:
         if result.measured:
-            console.print(Text(f"{result.row.name}: {_words(result.measured.parameters)}"))
+            console.print(Text(f"{result.row.name}: {words(result.measured.parameters)}"))
 
 
 def _figures(result: Result) -> Text:
@@ -69,7 +69,8 @@ def _verdict(result: Result) -> Text:
     return verdict
 
 
-def _words(parameters: Mapping[str, Any]) -> str:
+def words(parameters: Mapping[str, Any]) -> str:
+    """Write what a row's figures depend on, as one line."""
     return "; ".join(f"{name} {_word(value)}" for name, value in parameters.items())
 
 

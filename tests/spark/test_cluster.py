@@ -158,11 +158,13 @@ LOSES_A_WORKER = """
     positions, reads = (pipeline.read(spark, source + "/generated", name) for name in ("positions", "reads"))
     positions = positions.repartition(8).mapInArrow(held_up, positions.schema)
     pipeline.write(pipeline.label_reads(positions, reads), out)
-    pipeline.stop()
+    (Path(marks) / "ready").touch()
+    sys.stdin.read()
 """
 
 
 def test_a_worker_that_dies_in_the_middle_costs_time_and_nothing_else(source, local, python, tmp_path):
+    """And of a cluster that ends while a session holds an executor of it nothing is left."""
     marks, out = tmp_path / "marks", tmp_path / "out"
     marks.mkdir()
     with local_cluster(2) as cluster:
@@ -171,7 +173,7 @@ def test_a_worker_that_dies_in_the_middle_costs_time_and_nothing_else(source, lo
             (tmp_path / "said").open("w+") as said,
             subprocess.Popen(
                 [*command, cluster.url, str(source), str(marks), str(out / "label_reads-generated")],
-                env=environment(PYSPARK_PYTHON=str(python)), stdout=said, stderr=said,
+                env=environment(PYSPARK_PYTHON=str(python)), stdin=subprocess.PIPE, stdout=said, stderr=said,
             ) as process,
         ):  # fmt: skip
             try:
@@ -183,38 +185,21 @@ def test_a_worker_that_dies_in_the_middle_costs_time_and_nothing_else(source, lo
                 assert at == {"worker-0", "worker-1"}, (tmp_path / "said").read_text()
                 cluster.kill_worker(1)
                 (marks / "go").touch()
-                assert process.wait(PATIENCE_S) == 0, (tmp_path / "said").read_text()
+                past = time.monotonic() + PATIENCE_S
+                while not (marks / "ready").exists() and process.poll() is None and time.monotonic() < past:
+                    time.sleep(0.05)
+                assert (marks / "ready").exists(), (tmp_path / "said").read_text()
+                pids = [pid for each in (cluster.master, cluster.workers[0]) for pid in members(each)]
             finally:
                 process.kill()
-    name = "label_reads-generated"
-    expected = tables(local)[name]
-    assert len(expected) > 0
-    assert differing(tables(out)[name], expected) == 0
-
-
-HOLDS_AN_EXECUTOR = """
-    import sys
-    from mudkit import pipeline
-    pipeline.session(sys.argv[1]).range(4).mapInArrow(lambda batches: batches, 'id BIGINT').count()
-    print("ready", flush=True)
-    sys.stdin.read()
-"""
-
-
-def test_nothing_of_a_cluster_is_left(tmp_path):
-    command = [sys.executable, "-c", textwrap.dedent(HOLDS_AN_EXECUTOR)]
-    with (tmp_path / "said").open("w") as said, local_cluster(1) as cluster:
-        process = subprocess.Popen(
-            [*command, cluster.url], env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said
-        )  # fmt: skip
-        with process:
-            assert process.stdout.readline() == b"ready\n", (tmp_path / "said").read_text()
-            pids = [pid for each in (cluster.master, *cluster.workers) for pid in members(each)]
-            process.kill()
         assert len(pids) >= 4  # a master, a worker, its executor, that one's Python
         assert cluster.folder.is_dir()
     assert not cluster.folder.exists()
     assert not [pid for pid in pids if lives(pid)]
+    name = "label_reads-generated"
+    expected = tables(local)[name]
+    assert len(expected) > 0
+    assert differing(tables(out)[name], expected) == 0
 
 
 def test_a_cluster_ends_with_a_python_that_is_killed():

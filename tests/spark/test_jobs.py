@@ -270,7 +270,7 @@ def test_an_ingest_with_other_options_never_goes_on(spark, cabs, tmp_path, monke
 
 
 def test_the_command_says_what_was_there(spark, folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(cli, "_spark", lambda: Kept(spark))
+    monkeypatch.setattr(cli, "_spark", lambda path: Kept(spark))
     arguments = [
         "pipeline",
         "run",

@@ -4,7 +4,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from mudkit import __version__, trace
+from mudkit import __version__, cli, trace
 from mudkit.cli import app
 from mudkit.errors import OutputExists, ParameterError
 
@@ -94,3 +94,21 @@ def test_students_open_copies_without_solutions(tmp_path, monkeypatch):
     assert f"--ServerApp.root_dir={tmp_path / 'chapters'}" in opened[0]
     assert opened[0][-1] == "--no-browser"
     assert not [file for file in (tmp_path / "chapters").iterdir() if "A solution" in file.read_text()]
+
+
+@pytest.mark.parametrize(("remote", "size_bytes", "compiles_all"), [
+    ("", 1000, False), ("", 20 << 20, True), ("sc://127.0.0.1:1", 20 << 20, False),
+])  # fmt: skip
+def test_java_compiles_all_the_way_for_much_input_only(
+    tmp_path, monkeypatch, remote, size_bytes, compiles_all
+):
+    (tmp_path / "trace" / "positions").mkdir(parents=True)
+    with (tmp_path / "trace" / "positions" / "part-0.parquet").open("wb") as file:
+        file.truncate(size_bytes)
+    asked = []
+    monkeypatch.setenv("SPARK_REMOTE", remote)
+    monkeypatch.setattr("mudkit.pipeline.session", lambda **options: asked.append(options))
+    monkeypatch.setattr("mudkit.pipeline.stop", lambda: None)
+    with cli._spark(tmp_path / "trace"):
+        pass
+    assert bool(asked[0]) == compiles_all

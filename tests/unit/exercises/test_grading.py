@@ -77,6 +77,31 @@ def test_what_was_asked_for_and_is_missing_has_a_row(hand_in):
     ]
 
 
+def test_of_a_folder_all_is_judged(hand_in, tmp_path):
+    hand_in(ann=RIGHT, bob="x = 1\n")
+    for folder, name in (
+        ("late", "cyd.py"),
+        (".ipynb_checkpoints", "ann-checkpoint.py"),
+        ("late", "notes.txt"),
+    ):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / name).write_text("def double(x):\n    return 2 * x\n", encoding="utf-8")
+    (tmp_path / "judges").mkdir()
+    (tmp_path / "judges" / "own.txt").write_text("", encoding="utf-8")
+    table = grade([tmp_path])
+    assert [Path(each).name for each in table["file"]] == ["ann.py", "bob.py", "cyd.py"]
+    assert table["verdict"].tolist() == ["passed", "not there", "not there"]
+    assert table["scenarios"].to_csv(index=False).split() == ["scenarios", "200", '""', '""']
+    with pytest.raises(ParameterError, match="nothing to judge"):
+        grade([tmp_path / "judges"])
+
+
+def test_judges_that_cannot_be_loaded_are_told(hand_in, tmp_path):
+    (tmp_path / "judges.py").write_text("EXERCISES = {}[1]\n", encoding="utf-8")
+    with pytest.raises(ParameterError, match=r"(?s)cannot be loaded.*judges\.py.*KeyError: 1"):
+        grade(hand_in(ann=RIGHT), judges=tmp_path / "judges.py")
+
+
 def test_a_piece_finds_what_lies_beside_its_file(hand_in, tmp_path):
     (tmp_path / "after.txt").write_text("after")
     text = "name = open('after.txt').read()\ndef take(seen, message):\n    return message[name] == seen\n"

@@ -1,0 +1,129 @@
+"""The table of rows as a page: a notebook with the table in it, and the figures as data."""
+
+from __future__ import annotations
+
+import html
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import pandas as pd
+
+from mudkit.reproduce.outcome import Result
+from mudkit.reproduce.table import words
+from mudkit.reproduce.verdict import NOT_MEASURED, NOT_REPRODUCIBLE, REPRODUCED, SHAPE
+
+if TYPE_CHECKING:
+    import nbformat
+
+__all__ = ["figures", "notebook"]
+
+_MEANS: Final = {
+    REPRODUCED: "all that is required holds",
+    SHAPE: "order and slope agree, a level does not",
+    NOT_REPRODUCIBLE: "neither; the row says why",
+    NOT_MEASURED: "no result is kept; name the row to measure it",
+}
+_COLOURS: Final = {
+    REPRODUCED: "#1a7f37", SHAPE: "#9a6700", NOT_REPRODUCIBLE: "#cf222e", NOT_MEASURED: "#57606a",
+}  # fmt: skip
+_HEAD: Final = ("row", "the paper says", "measured: median (lowest–highest)", "verdict")
+
+
+def notebook(results: Sequence[Result]) -> nbformat.NotebookNode:
+    """Write the rows as a notebook: counts of verdicts, the table, what the figures depend on.
+
+    Parameters
+    ----------
+    results : sequence of Result
+
+    Returns
+    -------
+    nbformat.NotebookNode
+        For :func:`mudkit.report.html.export_html`.
+    """
+    from nbformat import v4  # loading this takes longer than loading all of mudkit
+
+    counts = Counter(result.verdict for result in results)
+    verdicts = [f"- {counts[each]} **{each}**: {means}" for each, means in _MEANS.items() if counts[each]]
+    head = "".join(f"<th style='text-align: left'>{each}</th>" for each in _HEAD)
+    rows = "\n".join(map(_row, results))
+    title = ["# The papers' numbers, and ours", "", f"{len(results)} rows:", "", *verdicts]
+    page: nbformat.NotebookNode = v4.new_notebook(
+        cells=[
+            v4.new_markdown_cell("\n".join(title)),
+            _shown(f"<table><thead><tr>{head}</tr></thead><tbody>\n{rows}\n</tbody></table>"),
+            v4.new_markdown_cell("## What the figures depend on"),
+            _shown(f"<ul>{''.join(map(_depends, results))}</ul>"),
+        ]
+    )
+    return page
+
+
+def _shown(text: str) -> nbformat.NotebookNode:
+    from nbformat import v4
+
+    output = v4.new_output("display_data", data={"text/html": text})
+    cell: nbformat.NotebookNode = v4.new_code_cell("", outputs=[output])
+    return cell
+
+
+def figures(results: Sequence[Result]) -> pd.DataFrame:
+    """Give the measured figures as a table.
+
+    Parameters
+    ----------
+    results : sequence of Result
+
+    Returns
+    -------
+    DataFrame
+        One line a figure: row, source, verdict, date (ISO 8601), figure, median, low, high, required (in
+        words, empty where nothing is) and holds (null there).
+    """
+    lines = []
+    for result in results:
+        measured = result.measured.figures if result.measured else {}
+        for name, figure in measured.items():
+            required = [each for each in result.row.required if each.figure == name]
+            lines.append({
+                "row": result.row.name, "source": result.row.source, "verdict": result.verdict,
+                "date": result.date, "figure": name, "median": float(figure.median), "low": float(figure.low),
+                "high": float(figure.high), "required": ", ".join(map(str, required)),
+                "holds": all(each.holds(figure.median) for each in required) if required else None,
+            })  # fmt: skip
+    columns = ["row", "source", "verdict", "date", "figure", "median", "low", "high", "required", "holds"]
+    return pd.DataFrame(lines, columns=columns).astype({"holds": "boolean"})
+
+
+def _row(result: Result) -> str:
+    row, colour = result.row, _COLOURS[result.verdict]
+    date = f"<br>{result.date[:10]}" if result.date else ""
+    cells = (
+        f"<b>{html.escape(row.name)}</b><br>{html.escape(row.source)}",
+        html.escape(row.paper),
+        _measured(result),
+        f"<b style='color: {colour}'>{result.verdict}</b>{date}",
+    )
+    told = "".join(f"<td style='text-align: left; vertical-align: top'>{each}</td>" for each in cells)
+    return f"<tr id='{html.escape(row.name)}'>{told}</tr>"
+
+
+def _measured(result: Result) -> str:
+    """List the figures: first those of which something is required, marked by whether it holds."""
+    if result.measured is None:
+        return html.escape(result.reason)
+    found, lines, listed = result.measured.figures, [], set()
+    for required in result.row.required:
+        if (figure := found.get(required.figure)) is not None:
+            listed.add(required.figure)
+            mark = "✓" if required.holds(figure.median) else "✗"
+            lines.append(f"{mark} {required.figure}: {figure}, {required}")
+    lines += [f"{name}: {figure}" for name, figure in found.items() if name not in listed]
+    return "<br>".join(map(html.escape, lines))
+
+
+def _depends(result: Result) -> str:
+    if result.measured is None:
+        return ""
+    return f"<li><b>{html.escape(result.row.name)}</b>: {html.escape(words(result.measured.parameters))}</li>"

@@ -1,0 +1,74 @@
+"""All reports, and the page that leads to them."""
+
+from __future__ import annotations
+
+import json
+
+import pandas as pd
+import pytest
+from bs4 import BeautifulSoup
+from nbformat.v4 import new_markdown_cell, new_notebook
+from typer.testing import CliRunner
+
+from mudkit.cli import app
+from mudkit.errors import InputMissing, ParameterError
+from mudkit.report import keep_page, overview
+from mudkit.report.parameters import TEMPLATES, preset
+
+
+def report(name, build, started, **manifest):
+    folder = keep_page(
+        name, new_notebook(cells=[new_markdown_cell("# T")]), {"t": pd.DataFrame({"a": [1]})}, parameters={},
+        build=build,
+    )  # fmt: skip
+    file = folder / "manifest.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"started": started} | manifest))
+    return folder
+
+
+def lines(page):
+    page = BeautifulSoup(page.read_text(encoding="utf-8"), "html.parser")
+    return [(line.get_text(), line.a["href"]) for line in page.select("li")]
+
+
+def test_the_newest_of_each_report_is_listed(tmp_path):
+    cabs = {"inputs": {"trace": {"name": "cabs.csv"}}}
+    new = report("propagation", tmp_path, "2026-03-02T10:20:30+00:00", **cabs)
+    report("propagation", tmp_path, "2026-03-01T10:20:30+00:00")
+    other = report("reproduce", tmp_path, "2025-03-01T00:00:00+00:00")
+    (report("trace_profile", tmp_path, "2026-03-01T10:20:30+00:00") / "report.html").unlink()
+    for place, text in (("damaged", "{"), ("foreign", "[1]")):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / "manifest.json").write_text(text)
+    expected = [
+        ("propagation of cabs.csv, 2026-03-02 10:20 UTC", f"{new.name}/report.html"),
+        ("reproduce, 2025-03-01 00:00 UTC", f"{other.name}/report.html"),
+    ]
+    assert lines(overview.write_index(tmp_path)) == expected
+    (tmp_path / "book").mkdir()
+    (tmp_path / "book" / "index.html").touch()
+    assert lines(overview.write_index(tmp_path))[2:] == [("book: the chapters", "book/index.html")]
+
+
+def test_all_are_run_with_their_presets(tmp_path, monkeypatch):
+    ran = {}
+
+    def run_report(name, values, *, build, force, progress):
+        ran[name] = (values, force)
+
+    monkeypatch.setattr(overview, "run_report", run_report)
+    arguments = ["report", "all", "--out", str(tmp_path), "--force"]
+    said = CliRunner().invoke(app, arguments, catch_exceptions=False).output
+    assert said.strip() == str(tmp_path / "index.html")
+    assert ran == {name: (preset(name, "sample"), True) for name in TEMPLATES}
+    assert lines(tmp_path / "index.html") == []
+
+
+def test_what_all_cannot_have_is_told_before_anything_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr(overview, "run_report", None)
+    with pytest.raises(InputMissing, match="no preset 'nothing'"):
+        overview.run_all(named="nothing", build=tmp_path)
+    with pytest.raises(ParameterError, match="one by one"):
+        CliRunner().invoke(app, ["report", "all", "--param", "tz=UTC"], catch_exceptions=False)
+    with pytest.raises(ParameterError, match=", all"):
+        CliRunner().invoke(app, ["report", "weather"], catch_exceptions=False)
