@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import jwt
@@ -34,7 +35,7 @@ class Claims:
     device: str | None
     expires_s: float
 
-    @property
+    @cached_property
     def auth(self) -> dict[str, str]:
         """What predicates see as ``auth``."""
         return {"app": self.app} | ({} if self.user is None else {"user": self.user})

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import numpy as np
 
 from mudkit.errors import ParameterError
-from mudkit.events import Call, ContextChanged, Event, LinkDown, LinkUp, Machine, Make, Ports
+from mudkit.events import Call, Complete, ContextChanged, Event, LinkDown, LinkUp, Machine, Make, Ports
 from mudkit.fleet.battery import Battery
 from mudkit.fleet.link import Link, profile_of
 from mudkit.fleet.operation import Operation
@@ -313,7 +313,7 @@ class Process:
     """A machine on a host, with what it was given; the machine goes when it is killed, the store stays."""
 
     __slots__ = (
-        "_draws", "_listeners", "_make", "_open", "_stream", "address", "handled", "host", "machine", "name",
+        "_draws", "_listeners", "_make", "_stream", "address", "handled", "host", "machine", "name", "open",
         "session", "store", "system", "timers", "watch",
     )  # fmt: skip
 
@@ -335,7 +335,8 @@ class Process:
         self.timers: dict[str, tuple[Process, str]] = {}
         """As they were set last."""
         self._make = make
-        self._open: dict[int, Operation] = {}
+        self.open: dict[int, Operation] = {}
+        """What it has been asked and has not answered, by number."""
         self._listeners: dict[str, list[Callable[[Any], None]]] = {}
         self._stream = Stream(host.world.seed, f"entropy\n{system}\n{name}")
         self._draws = 0
@@ -370,7 +371,7 @@ class Process:
         self.store.rollback()
         self.machine = None
         self.timers.clear()
-        lost, self._open = self._open, {}
+        lost, self.open = self.open, {}
         for operation in lost.values():
             operation.lose()
         self.host.world.on_incident(self.host, "killed", self.name or None)
@@ -381,22 +382,26 @@ class Process:
         When it returns, the machine has handled it and what that stored is committed, unless it is called by
         something that happens in virtual time: then that is so at the end of this moment.
         """
-        world = self.host.world
-        made = Operation(world, self, self.host.next_op_id(), operation, arguments)
+        host = self.host
+        world, op_id = host.world, host.next_op_id()
+        call = Call(op_id, operation, arguments)
+        made = Operation(world, self, call)
+        world.on_operation(made)
         if self.machine is None:
             made.lose()
             return made
-        self._open[made.op_id] = made
-        world.call(self, Call(made.op_id, operation, arguments))
+        self.open[op_id] = made
+        world.call(self, call)
         return made
 
-    def answer(self, op_id: int, result: Any, error: BaseException | None) -> None:
+    def answer(self, answer: Complete) -> None:
         """Hand an answer to who called; one that comes twice, or that nobody waits for, is left."""
+        error = answer.error
         if error is not None and not isinstance(error, BaseException):
             raise TypeError(f"the error of Complete is an exception, not {error!r}")
-        operation = self._open.pop(op_id, None)
+        operation = self.open.pop(answer.op_id, None)
         if operation is not None:
-            operation.settle(result, error)
+            operation.settle(answer.result, error)
             self.host.world.on_answer(operation)
 
     def listen(self, app: str, callback: Callable[[Any], None]) -> None:

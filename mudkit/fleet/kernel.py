@@ -52,7 +52,7 @@ class World(Clock):
     __slots__ = (
         "_addresses", "_bill", "_carry_out", "_latencies", "_meddle", "_reach", "_when_arrived", "_when_due",
         "_when_handed", "_when_onward", "at_address", "hosts", "on_answer", "on_fate",
-        "on_incident", "on_install", "on_leg", "on_link", "on_operation", "on_record", "seed",
+        "on_incident", "on_install", "on_leg", "on_link", "on_operation", "seed",
     )  # fmt: skip
 
     def __init__(self, seed: int = 0) -> None:
@@ -69,7 +69,6 @@ class World(Clock):
         """Told of every transfer that has left a direction, with its bytes that got through; was it cut?"""
         self.on_fate: Callable[[Transfer, str], None] | None = None
         """Told what became of a message: one of :data:`mudkit.trace.schema.FATES`."""
-        self.on_record: Callable[[Process, Record], None] = lambda process, effect: None
         self.on_link: Callable[[Device], None] = lambda device: None
         """Told when a device's link has gone up or down."""
         self.on_incident: Callable[[Host, str, str | None], None] = lambda host, incident, detail: None
@@ -83,8 +82,9 @@ class World(Clock):
         self._when_onward, self._when_handed = self._onward, self._hand_over_late
         self._carry_out: dict[type, Callable[[Process, Any], None]] = {
             Send: self._send, SetTimer: self._set_timer, CancelTimer: self._cancel_timer,
-            Complete: self._complete, Notify: self._notify, Record: self._record,
+            Complete: Process.answer, Notify: self._notify,
         }  # fmt: skip
+        self.on_record = lambda process, effect: None
 
     # -- what there is
 
@@ -187,6 +187,15 @@ class World(Clock):
         self._meddle = meddle
         self._reach = self._hand_over if meddle is None else self._hand_over_meddled
 
+    @property
+    def on_record(self) -> Callable[[Process, Record], None]:
+        """Told of every row that a machine has for the run's trace."""
+        return self._carry_out[Record]
+
+    @on_record.setter
+    def on_record(self, on_record: Callable[[Process, Record], None]) -> None:
+        self._carry_out[Record] = on_record
+
     def soon(self, process: Process, event: Event) -> None:
         """Let a machine handle an event, now; if it is killed before, its next life does not."""
         self.agenda.add(self.now_us, LINK, self._event, (process, process.session, event))
@@ -237,7 +246,7 @@ class World(Clock):
             if not store.is_dirty:  # what is committed has happened; only nobody hears of it
                 for effect in effects:
                     if type(effect) is Record:
-                        self._record(process, effect)
+                        self.on_record(process, effect)
             process.host.kill()
             return
         except Exception as error:
@@ -369,11 +378,5 @@ class World(Clock):
         if transfer.session == sender.session:
             self._handle(sender, SendFailed(transfer.to, transfer.message))
 
-    def _complete(self, process: Process, effect: Complete) -> None:
-        process.answer(effect.op_id, effect.result, effect.error)
-
     def _notify(self, process: Process, effect: Notify) -> None:
         process.notify(effect.app, effect.payload)
-
-    def _record(self, process: Process, effect: Record) -> None:
-        self.on_record(process, effect)

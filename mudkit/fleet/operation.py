@@ -11,6 +11,7 @@ import numpy as np
 from mudkit.errors import OperationLost, OperationTimeout, ParameterError
 
 if TYPE_CHECKING:
+    from mudkit.events import Call
     from mudkit.fleet.host import Process
     from mudkit.fleet.kernel import World
 
@@ -29,41 +30,46 @@ class Operation:
     world : World
     process : Process
         Who was asked.
-    op_id : int
-    name : str
+    call : Call
         What it was asked for.
-    arguments : mapping
     """
 
     __slots__ = (
-        "_callbacks", "_error", "_is_due", "_is_told", "_result", "_world", "arguments", "invoked_us", "name",
-        "op_id", "process", "responded_us", "session", "status",
+        "_callbacks", "_error", "_is_due", "_is_told", "_result", "_world", "call", "details", "invoked_us",
+        "process", "responded_us", "session",
     )  # fmt: skip
 
-    def __init__(
-        self, world: World, process: Process, op_id: int, name: str, arguments: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, world: World, process: Process, call: Call) -> None:
         self._world = world
         self.process = process
-        self.op_id = op_id
-        self.name = name
-        self.arguments = arguments
+        self.call = call
         self.invoked_us = world.now_us
         self.responded_us: int | None = None
-        self.status = "open"
-        """``open``, ``ok`` or ``failed``; what was lost with its machine stays open in the history."""
         self.session = process.session
         """Which life of the machine it was asked in."""
+        self.details: dict[tuple[Any, Any], Mapping[str, Any]] | None = None
+        """What the machine has said of it for the trace, by table and key of the record that it concerns."""
         self._result: Any = None
         self._error: BaseException | None = None
         self._is_told = False
         self._is_due = False
         """Whether the event in which callbacks are called is still to come."""
-        self._callbacks: list[Callable[[Operation], None]] = []
-        world.on_operation(self)
+        self._callbacks: list[Callable[[Operation], None]] | None = None
 
     def __repr__(self) -> str:
-        return f"<{self.name} on {self.process.host.name}: {self.status}>"
+        return f"<{self.call.operation} on {self.process.host.name}: {self.status}>"
+
+    @property
+    def op_id(self) -> int:
+        """Its number: no other call on its host has it."""
+        return self.call.op_id
+
+    @property
+    def status(self) -> str:
+        """``open``, ``ok`` or ``failed``; what was lost with its machine stays open in the history."""
+        if self.responded_us is None:
+            return "open"
+        return "ok" if self._error is None else "failed"
 
     def done(self) -> bool:
         """Say whether it has an answer, or never will."""
@@ -100,6 +106,8 @@ class Operation:
         if self._is_told:
             f(self)
             return
+        if self._callbacks is None:
+            self._callbacks = []
         self._callbacks.append(f)
         if self.done() and not self._is_due:
             self._tell_soon()
@@ -116,7 +124,6 @@ class Operation:
     def settle(self, result: Any, error: BaseException | None) -> None:
         """Take the answer; who waits is told in an event of its own."""
         self._result, self._error = result, error
-        self.status = "failed" if error is not None else "ok"
         self.responded_us = self._world.now_us
         if self._callbacks or not self._world.stands_still:
             self._tell_soon()
@@ -125,7 +132,7 @@ class Operation:
         """Learn that nobody will ever answer: the machine was killed, or does not run."""
         now_us = self._world.now_us
         self._error = OperationLost(
-            f"Nobody will answer {self.name!r}.",
+            f"Nobody will answer {self.call.operation!r}.",
             where=f"{self.process.system} on {self.process.host.name}",
             found=f"its machine was killed at {now_us / 1e6:,.3f} s, before it answered"
             if self.process.machine is not None or self.invoked_us < now_us
@@ -169,7 +176,7 @@ class Operation:
         state = "has a network" if host.is_online else "has no network"
         held_down = ", ".join(getattr(host, "held_down", list)())
         raise OperationTimeout(
-            f"{self.name!r} was not answered within {timeout_s:,g} s of virtual time.",
+            f"{self.call.operation!r} was not answered within {timeout_s:,g} s of virtual time.",
             where=f"{self.process.system} on {host.name}",
             found=f"{host.name} {state} ({held_down or host.network}) at {self._world.now_us / 1e6:,.3f} s",
             expected="an answer",

@@ -7,7 +7,7 @@ import os
 import shutil
 import weakref
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -48,15 +48,12 @@ def moment(t_us: int) -> str:
 _encode = msgspec.json.Encoder(enc_hook=repr).encode
 
 
-_NO_DETAILS: Final[Sequence[Mapping[str, Any]]] = ({},)
-
-
 def _text(value: Any) -> str | None:
-    return None if value is None else str(value)
+    return value if value is None or type(value) is str else str(value)
 
 
-def _key(operation: Operation) -> tuple[str, int]:
-    return operation.process.host.name, operation.op_id
+def _details(operation: Operation) -> Iterable[Mapping[str, Any]]:
+    return ({},) if operation.details is None else operation.details.values()
 
 
 class _Devices:
@@ -108,8 +105,8 @@ class Recorder:
         """Rows of the latest time at which links changed: of each device the last one counts."""
         self._links_us = 0
         self._devices = _Devices(world)
-        self._open: dict[tuple[str, int], Operation] = {}
-        self._details: dict[tuple[str, int], list[dict[str, Any]]] = {}
+        self._open: dict[Operation, None] = {}
+        """Operations without an answer, those included that will never have one; in their order."""
         world.on_link = self._link
         world.on_incident = self._incident
         world.on_record = self._record
@@ -196,7 +193,7 @@ class Recorder:
         if effect.table == "deliveries":
             self.deliveries.note(process.system, row)
         elif effect.table == "operations":
-            self._describe(process, dict(row))
+            self._describe(process, row)
         elif effect.table == "reads":
             self.read(process.host, row["box_km"], row["window_s"])
         else:
@@ -213,43 +210,45 @@ class Recorder:
         if loc is not None:
             self.add("reads", (host.name, self.world.now_us, *loc, box_km, window_s, "recorded"))
 
-    def _describe(self, process: Process, row: dict[str, Any]) -> None:
+    def _describe(self, process: Process, row: Mapping[str, Any]) -> None:
         """Keep what a machine says of an operation: a row for each record that it concerns.
 
         What it says later of the same record adds to that, or stands instead.
         """
-        key = process.host.name, row.get("op_id", 0)
-        if key not in self._open:
-            raise SimulationProblem(
-                "A machine has described an operation that is not open.",
-                where=f"{process.system} on {process.host.name}",
-                found=f"op_id {row.get('op_id')}",
-                expected="the op_id of a call that it has not completed: first Record, then Complete",
-            )
-        rows = self._details.get(key)
-        if rows is None:
-            self._details[key] = [row]
-            return
-        for known in rows:
-            if all(known.get(name) == row.get(name) for name in ("table", "key")):
-                known.update(row)
-                return
-        rows.append(row)
+        operation = process.open.get(row.get("op_id", 0)) or self._lost(process, row.get("op_id"))
+        place = row.get("table"), row.get("key")
+        if operation.details is None:
+            operation.details = {place: row}
+        else:
+            known = operation.details.get(place)
+            operation.details[place] = row if known is None else {**known, **row}
+
+    def _lost(self, process: Process, op_id: Any) -> Operation:
+        """Give an operation that a machine describes though its former life was asked for it."""
+        for operation in self._open:
+            if operation.call.op_id == op_id and operation.process.host is process.host:
+                return operation
+        raise SimulationProblem(
+            "A machine has described an operation that is not open.",
+            where=f"{process.system} on {process.host.name}",
+            found=f"op_id {op_id}",
+            expected="the op_id of a call that it has not completed: first Record, then Complete",
+        )
 
     def _invoked(self, operation: Operation) -> None:
-        self._open[_key(operation)] = operation
+        self._open[operation] = None
 
     def _answered(self, operation: Operation) -> None:
-        key = _key(operation)
-        del self._open[key]
-        for detail in self._details.pop(key, _NO_DETAILS):
+        del self._open[operation]
+        for detail in _details(operation):
             self.add("operations", self._operation(operation, detail))
 
     def _operation(self, operation: Operation, detail: Mapping[str, Any]) -> tuple[Any, ...]:
-        asked, told = operation.arguments.get, detail.get
+        call, told = operation.call, detail.get
+        asked = call.arguments.get
         hashed = told("value_hash")
         return (
-            operation.process.host.name, operation.session, operation.op_id, operation.name,
+            operation.process.host.name, operation.session, call.op_id, call.operation,
             _text(told("table", asked("table"))), _text(told("key", asked("key"))),
             _text(told("type", asked("type"))), operation.invoked_us, operation.responded_us,
             operation.status, told("version"), hashed() if callable(hashed) else hashed,
@@ -279,8 +278,8 @@ class Recorder:
                 more = list(self._links.values())
             elif name == "operations":
                 more = [
-                    self._operation(each, detail) for each in self._open.values()
-                    for detail in self._details.get(_key(each), _NO_DETAILS)
+                    self._operation(each, detail) for each in self._open
+                    for detail in _details(each)
                 ]  # fmt: skip
             yield self._table(name, self._rows[name] + more)
 

@@ -18,7 +18,7 @@ utility. An answer that is older than what this client has seen of a partition i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -30,12 +30,11 @@ from mudkit.predicates.exchange import to_json
 from mudkit.systems.mud.cache import Cache, Held
 from mudkit.systems.mud.connection import Connection
 from mudkit.systems.mud.copy import detached
-from mudkit.systems.mud.hashes import value_hash
 from mudkit.systems.mud.local import Local
-from mudkit.systems.mud.planning import Planner
+from mudkit.systems.mud.planning import Answerable, Planner
 from mudkit.systems.mud.policies import Asked, ReadPolicy
 from mudkit.systems.mud.problems import from_json
-from mudkit.systems.mud.queries import keys_of
+from mudkit.systems.mud.queries import asks_for_keys_only, keys_of
 from mudkit.systems.mud.result import ReadResult
 
 __all__ = ["READ_TYPES", "Asking", "asked_of"]
@@ -102,6 +101,8 @@ class Asking:
         if aggregates is not None and kind != "committed":
             raise ParameterError("Aggregates are of committed records.", where="type", found=kind)
         self.check_access(now_us, name)
+        if kind == "committed" and (at_once := self._at_once(now_us, op_id, arguments)):
+            return at_once
         asked = asked_of(arguments)
         query = _Query(op_id, asked, keys_of(asked.predicate), arguments["latest"], aggregates)
         if kind == "committed_wio":
@@ -112,6 +113,25 @@ class Asking:
                 self._waiting.append((query, before))
                 return self._release(now_us, before)
         return self._answer(now_us, query)
+
+    def _at_once(self, now_us: int, op_id: int, arguments: Mapping[str, Any]) -> Sequence[Effect]:
+        """Answer the commonest read as :meth:`_answer` would: one record by its key, which anybody may see.
+
+        Nothing but the record and the utility has a say in it; empty: something has.
+        """
+        predicate, name = arguments["predicate"], arguments["table"]
+        if self._policy is not None or self._is_unverified() or not asks_for_keys_only(predicate):
+            return ()
+        keys = keys_of(predicate) or ()
+        if len(keys) != 1 or arguments["latest"] or arguments["aggregate"] is not None:
+            return ()
+        row = self._local.row(name, keys[0])
+        if row is None or row["predicate"] is not None:
+            return ()
+        quality = Answerable((now_us - row["held_us"]) / 1e6, 1.0, 0.0)
+        if self._planner.choose(now_us, name, arguments["utility"], quality) != "local":
+            return ()
+        return self._completed(now_us, op_id, name, {keys[0]: row}, ())
 
     def fetch(self, asked: Asked) -> Sequence[Effect]:
         """Ask the cloud for what nobody waits for, so that it is held."""
@@ -146,11 +166,12 @@ class Asking:
         ------
         AccessDenied
         """
-        if self._cache.claims is not None:
-            self._cache.claims.check(now_us / 1e6, self._connection.netid)
+        claims = self._cache.claims
+        if claims is not None:
+            claims.check(now_us / 1e6, self._connection.netid)
         table = self._local.tables.get(name)
         if table is not None and not self._is_unverified():
-            table.check_access(self._cache.claims)
+            table.check_access(claims)
 
     def _is_unverified(self) -> bool:
         """Say whether there is a token that the cloud has not looked at yet: it is for the cloud to judge."""
@@ -183,7 +204,7 @@ class Asking:
             decided = self._planner.choose(now_us, asked.table, asked.utility, quality)
         if decided != "local" or held is None:
             return self._ask(query)
-        return self._complete(now_us, query, held.versions, set())
+        return self._complete(now_us, query, held.versions, ())
 
     def _held(self, now_us: int, query: _Query) -> Held | None:
         """Give what could be answered from here; None: nothing may."""
@@ -256,28 +277,36 @@ class Asking:
         return self._complete(now_us, query, versions, set(came))
 
     def _complete(
-        self, now_us: int, query: _Query, versions: Mapping[str, Mapping[str, Any]], remote: set[str]
+        self, now_us: int, query: _Query, versions: Mapping[str, Mapping[str, Any]], remote: Collection[str]
     ) -> Sequence[Effect]:
-        """Answer with versions, and write down which."""
+        """Answer with versions, and let go what waited for it."""
         if query.op_id is None:
             return ()
+        effects = self._completed(now_us, query.op_id, query.asked.table, versions, remote)
+        return [*effects, *self._over(now_us, query)]
+
+    def _completed(
+        self, now_us: int, op_id: int, name: str, versions: Mapping[str, Mapping[str, Any]],
+        remote: Collection[str],
+    ) -> Sequence[Effect]:  # fmt: skip
+        """Answer with versions, and write down which."""
         effects: list[Effect] = []
-        result = ReadResult()
-        table = self._local.tables.get(query.asked.table)
-        for key, version in sorted(versions.items()):
-            is_pending = "number" in version
-            effects.append(Record("operations", {
-                "op_id": query.op_id, "key": key, "version": None if is_pending else version["ver"],
-                "value_hash": value_hash(version["data"]),
-            }))  # fmt: skip
-            if version["data"] is None:
+        records: dict[str, dict[str, Any]] = {}
+        source, age_s, numbers = {}, {}, {}
+        table, hash_of = self._local.tables.get(name), self._local.hash_of
+        for key in sorted(versions):
+            version = versions[key]
+            data, number, held_us = version["data"], version.get("ver"), version.get("held_us", now_us)
+            row = {"op_id": op_id, "key": key, "version": number, "value_hash": hash_of(name, key, data)}
+            effects.append(Record("operations", row))
+            if data is None:
                 continue
-            data = version["data"] if table is None else table.seen(version["data"])
-            result.records[key] = detached(data)
-            result.versions[key] = None if is_pending else version["ver"]
-            result.source[key] = "remote" if key in remote and not is_pending else "local"
-            result.age_s[key] = 0.0 if is_pending else (now_us - version.get("held_us", now_us)) / 1e6
-        return [*effects, Complete(query.op_id, result), *self._over(now_us, query)]
+            records[key] = detached(data if table is None or not table.removed else table.seen(data))
+            numbers[key] = number
+            source[key] = "remote" if key in remote and number is not None else "local"
+            age_s[key] = (now_us - held_us) / 1e6
+        effects.append(Complete(op_id, ReadResult(records, source, age_s, numbers)))
+        return effects
 
     def _over(self, now_us: int, query: _Query) -> Sequence[Effect]:
         """Let writes and reads go that waited for a read."""

@@ -18,7 +18,7 @@ from mudkit.systems.mud.tables import Table
 
 __all__ = ["Copy", "Row", "detached", "is_visible", "record_of"]
 
-_NESTED: Final = (dict, list)
+_NESTED: Final = frozenset({dict, list})
 
 Row: TypeAlias = dict[str, Any]
 """``key, ver, data, predicate, ts_us, lsn``; ``data`` is None after a delete, which keeps the writer
@@ -34,11 +34,9 @@ def record_of(row: Mapping[str, Any], table: Table | None = None) -> dict[str, A
 
 def detached(data: Mapping[str, Any]) -> dict[str, Any]:
     """Give a record that an application may change: what is held and what is under way stays as it is."""
-    copied = dict(data)
-    for name, value in data.items():
-        if type(value) in _NESTED:
-            copied[name] = deepcopy(value)
-    return copied
+    if _NESTED.isdisjoint(map(type, data.values())):
+        return dict(data)
+    return deepcopy(dict(data))
 
 
 def is_visible(

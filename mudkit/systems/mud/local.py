@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 from mudkit.events import Store
+from mudkit.systems.mud.hashes import value_hash
 from mudkit.systems.mud.tables import Table
 
 __all__ = ["Local", "Write"]
@@ -48,6 +49,8 @@ class Local:
         self._counted = store.get("count of writes") or 0
         """What the store has of :meth:`last_write`; the pending writes are there, too, with their numbers."""
         self._last_write = max([self._counted, *self.writes])
+        self._hashes: dict[tuple[str, str], tuple[Mapping[str, Any] | None, str | None]] = {}
+        """Of the columns of committed records that were read."""
         self.losses: defaultdict[str, Counter[int]] = defaultdict(Counter)
         """How many records of each table were let go, by partition: what was complete may no longer be."""
         self._pending: dict[tuple[str, str], list[int]] = {}
@@ -81,9 +84,20 @@ class Local:
 
     def let_go(self, name: str, key: str) -> None:
         """Hold a record no longer."""
+        self._hashes.pop((name, key), None)
         if self._rows.pop((name, key), None) is not None:
             self.losses[name][self.partition_of(name, key)] += 1
             self._store.delete(f"row\n{name}\n{key}")
+
+    def hash_of(self, name: str, key: str, data: Mapping[str, Any] | None) -> str | None:
+        """Give the hash of a version's columns; of what is held it is made once."""
+        place = name, key
+        hashed, made = self._hashes.get(place, (None, None))
+        if hashed is not data:
+            made = value_hash(data)
+            if place in self._rows:
+                self._hashes[place] = data, made
+        return made
 
     def partition_of(self, name: str, key: str) -> int:
         """Say in which partition of a table a record is, as far as the table is known."""

@@ -22,15 +22,17 @@ def keys_of(predicate: Predicate | None) -> list[str] | None:
     slots, _ = _key_slots(predicate.form)
     if not slots:
         return None
-    found: set[str] | None = None
-    for slot in slots:
-        constant = predicate.constants[slot]
-        if isinstance(constant, Members):
-            keys = set(constant.strings)
-        else:
-            keys = {constant} if isinstance(constant, str) else set()
-        found = keys if found is None else found & keys
-    return None if found is None else sorted(found)
+    constants, first = predicate.constants, slots[0]
+    if len(slots) == 1 and type(constants[first]) is str:
+        return [constants[first]]
+    return sorted(frozenset.intersection(*(_named(constants[slot]) for slot in slots)))
+
+
+def _named(constant: object) -> frozenset[str]:
+    """Give the keys that a constant names."""
+    if isinstance(constant, Members):
+        return constant.strings
+    return frozenset((constant,)) if isinstance(constant, str) else frozenset()
 
 
 def asks_for_keys_only(predicate: Predicate | None) -> bool:

@@ -11,6 +11,11 @@ from mudkit.systems.mud.policies import NEVER
 FRESH = freshness(600)
 
 
+class Remote:
+    def decide(self, asked, context, cached):
+        return "remote"
+
+
 class Never:
     def delay(self, write, context):
         return NEVER
@@ -163,3 +168,46 @@ def test_over_what_the_cloud_answers_stands_what_is_pending(lab, cloud, jane):
     named = ann.read("news", "key IN ('h', 'q')", "uncommitted")
     assert set(named.result().records) == {"q"}
     assert seen(lab, named) == {"h": None, "q": 1}
+
+
+def test_what_a_policy_says_counts_also_of_one_record_that_is_held_and_fresh(lab, cloud, jane):
+    jane.write("news", "a", {"n": 1}).result()
+    ann = client(lab, cloud, "ann", read_policy=Remote())
+    for each in (jane, ann):
+        each.read("news", "key = 'a'").result()
+    assert jane.read("news", "key = 'a'", utility=FRESH).result().source == {"a": "local"}
+    assert ann.read("news", "key = 'a'", utility=FRESH).result().source == {"a": "remote"}
+
+
+@pytest.mark.parametrize("data", [{"age": 30}, {"age": 3}])
+def test_a_record_that_is_read_by_its_key_is_what_it_is_among_others(lab, jane, data):
+    jane.write("news", "a", {"n": 1, "nested": [{"m": 2}]}).result()
+    jane.write("news", "b", {"n": 2}, predicate="receiver.age >= 21").result()
+    jane.write("news", "c", {"n": 3}).result()
+    jane.delete("news", "c").result()
+    jane.read("news", latest=True, data=data).result()
+    lab.faults.cut("jane")
+    lab.run(seconds=5)
+    for key in "abc":
+        alone, among = (
+            jane.read("news", text, data=data, utility=FRESH)
+            for text in (f"key = '{key}'", f"key = '{key}' AND TRUE")
+        )
+        assert alone.result() == among.result()
+        assert seen(lab, alone) == seen(lab, among)
+        alone.result().records.clear()
+    assert set(jane.read("news", "key IN ('a', 'b')", data=data, utility=FRESH).result().records) == (
+        {"a", "b"} if data["age"] == 30 else {"a"}
+    )
+
+
+def test_the_history_tells_the_contents_of_a_record_apart_that_is_read_again_and_again(lab, jane):
+    hashes = []
+    for number in (1, 2):
+        jane.write("news", "a", {"n": number}).result()
+        for _ in range(2):
+            made = jane.read("news", "key = 'a'", utility=FRESH)
+            assert made.result().source == {"a": "local"}
+            rows = lab.history()
+            hashes += rows[rows["op_id"] == made.op_id]["value_hash"].tolist()
+    assert hashes[0] == hashes[1] != hashes[2] == hashes[3]

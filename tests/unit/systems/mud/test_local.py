@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from mudkit.errors import ParameterError
 from mudkit.fleet.store import MemoryStore
+from mudkit.systems.mud import local as module
 from mudkit.systems.mud.local import Local
 from mudkit.systems.mud.tables import Table
 
@@ -297,3 +298,18 @@ def test_a_partition_has_been_seen_up_to_the_latest_entry():
         local.see("news", place, lsn)
     assert local.seen("news") == Local(store, 9).seen("news") == {"0": 5, "1": 4}
     assert local.seen("n") == {}
+
+
+def test_the_hash_of_what_is_held_is_made_once_and_goes_with_it(monkeypatch):
+    made = []
+    monkeypatch.setattr(module, "value_hash", lambda data: made.append(data) or f"hash {data}")
+    local = Local(MemoryStore(), 10)
+    first, second, gone = {"n": 1}, {"n": 2}, {"n": 1}
+    local.hold("news", row("a", 1, first), 5)
+    assert [local.hash_of("news", "a", first) for _ in range(3)] == [f"hash {first}"] * 3
+    local.hold("news", row("a", 2, second), 6)
+    assert [local.hash_of("news", "a", second) for _ in range(3)] == [f"hash {second}"] * 3
+    assert made == [first, second]
+    local.let_go("news", "a")
+    assert [local.hash_of("news", "a", gone) for _ in range(2)] == [f"hash {gone}"] * 2
+    assert made == [first, second, gone, gone]  # what is not held is not kept
