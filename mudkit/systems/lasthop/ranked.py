@@ -100,7 +100,13 @@ class Ranked:
 
     def pop(self) -> Message:
         """Take the first one out; there must be one."""
-        return self.take(1)[0]
+        heap, place = self._heap, self._place
+        while True:
+            rank, _, message = heappop(heap)
+            if message.place == place and message.rank == -rank:
+                message.place = NOWHERE
+                self.size -= 1
+                return message
 
     def take(self, most: float) -> list[Message]:
         """Take out so many, the first one first, or all that there are."""

@@ -246,9 +246,8 @@ class Spool:
         What was read and let go meanwhile is told before: see :meth:`read_offline` and :meth:`let_go`. What
         is due at the moment at which it goes down comes too late for it.
         """
-        until_us = now_us if is_up else now_us - 1
-        if self.due_us <= until_us:
-            self.timeout(until_us)
+        if self.due_us <= now_us:
+            self.timeout(now_us if is_up else now_us - 1)
         self.is_up = is_up
         if is_up:
             self._try_forwarding(now_us)
@@ -315,9 +314,9 @@ class Spool:
         device, outgoing, prefetch = self.device, self._outgoing, self._prefetch
         while outgoing.size:
             self._forward(outgoing.pass_first(device))
-        while prefetch.size and device.size < self._limit:
+        while device.size < self._limit and prefetch.size:
             self._forward(prefetch.pass_first(device))
-        while prefetch.size and self._credit >= 1.0:
+        while self._credit >= 1.0 and prefetch.size:
             self._credit -= 1.0
             self._forward(prefetch.pass_first(device))
         if self._policy.rule is not None:

@@ -177,6 +177,7 @@ def test_what_a_policy_says_counts_also_of_one_record_that_is_held_and_fresh(lab
         each.read("news", "key = 'a'").result()
     assert jane.read("news", "key = 'a'", utility=FRESH).result().source == {"a": "local"}
     assert ann.read("news", "key = 'a'", utility=FRESH).result().source == {"a": "remote"}
+    assert jane.read("news", "key = 'a'").result().source == {"a": "remote"}  # nothing held is fresh
 
 
 @pytest.mark.parametrize("data", [{"age": 30}, {"age": 3}])
@@ -199,6 +200,12 @@ def test_a_record_that_is_read_by_its_key_is_what_it_is_among_others(lab, jane, 
     assert set(jane.read("news", "key IN ('a', 'b')", data=data, utility=FRESH).result().records) == (
         {"a", "b"} if data["age"] == 30 else {"a"}
     )
+
+
+def test_aggregates_of_one_record_that_is_held_are_the_cloud_s(jane):
+    jane.write("news", "a", {"n": 5}).result()
+    counted = jane.read("news", "key = 'a'", utility=FRESH, aggregate="count(*), max(n)").result()
+    assert list(counted.aggregates.values()) == [1, 5]
 
 
 def test_the_history_tells_the_contents_of_a_record_apart_that_is_read_again_and_again(lab, jane):
