@@ -58,7 +58,6 @@ class World(Clock):
     def __init__(self, seed: int = 0) -> None:
         super().__init__()
         self.seed = seed
-        """Events that machines have handled."""
         self.hosts: dict[str, Host] = {}
         self.at_address: dict[str, Process] = {}
         self._addresses: set[str] = set()
