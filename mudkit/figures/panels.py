@@ -74,4 +74,4 @@ def panels(
 
 
 def _short(value: Any) -> str:
-    return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.2g}"
+    return f"{value:,.0f}" if value >= 99.5 or value == int(value) else f"{value:.2g}"

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["FEWER_QUERIES", "FEWER_STALE", "brief", "reads", "replayed", "trees", "waited", "where", "writes"]
 
 _SMALL_GAP: Final = 0.05
+_NEARLY_ALL: Final = 0.95
 FEWER_QUERIES, FEWER_STALE = 4.0, 3.5
 """The factors of Mobius 7.3."""
 
@@ -215,6 +216,11 @@ def writes(table: pd.DataFrame, problem: str) -> str:
         text += (
             f"**The tree sends {tree['message_share']:.1%} messages and {tree['point_share']:.1%} of the "
             f"points, and {tree['missed_share']:.1%} of the reads miss one**. "
+        )
+    if base["missed_share"] > _NEARLY_ALL:
+        return text + (
+            "As nearly all reads miss a point with the fixed delay, to send nothing would hardly be worse: "
+            "on this trace no factor tells anything."
         )
     left = [base[name] / max(bound[name], 1e-9) for name in ("message_share", "point_share")]
     return text + (

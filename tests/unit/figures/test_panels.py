@@ -36,3 +36,7 @@ def test_nothing_may_be_missing():
 def test_zeros_and_nothing_are_drawn():
     assert panels(TABLE.head(0), MEASURES, title="", y="way").layout.xaxis.range == (0, 1)
     assert panels(TABLE.tail(1), MEASURES, title="", y="way").layout.xaxis2.range == (0, 1)
+
+
+def test_nearly_a_hundred_is_a_hundred():
+    assert panels(TABLE.assign(kB=[99.9, 9.96]), MEASURES, title="", y="way").data[0].text == ("100", "10")

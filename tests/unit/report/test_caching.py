@@ -102,6 +102,16 @@ def test_writes_are_replayed_with_trees_and_the_bound():
     assert f"1/{base['point_share'] / bound['point_share']:.3g} of its points" in said
 
 
+def test_where_nearly_all_reads_miss_something_no_factor_is_told():
+    table = pd.DataFrame(
+        [{"policy": "30 min", "message_share": 0.03, "point_share": 1.0, "missed_share": missed}
+         for missed in (0.99, 0.98, 0.99)]
+    )  # fmt: skip
+    said = caching.writes(table, "")
+    assert "no factor tells anything" in said
+    assert "1/" not in said
+
+
 def test_too_few_devices_for_writes_are_told():
     table, problem = caching.waited(*trace_of(1), batch_minutes=30.0, late_cost=0.2, folds="device")
     assert len(table) == 0
