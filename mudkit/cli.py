@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["app", "main"]
 
 app = typer.Typer(
-    help="mudkit: what should reach a phone, when, and at what cost?",
+    help="What should reach a phone, when, and at what cost? Begin with: mudkit lab",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

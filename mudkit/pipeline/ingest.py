@@ -126,7 +126,8 @@ def ingest(
         is writing there.
     """
     started = time.monotonic()
-    origin = recognise(existing(source, "trace"), format, columns)
+    # Executors have folders of their own, in which a relative path means nothing.
+    origin = recognise(existing(source, "trace").absolute(), format, columns)
     options = fitting(origin, options_of(table, tz, time_unit, box_km, window_s))
     how = rule_for(origin, options, rule)
     description = describe(origin, options, how)

@@ -1,0 +1,67 @@
+"""What the README shows as code runs as it stands, on small files."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+pytestmark = pytest.mark.spark
+README = Path(__file__).parents[2] / "README.md"
+PIECES = re.findall(r"^```python\n(.*?)^```", README.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+T0 = 1_700_000_000
+# As they stand these take a minute: the paper's third figure with ten seeds, and years of messages.
+LESS = {
+    "    **FIGURES[3], seeds=range(10)\n": "    {'prefetch_limit': [1, 16], 'outage': [0.9]}, {'days': 30}, [1]\n",
+    "days=180)": "days=6)",
+    "compare_sharing(Scenario(outages=Outages(0.9)))": "compare_sharing(Scenario(outages=Outages(0.9), days=6))",
+}
+
+
+@pytest.fixture
+def place(tmp_path, repository, monkeypatch):
+    """A folder with the samples, a trace of two cabs, and a stream of events."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "sample").symlink_to(repository / "data" / "sample")
+    rows = [
+        f"{cab},{T0 + 60 * i},{37.75 + i / 5000},-122.41,{i // 20 % 2}" for cab in "ab" for i in range(200)
+    ]
+    text = "\n".join(["cab,t,lat,lon,occ", *rows, ""])
+    (tmp_path / "cabs.csv.gz").write_bytes(gzip.compress(text.encode()))
+    places = {"ann": [38.7, -9.1], "bob": [38.75, -9.2]}
+    told = [("register", {"loc": at}) for at in places.values()]
+    told += [
+        ("context", {"people": [each], "span_us": None, "attributes": {"loc": at}})
+        for each, at in places.items()
+    ]
+    events = [
+        {"ts": 1_000_000 * (T0 + 5 * number), "number": number, "client": [*places][number % 2], "kind": kind,
+         "told": json.dumps(what)}
+        for number, (kind, what) in enumerate(told)
+    ]  # fmt: skip
+    schema = pa.schema([
+        ("ts", pa.timestamp("us", "UTC")), ("number", pa.int64()), ("client", pa.string()),
+        ("kind", pa.string()), ("told", pa.string()),
+    ])  # fmt: skip
+    (tmp_path / "events").mkdir()
+    pq.write_table(pa.Table.from_pylist(events, schema=schema), tmp_path / "events" / "0.parquet")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_nothing_is_left_out():
+    assert len(PIECES) > 10
+    assert all(any(old in piece for piece in PIECES) for old in LESS)
+
+
+@pytest.mark.parametrize("number", range(len(PIECES)))
+def test_a_piece_of_the_readme_runs(number, place, spark):
+    piece = PIECES[number]
+    for old, new in LESS.items():
+        piece = piece.replace(old, new)
+    exec(compile(piece, f"README, piece {number}", "exec"), {"__name__": "__main__"})
