@@ -1,8 +1,10 @@
 """The scoreboard: tasks that every system can be given, and what each takes to do them."""
 
 from mudkit.experiment.scoreboard.board import Scoreboard, pareto, scoreboard
+from mudkit.experiment.scoreboard.by_device import OF_DEVICES, by_device
 from mudkit.experiment.scoreboard.entrants import ENTRANTS
 from mudkit.experiment.scoreboard.entry import MEASURES, Entry, play
+from mudkit.experiment.scoreboard.readable import readable
 from mudkit.experiment.scoreboard.stage import APP, Entrant, Stage
 from mudkit.experiment.scoreboard.task import Item, Task
 from mudkit.experiment.scoreboard.tasks import FRIENDS_NEARBY, NEWS, PHOTOS, TASKS, TRAFFIC, WARD
@@ -14,6 +16,7 @@ __all__ = [
     "FRIENDS_NEARBY",
     "MEASURES",
     "NEWS",
+    "OF_DEVICES",
     "PHOTOS",
     "TASKS",
     "TRAFFIC",
@@ -25,7 +28,9 @@ __all__ = [
     "Stage",
     "Task",
     "Want",
+    "by_device",
     "pareto",
     "play",
+    "readable",
     "scoreboard",
 ]

@@ -133,6 +133,21 @@ class Stage:
             self._note(name, phone, {"read_us": now_us})
         self._inbox[phone] = waiting[most:]
 
+    # -- for who looks at what came of it
+
+    @property
+    def items(self) -> list[Item]:
+        """What was published so far, in its order."""
+        return [item for item, _ in self._items.values()]
+
+    def is_wanted(self, phone: str, item: str) -> bool:
+        """Say whether a phone wanted an item when it was published."""
+        return phone in self._wanted[item]
+
+    def wanted_by(self, phone: str) -> int:
+        """Say how many items a phone wanted so far."""
+        return sum(phone in wanting for wanting in self._wanted.values())
+
     # -- for who plays
 
     def enter(self, entrant: Entrant) -> None:
