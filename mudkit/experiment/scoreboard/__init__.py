@@ -2,9 +2,10 @@
 
 from mudkit.experiment.scoreboard.board import Scoreboard, pareto, scoreboard
 from mudkit.experiment.scoreboard.by_device import OF_DEVICES, by_device
-from mudkit.experiment.scoreboard.entrants import ENTRANTS
+from mudkit.experiment.scoreboard.disclosed import disclosed
+from mudkit.experiment.scoreboard.entrants import CANNOT, ENTRANTS
 from mudkit.experiment.scoreboard.entry import MEASURES, Entry, play
-from mudkit.experiment.scoreboard.readable import readable
+from mudkit.experiment.scoreboard.knowledge import knowledge
 from mudkit.experiment.scoreboard.stage import APP, Entrant, Stage
 from mudkit.experiment.scoreboard.task import Item, Task
 from mudkit.experiment.scoreboard.tasks import FRIENDS_NEARBY, NEWS, PHOTOS, TASKS, TRAFFIC, WARD
@@ -12,6 +13,7 @@ from mudkit.experiment.scoreboard.wants import Want
 
 __all__ = [
     "APP",
+    "CANNOT",
     "ENTRANTS",
     "FRIENDS_NEARBY",
     "MEASURES",
@@ -29,8 +31,9 @@ __all__ = [
     "Task",
     "Want",
     "by_device",
+    "disclosed",
+    "knowledge",
     "pareto",
     "play",
-    "readable",
     "scoreboard",
 ]

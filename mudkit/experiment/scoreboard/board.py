@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from mudkit.errors import ParameterError, SimulationProblem
 from mudkit.experiment.comparison import Comparison, interval
-from mudkit.experiment.privacy import learnt
 from mudkit.experiment.scoreboard.by_device import by_device
+from mudkit.experiment.scoreboard.disclosed import disclosed
 from mudkit.experiment.scoreboard.entrants import ENTRANTS
 from mudkit.experiment.scoreboard.entry import MEASURES, play
-from mudkit.experiment.scoreboard.readable import readable
+from mudkit.experiment.scoreboard.knowledge import knowledge
 from mudkit.experiment.scoreboard.stage import Entrant, Stage
 from mudkit.experiment.scoreboard.task import Task
 from mudkit.progress import bar
@@ -36,19 +36,19 @@ class Scoreboard:
         :data:`MEASURES`.
     privacy : pandas.DataFrame
         One row per (task, system, party) of the first seed: what parties learnt from what they held, see
-        :func:`mudkit.experiment.privacy.learnt`; devices are averaged. Empty if it was not kept.
+        :func:`~mudkit.experiment.scoreboard.knowledge.knowledge`. Empty if it was not kept.
     baseline : str
         The system that the others are compared with.
-    devices, readable, latencies : pandas.DataFrame
-        The same, of the first seed: :func:`by_device`, :func:`readable`, and the ``latency_s`` of each useful
-        delivery, with ``task`` and ``system`` before them. Empty if it was not kept.
+    devices, disclosed, latencies : pandas.DataFrame
+        The same, of the first seed: :func:`by_device`, :func:`disclosed`, and the ``latency_s`` of each
+        useful delivery, with ``task`` and ``system`` before them. Empty if it was not kept.
     """
 
     runs: pd.DataFrame
     privacy: pd.DataFrame
     baseline: str
     devices: pd.DataFrame
-    readable: pd.DataFrame
+    disclosed: pd.DataFrame
     latencies: pd.DataFrame
 
     @property
@@ -160,7 +160,7 @@ def scoreboard(
         for task in todo for name, make in systems.items() for seed in numbers
     ]  # fmt: skip
     rows, parties = [], []
-    kept: dict[str, list[Any]] = {name: [] for name in ("devices", "readable", "latencies")}
+    kept: dict[str, list[Any]] = {name: [] for name in ("devices", "disclosed", "latencies")}
     with bar(len(plan), "runs", "runs") as done:
         for row in map(_measured, plan):
             parties += row.pop("parties")
@@ -202,20 +202,16 @@ def _measured(what: tuple[Task, Callable[[Stage], Entrant], str, int, bool]) -> 
     task, make, name, seed, held = what
     entry = play(task, make, seed, name=name, messages=False, held=held)
     parties: list[Any] = []
-    kept: dict[str, list[Any]] = {"devices": [], "readable": [], "latencies": []}
+    kept: dict[str, list[Any]] = {"devices": [], "disclosed": [], "latencies": []}
     if held:
         useful = entry.deliveries[entry.deliveries["status"] == "read"]
-        of = {"devices": by_device(entry), "readable": readable(entry), "latencies": useful[["latency_s"]]}
+        of = {"devices": by_device(entry), "disclosed": disclosed(entry), "latencies": useful[["latency_s"]]}
         for what_kept, table in of.items():
             kept[what_kept] = [_of(table, task.name, name)]
-        told = learnt(entry.lab)
-        told["party"] = told["party"].where(~told["party"].isin(list(entry.lab.devices)), "a device")
-        numbers = ["devices", "pairs", "messages", "clear_bytes", "ciphertext_bytes", "stored_bytes"]
-        means = told.groupby(["system", "party"], sort=False)[numbers].mean().reset_index()
-        means = means.rename(columns={"system": "bill"})
-        means.insert(0, "task", task.name)
-        means.insert(1, "system", name)
-        parties = means.to_dict("records")
+        told = knowledge(entry)
+        told.insert(0, "task", task.name)
+        told.insert(1, "system", name)
+        parties = told.to_dict("records")
     return {
         "task": task.name, "system": name, "seed": seed, "wanted": entry.stage.wanted,
         "digest": entry.digest, **entry.measures(), "parties": parties,

@@ -210,7 +210,7 @@ class _Play:
         number = self._published[sender] = self._published.get(sender, 0) + 1
         loc = lab.devices[sender].loc
         about: dict[str, Any] = {
-            "who": f"|{sender}|",
+            "who": sender,
             "rank": 0.0,
             **task.tells(lab.world.seed, sender, number, loc),
         }

@@ -133,16 +133,14 @@ class Stage:
             self._note(name, phone, {"read_us": now_us})
         self._inbox[phone] = waiting[most:]
 
-    # -- for who looks at what came of it
-
     @property
-    def items(self) -> list[Item]:
-        """What was published so far, in its order."""
-        return [item for item, _ in self._items.values()]
+    def items(self) -> Mapping[str, Item]:
+        """What was published so far, by name."""
+        return {name: item for name, (item, _) in self._items.items()}
 
-    def is_wanted(self, phone: str, item: str) -> bool:
-        """Say whether a phone wanted an item when it was published."""
-        return phone in self._wanted[item]
+    def is_for(self, item: str, phone: str) -> bool:
+        """Say whether somebody wanted an item, or has published it."""
+        return phone in self._wanted[item] or phone == self._items[item][0].sender
 
     def wanted_by(self, phone: str) -> int:
         """Say how many items a phone wanted so far."""

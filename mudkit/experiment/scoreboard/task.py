@@ -26,8 +26,7 @@ class Item(NamedTuple):
     sender : str
         A phone, or a feed.
     about : mapping of str to object
-        What there is to say of it: wants are over this. Always with ``who`` (the sender between two bars) and
-        ``rank``.
+        What there is to say of it: wants are over this. Always with ``who`` (the sender) and ``rank``.
     size_bytes : int
         Of its content.
     expires_s : float or None

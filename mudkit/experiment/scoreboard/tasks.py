@@ -1,7 +1,7 @@
 """Five tasks that every system can be given (one for each kind of use that the papers have).
 
 What phones say of themselves, and what items are about, is drawn from the run's seed. Lists are texts with
-bars, ``|arts|sports|``, for the one predicate language has no lists.
+bars, ``arts|sports``, for the one predicate language has no lists.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _CITY: Final = ManhattanGrid(edge_km=10.0, block_m=200.0)
 
 
 def listed(names: Sequence[str]) -> str:
-    """Write names as a text that ``contains(…, '|name|')`` finds them in."""
-    return "".join(f"|{name}" for name in names) + "|"
+    """Write names as a text that ``contains(…, name)`` finds them in: none is a part of another one."""
+    return "|".join(names)
 
 
 def _no_tastes(seed: int, phones: Sequence[str], senders: Sequence[str]) -> list[dict[str, Any]]:
@@ -62,7 +62,7 @@ def _tags(seed: int, phones: Sequence[str], senders: Sequence[str]) -> list[dict
 
 def _photo(seed: int, sender: str, number: int, loc: tuple[float, float] | None) -> Mapping[str, Any]:
     drawn = int(Stream(seed, f"photos of {sender}").integers(0, number, 0, len(_TOPICS)))
-    return {"tag": listed([_TOPICS[drawn]])}
+    return {"tag": _TOPICS[drawn]}
 
 
 def _readers(seed: int, phones: Sequence[str], senders: Sequence[str]) -> list[dict[str, Any]]:
@@ -79,7 +79,7 @@ def _readers(seed: int, phones: Sequence[str], senders: Sequence[str]) -> list[d
 def _article(seed: int, sender: str, number: int, loc: tuple[float, float] | None) -> Mapping[str, Any]:
     topic = int(Stream(seed, f"articles of {sender}").integers(0, number, 0, len(_TOPICS)))
     rank = float(Stream(seed, f"ranks of {sender}").uniform(0, number, 0.0, 5.0))
-    return {"subject": listed([_TOPICS[topic]]), "rank": round(rank, 2)}
+    return {"subject": _TOPICS[topic], "rank": round(rank, 2)}
 
 
 def _doctors(seed: int, phones: Sequence[str], senders: Sequence[str]) -> list[dict[str, Any]]:

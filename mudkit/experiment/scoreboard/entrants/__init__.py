@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from mudkit.experiment.scoreboard.entrants.contrail import Contrail
@@ -13,9 +13,10 @@ from mudkit.experiment.scoreboard.entrants.sublim import Sublim
 from mudkit.experiment.scoreboard.entrants.to_everyone import ToEveryone
 from mudkit.experiment.scoreboard.stage import Entrant, Stage
 
-__all__ = ["ENTRANTS", "Contrail", "LastHop", "Mud", "Radiator", "Sublim", "ToEveryone"]
+__all__ = ["CANNOT", "ENTRANTS", "Contrail", "LastHop", "Mud", "Radiator", "Sublim", "ToEveryone"]
 
-ENTRANTS: Final[dict[str, Callable[[Stage], Entrant]]] = {
-    each.name: each for each in (ToEveryone, Mud, LastHop, Contrail, Radiator, Sublim)
-}
+_ALL: Final = (ToEveryone, Mud, LastHop, Contrail, Radiator, Sublim)
+ENTRANTS: Final[dict[str, Callable[[Stage], Entrant]]] = {each.name: each for each in _ALL}
 """By name; the first is the baseline."""
+CANNOT: Final[dict[str, Mapping[str, str]]] = {each.name: each.cannot for each in _ALL}
+"""What a system cannot say of a task, in a sentence, by system and task; nothing: all of it."""

@@ -7,7 +7,7 @@ for its reader what is not over yet. The relay sees ciphertext.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Final
 
@@ -38,6 +38,12 @@ class Contrail:
     """
 
     name: Final = "Contrail"
+    cannot: Final[Mapping[str, str]] = {
+        "traffic alerts": "Each driver has a filter on every other one: nobody knows who will be near.",
+        "news with ranks": "An item has no rank: everything wanted comes, read or not.",
+        "ward telemetry": "A filter does not know the receiver's battery or link.",
+    }
+    """What its paper cannot say, by the name of the task."""
 
     def __init__(self, stage: Stage, polling_interval_ms: float = POLLING_MS) -> None:
         self._stage = stage
@@ -108,4 +114,6 @@ class Contrail:
 def _asked(stage: Stage, phone: str) -> Iterable[str]:
     """Give the senders of whom a phone's user may want something."""
     friends = stage.about(phone).get("friends")
-    return (each for each in stage.senders if each != phone and (friends is None or f"|{each}|" in friends))
+    return (
+        each for each in stage.senders if each != phone and (friends is None or each in friends.split("|"))
+    )

@@ -6,6 +6,7 @@ to the server the paper does not say (see :class:`Uplink`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -29,6 +30,12 @@ class LastHop:
     """
 
     name: Final = "Last hop"
+    cannot: Final[Mapping[str, str]] = {
+        "traffic alerts": "A place is a constant of a query: who moves asks anew, and what waited is lost.",
+        "friends nearby": "A place is a constant of a query: who moves asks anew, and what waited is lost.",
+        "photo sharing": "The server reads every photograph.",
+    }
+    """What its paper cannot say, by the name of the task."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage

@@ -7,6 +7,7 @@ bound when it is written.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -29,6 +30,11 @@ class Mud:
     """
 
     name: Final = "MUD"
+    cannot: Final[Mapping[str, str]] = {
+        "news with ranks": "A continuous read has no ranks and no limit: all that is wanted comes.",
+        "photo sharing": "The cloud reads every photograph: a predicate hides from readers only.",
+    }
+    """What its paper cannot say, by the name of the task."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage

@@ -7,11 +7,13 @@ scoreboard it is waste.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
 from mudkit.experiment.scoreboard.stage import Stage
 from mudkit.experiment.scoreboard.task import Item
+from mudkit.experiment.scoreboard.tasks import TASKS
 from mudkit.systems.radiator import Client, Context, Server, Time, Volume
 from mudkit.systems.radiator.thresholds import Threshold
 
@@ -33,6 +35,10 @@ class Radiator:
     """
 
     name: Final = "Radiator"
+    cannot: Final[Mapping[str, str]] = dict.fromkeys(
+        TASKS, "Everyone gets everything in the end: what nobody wanted comes later, put together."
+    )
+    """What its paper cannot say, by the name of the task."""
 
     def __init__(self, stage: Stage, chain: float = 0.0) -> None:
         self._stage = stage

@@ -6,7 +6,7 @@ How items come to the publish server the paper does not say (see :class:`Uplink`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -30,6 +30,12 @@ class Sublim:
     """
 
     name: Final = "SUBLIM"
+    cannot: Final[Mapping[str, str]] = {
+        "traffic alerts": "The system does not keep places: who moves sets her policy anew.",
+        "friends nearby": "The system does not keep places: who moves sets her policy anew.",
+        "photo sharing": "The access point reads every photograph.",
+    }
+    """What its paper cannot say, by the name of the task."""
 
     def __init__(self, stage: Stage, rules: Sequence[Rule] = (Rule(),)) -> None:
         self._stage, self._rules = stage, rules

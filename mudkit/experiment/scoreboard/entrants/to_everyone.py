@@ -5,11 +5,13 @@ This is what a plain push service costs that knows nothing of anybody.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
 from mudkit.experiment.scoreboard.stage import Stage
 from mudkit.experiment.scoreboard.task import Item
+from mudkit.experiment.scoreboard.tasks import TASKS
 from mudkit.systems.store_and_forward import Client, Relay
 
 __all__ = ["ToEveryone"]
@@ -26,6 +28,10 @@ class ToEveryone:
     """
 
     name: Final = "to everyone"
+    cannot: Final[Mapping[str, str]] = dict.fromkeys(
+        TASKS, "Nothing is chosen on the way: what nobody wanted is sent all the same."
+    )
+    """What its paper cannot say, by the name of the task."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage

@@ -1,0 +1,91 @@
+"""What parties know after a task: computed from what they held, whatever the system promises.
+
+Who holds the content of an item in clear has read it. What is only packed (gzip) is in clear.
+"""
+
+from __future__ import annotations
+
+import gzip
+from typing import TYPE_CHECKING, Final
+
+from mudkit.experiment.privacy import SERVERS, learnt
+from mudkit.experiment.scoreboard.entry import Entry
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["PHONE", "knowledge", "seen"]
+
+PHONE: Final = "a phone"
+"""Any of them: means over all."""
+_PACKED: Final = b"\x1f\x8b"
+_ENOUGH: Final = 24
+"""So many letters of an item are in no other one."""
+
+
+def knowledge(entry: Entry) -> pd.DataFrame:
+    """Give what parties know.
+
+    Parameters
+    ----------
+    entry : Entry
+        Played with ``held=True``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Two rows, ``party`` ``servers`` (all of them together) and ``a phone`` (means over the phones):
+        ``items_read`` (whose content it held in clear), ``items_not_for_it`` (of these, what it neither
+        wanted nor published; servers want none), ``devices`` and ``pairs`` (whose names, and who with whom,
+        it was told in clear), ``clear_kb`` and ``ciphertext_kb`` (that it received).
+
+    Raises
+    ------
+    ParameterError
+        The lab does not keep what parties held.
+    """
+    import pandas as pd
+
+    lab, stage = entry.lab, entry.stage
+    held, told = lab.held(), learnt(lab)
+    received = held[held["how"] == "received"]
+    blobs = seen(entry)
+    needles = {name: item.content[:_ENOUGH].encode() for name, item in stage.items.items()}
+    read = {
+        party: {name for name, needle in needles.items() if needle and needle in blob}
+        for party, blob in blobs.items()
+    }
+    rows = []
+    for kind, parties in ((SERVERS, [SERVERS]), (PHONE, stage.phones)):
+        who = set(parties) if kind == PHONE else set(held["party"]) - set(lab.devices)
+        of = received[received["party"].isin(who)]
+        size_kb = of.groupby("form")["bytes"].sum() / 1000 / len(parties)
+        known = told[told["party"].isin(parties)]
+        items = [read.get(party, set()) for party in parties]
+        not_for = [
+            {name for name in names if not stage.is_for(name, party)}
+            for party, names in zip(parties, items, strict=True)
+        ]
+        rows.append({
+            "party": kind,
+            "items_read": sum(map(len, items)) / len(parties),
+            "items_not_for_it": sum(map(len, not_for)) / len(parties),
+            "devices": float(known["devices"].sum()) / len(parties),
+            "pairs": float(known["pairs"].sum()) / len(parties),
+            "clear_kb": float(size_kb.get("clear", 0.0)),
+            "ciphertext_kb": float(size_kb.get("ciphertext", 0.0)),
+        })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def seen(entry: Entry) -> dict[str, bytes]:
+    """Join all that a party held in clear; servers are one party."""
+    ledger = entry.lab.trace.held
+    assert ledger is not None
+    parts: dict[str, list[bytes]] = {}
+    fields = {(row.party, row.field) for row in ledger.rows() if row.form == "clear"}
+    for party, field in sorted(fields):
+        who = party if party in entry.lab.devices else SERVERS
+        for data in ledger.values(party, field):
+            parts.setdefault(who, []).append(gzip.decompress(data) if data.startswith(_PACKED) else data)
+    return {who: b"\0".join(each) for who, each in parts.items()}

@@ -1,0 +1,122 @@
+"""The stage: who wants what, what has come, and who is shown it."""
+
+from __future__ import annotations
+
+import pytest
+
+from mudkit.errors import ParameterError
+from mudkit.experiment.scenario import Scenario
+from mudkit.experiment.scoreboard import APP, Item, Stage, Task
+from mudkit.lab import Lab
+
+
+class Nobody:
+    """An entrant that does nothing, but remembers who has moved."""
+
+    def __init__(self):
+        self.moves = []
+
+    def publish(self, item):
+        pass
+
+    def moved(self, phone):
+        self.moves.append(phone)
+
+    def look(self, phone):
+        pass
+
+
+def _says(seed, phones, senders):
+    return [{"least": float(row)} for row, _ in enumerate(phones)]
+
+
+def _stage(**changes):
+    settings = {"wants": "item.rank >= me.least", "says": _says, "is_shown": False, **changes}
+    task = Task("test", "A test.", tells=lambda *given: {}, scenario=Scenario(devices=3), **settings)
+    lab = Lab(1)
+    lab.fleet(3)
+    stage = Stage(task, lab)
+    stage.enter(Nobody())
+    return stage
+
+
+def _item(name, rank=5.0, sender="phone-00000", expires_s=None):
+    return Item(name, sender, {"who": sender, "rank": rank}, 10, expires_s)
+
+
+def _rows(stage):
+    table = stage.lab.deliveries()
+    return {(row.item, row.receiver): row for row in table[table["system"] == APP].itertuples()}
+
+
+def test_who_wants_an_item_is_not_its_sender():
+    stage = _stage()
+    stage.publish(_item("one", rank=1.0))
+    assert list(_rows(stage)) == [("one", "phone-00001")]
+    assert stage.wanted == 1
+
+
+def test_what_comes_and_is_not_wanted_is_there_without_being_read():
+    stage = _stage()
+    stage.publish(_item("one", rank=1.0, expires_s=5.0))
+    for phone in stage.phones:
+        stage.arrived(phone, "one")
+        stage.show(phone)
+    stage.lab.run(seconds=10)
+    assert {key: row.status for key, row in _rows(stage).items()} == {
+        ("one", "phone-00001"): "read",
+        ("one", "phone-00002"): "unread",
+    }
+
+
+def test_the_best_are_shown_first_and_what_is_over_never():
+    stage = _stage(most=1)
+    for name, rank, expires_s in (("low", 3.0, None), ("high", 4.0, None), ("over", 5.0, 1.0)):
+        stage.publish(_item(name, rank, expires_s=expires_s))
+        stage.arrived("phone-00002", name)
+    stage.lab.run(seconds=2)
+    stage.show("phone-00002")
+    status = {name: row.status for (name, phone), row in _rows(stage).items() if phone == "phone-00002"}
+    assert status == {"low": "unread", "high": "read", "over": "expired"}
+    stage.show("phone-00002")
+    assert _rows(stage)["low", "phone-00002"].status == "read"
+
+
+def test_what_is_seen_as_it_comes_is_read_at_once_and_once():
+    stage = _stage(is_shown=True)
+    stage.publish(_item("one"))
+    stage.lab.run(seconds=3)
+    stage.arrived("phone-00001", "one")
+    stage.lab.run(seconds=3)
+    stage.arrived("phone-00001", "one")
+    row = _rows(stage)["one", "phone-00001"]
+    assert (row.status, row.latency_s, row.staleness_s) == ("read", 3.0, 3.0)
+
+
+@pytest.mark.parametrize(("phone", "item"), [("phone-00001", "two"), ("nobody", "one")])
+def test_nothing_comes_that_nobody_has_published(phone, item):
+    stage = _stage()
+    stage.publish(_item("one"))
+    with pytest.raises(ParameterError, match="nobody has published"):
+        stage.arrived(phone, item)
+
+
+def test_who_moves_far_enough_says_so():
+    task = Task(
+        "near", "A test.", "within_km(item.loc, me.loc, 1)", Scenario(devices=4, mobility="manhattan"),
+        tells=lambda *given: {}, says=lambda seed, phones, senders: [{} for _ in phones], renew_km=0.2,
+    )  # fmt: skip
+    lab = Lab(3)
+    lab.fleet(4, mobility="manhattan")
+    stage, nobody = Stage(task, lab), Nobody()
+    told = {phone: stage.about(phone)["loc"] for phone in stage.phones}
+    stage.enter(nobody)
+    assert nobody.moves == []
+    lab.run(hours=1)
+    assert set(nobody.moves) == set(stage.phones)
+    assert all(stage.about(phone)["loc"] != told[phone] for phone in stage.phones)
+
+
+def test_a_want_with_a_place_needs_places():
+    with pytest.raises(ParameterError, match="phones have none"):
+        _stage(wants="within_km(item.loc, me.loc, 1)")
