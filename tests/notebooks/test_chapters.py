@@ -136,6 +136,17 @@ OTHER = {
         "rule_minutes": 60.0,
         "completeness": 0.5,
     },
+    "10_scoreboard": {
+        "phones": 5,
+        "traffic_hours": 0.5,
+        "jams_per_day": 144.0,
+        "news_hours": 6.0,
+        "news_per_day": 100.0,
+        "photo_hours": 8.0,
+        "photo_bytes": 9_000,
+        "seeds": 1,
+        "seed": 4,
+    },
 }
 
 
