@@ -5,6 +5,7 @@ from mudkit.widgets.policy_workbench import PolicyWorkbench
 from mudkit.widgets.prefetch_lab import PrefetchLab
 from mudkit.widgets.propagation_map import PropagationMap
 from mudkit.widgets.relay_monitor import RelayMonitor
+from mudkit.widgets.scoreboard import Scoreboard
 from mudkit.widgets.table_browser import TableBrowser
 from mudkit.widgets.views_explorer import ViewsExplorer
 
@@ -14,6 +15,7 @@ __all__ = [
     "PrefetchLab",
     "PropagationMap",
     "RelayMonitor",
+    "Scoreboard",
     "TableBrowser",
     "ViewsExplorer",
 ]

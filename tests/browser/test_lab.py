@@ -419,6 +419,46 @@ def test_costs_are_dragged_in_the_browser(chromium, lab, tmp_path):
         page.wait_for_function("([box, old]) => box.innerText === old", arg=[status.element_handle(), before])
 
 
+def test_a_measure_and_a_device_are_chosen_in_the_browser(chromium, lab, tmp_path):
+    with run_in_browser(chromium, lab, tmp_path, "10_scoreboard", "Held in all") as page:
+        board = page.locator(".mudkit-scoreboard").first
+        board.scroll_into_view_if_needed()
+        status, title = board.get_by_role("status"), board.locator(".js-plotly-plot .gtitle")
+        across = board.locator(".js-plotly-plot .xtitle")
+        status.get_by_text("Not beaten:").wait_for()
+        assert title.text_content() == "traffic alerts, all devices"
+
+        board.get_by_label("task", exact=True).focus()
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("Tab")
+        page.wait_for_function(
+            "([box]) => box.querySelector('.gtitle').textContent === 'news with ranks, all devices'",
+            arg=[board.element_handle()],
+        )
+        board.get_by_label("across", exact=True).select_option("down, kB")
+        page.wait_for_function(
+            "([box]) => box.querySelector('.xtitle').textContent === 'down, kB'",
+            arg=[board.element_handle()],
+        )
+        before = status.inner_text()
+        board.get_by_label("device", exact=True).select_option("phone-00002")
+        status.get_by_text("first seed").wait_for()
+        assert status.inner_text() != before
+        assert title.text_content() == "news with ranks, phone-00002"
+        row = board.locator("tr", has=page.get_by_role("rowheader", name="battery, h", exact=True))
+        assert "★" in row.inner_text()
+
+        board.get_by_label("across", exact=True).select_option("events on servers")
+        board.get_by_role("alert").get_by_text("These are no two measures").wait_for()
+        assert across.text_content() == "down, kB", "the last picture stays"
+        board.get_by_label("device", exact=True).select_option("all devices")
+        board.get_by_role("alert").wait_for(state="detached")
+        page.wait_for_function(
+            "([box]) => box.querySelector('.xtitle').textContent === 'events on servers'",
+            arg=[board.element_handle()],
+        )
+
+
 def look_at_map_and_slider(page):
     figures = page.locator(".js-plotly-plot svg.main-svg")
     figures.first.scroll_into_view_if_needed()

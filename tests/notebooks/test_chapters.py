@@ -154,6 +154,17 @@ OTHER = {
         "loop_cars": 3,
         "seed": 3,
     },
+    "10_scoreboard": {
+        "phones": 5,
+        "traffic_hours": 0.5,
+        "jams_per_day": 144.0,
+        "news_hours": 6.0,
+        "news_per_day": 100.0,
+        "photo_hours": 8.0,
+        "photo_bytes": 9_000,
+        "seeds": 1,
+        "seed": 4,
+    },
 }
 
 

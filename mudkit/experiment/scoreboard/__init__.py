@@ -1,6 +1,8 @@
 """The scoreboard: tasks that every system can be given, and what each takes to do them."""
 
 from mudkit.experiment.scoreboard.board import Scoreboard, pareto, scoreboard
+from mudkit.experiment.scoreboard.by_device import OF_DEVICES, by_device
+from mudkit.experiment.scoreboard.disclosed import disclosed
 from mudkit.experiment.scoreboard.entrants import CANNOT, ENTRANTS
 from mudkit.experiment.scoreboard.entry import MEASURES, Entry, play
 from mudkit.experiment.scoreboard.knowledge import knowledge
@@ -16,6 +18,7 @@ __all__ = [
     "FRIENDS_NEARBY",
     "MEASURES",
     "NEWS",
+    "OF_DEVICES",
     "PHOTOS",
     "TASKS",
     "TRAFFIC",
@@ -27,6 +30,8 @@ __all__ = [
     "Stage",
     "Task",
     "Want",
+    "by_device",
+    "disclosed",
     "knowledge",
     "pareto",
     "play",

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from mudkit.errors import ParameterError, SimulationProblem
 from mudkit.experiment.comparison import Comparison, interval
+from mudkit.experiment.scoreboard.by_device import by_device
+from mudkit.experiment.scoreboard.disclosed import disclosed
 from mudkit.experiment.scoreboard.entrants import ENTRANTS
 from mudkit.experiment.scoreboard.entry import MEASURES, play
 from mudkit.experiment.scoreboard.knowledge import knowledge
@@ -37,11 +39,17 @@ class Scoreboard:
         :func:`~mudkit.experiment.scoreboard.knowledge.knowledge`. Empty if it was not kept.
     baseline : str
         The system that the others are compared with.
+    devices, disclosed, latencies : pandas.DataFrame
+        The same, of the first seed: :func:`by_device`, :func:`disclosed`, and the ``latency_s`` of each
+        useful delivery, with ``task`` and ``system`` before them. Empty if it was not kept.
     """
 
     runs: pd.DataFrame
     privacy: pd.DataFrame
     baseline: str
+    devices: pd.DataFrame
+    disclosed: pd.DataFrame
+    latencies: pd.DataFrame
 
     @property
     def systems(self) -> list[str]:
@@ -152,9 +160,12 @@ def scoreboard(
         for task in todo for name, make in systems.items() for seed in numbers
     ]  # fmt: skip
     rows, parties = [], []
+    kept: dict[str, list[Any]] = {name: [] for name in ("devices", "disclosed", "latencies")}
     with bar(len(plan), "runs", "runs") as done:
         for row in map(_measured, plan):
             parties += row.pop("parties")
+            for name, tables in kept.items():
+                tables += row.pop(name)
             rows.append(row)
             done(len(rows))
     runs = pd.DataFrame(rows)
@@ -165,7 +176,10 @@ def scoreboard(
                 where=f"{task}, seed {seed}", found=", ".join(same["system"] + " " + same["digest"].str[:8]),
                 expected="one digest", remedy="an entrant changes nothing but what its own machines do",
             )  # fmt: skip
-    return Scoreboard(runs, pd.DataFrame(parties), next(iter(systems)))
+    frames = {
+        name: pd.concat(each, ignore_index=True) if each else pd.DataFrame() for name, each in kept.items()
+    }
+    return Scoreboard(runs, pd.DataFrame(parties), next(iter(systems)), **frames)
 
 
 def pareto(gain: Iterable[float], cost: Iterable[float]) -> list[bool]:
@@ -188,7 +202,12 @@ def _measured(what: tuple[Task, Callable[[Stage], Entrant], str, int, bool]) -> 
     task, make, name, seed, held = what
     entry = play(task, make, seed, name=name, messages=False, held=held)
     parties: list[Any] = []
+    kept: dict[str, list[Any]] = {"devices": [], "disclosed": [], "latencies": []}
     if held:
+        useful = entry.deliveries[entry.deliveries["status"] == "read"]
+        of = {"devices": by_device(entry), "disclosed": disclosed(entry), "latencies": useful[["latency_s"]]}
+        for what_kept, table in of.items():
+            kept[what_kept] = [_of(table, task.name, name)]
         told = knowledge(entry)
         told.insert(0, "task", task.name)
         told.insert(1, "system", name)
@@ -196,4 +215,9 @@ def _measured(what: tuple[Task, Callable[[Stage], Entrant], str, int, bool]) -> 
     return {
         "task": task.name, "system": name, "seed": seed, "wanted": entry.stage.wanted,
         "digest": entry.digest, **entry.measures(), "parties": parties,
+        **kept,
     }  # fmt: skip
+
+
+def _of(table: pd.DataFrame, task: str, system: str) -> pd.DataFrame:
+    return table.assign(task=task, system=system)[["task", "system", *table.columns]]

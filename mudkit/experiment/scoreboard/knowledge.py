@@ -14,7 +14,7 @@ from mudkit.experiment.scoreboard.entry import Entry
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["PHONE", "knowledge"]
+__all__ = ["PHONE", "knowledge", "seen"]
 
 PHONE: Final = "a phone"
 """Any of them: means over all."""
@@ -49,11 +49,11 @@ def knowledge(entry: Entry) -> pd.DataFrame:
     lab, stage = entry.lab, entry.stage
     held, told = lab.held(), learnt(lab)
     received = held[held["how"] == "received"]
-    seen = _seen(entry)
+    blobs = seen(entry)
     needles = {name: item.content[:_ENOUGH].encode() for name, item in stage.items.items()}
     read = {
         party: {name for name, needle in needles.items() if needle and needle in blob}
-        for party, blob in seen.items()
+        for party, blob in blobs.items()
     }
     rows = []
     for kind, parties in ((SERVERS, [SERVERS]), (PHONE, stage.phones)):
@@ -78,7 +78,7 @@ def knowledge(entry: Entry) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _seen(entry: Entry) -> dict[str, bytes]:
+def seen(entry: Entry) -> dict[str, bytes]:
     """Join all that a party held in clear; servers are one party."""
     ledger = entry.lab.trace.held
     assert ledger is not None

@@ -142,6 +142,10 @@ class Stage:
         """Say whether somebody wanted an item, or has published it."""
         return phone in self._wanted[item] or phone == self._items[item][0].sender
 
+    def wanted_by(self, phone: str) -> int:
+        """Say how many items a phone wanted so far."""
+        return sum(phone in wanting for wanting in self._wanted.values())
+
     # -- for who plays
 
     def enter(self, entrant: Entrant) -> None:

@@ -1,0 +1,101 @@
+"""Systems by two measures, and the front of those that no other one beats in both."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import plotly.graph_objects as go
+
+from mudkit.errors import ParameterError
+from mudkit.figures.charts import BLUE, GREY
+from mudkit.figures.colours import short_number
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["fill", "pareto"]
+
+_FRONT, _BEST, _OTHERS = range(3)
+_PLACES: Final = ("top center", "bottom center", "middle right", "middle left")
+
+
+def pareto(table: pd.DataFrame, *, x: str, y: str, labels: tuple[str, str], title: str) -> go.Figure:
+    """Draw a point for each system; those on the front are filled, and a line joins them.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        ``system``, two columns of numbers, and ``is_best``, as
+        :func:`mudkit.experiment.scoreboard.axes.front` gives it. A system without a value is left out, and
+        named below the title.
+    x, y : str
+        The columns.
+    labels : (str, str)
+        What stands at the axes, units included.
+    title : str
+
+    Raises
+    ------
+    ParameterError
+        The table lacks a column.
+    """
+    figure = go.Figure(
+        [
+            go.Scatter(name="front", mode="lines", line={"color": BLUE, "dash": "dot"}, hoverinfo="skip"),
+            go.Scatter(name="not beaten", mode="markers+text", marker={"color": BLUE, "size": 13}),
+            go.Scatter(
+                name="beaten in both", mode="markers+text",
+                marker={"color": GREY, "size": 12, "symbol": "x-thin", "line": {"width": 3, "color": GREY}},
+            ),
+        ]
+    )  # fmt: skip
+    figure.update_layout(
+        template="simple_white", height=420, margin={"l": 80, "r": 30, "t": 90, "b": 60},
+        legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 1, "xanchor": "right"},
+    )  # fmt: skip
+    fill(figure, table, x=x, y=y, labels=labels, title=title)
+    return figure
+
+
+def fill(
+    figure: go.Figure, table: pd.DataFrame, *, x: str, y: str, labels: tuple[str, str], title: str
+) -> None:
+    """Bring another table into a figure that :func:`pareto` has made; see there."""
+    if missing := [name for name in ("system", x, y, "is_best") if name not in table.columns]:
+        raise ParameterError(
+            "The table lacks a column.", where="table", found=", ".join(map(str, table.columns)),
+            expected=", ".join(missing),
+        )  # fmt: skip
+    known = table[table[[x, y]].notna().all(axis=1)]
+    left_out = [str(name) for name in table["system"] if name not in set(known["system"])]
+    points: dict[tuple[float, float], dict[str, Any]] = {}
+    for row in known.to_dict("records"):
+        place = points.setdefault((row[x], row[y]), {"names": [], "is_best": bool(row["is_best"])})
+        place["names"].append(str(row["system"]))
+    best = sorted(place for place, each in points.items() if each["is_best"])
+    figure.data[_FRONT].update(x=[each[0] for each in best], y=[each[1] for each in best])
+    beside = {place: _PLACES[number % len(_PLACES)] for number, place in enumerate(sorted(points))}
+    for number, is_best in ((_BEST, True), (_OTHERS, False)):
+        of = [place for place, each in points.items() if each["is_best"] == is_best]
+        figure.data[number].update(
+            x=[each[0] for each in of], y=[each[1] for each in of],
+            text=[", ".join(points[each]["names"]) for each in of],
+            textposition=[beside[each] for each in of],
+            customdata=[f"{short_number(each[0])}, {short_number(each[1])}" for each in of],
+            hovertemplate="%{text}<br>%{customdata}<extra></extra>",
+        )  # fmt: skip
+    for axis, name, label in zip((figure.layout.xaxis, figure.layout.yaxis), (x, y), labels, strict=True):
+        axis.update(title={"text": label}, range=_range(known[name].tolist()))
+    told = f"without a value: {', '.join(left_out)}" if left_out else ""
+    figure.update_layout(
+        title={"text": title, "font": {"size": 16}, "subtitle": {"text": told, "font": {"size": 12}}}
+    )
+
+
+def _range(values: list[float]) -> list[float]:
+    """Leave room for names, and begin at 0 if nothing is below."""
+    if not values:
+        return [0.0, 1.0]
+    low, high = min(0.0, *values), max(0.0, *values)
+    room = 0.15 * (high - low) or 1.0
+    return [low - room, high + room]

@@ -1,0 +1,152 @@
+"""The scoreboard says what its tables say, for all and for one device, and keeps its picture when it cannot."""
+
+from __future__ import annotations
+
+import re
+
+import pandas as pd
+import pytest
+
+from mudkit.errors import ParameterError
+from mudkit.experiment.scoreboard import ENTRANTS, MEASURES, OF_DEVICES, PHOTOS, WARD, scoreboard
+from mudkit.experiment.scoreboard import Scoreboard as Found
+from mudkit.experiment.scoreboard.axes import GAINS, LABELS, front
+from mudkit.figures.colours import short_number
+from mudkit.widgets import Scoreboard
+
+SOME = {name: ENTRANTS[name] for name in ("to everyone", "SUBLIM", "Last hop")}
+
+
+@pytest.fixture(scope="module")
+def found():
+    return scoreboard(
+        [PHOTOS.over(devices=6, hours=6.0), WARD.over(devices=2, hours=0.1)], SOME, seeds=[2, 3]
+    )
+
+
+@pytest.fixture
+def board(found):
+    return Scoreboard(found)
+
+
+def drawn(board):
+    """The points of the figure by system, and who is on the front."""
+    points = {
+        name: (x, y)
+        for trace in board.figure.data[1:]
+        for x, y, names in zip(trace.x, trace.y, trace.text, strict=True)
+        for name in names.split(", ")
+    }
+    best = {name for names in board.figure.data[1].text for name in names.split(", ")}
+    return points, best
+
+
+def shown(board):
+    """The table by measure, its stars apart."""
+    found = {}
+    for label, cells in re.findall(r"<tr><th scope='row'[^>]*>(.*?)</th>(.*?)</tr>", board.table.value):
+        found[label] = re.findall("<td>(.*?)</td>", cells)
+    return found
+
+
+def test_it_shows_the_means_of_the_seeds(board, found):
+    points, best = drawn(board)
+    table = found.table("photo sharing")
+    for name, (x, y) in points.items():
+        assert x == pytest.approx(table.loc[name, "j_per_useful"])
+        assert y == pytest.approx(table.loc[name, "useful_share"])
+    front_now = front(table.reset_index(), "j_per_useful", "useful_share")
+    assert best == set(front_now.loc[front_now["is_best"], "system"])
+    assert "mean of 2 seeds" in board.status.value
+    assert all(name in board.status.value for name in best)
+    cells = shown(board)
+    assert set(cells) == set(LABELS.values())
+    for measure in MEASURES:
+        values = table[measure]
+        best_value = values.max() if measure in GAINS else values.min()
+        for cell, value in zip(cells[LABELS[measure]], values, strict=True):
+            assert cell.removeprefix("★ ") == short_number(value)
+            assert cell.startswith("★") == (value == best_value and values.nunique() > 1)
+
+
+def test_the_axes_are_chosen(board, found):
+    board.x.value, board.y.value = "down_kb", "battery_h"
+    points, best = drawn(board)
+    table = found.table("photo sharing")
+    assert points["SUBLIM"] == pytest.approx(
+        (table.loc["SUBLIM", "down_kb"], table.loc["SUBLIM", "battery_h"])
+    )
+    assert best == {table["down_kb"].idxmin()} | {table["battery_h"].idxmax()}
+    assert board.figure.layout.xaxis.title.text == "down, kB"
+    assert "battery, h" in board.status.value
+
+
+def test_a_device_is_chosen(board, found):
+    phone = found.devices["device"].iloc[3]
+    board.device.value = phone
+    rows = found.devices.query("task == 'photo sharing' and device == @phone").set_index("system")
+    points, _ = drawn(board)
+    for name, (x, y) in points.items():
+        assert (x, y) == pytest.approx((rows.loc[name, "j_per_useful"], rows.loc[name, "useful_share"]))
+    assert board.figure.layout.title.text == f"photo sharing, {phone}"
+    assert f"first seed, {rows['wanted'].iloc[0]} items wanted" in board.status.value
+    assert set(shown(board)) == {LABELS[name] for name in OF_DEVICES}
+
+
+def test_a_task_has_its_own_devices(board, found):
+    board.device.value = "phone-00004"
+    board.task.value = "ward telemetry"
+    assert board.device.value == "all devices", "there is no such phone"
+    names = list(board.device.options)
+    assert names[:4] == ["all devices", "phone-00000", "phone-00001", "feed-00000"]
+    points, _ = drawn(board)
+    expected = found.table("ward telemetry").loc["SUBLIM", ["j_per_useful", "useful_share"]]
+    assert points["SUBLIM"] == pytest.approx(tuple(expected))
+    board.device.value = "phone-00001"
+    board.task.value = "photo sharing"
+    assert board.device.value == "phone-00001", "it stays where there is one of that name"
+    board.task.value, board.device.value = "ward telemetry", "feed-00000"
+    assert "Not beaten: nobody" in board.status.value
+    assert "without a value" in board.figure.layout.title.subtitle.text
+
+
+def test_what_cannot_be_is_told_and_the_picture_stays(board):
+    kept = drawn(board), board.status.value, board.table.value
+    board.x.value = "useful_share"
+    assert "role='alert'" in board.problem.value
+    assert (drawn(board), board.status.value, board.table.value) == kept
+    board.x.value = "server_events"
+    assert board.problem.value == ""
+    kept = drawn(board), board.status.value, board.table.value
+    board.device.value = "phone-00001"
+    assert "server_events" in board.problem.value, "no device has it"
+    assert (drawn(board), board.status.value, board.table.value) == kept
+    board.x.value = "radio_j"
+    assert board.problem.value == ""
+    assert "phone-00001" in board.figure.layout.title.text
+
+
+def test_without_devices_only_all_of_them(found):
+    bare = scoreboard([PHOTOS.over(devices=4, hours=3.0)], SOME, seeds=[2], privacy=False)
+    board = Scoreboard(bare)
+    assert list(board.device.options) == ["all devices"]
+    assert "mean of 1 seed)" in board.status.value
+
+
+def test_markup_is_text():
+    runs = pd.DataFrame(
+        [
+            {"task": "<i>", "system": name, "seed": 0, **dict.fromkeys(MEASURES, float(number))}
+            for number, name in enumerate(("<b>", "c"))
+        ]
+    )
+    empty = pd.DataFrame()
+    widget = Scoreboard(Found(runs, empty, "<b>", empty, empty, empty))
+    assert "<b>" not in widget.table.value
+    assert "&lt;b&gt;" in widget.table.value
+
+
+@pytest.mark.parametrize("wrong", [{"x": "speed"}, {"x": "useful_share"}])
+def test_what_are_no_axes(found, wrong):
+    with pytest.raises(ParameterError):
+        Scoreboard(found, **wrong)

@@ -1,0 +1,173 @@
+"""Scoreboard: systems by measures, whichever two are chosen, for all devices or one of them."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Any, Final
+
+import ipywidgets
+import plotly.graph_objects as go
+
+from mudkit.errors import MudkitError, ParameterError
+from mudkit.experiment.scoreboard import MEASURES, OF_DEVICES
+from mudkit.experiment.scoreboard import Scoreboard as Found
+from mudkit.experiment.scoreboard.axes import GAINS, LABELS, front
+from mudkit.figures.colours import short_number
+from mudkit.figures.pareto import fill, pareto
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Scoreboard"]
+
+_ALL: Final = "all devices"
+_WIDTH_PX: Final = 860
+_STYLE: Final = (
+    "<style>.mudkit-scoreboard td, .mudkit-scoreboard th {text-align: right; padding: 0 10px 0 4px; "
+    "line-height: 1.35} .mudkit-scoreboard :is(td, th):first-child {text-align: left}</style>"
+)
+
+
+class Scoreboard(ipywidgets.VBox):  # type: ignore[misc]
+    """Choose a task, a device and two measures; the front, the best and the whole table follow.
+
+    All devices: means over the seeds. One device: of the first seed, as what was kept of it says. All of it
+    works from the keyboard. What cannot be is told, and the picture stays.
+
+    Parameters
+    ----------
+    found : mudkit.experiment.scoreboard.Scoreboard
+    x, y : str
+        Measures at the axes at first.
+
+    Attributes
+    ----------
+    task, device, x, y : ipywidgets.Dropdown
+        The device's options are those of the task, phones before feeds.
+    problem, status, table : ipywidgets.HTML
+        What cannot be; who is on the front; a row a measure, a column a system, the best value with a ★.
+    figure : plotly.graph_objects.FigureWidget
+
+    Raises
+    ------
+    ParameterError
+        There is no such measure, or both are the same.
+    """
+
+    def __init__(self, found: Found, x: str = "j_per_useful", y: str = "useful_share") -> None:
+        for name in (x, y):
+            if name not in MEASURES:
+                raise ParameterError(
+                    "There is no such measure.", where="x, y", found=repr(name), expected=", ".join(MEASURES)
+                )
+        self._found = found
+        self._is_changing = False
+        options = [(LABELS[name], name) for name in MEASURES]
+        self.task = _dropdown("task", found.tasks, found.tasks[0])
+        self.device = _dropdown("device", [_ALL], _ALL)
+        self.x, self.y = _dropdown("across", options, x), _dropdown("up", options, y)
+        self.problem, self.status, self.table = (ipywidgets.HTML() for _ in range(3))
+        self._offer()
+        points, words = self._points()
+        self.figure = go.FigureWidget(pareto(points, **words).update_layout(width=_WIDTH_PX))
+        self._tell(points)
+        self.task.observe(lambda _: self._chosen(), names="value")
+        for control in (self.device, self.x, self.y):
+            control.observe(lambda _: self._show(), names="value")
+        super().__init__([
+            ipywidgets.HTML(_STYLE), ipywidgets.HBox([self.task, self.device]),
+            ipywidgets.HBox([self.x, self.y]), self.problem, self.status, self.figure, self.table,
+        ])  # fmt: skip
+        self.add_class("mudkit-scoreboard")
+
+    # -- what changes
+
+    def _offer(self) -> None:
+        """Offer the devices of the task."""
+        kept = self._found.devices
+        names: list[str] = []
+        if len(kept):
+            of = kept[kept["task"] == self.task.value].sort_values("is_phone", ascending=False, kind="stable")
+            names = [str(name) for name in of["device"].unique()]
+        chosen = self.device.value
+        self._is_changing = True
+        self.device.options = [_ALL, *names]
+        self.device.value = chosen if chosen in names else _ALL
+        self._is_changing = False
+
+    def _chosen(self) -> None:
+        self._offer()
+        self._show()
+
+    def _show(self) -> None:
+        if self._is_changing:
+            return
+        try:
+            points, words = self._points()
+        except MudkitError as error:
+            self.problem.value = (
+                "<div role='alert'><b>This cannot be; below is the last that could.</b>"
+                f"<pre>{escape(str(error))}</pre></div>"
+            )
+            return
+        self.problem.value = ""
+        with self.figure.batch_update():
+            fill(self.figure, points, **words)
+        self._tell(points)
+
+    # -- what is shown
+
+    def _values(self) -> pd.DataFrame:
+        """Give a row a system, a column a measure."""
+        if self.device.value == _ALL:
+            return self._found.table(self.task.value).reset_index()
+        kept = self._found.devices
+        rows = kept[(kept["task"] == self.task.value) & (kept["device"] == self.device.value)]
+        found: pd.DataFrame = rows[["system", *OF_DEVICES]].reset_index(drop=True)
+        return found
+
+    def _points(self) -> tuple[pd.DataFrame, dict[str, Any]]:
+        x, y, of = self.x.value, self.y.value, self.device.value
+        words = {
+            "x": x, "y": y, "labels": (LABELS[x], LABELS[y]), "title": f"{self.task.value}, {of}",
+        }  # fmt: skip
+        return front(self._values(), x, y), words
+
+    def _tell(self, points: pd.DataFrame) -> None:
+        best = ", ".join(escape(str(name)) for name in points.loc[points["is_best"], "system"])
+        seeds = self._found.runs["seed"].nunique()
+        of = f"mean of {seeds} seed{'s' if seeds != 1 else ''}"
+        if self.device.value != _ALL:
+            kept = self._found.devices
+            rows = kept[(kept["task"] == self.task.value) & (kept["device"] == self.device.value)]
+            of = f"first seed, {int(rows['wanted'].iloc[0])} items wanted"
+        words = f"{LABELS[self.x.value]}; {LABELS[self.y.value]}"
+        self.status.value = (
+            f"<div role='status'><b>Not beaten: {best or 'nobody'}</b> ({escape(words)}; {of}).</div>"
+        )
+        self.table.value = _table(self._values())
+
+
+def _dropdown(description: str, options: Any, value: str) -> Any:
+    return ipywidgets.Dropdown(
+        options=options, value=value, description=description, style={"description_width": "5em"},
+        layout={"width": "24em"},
+    )  # fmt: skip
+
+
+def _table(values: pd.DataFrame) -> str:
+    systems = [str(name) for name in values["system"]]
+    head = "".join(f"<th scope='col'>{escape(name)}</th>" for name in ("measure", *systems))
+    rows = ""
+    for name in (each for each in MEASURES if each in values.columns):
+        column = values[name]
+        best = column.max() if name in GAINS else column.min()
+        cells = "".join(
+            f"<td>{'★ ' if value == best and column.nunique() > 1 else ''}"
+            f"{'–' if value != value else short_number(value)}</td>"
+            for value in column
+        )
+        rows += (
+            f"<tr><th scope='row' title='{escape(MEASURES[name])}'>{escape(LABELS[name])}</th>{cells}</tr>"
+        )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
