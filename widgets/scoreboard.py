@@ -6,7 +6,6 @@ from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
 import ipywidgets
-import plotly.graph_objects as go
 
 from mudkit.errors import MudkitError, ParameterError
 from mudkit.experiment.scoreboard import MEASURES, OF_DEVICES
@@ -14,6 +13,7 @@ from mudkit.experiment.scoreboard import Scoreboard as Found
 from mudkit.experiment.scoreboard.axes import GAINS, LABELS, front
 from mudkit.figures.colours import short_number
 from mudkit.figures.pareto import fill, pareto
+from mudkit.widgets.figure import Figure
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,7 +46,7 @@ class Scoreboard(ipywidgets.VBox):  # type: ignore[misc]
         The device's options are those of the task, phones before feeds.
     problem, status, table : ipywidgets.HTML
         What cannot be; who is on the front; a row a measure, a column a system, the best value with a ★.
-    figure : plotly.graph_objects.FigureWidget
+    figure : Figure
 
     Raises
     ------
@@ -69,7 +69,7 @@ class Scoreboard(ipywidgets.VBox):  # type: ignore[misc]
         self.problem, self.status, self.table = (ipywidgets.HTML() for _ in range(3))
         self._offer()
         points, words = self._points()
-        self.figure = go.FigureWidget(pareto(points, **words).update_layout(width=_WIDTH_PX))
+        self.figure = Figure(pareto(points, **words).update_layout(width=_WIDTH_PX))
         self._tell(points)
         self.task.observe(lambda _: self._chosen(), names="value")
         for control in (self.device, self.x, self.y):
