@@ -5,7 +5,7 @@ Nothing here is a test: a number tells, a person judges. Rows of speed of `mudki
 kept, so that its table shows them.
 
 Usage: python tests/bench/run.py [PART ...]
-       import, session, matching, fleet, scoreboard, rows; all by default
+       import, session, matching, fleet, scoreboard, artefact, rows; all by default
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import json
 import subprocess
 import sys
 
+import artefact
 import fleet
 import matching
 import scoreboard_day
@@ -32,6 +33,7 @@ def main() -> None:
         "matching": matching.rows,
         "fleet": fleet.rows,
         "scoreboard": scoreboard_day.rows,
+        "artefact": artefact.rows,
     }
     wanted = sys.argv[1:] or [*parts, "rows"]
     if unknown := [name for name in wanted if name not in (*parts, "rows")]:
