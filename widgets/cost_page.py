@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from html import escape
 from typing import Any, Final
 
 import ipywidgets
 import numpy as np
-import pandas as pd
 
 from mudkit.experiment.cache_bench import CacheBench, Tried, nodes
-from mudkit.figures import answers, frontier, trees
+from mudkit.figures import answers, trees
 from mudkit.learning import COSTS, FixedRule
 from mudkit.widgets.figure import Figure
 
@@ -18,7 +18,6 @@ __all__ = ["CostPage"]
 
 _VALUES: Final = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 _OWN: Final = "own costs"
-_PRICES: Final = (0.01, 0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 20.0, 100.0)
 _WIDTH_PX: Final = 860
 _NAMES: Final = ("good, local", "good, asked", "stale, local", "stale, asked")
 """Of the four costs: what was true of the cached answer, and what was decided; row by row."""
@@ -50,9 +49,9 @@ class CostPage(ipywidgets.VBox):  # type: ignore[misc]
     preset : ipywidgets.Dropdown
     costs : tuple of ipywidgets.SelectionSlider
         Row by row: good, stale; columns local, remote.
-    status : ipywidgets.HTML
-        What is sent and stale now, and with the fixed rule.
-    curve, map, tree : Figure
+    status, tree : ipywidgets.HTML
+        What is sent and stale now, with the fixed rule, and at best; the tree, line by line.
+    map : Figure
     """
 
     def __init__(self, bench: CacheBench, *, rule: FixedRule | None = None, cost: str = "latency") -> None:
@@ -67,40 +66,20 @@ class CostPage(ipywidgets.VBox):  # type: ignore[misc]
             _slider(name, value) for name, value in zip(_NAMES, COSTS[cost].table().ravel(), strict=True)
         )
         self.status = ipywidgets.HTML()
-        curve = pd.DataFrame(
-            [
-                (each.sent_share, each.stale_share)
-                for each in (self._tried((0.0, 1.0, p, 0.0)) for p in _PRICES)
-            ],
-            columns=["sent_share", "stale_share"],
-        )
-        points = pd.DataFrame(
-            {"policy": [str(rule)], "sent_share": [found.sent_share], "stale_share": [found.stale_share]}
-        )
-        bound = bench.bound(min(2 * max(found.stale_share, 0.01), 1.0))
-        most = 1.1 * float(curve["stale_share"].max()) + 0.01
+        self.tree = ipywidgets.HTML()
+        self._best = bench.bound(found.stale_share)["sent_share"].iloc[-1]
         now = self._now()
-        # Whole from the first on: a figure is not shown before.
-        drawn = frontier.frontier(curve, bound, points, title="Sent and stale", most=most)
-        frontier.mark(drawn, now.sent_share, now.stale_share)
-        table, title = _tree(now)
-        shown = trees.tree(table, title=title)
+        # Whole from the first on: a figure is not shown before. One only: of several, JupyterLab leaves the
+        # others empty.
         where = answers.answers(answers.near_most(now.reads), title=_MAP)
-        self.curve, self.tree, self.map = (
-            Figure(each.update_layout(width=_WIDTH_PX)) for each in (drawn, shown, where)
-        )
+        self.map = Figure(where.update_layout(width=_WIDTH_PX))
         self._tell(now)
         self._is_changing = False
         self.preset.observe(lambda _: self._choose(), names="value")
         for each in self.costs:
             each.observe(lambda _: self._dragged(), names="value")
         rows = [ipywidgets.HBox(self.costs[at : at + 2]) for at in (0, 2)]
-        super().__init__(
-            [
-                ipywidgets.HTML(_NOTE), self.preset, *rows, self.status, self.curve,
-                self.map, self.tree,
-            ]
-        )  # fmt: skip
+        super().__init__([ipywidgets.HTML(_NOTE), self.preset, *rows, self.status, self.tree, self.map])
         self.add_class("mudkit-cost-page")
 
     def _choose(self) -> None:
@@ -127,30 +106,27 @@ class CostPage(ipywidgets.VBox):  # type: ignore[misc]
     def _show(self) -> None:
         now = self._now()
         self._tell(now)
-        with self.curve.batch_update():
-            frontier.mark(self.curve, now.sent_share, now.stale_share)
         with self.map.batch_update():
             answers.fill(self.map, answers.near_most(now.reads), title=_MAP)
-        with self.tree.batch_update():
-            table, title = _tree(now)
-            trees.fill(self.tree, table, title=title)
 
     def _tell(self, now: Tried) -> None:
-        self.status.value = f"<div role='status'><b>the tree: {_shares(now)}</b>; {self._rule}.</div>"
+        assert now.learnt is not None  # only the rule has no tree
+        table = nodes(now.learnt)
+        leaves = int(table["leaves"].iloc[0])
+        self.status.value = (
+            f"<div role='status'><b>the tree: {_shares(now)}</b>; {self._rule}; as stale as the rule, nobody "
+            f"sends less than {self._best:.1%}.</div>"
+        )
+        self.tree.value = (
+            f"<b>The tree that would be shipped: {leaves} {'leaf' if leaves == 1 else 'leaves'}</b>"
+            f"<pre class='mudkit-tree'>{escape(trees.outline(table))}</pre>"
+        )
 
 
 def _shares(found: Tried) -> str:
     return (
         f"{found.sent_share:.1%} sent, {found.stale_share:.1%} stale, completeness {found.completeness:.1%}"
     )
-
-
-def _tree(now: Tried) -> tuple[pd.DataFrame, str]:
-    """List the tree, and give it a title."""
-    assert now.learnt is not None  # only the rule has no tree
-    table = nodes(now.learnt)
-    leaves = int(table["leaves"].iloc[0])
-    return table, f"The tree that would be shipped: {leaves} {'leaf' if leaves == 1 else 'leaves'}"
 
 
 def _slider(name: str, value: Any) -> Any:

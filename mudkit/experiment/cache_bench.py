@@ -149,7 +149,8 @@ class CacheBench:
         import pandas as pd  # loading it takes longer than loading all of mudkit
 
         count = len(self.pairs.device)
-        budgets = np.linspace(0.0, number("most", most, 0.0, 1.0) * count, _BOUNDS).astype(int)
+        largest = number("most", most, 0.0, 1.0) * count + 1e-6  # a share of whole reads is no whole number
+        budgets = np.linspace(0.0, largest, _BOUNDS).astype(int)
         rows = []
         for budget in np.unique(budgets).tolist():
             served = fewest_sends(self.pairs, self.stale, self.pairs.devices(), budget)

@@ -12,7 +12,7 @@ from mudkit.figures.charts import BLUE, GREY, ORANGE
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["frontier", "mark"]
+__all__ = ["frontier"]
 
 _NEEDED: Final = ("sent_share", "stale_share")
 _SYMBOLS: Final = ("square", "triangle-up", "diamond", "x", "star", "cross")
@@ -64,13 +64,6 @@ def frontier(
                         "color": _COLOURS[place % len(_COLOURS)]},
             )
         )  # fmt: skip
-    figure.add_trace(
-        go.Scatter(
-            x=[], y=[], name="now", mode="markers", hovertemplate=f"{_TOLD}<extra>now</extra>",
-            marker={"size": 17, "symbol": "circle", "color": BLUE, "line": {"color": "black", "width": 3}},
-            showlegend=False,
-        )
-    )  # fmt: skip
     figure.update_xaxes(title_text="queries sent, % of reads", rangemode="tozero")
     figure.update_yaxes(title_text="stale answers, % of reads", rangemode="tozero")
     if most is not None:
@@ -81,11 +74,6 @@ def frontier(
         legend={"x": 1, "xanchor": "right", "y": 1, "yanchor": "top", "bgcolor": "rgba(255,255,255,0.7)"},
     )  # fmt: skip
     return figure
-
-
-def mark(figure: Any, sent_share: float, stale_share: float) -> None:
-    """Mark a point in a figure that :func:`frontier` has made: where one stands now."""
-    figure.data[-1].update(x=[100 * sent_share], y=[100 * stale_share], showlegend=True)
 
 
 def _line(figure: go.Figure, table: pd.DataFrame, name: str, line: dict[str, Any], symbol: str) -> None:

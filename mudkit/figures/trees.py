@@ -13,7 +13,7 @@ from mudkit.figures.charts import BLUE, GREY, ORANGE
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["fill", "tree", "words"]
+__all__ = ["outline", "tree", "words"]
 
 _NEEDED: Final = ("node", "parent", "is_right", "feature", "threshold", "action", "examples", "leaves")
 _WORDS: Final = {
@@ -47,6 +47,7 @@ def tree(table: pd.DataFrame, *, title: str, most_depth: int = 4) -> go.Figure:
     ParameterError
         The table lacks a column.
     """
+    rows, depth = _rows(table)
     figure = go.Figure()
     figure.add_trace(go.Scatter(x=[], y=[], mode="lines", line={"color": GREY, "width": 1}, hoverinfo="skip"))
     figure.add_trace(
@@ -57,31 +58,8 @@ def tree(table: pd.DataFrame, *, title: str, most_depth: int = 4) -> go.Figure:
     figure.update_yaxes(visible=False, range=[-most_depth - 0.75, 0.35])
     figure.update_layout(
         template="simple_white", showlegend=False, height=_MARGINS_PX + _LEVEL_PX * (most_depth + 1),
-        margin={"l": 10, "r": 10, "t": 60, "b": 20}, meta={"most_depth": most_depth},
+        margin={"l": 10, "r": 10, "t": 60, "b": 20}, title={"text": title, "font": {"size": 16}},
     )  # fmt: skip
-    fill(figure, table, title=title)
-    return figure
-
-
-def fill(figure: Any, table: pd.DataFrame, *, title: str) -> None:
-    """Bring another tree into a figure that :func:`tree` has made.
-
-    Parameters
-    ----------
-    figure : plotly.graph_objects.Figure
-    table, title
-        As there.
-    """
-    if missing := [name for name in _NEEDED if name not in table.columns]:
-        raise ParameterError(
-            "The table lacks a column.", where="table", found=", ".join(map(str, table.columns)),
-            expected=", ".join(missing),
-        )  # fmt: skip
-    rows = table.to_dict("records")
-    most_depth = figure.layout.meta["most_depth"]
-    depth = [0] * len(rows)
-    for row in rows[1:]:
-        depth[row["node"]] = depth[row["parent"]] + 1
     shown = [row for row in rows if depth[row["node"]] <= most_depth]
     parents = {row["parent"] for row in shown}
     ends = [row["node"] for row in shown if row["node"] not in parents]
@@ -106,7 +84,39 @@ def fill(figure: Any, table: pd.DataFrame, *, title: str) -> None:
         text=[short for short, _ in told], hovertext=[whole for _, whole in told],
         marker={"color": [each[0] for each in marks], "symbol": [each[1] for each in marks], "size": sizes},
     )  # fmt: skip
-    figure.update_layout(title={"text": title, "font": {"size": 16}})
+    return figure
+
+
+def outline(table: pd.DataFrame, most_depth: int = 4) -> str:
+    """Write a tree as indented lines, for who reads or hears it.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        As in :func:`tree`.
+    most_depth : int
+        What lies deeper is one line.
+
+    Raises
+    ------
+    ParameterError
+        The table lacks a column.
+    """
+    rows, depth = _rows(table)
+    lines = []
+    for row in rows:
+        level = depth[row["node"]]
+        if level > most_depth:
+            continue
+        said = "" if row["parent"] < 0 else "no: " if row["is_right"] else "yes: "
+        if not row["feature"]:
+            told = f"{row['action']} ({row['examples']:,} examples)"
+        elif level == most_depth:
+            told = f"… {row['leaves']} leaves ({row['examples']:,} examples)"
+        else:
+            told = f"{words(row['feature'], row['threshold'])}?"
+        lines.append("    " * level + said + told)
+    return "\n".join(lines)
 
 
 def words(feature: str, threshold: float) -> str:
@@ -121,6 +131,20 @@ def words(feature: str, threshold: float) -> str:
     """
     name, scale, unit = _WORDS[feature]
     return f"{name} ≤ {scale * threshold:.4g}{unit}"
+
+
+def _rows(table: pd.DataFrame) -> tuple[list[dict[Any, Any]], list[int]]:
+    """Give the nodes, and how deep each lies."""
+    if missing := [name for name in _NEEDED if name not in table.columns]:
+        raise ParameterError(
+            "The table lacks a column.", where="table", found=", ".join(map(str, table.columns)),
+            expected=", ".join(missing),
+        )  # fmt: skip
+    rows = table.to_dict("records")
+    depth = [0] * len(rows)
+    for row in rows[1:]:
+        depth[row["node"]] = depth[row["parent"]] + 1
+    return rows, depth
 
 
 def _told(row: dict[Any, Any], is_end: bool) -> tuple[str, str]:

@@ -9,6 +9,7 @@ from mudkit.errors import ParameterError, TraceContentError
 from mudkit.experiment.cache_bench import CacheBench, Shuffled, nodes
 from mudkit.learning import Always, BatchTree, Bound, CostMatrix, FixedRule, Tree, evaluate_reads
 from mudkit.learning.features import read_features, write_features
+from mudkit.learning.replay import SENT, replay
 from mudkit.learning.writes import Asked, Writes
 
 LABELS, READS = labelled_reads()
@@ -46,7 +47,8 @@ def test_nobody_is_decided_for_by_a_tree_that_has_seen_her(bench):
     found = bench.tried("latency")
     seen = found.learnt.local(bench.pairs)
     honest = bench.grove.tree(found.learnt.costs)[1] == 0
-    assert (seen != honest).any()
+    assert (replay(bench.pairs, seen) != replay(bench.pairs, honest)).any()
+    assert (found.reads["is_local"] == (replay(bench.pairs, honest) != SENT)).all()
     wrong = bench.stale[seen].sum() + (~bench.stale[~seen]).sum()
     assert wrong < bench.stale[honest].sum() + (~bench.stale[~honest]).sum()
     assert len(found.reads) == len(READS)

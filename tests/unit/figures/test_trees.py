@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from mudkit.errors import ParameterError
-from mudkit.figures.trees import fill, tree, words
+from mudkit.figures.trees import outline, tree, words
 from mudkit.systems.mud.artefact import FEATURES
 
 COLUMNS = ["node", "parent", "is_right", "feature", "threshold", "action", "examples", "leaves"]
@@ -47,12 +47,24 @@ def test_what_is_deeper_is_one_mark():
 
 
 def test_a_leaf_alone_and_a_delay():
-    figure = tree(TABLE, title="T")
-    fill(figure, TABLE[TABLE["node"] == 2].assign(node=0, parent=-1, action="30 min"), title="U")
+    alone = TABLE[TABLE["node"] == 2].assign(node=0, parent=-1, action="30 min")
+    figure = tree(alone, title="U")
     assert list(figure.data[1].text) == ["30 min"]
     assert list(figure.data[1].x) == [0.5]
     assert list(figure.data[0].x) == []
     assert figure.layout.title.text == "U"
+    assert outline(alone) == "30 min (30 examples)"
+
+
+def test_it_can_be_read_aloud():
+    assert outline(TABLE, 2).splitlines() == [
+        "age ≤ 10 min?",
+        "    yes: distance ≤ 1.25 km?",
+        "        yes: local (30 examples)",
+        "        no: … 2 leaves (10 examples)",
+        "    no: remote (60 examples)",
+    ]
+    assert "            no: remote (6 examples)" in outline(TABLE).splitlines()
 
 
 @pytest.mark.parametrize("feature", FEATURES)
@@ -63,3 +75,5 @@ def test_every_feature_of_a_device_has_words(feature):
 def test_a_column_that_is_not_there_is_named():
     with pytest.raises(ParameterError, match="leaves"):
         tree(TABLE.drop(columns="leaves"), title="")
+    with pytest.raises(ParameterError, match="leaves"):
+        outline(TABLE.drop(columns="leaves"))
