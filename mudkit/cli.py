@@ -206,7 +206,7 @@ def pipeline_run(
 
 @app.command("report")
 def report(
-    name: Annotated[str, typer.Argument(help="trace_profile, prefetch_sizing or propagation")],
+    name: Annotated[str, typer.Argument(help="trace_profile, prefetch_sizing, propagation or scoreboard")],
     param: Annotated[
         list[str] | None, typer.Option("--param", "-p", help="KEY=VALUE, as often as needed.")
     ] = None,
