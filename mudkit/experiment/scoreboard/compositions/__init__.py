@@ -1,0 +1,57 @@
+"""Compositions that the papers do not have: one system behind another, and what which order keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from mudkit.experiment.scoreboard.compositions.chain import AtTheEnds, Chain, Handed, Logged
+from mudkit.experiment.scoreboard.compositions.hops import (
+    ContrailHop,
+    LastHopHop,
+    MudHop,
+    RadiatorHop,
+    SublimHop,
+)
+from mudkit.experiment.scoreboard.compositions.orders import ALONE, PAIRS, SAME, commuting, orders
+from mudkit.experiment.scoreboard.compositions.promises import PROMISES
+from mudkit.experiment.scoreboard.compositions.stories import Said, Story, stories
+from mudkit.experiment.scoreboard.stage import Entrant, Stage
+
+__all__ = [
+    "ALONE",
+    "COMPOSITIONS",
+    "PAIRS",
+    "PROMISES",
+    "SAME",
+    "AtTheEnds",
+    "Chain",
+    "ContrailHop",
+    "Handed",
+    "LastHopHop",
+    "Logged",
+    "MudHop",
+    "RadiatorHop",
+    "Said",
+    "Story",
+    "SublimHop",
+    "commuting",
+    "orders",
+    "stories",
+]
+
+_DROPPING: Final = partial(SublimHop, drops=True)
+
+COMPOSITIONS: Final[dict[str, Callable[[Stage], Entrant]]] = {
+    "MUD, then Last hop": partial(Chain, hops=[MudHop, LastHopHop]),
+    "MUD, then Radiator": partial(Chain, hops=[MudHop, RadiatorHop]),
+    "MUD, then Contrail": partial(Chain, hops=[MudHop, ContrailHop]),
+    "Radiator, then MUD": partial(Chain, hops=[RadiatorHop, partial(MudHop, of_several="each")]),
+    "Contrail, then SUBLIM": partial(Chain, hops=[ContrailHop, _DROPPING]),
+    "Contrail, SUBLIM on the phone": partial(AtTheEnds, place="receiver"),
+}
+"""Compositions as they enter the scoreboard, beside :data:`mudkit.experiment.scoreboard.ENTRANTS`, by name.
+
+A policy at each sender is not among them: how senders learn what readers say of themselves nobody pays for.
+"""

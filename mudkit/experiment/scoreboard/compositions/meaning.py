@@ -1,0 +1,79 @@
+"""What is wanted, as parts of a chain need it said."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from mudkit.errors import ParameterError
+from mudkit.experiment.scoreboard.task import Item
+from mudkit.experiment.scoreboard.wants import Want
+from mudkit.predicates import Predicate
+from mudkit.systems.sublim import Rule
+from mudkit.systems.sublim.actions import Drop
+
+__all__ = ["RULES", "as_state", "meant_by", "not_wanted"]
+
+RULES: Final = ("all", "any", "each")
+"""An aggregate is for those whom all its writers mean, or any of them, or each item for those of its own."""
+_NAME: Final = re.compile(r"\b(item|me)\.([a-z_][a-z0-9_]*)")
+
+
+def meant_by(want: Want, items: Sequence[Item], rule: str = "all", to: str | None = None) -> Predicate:
+    """Give the writer's predicate over readers (``receiver.…``) of several items together.
+
+    Parameters
+    ----------
+    want : Want
+        The predicate of each, over what there is to say of it, and over its reader.
+    items : sequence of Item
+    rule : {'all', 'any', 'each'}
+        For ``each``, one item is given.
+    to : str, optional
+        Only the reader that says this is her ``name``.
+
+    Raises
+    ------
+    ParameterError
+        There is no such rule, or nothing to write.
+
+    Examples
+    --------
+    >>> old = Item("a", "ann", {"least": 60}, 10, None)
+    >>> young = Item("b", "bob", {"least": 0}, 10, None)
+    >>> [meant_by(Want("me.age >= item.least"), [old, young], rule)({}, receiver={"age": 20})
+    ...  for rule in ("all", "any")]
+    [False, True]
+    """
+    if rule not in RULES or not items:
+        raise ParameterError(
+            "Nobody can say whom this is for.", where="rule, items", found=f"{rule!r}, {len(items)} items",
+            expected=f"{', '.join(RULES)}, and an item at least",
+        )  # fmt: skip
+    said: dict[str, Any] = {} if to is None else {"to": to}
+    parts = []
+    for number, item in enumerate(items):
+        said.update({f"{name}_{number}": item.about.get(name) for name in want.of_item})
+
+        def written(found: re.Match[str], number: int = number) -> str:
+            return f"sender.{found[2]}_{number}" if found[1] == "item" else f"receiver.{found[2]}"
+
+        parts.append(f"({_NAME.sub(written, want.text)})")
+    text = (" OR " if rule == "any" else " AND ").join(parts)
+    if to is not None:
+        text = f"receiver.name = sender.to AND ({text})"
+    return Predicate(text).bind(sender=said)
+
+
+def not_wanted(want: Want) -> Rule:
+    """Give the SUBLIM rule that drops what its subscriber does not want."""
+    return Rule(f"coalesce(NOT ({want.over_state()}), TRUE)", Drop(), "not wanted")
+
+
+def as_state(about: Mapping[str, Any]) -> dict[str, Any]:
+    """Give what a phone says of itself as variables of a SUBLIM policy, where a list is a table."""
+    state = dict(about)
+    if "loc" in state:
+        state["loc"] = dict(zip(("lat", "lon"), state["loc"], strict=True))
+    return state

@@ -1,0 +1,33 @@
+"""Compositions on stories that Hypothesis draws: what the best order keeps, it keeps of all of them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mudkit.experiment.scoreboard.compositions import PAIRS, PROMISES, Said, Story
+from mudkit.experiment.scoreboard.compositions.orders import played
+
+said = st.lists(
+    st.tuples(st.integers(5, 179).filter(lambda at: at != 90), st.integers(0, 3), st.sampled_from([0, 18, 30])),
+    min_size=1, max_size=8, unique_by=lambda each: each[0],
+)  # fmt: skip
+ages = st.lists(st.sampled_from([10, 20, 40]), min_size=1, max_size=2)
+KEEPS_ALL = (
+    ("writer predicates and a daily limit", "MUD, then Last hop"),
+    ("writer predicates and a rate limit", "MUD, then SUBLIM"),
+    ("writer predicates and aggregation by time", "MUD, then Radiator"),
+    ("writer predicates and aggregation by people", "MUD, then Radiator of k"),
+    ("a rate limit and aggregation by time", "Radiator, then SUBLIM"),
+)
+
+
+@pytest.mark.parametrize(("composition", "order"), KEEPS_ALL)
+@settings(max_examples=15, deadline=None)
+@given(said=said, ages=ages)
+def test_what_the_best_order_keeps_it_keeps_of_all_stories(composition, order, said, ages):
+    found = PAIRS[composition][order]
+    items = [Said(60 * at, feed, least if found.hides else 0) for at, feed, least in sorted(said)]
+    came = played(Story(tuple(ages), tuple(items)), found.make)
+    assert [told for promise in found.promises if (told := PROMISES[promise](came))] == []
