@@ -10,6 +10,7 @@ from mudkit.exercises import (
     context_propagation,
     last_hop,
     mud_tables,
+    scoreboard,
     sender_filters,
     sequential_views,
     start_here,
@@ -29,6 +30,7 @@ EXERCISES: Final[dict[str, Exercise]] = {
     "05_sender_filters": sender_filters.EXERCISE,
     "06_context_propagation": context_propagation.EXERCISE,
     "07_stateful_policies": stateful_policies.EXERCISE,
+    "10_scoreboard": scoreboard.EXERCISE,
 }
 """What a reader writes in each chapter, and how it is judged."""
 

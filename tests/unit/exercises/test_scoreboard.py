@@ -1,0 +1,274 @@
+"""The judge of chapter 10 tells a whole machine that keeps every promise from each mistake that is likely."""
+
+from __future__ import annotations
+
+import pytest
+
+from mudkit.errors import ParameterError
+from mudkit.events import Call, Notify
+from mudkit.exercises import grade, judge
+from mudkit.experiment.scoreboard import NEWS, TRAFFIC, play, scoreboard
+from mudkit.experiment.scoreboard.entrants import Mud
+from mudkit.experiment.scoreboard.entrants.own import entered
+
+CHAPTER = "10_scoreboard"
+HEAD = "from mudkit.events import Call, Complete, LinkUp, Notify, Received, Send, SendFailed, SetTimer, TimerFired\n"
+START = (
+    HEAD
+    + """
+def handle(here, now_us, event):
+    match event:
+        case Call(op_id=op_id, operation="want", arguments={"me": me}):
+            return [Send(here.relay, {"kind": "want", "me": me}), Complete(op_id)]
+        case Call(op_id=op_id, operation="publish", arguments={"item": item}):
+            return [Send(here.relay, {"kind": "publish", "item": item}), Complete(op_id)]
+        case Received(source=source, message={"kind": "want", "me": me}):
+            here.memory[source] = me
+        case Received(message={"item": item} as message) if here.is_relay:
+            return [Send(phone, message) for phone in here.memory]
+        case Received(message={"item": item}):
+            return [Notify("items", item)]
+    return []
+"""
+)
+SOLUTION = (
+    HEAD
+    + """
+def post(here, to, message):
+    kept = {**message, "to": to, "name": f"out {to} {message['key']}"}
+    here.store.put(kept["name"], kept)
+    return [Send(to, kept), SetTimer(kept["name"], 10_000_000)]
+
+
+def again(here, name):
+    kept = [message for _, message in here.store.items(name)]
+    return [effect for message in kept for effect in post(here, message["to"], message)]
+
+
+def deal(here, message):
+    store, item, wants = here.store, message.get("item"), f"wants of {message['from']}"
+    if item is None:
+        if message["at_us"] > (store.get(wants) or {"at_us": -1})["at_us"]:
+            store.put(wants, message)
+        return []
+    if store.get(f"seen {item['name']}"):
+        return []
+    store.put(f"seen {item['name']}", True)
+    if not here.is_relay:
+        return [Notify("items", item)]
+    said = [each for _, each in store.items("wants of ") if each["from"] != item["sender"]]
+    to = [each["from"] for each in said if here.wants(each["me"], item)]
+    return [effect for phone in to for effect in post(here, phone, message)]
+
+
+def handle(here, now_us, event):
+    match event:
+        case Call(op_id=op_id, operation=kind, arguments=said):
+            message = {"kind": kind, "key": f"{kind} {now_us}", "from": here.me, "at_us": now_us, **said}
+            return [*post(here, here.relay, message), Complete(op_id)]
+        case TimerFired(name=name):
+            return again(here, name)
+        case LinkUp():
+            return again(here, "out ")
+        case Received(message={"kind": "ack", "name": name}):
+            here.store.delete(name)
+        case Received(source=source, message=message):
+            return [*deal(here, message), Send(source, {"kind": "ack", "name": message["name"]})]
+    return []
+"""
+)
+PEERS = (
+    HEAD
+    + """
+# As Contrail has it: wants go to all senders, and an item from its sender to those who want it.
+ALL = ("ann", "bob", "cy")
+
+def keep(here, to, name, message):
+    here.store.put(f"out {to} {name}", {**message, "to": to, "ack": f"out {to} {name}"})
+    return here.store.items(f"out {to} {name}")
+
+def handle(here, now_us, event):
+    put, get, kept = here.store.put, here.store.get, []
+    effects = []
+    match event:
+        case Call(op_id=op_id, operation="want", arguments={"me": me}):
+            number = (get("number") or 0) + 1
+            put("number", number)
+            for each in ALL:
+                if each != here.me:
+                    kept += keep(here, each, "want", {"kind": "want", "me": me, "number": number})
+            effects = [Complete(op_id)]
+        case Call(op_id=op_id, operation="publish", arguments={"item": item}):
+            for phone, said in here.store.items("want "):
+                if here.wants(said["me"], item):
+                    kept += keep(here, phone[5:], item["name"], {"kind": "item", "item": item})
+            effects = [Complete(op_id)]
+        case Received(source=source, message={"kind": "want", "number": number} as want):
+            if number > (get(f"want {source}") or {"number": 0})["number"]:
+                put(f"want {source}", want)
+            effects = [Send(source, {"kind": "ack", "ack": want["ack"], "number": number})]
+        case Received(source=source, message={"kind": "item", "item": item, "ack": ack}):
+            if not get(f"seen {item['name']}"):
+                put(f"seen {item['name']}", 1)
+                effects = [Notify("items", item)]
+            effects.append(Send(source, {"kind": "ack", "ack": ack}))
+        case Received(message={"kind": "ack", "ack": ack} as message):
+            if (get(ack) or {}).get("number") == message.get("number"):
+                here.store.delete(ack)
+        case TimerFired() | LinkUp():
+            kept = here.store.items("out ")
+    return [*effects, *(Send(message["to"], message) for _, message in kept), *([SetTimer("again", 20_000_000)] * bool(kept))]
+"""
+)
+
+
+def made(text, *changes):
+    """Run a machine's text, with passages replaced, and give its function."""
+    for old, new in changes:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    namespace = {}
+    exec(text, namespace)
+    return namespace["handle"]
+
+
+def wrong(*changes):
+    return made(SOLUTION, *changes)
+
+
+SEEN = "    if store.get(f\"seen {item['name']}\"):\n        return []\n"
+KEPT = '    here.store.put(kept["name"], kept)\n'
+TIMER = ', SetTimer(kept["name"], 10_000_000)'
+UP = 'return again(here, "out ")'
+GET_SEEN, PUT_SEEN = "store.get(f\"seen {item['name']}\")", "store.put(f\"seen {item['name']}\", True)"
+ACK = 'return [*deal(here, message), Send(source, {"kind": "ack", "name": message["name"]})]'
+NEWER = 'if message["at_us"] > (store.get(wants) or {"at_us": -1})["at_us"]:'
+WANTS = ' if here.wants(each["me"], item)'
+IN_MEMORY = (
+    (KEPT, '    here.memory[kept["name"]] = kept\n'),
+    ("here.store.items(name)", "sorted(here.memory.items()) if each.startswith(name)"),
+    ("[message for _, message", "[message for each, message"),
+    ("here.store.delete(name)", "here.memory.pop(name, None)"),
+)
+UNTIL_ANSWERED = (
+    (KEPT, '    (here.store.put if here.is_relay else here.memory.__setitem__)(kept["name"], kept)\n'),
+    (
+        "here.store.items(name)]",
+        "here.store.items(name)] if here.is_relay else [kept for each, kept in sorted(here.memory.items()) if each.startswith(name)]",
+    ),
+    (
+        "return [*post(here, here.relay, message), Complete(op_id)]",
+        'here.memory["ask out " + here.relay + " " + message["key"]] = op_id; return post(here, here.relay, message)',
+    ),
+    (
+        "here.store.delete(name)",
+        'here.store.delete(name)\n            here.memory.pop(name, None)\n            return [Complete(here.memory.pop("ask " + name))] if "ask " + name in here.memory else []',
+    ),
+)
+TELEPATHY = (
+    (GET_SEEN, '(here.me, item["name"]) in SEEN'),
+    (PUT_SEEN, 'SEEN.add((here.me, item["name"]))'),
+    ("def post", "SEEN = set()\n\n\ndef post"),
+)
+NOT_GOT, TWICE, ON = "has not got item", "twice.", "more messages."
+
+RIGHT = {
+    "by a relay": made(SOLUTION),
+    "from phone to phone": made(PEERS),
+    "answers when the relay has it": wrong(*UNTIL_ANSWERED),
+    "the relay leaves it to the phone": wrong((SEEN, SEEN.replace("if store", "if not here.is_relay and store"))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("piece", RIGHT.values(), ids=RIGHT)
+def test_right_ones_pass(piece):
+    verdict = judge(CHAPTER, piece)
+    assert verdict.passed, str(verdict)
+    assert verdict.scenarios == 200
+    assert verdict.diagram() is None
+
+
+WRONG = {
+    "the beginning": (made(START), "is sent item 1"),
+    "to all": (wrong((WANTS, "")), "who does not want it, is sent item"),
+    "to the others": (wrong((WANTS, WANTS.replace("here", "not here"))), "who does not want it, is sent item"),
+    "to the first": (wrong(("for phone in to for", "for phone in to[:1] for")), NOT_GOT),
+    "back to the sender": (wrong((' if each["from"] != item["sender"]', "")), "ann, who has published it, is sent item 1"),
+    "no second try": (wrong((TIMER, ""), (UP, "return []")), NOT_GOT),
+    "nothing after a restart": (wrong((UP, "return []")), NOT_GOT),
+    "nothing as long as the link is up": (wrong((TIMER, "")), NOT_GOT),
+    "gives up after a second try": (wrong(("for effect in post(here, message", "for effect in post(here, here.store.delete(message['name']) or message"), ('here.store.put(kept["name"], kept)', 'if "name" not in message: here.store.put(kept["name"], kept)')), NOT_GOT),
+    "gives up when it fails": (wrong(("        case LinkUp():", "        case SendFailed(message={'name': name}):\n            here.store.delete(name)\n        case LinkUp():")), NOT_GOT),
+    "forgets what it sends": (wrong(*IN_MEMORY), NOT_GOT),
+    "answers before it has stored": (wrong((KEPT, '    (here.memory if here.is_relay else dict())[kept["name"]] = kept\n    if not here.is_relay:\n    ' + KEPT), ("here.store.items(name)]", "[*here.store.items(name), *here.memory.items()] if message['name'].startswith(name)]"), ("here.store.delete(name)", "here.store.delete(name)\n            here.memory.pop(name, None)")), NOT_GOT),
+    "takes all": (wrong((SEEN, "")), TWICE),
+    "the phone takes all": (wrong((SEEN, SEEN.replace("if store", "if here.is_relay and store"))), TWICE),
+    "forgets what it has seen": (wrong((GET_SEEN, 'item["name"] in here.memory'), (PUT_SEEN, 'here.memory[item["name"]] = True')), TWICE),
+    "sees numbers, not items": (wrong((GET_SEEN, 'message["at_us"] <= (store.get("seen " + item["sender"]) or -1)'), (PUT_SEEN, 'store.put("seen " + item["sender"], message["at_us"])')), NOT_GOT),
+    "acknowledges what is new": (wrong((ACK, 'is_new = not here.store.get("seen " + message.get("item", {}).get("name", "")); taken = deal(here, message); return taken + [Send(source, {"kind": "ack", "name": message["name"]})] * is_new')), ON),
+    "acknowledges nothing": (wrong((ACK, "return deal(here, message)")), ON),
+    "never heeds an acknowledgement": (wrong(("here.store.delete(name)", "pass")), ON),
+    "heeds it for all": (wrong(("here.store.delete(name)", '[here.store.delete(each) for each, _ in here.store.items("out ")]')), NOT_GOT),
+    "forgets wants": (wrong(('store.put(wants, message)', "here.memory[wants] = message"), ('store.items("wants of ")', "here.memory.items()")), NOT_GOT),
+    "the last want to come": (wrong((NEWER, "if True:")), "item"),
+    "the first want": (wrong((NEWER, "if store.get(wants) is None:")), "item"),
+    "an empty item": (wrong(('[Notify("items", item)]', '[Notify("items", {"name": item["name"]})]')), "handed something that nobody has published"),
+    "an item made up": (wrong(('[Notify("items", item)]', '[Notify("items", {**item, "name": "item 9"})]')), "handed something that nobody has published"),
+    "told twice": (wrong(('[Notify("items", item)]', '[Notify("items", item)] * 2')), TWICE),
+    "no answer": (wrong((", Complete(op_id)]", "]")), "has not been answered."),
+    "answered with an error": (wrong(("Complete(op_id)", 'Complete(op_id, error=ValueError("no"))')), "is answered with ValueError: no"),
+    "raises": (wrong(('"key": f"{kind} {now_us}"', '"key": said["item"]["name"]')), "it raises KeyError: 'item' (line "),
+    "gives nothing": (wrong(('case TimerFired(name=name):\n            return again(here, name)', 'case TimerFired(name=name):\n            again(here, name)')), NOT_GOT),
+    "no effects": (lambda here, now_us, event: None, "something that cannot be carried out"),
+    "does nothing": (lambda here, now_us, event: [], "has not been answered."),
+    "does not end": (wrong(("10_000_000", "0")), "it does not come to an end"),
+    "sends at once what failed": (wrong(("        case LinkUp():", "        case SendFailed(message={'name': name}):\n            return again(here, name)\n        case LinkUp():")), "it does not come to an end"),
+    "keeps something outside": (wrong(*TELEPATHY), "Does it keep something from one call to the next?"),
+    "too few arguments": (lambda here, event: [], "it raises TypeError"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("piece", "told"), WRONG.values(), ids=WRONG)
+def test_wrong_ones_are_told_apart(piece, told):
+    verdict = judge(CHAPTER, piece)
+    assert not verdict.passed
+    assert told in verdict.failure.problem
+    assert verdict.failure.scenario.startswith("ann and bob want arts, cy wants sports. ")
+
+
+def test_the_smallest_scenario_is_small_and_drawn():
+    forgets = judge(CHAPTER, WRONG["forgets what it sends"][0])
+    assert len(forgets.failure.scenario.split(", ")) <= 6, forgets.failure.scenario
+    figure = forgets.diagram()
+    assert list(figure.layout.xaxis.ticktext) == [f"<b>{each}</b>" for each in ("ann", "relay", "bob", "cy")]
+    nothing = judge(CHAPTER, WRONG["does nothing"][0])
+    assert nothing.diagram() is None
+
+
+def test_it_is_graded_by_its_name(tmp_path):
+    for name, text in (("right", SOLUTION), ("wrong", START)):
+        (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+    table = grade([tmp_path / "right.py", tmp_path / "wrong.py"])
+    assert table[["exercise", "piece", "verdict"]].to_numpy().tolist() == [
+        [CHAPTER, "handle", "passed"],
+        [CHAPTER, "handle", "not yet"],
+    ]
+
+
+@pytest.mark.parametrize("task", [TRAFFIC.over(devices=8, hours=0.5), NEWS.over(devices=6, hours=3)])
+def test_it_enters_the_scoreboard(task):
+    """What is judged on a small task does a large one, and delivers about what MUD delivers."""
+    board = scoreboard([task], {"MUD": Mud, "mine": entered(made(SOLUTION))}, [0, 1], privacy=False)
+    table = board.table(task.name)
+    assert table.loc["mine", "useful"] >= 0.9 * table.loc["MUD", "useful"] > 0
+    assert 0 < table.loc["mine", "messages"] < table.loc["MUD", "messages"]
+
+
+def test_what_nobody_has_published_is_refused():
+    task = TRAFFIC.over(devices=4, hours=0.5)
+
+    def invents(here, now_us, event):
+        return [Notify("items", {"name": "a jam"})] if isinstance(event, Call) else []
+
+    with pytest.raises(ParameterError, match="nobody has published"):
+        play(task, entered(invents))
