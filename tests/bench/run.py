@@ -4,7 +4,8 @@ Each figure is the median of several runs, the two sides in turn, so that a mach
 Nothing here is a test: a number tells, a person judges. Rows of speed of `mudkit reproduce` are measured, too, and
 kept, so that its table shows them.
 
-Usage: python tests/bench/run.py [PART ...]        import, session, matching, fleet, rows; all by default
+Usage: python tests/bench/run.py [PART ...]
+       import, session, matching, fleet, scoreboard, rows; all by default
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sys
 
 import fleet
 import matching
+import scoreboard_day
 from compare import compare, python
 
 from mudkit import reproduce
@@ -29,6 +31,7 @@ def main() -> None:
         "session": lambda: iter([session_start()]),
         "matching": matching.rows,
         "fleet": fleet.rows,
+        "scoreboard": scoreboard_day.rows,
     }
     wanted = sys.argv[1:] or [*parts, "rows"]
     if unknown := [name for name in wanted if name not in (*parts, "rows")]:

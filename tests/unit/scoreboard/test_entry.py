@@ -15,7 +15,7 @@ _SMALL = {
     "traffic alerts": {"devices": 8, "hours": 0.5},
     "friends nearby": {"devices": 8, "hours": 0.5},
     "ward telemetry": {"devices": 3, "hours": 0.1},
-    "news with ranks": {"devices": 6, "hours": 24.0},
+    "news with ranks": {"devices": 6, "hours": 8.0},
     "photo sharing": {"devices": 6, "hours": 6.0},
 }
 small = {name: TASKS[name].over(**changes) for name, changes in _SMALL.items()}
@@ -83,7 +83,7 @@ def test_measures_come_from_the_trace(entries, task, system, tmp_path):
 
 
 def test_a_run_is_a_function_of_its_seed():
-    one, again = (play(small["news with ranks"], ENTRANTS["MUD"], seed=5).measures() for _ in range(2))
+    one, again = (play(small["traffic alerts"], ENTRANTS["MUD"], seed=5).measures() for _ in range(2))
     assert one == again
 
 

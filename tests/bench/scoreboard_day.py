@@ -1,0 +1,52 @@
+"""A virtual day of 10,000 phones for each system: `python tests/bench/scoreboard_day.py [SYSTEM ...]`.
+
+The task is "news with ranks" with 50 articles a day; Contrail polls every five minutes. Each system runs in a
+process of its own; asked are at most ten minutes and 4 GB.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+from mudkit.experiment.scoreboard import ENTRANTS, NEWS, play
+from mudkit.sources.workloads import Poisson
+
+PHONES, ARTICLES = 10_000, 50
+ASKED_S, ASKED_GB = 600.0, 4.0
+
+
+def rows() -> Iterator[dict[str, object]]:
+    """Measure the systems one after the other; the peer is what is asked."""
+    for system in list(ENTRANTS)[1:]:
+        found = subprocess.run(
+            [sys.executable, __file__, system], check=True, capture_output=True, text=True
+        ).stdout
+        told = json.loads(found.splitlines()[-1])
+        yield {
+            "what": f"{system}: {PHONES:,} phones, a day, {told['peak_gb']:.2f} GB", "ours_s": told["s"],
+            "peer": f"asked: {ASKED_S:g} s, {ASKED_GB:g} GB", "peer_s": ASKED_S, "ratio": told["s"] / ASKED_S,
+            **told,
+        }  # fmt: skip
+
+
+def measure(system: str) -> dict[str, object]:
+    """Run one system in this process."""
+    began_s = time.perf_counter()
+    task = NEWS.over(devices=PHONES, items=Poisson(per_day=ARTICLES))
+    entry = play(task, ENTRANTS[system], seed=1, messages=False, held=False)
+    found = entry.measures()
+    return {
+        "system": system, "s": time.perf_counter() - began_s, "cpu_s": time.process_time(),
+        "peak_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6,
+        "events": entry.lab.world.handled, "wanted": entry.stage.wanted, "useful": found["useful"],
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or list(ENTRANTS)[1:]:
+        print(json.dumps(measure(name)), flush=True)
