@@ -209,7 +209,8 @@ def pipeline_run(
 @app.command("report")
 def report(
     name: Annotated[
-        str, typer.Argument(help="trace_profile, cache_policy, prefetch_sizing, propagation; or all.")
+        str,
+        typer.Argument(help="trace_profile, cache_policy, prefetch_sizing, propagation, scoreboard; or all."),
     ],
     param: Annotated[
         list[str] | None, typer.Option("--param", "-p", help="KEY=VALUE, as often as needed.")

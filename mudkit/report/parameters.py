@@ -28,6 +28,7 @@ __all__ = [
     "CachePolicy",
     "PrefetchSizing",
     "Propagation",
+    "Scoreboard",
     "TraceProfile",
     "check",
     "inputs",
@@ -196,9 +197,49 @@ class Propagation(_Parameters):
         return value
 
 
+class Scoreboard(_Parameters):
+    """Parameters of ``scoreboard``."""
+
+    tasks: list[str] = Field(
+        ["traffic alerts", "friends nearby", "ward telemetry", "news with ranks", "photo sharing"],
+        description="what the systems do",
+    )
+    systems: list[str] = Field(
+        ["to everyone", "MUD", "Last hop", "Contrail", "Radiator", "SUBLIM"],
+        description="who enters; the others are compared with the first",
+    )
+    devices: int = Field(8, ge=2, le=10_000, description="phones in each task")
+    length: float = Field(0.25, ge=0.01, le=100, description="of each task, times its own hours")
+    seeds: int = Field(3, ge=1, le=1000, description="runs of each task and system")
+    seed: int = Field(0, ge=0, lt=1 << 32, description="the first of them")
+    confidence: float = Field(0.95, gt=0, lt=1, description="of the intervals")
+    across: str = Field("j_per_useful", description="measure of the first axis")
+    up: str = Field("useful_share", description="measure of the second axis")
+
+    @field_validator("tasks", "systems", "across", "up")
+    @classmethod
+    def _known(cls, value: Any, info: ValidationInfo) -> Any:
+        from mudkit.experiment.scoreboard import ENTRANTS, MEASURES, TASKS  # they load all systems
+
+        known = {"tasks": list(TASKS), "systems": list(ENTRANTS)}.get(str(info.field_name), list(MEASURES))
+        given = value if isinstance(value, list) else [value]
+        if not given or len(set(given)) < len(given) or not set(given) <= set(known):
+            raise ValueError(
+                f"{'some, each once, ' if isinstance(value, list) else 'one '}of: {', '.join(known)}"
+            )
+        return value
+
+    @field_validator("up")
+    @classmethod
+    def _two(cls, value: str, info: ValidationInfo) -> str:
+        if value == info.data.get("across"):
+            raise ValueError("another measure than across")
+        return value
+
+
 TEMPLATES: dict[str, type[_Parameters]] = {
     "trace_profile": TraceProfile, "cache_policy": CachePolicy, "prefetch_sizing": PrefetchSizing,
-    "propagation": Propagation,
+    "propagation": Propagation, "scoreboard": Scoreboard,
 }  # fmt: skip
 """Reports by name, each with the schema of its parameters."""
 
@@ -209,6 +250,7 @@ _INPUTS = {
         "arrivals": "log of arrivals", "reads": "log of reads", "outages": "log of outages",
     },
     "propagation": {"trace": "trace"},
+    "scoreboard": {},
 }  # fmt: skip
 """Parameters that name files, and what these are to the reader."""
 
@@ -267,7 +309,7 @@ def inputs(template: str, parameters: dict[str, Any]) -> dict[str, Path]:
 def parse_assignments(template: str, assignments: list[str]) -> dict[str, Any]:
     """Read ``key=value`` as the command line has them; ``columns.device=cab`` reaches into a mapping.
 
-    A list of numbers is written as ``thresholds=1,20,50``.
+    A list is written as ``thresholds=1,20,50``.
 
     Raises
     ------
@@ -303,6 +345,8 @@ def parse_assignments(template: str, assignments: list[str]) -> dict[str, Any]:
                 values[name] = [int(part) for part in value.split(",")]
             except ValueError:
                 values[name] = value
+        elif field is not None and field.annotation == list[str]:
+            values[name] = [part.strip() for part in value.split(",")]
         else:
             values[name] = value
     return values

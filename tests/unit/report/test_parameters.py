@@ -199,3 +199,34 @@ def test_what_is_wrong_with_a_cache_policy_is_named(given, says):
 def test_the_samples_of_a_cache_policy_are_there(name):
     values = check("cache_policy", preset("cache_policy", name))
     assert inputs("cache_policy", values)["trace"].is_file()
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"tasks": ["traffic"]}, "some, each once, of: traffic alerts, friends nearby"),
+        ({"tasks": []}, "some, each once"),
+        ({"systems": ["MUD", "MUD"]}, "some, each once, of: to everyone, MUD"),
+        ({"across": "speed"}, "one of: useful, useful_share"),
+        ({"up": "j_per_useful"}, "another measure than across"),
+        ({"devices": 1}, "greater than or equal to 2"),
+        ({"length": 0.0}, "greater than or equal to 0.01"),
+        ({"system": ["MUD"]}, "did you mean 'systems'"),
+    ],
+)
+def test_what_is_wrong_with_a_scoreboard_is_named(given, says):
+    with pytest.raises(ParameterError) as caught:
+        check("scoreboard", given)
+    assert says in str(caught.value)
+
+
+def test_a_list_of_names_is_read():
+    read = parse_assignments("scoreboard", ["tasks=news with ranks, photo sharing", "systems=MUD"])
+    values = check("scoreboard", read)
+    assert (values["tasks"], values["systems"]) == (["news with ranks", "photo sharing"], ["MUD"])
+
+
+@pytest.mark.parametrize("name", ["sample", "full"])
+def test_the_presets_of_a_scoreboard_can_be_used(name):
+    values = check("scoreboard", preset("scoreboard", name))
+    assert inputs("scoreboard", values) == {}

@@ -1,0 +1,162 @@
+"""What the report scoreboard shows of a scoreboard: tables in words, and sentences computed from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from mudkit.experiment.privacy import SERVERS
+from mudkit.experiment.scoreboard import MEASURES, Scoreboard, Task
+from mudkit.experiment.scoreboard.axes import LABELS
+from mudkit.experiment.scoreboard.disclosed import OTHERS
+from mudkit.experiment.scoreboard.knowledge import PHONE
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "all_differences", "all_measured", "asked", "cannot", "in_percent", "meanings", "privacy", "results",
+    "same", "told", "unbeaten",
+]  # fmt: skip
+
+_SHOWN = ("task", "wants", "devices", "feeds", "hours", "items", "size", "link", "outage", "seen")
+
+
+def asked(tasks: Sequence[Task]) -> pd.DataFrame:
+    """Say what the tasks are: a row each."""
+    import pandas as pd
+
+    rows = [{"question": task.question, **task.describe()} for task in tasks]
+    table = pd.DataFrame(rows)
+    return table[["question", *(name for name in _SHOWN if name in table.columns)]]
+
+
+def same(found: Scoreboard) -> str:
+    """Say how much was compared, and that it was the same for all."""
+    runs = found.runs
+    is_same = bool((runs.groupby(["task", "seed"])["digest"].nunique() == 1).all())
+    wanted = runs.drop_duplicates(["task", "seed"])["wanted"].sum()
+    return (
+        f"**{len(runs):,} runs**: {len(found.tasks)} tasks, {len(found.systems)} systems, "
+        f"{runs['seed'].nunique()} seeds; {wanted:,} pairs of an item and a phone that wanted it. All "
+        f"systems saw {'the same' if is_same else '**not the same**'} devices, moves, links, outages, items "
+        f"and looks."
+    )
+
+
+def unbeaten(fronts: Mapping[str, pd.DataFrame], systems: Sequence[str]) -> str:
+    """Say who is on the front of each task, and who on all of them.
+
+    Parameters
+    ----------
+    fronts : mapping of str to pandas.DataFrame
+        By task, as :func:`mudkit.experiment.scoreboard.axes.front` gives them.
+    systems : sequence of str
+        In their order.
+    """
+    best = {task: set(table.loc[table["is_best"], "system"]) for task, table in fronts.items()}
+    lines = [
+        f"- {task}: **{', '.join(name for name in systems if name in names) or 'nobody'}**"
+        for task, names in best.items()
+    ]
+    always = [name for name in systems if all(name in names for names in best.values())]
+    told = (
+        f"Not beaten in any task: **{', '.join(always)}**." if always else "Nobody is unbeaten in all tasks."
+    )
+    return "\n".join([*lines, "", told])
+
+
+def told(measured: pd.DataFrame) -> pd.DataFrame:
+    """Write measures, as :meth:`Scoreboard.measured` gives them: a row a measure, a column a system."""
+    import pandas as pd
+
+    rows: dict[str, dict[str, str]] = {}
+    for row in measured.to_dict("records"):
+        mean, low, high = row["mean"], row["low"], row["high"]
+        text = "–" if mean != mean else f"{mean:,.4g}"
+        text += f" ({low:,.3g} to {high:,.3g})" if low == low and low < high else ""
+        rows.setdefault(LABELS[row["measure"]], {})[str(row["system"])] = text
+    return pd.DataFrame([{"measure": label, **cells} for label, cells in rows.items()])
+
+
+def all_measured(found: Scoreboard, confidence: float) -> pd.DataFrame:
+    """Give the measures of all tasks, ``task`` before the columns of :meth:`Scoreboard.measured`."""
+    import pandas as pd
+
+    tables = [found.measured(task, confidence).assign(task=task) for task in found.tasks]
+    table = pd.concat(tables, ignore_index=True)
+    return table[["task", *(name for name in table.columns if name != "task")]]
+
+
+def all_differences(found: Scoreboard, confidence: float) -> pd.DataFrame:
+    """Give the paired differences of all tasks, ``task`` before :meth:`Scoreboard.differences`'s columns."""
+    import pandas as pd
+
+    tables = [found.differences(task, confidence).assign(task=task) for task in found.tasks]
+    table = pd.concat(tables, ignore_index=True)
+    return table[["task", *(name for name in table.columns if name != "task")]]
+
+
+def results(differences: pd.DataFrame, measures: Sequence[str]) -> pd.DataFrame:
+    """Give the differences in some measures whose intervals do not cross 0.
+
+    Without intervals, of one seed, there is none.
+    """
+    import pandas as pd
+
+    rows = [
+        (row["task"], LABELS[row["measure"]], row["system"], row["baseline"], row["mean"],
+         f"{row['difference']:+,.3g} ({row['difference_low']:+,.3g} to {row['difference_high']:+,.3g})")
+        for row in differences.to_dict("records")
+        if row["measure"] in measures and (row["difference_low"] > 0 or row["difference_high"] < 0)
+    ]  # fmt: skip
+    return pd.DataFrame(rows, columns=["task", "measure", "system", "baseline", "mean", "difference"])
+
+
+def privacy(found: Scoreboard) -> pd.DataFrame:
+    """Give who knows what, a row a task and system; places and wants as shares of the phones."""
+    import pandas as pd
+
+    rows = []
+    for task in found.tasks:
+        for system in found.systems:
+            read, said = (
+                each[(each["task"] == task) & (each["system"] == system)].set_index("party")
+                for each in (found.privacy, found.disclosed)
+            )
+            rows.append({
+                "task": task, "system": system,
+                "items read by servers": read.loc[SERVERS, "items_read"],
+                "and not for it, by a phone": read.loc[PHONE, "items_not_for_it"],
+                "pairs known to servers": read.loc[SERVERS, "pairs"],
+                **{
+                    f"{words} known to {who}": said.loc[party, what]
+                    for what, words in (("places", "place"), ("wants", "want"))
+                    for party, who in ((SERVERS, "servers"), (OTHERS, OTHERS))
+                },
+            })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def in_percent(table: pd.DataFrame) -> pd.DataFrame:
+    """Write what is known of places and wants in percent, – where there is none; see :func:`privacy`."""
+    shares = [name for name in table.columns if str(name).startswith(("place known", "want known"))]
+    return table.assign(
+        **{name: ["–" if each != each else f"{each:.0%}" for each in table[name]] for name in shares}
+    )
+
+
+def cannot(found: Scoreboard, sentences: Mapping[str, Mapping[str, str]]) -> pd.DataFrame:
+    """Say what the systems cannot express of the tasks: a row for each that cannot."""
+    import pandas as pd
+
+    rows = [
+        (task, system, sentences[system][task])
+        for task in found.tasks for system in found.systems if task in sentences.get(system, {})
+    ]  # fmt: skip
+    return pd.DataFrame(rows, columns=["task", "system", "what it cannot"])
+
+
+def meanings(measures: Mapping[str, str] = MEASURES) -> str:
+    """Say what the measures mean."""
+    return "\n".join(f"- *{LABELS[name]}*: {text}" for name, text in measures.items())

@@ -1,0 +1,106 @@
+"""What the report scoreboard says is what the scoreboard's tables say."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from mudkit.experiment.scoreboard import CANNOT, ENTRANTS, NEWS, TASKS, TRAFFIC, scoreboard
+from mudkit.experiment.scoreboard.axes import LABELS, front
+from mudkit.report import scoring
+
+SMALL = [NEWS.over(devices=4, hours=3.0), TRAFFIC.over(devices=4, hours=0.3)]
+SOME = {name: ENTRANTS[name] for name in ("to everyone", "Contrail", "SUBLIM")}
+
+
+@pytest.fixture(scope="module")
+def found():
+    return scoreboard(SMALL, SOME, seeds=[1, 2])
+
+
+def test_tasks_are_told(found):
+    table = scoring.asked(list(TASKS.values()))
+    assert list(table["task"]) == list(TASKS)
+    assert table["question"].str.endswith(".").all()
+    assert {"wants", "devices", "hours", "seen"} <= set(table.columns)
+
+
+def test_how_much_was_compared(found):
+    said = scoring.same(found)
+    assert said.startswith("**12 runs**: 2 tasks, 3 systems, 2 seeds; ")
+    wanted = found.runs[found.runs["system"] == "SUBLIM"]["wanted"].sum()
+    assert f"{wanted:,} pairs" in said
+    assert "saw the same devices" in said
+    other = pd.concat([found.runs.assign(digest="x").head(1), found.runs.tail(-1)])
+    bad = type(found)(other, *(pd.DataFrame(), "to everyone"), *[pd.DataFrame()] * 3)
+    assert "**not the same**" in scoring.same(bad)
+
+
+def test_who_is_not_beaten(found):
+    fronts = {
+        task: front(found.table(task).reset_index(), "j_per_useful", "useful_share") for task in found.tasks
+    }
+    said = scoring.unbeaten(fronts, found.systems)
+    for task, table in fronts.items():
+        names = [name for name in found.systems if name in set(table.loc[table["is_best"], "system"])]
+        assert f"- {task}: **{', '.join(names)}**" in said
+    of_all = fronts[NEWS.name].assign(is_best=[True, False, False])
+    assert "Not beaten in any task: **to everyone**" in scoring.unbeaten({"a": of_all}, found.systems)
+    other = of_all.assign(is_best=[False, True, False])
+    assert "Nobody is unbeaten" in scoring.unbeaten({"a": of_all, "b": other}, found.systems)
+
+
+def test_measures_are_written_with_their_intervals(found):
+    table = scoring.told(found.measured(NEWS.name)).set_index("measure")
+    assert list(table.columns) == list(SOME)
+    rows = found.measured(NEWS.name).set_index(["system", "measure"])
+    row = rows.loc[("SUBLIM", "down_kb")]
+    assert table.loc[LABELS["down_kb"], "SUBLIM"] == (
+        f"{row['mean']:,.4g} ({row['low']:,.3g} to {row['high']:,.3g})"
+    )
+    one = scoreboard(SMALL[:1], {"SUBLIM": SOME["SUBLIM"]}, seeds=[1], privacy=False)
+    assert not scoring.told(one.measured(NEWS.name))["SUBLIM"].str.contains("to").any()
+
+
+def test_results_do_not_cross_zero(found):
+    differences = scoring.all_differences(found, 0.95)
+    assert set(differences["task"]) == {NEWS.name, TRAFFIC.name}
+    wanted = differences[
+        differences["measure"].eq("down_kb")
+        & ((differences["difference_low"] > 0) | (differences["difference_high"] < 0))
+    ]
+    table = scoring.results(differences, ["down_kb"])
+    assert list(zip(table["task"], table["system"], strict=True)) == list(
+        zip(wanted["task"], wanted["system"], strict=True)
+    )
+    assert len(scoring.results(differences, list(LABELS))) > len(table)
+    assert scoring.results(
+        differences.assign(difference_low=float("nan"), difference_high=float("nan")), ["down_kb"]
+    ).empty
+
+
+def test_all_tasks_are_kept(found):
+    table = scoring.all_measured(found, 0.95)
+    assert len(table) == 2 * 3 * len(LABELS)
+    assert table.columns[0] == "task"
+
+
+def test_who_knows_what(found):
+    table = scoring.privacy(found).set_index(["task", "system"])
+    assert table.loc[(TRAFFIC.name, "SUBLIM"), "place known to servers"] == 1.0
+    assert table.loc[(TRAFFIC.name, "Contrail"), "place known to another device"] == 1.0
+    assert table.loc[(NEWS.name, "Contrail"), "items read by servers"] == 0.0
+    assert table.loc[(NEWS.name, "to everyone"), "and not for it, by a phone"] > 0
+    written = scoring.in_percent(scoring.privacy(found)).set_index(["task", "system"])
+    assert written.loc[(TRAFFIC.name, "SUBLIM"), "place known to servers"] == "100%"
+    assert written.loc[(NEWS.name, "SUBLIM"), "place known to servers"] == "–"
+
+
+def test_what_cannot_be_said(found):
+    table = scoring.cannot(found, CANNOT)
+    assert len(table) == sum(task in CANNOT[system] for task in found.tasks for system in SOME)
+    assert (TRAFFIC.name, "Contrail") in set(zip(table["task"], table["system"], strict=True))
+
+
+def test_every_measure_is_explained():
+    assert scoring.meanings().count("\n") == len(LABELS) - 1
