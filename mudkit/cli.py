@@ -208,7 +208,7 @@ def pipeline_run(
 
 @app.command("report")
 def report(
-    name: Annotated[str, typer.Argument(help="trace_profile, prefetch_sizing or propagation")],
+    name: Annotated[str, typer.Argument(help="trace_profile, prefetch_sizing, propagation, or all of them.")],
     param: Annotated[
         list[str] | None, typer.Option("--param", "-p", help="KEY=VALUE, as often as needed.")
     ] = None,
@@ -218,10 +218,7 @@ def report(
     out: Annotated[Path, typer.Option("--out", help="Folder for reports.")] = Path("reports/build"),
     force: Annotated[bool, typer.Option("--force", help="Run even when nothing has changed.")] = False,
 ) -> None:
-    """Run a report and say where it is; one that nothing has changed for is not run again.
-
-    `mudkit report all` runs each with its preset `sample`, and makes a page that leads to them.
-    """
+    """Run a report and say where it is; one that nothing has changed for is not run again."""
     from mudkit.report import overview, parameters, run_report
 
     if name == "all":
