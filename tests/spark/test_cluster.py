@@ -20,7 +20,7 @@ from mudkit.pipeline.launch.cluster import local_cluster, members
 from mudkit.reproduce.spark_modes import differing, differing_rows, environment, results, tables, write_source
 
 pytestmark = pytest.mark.spark
-PATIENCE_S = 120
+PATIENCE_S = 600  # a guard: seconds on a quiet machine
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +149,7 @@ LOSES_A_WORKER = """
         if number >= 4:
             (Path(marks) / f"{number}.part").write_text(str(Path.cwd()))
             (Path(marks) / f"{number}.part").rename(Path(marks) / f"{number}.waits")
-            past = time.monotonic() + 120
+            past = time.monotonic() + 600
             while not (Path(marks) / "go").exists() and time.monotonic() < past:
                 time.sleep(0.05)
         yield from batches
