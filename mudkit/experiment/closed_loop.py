@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from mudkit import learning
 from mudkit.experiment.commuters import Commuters, Driven
-from mudkit.experiment.drift import DriftAlarm
+from mudkit.experiment.drift import DriftAlarm, wilson
 from mudkit.learning import Batch, BatchTree, Tree, held_completeness, least_sent
 from mudkit.learning.batching import LearntWrites
 from mudkit.learning.costs import Costs
@@ -121,7 +121,7 @@ class Loop(NamedTuple):
 def generate_policy(
     labels: pa.Table, reads: pa.Table, *, version: int = 1, completeness: float = 0.9,
     cost: Costs = "latency", positions: pa.Table | None = None,
-    comes_us: NDArray[np.int64] | None = None,
+    comes_us: NDArray[np.int64] | None = None, features: str = "extended",
 ) -> Promised:  # fmt: skip
     """Learn a read policy from the labelled reads of all clients.
 
@@ -139,14 +139,16 @@ def generate_policy(
         that of a cache with the last answer only, which is stale more often.
     comes_us : ndarray of int64, shape (positions,), optional
         When each of them comes to the cloud; by default at once.
+    features : {'paper', 'extended', 'dense'}
+        What the tree may know; ``dense`` wants positions.
 
     Raises
     ------
     ParameterError, TraceContentError
         As :func:`mudkit.learning.evaluate_reads`.
     """
-    tree = Tree(cost)
-    pairs = Pairs.of(labels, reads)
+    tree = Tree(cost, features)
+    pairs = Pairs.of(labels, reads, positions)
     if positions is None:
         row = learning.evaluate_reads(
             labels, reads, [tree], stale="completeness", completeness=completeness, cost=cost
@@ -162,7 +164,9 @@ def generate_policy(
 
 
 def promise(pairs: Pairs, stale: NDArray[np.bool_]) -> tuple[float, float]:
-    """Give the 95 % confidence interval over devices of the share of stale answers.
+    """Give the 95 % confidence interval of the share of stale answers.
+
+    The wider of that over devices and that over reads: of few devices none may have been stale once.
 
     Parameters
     ----------
@@ -171,7 +175,8 @@ def promise(pairs: Pairs, stale: NDArray[np.bool_]) -> tuple[float, float]:
     """
     of_device = np.array([[stale[rows].mean()] for rows in pairs.devices()])
     half, middle = float(half_width(of_device)[0]), float(of_device.mean())
-    return max(middle - half, 0.0), min(middle + half, 1.0)
+    low, high = wilson(len(stale), int(np.count_nonzero(stale)))
+    return max(min(middle - half, low), 0.0), min(max(middle + half, high), 1.0)
 
 
 def generate_write_policy(mined: Mined, match: Batch, *, version: int = 1) -> tuple[Artefact, LearntWrites]:
@@ -197,7 +202,7 @@ def generate_write_policy(mined: Mined, match: Batch, *, version: int = 1) -> tu
 
 def close_the_loop(
     traffic: Commuters, seed: int = 0, *, completeness: float = 0.9, cost: Costs = "latency",
-    writes: Batch | None = None,
+    writes: Batch | None = None, features: str = "extended",
 ) -> Loop:  # fmt: skip
     """Drive with the fixed rule, learn, ship, and drive again on other days: by the rule, and by the trees.
 
@@ -215,6 +220,8 @@ def close_the_loop(
     writes : Batch, optional
         The fixed delay of writes before; the tree that is learnt for them is to let no more reads miss a
         write. By default writes go at once, and nothing is learnt for them.
+    features : {'paper', 'extended', 'dense'}
+        What the tree for reads may know.
 
     Raises
     ------
@@ -233,7 +240,7 @@ def close_the_loop(
         comes_us = _comes_us(mined, learnt)
     promised = generate_policy(
         mined.labels, mined.reads, completeness=completeness, cost=cost, positions=mined.positions,
-        comes_us=comes_us,
+        comes_us=comes_us, features=features,
     )  # fmt: skip
     ships = [("before", []), ("after", [promised.artefact])]
     if write_artefact is not None:

@@ -8,7 +8,16 @@ import numpy as np
 
 from mudkit.sources.parameters import number, whole_number
 
-__all__ = ["DriftAlarm"]
+__all__ = ["DriftAlarm", "wilson"]
+
+
+def wilson(reads: int, stale: int) -> tuple[float, float]:
+    """Say where the true share lies, by 95 % (Wilson's score interval, JASA 22, 1927)."""
+    z, n = 1.959964, max(reads, 1)
+    share = stale / n
+    middle = (share + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * float(np.sqrt(share * (1 - share) / n + z * z / (4 * n * n)))
+    return max(middle - half, 0.0), min(middle + half, 1.0)
 
 
 @dataclass(frozen=True)
@@ -43,12 +52,8 @@ class DriftAlarm:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Where the true share lies, by 95 % (Wilson's score interval, JASA 22, 1927)."""
-        z, n = 1.959964, max(self.reads, 1)
-        share = self.stale / n
-        middle = (share + z * z / (2 * n)) / (1 + z * z / n)
-        half = z / (1 + z * z / n) * float(np.sqrt(share * (1 - share) / n + z * z / (4 * n * n)))
-        return max(middle - half, 0.0), min(middle + half, 1.0)
+        """Where the true share lies, by 95 %: :func:`wilson`."""
+        return wilson(self.reads, self.stale)
 
     @property
     def rings(self) -> bool:

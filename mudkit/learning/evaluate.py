@@ -42,6 +42,7 @@ def evaluate_reads(
     folds: str = "device",
     cost: Costs = "latency",
     radio: RadioModel | None = None,
+    positions: Any = None,
 ) -> pd.DataFrame:
     """Replay policies over a labelled trace.
 
@@ -67,6 +68,8 @@ def evaluate_reads(
     radio : RadioModel, optional
         What queries take; by default LTE. Nothing but these queries is carried, see
         :mod:`mudkit.learning.radio`.
+    positions : pyarrow.Table or Spark DataFrame, optional
+        What was written: for trees with ``dense`` features.
 
     Returns
     -------
@@ -86,7 +89,7 @@ def evaluate_reads(
     """
     matrix = read_costs(cost)
     _check(stale, completeness, folds)
-    pairs = Pairs.of(labels, reads)
+    pairs = Pairs.of(labels, reads, positions)
     if not len(pairs.device):
         raise TraceContentError(
             "There are no reads to replay.",

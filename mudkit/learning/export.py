@@ -59,6 +59,7 @@ def artefact(
         learnt.names,
         _nodes(learnt.tree),
         actions,
+        density=learnt.density if isinstance(learnt, LearntReads) else None,
         costs=learnt.costs.tolist(),
         manifest={**known, **(manifest or {})},
     )

@@ -4,6 +4,8 @@
 ``paper``           time and place of the query and of the one whose answer is cached (Mobius 7.3)
 ``extended``        these, and how far apart they are in time and space, the weekday, and how many
                     points the cached answer holds: how densely that place is written to
+``dense``           these, and how densely the cell of the query is written to at that hour, by a table that
+                    is learnt from writes before, and shipped: see :mod:`mudkit.learning.density`
 ``of a write``      its place and time (Mobius 7.3), and the weekday
 ==================  ===============================================================================
 """
@@ -16,24 +18,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mudkit.errors import ParameterError
+from mudkit.learning.density import densities
 from mudkit.learning.pairs import Pairs
+from mudkit.systems.mud.density import Density
 from mudkit.units import solar_time
 
 __all__ = ["FEATURE_SETS", "WRITE_FEATURES", "read_features", "write_features"]
 
 _PAPER: Final = ("lat", "lon", "hour", "cached_lat", "cached_lon", "cached_hour")
-FEATURE_SETS: Final = {"paper": _PAPER, "extended": (*_PAPER, "distance", "age", "weekday", "held")}
+_EXTENDED: Final = (*_PAPER, "distance", "age", "weekday", "held")
+FEATURE_SETS: Final = {"paper": _PAPER, "extended": _EXTENDED, "dense": (*_EXTENDED, "density")}
 """Names as :data:`mudkit.systems.mud.artefact.FEATURES` has them, with their units."""
 WRITE_FEATURES: Final = ("lat", "lon", "hour", "weekday")
 
 
-def read_features(pairs: Pairs, names: str) -> NDArray[np.float32]:
+def read_features(pairs: Pairs, names: str, density: Density | None = None) -> NDArray[np.float32]:
     """Describe each pair of a read and an earlier answer.
 
     Parameters
     ----------
     pairs : Pairs
-    names : {'paper', 'extended'}
+    names : {'paper', 'extended', 'dense'}
+    density : Density, optional
+        The table that a device has. By default each read knows what was written on the days before its own.
 
     Returns
     -------
@@ -42,7 +49,7 @@ def read_features(pairs: Pairs, names: str) -> NDArray[np.float32]:
     Raises
     ------
     ParameterError
-        There is no such set.
+        There is no such set, or what was written is not known.
     """
     if names not in FEATURE_SETS:
         raise ParameterError(
@@ -56,6 +63,17 @@ def read_features(pairs: Pairs, names: str) -> NDArray[np.float32]:
         "cached_lat": pairs.lat[p], "cached_lon": pairs.lon[p], "cached_hour": hour[p],
         "distance": pairs.distance_km, "age": pairs.age_s, "held": pairs.points[p],
     }  # fmt: skip
+    if names == "dense":
+        place = pairs.t_us, pairs.lat, pairs.lon
+        if density is not None:
+            known["density"] = densities(density, *place)[q]
+        elif pairs.written is not None:
+            known["density"] = pairs.written.before(*place)[q]
+        else:
+            raise ParameterError(
+                "How densely places are written to is not known.", where="features", found="reads only",
+                expected="positions, too", remedy="give positions=, or take features='extended'",
+            )  # fmt: skip
     return np.column_stack([known[name] for name in FEATURE_SETS[names]]).astype(np.float32)
 
 

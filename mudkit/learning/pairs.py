@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from mudkit.errors import TraceContentError
+from mudkit.learning.density import Written
 from mudkit.trace.schema import epoch_us, read_ids
 from mudkit.units import US_PER_S, distance_km
 
@@ -45,6 +46,8 @@ class Pairs:
     completeness : ndarray of float64
     age_s, distance_km : ndarray of float64
         Time and distance from the earlier read to this one.
+    written : Written or None
+        What was written, by the same devices and by those that never read; None: not known.
     """
 
     device: NDArray[np.int64]
@@ -60,9 +63,10 @@ class Pairs:
     completeness: NDArray[np.float64]
     age_s: NDArray[np.float64]
     distance_km: NDArray[np.float64]
+    written: Written | None = None
 
     @classmethod
-    def of(cls, labels: Any, reads: Any) -> Pairs:
+    def of(cls, labels: Any, reads: Any, positions: Any = None) -> Pairs:
         """Join labels to reads.
 
         Parameters
@@ -71,6 +75,8 @@ class Pairs:
             As ``pipeline.label_reads`` gives them.
         reads : pyarrow.Table or Spark DataFrame
             The reads that were labelled.
+        positions : pyarrow.Table or Spark DataFrame, optional
+            What was written.
 
         Raises
         ------
@@ -115,6 +121,10 @@ class Pairs:
         t_us = epoch_us(reads["ts"])
         lat, lon = reads["lat"].to_numpy(), reads["lon"].to_numpy()
         names = reads["device"].combine_chunks().dictionary_encode()
+        written = None
+        if positions is not None:
+            numbers = {name: number for number, name in enumerate(names.dictionary.to_pylist())}
+            written = Written.of(arrow(positions), numbers)
         return cls(
             device=np.asarray(names.indices.to_numpy(zero_copy_only=False), dtype=np.int64),
             t_us=t_us,
@@ -129,28 +139,33 @@ class Pairs:
             completeness=np.asarray(whole["completeness"].to_numpy(), dtype=np.float64)[order],
             age_s=(t_us[read] - t_us[cached]) / US_PER_S,
             distance_km=distance_km(lat[read], lon[read], lat[cached], lon[cached]),
+            written=written,
         )
 
     def since(self, t_us: int) -> Pairs:
         """Give the reads from a moment on, with nothing cached before it."""
-        return self._of(self.t_us >= t_us)
+        return self._of(self.t_us >= t_us, self.written)
 
     def before(self, t_us: int) -> Pairs:
-        """Give the reads before a moment."""
-        return self._of(self.t_us < t_us)
+        """Give the reads before a midnight (UTC), and what was written before it."""
+        known = self.written
+        return self._of(self.t_us < t_us, known and known.take(known.day < t_us // (86_400 * US_PER_S)))
 
     def of_devices(self, devices: NDArray[np.int64]) -> Pairs:
-        """Give the reads of these devices."""
-        return self._of(np.isin(self.device, devices))
+        """Give the reads of these devices, and what they and those that never read have written."""
+        known = self.written
+        kept = known and known.take(np.isin(known.device, devices) | (known.device < 0))
+        return self._of(np.isin(self.device, devices), kept)
 
-    def _of(self, reads: NDArray[np.bool_]) -> Pairs:
+    def _of(self, reads: NDArray[np.bool_], written: Written | None) -> Pairs:
         number = np.cumsum(reads) - 1
         rows = reads[self.read] & reads[self.cached]
         read = number[self.read[rows]]
         of_read = {name: getattr(self, name)[reads] for name in _OF_READ}
         of_pair = {name: getattr(self, name)[rows] for name in _OF_PAIR}
         first = np.searchsorted(read, np.arange(int(reads.sum()) + 1))
-        return Pairs(first=first, read=read, cached=number[self.cached[rows]], **of_read, **of_pair)
+        cached = number[self.cached[rows]]
+        return Pairs(first=first, read=read, cached=cached, written=written, **of_read, **of_pair)
 
     def devices(self) -> list[slice]:
         """Give the reads of each device, as slices."""

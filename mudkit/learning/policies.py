@@ -13,6 +13,7 @@ from mudkit.learning.features import FEATURE_SETS, read_features
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.replay import SENT, replay
 from mudkit.learning.trees import CostTree, groups_by, grow
+from mudkit.systems.mud.density import Density
 
 __all__ = ["Always", "Bound", "FixedRule", "Learner", "LearntReads", "Policy", "Tree"]
 
@@ -102,8 +103,8 @@ class Tree:
     cost : str, CostMatrix or array_like
         A preset of :data:`~mudkit.learning.COSTS`, or costs of one's own: rows good, stale; columns local,
         remote.
-    features : {'paper', 'extended'}
-        What it may know: see :mod:`mudkit.learning.features`.
+    features : {'paper', 'extended', 'dense'}
+        What it may know: see :mod:`mudkit.learning.features`; ``dense`` wants positions.
     match : FixedRule, optional
         In place of a cost: the lowest price of a stale answer with which the tree answers no more of them
         than this rule, both replayed on what it learns from (each device by a tree that has not seen it).
@@ -136,14 +137,17 @@ class Tree:
         groups = groups_by(by, pairs.device, pairs.t_us)[pairs.read]
         grove = grow(known, stale.astype(np.int64), groups, 2)
         if self.match is None:
-            return LearntReads(grove.tree(costs)[0], self.features, costs)
+            return LearntReads(grove.tree(costs)[0], self.features, costs, self._density(pairs))
         most = _stale_answers(pairs, stale, self.match.local(pairs))
         for price in _PRICES.tolist():
             costs = CostMatrix(price, 1.0).table()
             tree, decided = grove.tree(costs)
             if _stale_answers(pairs, stale, decided == _LOCAL) <= most:
                 break
-        return LearntReads(tree, self.features, costs)
+        return LearntReads(tree, self.features, costs, self._density(pairs))
+
+    def _density(self, pairs: Pairs) -> Density | None:
+        return None if self.features != "dense" or pairs.written is None else pairs.written.table()
 
     def __str__(self) -> str:
         if self.match is not None:
@@ -163,11 +167,14 @@ class LearntReads:
     features : str
     costs : ndarray of float64, shape (2, 2)
         With which it was learnt.
+    density : Density or None
+        Of writes where and when it was learnt, if that is one of its features.
     """
 
     tree: CostTree
     features: str
     costs: NDArray[np.float64]
+    density: Density | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -176,7 +183,7 @@ class LearntReads:
 
     def local(self, pairs: Pairs) -> NDArray[np.bool_]:
         """Answer locally where the tree says so."""
-        return np.equal(self.tree.decide(read_features(pairs, self.features)), _LOCAL)
+        return np.equal(self.tree.decide(read_features(pairs, self.features, self.density)), _LOCAL)
 
 
 def _stale_answers(pairs: Pairs, stale: NDArray[np.bool_], local: NDArray[np.bool_]) -> int:

@@ -67,9 +67,9 @@ class RadioModel:
     query_bytes: float = 605.0
     answer_bytes: float = 460.0
     point_bytes: float = 150.0
-    batch_bytes: float = 270.0
-    acknowledged_bytes: float = 183.0
-    write_bytes: float = 235.0
+    batch_bytes: float = 200.0
+    acknowledged_bytes: float = 180.0
+    write_bytes: float = 285.0
 
     def __post_init__(self) -> None:
         profile_of(self.link)

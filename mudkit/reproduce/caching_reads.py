@@ -13,7 +13,8 @@ from mudkit.learning.frontier import at_equal, read_frontier
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.policies import FixedRule
 from mudkit.learning.replay import SENT, fewest_sends, replay
-from mudkit.reproduce.caching_traces import CARS, TOWNS, labelled, told
+from mudkit.reproduce.caching_traces import CARS, DAYS, TOWNS, Labelled, labelled, told, told_days
+from mudkit.reproduce.processes import PROCESSES, spread_out
 from mudkit.reproduce.row import Figure, Measured, Say, nothing_said
 
 __all__ = ["COMPLETENESS", "FEWER_QUERIES", "FEWER_STALE", "LEAST_GAP", "measure"]
@@ -40,41 +41,42 @@ def measure(
     *,
     cars: Sequence[int] = CARS,
     towns: Sequence[int] = TOWNS,
-    days: int = 14,
+    days: Mapping[int, int] = DAYS,
     seeds: Sequence[int] = (7, 8),
     recorded: bool = True,
+    processes: int = PROCESSES,
 ) -> Measured:
-    """Measure row M4.
+    """Measure row M4; with ``days=LONG_DAYS`` on longer traces.
 
     Parameters
     ----------
     say : callable
         Told what is being measured.
     cars, towns : sequence of int
-    days : int
-        Of each generated trace.
+    days : mapping of int to int
+        Of each generated trace, by cars.
     seeds : sequence of int
     recorded : bool
         Whether recorded traces that are on this machine are taken, too.
+    processes : int
+        That replay, while Spark labels the next trace.
     """
     from mudkit.pipeline import label_reads  # loads Spark
 
     found: dict[str, list[_Found]] = {}
     traces = labelled(
-        label_reads, cars=cars, towns=towns, days=dict.fromkeys(cars, days), seeds=seeds, recorded=recorded,
+        label_reads, cars=cars, towns=towns, days=days, seeds=seeds, recorded=recorded,
         say=say,
     )  # fmt: skip
-    for each in traces:
-        pairs = Pairs.of(each.labels, each.reads)
-        for least in COMPLETENESS:
-            name = f"{each.name}, completeness {least:g}"
-            say(f"{name}: rule, trees and bound")
-            stale = pairs.missing >= 1 if least == 1 else pairs.completeness < least
-            found.setdefault(name, []).append(_of(pairs, stale))
+    with spread_out(processes, 1) as map_:
+        for shares in map_(_replayed, traces):
+            say("rule, trees and bound")
+            for name, each in shares.items():
+                found.setdefault(name, []).append(each)
     return Measured(
         _figures(found),
         {
-            "generated traces": f"{days} days, seeds {', '.join(map(str, seeds))}",
+            "generated traces": told_days(cars, days, seeds),
             "recorded traces": told(recorded),
             "rule": str(FixedRule()),
             "tree": "extended features, ten folds by device; at the rule's share of stale answers, between "
@@ -82,6 +84,17 @@ def measure(
             "horizon": "7,200 s",
         },
     )
+
+
+def _replayed(trace: Labelled) -> dict[str, _Found]:
+    """Replay a trace for each definition of stale."""
+    pairs = Pairs.of(trace.labels, trace.reads)
+    return {
+        f"{trace.name}, completeness {least:g}": _of(
+            pairs, pairs.missing >= 1 if least == 1 else pairs.completeness < least
+        )
+        for least in COMPLETENESS
+    }
 
 
 def _of(pairs: Pairs, stale: NDArray[np.bool_]) -> _Found:

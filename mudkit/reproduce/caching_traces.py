@@ -16,10 +16,14 @@ from mudkit.reproduce.row import Say
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["CARS", "RECORDED", "TOWNS", "Labelled", "labelled", "told"]
+__all__ = ["CARS", "DAYS", "LONG_DAYS", "RECORDED", "TOWNS", "Labelled", "labelled", "told", "told_days"]
 
 CARS: Final = (20, 60, 200, 600)
 TOWNS: Final = (1, 20)
+DAYS: Final[Mapping[int, int]] = {20: 14, 60: 7, 200: 4, 600: 2}
+"""Of the generated traces, by cars: 60,000 to 250,000 positions, so that a row takes two or three minutes."""
+LONG_DAYS: Final[Mapping[int, int]] = dict.fromkeys(CARS, 14)
+"""The same, for half an hour's patience."""
 RECORDED: Final[Mapping[str, str]] = {
     "taxis of San Francisco": "cabspotting_sf/cabs.csv.gz",
     "buses of Austin": "capmetrics_austin/vehicle_positions.csv.gz",
@@ -92,6 +96,12 @@ def labelled(
                 say(f"{name}: loading")
                 pipeline.ingest(spark, file, folder, overwrite=True)
                 yield with_labels(name)
+
+
+def told_days(cars: Sequence[int], days: Mapping[int, int], seeds: Sequence[int]) -> str:
+    """Say which traces were generated."""
+    of_cars = ", ".join(f"{many} cars {days[many]} days" for many in cars)
+    return f"{of_cars}; seeds {', '.join(map(str, seeds))}"
 
 
 def told(recorded: bool) -> dict[str, str]:

@@ -14,15 +14,14 @@ from mudkit.learning.batching import Batch
 from mudkit.learning.evaluate_batches import bound_us, trained_on
 from mudkit.learning.frontier import at_equal, write_frontier
 from mudkit.learning.writes import Asked, Writes, batches, missed
-from mudkit.reproduce.caching_traces import CARS, TOWNS, labelled, told
+from mudkit.reproduce.caching_traces import CARS, DAYS, TOWNS, Labelled, labelled, told, told_days
+from mudkit.reproduce.processes import PROCESSES, spread_out
 from mudkit.reproduce.row import Figure, Measured, Say, nothing_said
 
-__all__ = ["DAYS", "FEWER_MESSAGES", "FEWER_POINTS", "MOST_MISSED", "PRICES", "measure"]
+__all__ = ["FEWER_MESSAGES", "FEWER_POINTS", "MOST_MISSED", "PRICES", "measure"]
 
 FEWER_MESSAGES, FEWER_POINTS = 3.0, 7.0
 """The paper's factors, against 30 minutes."""
-DAYS: Final[Mapping[int, int]] = {20: 28, 60: 14, 200: 7, 600: 3}
-"""Of the generated traces, by cars: 120,000 to 370,000 positions."""
 PRICES: Final = tuple(np.geomspace(0.001, 2.0, 12).tolist())
 MOST_MISSED: Final = 0.95
 """Share of reads that may miss a write in a regime by which the paper's factors are judged."""
@@ -51,8 +50,9 @@ def measure(
     days: Mapping[int, int] = DAYS,
     seeds: Sequence[int] = (7, 8),
     recorded: bool = True,
+    processes: int = PROCESSES,
 ) -> Measured:
-    """Measure row M5.
+    """Measure row M5; with ``days=LONG_DAYS`` on longer traces.
 
     Parameters
     ----------
@@ -64,6 +64,8 @@ def measure(
     seeds : sequence of int
     recorded : bool
         Whether recorded traces that are on this machine are taken, too.
+    processes : int
+        That replay, while Spark labels the next trace.
     """
     from mudkit.pipeline import label_writes  # loads Spark
 
@@ -71,15 +73,14 @@ def measure(
     traces = labelled(
         label_writes, cars=cars, towns=towns, days=days, seeds=seeds, recorded=recorded, say=say
     )
-    for each in traces:
-        say(f"{each.name}: fixed delays, trees and bound")
-        writes, asked = Writes.of(each.labels, each.positions), Asked.of(each.reads)
-        found.setdefault(each.name, []).append(_of(writes, asked))
+    with spread_out(processes, 1) as map_:
+        for name, each in map_(_replayed, traces):
+            say("fixed delays, trees and bound")
+            found.setdefault(name, []).append(each)
     return Measured(
         _figures(found),
         {
-            "generated traces": f"{', '.join(f'{many} cars {days[many]} days' for many in cars)}; seeds "
-            + ", ".join(map(str, seeds)),
+            "generated traces": told_days(cars, days, seeds),
             "recorded traces": told(recorded),
             "tree": "place, hour and weekday; learnt from a tenth of the devices, tested on the others; at "
             "the share of reads that miss a write with 30 min, between two of 12 prices of a delay that is "
@@ -90,6 +91,10 @@ def measure(
             "shares": "of the points written; of the reads",
         },
     )
+
+
+def _replayed(trace: Labelled) -> tuple[str, _Found]:
+    return trace.name, _of(Writes.of(trace.labels, trace.positions), Asked.of(trace.reads))
 
 
 def _of(writes: Writes, asked: Asked) -> _Found:

@@ -84,7 +84,6 @@ ROWS: Final = (
             Required("times fewer queries, 3.5 times fewer stale, tree, best regime", "at least", 4),
         ),
         measure=caching_reads.measure,
-        is_named_only=True,  # half an hour
     ),
     Row(
         name="M5",
@@ -101,7 +100,6 @@ ROWS: Final = (
             Required("times fewer points than with 30 min, tree, best regime", "at least", 7),
         ),
         measure=caching_writes.measure,
-        is_named_only=True,  # half an hour
     ),
     Row(
         name="M6",

@@ -21,12 +21,18 @@ Map = Callable[..., Iterable[Any]]
 def spread_out(processes: int = PROCESSES, part: int = 10) -> Iterator[Map]:
     """Give a ``map`` over processes; Ctrl-C ends what has not begun.
 
+    What it maps over is taken at once, so making an item and working on those before it go side by side.
+
     Parameters
     ----------
     processes : int
+        With one, all is done in this process.
     part : int
         So many items a process is given at a time.
     """
+    if processes == 1:
+        yield map
+        return
     # Spawned, not forked: who asks may have threads.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, context, signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:

@@ -4,7 +4,7 @@ It says of itself in which format it is, which version, what it decides, and its
 nothing else. A digest tells damage, not forgery: whoever can write to the notification channel can ship.
 
 =============  ===============================================================================
-``format``     1
+``format``     2
 ``kind``       ``read`` or ``write``: what it decides
 ``version``    whole number; only a higher one replaces another
 ``features``   names with their units, for instance ``["age", "s"]``: see :data:`FEATURES`
@@ -12,6 +12,8 @@ nothing else. A digest tells damage, not forgery: whoever can write to the notif
                more right, an unknown value where ``unknown`` says; or ``[action]``. The first is
                the root, children come after their parents
 ``actions``    what leaves decide: ``local``, ``remote``; seconds of delay, ``never``
+``density``    how densely places are written to, for the feature of that name, or null: see
+               :mod:`mudkit.systems.mud.density`
 ``costs``      the cost matrix it was learnt with, or null
 ``manifest``   how it was learnt
 ``sha256``     of all the rest, as sorted compact JSON
@@ -30,10 +32,11 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from mudkit.errors import ParameterError
+from mudkit.systems.mud.density import Density
 
 __all__ = ["FEATURES", "FORMAT", "Action", "Artefact", "sha256"]
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 FEATURES: Final[Mapping[str, str]] = {
     "age": "s",
     "distance": "km",
@@ -45,10 +48,12 @@ FEATURES: Final[Mapping[str, str]] = {
     "weekday": "d",
     "cached_hour": "h",
     "held": "points",
+    "density": "points/h",
 }
 """What a device can say, and in which unit: of a read and of a query that was answered before; of a write its
 place and time only. Hours (0 to 24) and weekdays (Monday is 0) are those of mean solar time, UTC and an hour
-for each 15 degrees of longitude: a device needs no table of time zones. ``held``: records in the answer."""
+for each 15 degrees of longitude: a device needs no table of time zones. ``held``: records in the answer.
+``density``: of writes at that hour in the cell of the read or write, by the table that comes with it."""
 _MOST_NODES: Final = 100_000
 _FLOAT32_ENDS: Final = 2.0**128 - 2.0**103
 """From here on numbers are rounded to infinity."""
@@ -80,6 +85,8 @@ class Artefact:
         See the module; a leaf has its action in place of a node.
     document : mapping
         What it was read from.
+    density : Density or None
+        The table for the feature of that name.
     """
 
     kind: Literal["read", "write"]
@@ -87,6 +94,7 @@ class Artefact:
     features: tuple[str, ...]
     nodes: tuple[_Node | Action, ...]
     document: Mapping[str, Any]
+    density: Density | None = None
     root: Any = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -101,6 +109,7 @@ class Artefact:
         nodes: Sequence[Sequence[Any]],
         actions: Sequence[Action],
         *,
+        density: Density | None = None,
         costs: Sequence[Sequence[float]] | None = None,
         manifest: Mapping[str, Any] | None = None,
     ) -> Artefact:
@@ -114,7 +123,8 @@ class Artefact:
         document = {
             "format": FORMAT, "kind": kind, "version": version,
             "features": [[name, FEATURES.get(name, "?")] for name in features],
-            "nodes": [list(node) for node in nodes], "actions": list(actions), "costs": costs,
+            "nodes": [list(node) for node in nodes], "actions": list(actions),
+            "density": None if density is None else density.document(), "costs": costs,
             "manifest": dict(manifest or {}),
         }  # fmt: skip
         return cls.read({**document, "sha256": sha256(document)})
@@ -148,7 +158,63 @@ class Artefact:
         if not isinstance(actions, list) or not all(_is_action(kind, each) for each in actions):
             expected = "local, remote" if kind == "read" else "seconds, 0 or more, or never"
             raise _refused("actions", repr(actions)[:200], expected)
-        return cls(kind, version, features, _nodes(document.get("nodes"), len(features), actions), document)
+        nodes = _nodes(document.get("nodes"), len(features), actions)
+        table = document.get("density")
+        if ("density" in features) is (table is None):
+            raise _refused(
+                "density", "a table" if table else "no table", "one where it is a feature, else none"
+            )
+        return cls(kind, version, features, nodes, document, None if table is None else Density.read(table))
+
+    def but_inside(
+        self, action: Action, *, south: float, north: float, west: float, east: float, version: int
+    ) -> Artefact:
+        """Make one that decides as this one does, but for a box, in which it always decides the same.
+
+        Parameters
+        ----------
+        action : str or float
+            See the module.
+        south, north, west, east : float
+            Degrees; a place on the north or east edge is inside, one on the others is not.
+        version : int
+
+        Raises
+        ------
+        ParameterError
+            It could not be used.
+        """
+        document = self.document
+        names = list(self.features)
+        names += [name for name in ("lat", "lon") if name not in names]
+        lat, lon, actions = names.index("lat"), names.index("lon"), list(document["actions"])
+        if action not in actions:
+            actions.append(action)
+        rest = 5  # where this one's nodes begin
+        nodes: list[list[Any]] = [
+            [lat, south, rest, 1, rest], [lat, north, 2, rest, rest], [lon, west, rest, 3, rest],
+            [lon, east, 4, rest, rest], [actions.index(action)],
+        ]  # fmt: skip
+        nodes += [
+            node if len(node) == 1 else [*node[:2], *(child + rest for child in node[2:])]
+            for node in document["nodes"]
+        ]
+        manifest = {**document["manifest"], "but inside": [south, north, west, east], "action": action}
+        return Artefact.made(
+            self.kind, version, names, nodes, actions, density=self.density, costs=document["costs"],
+            manifest=manifest,
+        )  # fmt: skip
+
+    def renewed(self, version: int) -> Artefact:
+        """Make the same as another version: what devices had instead goes back to it.
+
+        Raises
+        ------
+        ParameterError
+            The version is not usable.
+        """
+        document = {**self.document, "version": version}
+        return Artefact.read({**document, "sha256": sha256(document)})
 
     def decide(self, values: Sequence[float | None]) -> Action:
         """Decide; as scikit-learn does, values are taken as float32.

@@ -103,8 +103,10 @@ class Cloud:
                 most_waiting=most_waiting, longest_s=longest_s,
             ))  # fmt: skip
 
-    def ship(self, policy: Artefact | Mapping[str, Any], app: str) -> Operation:
-        """Ship a policy to all clients of an app that follow what the cloud ships.
+    def ship(
+        self, policy: Artefact | Mapping[str, Any], app: str, *, to: Sequence[str] | None = None
+    ) -> Operation:
+        """Ship a policy to all clients of an app that follow what the cloud ships, or to some of them.
 
         It travels over the notification channel; a client that is not there now gets it when it is.
 
@@ -113,6 +115,9 @@ class Cloud:
         policy : Artefact or mapping
             What was learnt.
         app : str
+        to : sequence of str, optional
+            The names of the only devices that are to have it, and to keep it until something newer comes. The
+            same policy may be shipped to more of them later.
 
         Returns
         -------
@@ -120,7 +125,8 @@ class Cloud:
             Done when the cloud keeps it; :meth:`Client.policies` says what a client uses.
         """
         document = policy.document if isinstance(policy, Artefact) else policy
-        return self._generator.call("ship", document=document, app=app)
+        devices = None if to is None else list(to)
+        return self._generator.call("ship", document=document, app=app, to=devices)
 
 
 class Client:

@@ -3,7 +3,9 @@
 It learns nothing itself: what it ships was handed to it. Its rules:
 
 =========  ===========================================================================================
-ship       checked, kept durably, and told to every notification server
+ship       checked, kept durably, and told to every notification server, with the devices that it is
+           for, if it is for some only (Mobius 6: those near a place whose write rate changes); the same
+           policy may be shipped again for more devices. One for all stands instead of all before it
 begin      all that was shipped is told to every server
 follow     a server begins, and knows nothing: all that was shipped is told to it
 confirmed  the server has it
@@ -51,7 +53,7 @@ class Generator:
                 return [effect for server in began for effect in self._follow(now_us, server)]
             case Call(op_id=op_id, arguments=arguments):
                 try:
-                    sent = self._ship(now_us, arguments["app"], arguments["document"])
+                    sent = self._ship(now_us, arguments["app"], arguments["document"], arguments["to"])
                 except MudkitError as error:
                     return (Complete(op_id, error=error),)
                 return [Complete(op_id), *sent]
@@ -64,17 +66,29 @@ class Generator:
                 return self._timer.again(now_us, self._streams)
         return ()
 
-    def _ship(self, now_us: int, app: str, document: Mapping[str, Any]) -> Sequence[Effect]:
+    def _ship(
+        self, now_us: int, app: str, document: Mapping[str, Any], to: Sequence[str] | None
+    ) -> Sequence[Effect]:
         artefact = Artefact.read(document)
-        place = f"policy {app}\n{artefact.kind}"
-        known = self._store.get(place)
-        if known is not None and artefact.version <= known["document"]["version"]:
-            raise ParameterError(
-                "A policy of this version was shipped already.", where="version",
-                found=str(artefact.version), expected=f"more than {known['document']['version']}",
-            )  # fmt: skip
-        body = {"what": "policy", "app": app, "policy": artefact.kind, "document": dict(document)}
-        self._store.put(place, body)
+        places = f"policy {app}\n{artefact.kind}\n"
+        known = dict(self._store.items(places))
+        newest = max(known.values(), key=lambda body: int(body["document"]["version"]), default=None)
+        if newest is not None and artefact.version <= newest["document"]["version"]:
+            is_for_more = None not in (to, newest["to"]) and newest["document"] == dict(document)
+            if not is_for_more:
+                raise ParameterError(
+                    "A policy of this version was shipped already.", where="version",
+                    found=str(artefact.version), expected=f"more than {newest['document']['version']}",
+                )  # fmt: skip
+            to = [*(to or ()), *newest["to"]]
+        wanted = None if to is None else sorted(set(to))
+        body = {
+            "what": "policy", "app": app, "policy": artefact.kind, "to": wanted, "document": dict(document),
+        }  # fmt: skip
+        if to is None:
+            for place in known:
+                self._store.delete(place)
+        self._store.put(f"{places}{artefact.version:012d}", body)
         return self._tell(now_us, body, self._servers)
 
     def _follow(self, now_us: int, server: str) -> Sequence[Effect]:

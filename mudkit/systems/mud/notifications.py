@@ -7,7 +7,8 @@ hello        redirected, if another server is responsible; a known session goes 
              that the hello came from, and what waits is sent there; else a new one begins
 heartbeat    the same, and nothing is sent again
 stream       what a processor tells an endpoint: into its queue, and on its way; what the policy
-             generator ships: kept, and to every client of that app which follows its policies
+             generator ships: kept, and to every client of that app which follows its policies, or to
+             those that it is for; what is for all stands instead of what was shipped before
 confirmed    out of the queue
 timer        what nobody confirmed is sent again; who was not heard of for too long is given up; a
              server that begins asks the generator for what was shipped until it has heard of it
@@ -57,8 +58,8 @@ class _Session:
     address: str
     heard_us: int
     stream: Outgoing
-    policies: Mapping[str, int]
-    """The versions that the client has, of the kinds of policy that it follows."""
+    policies: dict[str, int]
+    """The versions that the client has, or is being told, of the kinds of policy that it follows."""
     is_reached: bool = True
 
 
@@ -93,7 +94,8 @@ class NotificationServer:
         self._streams: dict[str, Incoming] = {}
         self._processors: set[str] = set()
         self._timer = Again(_AGAIN_US)
-        self._policies: dict[tuple[str, str], Mapping[str, Any]] = {}
+        self._policies: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = {}
+        """By app and kind: by version."""
         self._count = 0
         self._is_sweeping = False
         """Whether the timer is set by which the dead are found: a hello must not put it off for others."""
@@ -141,12 +143,12 @@ class NotificationServer:
             self._count += 1
             name = f"{self._servers[self._number]} {self._life}.{self._count}"
             effects += self._give_up(self._session_of.get(endpoint))
-            session = _Session(endpoint, source, now_us, Outgoing(name), message["policies"])
+            session = _Session(endpoint, source, now_us, Outgoing(name), dict(message["policies"]))
             self._sessions[name] = session
             self._session_of[endpoint] = name
-            for body in self._policies.values():
+            for body in [body for of in self._policies.values() for _, body in sorted(of.items())]:
                 if _is_wanted(session, body):
-                    session.stream.add(now_us, body)
+                    session.stream.add(now_us, _told(session, body))
         goes_on = session.address != source or message["is_new"] or not session.is_reached
         session.address, session.heard_us, session.is_reached = source, now_us, True
         effects.append(Send(source, {"kind": "welcome", "session": name}))
@@ -165,12 +167,17 @@ class NotificationServer:
         effects: list[Effect] = []
         for body in incoming.take(message):
             if body["what"] == "policy":
-                if self._policies.get((body["app"], body["policy"])) == body:
+                known = self._policies.setdefault((body["app"], body["policy"]), {})
+                version = body["document"]["version"]
+                if known.get(version) == body:
                     continue
-                self._policies[body["app"], body["policy"]] = body
+                if body["to"] is None:
+                    for older in [each for each in known if each < version]:
+                        del known[older]
+                known[version] = body
                 for session in list(self._sessions.values()):
                     if _is_wanted(session, body):
-                        effects += self._queue(now_us, session, body)
+                        effects += self._queue(now_us, session, _told(session, body))
                 continue
             self._processors.add(source)
             if body["what"] == "life":
@@ -230,5 +237,12 @@ class NotificationServer:
 
 def _is_wanted(session: _Session, body: Mapping[str, Any]) -> bool:
     """Say whether a client follows policies of this app and kind, and has not this one or a newer one."""
-    app, version = session.endpoint.split("/", 1)[1], int(body["document"]["version"])
-    return bool(body["app"] == app and session.policies.get(body["policy"], version) < version)
+    (netid, app), version = session.endpoint.split("/", 1), int(body["document"]["version"])
+    is_meant = body["to"] is None or netid in body["to"]
+    return bool(body["app"] == app and is_meant and session.policies.get(body["policy"], version) < version)
+
+
+def _told(session: _Session, body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Give what a client is told of a policy: not who else is near."""
+    session.policies[body["policy"]] = body["document"]["version"]
+    return {name: value for name, value in body.items() if name != "to"}

@@ -129,7 +129,7 @@ class ShippedReads:
         said = _said(_place(query, context), context, 0.0) | {"age": last.age_s, "held": last.records}
         there = _said(_place(last.asked, last.context), context, last.age_s)
         said |= {f"cached_{name}": there[name] for name in ("lat", "lon", "hour")}
-        said["distance"] = _distance_km(said)
+        said |= {"distance": _distance_km(said), "density": _density(artefact, said)}
         return cast("Literal['local', 'remote']", artefact.decide([said[name] for name in artefact.features]))
 
 
@@ -152,6 +152,7 @@ class ShippedWrites:
         if artefact is None:
             return self._until.delay(write, context)
         said = _NOTHING_CACHED | _said(point(context.get("loc")), context, 0.0)
+        said["density"] = _density(artefact, said)
         return cast("float | Literal['never']", artefact.decide([said[name] for name in artefact.features]))
 
 
@@ -174,6 +175,13 @@ def _said(
         hours, weekdays = solar_time(t_us, lon)
         hour, weekday = float(hours), float(weekdays)
     return {"lat": lat, "lon": lon, "hour": hour, "weekday": weekday}
+
+
+def _density(artefact: Artefact, said: Mapping[str, float | None]) -> float | None:
+    lat, lon, hour = said["lat"], said["lon"], said["hour"]
+    if artefact.density is None or lat is None or lon is None or hour is None:
+        return None
+    return artefact.density.at(lat, lon, hour)
 
 
 def _distance_km(said: Mapping[str, float | None]) -> float | None:

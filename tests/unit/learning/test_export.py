@@ -1,5 +1,6 @@
 """The document that devices evaluate decides as scikit-learn does, for every input."""
 
+import json
 import math
 
 import numpy as np
@@ -15,16 +16,17 @@ from mudkit.learning.features import FEATURE_SETS, WRITE_FEATURES
 from mudkit.learning.policies import LearntReads
 from mudkit.learning.trees import learn
 from mudkit.systems.mud.artefact import FEATURES, Artefact
+from mudkit.systems.mud.density import Density
 
 INPUTS = 1_000_000
 
 
-def learnt_reads(rows=4000, seed=1):
+def learnt_reads(rows=4000, seed=1, features="extended", density=None):
     rng = np.random.default_rng(seed)
-    known = rng.normal(0, 1, (rows, len(FEATURE_SETS["extended"]))).astype(np.float32)
+    known = rng.normal(0, 1, (rows, len(FEATURE_SETS[features]))).astype(np.float32)
     truth = (known[:, 6] + known[:, 7] * known[:, 0] + rng.normal(0, 0.3, rows) > 0).astype(np.int64)
     costs = CostMatrix(stale=2.0, unnecessary=1.0).table()
-    return LearntReads(learn(known, truth, np.arange(rows) % 20, costs), "extended", costs)
+    return LearntReads(learn(known, truth, np.arange(rows) % 20, costs), features, costs, density)
 
 
 def learnt_writes(rows=4000, seed=2):
@@ -88,6 +90,21 @@ def test_values_are_taken_as_float32(threshold, steps, from_middle):
     nodes = [[0, threshold, 1, 2, 2], [0], [1]]
     decided = Artefact.made("read", 1, ["age"], nodes, ["local", "remote"]).decide([value])
     assert decided == ("local" if goes_left else "remote")
+
+
+def test_the_table_of_densities_goes_with_the_tree():
+    table = Density(0.05, {(605, -1955): tuple(hour / 8 for hour in range(24)), (-1, 0): (0.5,) * 24})
+    shipped = artefact(learnt_reads(features="dense", density=table))
+    received = Artefact.read(json.loads(json.dumps(shipped.document)))
+    assert received.features[-1] == "density"
+    assert received.density == shipped.density == table
+    assert [received.density.at(lat, -97.72, hour) for lat, hour in ((30.27, 9.99), (30.2, 9.99))] == [
+        9 / 8,
+        0,
+    ]
+    assert artefact(learnt_reads()).density is None
+    with pytest.raises(ParameterError, match="no table"):
+        artefact(learnt_reads(features="dense"))
 
 
 def test_what_it_says_of_itself():

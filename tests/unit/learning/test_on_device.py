@@ -5,9 +5,11 @@ import pytest
 from learning_traces import labelled_reads
 
 from mudkit.fleet.store import MemoryStore
+from mudkit.learning.density import CELL_DEG
 from mudkit.learning.features import FEATURE_SETS, WRITE_FEATURES, read_features, write_features
 from mudkit.learning.pairs import Pairs
 from mudkit.systems.mud.artefact import Artefact
+from mudkit.systems.mud.density import Density
 from mudkit.systems.mud.policies import Asked, Cached
 from mudkit.systems.mud.shipped import Shelf, ShippedReads, ShippedWrites
 
@@ -15,10 +17,10 @@ PAIRS = Pairs.of(*labelled_reads(devices=4, days=2))
 CLOCK_US = 1_000_000_000_000_000
 
 
-def shelf_of(kind, name, threshold, actions):
+def shelf_of(kind, name, threshold, actions, **more):
     """It says the first action up to the threshold, and the second over it, or when nothing is known."""
     shelf = Shelf(MemoryStore(), kind)
-    shelf.take(Artefact.made(kind, 1, [name], [[0, threshold, 1, 2, 2], [0], [1]], actions).document)
+    shelf.take(Artefact.made(kind, 1, [name], [[0, threshold, 1, 2, 2], [0], [1]], actions, **more).document)
     assert not shelf.refused
     return shelf
 
@@ -45,6 +47,30 @@ def test_of_a_read(column, name):
             shelf = shelf_of("read", name, threshold, ["local", "remote"])
             query = Asked("t", None, "committed", {}, None)
             assert ShippedReads(shelf, None).decide(query, context, [cached]) == wanted, (name, threshold)
+
+
+TABLE = Density(CELL_DEG, {
+    (row, column): tuple(float(hour * (1 + row % 3)) for hour in range(24))
+    for row in range(595, 605) for column in range(-1950, -1930)
+})  # fmt: skip
+
+
+def test_a_read_knows_the_density_that_was_learnt():
+    known = read_features(PAIRS, "dense", TABLE)[:, -1]
+    assert len(np.unique(known)) > 10
+    for pair in np.random.default_rng(1).choice(len(PAIRS.read), 40, replace=False).tolist():
+        q = int(PAIRS.read[pair])
+        context = {
+            "loc": (float(PAIRS.lat[q]), float(PAIRS.lon[q])),
+            "clock_us": CLOCK_US,
+            "now_us": int(PAIRS.t_us[q]) - CLOCK_US,
+        }
+        query = Asked("t", None, "committed", {}, None)
+        for threshold, wanted in zip(beside(float(known[pair])), ("remote", "local"), strict=True):
+            shelf = shelf_of("read", "density", threshold, ["local", "remote"], density=TABLE)
+            assert ShippedReads(shelf, None).decide(query, context, [Cached(query, 5.0, {})]) == wanted
+    nowhere = {"clock_us": CLOCK_US, "now_us": 0}
+    assert ShippedReads(shelf, None).decide(query, nowhere, [Cached(query, 5.0, {})]) == "remote"
 
 
 @pytest.mark.parametrize(("column", "name"), [*enumerate(WRITE_FEATURES)])

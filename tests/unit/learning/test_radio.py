@@ -9,15 +9,17 @@ from mudkit.fleet.energy import RADIOS, Radio
 from mudkit.lab import Lab
 from mudkit.learning import RadioModel
 from mudkit.systems.mud import AlwaysRemote, Client, Cloud
+from mudkit.systems.mud.policies import Later
 
 MINUTE_US = 60_000_000
 
 
-def car(link):
+def car(link, **policies):
     lab = Lab(3)
     device = lab.device("car-0001", link=link)
     token = lab.token("car-0001", "traffic")
-    client = Client(device, Cloud(lab), app="traffic", token=token, read_policy=AlwaysRemote())
+    policies |= {"read_policy": AlwaysRemote()}
+    client = Client(device, Cloud(lab), app="traffic", token=token, **policies)
     client.create("traffic", acl="app").result()
     lab.run(minutes=5)  # the tail of its radio ends
     return lab, client
@@ -58,6 +60,25 @@ def test_queries_take_what_a_lab_charges(link):
     model = RadioModel(link)
     taken = model.queries(np.zeros(8, np.int64), np.array(t_us), np.array(points))
     assert found["messages"] == 8 * model.query_messages
+    assert taken.bytes.sum() == pytest.approx(found["bytes"], rel=0.05)
+    assert taken.radio_mj.sum() == pytest.approx(found["radio_mj"], rel=0.03)
+
+
+def test_messages_take_what_a_lab_charges():
+    """Writes that wait half an hour, three or thirty of them, and some that are sent alone."""
+    lab, client = car("lte", write_policy=Later(1800))
+    before, sent = spent(lab), []
+    for count in (1, 3, 30, 1):
+        for _ in range(count):
+            report(lab, client)
+            lab.run(seconds=10)
+        lab.run(minutes=40)
+        sent.append(count)
+    found = spent(lab) - before
+    model = RadioModel()
+    apart_us = np.arange(4) * 60 * MINUTE_US
+    taken = model.messages(np.zeros(4, np.int64), apart_us, np.array(sent))
+    assert found["messages"] == 4 + sum(sent)  # each write is acknowledged
     assert taken.bytes.sum() == pytest.approx(found["bytes"], rel=0.05)
     assert taken.radio_mj.sum() == pytest.approx(found["radio_mj"], rel=0.03)
 

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit.errors import ParameterError
-from mudkit.systems.mud.artefact import Artefact, sha256
+from mudkit.systems.mud.artefact import FORMAT, Artefact, sha256
+from mudkit.systems.mud.density import Density
 
 NODES = [[0, 600.0, 1, 2, 2], [1, 1.0, 3, 4, 4], [1], [0], [1]]
 
@@ -65,11 +66,11 @@ def test_it_survives_json():
 
 
 @pytest.mark.parametrize(
-    "name", ["format", "kind", "version", "features", "nodes", "actions", "costs", "manifest"]
+    "name", ["format", "kind", "version", "features", "nodes", "actions", "density", "costs", "manifest"]
 )
 def test_whatever_is_changed_is_noticed(name):
     document = copy.deepcopy(dict(made().document))
-    document[name] = 2 if name in ("format", "version") else [document[name]]
+    document[name] = 7 if name in ("format", "version") else [document[name]]
     with pytest.raises(ParameterError, match="cannot be used"):
         Artefact.read(document)
     del document[name]
@@ -92,7 +93,7 @@ def test_what_could_not_be_used_is_refused_though_its_digest_is_right(changes, w
 
 
 @pytest.mark.parametrize(
-    "document", [None, [], "policy", {}, {"format": 1}, {"format": 1, "sha256": 0, 1j: {}}]
+    "document", [None, [], "policy", {}, {"format": FORMAT}, {"format": FORMAT, "sha256": 0, 1j: {}}]
 )
 def test_what_is_no_document_is_refused(document):
     with pytest.raises(ParameterError, match="cannot be used"):
@@ -102,6 +103,43 @@ def test_what_is_no_document_is_refused(document):
 def test_the_digest_is_of_the_content_not_of_its_order():
     document = made().document
     assert sha256(document) == sha256(dict(reversed(document.items()))) == document["sha256"]
+
+
+RATES = [0.0] * 24
+
+
+@pytest.mark.parametrize("table", [
+    [], {"cell_deg": 0.05}, {"cell_deg": 0, "cells": []}, {"cell_deg": True, "cells": []},
+    {"cell_deg": 0.05, "cells": [], "unit": "points/h"}, {"cell_deg": 0.05, "cells": [[1, 2, RATES[1:]]]},
+    {"cell_deg": 0.05, "cells": [[1, 2, [-1.0, *RATES[1:]]]]}, {"cell_deg": 0.05, "cells": [[1.5, 2, RATES]]},
+    {"cell_deg": 0.05, "cells": [[1, 2, RATES], [1, 2, RATES]]}, {"cell_deg": "0.05", "cells": []},
+    {"cell_deg": 0.05, "cells": [[1, 2, [float("1e999"), *RATES[1:]]]]},
+])  # fmt: skip
+def test_a_table_of_densities_is_checked(table):
+    document = dict(
+        made(features=["density", "distance"], density=Density(0.05, {(1, 2): (0.5,) * 24})).document
+    )
+    document["density"] = table
+    with pytest.raises(ParameterError, match="cannot be used") as caught:
+        Density.read(table)
+    assert caught.value.where.startswith("density")
+    if "1e999" not in str(table) and "inf" not in str(table):
+        document["sha256"] = sha256(document)
+        with pytest.raises(ParameterError, match="cannot be used"):
+            Artefact.read(document)
+
+
+def test_a_table_of_densities_has_a_largest_size(monkeypatch):
+    monkeypatch.setattr("mudkit.systems.mud.density._MOST_CELLS", 1)
+    with pytest.raises(ParameterError, match="at most 1"):
+        Density.read({"cell_deg": 1, "cells": [[1, 2, RATES], [2, 2, RATES]]})
+
+
+def test_a_table_of_densities_goes_with_its_feature_only():
+    with pytest.raises(ParameterError, match="density"):
+        made(density=Density(0.05, {}))
+    with pytest.raises(ParameterError, match="density"):
+        made(features=["age", "density"])
 
 
 THRESHOLDS = [600.0, 1.0, float(np.float32(0.1)), 0.1]

@@ -34,9 +34,9 @@ def begun(store):
     return generator
 
 
-def ship(generator, version, now_us=0):
+def ship(generator, version, now_us=0, to=None):
     done, *more = generator.handle(
-        now_us, Call(version, "ship", {"app": "news", "document": policy(version)})
+        now_us, Call(version, "ship", {"app": "news", "document": policy(version), "to": to})
     )
     return done, [message for _, message in sent(more) if message["kind"] == "stream"]
 

@@ -41,7 +41,7 @@ class TestShelf:
 
     @pytest.mark.parametrize(("document", "why"), [
         (damaged(reads(3)), "sha256"), (reads(1, [[1]]).document, "more than 2"),
-        (reads(2, [[1]]).document, "more than 2"), (writes(3, 60).document, "kind"), ({"format": 2}, "format"),
+        (reads(2, [[1]]).document, "more than 2"), (writes(3, 60).document, "kind"), ({"format": 3}, "format"),
         ("nonsense", "document"),
     ])  # fmt: skip
     def test_what_is_wrong_changes_nothing(self, document, why):
