@@ -21,7 +21,7 @@ _WORDS: Final = {
     "weekday": ("weekday", 1.0, ""), "cached_lat": ("its latitude", 1.0, "°"),
     "cached_lon": ("its longitude", 1.0, "°"), "cached_hour": ("its hour", 1.0, " h"),
     "distance": ("distance", 1.0, " km"), "age": ("age", 1 / 60, " min"),
-    "held": ("it holds", 1.0, " points"),
+    "held": ("it holds", 1.0, " points"), "density": ("density", 1.0, " points/h"),
 }  # fmt: skip
 """Of a feature: what it is called here, and how it is told; *its* is of the cached answer."""
 _MARKS: Final = {"local": (BLUE, "circle"), "remote": (ORANGE, "square"), "never": (GREY, "x")}

@@ -398,7 +398,7 @@ def test_costs_are_dragged_in_the_browser(chromium, lab, tmp_path):
         costs.scroll_into_view_if_needed()
         status = costs.get_by_role("status")
         status.get_by_text("the tree:").wait_for()
-        before = status.inner_text()
+        before = re.match(r"the tree: [\d.]+% sent, [\d.]+% stale", status.inner_text())[0]
         costs.get_by_text("The tree that would be shipped: ").wait_for()
         title = costs.locator(".js-plotly-plot .gtitle")
         title.wait_for()
@@ -408,13 +408,14 @@ def test_costs_are_dragged_in_the_browser(chromium, lab, tmp_path):
         stale.focus()
         for _ in range(5):  # 1 to 50
             page.keyboard.press("ArrowRight")
-        page.wait_for_function("([box, old]) => box.innerText !== old", arg=[status.element_handle(), before])
+        status.filter(has_not_text=before).wait_for()
         assert costs.get_by_label("costs", exact=True).input_value() == "own costs"
         for _ in range(12):  # to 0: then nothing speaks against answering locally
             page.keyboard.press("ArrowLeft")
         costs.get_by_text("The tree that would be shipped: 1 leaf", exact=True).wait_for()
+        costs.get_by_text(re.compile(r"^local \(")).wait_for()
         costs.get_by_label("costs", exact=True).select_option("latency")
-        page.wait_for_function("([box, old]) => box.innerText === old", arg=[status.element_handle(), before])
+        status.filter(has_text=before).wait_for()
 
 
 def test_a_measure_and_a_device_are_chosen_in_the_browser(chromium, lab, tmp_path):
