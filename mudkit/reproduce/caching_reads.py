@@ -82,6 +82,7 @@ def measure(
             "tree": "extended features, ten folds by device; at the rule's share of stale answers, between "
             "two of 15 prices of a stale answer by using each for a part of the devices",
             "horizon": "7,200 s",
+            "finding": _finding(found),
         },
     )
 
@@ -139,6 +140,15 @@ def _figures(found: Mapping[str, Sequence[_Found]]) -> dict[str, Figure]:
         if name in wide:
             figures[f"share of the gap closed, {name}"] = wide[name]
     return figures
+
+
+def _finding(found: Mapping[str, Sequence[_Found]]) -> str:
+    """Say in words what the bound says of the paper's factor, and which regime comes nearest."""
+    best = {name: Figure.of(each.bound_factor for each in runs).median for name, runs in found.items()}
+    nearest = max(best, key=lambda name: best[name])
+    factor = f"at most {best[nearest]:.2f} times fewer queries with {FEWER_STALE:g} times fewer stale answers"
+    so = "no policy can reach" if best[nearest] < FEWER_QUERIES else "a policy might reach"
+    return f"by the bound, {factor} ({nearest}): {so} {FEWER_QUERIES:g} times in these regimes"
 
 
 def closed(runs: Sequence[_Found]) -> Figure:

@@ -100,6 +100,27 @@ def test_what_is_no_document_is_refused(document):
         Artefact.read(document)
 
 
+def test_one_byte_that_is_edited_is_noticed_wherever_it_is():
+    whole = made(costs=[[0, 1], [5, 0]], manifest={"seed": 7}).document
+    text = json.dumps(whole)
+    noticed = 0
+    for place, byte in enumerate(text):
+        edited = text[:place] + ("7" if byte != "7" else "8") + text[place + 1 :]
+        try:
+            document = json.loads(edited)
+        except ValueError:
+            continue
+        if document == whole:
+            continue
+        with pytest.raises(ParameterError, match="cannot be used"):
+            Artefact.read(document)
+        noticed += 1
+    assert noticed > 100
+    for length in range(0, len(text), 7):  # cut off, it is no JSON, and as a text no document
+        with pytest.raises(ParameterError, match="cannot be used"):
+            Artefact.read(text[:length])
+
+
 def test_the_digest_is_of_the_content_not_of_its_order():
     document = made().document
     assert sha256(document) == sha256(dict(reversed(document.items()))) == document["sha256"]
