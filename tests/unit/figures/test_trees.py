@@ -69,7 +69,9 @@ def test_it_can_be_read_aloud():
 
 @pytest.mark.parametrize("feature", FEATURES)
 def test_every_feature_of_a_device_has_words(feature):
-    assert words(feature, 600.0).endswith(("600", "600°", "600 h", "600 km", "10 min", "600 points", "600 points/h"))
+    assert words(feature, 600.0).endswith(
+        ("600", "600°", "600 h", "600 km", "10 min", "600 points", "600 points/h")
+    )
 
 
 def test_a_column_that_is_not_there_is_named():
