@@ -188,6 +188,19 @@ def test_the_table_says_what_held_on_how_many_stories_and_the_smallest_that_brea
     assert found.equals(orders(["writer predicates and aggregation by time"], scenarios=4, seed=1))
 
 
+@pytest.mark.parametrize(
+    ("composition", "order", "promise"),
+    [("a daily limit and a rate limit", "SUBLIM, then Last hop", p.TOO_SOON),
+     ("a daily limit and aggregation by time", "Last hop, then Radiator", p.TOO_MANY)],
+)  # fmt: skip
+def test_what_breaks_only_around_midnight_is_found_among_the_default_stories(composition, order, promise):
+    found = orders([composition])
+    row = found[(found["order"] == order) & (found["promise"] == promise)].iloc[0]
+    assert 0 < row["broken"] < row["scenarios"] / 2
+    assert not row["held"]
+    assert "00:00" in row["counterexample"] or "after midnight" in row["counterexample"]
+
+
 def test_two_that_only_pass_on_commute():
     found = orders(["writer predicates and sealing"], scenarios=2)
     row = commuting(found).iloc[0]
