@@ -16,6 +16,7 @@ from mudkit.exercises import (
     sequential_views,
     start_here,
     stateful_policies,
+    traces_on_spark,
     writer_predicates,
 )
 from mudkit.exercises.judging import Exercise, Verdict, judged
@@ -31,6 +32,7 @@ EXERCISES: Final[dict[str, Exercise]] = {
     "05_sender_filters": sender_filters.EXERCISE,
     "06_context_propagation": context_propagation.EXERCISE,
     "07_stateful_policies": stateful_policies.EXERCISE,
+    "08_traces_on_spark": traces_on_spark.EXERCISE,
     "09_cache_policies": cache_policies.EXERCISE,
     "10_scoreboard": scoreboard.EXERCISE,
 }
