@@ -154,7 +154,7 @@ def _chooser(description: str, options: Any, value: str) -> Any:
     kind = ipywidgets.SelectionSlider if len(options) > 1 else ipywidgets.Dropdown
     return kind(
         options=options, value=value, description=description, style={"description_width": "4em"},
-        layout={"width": "34em"},
+        layout={"width": "44em"},
     )  # fmt: skip
 
 
