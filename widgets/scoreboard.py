@@ -42,7 +42,7 @@ class Scoreboard(ipywidgets.VBox):  # type: ignore[misc]
 
     Attributes
     ----------
-    task, device, x, y : ipywidgets.Dropdown
+    task, device, x, y : ipywidgets.SelectionSlider
         The device's options are those of the task, phones before feeds.
     problem, status, table : ipywidgets.HTML
         What cannot be; who is on the front; a row a measure, a column a system, the best value with a ★.
@@ -63,11 +63,10 @@ class Scoreboard(ipywidgets.VBox):  # type: ignore[misc]
         self._found = found
         self._is_changing = False
         options = [(LABELS[name], name) for name in MEASURES]
-        self.task = _dropdown("task", found.tasks, found.tasks[0])
-        self.device = _dropdown("device", [_ALL], _ALL)
-        self.x, self.y = _dropdown("across", options, x), _dropdown("up", options, y)
+        self.task = _chooser("task", found.tasks, found.tasks[0])
+        self.device = _chooser("device", self._devices(), _ALL)
+        self.x, self.y = _chooser("across", options, x), _chooser("up", options, y)
         self.problem, self.status, self.table = (ipywidgets.HTML() for _ in range(3))
-        self._offer()
         points, words = self._points()
         self.figure = Figure(pareto(points, **words).update_layout(width=_WIDTH_PX))
         self._tell(points)
@@ -75,23 +74,25 @@ class Scoreboard(ipywidgets.VBox):  # type: ignore[misc]
         for control in (self.device, self.x, self.y):
             control.observe(lambda _: self._show(), names="value")
         super().__init__([
-            ipywidgets.HTML(_STYLE), ipywidgets.HBox([self.task, self.device]),
-            ipywidgets.HBox([self.x, self.y]), self.problem, self.status, self.figure, self.table,
+            ipywidgets.HTML(_STYLE), self.task, self.device, self.x, self.y, self.problem, self.status,
+            self.figure, self.table,
         ])  # fmt: skip
         self.add_class("mudkit-scoreboard")
 
     # -- what changes
 
-    def _offer(self) -> None:
-        """Offer the devices of the task."""
+    def _devices(self) -> list[str]:
+        """Give the devices of the task."""
         kept = self._found.devices
-        names: list[str] = []
-        if len(kept):
-            of = kept[kept["task"] == self.task.value].sort_values("is_phone", ascending=False, kind="stable")
-            names = [str(name) for name in of["device"].unique()]
-        chosen = self.device.value
+        if not len(kept):
+            return [_ALL]
+        of = kept[kept["task"] == self.task.value].sort_values("is_phone", ascending=False, kind="stable")
+        return [_ALL, *(str(name) for name in of["device"].unique())]
+
+    def _offer(self) -> None:
+        names, chosen = self._devices(), self.device.value
         self._is_changing = True
-        self.device.options = [_ALL, *names]
+        self.device.options = names
         self.device.value = chosen if chosen in names else _ALL
         self._is_changing = False
 
@@ -148,10 +149,12 @@ class Scoreboard(ipywidgets.VBox):  # type: ignore[misc]
         self.table.value = _table(self._values())
 
 
-def _dropdown(description: str, options: Any, value: str) -> Any:
-    return ipywidgets.Dropdown(
-        options=options, value=value, description=description, style={"description_width": "5em"},
-        layout={"width": "24em"},
+def _chooser(description: str, options: Any, value: str) -> Any:
+    # JupyterLab leaves the arrow keys to a slider; those of a list it takes for its cells.
+    kind = ipywidgets.SelectionSlider if len(options) > 1 else ipywidgets.Dropdown
+    return kind(
+        options=options, value=value, description=description, style={"description_width": "4em"},
+        layout={"width": "44em"},
     )  # fmt: skip
 
 

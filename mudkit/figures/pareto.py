@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["fill", "pareto"]
 
 _FRONT, _BEST, _OTHERS = range(3)
-_PLACES: Final = ("top center", "bottom center", "middle right", "middle left")
+_PLACES: Final = ("top center", "bottom center")
 
 
 def pareto(table: pd.DataFrame, *, x: str, y: str, labels: tuple[str, str], title: str) -> go.Figure:
@@ -44,7 +44,7 @@ def pareto(table: pd.DataFrame, *, x: str, y: str, labels: tuple[str, str], titl
             go.Scatter(name="front", mode="lines", line={"color": BLUE, "dash": "dot"}, hoverinfo="skip"),
             go.Scatter(name="not beaten", mode="markers+text", marker={"color": BLUE, "size": 13}),
             go.Scatter(
-                name="beaten in both", mode="markers+text",
+                name="beaten", mode="markers+text",
                 marker={"color": GREY, "size": 12, "symbol": "x-thin", "line": {"width": 3, "color": GREY}},
             ),
         ]
