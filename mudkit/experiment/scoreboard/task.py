@@ -8,12 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias
 
+import msgspec
+
 from mudkit.errors import ParameterError
 from mudkit.experiment.scenario import Scenario
 from mudkit.experiment.scoreboard.wants import Want
 from mudkit.sources.parameters import number, whole_number
 
-__all__ = ["Item", "Says", "Task", "Tells"]
+__all__ = ["Item", "Says", "Task", "Tells", "called"]
 
 
 class Item(NamedTuple):
@@ -44,6 +46,16 @@ class Item(NamedTuple):
         """Its content: letters that nothing compresses by more than their six bits each."""
         drawn = hashlib.shake_256(self.name.encode()).digest(-(-self.size_bytes * 3 // 4))
         return base64.b64encode(drawn).decode()[: self.size_bytes]
+
+    @property
+    def text(self) -> str:
+        """All of it as one text, for systems that pass on texts: JSON, see :func:`called`."""
+        return msgspec.json.encode({"called": self.name, **self.about, "text": self.content}).decode()
+
+
+def called(text: str) -> str:
+    """Give the name of the item whose :attr:`Item.text` this is."""
+    return str(msgspec.json.decode(text)["called"])
 
 
 Tells: TypeAlias = Callable[[int, str, int, "tuple[float, float] | None"], Mapping[str, Any]]

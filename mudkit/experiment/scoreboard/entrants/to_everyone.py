@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 from mudkit.experiment.scoreboard.stage import Stage
-from mudkit.experiment.scoreboard.task import Item
+from mudkit.experiment.scoreboard.task import Item, called
 from mudkit.experiment.scoreboard.tasks import TASKS
 from mudkit.systems.store_and_forward import Client, Relay
 
@@ -44,7 +44,7 @@ class ToEveryone:
 
     def publish(self, item: Item) -> None:
         """Send it to the desk."""
-        self._clients[item.sender].send(_DESK, f"{item.name}\n{item.content}", item.name)
+        self._clients[item.sender].send(_DESK, item.text, item.name)
 
     def moved(self, phone: str) -> None:
         """Nobody needs to know."""
@@ -54,10 +54,10 @@ class ToEveryone:
         self._stage.show(phone)
 
     def _pass_on(self, message: dict[str, Any]) -> None:
-        name, sender = message["text"].split("\n", 1)[0], message["from"]
+        name, sender = called(message["text"]), message["from"]
         for phone in self._stage.phones:
             if phone != sender:
                 self._desk.send(phone, message["text"], name)
 
     def _come(self, phone: str, message: dict[str, Any]) -> None:
-        self._stage.arrived(phone, message["text"].split("\n", 1)[0])
+        self._stage.arrived(phone, called(message["text"]))

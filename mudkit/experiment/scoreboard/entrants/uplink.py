@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mudkit.experiment.scoreboard.stage import Stage
-from mudkit.experiment.scoreboard.task import Item
+from mudkit.experiment.scoreboard.task import Item, called
 from mudkit.systems.store_and_forward import Client, Relay
 
 __all__ = ["Uplink"]
@@ -37,7 +37,7 @@ class Uplink:
     def send(self, item: Item) -> None:
         """Send an item up."""
         self._under_way[item.name] = item
-        self._clients[item.sender].send("desk", f"{item.name}\n{item.content}", item.name)
+        self._clients[item.sender].send("desk", item.text, item.name)
 
     def _arrived(self, message: dict[str, Any]) -> None:
-        self._came(self._under_way.pop(message["text"].split("\n", 1)[0]))
+        self._came(self._under_way.pop(called(message["text"])))
