@@ -16,6 +16,7 @@ import pytest
 from mudkit import pipeline
 from mudkit.errors import ParameterError, SimulationProblem
 from mudkit.experiment import Scenario, compare
+from mudkit.experiment.scoreboard import ENTRANTS, WARD, scoreboard
 from mudkit.sources.outages import Outages
 from mudkit.systems.lasthop import sweep
 from mudkit.systems.store_and_forward import StoreAndForward
@@ -151,3 +152,12 @@ def test_over_connect():
     command = [sys.executable, "-c", textwrap.dedent(code)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_scoreboard_over_spark_is_the_one_of_here(spark):
+    task = WARD.over(devices=2, hours=0.05)
+    systems = {"MUD": ENTRANTS["MUD"], "Contrail": ENTRANTS["Contrail"]}
+    here = scoreboard([task], systems, seeds=[1, 2])
+    there = scoreboard([task], systems, seeds=[1, 2], map=pipeline.spread(spark))
+    assert there.runs.equals(here.runs)
+    assert there.privacy.equals(here.privacy)

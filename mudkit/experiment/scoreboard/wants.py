@@ -17,6 +17,7 @@ from mudkit.predicates import Language, Predicate
 __all__ = ["Want"]
 
 _ANY: Final = Language()
+_BOTH: Final = Language(("item", "me"))
 _NAME: Final = re.compile(r"\b(item|me)\.([a-z_][a-z0-9_]*)")
 
 
@@ -53,6 +54,7 @@ class Want:
                 "A want says nothing of items.", where="wants", found=repr(text),
                 expected="a predicate such as item.topic = 'arts'",
             )  # fmt: skip
+        self._whole = Predicate.parse(text, language=_BOTH)
         self._by_writer = Predicate(self._written("sender.", "receiver."))
 
     @property
@@ -83,7 +85,7 @@ class Want:
 
     def holds(self, item: Mapping[str, Any], me: Mapping[str, Any]) -> bool:
         """Say whether it holds of an item and a reader."""
-        return self.by_writer(item)({}, receiver=me) is True
+        return self._whole(item, me=me) is True
 
     def _written(self, item: str, me: str) -> str:
         return _replaced(self.text, item, me)

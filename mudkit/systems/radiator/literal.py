@@ -50,6 +50,8 @@ class ClientLists:
         self.contexts = Contexts(retention_us)
         self._pending: dict[str, Pending] = {}
         self._dropped = 0
+        self._due_us: float | None = math.inf
+        """None: what waits has changed since it was known."""
 
     @property
     def clients(self) -> Iterable[str]:
@@ -59,7 +61,9 @@ class ClientLists:
     @property
     def due_us(self) -> float:
         """When :meth:`fire` is next to be called, at the latest."""
-        return min((pending.due_us for pending in self._pending.values()), default=math.inf)
+        if self._due_us is None:
+            self._due_us = min((pending.due_us for pending in self._pending.values()), default=math.inf)
+        return self._due_us
 
     @property
     def dropped(self) -> int:
@@ -86,6 +90,7 @@ class ClientLists:
         """Let a client go, with all that waits for it; what it has sent waits on for others."""
         if client in self._pending:
             self._dropped += self._pending.pop(client).dropped
+            self._due_us = None
         self.contexts.leave(now_us, client)
 
     def take(self, now_us: int, message: Message) -> list[Entry]:
@@ -99,6 +104,7 @@ class ClientLists:
 
     def _walk(self, now_us: int, new: Message | None) -> list[Entry]:
         entries: dict[tuple[int, ...], Entry] = {}
+        self._due_us = None
         for client, pending in self._pending.items():
             mine = None if new is not None and new.sender == client and not self._echo else new
             if mine is None and not len(pending) and pending.due_us > now_us:
@@ -110,6 +116,7 @@ class ClientLists:
 
     def put_back(self, entry: Entry, again_us: int) -> None:
         """Take back what could not be joined; it is tried again with whatever comes next."""
+        self._due_us = None
         for client in entry.recipients:
             self._pending[client].put_back(entry.batch, again_us)
 

@@ -108,6 +108,9 @@ class ServerMachine:
         self._lists = ClientLists(settings.aggregability, settings.retention_us, echo=settings.echo)
         self._link = ServerLink(settings.link_kbps)
         self._rows: dict[str, Row] = {}
+        self._owing: set[str] = set()
+        """Clients that are owed something."""
+        self._entries = 0
         self._at: dict[str, str] = {}  # client by address
         self._last: dict[tuple[str, str], int] = {}  # number of the last context, by client and device
         self._life = ports.entropy(4).hex()
@@ -177,6 +180,8 @@ class ServerMachine:
             self._context(client, row, message)
         elif kind == "got":
             row.owed.pop(message["aggregate"], None)
+            if not row.owed:
+                self._owing.discard(client)
         elif kind == "unreachable":
             self._broken(message["who"], message["address"], message["aggregate"], message["rest"])
 
@@ -191,11 +196,14 @@ class ServerMachine:
             row = None
         self._tell(source, {"kind": "registered"})
         if row is None:
-            row = self._rows[client] = Row(device, source, self._now_us)
+            self._entries += 1
+            row = self._rows[client] = Row(self._entries, device, source, self._now_us)
             self._at[source] = client
         row.p2p_enabled = bool(attributes.get("p2p_enabled", False))
         self._shows_life(client, row, source)
-        self._propagate(self._lists.register(self._now_us, client, attributes))
+        if attributes != row.attributes:  # a phone that is only back changes nothing of what waits
+            row.attributes = attributes
+            self._propagate(self._lists.register(self._now_us, client, attributes))
 
     def _shows_life(self, client: str, row: Row, source: str) -> None:
         row.heard_us = self._now_us
@@ -208,6 +216,7 @@ class ServerMachine:
                 self._push(aggregate, [client])
 
     def _remove(self, client: str) -> None:
+        self._owing.discard(client)
         self._at.pop(self._rows.pop(client).address, None)
         self._lists.unregister(self._now_us, client)
 
@@ -236,6 +245,7 @@ class ServerMachine:
             aggregate = f"{self._life} {self._aggregates}"
             for client in entry.recipients:
                 self._rows[client].owed[aggregate] = Owed(context, 0)
+            self._owing.update(entry.recipients)
             there = [client for client in entry.recipients if self._rows[client].is_there]
             can_pass = {client: self._rows[client].p2p_enabled for client in there}
             settings = self._settings
@@ -284,8 +294,9 @@ class ServerMachine:
 
     def _again(self) -> None:
         self._is_again_set = False
-        for client, row in list(self._rows.items()):
-            if row.owed and self._now_us - row.heard_us > self._settings.silence_us:
+        for client in sorted(self._owing, key=lambda each: self._rows[each].number):
+            row = self._rows[client]
+            if self._now_us - row.heard_us > self._settings.silence_us:
                 self._remove(client)
             elif row.is_there:
                 for aggregate in [each for each, owed in row.owed.items() if owed.again_us <= self._now_us]:
@@ -304,6 +315,6 @@ class ServerMachine:
                 SetTimer(_DUE, int(wait_us) if wait_us > 0 else _RETRY_US) if is_set else CancelTimer(_DUE)
             )
             self._effects.append(timer)
-        if not self._is_again_set and any(row.owed for row in self._rows.values()):
+        if not self._is_again_set and self._owing:
             self._is_again_set = True
             self._effects.append(SetTimer(_AGAIN, AGAIN_US))

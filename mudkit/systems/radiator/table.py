@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +31,8 @@ class Row:
 
     Parameters
     ----------
+    number : int
+        Who came later has a higher one.
     device : str
         Which nobody else may be.
     address : str
@@ -37,12 +40,16 @@ class Row:
         When it last showed life.
     p2p_enabled : bool
         Whether its peers can reach it.
+    attributes : mapping, optional
+        That it registered with last; None: it is only about to.
     """
 
+    number: int
     device: str
     address: str
     heard_us: int
     p2p_enabled: bool = False
+    attributes: Mapping[str, Any] | None = None
     is_there: bool = True
     """Whether nothing has failed to reach it since it last showed life."""
     owed: dict[str, Owed] = field(default_factory=dict)
