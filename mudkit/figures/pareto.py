@@ -93,9 +93,9 @@ def fill(
 
 
 def _range(values: list[float]) -> list[float]:
-    """Leave room for names, and begin at 0 if nothing is below."""
+    """Leave room for names above, and for a marker at 0, which is always there."""
     if not values:
         return [0.0, 1.0]
     low, high = min(0.0, *values), max(0.0, *values)
     room = 0.15 * (high - low) or 1.0
-    return [low - room, high + room]
+    return [low - room / 5, high + room]
