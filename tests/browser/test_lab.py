@@ -119,7 +119,7 @@ def run_in_browser(chromium, lab, tmp_path, chapter, last_words):
 
 
 @pytest.mark.parametrize(
-    ("chapter", "last_words"), [("00_start_here", "Held in all"), ("08_traces_on_spark", "minutes")]
+    ("chapter", "last_words"), [("00_start_here", "Held in all"), ("08_traces_on_spark", "What came of it")]
 )
 def test_chapter_in_the_browser(chromium, lab, tmp_path, chapter, last_words):
     with run_in_browser(chromium, lab, tmp_path, chapter, last_words) as page:
