@@ -21,7 +21,7 @@ __all__ = ["NEVER_US", "Asked", "Batches", "Writes", "batches", "missed"]
 NEVER_US: Final = np.iinfo(np.int64).max
 """The time of what does not happen."""
 _CLASS_US: Final = 600 * US_PER_S
-_NEWEST: Final = 256
+_NEWEST: Final = 32
 
 
 @dataclass(frozen=True)
@@ -222,16 +222,20 @@ def missed(writes: Writes, sent_us: NDArray[np.int64], asked: Asked) -> NDArray[
     at_us = epoch_us(asked.table["ts"])
     columns = {name: asked.table[name].to_numpy() for name in ("lat", "lon", "box_km", "window_s")}
     since_us = at_us - np.rint(columns["window_s"] * US_PER_S).astype(np.int64)
-    first = np.searchsorted(t_us, since_us, side="right").tolist()
-    past = np.searchsorted(t_us, at_us, side="right").tolist()
+    first = np.searchsorted(t_us, since_us, side="right")
+    past = np.searchsorted(t_us, at_us, side="right")
     box = box_bounds(columns["lat"], columns["lon"], columns["box_km"])
     found = np.zeros(len(at_us), dtype=np.bool_)
-    for read, (a, b) in enumerate(zip(first, past, strict=True)):
-        edges = type(box)(*(side[read] for side in box))
-        # What is newest has mostly not come yet: where reads are dense, a few writes tell.
-        for since in dict.fromkeys((max(a, b - _NEWEST), a)) if a < b else ():
-            rows = since + np.flatnonzero(comes_us[since:b] > at_us[read])
-            found[read] = bool(in_box(lat[rows], lon[rows], edges).any())
-            if found[read]:
-                break
+
+    def edges(reads: Any) -> Any:
+        return type(box)(*(side[reads] for side in box))
+
+    # What is newest has mostly not come yet: where reads are dense, one of a few writes tells.
+    for back in range(1, _NEWEST + 1):
+        reads = np.flatnonzero(~found & (past - back >= first))
+        rows = past[reads] - back
+        found[reads] = (comes_us[rows] > at_us[reads]) & in_box(lat[rows], lon[rows], edges(reads))
+    for read in np.flatnonzero(~found & (past - _NEWEST > first)).tolist():
+        rows = first[read] + np.flatnonzero(comes_us[first[read] : past[read] - _NEWEST] > at_us[read])
+        found[read] = bool(in_box(lat[rows], lon[rows], edges(read)).any())
     return found

@@ -48,5 +48,8 @@ def measure(system: str) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    for name in sys.argv[1:] or list(ENTRANTS)[1:]:
+    wanted = sys.argv[1:] or list(ENTRANTS)[1:]
+    if unknown := [name for name in wanted if name not in ENTRANTS]:
+        sys.exit(f"no such system: {', '.join(unknown)}; there are {', '.join(map(repr, ENTRANTS))}")
+    for name in wanted:
         print(json.dumps(measure(name)), flush=True)

@@ -1,6 +1,7 @@
 """Algorithm 3 (Radiator 3.1) as its prose has it: a list of what waits for each client.
 
-Of each message it walks the lists of all clients; for tens to thousands of them.
+Of each message, and of each new context, it walks the lists of all clients. It is what the engines for many
+clients are held against, see :mod:`mudkit.systems.radiator.client_arrays`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Entry(NamedTuple):
 
 
 class ClientLists:
-    """The engine of the server's machine.
+    """The engine that does what the paper says as the paper says it.
 
     Parameters
     ----------

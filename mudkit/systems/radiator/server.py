@@ -42,10 +42,11 @@ from mudkit.events import (
     TimerFired,
 )
 from mudkit.systems.radiator.chains import Chainability, chains
+from mudkit.systems.radiator.client_arrays import for_many
 from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.joining import join_problem, joined
 from mudkit.systems.radiator.joins import Join
-from mudkit.systems.radiator.literal import ClientLists, Entry
+from mudkit.systems.radiator.literal import Entry
 from mudkit.systems.radiator.packing import pack, unpack
 from mudkit.systems.radiator.pending import Message
 from mudkit.systems.radiator.server_link import ServerLink
@@ -105,7 +106,7 @@ class ServerMachine:
 
     def __init__(self, ports: Ports, settings: Settings) -> None:
         self._settings = settings
-        self._lists = ClientLists(settings.aggregability, settings.retention_us, echo=settings.echo)
+        self._engine = for_many(settings.aggregability, settings.retention_us, echo=settings.echo)
         self._link = ServerLink(settings.link_kbps)
         self._rows: dict[str, Row] = {}
         self._owing: set[str] = set()
@@ -132,7 +133,7 @@ class ServerMachine:
                 self._effects += self._link.fired(now_us)
             case TimerFired(name=name) if name == _DUE:
                 self._due_us = math.inf
-                self._propagate(self._lists.fire(now_us))
+                self._propagate(self._engine.fire(now_us))
             case TimerFired(name=name) if name == _AGAIN:
                 self._again()
             case Call(op_id=op_id, operation=operation, arguments=arguments):
@@ -140,7 +141,7 @@ class ServerMachine:
                     self._effects.append(Complete(op_id, self._call(operation, arguments)))
                 except MudkitError as error:
                     self._effects.append(Complete(op_id, error=error))
-        self._effects += [Notify(PROBLEMS, problem) for problem in self._lists.problems.news()]
+        self._effects += [Notify(PROBLEMS, problem) for problem in self._engine.problems.news()]
         self._set_timers()
         return self._effects
 
@@ -149,12 +150,12 @@ class ServerMachine:
             case "clients":
                 return {name: row.is_there for name, row in self._rows.items()}
             case "waiting":
-                return {name: len(self._lists.waiting(name)) for name in self._rows}
+                return {name: len(self._engine.waiting(name)) for name in self._rows}
             case "counts":
                 return {
                     "contexts": self._arrived, "aggregates": self._aggregates,
                     "messages_sent": self._link.messages_sent, "bytes_sent": self._link.bytes_sent,
-                    "dropped": self._lists.dropped, "failures": self._lists.problems.count,
+                    "dropped": self._engine.dropped, "failures": self._engine.problems.count,
                 }  # fmt: skip
         raise ParameterError(
             "There is no such operation.", found=repr(operation), expected="clients, waiting, counts"
@@ -203,7 +204,7 @@ class ServerMachine:
         self._shows_life(client, row, source)
         if attributes != row.attributes:  # a phone that is only back changes nothing of what waits
             row.attributes = attributes
-            self._propagate(self._lists.register(self._now_us, client, attributes))
+            self._propagate(self._engine.register(self._now_us, client, attributes))
 
     def _shows_life(self, client: str, row: Row, source: str) -> None:
         row.heard_us = self._now_us
@@ -218,7 +219,7 @@ class ServerMachine:
     def _remove(self, client: str) -> None:
         self._owing.discard(client)
         self._at.pop(self._rows.pop(client).address, None)
-        self._lists.unregister(self._now_us, client)
+        self._engine.unregister(self._now_us, client)
 
     def _context(self, client: str, row: Row, message: dict[str, Any]) -> None:
         key, number = (client, row.device), message["number"]
@@ -231,7 +232,7 @@ class ServerMachine:
             self._arrived += 1
             context = Context.read(message["context"])
             taken = Message(self._arrived, client, self._now_us, context)
-            self._propagate(self._lists.take(self._now_us, taken))
+            self._propagate(self._engine.take(self._now_us, taken))
 
     # -- propagation
 
@@ -239,7 +240,7 @@ class ServerMachine:
         for entry in entries:
             context = self._joined(entry)
             if context is None:
-                self._lists.put_back(entry, self._now_us + _RETRY_US)
+                self._engine.put_back(entry, self._now_us + _RETRY_US)
                 continue
             self._aggregates += 1
             aggregate = f"{self._life} {self._aggregates}"
@@ -250,7 +251,7 @@ class ServerMachine:
             can_pass = {client: self._rows[client].p2p_enabled for client in there}
             settings = self._settings
             for chain in chains(
-                there, settings.chain, can_pass, self._lists.contexts.__getitem__, settings.chainability
+                there, settings.chain, can_pass, self._engine.contexts.__getitem__, settings.chainability
             ):
                 self._push(aggregate, chain)
 
@@ -260,7 +261,7 @@ class ServerMachine:
             described = joined(self._settings.join, entry).describe()
             pack(described, compress=False)
         except Exception as error:
-            self._lists.problems.add(join_problem(error, self._settings.join, entry))
+            self._engine.problems.add(join_problem(error, self._settings.join, entry))
             return None
         return described
 
@@ -306,7 +307,7 @@ class ServerMachine:
         self._effects += self._link.send(self._now_us, to, pack(message, self._settings.compress))
 
     def _set_timers(self) -> None:
-        due_us = self._lists.due_us
+        due_us = self._engine.due_us
         if due_us != self._due_us:
             self._due_us = due_us
             wait_us = due_us - self._now_us
