@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, Final
 
 from mudkit.events import (
@@ -54,6 +55,8 @@ _FOLLOW_US: Final = 10_000_000
 
 @dataclass
 class _Session:
+    number: int
+    """In the order of their beginnings."""
     endpoint: str
     address: str
     heard_us: int
@@ -91,6 +94,10 @@ class NotificationServer:
         self._life = 0
         self._sessions: dict[str, _Session] = {}
         self._session_of: dict[str, str] = {}
+        self._heard: dict[str, None] = {}
+        """Names of sessions, who was heard of last at the end."""
+        self._owed: set[str] = set()
+        """Names of sessions for which something has waited since all was looked through."""
         self._streams: dict[str, Incoming] = {}
         self._processors: set[str] = set()
         self._timer = Again(_AGAIN_US)
@@ -143,14 +150,19 @@ class NotificationServer:
             self._count += 1
             name = f"{self._servers[self._number]} {self._life}.{self._count}"
             effects += self._give_up(self._session_of.get(endpoint))
-            session = _Session(endpoint, source, now_us, Outgoing(name), dict(message["policies"]))
+            session = _Session(
+                self._count, endpoint, source, now_us, Outgoing(name), dict(message["policies"])
+            )
             self._sessions[name] = session
             self._session_of[endpoint] = name
             for body in [body for of in self._policies.values() for _, body in sorted(of.items())]:
                 if _is_wanted(session, body):
                     session.stream.add(now_us, _told(session, body))
+                    self._owed.add(name)
         goes_on = session.address != source or message["is_new"] or not session.is_reached
         session.address, session.heard_us, session.is_reached = source, now_us, True
+        self._heard.pop(name, None)
+        self._heard[name] = None
         effects.append(Send(source, {"kind": "welcome", "session": name}))
         if goes_on:
             effects += [Send(source, each) for each in session.stream.again()]
@@ -194,6 +206,7 @@ class NotificationServer:
     def _queue(self, now_us: int, session: _Session, body: Mapping[str, Any]) -> Sequence[Effect]:
         stream = session.stream
         message = stream.add(now_us, body)
+        self._owed.add(stream.name)
         is_full = len(stream.waiting) > self._most_waiting and not session.is_reached
         if is_full or now_us - stream.waiting[0][1] > self._longest_us:
             return self._give_up(stream.name)
@@ -203,26 +216,30 @@ class NotificationServer:
     def _again(self, now_us: int) -> Sequence[Effect]:
         self._timer.fired()
         effects: list[Effect] = []
-        waits = False
-        for name, session in list(self._sessions.items()):
+        owed = [self._sessions[name] for name in self._owed]
+        self._owed.clear()
+        for session in sorted(owed, key=_number):
             if not session.stream.waiting:
                 continue
             if now_us - session.stream.waiting[0][1] > self._longest_us:
-                effects += self._give_up(name)
+                effects += self._give_up(session.stream.name)
                 continue
-            waits = True
+            self._owed.add(session.stream.name)
             if session.is_reached:
                 late = session.stream.overdue(now_us, _AGAIN_US)
                 effects += [Send(session.address, each) for each in late]
-        return [*effects, *self._timer.soon()] if waits else effects
+        return [*effects, *self._timer.soon()] if self._owed else effects
 
     def _sweep(self, now_us: int) -> Sequence[Effect]:
         """Give those up whose heartbeats have not come."""
-        dead = [name for name, session in self._sessions.items() if now_us - session.heard_us >= _DEAD_US]
-        effects = [effect for name in dead for effect in self._give_up(name)]
+        by_silence = (self._sessions[name] for name in self._heard)
+        dead = list(takewhile(lambda session: now_us - session.heard_us >= _DEAD_US, by_silence))
+        effects: list[Effect] = []
+        for session in sorted(dead, key=_number):
+            effects += self._give_up(session.stream.name)
         self._is_sweeping = bool(self._sessions)
         if self._sessions:
-            soonest = min(session.heard_us for session in self._sessions.values()) + _DEAD_US - now_us
+            soonest = self._sessions[next(iter(self._heard))].heard_us + _DEAD_US - now_us
             effects.append(SetTimer(_SWEEP, max(soonest, 1)))
         return effects
 
@@ -230,9 +247,15 @@ class NotificationServer:
         session = self._sessions.pop(name, None) if name is not None else None
         if session is None:
             return ()
+        self._heard.pop(session.stream.name)
+        self._owed.discard(session.stream.name)
         if self._session_of.get(session.endpoint) == name:
             del self._session_of[session.endpoint]
         return [Send(each, {"kind": "gone", "session": name}) for each in sorted(self._processors)]
+
+
+def _number(session: _Session) -> int:
+    return session.number
 
 
 def _is_wanted(session: _Session, body: Mapping[str, Any]) -> bool:

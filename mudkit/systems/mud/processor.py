@@ -85,6 +85,8 @@ class Processor:
         self._life = 0
         self._turn = 0
         self._readings: dict[_Handle, _Reading] = {}
+        self._handles: dict[str, dict[_Handle, None]] = {}
+        """Of those, by session, in the order of their beginnings."""
         self._ended: set[_Handle] = set()
         """Which their clients have unregistered: a late copy of a registration does not begin them again."""
         self._indexes: dict[int, SubscriptionIndex] = {}
@@ -115,9 +117,7 @@ class Processor:
                 if source in self._streams and self._streams[source].name == message["stream"]:
                     self._streams[source].confirmed(number)
             case Received(message={"kind": "gone", "session": session}):
-                for handle in [
-                    each for each, reading in self._readings.items() if reading.session == session
-                ]:
+                for handle in list(self._handles.get(session, ())):
                     self._end(handle)
         return ()
 
@@ -259,6 +259,7 @@ class Processor:
         self._readings[handle] = reading = _Reading(
             message["request"], message["session"], table, message["expires_s"], claims, self._log.lsn
         )
+        self._handles.setdefault(reading.session, {})[handle] = None
         index = self._indexes.setdefault(table.number, SubscriptionIndex())
         predicate = from_json(message["predicate"])
         assert predicate is not None
@@ -305,6 +306,9 @@ class Processor:
         reading = self._readings.pop(handle, None)
         if reading is None:
             return
+        del self._handles[reading.session][handle]
+        if not self._handles[reading.session]:
+            del self._handles[reading.session]
         self._indexes[reading.table.number].remove(handle)
         for key in reading.keys:
             self._told[reading.table.number, key].discard(handle)

@@ -71,6 +71,8 @@ class AccessPointMachine:
         """From which number on messages were asked for and have not come."""
         self._plain = PlainService()
         self._agents: dict[str, Agent] = {}
+        self._behind: set[str] = set()
+        """Names of subscribers of whom it is not known that they have all messages."""
         for key, _ in self._store.items("agent "):
             self._begin(key.removeprefix("agent "))
         self._over = HandingOver(ports, self._agents, self._begin)
@@ -125,6 +127,7 @@ class AccessPointMachine:
             for each in message["messages"]:
                 if each["number"] == agent.record["next"]:
                     effects += agent.decide(each)
+        self._behind = set(self._agents)
         if self._asked is not None and any(each["number"] <= self._asked for each in message["messages"]):
             self._asked = None
         have = Send(self._server, {"kind": "have", "last": self._last})
@@ -132,9 +135,13 @@ class AccessPointMachine:
 
     def _catch_up(self) -> Sequence[Effect]:
         """Ask for what some subscriber has missed, unless that is on its way."""
-        first = min((agent.record["next"] for agent in self._agents.values()), default=None)
-        if self._asked is not None or first is None or self._last is None or first > self._last:
+        if self._asked is not None or self._last is None:
             return ()
+        next_of = {name: self._agents[name].record["next"] for name in self._behind & self._agents.keys()}
+        self._behind = {name for name, number in next_of.items() if number <= self._last}
+        if not self._behind:
+            return ()
+        first = min(next_of.values())
         self._asked = first
         return Send(self._server, {"kind": _REPLAY, "from": first}), SetTimer(_REPLAY, _AGAIN_US)
 
@@ -175,6 +182,7 @@ class AccessPointMachine:
     def _begin(self, name: str) -> Agent:
         sent = self._store.get(f"policy {name}")
         self._agents[name] = Agent(self._store, name, None if sent is None else self._read(sent))
+        self._behind.add(name)
         return self._agents[name]
 
     def _state(self, name: str, now_us: int) -> dict[str, Any] | None:
