@@ -114,8 +114,8 @@ def _of(writes: Writes, asked: Asked) -> _Found:
         tree = thirty
     else:
         messages, points = (
-            min(1.0, at_equal(frontier, name, "missed_share", thirty.missed))
-            for name in ("message_share", "point_share")
+            min(fixed, at_equal(frontier, name, "missed_share", thirty.missed))  # 30 min is a tree of one leaf
+            for name, fixed in (("message_share", thirty.messages), ("point_share", thirty.points))
         )
         tree = _Shares(messages, points, thirty.missed)
     bound, strict = (shares(bound_us(match, test, asked)) for match in (_BASE, None))
