@@ -213,6 +213,9 @@ class Scoreboard(_Parameters):
     seeds: int = Field(3, ge=1, le=1000, description="runs of each task and system")
     seed: int = Field(0, ge=0, lt=1 << 32, description="the first of them")
     confidence: float = Field(0.95, gt=0, lt=1, description="of the intervals")
+    stories: int = Field(
+        6, ge=0, le=10_000, description="on which each order of two systems is tried; 0: none"
+    )
     across: str = Field("j_per_useful", description="measure of the first axis")
     up: str = Field("useful_share", description="measure of the second axis")
 

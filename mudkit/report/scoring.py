@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from mudkit.experiment.privacy import SERVERS
 from mudkit.experiment.scoreboard import MEASURES, Scoreboard, Task
 from mudkit.experiment.scoreboard.axes import LABELS
+from mudkit.experiment.scoreboard.compositions import commuting
 from mudkit.experiment.scoreboard.disclosed import OTHERS
 from mudkit.experiment.scoreboard.knowledge import PHONE
 
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "all_differences", "all_measured", "asked", "cannot", "in_percent", "meanings", "privacy", "results",
-    "same", "told", "unbeaten",
+    "all_differences", "all_measured", "asked", "cannot", "in_percent", "meanings", "pairs", "privacy",
+    "results", "same", "told", "unbeaten",
 ]  # fmt: skip
 
 _SHOWN = ("task", "wants", "devices", "feeds", "hours", "items", "size", "link", "outage", "seen")
@@ -155,6 +156,22 @@ def cannot(found: Scoreboard, sentences: Mapping[str, Mapping[str, str]]) -> pd.
         for task in found.tasks for system in found.systems if task in sentences.get(system, {})
     ]  # fmt: skip
     return pd.DataFrame(rows, columns=["task", "system", "what it cannot"])
+
+
+def pairs(tried: pd.DataFrame) -> pd.DataFrame:
+    """Give of each pair of systems which orders keep the most promises, and whether the order matters.
+
+    Parameters
+    ----------
+    tried : pandas.DataFrame
+        Of :func:`~mudkit.experiment.scoreboard.compositions.orders`.
+    """
+    found = commuting(tried)
+    found["order"] = (found["same_shown"] & found["same_kept"]).map(
+        {True: "has made no difference", False: "matters"}
+    )
+    words = {"composition": "put together", "order": "order", "best": "keep most", "never": "no order keeps"}
+    return found[list(words)].rename(columns=words)
 
 
 def meanings(measures: Mapping[str, str] = MEASURES) -> str:

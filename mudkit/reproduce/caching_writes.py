@@ -113,8 +113,8 @@ def _of(writes: Writes, asked: Asked) -> _Found:
     except TraceContentError:  # all writes alike: a fixed delay is all that can be learnt
         tree = thirty
     else:
-        messages, points = (
-            min(fixed, at_equal(frontier, name, "missed_share", thirty.missed))  # 30 min is a tree of one leaf
+        messages, points = (  # 30 min is a tree of one leaf
+            min(fixed, at_equal(frontier, name, "missed_share", thirty.missed))
             for name, fixed in (("message_share", thirty.messages), ("point_share", thirty.points))
         )
         tree = _Shares(messages, points, thirty.missed)

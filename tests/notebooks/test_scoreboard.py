@@ -15,7 +15,7 @@ from mudkit.report.parameters import TEMPLATES, preset
 pytestmark = pytest.mark.notebook
 SMALL = {
     "tasks": ["news with ranks", "traffic alerts"], "systems": ["to everyone", "Contrail", "SUBLIM"],
-    "devices": 4, "length": 0.15,
+    "devices": 4, "length": 0.15, "stories": 2,
 }  # fmt: skip
 
 
@@ -38,7 +38,7 @@ def words(report):
 
 def test_what_it_leaves(report):
     assert {file.stem for file in (report / "data").iterdir()} == {
-        "runs", "measures", "differences", "latencies", "devices", "privacy",
+        "runs", "measures", "differences", "latencies", "devices", "privacy", "orders",
     }  # fmt: skip
     runs = pq.read_table(report / "data" / "runs.parquet").to_pandas()
     assert len(runs) == 2 * 3 * 2
@@ -67,5 +67,6 @@ def test_the_page_needs_no_network_and_has_its_figures(report):
     html = (report / "report.html").read_text()
     assert html.count('class="mudkit-figure"') == 4
     assert "Traceback" not in html
+    assert "writer predicates and a daily limit" in html
     assert "Nothing is chosen on the way" in html
     assert not re.search(r'<(?:script|link|img)[^>]+(?:src|href)="(?:https?:)?//', html)

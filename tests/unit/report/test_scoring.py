@@ -7,6 +7,7 @@ import pytest
 
 from mudkit.experiment.scoreboard import CANNOT, ENTRANTS, NEWS, TASKS, TRAFFIC, scoreboard
 from mudkit.experiment.scoreboard.axes import LABELS, front
+from mudkit.experiment.scoreboard.compositions import orders
 from mudkit.report import scoring
 
 SMALL = [NEWS.over(devices=4, hours=3.0), TRAFFIC.over(devices=4, hours=0.3)]
@@ -104,3 +105,15 @@ def test_what_cannot_be_said(found):
 
 def test_every_measure_is_explained():
     assert scoring.meanings().count("\n") == len(LABELS) - 1
+
+
+def test_pairs_say_whether_the_order_matters():
+    named = ["writer predicates and a daily limit", "a rate limit and sealing"]
+    tried = orders(named)
+    table = scoring.pairs(tried).set_index("put together")
+    assert list(table.index) == named
+    assert table["order"].eq("matters").all()
+    assert table.loc[named[0], "keep most"] == "MUD, then Last hop (3 of 3)"
+    same = tried.assign(held=True)
+    assert scoring.pairs(same)["order"].eq("has made no difference").all()
+    assert scoring.pairs(orders([])).empty
