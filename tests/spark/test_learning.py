@@ -70,6 +70,8 @@ def test_row_m5_at_small_size(spark):
     assert shares[f"messages, 30 min, {regime}"] < shares[f"messages, 10 min, {regime}"]
     assert shares[f"missed, strict bound, {regime}"] == 0
     assert shares[f"missed, bound, {regime}"] <= shares[f"missed, 30 min, {regime}"]
+    hours = shares[f"messages, hours in hindsight, {regime}"]
+    assert shares[f"messages, bound, {regime}"] < hours <= shares[f"messages, 30 min, {regime}"]
     judge(M5, found)
 
 

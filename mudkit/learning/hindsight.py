@@ -1,0 +1,87 @@
+"""What the hour could tell at best: delays by hour that are chosen afterwards, on what they are measured on.
+
+Nobody can use such a table. It says how far any policy can come that knows of a write only its hour and
+whether it is a weekend: where it closes little of the gap to the bound, no tree closes much.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mudkit.learning.batching import delayed
+from mudkit.learning.costs import CLASSES
+from mudkit.learning.writes import Asked, Writes, batches, missed
+from mudkit.units import US_PER_S
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["HINDSIGHT_PRICES", "hindsight_frontier", "hours_of"]
+
+HINDSIGHT_PRICES: Final = (0.1, 0.2, 0.4)
+"""Of a read that misses a write, in messages: shares of reads and of writes."""
+_HOURS: Final = 24
+_CLASSES: Final = tuple(
+    CLASSES.index(minutes) for minutes in (0.0, 10.0, 20.0, 30.0, 60.0, 120.0, CLASSES[-1])
+)
+_SWEEPS: Final = 2
+_POINT: Final = 1e-4
+"""A point costs little beside a message: it decides between tables that are else alike."""
+
+
+def hours_of(t_us: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Give the hours (UTC) numbers: 0 to 23 on weekdays, 24 to 47 at weekends."""
+    hours = t_us // (3600 * US_PER_S)
+    return hours % _HOURS + _HOURS * ((hours // _HOURS + 3) % 7 >= 5)
+
+
+def hindsight_frontier(writes: Writes, asked: Asked) -> pd.DataFrame:
+    """Choose the delay of each hour by replay, for some prices of a read that misses a write.
+
+    It is coordinate descent, hour after hour, from half an hour everywhere, so a better table may exist.
+
+    Parameters
+    ----------
+    writes : Writes
+    asked : Asked
+
+    Returns
+    -------
+    pandas.DataFrame
+        As of :func:`~mudkit.learning.write_frontier`, without ``leaves``; with a row of price 0, at which
+        nothing is sent.
+    """
+    import pandas as pd  # loading it takes longer than loading all of mudkit
+
+    hour = hours_of(writes.t_us)
+
+    def shares(table: NDArray[np.int64]) -> tuple[float, float, float]:
+        sent = batches(writes, delayed(writes, table[hour]))
+        late = float(missed(writes, sent.sent_us, asked).mean())
+        return sent.messages / len(hour), sent.points / len(hour), late
+
+    def chosen(price: float) -> NDArray[np.int64]:
+        def cost(table: NDArray[np.int64]) -> float:
+            messages, points, late = shares(table)
+            return messages + _POINT * points + price * late
+
+        table = np.full(2 * _HOURS, CLASSES.index(30.0))
+        least = cost(table)
+        for _ in range(_SWEEPS):
+            before = table.copy()
+            for each in np.unique(hour):
+                for number in _CLASSES:
+                    other = table.copy()
+                    other[each] = number
+                    if number != table[each] and (found := cost(other)) < least:
+                        least, table = found, other
+            if np.array_equal(before, table):
+                break
+        return table
+
+    nothing = np.full(2 * _HOURS, len(CLASSES) - 1)
+    rows = [(price, *shares(chosen(price) if price else nothing)) for price in (0.0, *HINDSIGHT_PRICES)]
+    return pd.DataFrame(rows, columns=["price", "message_share", "point_share", "missed_share"])

@@ -1,0 +1,50 @@
+"""Delays by hour that are chosen afterwards."""
+
+import numpy as np
+import pytest
+from learning_traces import MINUTE_US, asked, first_labels, written
+
+from mudkit.learning.batching import delayed
+from mudkit.learning.hindsight import HINDSIGHT_PRICES, hindsight_frontier, hours_of
+from mudkit.learning.writes import Asked, Writes, batches, missed
+
+
+@pytest.fixture(scope="module")
+def world():
+    """Two hours of driving: in the first one somebody asks each 20 minutes, in the second one nobody does."""
+    positions = written([(car, minute, 0.0) for car in "ab" for minute in range(0, 120, 2)])
+    queries = asked([("c", minute, 0.0) for minute in (19, 39, 59)])
+    return Writes.of(first_labels(positions, queries), positions), Asked.of(queries)
+
+
+def test_hours_are_numbered_by_weekday_and_weekend():
+    monday = np.datetime64("2024-01-01T00:30", "us").astype(np.int64)
+    hour, day = 60 * MINUTE_US, 24 * 60 * MINUTE_US
+    times = monday + np.array([0, 23 * hour, 4 * day, 5 * day, 6 * day + 3 * hour, 7 * day])
+    assert hours_of(times).tolist() == [0, 23, 0, 24, 27, 0]
+
+
+def test_it_saves_what_nobody_asks_for(world):
+    writes, reads = world
+    found = hindsight_frontier(writes, reads).set_index("price")
+    assert list(found.index) == [0.0, *HINDSIGHT_PRICES]
+    assert tuple(found.loc[0.0]) == (0.0, 0.0, 1.0)
+    dear = found.loc[HINDSIGHT_PRICES[-1]]
+    hour = hours_of(writes.t_us)
+    first = hour == hour[0]
+    assert dear["point_share"] <= first.mean(), "in the second hour nobody asks"
+    assert dear["missed_share"] < 1.0
+
+
+@pytest.mark.parametrize("second", [3, 13], ids=["30 min", "30 min, then nothing"])
+def test_what_it_begins_with_is_not_cheaper(world, second):
+    writes, reads = world
+    hour = hours_of(writes.t_us)
+    table = np.full(48, 3)
+    table[hour[-1]] = second
+    sent = batches(writes, delayed(writes, table[hour]))
+    late = missed(writes, sent.sent_us, reads).mean()
+    for price, messages, points, missing in hindsight_frontier(writes, reads).to_numpy():
+        if price:
+            dear = (sent.messages + 1e-4 * sent.points) / len(hour) + price * late
+            assert messages + 1e-4 * points + price * missing <= dear + 1e-12
