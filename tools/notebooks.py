@@ -1,11 +1,14 @@
 """Execute chapters and normalise them: outputs stay only where the tests compare them.
 
+It tells how long each took, and all together: the budget is 4 minutes.
+
 Usage: python tools/notebooks.py [NOTEBOOK ...]        all of notebooks/ by default
 """
 
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 
 import nbformat
@@ -37,11 +40,17 @@ def normalise(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
 
 
 def main() -> None:
-    """Do the named chapters, or all."""
-    for file in tqdm(
-        [Path(name) for name in sys.argv[1:]] or sorted(FOLDER.glob("[0-9]*.ipynb")), unit="chapter"
-    ):
-        nbformat.write(normalise(execute(file)), file)
+    """Do the named chapters, or all, and tell how many seconds each took."""
+    files = [Path(name) for name in sys.argv[1:]] or sorted(FOLDER.glob("[0-9]*.ipynb"))
+    all_s = 0.0
+    for file in tqdm(files, unit="chapter"):
+        started = time.monotonic()
+        executed = execute(file)
+        took_s = time.monotonic() - started
+        nbformat.write(normalise(executed), file)
+        tqdm.write(f"{took_s:6.1f} s  {file.stem}")
+        all_s += took_s
+    tqdm.write(f"{all_s:6.1f} s  in all")
 
 
 if __name__ == "__main__":
