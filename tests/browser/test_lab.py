@@ -119,7 +119,7 @@ def run_in_browser(chromium, lab, tmp_path, chapter, last_words):
 
 
 @pytest.mark.parametrize(
-    ("chapter", "last_words"), [("00_start_here", "Held in all"), ("08_traces_on_spark", "What came of it")]
+    ("chapter", "last_words"), [("00_start_here", "Held in all"), ("08_traces_on_spark", "Held in all")]
 )
 def test_chapter_in_the_browser(chromium, lab, tmp_path, chapter, last_words):
     with run_in_browser(chromium, lab, tmp_path, chapter, last_words) as page:
@@ -204,6 +204,51 @@ def test_a_table_is_written_and_read_in_the_browser(chromium, lab, tmp_path):
         browser.get_by_label("record", exact=True).fill("{}")
         browser.get_by_role("button", name="write", exact=True).click()
         browser.get_by_role("alert").wait_for(state="detached")
+
+
+def test_who_sees_what_is_looked_up_in_the_browser(chromium, lab, tmp_path):
+    with run_in_browser(chromium, lab, tmp_path, "02_writer_predicates", "Held in all") as page:
+        wall = page.locator(".mudkit-table-browser").first
+        wall.scroll_into_view_if_needed()
+        status = wall.get_by_role("status")
+        status.get_by_text("has a network, 0 pending").wait_for()
+        row = wall.locator("tr", has=page.get_by_role("rowheader", name="receiver"))
+        fay = row.locator("td").nth(4)
+        fay.get_by_text("a party").wait_for()
+
+        def act_as(client):
+            wall.get_by_label("as", exact=True).select_option(client)
+            status.locator("b", has_text=client).wait_for()  # the kernel has filled in its reader
+
+        def sees(client, says, key, found):
+            act_as(client)
+            wall.get_by_label("reader", exact=True).fill(says)
+            wall.get_by_label("fresh, s", exact=True).fill("0")
+            wall.get_by_label("where", exact=True).fill(f"key = '{key}'")
+            page.keyboard.press("Tab")
+            wall.get_by_role("button", name="read", exact=True).click()
+            wall.get_by_role("button", name="run 10 s on").click()
+            told = f"{client}: uncommitted read of key = '{key}': ✓ {found}"
+            wall.locator("div", has_text=told).last.wait_for()
+
+        sees("fay", "{}", "receiver", "0 records")
+        fay.get_by_text("hidden").wait_for()
+        sees("fay", '{"user": "dee"}', "receiver", "1 record")  # who says so sees it
+        fay.get_by_text("a party").wait_for()
+        sees("eve", '{"user": "dee"}', "auth", "0 records")  # to say is not to prove
+        sees("dee", "{}", "auth", "1 record")
+
+        act_as("jane")
+        wall.get_by_label("key", exact=True).fill("note")
+        wall.get_by_label("record", exact=True).fill('{"text": "for one"}')
+        wall.get_by_label("for whom", exact=True).fill("auth.user = 'eve'")
+        wall.get_by_role("button", name="write", exact=True).press("Enter")
+        wall.get_by_role("button", name="run 10 s on").press("Enter")
+        note = wall.locator("tr", has=page.get_by_role("rowheader", name="note"))
+        note.get_by_text("v1").wait_for()
+        sees("fay", '{"user": "eve"}', "note", "0 records")
+        sees("eve", "{}", "note", "1 record")
+        assert note.get_by_text("for one").count() == 1, "to jane, who wrote it, it is hidden"
 
 
 def test_a_limit_is_moved_in_the_browser(chromium, lab, tmp_path):
