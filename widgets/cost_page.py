@@ -13,6 +13,7 @@ from mudkit.experiment.cache_bench import CacheBench, Tried, nodes
 from mudkit.figures import answers, trees
 from mudkit.learning import COSTS, FixedRule
 from mudkit.widgets.figure import Figure
+from mudkit.widgets.panel import Panel
 
 __all__ = ["CostPage"]
 
@@ -30,7 +31,7 @@ _NOTE: Final = (
 )
 
 
-class CostPage(ipywidgets.VBox):  # type: ignore[misc]
+class CostPage(Panel):
     """Drag the four costs of a read; the tree, the map of local answers and the measures follow at once.
 
     Trees were grown before; each change cuts and replays them. What is shown was decided for each device by

@@ -11,11 +11,12 @@ from mudkit.errors import ParameterError
 from mudkit.figures.fleet import Fleet, moment, move
 from mudkit.units import US_PER_S
 from mudkit.widgets.figure import Figure
+from mudkit.widgets.panel import Panel
 
 __all__ = ["FleetMap"]
 
 
-class FleetMap(ipywidgets.VBox):  # type: ignore[misc]
+class FleetMap(Panel):
     """Watch a fleet move, and who has a link.
 
     The slider takes the arrow keys; the play button steps it.

@@ -16,6 +16,7 @@ from mudkit.systems.sublim import Explanation, Finding, Policy, Rule, Verdict
 from mudkit.systems.sublim.firing import fired
 from mudkit.widgets.cost_page import CostPage
 from mudkit.widgets.figure import Figure
+from mudkit.widgets.panel import Panel, alert, read_object
 
 __all__ = ["PolicyWorkbench"]
 
@@ -24,6 +25,7 @@ _LEVELS: Final = (_CHARGER, *range(0, 101, 5))
 _KBPS: Final = (20, 50, 100, 180, 250, 500, 1_000, 1_500, 5_000, 12_740, 40_000, "no limit")
 _STEPS_S: Final = (1, 5, 10, 30, 60, 150, 300, 600)
 _WIDTH_PX: Final = 860
+_EXAMPLE: Final = '{"patient": 7}'
 _STYLE: Final = (
     "<style>.mudkit-policy-workbench .mudkit-policy textarea, .mudkit-policy-workbench pre.mudkit-lines "
     "{font: 12px/18px monospace; white-space: pre; padding: 4px; margin: 0; overflow-y: hidden} "
@@ -38,7 +40,7 @@ _NOTE: Final = (
 )
 
 
-class PolicyWorkbench(ipywidgets.VBox):  # type: ignore[misc]
+class PolicyWorkbench(Panel):
     """Edit rules, a message and a state; findings, the rule that fires and what is sent follow each key.
 
     What cannot be read is told with its line, and below stays what the last policy says that could. All of
@@ -164,7 +166,7 @@ class PolicyWorkbench(ipywidgets.VBox):  # type: ignore[misc]
             policy = Policy.from_yaml(text if "\n" in text else text + "\n")
         except MudkitError as error:
             self._number({getattr(error, "line", None)})
-            self._refused = _alert("This is no policy yet; below is what the last one says.", error)
+            self._refused = alert("This is no policy yet; below is what the last one says.", error)
             self.problem.value = self._refused
             return
         self.problem.value = self._refused = ""
@@ -207,9 +209,9 @@ class PolicyWorkbench(ipywidgets.VBox):  # type: ignore[misc]
             return
         try:
             body = self._read_body(policy)
-            variables = _object("variables", self.variables.value)
+            variables = read_object("variables", self.variables.value, _EXAMPLE)
         except MudkitError as error:
-            unread = _alert("This is not read yet; below is what was before.", error)
+            unread = alert("This is not read yet; below is what was before.", error)
             self.problem.value = self._refused + unread
             return
         self.problem.value = self._refused
@@ -226,7 +228,7 @@ class PolicyWorkbench(ipywidgets.VBox):  # type: ignore[misc]
 
     def _read_body(self, policy: Policy) -> dict[str, Any]:
         """Read the message; of a field of bytes it says how many, and the chosen message has the first."""
-        body = _object("message", self.body.value)
+        body = read_object("message", self.body.value, _EXAMPLE)
         chosen = self._messages[self.message.value]
         for name, value in body.items():
             is_bytes = policy.message.get(name) == "bytes" or isinstance(chosen.get(name), bytes)
@@ -292,24 +294,6 @@ def _slider(description: str, values: tuple[Any, ...], value: Any) -> Any:
         options.insert(after[0] if after else numbers[-1] + 1, value)
     named = [(each if isinstance(each, str) else f"{each:,g}", each) for each in options]
     return ipywidgets.SelectionSlider(options=named, value=value, description=description)
-
-
-def _object(name: str, text: str) -> dict[str, Any]:
-    """Read an object of JSON."""
-    expected = 'an object of JSON, for instance {"patient": 7}'
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ParameterError(
-            f"The {name} cannot be read.", where=name, found=f"{text[:80]!r}: {error}", expected=expected
-        ) from None
-    if not isinstance(found, dict):
-        raise ParameterError(f"The {name} has named parts.", where=name, found=repr(found), expected=expected)
-    return found
-
-
-def _alert(what: str, error: MudkitError) -> str:
-    return f"<div role='alert'><b>{what}</b><pre>{escape(str(error))}</pre></div>"
 
 
 def _findings(found: list[Finding], lines: list[str]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from html import escape
 from typing import Any, Final, NamedTuple
 
 import ipywidgets
@@ -14,6 +13,7 @@ from mudkit.errors import MudkitError
 from mudkit.figures.limits import Point, curve, limits
 from mudkit.systems.lasthop import LEARNT, Forwarding, simulate
 from mudkit.widgets.figure import Figure
+from mudkit.widgets.panel import LAST, Panel, alert
 from mudkit.widgets.prefetch_controls import (
     COLUMNS,
     LIMITS,
@@ -52,7 +52,7 @@ class _Shown(NamedTuple):
     of_points: int
 
 
-class PrefetchLab(ipywidgets.VBox):  # type: ignore[misc]
+class PrefetchLab(Panel):
     """Change any parameter of :func:`~mudkit.systems.lasthop.simulate`; waste, loss and their curves follow.
 
     At once it plays as many virtual days as take a moment, and says how many. When nothing has changed for
@@ -118,10 +118,7 @@ class PrefetchLab(ipywidgets.VBox):  # type: ignore[misc]
             self._given = parameters_of(self.controls)
             shown = self._some()
         except MudkitError as error:
-            self.problem.value = (
-                "<div role='alert'><b>This cannot be; below is the last that could.</b>"
-                f"<pre>{escape(str(error))}</pre></div>"
-            )
+            self.problem.value = alert(LAST, error)
             return
         self.problem.value = ""
         self._show(shown)

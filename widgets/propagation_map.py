@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
 import ipywidgets
@@ -14,6 +13,7 @@ from mudkit.experiment.traffic import FAR, NEAR, Traffic
 from mudkit.figures.knowledge import Heard, clock, knowledge, move
 from mudkit.systems.radiator import People, Time, Volume, distance_km
 from mudkit.widgets.figure import Figure
+from mudkit.widgets.panel import LAST, Panel, alert
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,7 +36,7 @@ _WIDTH_PX: Final = 840
 """Stated, as a cell that is below the screen when it runs has no width to take."""
 
 
-class PropagationMap(ipywidgets.VBox):  # type: ignore[misc]
+class PropagationMap(Panel):
     """Change how far messages are aggregated and in which cells; two maps over time follow.
 
     The server's rules (Radiator 3.1) are applied to the same contexts at each change, without a network;
@@ -144,10 +144,7 @@ class PropagationMap(ipywidgets.VBox):  # type: ignore[misc]
         try:
             self._heard, sent = self._play(self.way.value, amount, self.cells.value)
         except MudkitError as error:
-            self.problem.value = (
-                "<div role='alert'><b>This cannot be; below is the last that could.</b>"
-                f"<pre>{escape(str(error))}</pre></div>"
-            )
+            self.problem.value = alert(LAST, error)
             return
         self.problem.value = ""
         self._tell(sent)

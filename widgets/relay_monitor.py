@@ -9,10 +9,11 @@ from typing import Any, Final
 
 import ipywidgets
 
-from mudkit.errors import MudkitError, ParameterError
+from mudkit.errors import MudkitError
 from mudkit.experiment.sights import Sights, sights
 from mudkit.figures.sights import sights as drawn
 from mudkit.systems.contrail import Item
+from mudkit.widgets.panel import LAST, Panel, alert, read_object
 
 __all__ = ["RelayMonitor"]
 
@@ -25,7 +26,7 @@ _NOTE: Final = (
 )
 
 
-class RelayMonitor(ipywidgets.VBox):  # type: ignore[misc]
+class RelayMonitor(Panel):
     """Change an item, the filter that waits for it, or whether anything is encrypted; see who sees what.
 
     Each change plays a lab of two devices and a relay from its beginning
@@ -91,7 +92,8 @@ class RelayMonitor(ipywidgets.VBox):  # type: ignore[misc]
 
     def _played(self) -> Sights:
         wanted = self.wanted.value.strip() or None
-        item = Item(_metadata(self.metadata.value), self.payload.value.encode())
+        metadata = read_object("metadata", self.metadata.value, '{"loc": [37.5, -122.0]}')
+        item = Item(metadata, self.payload.value.encode())
         more = {"encrypted": self.encrypted.value, "polling_s": self.polling.value, **self._rest}
         return sights(item, wanted, item_id=self.name.value, **more)
 
@@ -100,10 +102,7 @@ class RelayMonitor(ipywidgets.VBox):  # type: ignore[misc]
             self.sights = self._played()
             self.problem.value = ""
         except MudkitError as error:
-            self.problem.value = (
-                "<div role='alert'><b>This cannot be; below is the last that could.</b>"
-                f"<pre>{escape(str(error))}</pre></div>"
-            )
+            self.problem.value = alert(LAST, error)
             return
         self._show()
 
@@ -142,18 +141,3 @@ def _text(description: str, value: str, tooltip: str) -> Any:
     return ipywidgets.Text(
         value=value, description=description, tooltip=tooltip, continuous_update=False, layout=_WIDE
     )  # fmt: skip
-
-
-def _metadata(text: str) -> dict[str, Any]:
-    expected = 'an object of JSON, for instance {"loc": [37.5, -122.0]}'
-    try:
-        found = json.loads(text)
-    except ValueError as error:
-        raise ParameterError(
-            "The metadata cannot be read.", where="metadata", found=f"{text!r}: {error}", expected=expected
-        ) from None
-    if not isinstance(found, dict):
-        raise ParameterError(
-            "The metadata is no record.", where="metadata", found=repr(found), expected=expected
-        )
-    return found

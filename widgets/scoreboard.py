@@ -14,6 +14,7 @@ from mudkit.experiment.scoreboard.axes import GAINS, LABELS, front
 from mudkit.figures.colours import short_number
 from mudkit.figures.pareto import fill, pareto
 from mudkit.widgets.figure import Figure
+from mudkit.widgets.panel import LAST, Panel, alert
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,7 +29,7 @@ _STYLE: Final = (
 )
 
 
-class Scoreboard(ipywidgets.VBox):  # type: ignore[misc]
+class Scoreboard(Panel):
     """Choose a task, a device and two measures; the front, the best and the whole table follow.
 
     All devices: means over the seeds. One device: of the first seed, as what was kept of it says. All of it
@@ -42,7 +43,7 @@ class Scoreboard(ipywidgets.VBox):  # type: ignore[misc]
 
     Attributes
     ----------
-    task, device, x, y : ipywidgets.SelectionSlider
+    task, device, x, y : ipywidgets.Dropdown
         The device's options are those of the task, phones before feeds.
     problem, status, table : ipywidgets.HTML
         What cannot be; who is on the front; a row a measure, a column a system, the best value with a ★.
@@ -106,10 +107,7 @@ class Scoreboard(ipywidgets.VBox):  # type: ignore[misc]
         try:
             points, words = self._points()
         except MudkitError as error:
-            self.problem.value = (
-                "<div role='alert'><b>This cannot be; below is the last that could.</b>"
-                f"<pre>{escape(str(error))}</pre></div>"
-            )
+            self.problem.value = alert(LAST, error)
             return
         self.problem.value = ""
         with self.figure.batch_update():
@@ -150,9 +148,7 @@ class Scoreboard(ipywidgets.VBox):  # type: ignore[misc]
 
 
 def _chooser(description: str, options: Any, value: str) -> Any:
-    # JupyterLab leaves the arrow keys to a slider; those of a list it takes for its cells.
-    kind = ipywidgets.SelectionSlider if len(options) > 1 else ipywidgets.Dropdown
-    return kind(
+    return ipywidgets.Dropdown(
         options=options, value=value, description=description, style={"description_width": "4em"},
         layout={"width": "44em"},
     )  # fmt: skip

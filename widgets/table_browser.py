@@ -16,11 +16,13 @@ from mudkit.lab import Lab
 from mudkit.systems.mud import Client, Conflict, ReadResult, freshness
 from mudkit.systems.mud.asking import READ_TYPES
 from mudkit.systems.mud.writing import WRITE_TYPES
+from mudkit.widgets.panel import Panel, alert, read_object
 
 __all__ = ["TableBrowser"]
 
 _MOST_ASKED: Final = 6
 _WIDE: Final = {"width": "36%"}
+_EXAMPLE: Final = '{"age": 34}'
 _NOTE: Final = (
     "Time stands still until you run on. A write is in its device's store at once, and <b>pending</b> until "
     "the cloud has answered. Each column is a client with its reader; of what a writer hides from this "
@@ -28,7 +30,7 @@ _NOTE: Final = (
 )
 
 
-class TableBrowser(ipywidgets.VBox):  # type: ignore[misc]
+class TableBrowser(Panel):
     """Write, delete and read as any client, run the lab on, cut links, and see who holds and sees what.
 
     What cannot be is told, and everything stays as it was. All of it works from the keyboard.
@@ -126,13 +128,11 @@ class TableBrowser(ipywidgets.VBox):  # type: ignore[misc]
             does()
             self.problem.value = ""
         except MudkitError as error:
-            self.problem.value = (
-                f"<div role='alert'><b>Nothing was done.</b><pre>{escape(str(error))}</pre></div>"
-            )
+            self.problem.value = alert("Nothing was done.", error)
         self._show()
 
     def _write(self) -> None:
-        key, record = self.key.value.strip() or None, _columns("record", self.record.value)
+        key, record = self.key.value.strip() or None, read_object("record", self.record.value, _EXAMPLE)
         writer = self.writer.value.strip() or None
         written = self._now.write(self._table, key, record, self.how.value, writer, data=self._told())
         self._note(f"{self.how.value} write of {key or 'a new key'}", written)
@@ -151,7 +151,7 @@ class TableBrowser(ipywidgets.VBox):  # type: ignore[misc]
 
     def _told(self) -> dict[str, Any]:
         """Take what the reader says of itself."""
-        self._readers[self.client.value] = _columns("reader", self.reader.value.strip() or "{}")
+        self._readers[self.client.value] = read_object("reader", self.reader.value.strip() or "{}", _EXAMPLE)
         return self._readers[self.client.value]
 
     def _reads_as(self, _: dict[str, Any]) -> None:
@@ -210,20 +210,6 @@ def _text(description: str, placeholder: str, tooltip: str) -> Any:
     return ipywidgets.Text(
         description=description, placeholder=placeholder, tooltip=tooltip, layout=_WIDE
     )  # fmt: skip
-
-
-def _columns(name: str, text: str) -> dict[str, Any]:
-    """Read an object of JSON."""
-    expected = 'an object of JSON, for instance {"age": 34}'
-    try:
-        found = json.loads(text)
-    except ValueError as error:
-        raise ParameterError(
-            f"The {name} cannot be read.", where=name, found=f"{text!r}: {error}", expected=expected
-        ) from None
-    if not isinstance(found, dict):
-        raise ParameterError(f"The {name} is no record.", where=name, found=repr(found), expected=expected)
-    return found
 
 
 def _outcome(operation: Operation) -> str:

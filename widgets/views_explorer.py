@@ -12,6 +12,7 @@ from mudkit.consistency import MODELS, History, Operation, Outcome, Status, Verd
 from mudkit.errors import MudkitError, ParameterError
 from mudkit.figures.history import history as drawn
 from mudkit.widgets.figure import Figure
+from mudkit.widgets.panel import Panel, alert
 
 __all__ = ["ViewsExplorer"]
 
@@ -26,7 +27,7 @@ _NOTATION: Final = (
 )
 
 
-class ViewsExplorer(ipywidgets.VBox):  # type: ignore[misc]
+class ViewsExplorer(Panel):
     """Edit a history; verdict, figure and views follow each key.
 
     What cannot be read is told, and the last picture stays. Everything works from the keyboard: Tab leaves
@@ -98,7 +99,7 @@ class ViewsExplorer(ipywidgets.VBox):  # type: ignore[misc]
         try:
             history = History.of(str(change["new"]))
         except MudkitError as error:
-            self.problem.value = _problem(error)
+            self.problem.value = alert("This is not read yet; below is the last history that was.", error)
             return
         self.problem.value = ""
         self._history = history
@@ -230,10 +231,3 @@ def _table(statuses: dict[str, Status], chosen: str) -> str:
         for name, model in MODELS.items()
     )
     return f"<table>{_head('model', 'verdict', 'it asks for')}{rows}</table>"
-
-
-def _problem(error: MudkitError) -> str:
-    return (
-        "<div role='alert'><b>This is not read yet; below is the last history that was.</b>"
-        f"<pre>{escape(str(error))}</pre></div>"
-    )

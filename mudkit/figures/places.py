@@ -63,13 +63,7 @@ def column(table: pa.Table, what: str, name: str) -> Floats:
             expected="pyarrow.Table",
             remedy="pa.Table.from_pandas(frame) makes one of a pandas DataFrame",
         )
-    if name not in table.column_names:
-        raise ParameterError(
-            f"The table of {what} has no column {name!r}.",
-            where=what,
-            found=", ".join(table.column_names) or "no columns",
-            expected=name,
-        )
+    _refuse_missing(table, what, name)
     try:
         numbers = table.column(name).cast(pa.float64())
     except pa.ArrowInvalid as error:
@@ -83,6 +77,11 @@ def column(table: pa.Table, what: str, name: str) -> Floats:
 
 def texts(table: pa.Table, what: str, name: str) -> list[str]:
     """Return a column as texts, null as an empty one."""
+    _refuse_missing(table, what, name)
+    return ["" if entry is None else str(entry) for entry in table.column(name).to_pylist()]
+
+
+def _refuse_missing(table: pa.Table, what: str, name: str) -> None:
     if name not in table.column_names:
         raise ParameterError(
             f"The table of {what} has no column {name!r}.",
@@ -90,7 +89,6 @@ def texts(table: pa.Table, what: str, name: str) -> list[str]:
             found=", ".join(table.column_names) or "no columns",
             expected=name,
         )
-    return ["" if entry is None else str(entry) for entry in table.column(name).to_pylist()]
 
 
 def refuse_empty(rows: int, what: str) -> None:

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from mudkit.errors import ParameterError, TraceContentError
+from mudkit.pipeline.batches import tables
 from mudkit.pipeline.coverage import Reads
 from mudkit.pipeline.tables import require_columns
 from mudkit.trace.parse import MAX_WINDOW_S
@@ -117,15 +118,9 @@ def labels_of(positions: DataFrame, prepared: Reads) -> DataFrame:
 
 
 def _count(reads: Reads, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Count the points of one partition, many at a time: a long stretch is soon in order of time."""
-    waiting: list[pa.RecordBatch] = []
-    for batch in batches:
-        waiting.append(batch)
-        if sum(map(len, waiting)) >= _FLUSH_POINTS:
-            yield from _count_table(reads, pa.Table.from_batches(waiting))
-            waiting = []
-    if waiting:
-        yield from _count_table(reads, pa.Table.from_batches(waiting))
+    """Count the points of one partition, many at a time."""
+    for points in tables(batches, _FLUSH_POINTS):
+        yield from _count_table(reads, points)
 
 
 def _count_table(reads: Reads, points: pa.Table) -> Iterator[pa.RecordBatch]:

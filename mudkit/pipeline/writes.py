@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from mudkit.pipeline.batches import tables
 from mudkit.pipeline.coverage import NOTHING, Reads
 from mudkit.pipeline.tables import require_columns
 from mudkit.trace.schema import POSITIONS, epoch_us
@@ -66,15 +67,9 @@ def writes_of(positions: DataFrame, reads: Reads) -> DataFrame:
 
 
 def _label(reads: Reads, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Label the positions of one partition, many at a time: a long stretch is soon in order of time."""
-    waiting: list[pa.RecordBatch] = []
-    for batch in batches:
-        waiting.append(batch)
-        if sum(map(len, waiting)) >= _FLUSH_POINTS:
-            yield from _label_table(reads, pa.Table.from_batches(waiting))
-            waiting = []
-    if waiting:
-        yield from _label_table(reads, pa.Table.from_batches(waiting))
+    """Label the positions of one partition, many at a time."""
+    for points in tables(batches, _FLUSH_POINTS):
+        yield from _label_table(reads, points)
 
 
 def _label_table(reads: Reads, points: pa.Table) -> Iterator[pa.RecordBatch]:

@@ -61,7 +61,9 @@ _DUE: Final = "due "
 class _Phone:
     """A device."""
 
-    session: tuple[int, int]
+    number: int
+    """In the order in which the server heard of them."""
+    session: tuple[int, int] = (0, 0)
     address: str | None = None
     stream: Outgoing | None = None
     """None: nobody knows what it has."""
@@ -89,6 +91,8 @@ class SpoolServer:
         self._store = ports.store
         self._begins_us, self._capacity = time_of_day_us, capacity
         self._phones: dict[str, _Phone] = {}
+        self._owed: set[str] = set()
+        """Devices that were told something which they may not have confirmed."""
         self._subscribers: dict[str, dict[str, Spooled]] = {}
         self._indexer = Indexer()
         self._effects: list[Effect] = []
@@ -135,7 +139,8 @@ class SpoolServer:
         self._is_awake = True
         for key, kept in self._store.items("phone "):
             device = key.removeprefix("phone ")
-            self._phones[device] = _Phone(tuple(kept["session"]), kept["address"], told=kept["told"])
+            phone = self._phone(device)
+            phone.session, phone.address, phone.told = tuple(kept["session"]), kept["address"], kept["told"]
             if kept["address"] is not None:
                 self._unknown.add(device)
         for key, (number, described) in self._store.items("sub "):
@@ -199,7 +204,7 @@ class SpoolServer:
 
     def _hello(self, source: str, message: Mapping[str, Any]) -> None:
         device, session = message["device"], tuple(message["session"])
-        phone = self._phones.setdefault(device, _Phone((0, 0)))
+        phone = self._phone(device)
         if session < phone.session:
             return  # a late copy
         if session == phone.session and phone.is_there:
@@ -228,7 +233,7 @@ class SpoolServer:
 
     def _told(self, source: str, message: Mapping[str, Any]) -> None:
         device, session = message["device"], tuple(message["session"])
-        phone = self._phones.setdefault(device, _Phone((0, 0)))
+        phone = self._phone(device)
         if self._take_facts(device, phone, message["facts"]):
             self._keep(device, phone)
         self._send(source, "heard", device, number=phone.told)
@@ -236,7 +241,7 @@ class SpoolServer:
 
     def _read(self, source: str, message: Mapping[str, Any]) -> None:
         device, session = message["device"], tuple(message["session"])
-        phone = self._phones.setdefault(device, _Phone((0, 0)))
+        phone = self._phone(device)
         if not self._check(source, device, phone, session) or message["number"] <= phone.asked:
             return
         phone.asked = message["number"]
@@ -273,6 +278,11 @@ class SpoolServer:
                 phone.topics[topic].told(self._now_us, fact)
         return bool(new)
 
+    def _phone(self, device: str) -> _Phone:
+        if device not in self._phones:
+            self._phones[device] = _Phone(len(self._phones))
+        return self._phones[device]
+
     def _begin(self, device: str, number: int, wanted: Subscription) -> None:
         def tell(body: dict[str, Any]) -> None:
             if phone.stream is None or phone.address is None:
@@ -280,6 +290,7 @@ class SpoolServer:
             message = phone.stream.add(self._now_us, body)
             if phone.is_there:
                 self._effects.append(Send(phone.address, {**message, "device": device}))
+                self._owed.add(device)
                 self._set_again()
             elif len(phone.stream.waiting) > _MOST_MISSED:
                 phone.stream = None
@@ -365,9 +376,13 @@ class SpoolServer:
         """Send again what nobody has confirmed, and ask again who is there."""
         self._is_again_set = False
         self._ask_who()
-        for device, phone in self._phones.items():
+        owed = sorted(self._owed, key=lambda device: self._phones[device].number)
+        self._owed.clear()
+        for device in owed:
+            phone = self._phones[device]
             if not phone.is_there or phone.address is None or not phone.stream or not phone.stream.waiting:
                 continue
+            self._owed.add(device)
             size = sum(size_bytes(body) for _, _, body in phone.stream.waiting)
             late = phone.stream.overdue(self._now_us, AGAIN_US + AGAIN_US_PER_BYTE * size)
             self._effects += [Send(phone.address, {**each, "device": device}) for each in late]

@@ -78,7 +78,7 @@ def test_costs_that_leave_no_choice(page):
 
 def test_both_pages_beside_each_other():
     bench = PolicyWorkbench("rules:\n  - do: drop\n", {"m": {"a": 1}}, trained=BENCH)
-    (tab,) = bench.children
+    tab, _ = bench.children
     assert tab.titles == ("rules", "costs")
     assert tab.children[1] is bench.costs
     assert "rule 1 fires" in bench.status.value

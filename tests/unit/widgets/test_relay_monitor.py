@@ -64,7 +64,7 @@ def test_a_text_is_looked_for_in_all_that_was_held(monitor):
     ("field", "text", "told"),
     [
         ("metadata", '{"loc"', "The metadata cannot be read."),
-        ("metadata", "[1]", "The metadata is no record."),
+        ("metadata", "[1]", "The metadata is no object."),
         ("wanted", "loc = ", "ends too soon"),
         ("name", "", "no name of an item"),
     ],

@@ -174,8 +174,8 @@ def test_what_is_fresh_is_answered_without_the_cloud(lab, browser):
     ("field", "text", "button", "told"),
     [
         ("record", '{"n":', "write", "The record cannot be read."),
-        ("record", "[1]", "write", "The record is no record."),
-        ("reader", "34", "read", "The reader is no record."),
+        ("record", "[1]", "write", "The record is no object."),
+        ("reader", "34", "read", "The reader is no object."),
         ("predicate", "topic = ", "read", "ends too soon"),
         ("writer", 'receiver.name = "bob"', "write", "is a name in SQL"),
     ],
