@@ -12,7 +12,7 @@ from scipy.special import exp2
 
 from mudkit.errors import ParameterError
 from mudkit.sources.courses import device_numbers
-from mudkit.sources.parameters import check_ranges, rate
+from mudkit.sources.parameters import check_ranges, number, rate
 from mudkit.sources.streams import Stream
 from mudkit.units import US_PER_S
 
@@ -180,12 +180,22 @@ class Switching:
         return np.where(period == 0, self._left.uniform(device, 0) * whole, whole)
 
 
-def outages_of(given: float | Outages) -> Outages:
+def outages_of(given: float | Outages, per_day: float = 12.0, *, name: str = "outage") -> Outages:
     """Take a bare number as a share of time without a network.
+
+    Parameters
+    ----------
+    given : float or Outages
+    per_day : float
+        Outages a day, of a bare number.
+    name : str
+        What the caller calls it: so does a refusal.
 
     Raises
     ------
     ParameterError
         The number is not a share.
     """
-    return given if isinstance(given, Outages) else Outages(share=given)
+    if isinstance(given, Outages):
+        return given
+    return Outages(number(name, given, 0.0, 1.0), per_day=per_day)

@@ -139,7 +139,7 @@ class Scenario:
 
     def __post_init__(self) -> None:
         check_ranges(self)
-        object.__setattr__(self, "outages", outages_of(self.outages))
+        object.__setattr__(self, "outages", outages_of(self.outages, name="outages"))
         given: Any = self.expiration
         if given is not None and not isinstance(given, Expiration):
             object.__setattr__(self, "expiration", Expiration(given))

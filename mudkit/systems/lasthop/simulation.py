@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Final
 
-from mudkit.sources.outages import Outages
+from mudkit.sources.outages import Outages, outages_of
 from mudkit.sources.parameters import number, whole_number
 from mudkit.systems.lasthop.best import online
 from mudkit.systems.lasthop.policies import Forwarding
@@ -167,7 +167,8 @@ def simulate(
     True
     """
     if not isinstance(outage, Outages):
-        outage = Outages(outage, per_day=outages_per_day)
+        per_day = number("outages_per_day", outages_per_day, 0.001, 86_400.0)
+        outage = outages_of(outage, per_day)
     given = {"prefetch_limit": prefetch_limit, "expiration_threshold_s": expiration_threshold_s}
     policy = policy_of(policy, **{name: value for name, value in given.items() if value is not None})
     most = most_of(max)
