@@ -161,6 +161,11 @@ def simulate(
         How far the number of reads a day varies, see :class:`~mudkit.systems.lasthop.Scenario`.
     seed : int
 
+    Raises
+    ------
+    ParameterError
+        There is no such policy, or a value is of the wrong kind or out of range.
+
     Examples
     --------
     >>> simulate(max=4, user_frequency=1, policy="on-line", days=30).waste > 0.8

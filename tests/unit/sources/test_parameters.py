@@ -63,7 +63,7 @@ def test_whole_number():
 
 
 def test_limits_are_written_out():
-    with pytest.raises(ParameterError, match="from 1 to 9,223,372,036,854,775,807$"):
+    with pytest.raises(ParameterError, match=r"from 1 to 9,223,372,036,854,775,807$"):
         whole_number("n", 0, 1, (1 << 63) - 1)
     with pytest.raises(ParameterError, match=r"from 0\.000001 to 1,000,000,000$"):
         number("n", -1, 1e-6, 1e9)
