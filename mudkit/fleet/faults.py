@@ -41,7 +41,20 @@ class Faults:
         self._cuts = 0
 
     def cut(self, device: str, minutes: float | None = None) -> None:
-        """Take a device's network away, for some time or until :meth:`mend`."""
+        """Take a device's network away, for some time or until :meth:`mend`.
+
+        Parameters
+        ----------
+        device : str
+            Its name.
+        minutes : float, optional
+            Of virtual time.
+
+        Raises
+        ------
+        ParameterError
+            There is no such device, or the minutes are negative.
+        """
         host = self._device(device)
         delay_us = None if minutes is None else self._us("minutes", minutes, 60 * US_PER_S)
         self._cuts += 1

@@ -41,6 +41,11 @@ class Relay:
     move_after : int, optional
         A queue moves to where its device has connected so many times running; None: never.
 
+    Raises
+    ------
+    ParameterError
+        It is given no lab, or a parameter is out of range.
+
     Attributes
     ----------
     directory : dict of str to PublicKeys
