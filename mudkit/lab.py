@@ -57,6 +57,11 @@ class Lab:
     held : bool
         Whether to keep what each party held (:meth:`held`).
 
+    Raises
+    ------
+    ParameterError
+        The seed is no whole number of 64 bits, or the start is no time.
+
     Attributes
     ----------
     devices : dict of str to Device
@@ -213,12 +218,23 @@ class Lab:
             Of virtual time from now on; then it has expired.
         device : str, optional
             The only device that may show it.
+
+        Raises
+        ------
+        ParameterError
+            The hours are out of range.
         """
         length_s = number("hours", hours, 0.0, 1e9) * 3600
         return self.authority.issue(app, user, expires_s=self.world.now_us / 1e6 + length_s, device=device)
 
     def server(self, name: str, storage: str | os.PathLike[str] | None = None) -> Host:
-        """Give the server of that name; it is added if there is none, with its storage as of a device."""
+        """Give the server of that name; it is added if there is none, with its storage as of a device.
+
+        Raises
+        ------
+        ParameterError
+            The name is not usable, or a device has it.
+        """
         found = self.world.hosts.get(usable_name(name))
         if isinstance(found, Device):
             raise ParameterError(
@@ -241,6 +257,11 @@ class Lab:
         """Let virtual time go on, with a bar when it takes longer than a second.
 
         Ctrl-C stops between two events; the lab is then where it was stopped, and can go on.
+
+        Parameters
+        ----------
+        hours, minutes, seconds : float
+            Of virtual time, added up; a number without a name is hours.
 
         Raises
         ------
@@ -298,7 +319,24 @@ class Lab:
         return frame
 
     def frame(self, table: str) -> pd.DataFrame:
-        """Give a table of the trace as a DataFrame, columns as in :mod:`mudkit.trace.schema`."""
+        """Give a table of the trace as a DataFrame.
+
+        Parameters
+        ----------
+        table : str
+            ``positions``, ``links``, ``messages``, ``transfers``, ``deliveries``, ``operations``, ``reads``,
+            ``incidents``, ``bill``.
+
+        Returns
+        -------
+        pandas.DataFrame
+            With the columns of :mod:`mudkit.trace.schema`.
+
+        Raises
+        ------
+        ParameterError
+            There is no such table.
+        """
         frame: pd.DataFrame = self.trace.table(table).to_pandas()
         return frame
 
@@ -306,6 +344,16 @@ class Lab:
         """Give the states of a device's radio from the beginning to now: ``start, end, state, power_mw``.
 
         It needs the transfers, so a lab that records messages.
+
+        Parameters
+        ----------
+        device : str
+            Its name.
+
+        Raises
+        ------
+        ParameterError
+            There is no such device, or the lab does not record transfers.
         """
         import pandas as pd
 
@@ -317,6 +365,11 @@ class Lab:
 
     def battery(self, device: str) -> pd.DataFrame:
         """Give what was left of a device's battery over time: ``ts, device, battery_j``.
+
+        Parameters
+        ----------
+        device : str
+            Its name.
 
         Raises
         ------

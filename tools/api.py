@@ -5,9 +5,12 @@ Usage: python tools/api.py [FOLDER [PACKAGE ...]]    reports/build/api and all o
 
 from __future__ import annotations
 
+import ast
+import inspect
 import pkgutil
 import sys
 import warnings
+from functools import cached_property
 from pathlib import Path
 
 import pdoc
@@ -16,6 +19,24 @@ import mudkit
 from mudkit.files import staged_folder
 
 _OWN = r"mudkit.*|index\.html|search\.js"
+
+
+class Module(pdoc.doc.Module):
+    """A module with what stands under its constants, also where they were defined in another one.
+
+    pdoc looks for it in the module that is shown, and a package only imports its constants.
+    """
+
+    @cached_property
+    def _var_docstrings(self) -> dict[str, str]:
+        found = dict(super()._var_docstrings)
+        if hasattr(self.obj, "__path__"):
+            for each in ast.parse(inspect.getsource(self.obj)).body:
+                if isinstance(each, ast.ImportFrom) and str(each.module).startswith("mudkit"):
+                    there = Module.from_name(str(each.module))._var_docstrings
+                    names = {alias.asname or alias.name: alias.name for alias in each.names}
+                    found |= {shown: there[name] for shown, name in names.items() if name in there}
+        return found
 
 
 def modules(packages: list[str]) -> list[str]:
@@ -28,6 +49,7 @@ def modules(packages: list[str]) -> list[str]:
 def main(folder: Path, packages: list[str]) -> None:
     """Write the pages."""
     vars(mudkit).update(Lab=mudkit.Lab)  # it is loaded when it is asked for, and pdoc does not ask
+    pdoc.doc.Module = Module  # type: ignore[misc]
     pdoc.render.configure(docformat="numpy", footer_text=f"mudkit {mudkit.__version__}")
     with (
         warnings.catch_warnings(),

@@ -82,6 +82,11 @@ class History:
     def of(cls, text: str) -> History:
         """Read a history that was drawn by hand; :mod:`mudkit.consistency.notation` says how.
 
+        Parameters
+        ----------
+        text : str
+            A line a client, ``ann: w1  r2``: what stands further right was invoked later.
+
         Raises
         ------
         TraceFormatError

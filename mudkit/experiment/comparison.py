@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from mudkit.errors import ParameterError
 from mudkit.events import Network
-from mudkit.experiment.running import System, run
+from mudkit.experiment.running import System, check_system, run
 from mudkit.experiment.scenario import Scenario
 from mudkit.progress import bar
+from mudkit.sources.parameters import of_kind
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -99,10 +100,11 @@ def compare(
     Raises
     ------
     ParameterError
-        There is no system, or no seed, or one is given twice: it would count as two.
+        This is no scenario, there is no system or no seed, or one is given twice: it would count as two.
     """
     import pandas as pd
 
+    of_kind("scenario", scenario, Scenario, expected="a scenario, such as Scenario(devices=20, hours=24)")
     if not isinstance(systems, Mapping):
         raise ParameterError(
             "These are no systems.", where="systems", found=repr(systems),
@@ -112,6 +114,8 @@ def compare(
         raise ParameterError(
             "These are no seeds.", where="seeds", found=repr(seeds), expected="several, such as range(10)"
         )
+    for make in systems.values():
+        check_system(make)
     numbers = list(seeds)
     if len(set(numbers)) < len(numbers):
         raise ParameterError(

@@ -5,20 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from mudkit.errors import ParameterError
 from mudkit.events import Network
 from mudkit.experiment.scenario import Scenario
 from mudkit.lab import Lab
+from mudkit.sources.parameters import of_kind, whole_number
 from mudkit.sources.streams import Stream
 from mudkit.units import US_PER_S
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Run", "System", "run"]
+__all__ = ["Run", "System", "check_seed", "check_system", "run"]
 
 
 class System(Protocol):
@@ -130,8 +132,10 @@ def run(
     Raises
     ------
     ParameterError
-        A trace of moves or links does not cover the run.
+        This is no scenario, no system or no seed, or a trace of moves or links does not cover the run.
     """
+    of_kind("scenario", scenario, Scenario, expected="a scenario, such as Scenario(devices=20, hours=24)")
+    check_system(system)
     lab = Lab(seed, start=scenario.start, messages=messages, held=held)
     lab.fleet(
         scenario.devices, mobility=scenario.mobility, link=scenario.link, outage=scenario.outage,
@@ -146,6 +150,31 @@ def run(
     _Play(scenario, lab, made).begin()
     lab.run(hours=scenario.hours)
     return Run(scenario, made.name, seed, lab)
+
+
+def check_system(given: Any) -> None:
+    """Refuse what makes no system.
+
+    Raises
+    ------
+    ParameterError
+    """
+    if not callable(given):
+        raise ParameterError(
+            "This makes no system.", where="system", found=repr(given)[:120],
+            expected="a class or function of the lab, such as StoreAndForward",
+            remedy="give the class itself, not its name or one that was made" ,
+        )  # fmt: skip
+
+
+def check_seed(name: str, given: Any) -> int:
+    """Refuse what is no seed.
+
+    Raises
+    ------
+    ParameterError
+    """
+    return whole_number(name, given, -(1 << 63), (1 << 63) - 1)
 
 
 class _Play:

@@ -51,6 +51,11 @@ class Scenario:
         Of all messages, see :meth:`mudkit.fleet.Faults.messages`.
     start : str
         As in :class:`mudkit.lab.Lab`.
+
+    Raises
+    ------
+    ParameterError
+        A value is of the wrong kind or out of range, or queries are asked where there is no mobility.
     """
 
     devices: int = 20

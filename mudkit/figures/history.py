@@ -12,6 +12,7 @@ from plotly.subplots import make_subplots
 
 from mudkit.consistency import Operation, Status, Verdict, seen_writes
 from mudkit.figures.charts import BLUE, GREY, ORANGE
+from mudkit.sources.parameters import of_kind
 
 __all__ = ["MAX_OPERATIONS", "branches", "history"]
 
@@ -47,7 +48,13 @@ def history(verdict: Verdict, *, title: str = "") -> go.Figure:
     Returns
     -------
     plotly.graph_objects.Figure
+
+    Raises
+    ------
+    ParameterError
+        This is no verdict.
     """
+    of_kind("verdict", verdict, Verdict, expected="what check(history, model) gives")
     drawn = _chosen(verdict)
     places, lanes = _places(drawn)
     rows = _branch_rows(verdict)

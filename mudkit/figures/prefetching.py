@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+import pandas as pd
 import plotly.graph_objects as go
 
 from mudkit.errors import ParameterError
 from mudkit.figures.charts import GREY
 from mudkit.figures.colours import ramp
-
-if TYPE_CHECKING:
-    import pandas as pd
+from mudkit.sources.parameters import of_kind
 
 __all__ = [
     "LEAST",
@@ -233,6 +232,7 @@ def _policy(each: Mapping[str, Any]) -> str:
 
 
 def _need(table: pd.DataFrame, *names: str) -> None:
+    of_kind("table", table, pd.DataFrame, expected=f"a DataFrame that sweep gives, with {', '.join(names)}")
     missing = [name for name in names if name not in table.columns]
     if missing or table.empty:
         raise ParameterError(

@@ -69,8 +69,11 @@ RADIOS: Final = {
         RadioProfile("ideal", 0, 0.0, 0.0, 0.0, 0.0, 0, 0.0),
     )
 }
-"""LTE: Huang et al., MobiSys 2012. The others: Balasubramanian et al., IMC 2009 (3G: 0.025 J/KB, tail 0.62 W
-for 12.5 s; GSM: 0.036 J/KB, tail 0.25 W for 6 s; WiFi: 0.007 J/KB)."""
+"""The radios, by kind of network.
+
+LTE: Huang et al., MobiSys 2012. The others: Balasubramanian et al., IMC 2009 (3G: 0.025 J/KB, tail 0.62 W
+for 12.5 s; GSM: 0.036 J/KB, tail 0.25 W for 6 s; WiFi: 0.007 J/KB).
+"""
 
 
 class Radio:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections import Counter
 from collections.abc import Sequence
 from typing import Final
@@ -40,7 +41,20 @@ class Faults:
         self._cuts = 0
 
     def cut(self, device: str, minutes: float | None = None) -> None:
-        """Take a device's network away, for some time or until :meth:`mend`."""
+        """Take a device's network away, for some time or until :meth:`mend`.
+
+        Parameters
+        ----------
+        device : str
+            Its name.
+        minutes : float, optional
+            Of virtual time.
+
+        Raises
+        ------
+        ParameterError
+            There is no such device, or the minutes are negative.
+        """
         host = self._device(device)
         delay_us = None if minutes is None else self._us("minutes", minutes, 60 * US_PER_S)
         self._cuts += 1
@@ -150,18 +164,24 @@ class Faults:
 
         self._world.meddle = meddle if any(shares.values()) else None
 
-    def _host(self, name: str) -> Host:
+    def _host(self, name: str, where: str = "host") -> Host:
         if name not in self._world.hosts:
-            known = ", ".join(sorted(self._world.hosts)[:20])
+            known = sorted(self._world.hosts)
+            near = difflib.get_close_matches(str(name), known, n=3)
             raise ParameterError(
-                "There is no such device or server.", found=repr(name), expected=known or "none yet"
-            )
+                "There is no such device or server.", where=where, found=repr(name),
+                expected=", ".join(known[:20]) + (", …" if len(known) > 20 else "") or "none yet",
+                remedy=f"did you mean {' or '.join(near)}?" if near else "add it first: lab.device(name)",
+            )  # fmt: skip
         return self._world.hosts[name]
 
     def _device(self, name: str) -> Device:
-        host = self._host(name)
+        host = self._host(name, "device")
         if not isinstance(host, Device):
-            raise ParameterError("A server has no link that could be cut.", found=name, expected="a device")
+            raise ParameterError(
+                "A server has no link that could be cut.", where="device", found=repr(name),
+                expected="a device", remedy="end the machines of a server with lab.faults.kill(name)",
+            )  # fmt: skip
         return host
 
     @staticmethod

@@ -59,8 +59,11 @@ LINKS: Final = {
         LinkProfile("ideal", 0.0, 0.0, inf, inf),
     )
 }
-"""LTE: the medians of Huang et al., MobiSys 2012 (12.74 Mbit/s down, 5.64 up, 70 ms there and back). The
-others are choices of that order. The ideal one has neither latency nor limit, and costs nothing."""
+"""The kinds of network, by name.
+
+LTE: the medians of Huang et al., MobiSys 2012 (12.74 Mbit/s down, 5.64 up, 70 ms there and back). The others
+are choices of that order. The ideal one has neither latency nor limit, and costs nothing.
+"""
 
 
 def profile_of(name: Any) -> LinkProfile:

@@ -13,6 +13,7 @@ from mudkit.learning.features import FEATURE_SETS, read_features
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.replay import SENT, replay
 from mudkit.learning.trees import CostTree, groups_by, grow
+from mudkit.sources.parameters import number
 from mudkit.systems.mud.density import Density
 
 __all__ = ["Always", "Bound", "FixedRule", "Learner", "LearntReads", "Policy", "Tree"]
@@ -60,10 +61,19 @@ class FixedRule:
         Up to this distance from the cached query.
     minutes : float
         Up to this age of it.
+
+    Raises
+    ------
+    ParameterError
+        A limit is no number, or negative.
     """
 
     km: float = 1.0
     minutes: float = 10.0
+
+    def __post_init__(self) -> None:
+        number("km", self.km, 0.0, 1e9)
+        number("minutes", self.minutes, 0.0, 1e9)
 
     def local(self, pairs: Pairs) -> NDArray[np.bool_]:
         """Answer locally when both limits are kept."""

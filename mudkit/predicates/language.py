@@ -60,6 +60,17 @@ class Language:
     def __reduce__(self) -> tuple[object, ...]:
         return _language, (self.scopes.names, tuple(self.scopes.bound), self.schema)
 
+    def meant(self, scope: str, path: tuple[str, ...]) -> str | None:
+        """Give the name that was most likely meant, where a scope is misspelt; None: nothing looks like it.
+
+        ``reciever.age`` is a struct of the record, without a schema: SQL has no other way to read it.
+        """
+        first = path[0]
+        if len(path) == 1 or scope != self.scopes.names[0] or scope in self.schema:
+            return None
+        near = difflib.get_close_matches(first.lower(), self.scopes.names, n=1, cutoff=0.75)
+        return ".".join((near[0], *path[1:])) if near else None
+
     def kinds(self, name: tree.Name, text: str) -> int:
         """Give the kinds that a name may have.
 

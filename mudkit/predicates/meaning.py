@@ -226,7 +226,10 @@ def lookup(tables: Mapping[str, Mapping[Any, Any]] | None, table: str, key: Valu
         )  # fmt: skip
     if table not in tables:
         raise PredicateError(
-            "There is no such table.", found=repr(table), expected=", ".join(map(repr, tables))
+            "There is no such table.",
+            found=repr(table),
+            expected=", ".join(map(repr, tables)) or "none here",
+            remedy="give it with tables={name: {key: record}}",
         )
     try:
         found = tables[table].get(key)

@@ -186,7 +186,10 @@ class Parser:
             TokenType.STRING,
             TokenType.NUMBER,
         ):
-            return PredicateError("The predicate ends too soon.", text=self.text, at=at)
+            return PredicateError(
+                "The predicate ends too soon.", text=self.text, at=at,
+                expected="a name, a value or a condition after this", remedy="complete it, or leave this out",
+            )  # fmt: skip
         return PredicateError(
             "The predicate cannot be read here.", text=self.text, at=at,
             expected="a condition of comparisons with AND, OR, NOT, BETWEEN, IN, LIKE, IS NULL",

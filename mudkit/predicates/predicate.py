@@ -334,8 +334,17 @@ class Predicate:
         return sql.write(self._form.root, self._constants, dialect, layout, self.text)
 
     def explain(self) -> str:
-        """Draw its tree, one node a line, with the kinds that are known."""
-        return tree.outline(self._form.root, self._constants)
+        """Draw its tree, one node a line, with the kinds that are known; then names that look misspelt.
+
+        A name whose scope is misspelt is read as a name of the record, and NULL when no record has it.
+        """
+        lines = [tree.outline(self._form.root, self._constants)]
+        for scope, path in self._form.names:
+            if (meant := self.language.meant(scope, path)) is not None:
+                lines.append(
+                    f"{path[0]} is no scope: this looks at {'.'.join((scope, *path))}; did you mean {meant}?"
+                )
+        return "\n".join(lines)
 
     def __repr__(self) -> str:
         constants = [c for c in self._constants if c is not _UNBOUND]

@@ -12,7 +12,7 @@ from scipy.special import exp2
 
 from mudkit.errors import ParameterError
 from mudkit.sources.courses import device_numbers
-from mudkit.sources.parameters import check_ranges, rate
+from mudkit.sources.parameters import check_ranges, number, rate
 from mudkit.sources.streams import Stream
 from mudkit.units import US_PER_S
 
@@ -41,6 +41,18 @@ class Outages:
     5.4 and 7.4). The paper "Last hop" (section 4) varies the share from 0 to 100 % too, and says of the
     frequency only that its variance is high.
 
+    Parameters
+    ----------
+    share : float
+        Of time without a network. 0: never, 1: always.
+    per_day : float
+        Outages a day; the default, a cycle of two hours, is a choice.
+    distribution : {'exponential', 'lognormal', 'fixed'}
+        Law of both kinds of period; fixed: all alike.
+    cv : float
+        Coefficient of variation: standard deviation divided by mean of both kinds of period, if they are
+        lognormal; an exponential law has 1, a fixed one 0.
+
     Raises
     ------
     ParameterError
@@ -48,14 +60,9 @@ class Outages:
     """
 
     share: float = field(metadata={"low": 0.0, "high": 1.0})
-    """Share of time without a network. 0: never, 1: always."""
     per_day: float = rate(12.0, 0.001, 86_400.0)
-    """Outages a day: a cycle of two hours, a choice."""
     distribution: str = "exponential"
-    """Law of both kinds of period: ``exponential``, ``lognormal`` or ``fixed`` (all alike)."""
     cv: float = rate(1.0, 0.01, 10.0)
-    """Standard deviation divided by mean of both kinds of period, if they are lognormal; an exponential
-    law has 1, a fixed one 0."""
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -180,12 +187,22 @@ class Switching:
         return np.where(period == 0, self._left.uniform(device, 0) * whole, whole)
 
 
-def outages_of(given: float | Outages) -> Outages:
+def outages_of(given: float | Outages, per_day: float = 12.0, *, name: str = "outage") -> Outages:
     """Take a bare number as a share of time without a network.
+
+    Parameters
+    ----------
+    given : float or Outages
+    per_day : float
+        Outages a day, of a bare number.
+    name : str
+        What the caller calls it: so does a refusal.
 
     Raises
     ------
     ParameterError
         The number is not a share.
     """
-    return given if isinstance(given, Outages) else Outages(share=given)
+    if isinstance(given, Outages):
+        return given
+    return Outages(number(name, given, 0.0, 1.0), per_day=per_day)

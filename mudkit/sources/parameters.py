@@ -12,7 +12,7 @@ import numpy as np
 
 from mudkit.errors import ParameterError
 
-__all__ = ["check_ranges", "number", "rate", "split_rates", "whole_number"]
+__all__ = ["check_ranges", "number", "of_kind", "rate", "split_rates", "whole_number"]
 
 T = TypeVar("T")
 
@@ -63,6 +63,33 @@ def number(name: str, given: Any, low: float, high: float) -> float:
     return float(_value(name, given, 0.0, low, high))
 
 
+def of_kind(name: str, given: Any, *kinds: type, expected: str, remedy: str | None = None) -> None:
+    """Refuse an argument that is of none of some kinds.
+
+    Parameters
+    ----------
+    name : str
+    given : object
+    *kinds : type
+    expected : str
+        What it is to be, in words, with an example.
+    remedy : str, optional
+
+    Raises
+    ------
+    ParameterError
+    """
+    if isinstance(given, kinds):
+        return
+    is_plain = type(given).__module__ == "builtins" and not callable(given)
+    named = getattr(given, "__name__", None) if callable(given) else None
+    raise ParameterError(
+        f"The parameter {name} is not usable.", where=name,
+        found=repr(given)[:120] if is_plain else named or f"a {type(given).__name__}",
+        expected=expected, remedy=remedy,
+    )  # fmt: skip
+
+
 def split_rates(rates: Mapping[str, Any], *kinds: type) -> list[dict[str, Any]]:
     """Deal keyword arguments out to the dataclasses that declare them.
 
@@ -94,16 +121,29 @@ def split_rates(rates: Mapping[str, Any], *kinds: type) -> list[dict[str, Any]]:
 def _value(name: str, given: Any, default: Any, low: float, high: float) -> Any:
     if isinstance(default, tuple):
         if not isinstance(given, list | tuple | np.ndarray) or len(given) != len(default):
-            raise _refused(name, given, f"{len(default)} numbers, each from {low:g} to {high:g}")
+            raise _refused(name, given, f"{len(default)} numbers, each {_range(low, high)}")
         return tuple(_value(f"{name}[{i}]", given[i], default[i], low, high) for i in range(len(default)))
     if isinstance(default, int):
         if isinstance(given, bool) or not isinstance(given, int | np.integer) or not low <= given <= high:
-            raise _refused(name, given, f"a whole number from {low:g} to {high:g}")
+            raise _refused(name, given, f"a whole number {_range(low, high)}")
         return int(given)
     is_number = isinstance(given, int | float | np.integer | np.floating) and not isinstance(given, bool)
     if not is_number or math.isnan(given) or not low <= given <= high:
-        raise _refused(name, given, f"a number from {low:g} to {high:g}")
+        raise _refused(name, given, f"a number {_range(low, high)}")
     return float(given)
+
+
+def _range(low: float, high: float) -> str:
+    return f"from {_written(low)} to {_written(high)}"
+
+
+def _written(limit: float) -> str:
+    """Write a limit out, as nobody reads 9.22337e+18."""
+    if isinstance(limit, int | np.integer):
+        return f"{limit:,}"
+    if 0 < abs(limit) < 1e-4:
+        return f"{limit:.9f}".rstrip("0")
+    return f"{limit:,.12g}"
 
 
 def _refused(name: str, given: Any, expected: str) -> ParameterError:

@@ -282,7 +282,7 @@ def test_a_limit_is_moved_in_the_browser(chromium, lab, tmp_path):
 
         prefetch.get_by_label("days", exact=True).fill("0")
         page.keyboard.press("Tab")
-        prefetch.get_by_role("alert").get_by_text("a whole number from 1 to 36500").wait_for()
+        prefetch.get_by_role("alert").get_by_text("a whole number from 1 to 36,500").wait_for()
         status.get_by_text("Waste 0.00 %").wait_for()
         prefetch.get_by_label("days", exact=True).fill("20")
         page.keyboard.press("Tab")

@@ -21,3 +21,18 @@ def test_the_reference_is_built(tmp_path):
     assert "Virtual time goes on" in pages["lab"] or "virtual time" in pages["lab"]
     assert "Raises" in pages["lab"]
     assert not re.search(r'<(?:script|link)[^>]+(?:src|href)="(?:https?:)?//', "".join(pages.values()))
+
+
+def test_a_package_shows_what_stands_under_the_constants_that_it_imports(tmp_path):
+    subprocess.run(
+        [sys.executable, ROOT / "tools" / "api.py", tmp_path / "api", "mudkit.experiment.scoreboard"],
+        capture_output=True, text=True, check=True, cwd=tmp_path,
+    )  # fmt: skip
+    page = (tmp_path / "api" / "mudkit" / "experiment" / "scoreboard.html").read_text(encoding="utf-8")
+    for name, told in (
+        ("ENTRANTS", "The systems that enter"),
+        ("NEWS", "40 readers"),
+        ("MEASURES", "measured"),
+    ):
+        section = page.split(f'<section id="{name}">')[1].split("</section>")[0]
+        assert told in section.split('class="docstring"')[1]

@@ -202,6 +202,7 @@ def test_scenarios_that_cannot_be(wrong, told):
     (SYSTEMS, [1, 2, 1], "twice"),
     ([StoreAndForward], [1], "by name"),
     (SYSTEMS, ["one"], "seed"),
+    ({"relay": "StoreAndForward"}, [1], "a class or function of the lab"),
 ])  # fmt: skip
 def test_comparisons_that_cannot_be(systems, seeds, told):
     with pytest.raises(ParameterError, match=told):
@@ -213,3 +214,17 @@ def test_confidences_that_are_none(confidence):
     rows = pd.DataFrame({"system": ["a", "b"], "seed": [1, 1], "x": np.ones(2)})
     with pytest.raises(ParameterError, match="between 0 and 1"):
         Comparison(rows, "a").differences(confidence)
+
+
+@pytest.mark.parametrize(("scenario", "system", "seed", "where"), [
+    ("rush hour", StoreAndForward, 1, "scenario"),
+    (Scenario, StoreAndForward, 1, "scenario"),
+    (Scenario(devices=2, hours=0.1), "StoreAndForward", 1, "system"),
+    (Scenario(devices=2, hours=0.1), StoreAndForward, "one", "seed"),
+])  # fmt: skip
+def test_runs_that_cannot_be(scenario, system, seed, where):
+    with pytest.raises(ParameterError) as caught:
+        run(scenario, system, seed)
+    assert caught.value.where == where
+    with pytest.raises(ParameterError, match=where):
+        compare(scenario, {"it": system}, [seed])

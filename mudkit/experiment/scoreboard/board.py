@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mudkit.errors import ParameterError, SimulationProblem
 from mudkit.experiment.comparison import Comparison, interval
+from mudkit.experiment.running import check_seed
 from mudkit.experiment.scoreboard.by_device import by_device
 from mudkit.experiment.scoreboard.disclosed import disclosed
 from mudkit.experiment.scoreboard.entrants import ENTRANTS
@@ -18,6 +19,7 @@ from mudkit.experiment.scoreboard.knowledge import knowledge
 from mudkit.experiment.scoreboard.stage import Entrant, Stage
 from mudkit.experiment.scoreboard.task import Task
 from mudkit.progress import bar
+from mudkit.sources.parameters import of_kind
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -142,19 +144,28 @@ def scoreboard(
     Raises
     ------
     ParameterError
-        There is no task, system or seed, or one is given twice.
+        There is no task, system or seed, one is given twice, or what is given is none.
     SimulationProblem
         Two systems were not given the same: one has changed what all depend on.
     """
     import pandas as pd
 
+    _check_given(tasks, systems, seeds)
     todo, numbers = list(tasks), list(seeds)
+    for each in todo:
+        of_kind(
+            "tasks", each, Task, expected="tasks, such as [NEWS, WARD]",
+            remedy="take those of mudkit.experiment.scoreboard; TASKS has them by name",
+        )  # fmt: skip
+    for number in numbers:
+        check_seed("seeds", number)
     names = [task.name for task in todo]
     for what, given in (("tasks", names), ("systems", list(systems)), ("seeds", numbers)):
         if not given or len(set(given)) < len(given):
             raise ParameterError(
-                "A scoreboard needs tasks, systems and seeds, each once.", where=what, found=repr(given)
-            )
+                "A scoreboard needs tasks, systems and seeds, each once.", where=what, found=repr(given),
+                expected="one at least, and each once",
+            )  # fmt: skip
     plan = [
         (task, make, name, seed, privacy and seed == numbers[0])
         for task in todo for name, make in systems.items() for seed in numbers
@@ -180,6 +191,27 @@ def scoreboard(
         name: pd.concat(each, ignore_index=True) if each else pd.DataFrame() for name, each in kept.items()
     }
     return Scoreboard(runs, pd.DataFrame(parties), next(iter(systems)), **frames)
+
+
+def _check_given(tasks: Any, systems: Any, seeds: Any) -> None:
+    if isinstance(tasks, str) or not isinstance(tasks, Iterable):
+        raise ParameterError(
+            "These are no tasks.", where="tasks", found=_shown(tasks),
+            expected="several, such as [NEWS, WARD]",
+        )  # fmt: skip
+    if not isinstance(systems, Mapping) or not all(map(callable, systems.values())):
+        raise ParameterError(
+            "These are no systems.", where="systems", found=_shown(systems),
+            expected="what makes an entrant, by name, such as {'MUD': ENTRANTS['MUD']}",
+        )  # fmt: skip
+    if isinstance(seeds, str) or not isinstance(seeds, Iterable):
+        raise ParameterError(
+            "These are no seeds.", where="seeds", found=_shown(seeds), expected="several, such as range(3)"
+        )
+
+
+def _shown(given: Any) -> str:
+    return given.name if isinstance(given, Task) else repr(given)[:120]
 
 
 def pareto(gain: Iterable[float], cost: Iterable[float]) -> list[bool]:

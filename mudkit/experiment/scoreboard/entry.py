@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from mudkit.errors import ParameterError
 from mudkit.experiment.scoreboard.stage import APP, Entrant, Stage
 from mudkit.experiment.scoreboard.task import Item, Task
 from mudkit.fleet.battery import BASE_MW
 from mudkit.lab import Lab
+from mudkit.sources.parameters import of_kind
 from mudkit.sources.workloads import Workload
 from mudkit.units import US_PER_S
 
@@ -147,7 +149,18 @@ def play(
     Returns
     -------
     Entry
+
+    Raises
+    ------
+    ParameterError
+        This is no task, no system or no seed.
     """
+    of_kind("task", task, Task, expected="a task, such as NEWS")
+    if not callable(system):
+        raise ParameterError(
+            "This makes no entrant.", where="system", found=repr(system)[:120],
+            expected="what makes one from a stage, such as ENTRANTS['MUD']",
+        )  # fmt: skip
     scenario = task.scenario
     lab = Lab(seed, start=scenario.start, messages=messages, held=held)
     lab.fleet(

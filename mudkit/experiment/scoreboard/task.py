@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import base64
+import difflib
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -116,7 +117,27 @@ class Task:
             )  # fmt: skip
 
     def over(self, **changes: Any) -> Task:
-        """Give the same task over another scenario, for instance ``devices=200, hours=24``."""
+        """Give the same task over another scenario, for instance ``devices=200, hours=24``.
+
+        Parameters
+        ----------
+        **changes
+            Of :class:`~mudkit.experiment.Scenario`.
+
+        Raises
+        ------
+        ParameterError
+            A scenario has no such parameter, or cannot have this value.
+        """
+        known = [each.name for each in fields(Scenario)]
+        for name in changes:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=3)
+                raise ParameterError(
+                    f"A scenario has no parameter {name!r}.", where=name, found=repr(changes[name])[:120],
+                    expected="one of " + ", ".join(known),
+                    remedy=f"did you mean {' or '.join(near)}?" if near else None,
+                )  # fmt: skip
         return replace(self, scenario=replace(self.scenario, **changes))
 
     def describe(self) -> dict[str, str]:

@@ -105,6 +105,7 @@ TRAFFIC: Final = Task(
     ),
     _place, _no_tastes,
 )  # fmt: skip
+"""Traffic alerts: 40 phones in a city for two hours, told of jams within 3 km as they come."""
 FRIENDS_NEARBY: Final = Task(
     "friends nearby",
     "Friends who come within two kilometres of each other learn of it.",
@@ -115,6 +116,7 @@ FRIENDS_NEARBY: Final = Task(
     ),
     _place, _friends,
 )  # fmt: skip
+"""Friends nearby: 40 phones in a city for two hours, told of friends within 2 km as they come."""
 WARD: Final = Task(
     "ward telemetry",
     "Doctors see the telemetry of their own patients, and every alarm.",
@@ -125,6 +127,7 @@ WARD: Final = Task(
     ),
     _pulse, _doctors, feeds=24,
 )  # fmt: skip
+"""Ward telemetry: six doctors for two hours, 24 patients' monitors, a reading a minute of each."""
 NEWS: Final = Task(
     "news with ranks",
     "Readers look in a few times a day, and read the best eight articles on their subjects.",
@@ -135,6 +138,7 @@ NEWS: Final = Task(
     ),
     _article, _readers, feeds=1, is_shown=False, most=8,
 )  # fmt: skip
+"""News with ranks: 40 readers for a day, 200 articles from one feed, the best eight at each of some looks."""
 PHOTOS: Final = Task(
     "photo sharing",
     "Friends get the photographs of the kinds that they like.",
@@ -145,6 +149,7 @@ PHOTOS: Final = Task(
     ),
     _photo, _tags, is_shown=False,
 )  # fmt: skip
+"""Photo sharing: 40 friends for half a day, photographs of the kinds that each likes."""
 
 TASKS: Final[dict[str, Task]] = {task.name: task for task in (TRAFFIC, FRIENDS_NEARBY, WARD, NEWS, PHOTOS)}
-"""By name."""
+"""All five, by name."""

@@ -292,7 +292,7 @@ class SubscriptionIndex:
             ``evaluated`` (parts that are not), ``scanned`` (subscriptions that the lookup looked at),
             ``candidates`` (those it gave), ``survivors`` (those whose read predicate is TRUE), ``matches``
             (those whose reader the writer means, too), ``never_seen`` (names that no data have had so far:
-            perhaps misspelt).
+            perhaps misspelt; what may have been meant stands beside a name like that of a scope).
         """
         import pandas as pd
 
@@ -318,9 +318,7 @@ class SubscriptionIndex:
                     "survivors": len(survivors),
                     "matches": len(matches),
                     "never_seen": ", ".join(
-                        ".".join((scope, *path))
-                        for scope, path in names
-                        if path in self._unseen.get(scope, ())
+                        _unseen(scope, path) for scope, path in names if path in self._unseen.get(scope, ())
                     ),
                 }
             )
@@ -345,6 +343,11 @@ class SubscriptionIndex:
 
 def _first(pair: tuple[int, Any]) -> int:
     return pair[0]
+
+
+def _unseen(scope: str, path: tuple[str, ...]) -> str:
+    meant = MOBIUS.meant(scope, path)
+    return ".".join((scope, *path)) + ("" if meant is None else f" (did you mean {meant}?)")
 
 
 def _reaches(data: Any, path: tuple[str, ...]) -> bool:

@@ -9,6 +9,7 @@ from mudkit.errors import ParameterError
 from mudkit.events import Host, Operation
 from mudkit.predicates import Predicate
 from mudkit.sources.parameters import number
+from mudkit.systems.arguments import check_device
 from mudkit.systems.contrail.core import PROBLEMS, KeyUse, Settings
 from mudkit.systems.contrail.groups import CONTEXT
 from mudkit.systems.contrail.items import check_name
@@ -44,6 +45,11 @@ class Module:
     renewal : callable, optional
         Told a :class:`KeyUse`, it says whether an item begins a new key, in place of the rule of channels.
 
+    Raises
+    ------
+    ParameterError
+        It is given no device, no relay or no list of friends, or a parameter is out of range.
+
     Examples
     --------
     >>> from mudkit import Lab
@@ -74,12 +80,17 @@ class Module:
         encrypted: bool = True,
         renewal: Callable[[KeyUse], bool] | None = None,
     ) -> None:
-        relays = [relay] if isinstance(relay, Relay) else list(relay)
-        if not relays or isinstance(friends, str):
+        check_device(device)
+        several: Any = relay  # as it came
+        is_relays = isinstance(relay, Relay) or (
+            isinstance(several, Sequence) and all(isinstance(each, Relay) for each in several)
+        )
+        relays = [relay] if isinstance(relay, Relay) else list(relay) if is_relays else []
+        if not relays or isinstance(friends, str) or not isinstance(friends, Collection):
             raise ParameterError(
                 "A module needs a relay, and friends.", where="relay, friends",
-                found=f"{relay!r}, {friends!r}",
-                expected="a relay or several, and a list of names of devices",
+                found=f"{relay!r}, {friends!r}"[:200],
+                expected="a relay or several, such as Relay(lab), and a list of names of devices",
             )  # fmt: skip
         self._settings = Settings(
             check_name("a device", device.name), [each.gateways for each in relays], Directories(relays),
@@ -118,10 +129,18 @@ class Module:
             filters are accepted.
         polling_interval_ms, idle_timeout_ms, batch_size
             See :class:`Port`.
+
+        Raises
+        ------
+        ParameterError
+            The name is not usable or a port of this device already, or a parameter is out of range.
         """
         check_name("a port", name)
         if name in self._ports:
-            raise ParameterError("This port is open already.", where="port", found=repr(name))
+            raise ParameterError(
+                "This port is open already.", where="port", found=repr(name), expected="another name",
+                remedy="go on with what open_port gave for it",
+            )  # fmt: skip
         port = self._ports[name] = Port(
             self.installed, self.device.name, name, on_filter, polling_interval_ms=polling_interval_ms,
             idle_timeout_ms=idle_timeout_ms, batch_size=batch_size,

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from mudkit.events import Network
 from mudkit.sources.parameters import number, whole_number
+from mudkit.systems.arguments import check_lab
 from mudkit.systems.contrail.cloud import Compute, Gateway, Storage
 from mudkit.systems.contrail.crypto import PublicKeys
 from mudkit.systems.contrail.items import check_name
@@ -40,6 +41,11 @@ class Relay:
     move_after : int, optional
         A queue moves to where its device has connected so many times running; None: never.
 
+    Raises
+    ------
+    ParameterError
+        It is given no lab, or a parameter is out of range.
+
     Attributes
     ----------
     directory : dict of str to PublicKeys
@@ -59,6 +65,7 @@ class Relay:
         service_ms: float = 0.0,
         move_after: int | None = 3,
     ) -> None:
+        check_lab(lab)
         whole_number("instances", instances, 1, 10_000)
         whole_number("most_waiting", most_waiting, 1, 1 << 31)
         whole_number("most_cached", most_cached, 1, 1 << 31)

@@ -9,7 +9,8 @@ import msgspec
 
 from mudkit.errors import ParameterError
 from mudkit.events import Host, Network, Operation
-from mudkit.sources.parameters import number, whole_number
+from mudkit.sources.parameters import number, of_kind, whole_number
+from mudkit.systems.arguments import check_device, check_lab
 from mudkit.systems.lasthop.context import Following
 from mudkit.systems.lasthop.device import APP, DeviceMachine
 from mudkit.systems.lasthop.server import SpoolServer
@@ -37,11 +38,17 @@ class Publications:
         Hours of subscriptions are local time, so much before UTC.
     spool_capacity : int
         So many messages of a topic wait for a device at most; beyond, the lowest rank goes.
+
+    Raises
+    ------
+    ParameterError
+        It is given no lab, a parameter is out of range, or the name is a device's.
     """
 
     def __init__(
         self, lab: Network, name: str = "spool", *, utc_offset_h: float = 0.0, spool_capacity: int = 10_000
     ) -> None:
+        check_lab(lab)
         offset_us = round(number("utc_offset_h", utc_offset_h, -24.0, 24.0) * _HOUR_US)
         capacity = whole_number("spool_capacity", spool_capacity, 1, 1 << 31)
         begins_us = (lab.start_us + offset_us) % _DAY_US
@@ -135,6 +142,11 @@ class Subscriber:
     device_capacity : int, optional
         So many messages have room on the device; the lowest ranks are let go first. None: any number.
 
+    Raises
+    ------
+    ParameterError
+        It is given no device or no spooling server, or the capacity is out of range.
+
     Examples
     --------
     >>> from mudkit import Lab
@@ -152,6 +164,11 @@ class Subscriber:
     def __init__(
         self, device: Host, publications: Publications, *, device_capacity: int | None = None
     ) -> None:
+        check_device(device)
+        of_kind(
+            "publications", publications, Publications,
+            expected="the spooling server, such as Publications(lab)",
+        )  # fmt: skip
         if device_capacity is not None:
             whole_number("device_capacity", device_capacity, 1, 1 << 31)
         address = publications.installed.address
@@ -169,6 +186,11 @@ class Subscriber:
             A topic, one that :func:`query` gives, or all of it.
         **settings
             ``max``, ``threshold``, ``mode``, … of :class:`Subscription`.
+
+        Raises
+        ------
+        ParameterError
+            The topic or a setting is not usable, or there are settings beside a whole subscription.
         """
         subscription = _subscription(wanted, settings)
         return self.installed.call("subscribe", subscription=dict(subscription.describe()))
@@ -178,9 +200,18 @@ class Subscriber:
         return self.installed.call("unsubscribe", topic=topic)
 
     def read(self, topic: str) -> Operation:
-        """Read the best messages of a topic: a list of mappings with their text, rank and topic.
+        """Read the best messages of a topic; without a link, the best that are on the device.
 
-        Without a link, the best that are on the device.
+        Parameters
+        ----------
+        topic : str
+            One that this user is subscribed to.
+
+        Returns
+        -------
+        Operation
+            Of a list of mappings with their text, rank and topic; the result raises for a topic without a
+            subscription.
         """
         return self.installed.call("read", topic=topic)
 

@@ -41,6 +41,11 @@ class Forwarding:
     rule : callable, optional
         Of the kind ``rule``: takes a :class:`~mudkit.systems.lasthop.rules.Told`, and says which messages go
         now. It is asked whenever the link is up and something has happened.
+
+    Raises
+    ------
+    ParameterError
+        There is no such kind, a number is out of range, or a rule is given or lacks where it must not.
     """
 
     kind: str = "unified"

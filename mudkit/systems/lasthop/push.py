@@ -81,6 +81,11 @@ class Push:
         So long from a read the device does not doze; infinite: it never does.
     synchronised : int
         So many of what was dropped, the latest, the app fetches when it is told; 0: none, it is lost.
+
+    Raises
+    ------
+    ParameterError
+        A number is out of range, or ``when_full`` is none of the three.
     """
 
     stored_limit: int = 100

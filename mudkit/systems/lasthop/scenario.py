@@ -127,6 +127,11 @@ class Scenario:
         where a user can just read what comes, as with ``Max`` 32 once a day of 32: what is left at the end of
         a year is a random walk's then; and where the network is away for long, and the limit of what is
         prefetched is what is read at a time.
+
+    Raises
+    ------
+    ParameterError
+        A value is of the wrong kind or out of range.
     """
 
     event_frequency: float = rate(32.0, 0.0, 1e6)
@@ -139,7 +144,7 @@ class Scenario:
 
     def __post_init__(self) -> None:
         check_ranges(self)
-        object.__setattr__(self, "outages", outages_of(self.outages))
+        object.__setattr__(self, "outages", outages_of(self.outages, name="outages"))
         given: Any = self.expiration
         if given is not None and not isinstance(given, Expiration):
             object.__setattr__(self, "expiration", Expiration(given))

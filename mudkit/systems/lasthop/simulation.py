@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Final
 
-from mudkit.sources.outages import Outages
+from mudkit.sources.outages import Outages, outages_of
 from mudkit.sources.parameters import number, whole_number
 from mudkit.systems.lasthop.best import online
 from mudkit.systems.lasthop.policies import Forwarding
@@ -161,13 +161,19 @@ def simulate(
         How far the number of reads a day varies, see :class:`~mudkit.systems.lasthop.Scenario`.
     seed : int
 
+    Raises
+    ------
+    ParameterError
+        There is no such policy, or a value is of the wrong kind or out of range.
+
     Examples
     --------
     >>> simulate(max=4, user_frequency=1, policy="on-line", days=30).waste > 0.8
     True
     """
     if not isinstance(outage, Outages):
-        outage = Outages(outage, per_day=outages_per_day)
+        per_day = number("outages_per_day", outages_per_day, 0.001, 86_400.0)
+        outage = outages_of(outage, per_day)
     given = {"prefetch_limit": prefetch_limit, "expiration_threshold_s": expiration_threshold_s}
     policy = policy_of(policy, **{name: value for name, value in given.items() if value is not None})
     most = most_of(max)

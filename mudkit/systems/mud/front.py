@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from mudkit.errors import ParameterError
+from mudkit.errors import AccessDenied, ParameterError
 from mudkit.events import Host, Installed, Network, Operation
 from mudkit.predicates import Predicate
-from mudkit.sources.parameters import number, whole_number
+from mudkit.sources.parameters import number, of_kind, whole_number
+from mudkit.systems.arguments import check_device, check_lab
 from mudkit.systems.mud.artefact import Artefact
 from mudkit.systems.mud.backend import BackEnd
 from mudkit.systems.mud.client import ClientMachine, Settings
@@ -23,6 +24,7 @@ from mudkit.systems.mud.shipped import Shipped
 from mudkit.systems.mud.tables import check_record
 from mudkit.systems.mud.utility import Utility
 from mudkit.systems.mud.writing import WRITE_TYPES
+from mudkit.tokens import Authority
 
 __all__ = ["NAME", "Client", "Cloud"]
 
@@ -48,6 +50,11 @@ class Cloud:
         Of notifications for one client that is not there.
     longest_s : float
         For which one waits; then its continuous reads are ended.
+
+    Raises
+    ------
+    ParameterError
+        It is given no lab, or a parameter is out of range.
     """
 
     def __init__(
@@ -62,6 +69,7 @@ class Cloud:
         most_waiting: int = 1000,
         longest_s: float = 3600.0,
     ) -> None:
+        check_lab(lab)
         count = {
             "replicas": (replicas, 0),
             "gateways": (gateways, 1),
@@ -148,6 +156,12 @@ class Client:
         What it answers by itself, what it sends later, and what it fetches before it is asked for;
         :class:`~mudkit.systems.mud.shipped.Shipped` follows what the cloud ships.
 
+    Raises
+    ------
+    ParameterError
+        It is given no device or no cloud, no name of an app, or a token of another app. A token that is not
+        of this lab, is changed or has expired is refused by the cloud, which alone can tell.
+
     Attributes
     ----------
     device : Host
@@ -177,10 +191,14 @@ class Client:
         write_policy: WritePolicy | Shipped | None = None,
         prefetch_policy: PrefetchPolicy | None = None,
     ) -> None:
-        if not app or "/" in app or "\n" in app:
+        check_device(device)
+        of_kind("cloud", cloud, Cloud, expected="the cloud of the lab, such as Cloud(lab)")
+        given: Any = app
+        if not isinstance(given, str) or not app or "/" in app or "\n" in app:
             raise ParameterError(
                 "This is no name of an app.", where="app", found=repr(app), expected="a text without '/'"
             )
+        _check_app(app, token, cloud.authority)
         settings = Settings(
             device.name, app, token, cloud.gateways, cloud.servers[0],
             whole_number("most_rows", most_rows, 1, 1 << 31), read_policy, write_policy or Now(),
@@ -218,6 +236,13 @@ class Client:
             First keys of all partitions but the first.
         schema : mapping of str to str, optional
             ``text``, ``number``, ``boolean``, ``point`` or ``any``, by column.
+
+        Returns
+        -------
+        Operation
+            Its result raises :class:`~mudkit.errors.ParameterError` for a property that cannot be,
+            :class:`~mudkit.errors.AccessDenied` without a token of the app, and
+            :class:`~mudkit.errors.TableProblem` when there is such a table already.
         """
         properties = {"acl": acl, "apps": apps, "split": split, "schema": schema}
         return self.installed.call("create", table=table, properties=properties)
@@ -274,7 +299,29 @@ class Client:
             What the writer says of itself as a reader: a conflict shows it nothing that others hide.
         callback : callable, optional
             Called with the operation when it is done.
+
+        Returns
+        -------
+        Operation
+            Of the version that the store gave it. Its result raises
+            :class:`~mudkit.errors.ParameterError` for a key or a record that cannot be,
+            :class:`~mudkit.errors.AccessDenied`, :class:`~mudkit.errors.TableProblem`, and :class:`Conflict`
+            for a conditional write.
+
+        Raises
+        ------
+        ParameterError
+            The record is no mapping, or there is no such type of write.
+        PredicateError
+            The predicate cannot be read.
         """
+        given: Any = record
+        if not isinstance(given, Mapping):
+            raise ParameterError(
+                "This is no record.", where="record", found=repr(given)[:120],
+                expected='a mapping of columns to values, such as {"topic": "arts"}',
+                remedy="to delete a record there is delete(table, key)" if given is None else None,
+            )  # fmt: skip
         return self._update("write", table, key, dict(record), type, predicate, utility, data, callback)
 
     def delete(
@@ -326,7 +373,16 @@ class Client:
         Returns
         -------
         Operation
-            Of a :class:`ReadResult`; of a continuous read of its handle.
+            Of a :class:`ReadResult`; of a continuous read of its handle. Its result raises
+            :class:`~mudkit.errors.ParameterError` for a type or an aggregate that cannot be,
+            :class:`~mudkit.errors.AccessDenied` and :class:`~mudkit.errors.TableProblem`.
+
+        Raises
+        ------
+        ParameterError
+            What the reader says of itself is no mapping.
+        PredicateError
+            The predicate cannot be read.
         """
         parsed = _parsed(predicate)
         reader = _reader(data)
@@ -405,8 +461,25 @@ class Client:
         return made
 
 
+def _check_app(app: str, token: str | None, authority: Authority) -> None:
+    """Refuse a token of another app; one that cannot be read is left to the cloud, which says why."""
+    if token is None:
+        return
+    try:
+        proven = authority.read(token).app
+    except AccessDenied:
+        return
+    if proven != app:
+        raise ParameterError(
+            "This token is of another app.", where="token", found=f"app {proven!r}", expected=f"app {app!r}",
+            remedy=f"take one for this app: lab.token(user=…, app={app!r})",
+        )  # fmt: skip
+
+
 def _parsed(predicate: str | Predicate | None) -> Predicate | None:
-    return Predicate(predicate) if isinstance(predicate, str) else predicate
+    if predicate is None or isinstance(predicate, Predicate):
+        return predicate
+    return Predicate(predicate)  # refuses what is no text
 
 
 def _reader(data: Mapping[str, Any] | None) -> dict[str, Any]:

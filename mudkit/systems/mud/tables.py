@@ -349,8 +349,9 @@ def check_record(data: Any, names: Collection[str] = ("key",)) -> dict[str, Any]
 
 def no_such_table(name: str, known: Collection[str] = ()) -> TableProblem:
     """Give the error for a table that is not there."""
-    near = difflib.get_close_matches(name, known, n=1)
+    near = difflib.get_close_matches(str(name), known, n=1)
     return TableProblem(
         "There is no such table.", where="table", found=repr(name),
-        expected=", ".join(sorted(known)[:10]) or None, remedy=f"did you mean {near[0]}?" if near else None,
+        expected=", ".join(sorted(known)[:10]) or "a table that an app has created",
+        remedy=f"did you mean {near[0]}?" if near else "create it first: client.create(name)",
     )  # fmt: skip

@@ -131,5 +131,5 @@ APPLICATIONS: Final = {
         ),
     )
 }
-"""Those that need nothing else; for friends there is :func:`friends_nearby`. A hazard is here where a car
-stands: traces do not say more."""
+"""The applications, by name, that need nothing else; for friends there is :func:`friends_nearby`. A hazard is
+here where a car stands: traces do not say more."""

@@ -9,7 +9,8 @@ import msgspec
 
 from mudkit.errors import ParameterError, PropagationProblem
 from mudkit.events import Host, Network, Operation
-from mudkit.sources.parameters import number
+from mudkit.sources.parameters import number, of_kind
+from mudkit.systems.arguments import check_device, check_lab
 from mudkit.systems.radiator.chains import Chainability
 from mudkit.systems.radiator.client import APP, ClientMachine
 from mudkit.systems.radiator.context import Context
@@ -52,6 +53,11 @@ class Server:
     name : str
         Of the server.
 
+    Raises
+    ------
+    ParameterError
+        It is given no lab or no function, a parameter is out of range, or the name is a device's.
+
     Attributes
     ----------
     problems : list of PropagationProblem
@@ -73,6 +79,7 @@ class Server:
         link_kbps: float | None = None,
         name: str = "radiator",
     ) -> None:
+        check_lab(lab)
         for where, function in (("aggregability", aggregability), ("join", join)):
             if not callable(function):
                 raise ParameterError(
@@ -119,6 +126,13 @@ class Client:
     attributes : mapping, optional
         What the server is to know of this client; ``p2p_enabled``: its peers can reach it. They are part of
         its context, beneath what it propagates.
+    machine : callable
+        What decides on the device; by default :class:`ClientMachine`.
+
+    Raises
+    ------
+    ParameterError
+        It is given no device or no server, or the id or the attributes cannot be sent.
 
     Attributes
     ----------
@@ -150,6 +164,8 @@ class Client:
         attributes: Mapping[str, Any] | None = None,
         machine: Callable[..., ClientMachine] = ClientMachine,
     ) -> None:
+        check_device(device)
+        of_kind("server", server, Server, expected="the server of Radiator, such as Server(lab, function)")
         self.client_id = device.name if client_id is None else client_id
         given: Any = self.client_id
         if not isinstance(given, str) or not given:
@@ -170,7 +186,18 @@ class Client:
         """Register, or register again with other attributes; done when the server has agreed.
 
         Its result raises when the id is taken by another live device.
+
+        Raises
+        ------
+        ParameterError
+            The attributes are no mapping, or not one that JSON can hold.
         """
+        told: Any = attributes
+        if told is not None and not isinstance(told, Mapping):
+            raise ParameterError(
+                "Attributes have names.", where="attributes", found=repr(told)[:120],
+                expected='a mapping such as {"p2p_enabled": True}',
+            )  # fmt: skip
         given = _as_json("attributes", dict(attributes or {}))
         self.registered = self.installed.call("register", attributes=given)
         return self.registered

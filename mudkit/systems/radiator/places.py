@@ -50,7 +50,18 @@ def cell(loc: Sequence[float], *, km: float) -> Cell:
 
 
 def distance_km(here: Sequence[float], there: Sequence[float]) -> float:
-    """Great-circle distance of two places (latitude, longitude, degrees) in kilometres."""
+    """Great-circle distance of two places in kilometres.
+
+    Parameters
+    ----------
+    here, there : (float, float)
+        Latitude and longitude, in this order, degrees.
+
+    Returns
+    -------
+    float
+        Kilometres.
+    """
     phi, psi = math.radians(here[0]), math.radians(there[0])
     half_lambda = math.radians(there[1] - here[1]) / 2
     h = math.sin((psi - phi) / 2) ** 2 + math.cos(phi) * math.cos(psi) * math.sin(half_lambda) ** 2

@@ -26,6 +26,11 @@ class Volume(msgspec.Struct, frozen=True):
     ----------
     value : int or callable
         From 1 on; 1 lets a message go at once. A callable is given sender and receiver as the function is.
+
+    Notes
+    -----
+    What is no such number is refused where the function is applied, for one is made for each pair: the
+    message waits, and ``Server.problems`` says why, with the sender and the receiver.
     """
 
     value: Any

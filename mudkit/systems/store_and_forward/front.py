@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from mudkit.errors import ParameterError
 from mudkit.events import Host, Network, Operation
+from mudkit.sources.parameters import of_kind
+from mudkit.systems.arguments import check_device, check_lab
 from mudkit.systems.store_and_forward.client import APP, ClientMachine
 from mudkit.systems.store_and_forward.relay import RelayMachine
 
@@ -24,9 +27,15 @@ class Relay:
     lab : Network
     name : str
         Of the server.
+
+    Raises
+    ------
+    ParameterError
+        It is given no lab, or the name of a device.
     """
 
     def __init__(self, lab: Network, name: str = "relay") -> None:
+        check_lab(lab)
         self.installed = lab.server(name).install(NAME, RelayMachine, name=_PORT)
 
 
@@ -39,6 +48,11 @@ class Client:
     relay : Relay
     machine : callable
         What decides on the device; by default :class:`ClientMachine`.
+
+    Raises
+    ------
+    ParameterError
+        It is given no device, or no relay.
 
     Examples
     --------
@@ -55,6 +69,8 @@ class Client:
     def __init__(
         self, device: Host, relay: Relay, machine: Callable[..., ClientMachine] = ClientMachine
     ) -> None:
+        check_device(device)
+        of_kind("relay", relay, Relay, expected="the relay of the lab, such as Relay(lab)")
         address = relay.installed.address
         self.installed = device.install(NAME, lambda ports: machine(ports, device.name, address), name=_PORT)
 
@@ -64,11 +80,30 @@ class Client:
         Parameters
         ----------
         to : str
-            Name of a device that has a client.
+            Name of a device that has a client, or will have: the relay keeps what is for a name that it does
+            not know until a client of that name says hello, for ever if none does.
         text : str
         item : str, optional
             What the deliveries call it; by default the sender and a number.
+
+        Returns
+        -------
+        Operation
+            Of the number of the message among those that this client sent.
+
+        Raises
+        ------
+        ParameterError
+            The receiver, the message or the item is no text.
         """
+        _check_text("to", to, "the name of a device, such as 'bob'")
+        if not isinstance(text, str):
+            raise ParameterError(
+                "A message is a text.", where="text", found=repr(text)[:120], expected="a text",
+                remedy="write it as one, for instance with json.dumps",
+            )  # fmt: skip
+        if item is not None:
+            _check_text("item", item, "what the deliveries call it")
         return self.installed.call("send", to=to, text=text, item=item)
 
     def read(self) -> Operation:
@@ -97,3 +132,13 @@ class StoreAndForward:
     def read(self, device: str) -> None:
         """Let the user of a device read."""
         self._clients[device].read()
+
+
+def _check_text(name: str, given: Any, expected: str) -> None:
+    if not isinstance(given, str) or not given or not given.isprintable():
+        raise ParameterError(
+            "This is no name.",
+            where=name,
+            found=repr(given)[:120],
+            expected=f"{expected}: a text of one line",
+        )

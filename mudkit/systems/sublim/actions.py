@@ -271,6 +271,7 @@ ACTIONS: Final[dict[str, type[Any]]] = {
     each.NAME: each
     for each in (Drop, Keep, SetField, Compress, Resize, Remember, Forget, Every, Summary, Call)
 }
+"""The actions of rules, by the names that they have in YAML."""
 _PLAIN: Final = {"keep": "fields", "set": "values", "remember": "values", "forget": "names", "call": "name"}
 """Actions of one parameter are written without its name."""
 

@@ -10,7 +10,8 @@ from typing import Any, Final
 from mudkit.errors import OperationLost, ParameterError
 from mudkit.events import Host, Installed, Make, Network, Operation
 from mudkit.predicates import Predicate
-from mudkit.sources.parameters import number
+from mudkit.sources.parameters import number, of_kind
+from mudkit.systems.arguments import check_device, check_lab
 from mudkit.systems.sublim.access_point import AccessPointMachine
 from mudkit.systems.sublim.actions import Drop
 from mudkit.systems.sublim.agent import AnyPolicy
@@ -38,9 +39,15 @@ class PublishServer:
     lab : Network
     name : str
         Of the server.
+
+    Raises
+    ------
+    ParameterError
+        It is given no lab, or the name of a device.
     """
 
     def __init__(self, lab: Network, name: str = "publish-server") -> None:
+        check_lab(lab)
         self.lab = lab
         self.sites: list[Site] = []
         self.access_points: list[AccessPoint] = []
@@ -100,6 +107,11 @@ class AccessPoint:
         Of its server.
     stateful : bool
         Whether it has SUBLIM; without, it serves only subscribers without state.
+
+    Raises
+    ------
+    ParameterError
+        It is given no lab or no publish server, or its place or range is none.
     """
 
     def __init__(
@@ -112,8 +124,15 @@ class AccessPoint:
         name: str | None = None,
         stateful: bool = True,
     ) -> None:
+        check_lab(lab)
+        _check_server(net)
         range_m = number("range_m", range_m, 0.0, 1e6)
+        place: Any = at
         if at is not None:
+            if not isinstance(place, Sequence) or isinstance(place, str) or len(place) != 2:
+                raise ParameterError(
+                    "This is no place.", where="at", found=repr(at), expected="(lat, lon) in degrees"
+                )
             at = number("at[0]", at[0], -90.0, 90.0), number("at[1]", at[1], -180.0, 180.0)
         self.name = name or f"access-point-{len(net.access_points) + 1}"
         server = net.installed.address
@@ -143,6 +162,11 @@ class Subscriber:
     change_share : float
         Nor when they have changed by less, of what was reported last.
 
+    Raises
+    ------
+    ParameterError
+        It is given no device or no publish server, or a parameter is out of range.
+
     Examples
     --------
     >>> from mudkit import Lab
@@ -161,6 +185,8 @@ class Subscriber:
     def __init__(
         self, device: Host, net: PublishServer, *, report_s: float = 10.0, change_share: float = 0.05
     ) -> None:
+        check_device(device)
+        _check_server(net)
         self.net = net
         self.name = device.name
         self.policy: AnyPolicy | None = None
@@ -238,11 +264,15 @@ class PlainSubscriber:
 
     Raises
     ------
+    ParameterError
+        It is given no device or no publish server.
     PredicateError
         It is no predicate over a message.
     """
 
     def __init__(self, device: Host, net: PublishServer, wanted: str) -> None:
+        check_device(device)
+        _check_server(net)
         Predicate.parse(wanted, language=LANGUAGE)
         self.name = device.name
         self.installed: Installed = device.install(
@@ -307,6 +337,10 @@ def explain(message: Mapping[str, Any], subscriber: Subscriber) -> Explanation:
     now_s = (lab.start_us + state["now_us"]) / 1e6
     given = message, state["variables"], state["automatic"], now_s
     return Explanation(subscriber.policy.decide(*given), subscriber.policy.explain(*given))
+
+
+def _check_server(given: Any) -> None:
+    of_kind("net", given, PublishServer, expected="the publish server, such as PublishServer(lab)")
 
 
 def _is_named(message: Any) -> bool:

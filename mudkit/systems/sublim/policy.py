@@ -97,6 +97,8 @@ class Policy:
     variables : mapping of str to object, optional
         First values of the manual variables; a list is a table of the language
         (:class:`~mudkit.systems.sublim.state.Tables`).
+    places : Places, optional
+        Where each part stands in the text that it was read from, for errors; :meth:`from_yaml` gives it.
 
     Raises
     ------
@@ -145,6 +147,11 @@ class Policy:
     @classmethod
     def from_yaml(cls, source: str | os.PathLike[str]) -> Policy:
         """Read a policy from a file, or from a text of several lines.
+
+        Parameters
+        ----------
+        source : str or path-like
+            The name of a YAML file, or its text, if there is an end of a line in it.
 
         Raises
         ------

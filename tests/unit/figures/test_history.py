@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 
 from mudkit.consistency import Content, History, Kind, Operation, check
+from mudkit.errors import ParameterError
 from mudkit.figures.charts import ORANGE
 from mudkit.figures.history import MAX_OPERATIONS, branches, history
 
@@ -141,3 +142,10 @@ def test_long_views_have_their_names_under_the_pointer():
     marks = traces(figure)["reads in views"]
     assert marks.mode == "markers"
     assert marks.text[0] == "ann r(x)1"
+
+
+def test_what_is_no_verdict_is_refused():
+    for given in (3, History.of("ann: w1")):
+        with pytest.raises(ParameterError, match=r"check\(history, model\)") as caught:
+            history(given)
+        assert caught.value.where == "verdict"

@@ -136,3 +136,13 @@ def test_times_have_units():
 )  # fmt: skip
 def test_captions(settings, told):
     assert told in prefetching.caption(PARAMETERS | settings)
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [prefetching.waste_by_max, prefetching.loss_by_downtime, prefetching.by_limit, prefetching.by_threshold],
+)
+def test_what_is_no_table_is_refused(draw):
+    with pytest.raises(ParameterError, match="a DataFrame that sweep gives, with") as caught:
+        draw(3)
+    assert (caught.value.where, caught.value.found) == ("table", "3")

@@ -184,3 +184,13 @@ def test_labels_of_other_reads():
         evaluate_reads(LABELS, other, [Always()])
     with pytest.raises(TraceContentError, match="no label"):
         evaluate_reads(LABELS.slice(1), READS, [Always()])
+
+
+@pytest.mark.parametrize(
+    "limits", [{"km": -1}, {"km": "a"}, {"minutes": -1}, {"minutes": None}, {"km": float("nan")}]
+)
+def test_a_rule_without_usable_limits_is_refused(limits):
+    with pytest.raises(ParameterError) as caught:
+        FixedRule(**limits)
+    assert caught.value.where == next(iter(limits))
+    assert str(FixedRule(0, 0)) == "0 km / 0 min"

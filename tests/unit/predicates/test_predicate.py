@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mudkit.predicates import Language, Point, Predicate, PredicateError
+from mudkit.predicates import Language, Point, Predicate, PredicateError, SubscriptionIndex
 
 SPORTS = "topic = 'sports' AND price BETWEEN :lo AND :hi"
 
@@ -183,3 +183,28 @@ def test_the_caret_stands_under_the_place_also_in_long_texts() -> None:
 def test_point_is_a_kind_of_parameter() -> None:
     for place in ((1, 2), [1, 2], {"lat": 1, "lon": 2}, Point(1, 2), np.array([1.0, 2.0])):
         assert Predicate("p = :p", p=place)({"p": (1, 2)}) is True
+
+
+def test_explain_says_which_scope_was_meant() -> None:
+    told = Predicate("reciever.age >= 21 AND loc.lat > 3 AND Receiver.name = 'a'").explain().splitlines()[-2:]
+    assert told == [
+        "reciever is no scope: this looks at record.reciever.age; did you mean receiver.age?",
+        "Receiver is no scope: this looks at record.Receiver.name; did you mean receiver.name?",
+    ]
+    assert "did you mean" not in Predicate("receiver.age >= 21 AND user.name = 'a'").explain()
+    sublim = Predicate.parse("sate.count > 3", language=Language(("message", "state")))
+    assert sublim.explain().endswith("did you mean state.count?")
+    known = Language(schema={"record": {"reciever": {"age": "number"}}})
+    assert "did you mean" not in Predicate.parse("reciever.age > 3", language=known).explain()
+
+
+def test_the_index_says_it_too() -> None:
+    index = SubscriptionIndex()
+    index.add("sub-1", Predicate("reciever.age >= 21 AND topic = 'news'"))
+    told = index.explain({"topic": "arts"})["never_seen"].tolist()
+    assert told == ["record.reciever.age (did you mean receiver.age?)"]
+
+
+def test_a_predicate_that_ends_too_soon_says_what_is_missing() -> None:
+    with pytest.raises(PredicateError, match="expected: a name, a value or a condition after this"):
+        Predicate("a = 1 AND")

@@ -16,6 +16,7 @@ from mudkit.experiment.scoreboard import (
     TRAFFIC,
     WARD,
     pareto,
+    play,
     scoreboard,
 )
 from mudkit.experiment.scoreboard.entrants import LastHop, Mud, Sublim
@@ -132,3 +133,36 @@ def test_what_a_system_cannot_say_is_of_a_task_that_there_is():
     assert list(CANNOT) == list(ENTRANTS)
     assert {task for told in CANNOT.values() for task in told} <= set(TASKS)
     assert LastHop.cannot["traffic alerts"].endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("tasks", "systems", "seeds", "where", "told"),
+    [
+        (["news"], _SYSTEMS, range(1), "tasks", "such as [NEWS, WARD]"),
+        ("news", _SYSTEMS, range(1), "tasks", "such as [NEWS, WARD]"),
+        (_TASKS[0], _SYSTEMS, range(1), "tasks", "such as [NEWS, WARD]"),
+        (_TASKS, ["MUD"], range(1), "systems", "by name"),
+        (_TASKS, {"MUD": "MUD"}, range(1), "systems", "by name"),
+        (_TASKS, _SYSTEMS, 2, "seeds", "range(3)"),
+        (_TASKS, _SYSTEMS, ["one"], "seeds", "a whole number"),
+    ],
+)
+def test_what_is_of_a_wrong_kind_is_named(tasks, systems, seeds, where, told):
+    with pytest.raises(ParameterError) as caught:
+        scoreboard(tasks, systems, seeds)
+    assert caught.value.where == where
+    assert told in str(caught.value)
+
+
+def test_one_entry_is_refused_as_a_scoreboard_is():
+    with pytest.raises(ParameterError, match="a task, such as NEWS"):
+        play("news", Mud)
+    with pytest.raises(ParameterError, match=r"ENTRANTS\['MUD'\]"):
+        play(_TASKS[0], "MUD")
+
+
+def test_a_misspelt_parameter_of_a_scenario_is_answered_with_the_nearest():
+    with pytest.raises(ParameterError, match="did you mean devices") as caught:
+        _TASKS[0].over(device=3)
+    assert (caught.value.where, caught.value.found) == ("device", "3")
+    assert _TASKS[0].over(devices=3).scenario.devices == 3

@@ -124,8 +124,9 @@ def test_a_number_is_a_share():
     assert outages_of(1) == Outages(1.0)
     assert outages_of(LAWS[1]) is LAWS[1]
     for wrong in (1.2, -0.1, float("nan"), "0.2", None, True):
-        with pytest.raises(ParameterError, match=r"share(.|\n)*from 0 to 1"):
+        with pytest.raises(ParameterError, match=r"outage(.|\n)*from 0 to 1") as caught:
             outages_of(wrong)
+        assert caught.value.where == "outage"  # as the parameter of a device is called
 
 
 def test_what_is_out_of_range_is_refused():

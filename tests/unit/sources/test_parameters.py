@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from mudkit.errors import ParameterError
-from mudkit.sources.parameters import check_ranges, rate, split_rates, whole_number
+from mudkit.sources.parameters import check_ranges, number, of_kind, rate, split_rates, whole_number
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,21 @@ def test_whole_number():
     assert whole_number("n", np.int32(3), 1, 3) == 3
     with pytest.raises(ParameterError, match="The parameter n is not usable"):
         whole_number("n", 4, 1, 3)
+
+
+def test_limits_are_written_out():
+    with pytest.raises(ParameterError, match=r"from 1 to 9,223,372,036,854,775,807$"):
+        whole_number("n", 0, 1, (1 << 63) - 1)
+    with pytest.raises(ParameterError, match=r"from 0\.000001 to 1,000,000,000$"):
+        number("n", -1, 1e-6, 1e9)
+
+
+def test_of_kind():
+    of_kind("tea", Tea(), Tea, Cake, expected="a Tea")
+    for given, found in ((["a"], "['a']"), (Cake(), "a Cake"), (Tea, "Tea"), (len, "len")):
+        with pytest.raises(ParameterError, match="a Tea, such as") as caught:
+            of_kind("tea", given, Tea, expected="a Tea, such as Tea()")
+        assert (caught.value.where, caught.value.found) == ("tea", found)
 
 
 def test_rates_are_dealt_out():

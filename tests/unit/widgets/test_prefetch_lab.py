@@ -163,7 +163,7 @@ def test_what_cannot_be_is_told_and_the_picture_stays():
     for wrong in (0, -3, 100_000):
         widget.controls["days"].value = wrong
         assert "role='alert'" in widget.problem.value
-        assert "from 1 to 36500" in widget.problem.value
+        assert "from 1 to 36,500" in widget.problem.value
         widget.finish()
         assert (widget.status.value, lines(widget)) == kept
     widget.controls["days"].value = 10

@@ -17,6 +17,6 @@ __all__ = ["CANNOT", "ENTRANTS", "Contrail", "LastHop", "Mud", "Radiator", "Subl
 
 _ALL: Final = (ToEveryone, Mud, LastHop, Contrail, Radiator, Sublim)
 ENTRANTS: Final[dict[str, Callable[[Stage], Entrant]]] = {each.name: each for each in _ALL}
-"""By name; the first is the baseline."""
+"""The systems that enter, by name; the first is the baseline."""
 CANNOT: Final[dict[str, Mapping[str, str]]] = {each.name: each.cannot for each in _ALL}
 """What a system cannot say of a task, in a sentence, by system and task; nothing: all of it."""

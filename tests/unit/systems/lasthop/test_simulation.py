@@ -172,3 +172,12 @@ def test_bad_input_says_what_came_and_what_was_expected(given):
 def test_bad_input_of_the_formula(given):
     with pytest.raises(ParameterError):
         expected_waste(**({"user_frequency": 1, "max": 4, "event_frequency": 32} | given))
+
+
+def test_a_wrong_outage_is_called_as_it_was_given():
+    with pytest.raises(ParameterError) as caught:
+        simulate(outage=1.5)
+    assert caught.value.where == "outage"
+    with pytest.raises(ParameterError) as caught:
+        simulate(outages_per_day=-1)
+    assert caught.value.where == "outages_per_day"

@@ -284,7 +284,8 @@ def test_it_says_which_table_may_have_been_meant():
     assert isinstance(error, TableProblem)
     assert error.remedy == "did you mean news?"
     assert error.expected == "news, spots"
-    assert no_such_table("x").remedy is None
+    assert no_such_table("x").expected == "a table that an app has created"
+    assert "client.create(name)" in str(no_such_table("x").remedy)
 
 
 def test_the_last_numbers_and_texts_that_can_be():

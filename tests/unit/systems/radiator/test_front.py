@@ -136,7 +136,20 @@ def test_a_function_that_fails_is_named_and_the_message_waits_for_a_context_with
 
 
 @pytest.mark.parametrize(
-    "given", [None, 3, Volume(0), Volume(1.5), Volume(True), Time(-1), Time("x"), People("x")]
+    "given",
+    [
+        None,
+        3,
+        Volume(0),
+        Volume(-1),
+        Volume(1.5),
+        Volume(True),
+        Volume("3"),
+        Time(-1),
+        Time("x"),
+        People("x"),
+        People(-3),
+    ],
 )
 def test_what_is_no_threshold(given):
     fleet = Fleet(lambda sender, receiver: given, n=2, max_retention_s=600)
