@@ -11,10 +11,20 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from mudkit import __version__
-from mudkit.errors import EnvironmentProblem, MudkitError, OutputExists, ParameterError
+from mudkit.errors import (
+    EnvironmentProblem,
+    MudkitError,
+    OutputExists,
+    ParameterError,
+    TraceContentError,
+    did_you_mean,
+)
+from mudkit.files import existing, staged_file
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from mudkit.trace import Loaded
 
 __all__ = ["app", "main"]
 
@@ -33,24 +43,46 @@ _INTERRUPTED = 130
 _MUCH_BYTES = 8 << 20
 """Input from which on it pays that Java compiles all the way: some hundred thousand positions."""
 
+_TRACE = ("where", "reads", "dates")
+_OPTIONS: dict[str, tuple[str, ...]] = {
+    "ingest": ("format", "table", "column", "tz", "time_unit", "rule"),
+    "cells": ("zoom", "bucket_s", *_TRACE),
+    "label_reads": ("horizon_s", *_TRACE),
+    "label_writes": _TRACE,
+    "propagation": ("zoom", "interval_s", "threshold", "message_bytes", "aggregate_bytes", "where", "dates"),
+}
+"""Options that each job looks at."""
+
 Format = Annotated[
     str,
-    typer.Option(help="auto, cabspotting, cabspotting-txt, geolife, gtfs-rt, gowalla, gpx, csv or parquet."),
+    typer.Option(
+        help="Format of the file; auto finds out which: cabspotting, cabspotting-txt, geolife, gtfs-rt, "
+        "gowalla, gpx, csv or parquet."
+    ),
 ]
 Table = Annotated[str, typer.Option(help="What the rows are: positions or reads.")]
 Columns = Annotated[
-    list[str] | None, typer.Option("--column", help="NAME=COLUMN, for instance device=vehicle_id.")
+    list[str] | None,
+    typer.Option(
+        "--column",
+        help="NAME=COLUMN, for instance device=vehicle_id; as often as needed. NAME is device, ts, lat, lon, "
+        "speed_mps, occupied, box_km or window_s.",
+    ),
 ]
 Zone = Annotated[str, typer.Option(help="Time zone of times that do not name theirs.")]
 TimeUnit = Annotated[str, typer.Option(help="Unit of numeric times: s, ms, us or ns.")]
 Rule = Annotated[
     str | None,
-    typer.Option(help="Rule for reads: occupancy, trip_start(still_s=600), poisson(per_day=24), none."),
+    typer.Option(
+        help="Rule for reads: occupancy, trip_start(still_s=600), poisson(per_day=24) or none; by default "
+        "occupancy where the file has fares, else trip_start after 600 s of standing still."
+    ),
 ]
 Where = Annotated[
     str | None,
     typer.Option(
-        help='Which positions: "hour(ts) < 9 AND within_km(point(lat, lon), point(37.8, -122.4), 5)".'
+        help='Which positions: "hour(ts) < 9 AND within_km(point(lat, lon), point(37.8, -122.4), 5)". '
+        "Reads are not filtered."
     ),
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
@@ -67,12 +99,17 @@ def trace_load(
     tz: Zone = "UTC",
     time_unit: TimeUnit = "s",
     rule: Rule = None,
-    box_km: Annotated[float | None, typer.Option(help="Side of a read's box; by default 20 km.")] = None,
-    window_s: Annotated[float | None, typer.Option(help="How far back a read asks; by default 2 h.")] = None,
+    box_km: Annotated[float | None, typer.Option(help="Side of a read's box in km; by default 20.")] = None,
+    window_s: Annotated[
+        float | None, typer.Option(help="How far back a read asks, in seconds; by default 7200 (2 h).")
+    ] = None,
     where: Where = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Load a file into memory and write it as a trace folder."""
+    """Load a file into memory and write it as a trace folder.
+
+    Example: mudkit trace load cabs.csv --out traces/cabs --column device=taxi
+    """
     from mudkit import trace
 
     columns = _mapping(column)
@@ -80,8 +117,7 @@ def trace_load(
         path, format, table=table, columns=columns, tz=tz, time_unit=time_unit, rule=rule,
         box_km=box_km, window_s=window_s,
     )  # fmt: skip
-    if where is not None:
-        loaded = loaded.where(where)
+    loaded = _chosen(loaded, where)
     loaded.save(out, overwrite=overwrite)
     _print_table(loaded.summary())
     typer.echo(f"written to {out}")
@@ -96,7 +132,10 @@ def trace_generate(
     towns: Annotated[int, typer.Option(help="Towns that the cars are spread over.")] = 1,
     overwrite: Overwrite = False,
 ) -> None:
-    """Generate a CarTel-like trace, day by day."""
+    """Generate a CarTel-like trace, day by day.
+
+    Example: mudkit trace generate --out traces/cars --cars 60 --days 3
+    """
     from mudkit import trace
 
     manifest = trace.generate(
@@ -123,16 +162,20 @@ def trace_profile(
     rule: Rule = None,
     where: Where = None,
 ) -> None:
-    """Say what a trace holds; `mudkit report trace_profile` says more."""
+    """Say what a trace holds; `mudkit report trace_profile` says more.
+
+    Example: mudkit trace profile data/sample/positions.csv.gz
+    """
     from mudkit import trace
 
     columns = _mapping(column)
     loaded = trace.load(path, format, table=table, columns=columns, tz=tz, time_unit=time_unit, rule=rule)
-    _print_table((loaded if where is None else loaded.where(where)).summary())
+    _print_table(_chosen(loaded, where).summary())
 
 
 @pipeline_app.command("run")
 def pipeline_run(
+    context: typer.Context,
     job: Annotated[str, typer.Argument(help="ingest, cells, label_reads, label_writes or propagation.")],
     path: Annotated[Path, typer.Argument(help="For ingest a file; for the other jobs a trace folder.")],
     out: Out,
@@ -142,23 +185,46 @@ def pipeline_run(
     tz: Zone = "UTC",
     time_unit: TimeUnit = "s",
     rule: Rule = None,
-    horizon_s: Annotated[float, typer.Option(help="label_reads: how old a cached answer may be.")] = 7200.0,
-    zoom: Annotated[list[int] | None, typer.Option(help="cells, propagation: levels to count at.")] = None,
-    bucket_s: Annotated[int, typer.Option(help="cells: length of a time bucket.")] = 3600,
-    interval_s: Annotated[int, typer.Option(help="propagation: when what is held goes anyway.")] = 300,
-    threshold: Annotated[
-        list[int] | None, typer.Option(help="propagation: messages in an aggregate.")
+    horizon_s: Annotated[
+        float, typer.Option(help="label_reads: how old a cached answer may be, in seconds.")
+    ] = 7200.0,
+    zoom: Annotated[
+        list[int] | None,
+        typer.Option(
+            help="cells, propagation: level of the map's cells to count at, 0 (the world) to 22, as often as "
+            "needed; by default 12, 14 and 16 for cells, 14 for propagation."
+        ),
     ] = None,
-    message_bytes: Annotated[int, typer.Option(help="propagation: size of a message.")] = 400,
-    aggregate_bytes: Annotated[int, typer.Option(help="propagation: size of an aggregate.")] = 400,
+    bucket_s: Annotated[int, typer.Option(help="cells: length of a time bucket, in whole seconds.")] = 3600,
+    interval_s: Annotated[
+        int, typer.Option(help="propagation: after how many seconds what is held goes anyway.")
+    ] = 300,
+    threshold: Annotated[
+        list[int] | None,
+        typer.Option(
+            help="propagation: messages in an aggregate, 1 for none joined, as often as needed; by default "
+            "1, 20 and 50."
+        ),
+    ] = None,
+    message_bytes: Annotated[int, typer.Option(help="propagation: size of a message, in bytes.")] = 400,
+    aggregate_bytes: Annotated[int, typer.Option(help="propagation: size of an aggregate, in bytes.")] = 400,
     reads: Annotated[
         Path | None, typer.Option(help="Trace folder of an access log; without it the reads of PATH.")
     ] = None,
     where: Where = None,
-    dates: Annotated[int | None, typer.Option(help="Dates in a part; not for ingest.")] = None,
+    dates: Annotated[
+        int | None,
+        typer.Option(
+            help="How many dates make a part of the work; not for ingest. By default as many as have about a "
+            "million positions."
+        ),
+    ] = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Run one job on Spark and write its result; one that was stopped goes on where it was."""
+    """Run one job on Spark and write its result; one that was stopped goes on where it was.
+
+    Example: mudkit pipeline run cells traces/cars --out counts --zoom 12 --zoom 14
+    """
     options: dict[str, dict[str, Any]] = {
         "ingest": {},
         "cells": {"zooms": zoom or (12, 14, 16), "bucket_s": bucket_s},
@@ -171,15 +237,16 @@ def pipeline_run(
     }  # fmt: skip
     if job not in options:
         raise ParameterError(
-            "There is no such job.", where="JOB", found=repr(job), expected=", ".join(options)
-        )
-    if job == "ingest" and (where is not None or reads is not None):
-        raise ParameterError(
-            "ingest takes all rows of one file.",
-            where="--where, --reads",
-            found=where if where is not None else str(reads),
-            remedy="ingest an access log for itself (--table reads); the jobs that read traces take both",
-        )
+            "There is no such job.", where="JOB", found=repr(job), expected=", ".join(options),
+            remedy=did_you_mean(job, options),
+        )  # fmt: skip
+    _refuse_options_of_others(context, job)
+    if job == "ingest":
+        existing(path, "trace")
+    else:
+        from mudkit.trace import read_manifest
+
+        read_manifest(path)  # Spark starts for a trace only
     from mudkit import pipeline
 
     with _spark(path) as spark:
@@ -213,17 +280,35 @@ def report(
         typer.Argument(help="trace_profile, cache_policy, prefetch_sizing, propagation, scoreboard; or all."),
     ],
     param: Annotated[
-        list[str] | None, typer.Option("--param", "-p", help="KEY=VALUE, as often as needed.")
+        list[str] | None,
+        typer.Option(
+            "--param", "-p", help="KEY=VALUE, as often as needed; `mudkit report NAME --list` shows the keys."
+        ),
     ] = None,
     preset: Annotated[
-        str | None, typer.Option(help="A preset's name, or a YAML file with parameters.")
+        str | None,
+        typer.Option(
+            help="A preset's name (`mudkit report NAME --list` shows them), or a YAML file with parameters."
+        ),
     ] = None,
     out: Annotated[Path, typer.Option("--out", help="Folder for reports.")] = Path("reports/build"),
     force: Annotated[bool, typer.Option("--force", help="Run even when nothing has changed.")] = False,
+    as_list: Annotated[
+        bool, typer.Option("--list", help="Show the report's parameters and presets; run nothing.")
+    ] = False,
 ) -> None:
-    """Run a report and say where it is; one that nothing has changed for is not run again."""
+    """Run a report and say where it is; one that nothing has changed for is not run again.
+
+    Example: mudkit report trace_profile --param trace=cabs.csv --param columns.device=taxi
+
+    Its parameters and presets: mudkit report trace_profile --list
+    """
     from mudkit.report import overview, parameters, run_report
 
+    if as_list:
+        for each in parameters.TEMPLATES if name == "all" else [name]:
+            _print_parameters(each)
+        return
     if name == "all":
         if param:
             raise ParameterError(
@@ -244,7 +329,10 @@ def book(
         "reports/build/book"
     ),
 ) -> None:
-    """Execute all chapters and write them as pages that open without a network."""
+    """Execute all chapters and write them as pages that open without a network.
+
+    Example: mudkit book --out book
+    """
     from mudkit.report.book import make_book
 
     typer.echo(f"{make_book(sorted(_chapters().glob('[0-9]*.ipynb')), out)}")
@@ -263,6 +351,8 @@ def reproduce(
 
     Named rows are measured. Without a name all are, but long ones and those of speed: these show their last
     result, with its date.
+
+    Example: mudkit reproduce M1 --json
     """
     import json
 
@@ -298,16 +388,25 @@ def judge(
     judges: Annotated[
         Path | None, typer.Option(help="A Python file with EXERCISES of your own, see the README.")
     ] = None,
-    within_s: Annotated[float, typer.Option(help="How long a piece may take.")] = 120.0,
+    within_s: Annotated[float, typer.Option(help="How long a piece may take, in seconds.")] = 120.0,
     overwrite: Overwrite = False,
 ) -> None:
     """Judge what a class has written, each piece in a process of its own.
 
-    The pieces run with your rights: judge strangers' files on an account that has nothing to lose.
-    """
-    from mudkit.exercises import grade
-    from mudkit.files import staged_file
+    The pieces run with your rights: judge strangers' files on an account that has nothing to lose. Ends with
+    status 1 when no piece was judged.
 
+    Example: mudkit judge handed_in/ --out grades.csv --exercise 00_start_here
+    """
+    import pandas as pd
+
+    from mudkit.exercises import grade
+
+    if out.is_dir():
+        raise OutputExists(
+            "There is a folder where the CSV is to be.", where=str(out), found="a folder",
+            expected="a free place, or a file", remedy=f"name a file, for instance {out / 'grades.csv'}",
+        )  # fmt: skip
     if out.exists() and not overwrite:
         raise OutputExists("There is a file already.", where=str(out), remedy="name another, or --overwrite")
     graded = grade(files, judges=judges, exercises=exercise or (), within_s=within_s)
@@ -315,6 +414,13 @@ def judge(
         graded.to_csv(staging, index=False)
     counts = graded.groupby("verdict").size()
     typer.echo(f"{', '.join(f'{count} {verdict}' for verdict, count in counts.items())}: {out}")
+    is_judged = graded["verdict"].isin(("passed", "not yet"))
+    for row in graded.loc[~is_judged, ["verdict", "file", "exercise", "problem"]].astype("string").to_numpy():
+        verdict, handed_in, asked, problem = ("" if each is pd.NA else str(each) for each in row)
+        what = ", ".join(filter(None, (handed_in, asked)))
+        typer.echo(f"{verdict}: {what}: {'; '.join(map(str.strip, problem.splitlines()))}", err=True)
+    if not is_judged.any():
+        raise typer.Exit(1)
 
 
 @app.command("lab", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
@@ -324,7 +430,12 @@ def lab(
         bool, typer.Option("--student", help="Without solutions, on copies in the folder `chapters`.")
     ] = False,
 ) -> None:
-    """Open JupyterLab on the chapters; further arguments go to JupyterLab."""
+    """Open JupyterLab on the chapters; further arguments go to JupyterLab.
+
+    Example: mudkit lab --no-browser --port 9000
+
+    Arguments that are not named here go to JupyterLab, as --no-browser does.
+    """
     chapters = _chapters()
     if student:
         from mudkit.exercises.handing_out import hand_out
@@ -346,7 +457,10 @@ def doctor(
         bool, typer.Option("--start", help="Start Spark as well, and say how long it takes.")
     ] = False,
 ) -> None:
-    """Say what is there, what is missing, and the command that mends it."""
+    """Say what is there, what is missing, and the command that mends it.
+
+    Example: mudkit doctor --start
+    """
     from mudkit import doctor as checks
 
     found = checks.checks(start=start)
@@ -372,7 +486,26 @@ def _options(
 
 def _chapters() -> Path:
     """Give the folder of chapters: that of a checkout where one is, else the package's own."""
-    return Path("notebooks") if Path("notebooks").is_dir() else Path(__file__).parent / "notebooks"
+    here = Path("notebooks")
+    return here if (here / "00_start_here.ipynb").is_file() else Path(__file__).parent / "notebooks"
+
+
+def _chosen(loaded: Loaded, where: str | None) -> Loaded:
+    """Keep the positions that are meant; to keep none is a mistake."""
+    if where is None:
+        return loaded
+    chosen = loaded.where(where)
+    if not len(chosen.positions):
+        raise TraceContentError(
+            "No position is left.",
+            where=f"--where {where!r}",
+            found=f"0 of {len(loaded.positions):,} positions",
+            expected="at least one",
+            remedy="check the predicate; `mudkit trace profile` without --where says what is there"
+            if len(loaded.positions)
+            else "leave --where out: it chooses positions, and these are reads",
+        )
+    return chosen
 
 
 def _mapping(pairs: list[str] | None) -> dict[str, str]:
@@ -385,6 +518,40 @@ def _mapping(pairs: list[str] | None) -> dict[str, str]:
             )
         mapping[name] = column
     return mapping
+
+
+def _refuse_options_of_others(context: typer.Context, job: str) -> None:
+    """Refuse options that were given and that the job does not look at."""
+    of_jobs = {name for names in _OPTIONS.values() for name in names}
+    given = [name for name in context.params if _is_given(context, name) and name in of_jobs]
+    if others := [name for name in given if name not in _OPTIONS[job]]:
+        raise ParameterError(
+            f"The job {job} does not look at {_written(others[0])}.",
+            where=", ".join(map(_written, others)),
+            found=", ".join(_said(name, context.params[name]) for name in others),
+            expected=", ".join(map(_written, _OPTIONS[job])),
+            remedy="ingest takes all rows of one file; the jobs that read traces take --where and --reads"
+            if job == "ingest"
+            else f"leave it out; it is of {_jobs_with(others[0])}",
+        )
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _jobs_with(name: str) -> str:
+    return ", ".join(job for job, names in _OPTIONS.items() if name in names)
+
+
+def _said(name: str, value: Any) -> str:
+    """Give an option as it was given."""
+    return " ".join(f"{_written(name)} {each}" for each in (value if isinstance(value, list) else [value]))
+
+
+def _written(name: str) -> str:
+    return "--" + name.replace("_", "-")
 
 
 class _spark:  # noqa: N801 - reads as a function where it is used
@@ -414,6 +581,23 @@ def _size_bytes(path: Path) -> int:
     """Give the size of a file, or of all files in a folder."""
     files = path.rglob("*") if path.is_dir() else [path]
     return sum(file.stat().st_size for file in files if file.is_file())
+
+
+def _print_parameters(report: str) -> None:
+    from rich.console import Console
+    from rich.table import Table as Grid
+
+    from mudkit.report import parameters
+
+    lines = Grid("parameter", "default", "meaning", title=f"mudkit report {report} --param PARAMETER=VALUE")
+    for line in parameters.described(report):
+        lines.add_row(*line)
+    presets = Grid("preset", "meaning", title=f"mudkit report {report} --preset PRESET")
+    for preset in parameters.presets(report).items():
+        presets.add_row(*preset)
+    for grid in (lines, presets):
+        grid.title_justify, grid.box = "left", None
+        Console().print(grid)
 
 
 def _print_table(table: pd.DataFrame) -> None:

@@ -5,6 +5,8 @@ Each kind is a :class:`MudkitError` and a builtin exception, so that callers may
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from typing import Any
 
 __all__ = [
@@ -25,6 +27,7 @@ __all__ = [
     "TableProblem",
     "TraceContentError",
     "TraceFormatError",
+    "did_you_mean",
 ]
 
 
@@ -70,6 +73,14 @@ class MudkitError(Exception):
         # Errors cross process borders (Spark's workers, test runners), and the fields must survive.
         fields = {name: getattr(self, name) for name in ("found", "expected", "remedy", "where")}
         return _rebuild, (type(self), self.summary, fields)
+
+
+def did_you_mean(given: object, known: Iterable[str], otherwise: str | None = None) -> str | None:
+    """Give a remedy that names the known word nearest to what came; ``otherwise`` when none is near."""
+    words = list(known)
+    lower = {word.lower(): word for word in reversed(words)}
+    near = difflib.get_close_matches(str(given).lower(), lower, n=1)
+    return f"did you mean {lower[near[0]]!r}?" if near else otherwise
 
 
 def _rebuild(kind: type[MudkitError], summary: str, fields: dict[str, Any]) -> MudkitError:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from mudkit.errors import InputMissing, MudkitError, OutputExists, OutputProblem
+from mudkit.errors import InputMissing, MudkitError, OutputExists, OutputProblem, ParameterError
 
 __all__ = ["existing", "output_problem", "sha256", "staged_file", "staged_folder", "work_folder"]
 
@@ -35,7 +35,14 @@ def existing(path: str | os.PathLike[str], what: str) -> Path:
     Raises
     ------
     InputMissing
+    ParameterError
+        This is no path at all.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise ParameterError(
+            f"The {what} is named by a path.", where=what, found=repr(path)[:200],
+            expected="a text or a pathlib.Path",
+        )  # fmt: skip
     path = Path(path).expanduser()
     try:
         if path.exists():

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import pandas as pd
 
-from mudkit.errors import MudkitError, ParameterError
+from mudkit.errors import MudkitError, ParameterError, did_you_mean
 from mudkit.exercises.judging import Exercise, judged
-from mudkit.exercises.pieces import read_source
+from mudkit.exercises.pieces import KINDS, read_source
 from mudkit.exercises.register import EXERCISES
 from mudkit.files import existing
 from mudkit.progress import VARIABLE, bar
@@ -62,16 +62,19 @@ def grade(
 
     Raises
     ------
+    InputMissing
+        A file that is named is not there.
     ParameterError
-        There is no such exercise, or nothing to judge.
+        There is no such exercise, or nothing to judge; a file that is named is neither a notebook nor Python.
     """
     known = dict(EXERCISES) if judges is None else {**EXERCISES, **exercises_of(judges)}
     for name in exercises:
         if name not in known:
             raise ParameterError(
-                "There is no such exercise.", where="exercise", found=repr(name), expected=", ".join(known)
-            )
-    files = [file for each in files for file in _in_folder(Path(each))]
+                "There is no such exercise.", where="exercise", found=repr(name), expected=", ".join(known),
+                remedy=did_you_mean(name, known),
+            )  # fmt: skip
+    files = [file for each in files for file in _to_judge(each)]
     if not files:
         raise ParameterError(
             "There is nothing to judge.", where="files", expected="a notebook or Python file at least"
@@ -127,15 +130,20 @@ def exercises_of(path: str | Path) -> dict[str, Exercise]:
     return dict(found)
 
 
-def _in_folder(path: Path) -> list[Path]:
+def _to_judge(named: str | Path) -> list[Path]:
     """Give a file, or what can be judged in a folder; hidden folders hold copies that JupyterLab keeps."""
+    path = existing(named, "notebook or Python file")
     if not path.is_dir():
+        if path.suffix not in KINDS:
+            raise ParameterError(
+                "This file cannot be judged.", where=str(path), found=path.suffix or "no suffix",
+                expected=" or ".join(KINDS), remedy="name the notebook or Python file that was handed in",
+            )  # fmt: skip
         return [path]
     return [
         file
         for file in sorted(path.rglob("*"))
-        if file.suffix in (".ipynb", ".py")
-        and not any(part.startswith(".") for part in file.relative_to(path).parts)
+        if file.suffix in KINDS and not any(part.startswith(".") for part in file.relative_to(path).parts)
     ]
 
 

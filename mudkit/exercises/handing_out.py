@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from mudkit.errors import InputMissing
 from mudkit.files import existing, staged_file
 
 if TYPE_CHECKING:
@@ -54,7 +55,14 @@ def hand_out(chapters: Path, folder: Path) -> Path:
     """
     import nbformat  # loading it takes longer than loading all of mudkit
 
-    for file in sorted(existing(chapters, "folder of chapters").glob("[0-9]*.ipynb")):
+    files = sorted(existing(chapters, "folder of chapters").glob("[0-9]*.ipynb"))
+    if not files:
+        raise InputMissing(
+            "There is no chapter to hand out.", where=str(chapters),
+            found="no notebook whose name begins with a number",
+            expected="00_start_here.ipynb and others", remedy="install mudkit again, or go to its checkout",
+        )  # fmt: skip
+    for file in files:
         copy = folder / file.name
         if not copy.exists():
             with staged_file(copy) as staging:

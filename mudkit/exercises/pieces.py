@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 from mudkit.errors import ParameterError
 from mudkit.files import existing
 
-__all__ = ["Source", "read_source"]
+__all__ = ["KINDS", "Source", "read_source"]
 
-_KINDS = (".ipynb", ".py")
+KINDS = (".ipynb", ".py")
+"""What functions can be found in."""
 
 
 class _Statement(NamedTuple):
@@ -83,10 +84,10 @@ def read_source(path: str | Path) -> Source:
         It is neither, or it cannot be parsed.
     """
     path = existing(path, "notebook or Python file")
-    if path.suffix not in _KINDS or not path.is_file():
+    if path.suffix not in KINDS or not path.is_file():
         raise ParameterError(
             "This is no file that functions can be found in.", where=str(path),
-            found=path.suffix or "no suffix", expected=" or ".join(_KINDS),
+            found=path.suffix or "no suffix", expected=" or ".join(KINDS),
         )  # fmt: skip
     found: list[_Statement] = []
     for place, text in _parts(path):

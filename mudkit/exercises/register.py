@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from mudkit.errors import ParameterError
+from mudkit.errors import ParameterError, did_you_mean
 from mudkit.exercises import (
     cache_policies,
     context_propagation,
@@ -65,7 +65,7 @@ def judge(chapter: str | Exercise, piece: Callable[..., Any]) -> Verdict:
     if exercise is None:
         raise ParameterError(
             "There is no exercise of this chapter.", where="chapter", found=repr(chapter),
-            expected=", ".join(EXERCISES),
+            expected=", ".join(EXERCISES), remedy=did_you_mean(chapter, EXERCISES),
         )  # fmt: skip
     if not callable(piece):
         raise ParameterError(

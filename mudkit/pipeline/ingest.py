@@ -152,9 +152,10 @@ def ingest(
         kept = sum(clean.rows(options.table).values())
         if options.table == "positions":
             check_plausible(origin, total - sum(bad.values()), rejected)
-            check_moves(origin, kept, clean.devices)
         for reason, count in bad.items():
             rejected[reason] = rejected.get(reason, 0) + count
+        if options.table == "positions":
+            check_moves(origin, kept, clean.devices, rejected)
         manifest = {
             **description,
             "rejected": dict(sorted(rejected.items(), key=lambda item: (-item[1], item[0]))),

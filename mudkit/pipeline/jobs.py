@@ -24,7 +24,7 @@ import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
-from mudkit.errors import ParameterError, TraceContentError
+from mudkit.errors import ParameterError, TraceContentError, did_you_mean
 from mudkit.pipeline.cells import cells
 from mudkit.pipeline.coverage import Reads
 from mudkit.pipeline.labels import check_horizon, labels_of
@@ -261,7 +261,10 @@ def run_job(
 
 def _check(job: str, dates: Any, options: Mapping[str, Any]) -> None:
     if job not in JOBS:
-        raise ParameterError("There is no such job.", where="job", found=repr(job), expected=", ".join(JOBS))
+        raise ParameterError(
+            "There is no such job.", where="job", found=repr(job), expected=", ".join(JOBS),
+            remedy=did_you_mean(job, JOBS),
+        )  # fmt: skip
     if dates is not None and (isinstance(dates, bool) or not isinstance(dates, int) or dates < 1):
         raise ParameterError(
             "A part has at least one date.",
@@ -281,6 +284,7 @@ def _check(job: str, dates: Any, options: Mapping[str, Any]) -> None:
             where=job,
             found=", ".join(unknown),
             expected=", ".join(known) or "no options",
+            remedy=did_you_mean(unknown[0], known, "leave it out"),
         )
     for name in ("bucket_s", "interval_s"):
         value = options.get(name, 1)

@@ -32,7 +32,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from mudkit.errors import OutputExists, ParameterError
-from mudkit.files import staged_file
+from mudkit.files import existing, staged_file
 from mudkit.pipeline.keeper import WRITTEN, Engine, Event, Gone, Keeper, Start
 from mudkit.pipeline.progress import progress
 from mudkit.pipeline.tables import require_columns, writing
@@ -138,9 +138,15 @@ def source(spark: SparkSession, folder: str | os.PathLike[str], *, files_per_bat
     -------
     DataFrame
         A stream; also one of any other source will do that has these columns.
+
+    Raises
+    ------
+    InputMissing
+        There is no such folder.
     """
+    place = existing(folder, "folder of events").absolute()
     stream = spark.readStream.schema(EVENTS).option("maxFilesPerTrigger", files_per_batch)
-    return stream.parquet(str(Path(folder).expanduser().absolute()))
+    return stream.parquet(str(place))
 
 
 def aggregate(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from mudkit.errors import MudkitError
+from mudkit.errors import InputMissing, MudkitError
 from mudkit.files import existing, staged_folder
 from mudkit.progress import VARIABLE, bar
 from mudkit.report.run import QUIET_KERNEL
@@ -67,6 +67,8 @@ def make_book(chapters: Sequence[Path], folder: Path) -> Path:
 
     Raises
     ------
+    InputMissing
+        There is no chapter.
     ChapterFailed
         Then nothing is written.
     OutputExists
@@ -77,6 +79,11 @@ def make_book(chapters: Sequence[Path], folder: Path) -> Path:
 
     from mudkit.report.html import export_html
 
+    if not chapters:
+        raise InputMissing(
+            "There is no chapter to make a book of.", found="an empty list",
+            expected="00_start_here.ipynb and others", remedy="install mudkit again, or go to its checkout",
+        )  # fmt: skip
     lines = ["# mudkit", "", "What should reach a phone, when, and at what cost?", ""]
     with staged_folder(folder, overwrite=r".*\.html") as pages:
         with bar(len(chapters), "chapters", "") as done:

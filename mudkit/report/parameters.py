@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import zoneinfo
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin
 
 import yaml
 from pydantic import (
@@ -17,10 +16,16 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 
-from mudkit.errors import InputMissing, ParameterError
+from mudkit.errors import InputMissing, ParameterError, did_you_mean
 from mudkit.files import existing
 from mudkit.trace.derive import Rule
+from mudkit.trace.folder import is_trace
+from mudkit.trace.formats import recognise
+from mudkit.trace.formats.columns import ColumnsMissing
+from mudkit.trace.load import refuse_for_folder
 from mudkit.trace.parse import MAX_BOX_KM, MAX_WINDOW_S
 
 __all__ = [
@@ -31,9 +36,12 @@ __all__ = [
     "Scoreboard",
     "TraceProfile",
     "check",
+    "check_inputs",
+    "described",
     "inputs",
     "parse_assignments",
     "preset",
+    "presets",
 ]
 
 _FOLDER = Path(__file__).parent
@@ -59,11 +67,11 @@ class TraceProfile(_Parameters):
     reads: str = Field("", description="file of reads (an access log); empty: derive them by the rule")
     format: Literal[
         "auto", "cabspotting", "cabspotting-txt", "geolife", "gtfs-rt", "gowalla", "gpx", "csv", "parquet"
-    ] = "auto"
+    ] = Field("auto", description="of the trace file")
     columns: dict[str, str] = Field({}, description="mudkit's column names to the trace file's")
     reads_columns: dict[str, str] = Field({}, description="mudkit's column names to the reads file's")
     tz: str = Field("UTC", description="time zone of times without one, and of the figures")
-    time_unit: Literal["s", "ms", "us", "ns"] = "s"
+    time_unit: Literal["s", "ms", "us", "ns"] = Field("s", description="of numeric times")
     rule: str = Field("", description="rule for reads; empty: occupancy for taxis, else trip_start")
     box_km: float | None = Field(None, gt=0, le=MAX_BOX_KM, description="side of a read's box; none: 20 km")
     window_s: float | None = Field(
@@ -168,10 +176,10 @@ class Propagation(_Parameters):
     trace: str = Field(description="file of positions, or a trace folder")
     format: Literal[
         "auto", "cabspotting", "cabspotting-txt", "geolife", "gtfs-rt", "gowalla", "gpx", "csv", "parquet"
-    ] = "auto"
+    ] = Field("auto", description="of the trace file")
     columns: dict[str, str] = Field({}, description="mudkit's column names to the trace file's")
     tz: str = Field("UTC", description="time zone of times without one, and of the figures")
-    time_unit: Literal["s", "ms", "us", "ns"] = "s"
+    time_unit: Literal["s", "ms", "us", "ns"] = Field("s", description="of numeric times")
     cells_zoom: int = Field(14, ge=0, le=22, description="level of the cells whose messages are joined")
     interval_s: int = Field(300, ge=1, le=86_400, description="length of an interval")
     thresholds: list[int] = Field(
@@ -179,7 +187,9 @@ class Propagation(_Parameters):
     )
     message_bytes: int = Field(400, ge=1, le=1 << 20, description="size of a message")
     aggregate_bytes: int = Field(400, ge=1, le=1 << 20, description="size of an aggregate")
-    application: Literal["traffic", "hazards", "popular spots", "noise map"] = "noise map"
+    application: Literal["traffic", "hazards", "popular spots", "noise map"] = Field(
+        "noise map", description="what is played where most is reported"
+    )
     played_minutes: float = Field(
         30.0, ge=1, le=1440, description="so long an application is played, where most is reported"
     )
@@ -269,13 +279,12 @@ def check(template: str, given: dict[str, Any]) -> dict[str, Any]:
     """
     schema = _schema(template)
     if unknown := [key for key in given if key not in schema.model_fields]:
-        near = difflib.get_close_matches(str(unknown[0]), schema.model_fields, n=1)
         raise ParameterError(
             f"The report {template} has no parameter {unknown[0]!r}.",
             where=unknown[0],
             found=", ".join(map(str, unknown)),
             expected=", ".join(schema.model_fields),
-            remedy=f"did you mean {near[0]!r}?" if near else "leave it out",
+            remedy=did_you_mean(unknown[0], schema.model_fields, "leave it out"),
         )
     try:
         return schema.model_validate(given).model_dump()
@@ -285,14 +294,15 @@ def check(template: str, given: dict[str, Any]) -> dict[str, Any]:
         key = ".".join(str(part) for part in place)
         field = schema.model_fields[str(place[0])]
         missing = first["type"] == "missing"
+        is_mapping = get_origin(field.annotation) is dict and key in given
         raise ParameterError(
             f"The report {template} needs the parameter {key!r}."
             if missing
             else f"The parameter {key!r} of the report {template} is not usable.",
             where=key,
             found="nothing" if missing else _came(first["input"], key),
-            expected=field.description if missing else first["msg"].removeprefix("Value error, "),
-            remedy=f"--param {key}=…"
+            expected=field.description if missing else _expected(str(place[0]), field, first),
+            remedy=f"--param {key}{'.device' if is_mapping else ''}=…"
             + (f" ({field.description})" if field.description and not missing else ""),
         ) from error
 
@@ -306,6 +316,72 @@ def inputs(template: str, parameters: dict[str, Any]) -> dict[str, Path]:
     """
     return {
         name: existing(parameters[name], what) for name, what in _INPUTS[template].items() if parameters[name]
+    }
+
+
+def check_inputs(template: str, parameters: dict[str, Any]) -> None:
+    """Look at the files of a trace, as far as their beginnings tell, before anything starts.
+
+    Raises
+    ------
+    ParameterError, TraceFormatError
+        A file is of no known format or lacks columns; an option is not one for a trace folder.
+    """
+    if "trace" not in _INPUTS[template]:
+        return
+    derives = not parameters.get("reads")
+    shaping = {"rule": parameters.get("rule")} if derives else {}
+    if derives:
+        shaping |= {name: parameters.get(name) for name in ("box_km", "window_s")}
+    for name, mapping in (("trace", "columns"), ("reads", "reads_columns")):
+        if not parameters.get(name):
+            continue
+        path = Path(parameters[name]).expanduser()
+        if is_trace(path):
+            if name == "trace":
+                refuse_for_folder(path, **shaping)
+            continue
+        try:
+            recognise(path, parameters["format"] if name == "trace" else "auto", parameters[mapping])
+        except ColumnsMissing as error:
+            raise ColumnsMissing(
+                error.summary, where=error.where, found=error.found, expected=error.expected,
+                remedy=f"map the file's names: --param {mapping}.device=…, and so for ts, lat and lon",
+            ) from error  # fmt: skip
+
+
+def described(template: str) -> list[tuple[str, str, str]]:
+    """Give each parameter of a report: its name, its default as it is written, its meaning.
+
+    Raises
+    ------
+    ParameterError
+        There is no such report.
+    """
+    lines = []
+    for name, field in _schema(template).model_fields.items():
+        default = "needed" if field.is_required() else _written(field.default)
+        meaning = field.description or ""
+        if get_origin(field.annotation) in (Literal, dict):
+            meaning += f": {_expected(name, field)}"
+        lines.append((name, default, meaning))
+    return lines
+
+
+def presets(template: str) -> dict[str, str]:
+    """Give the presets of a report, with what their first lines say of them.
+
+    Raises
+    ------
+    ParameterError
+        There is no such report.
+    """
+    _schema(template)
+    files = sorted((_FOLDER / "params").glob(f"{template}_*.yaml"))
+    heads = {file: file.read_text(encoding="utf-8").splitlines()[0] for file in files}
+    return {
+        file.stem.removeprefix(f"{template}_"): head.lstrip("# ").partition(": `")[0]
+        for file, head in heads.items()
     }
 
 
@@ -389,6 +465,44 @@ def preset(template: str, name: str) -> dict[str, Any]:
     return values
 
 
+def _written(value: Any) -> str:
+    """Write a default as the command line takes it; a dash for nothing."""
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return "–" if value is None or value in ("", {}) else str(value)
+
+
+def _expected(name: str, field: FieldInfo, error: ErrorDetails | None = None) -> str:
+    """Say what a parameter may be; what a validator of its own said holds."""
+    if error is not None and error["type"] == "value_error":
+        return error["msg"].removeprefix("Value error, ")
+    kinds = get_args(field.annotation)
+    many = get_origin(field.annotation)
+    if many is Literal:
+        return "one of: " + ", ".join(map(str, kinds))
+    if many is dict:
+        return f"{name}.device=NAME, for instance {name}.device=vehicle_id"
+    if many is list:
+        of_numbers = kinds == (int,)
+        said = f"{'whole numbers' if of_numbers else 'names'} separated by commas"
+        return said + (", 2 or more, 1 among them" if of_numbers else "")
+    if field.annotation is str:
+        return "a text"
+    return ("a whole number" if field.annotation is int else "a number") + _range(field)
+
+
+def _range(field: FieldInfo) -> str:
+    limits = {
+        key: getattr(rule, key)
+        for rule in field.metadata
+        for key in ("gt", "ge", "lt", "le")
+        if hasattr(rule, key)
+    }
+    words = {"gt": "over", "ge": "from", "lt": "under", "le": "to" if "ge" in limits else "up to"}
+    said = [f"{word} {limits[key]:,}" for key, word in words.items() if key in limits]
+    return "".join(f" {each}" for each in said)
+
+
 def _came(value: Any, key: str) -> str:
     if isinstance(value, dict):
         value = value.get(key)
@@ -402,5 +516,6 @@ def _schema(template: str) -> type[_Parameters]:
             where="report",
             found=repr(template),
             expected=", ".join([*TEMPLATES, "all"]),
+            remedy=did_you_mean(template, [*TEMPLATES, "all"]),
         )
     return TEMPLATES[template]

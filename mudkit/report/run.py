@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from mudkit.errors import MudkitError
 from mudkit.files import sha256, staged_folder
-from mudkit.report.parameters import check, inputs
+from mudkit.report.parameters import check, check_inputs, inputs
 
 if TYPE_CHECKING:
     import nbformat
@@ -69,7 +69,7 @@ def run_report(
 
     Raises
     ------
-    ParameterError, InputMissing
+    ParameterError, InputMissing, TraceFormatError
         Before anything runs.
     ReportFailed
         A cell failed. ``<template>-<time>.failed/`` holds the partial notebook and the error.
@@ -78,6 +78,7 @@ def run_report(
     """
     values = check(template, parameters)
     files = inputs(template, values)
+    check_inputs(template, values)
     # The kernel runs in another folder, so paths are made absolute; the manifest keeps them as given.
     absolute = values | {name: str(path.absolute()) for name, path in files.items()}
     import nbformat  # loading these takes longer than loading all of mudkit

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mudkit import __version__
-from mudkit.errors import ParameterError
+from mudkit.errors import ParameterError, did_you_mean
 from mudkit.reproduce import contrail, lab, lasthop, mobius, radiator, store, sublim
 from mudkit.reproduce.row import Measured, Row, Say, nothing_said
 from mudkit.reproduce.verdict import judge
@@ -121,7 +121,7 @@ def results(
         if name.upper() not in known:
             raise ParameterError(
                 "There is no such row.", where="ROW", found=repr(name), expected=", ".join(known),
-                remedy="mudkit reproduce shows them all",
+                remedy=did_you_mean(name, known, "mudkit reproduce shows them all"),
             )  # fmt: skip
     found = []
     for row in [known[name] for name in dict.fromkeys(name.upper() for name in names)] or rows:

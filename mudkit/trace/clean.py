@@ -6,6 +6,7 @@ way, and that is an error which says so.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -173,8 +174,16 @@ def check_plausible(source: Source, rows: int, rejected: dict[str, int]) -> None
         )
 
 
-def check_moves(source: Source, positions: int, devices: int) -> None:
+def check_moves(source: Source, positions: int, devices: int, rejected: Mapping[str, int]) -> None:
     """Refuse positions of devices that report only once.
+
+    Parameters
+    ----------
+    source : Source
+    positions, devices : int
+        How many were kept.
+    rejected : mapping
+        How many rows were set aside, by reason.
 
     Raises
     ------
@@ -184,10 +193,15 @@ def check_moves(source: Source, positions: int, devices: int) -> None:
         raise TraceContentError(
             f"No device in {source.path.name} has more than one position.",
             where=str(source.path),
-            found=f"{positions:,} rows of {devices:,} devices",
+            found=f"{_counted(positions, 'row')} of {_counted(devices, 'device')}"
+            + "".join(f"; {_counted(n, 'row')} set aside: {why}" for why, n in rejected.items() if n),
             expected="devices that report again and again",
             remedy="check which column is the device; an access log is loaded with table='reads'",
         )
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _codes(column: pa.ChunkedArray) -> NDArray[np.int64]:

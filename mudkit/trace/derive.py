@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from mudkit.errors import ParameterError, TraceContentError
+from mudkit.errors import ParameterError, TraceContentError, did_you_mean
 from mudkit.sources.streams import Stream, device_number
 from mudkit.trace.schema import READS, epoch_us, timestamps, with_read_ids
 from mudkit.units import US_PER_S, distance_km
@@ -126,13 +126,15 @@ def _number(value: float) -> str:
 
 
 def _no_such_rule(text: str) -> ParameterError:
+    name = text.partition("(")[0].strip()
+    near = did_you_mean(name, () if name in _PARAMETERS else _PARAMETERS)
     return ParameterError(
         "There is no such rule for reads.",
         where="rule",
         found=repr(text),
         expected=_WRITTEN
         + f"; SECONDS are not negative, READS a day between {MIN_PER_DAY:g} and {MAX_PER_DAY:,.0f}",
-        remedy="choose one of these, or load recorded reads from a log (reads=)",
+        remedy=near or "choose one of these, or load recorded reads from a log (reads=)",
     )
 
 

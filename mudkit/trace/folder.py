@@ -157,6 +157,14 @@ def read_manifest(path: str | os.PathLike[str]) -> dict[str, Any]:
         The folder is not a whole trace, or one of a later format.
     """
     path = existing(path, "trace")
+    if path.is_file():
+        raise TraceFormatError(
+            f"{path} is a file, not a trace folder.",
+            where=str(path),
+            found="a file",
+            expected="a folder that `mudkit trace load` or `mudkit trace generate` made",
+            remedy=f"mudkit trace load {path} --out FOLDER first",
+        )
     if not is_trace(path):
         raise TraceFormatError(
             f"{path} is not a trace of mudkit.",

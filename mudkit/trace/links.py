@@ -187,7 +187,7 @@ def load_links(
                 f"The parameter {name} is not usable.",
                 where=name, found=repr(value), expected="a number over 0",
             )  # fmt: skip
-    source = _recognise(existing(path, "links"), format)
+    source = _recognise(existing(path, "file of links"), format)
     driving = source.format == FORMATS[0]
     if not driving and (outage_kbps, outage_s) != (OUTAGE_KBPS, OUTAGE_S):
         raise ParameterError(

@@ -104,7 +104,10 @@ def load(
     options = options_of(table, tz, time_unit, box_km, window_s)
     path = existing(path, "trace")
     if path.is_dir() and is_trace(path):
-        refuse_for_folder(path, columns=columns, rule=rule, box_km=box_km, window_s=window_s)
+        shaping = {"format": (format, "auto"), "table": (table, "positions"), "tz": (tz, "UTC")}
+        shaping |= {"time_unit": (time_unit, "s")}
+        given = {name: value for name, (value, usual) in shaping.items() if value != usual}
+        refuse_for_folder(path, columns=columns, rule=rule, box_km=box_km, window_s=window_s, **given)
         return _load_folder(path)
     source = recognise(path, format, columns)
     options = fitting(source, options)
@@ -112,8 +115,10 @@ def load(
     good, bad = _read(source, options)
     positions, reads, rejected = tables(good, options, how)
     if options.table == "positions":
-        check_plausible(source, len(good), dict(Counter(rejected["reason"].to_pylist())))
-        check_moves(source, len(positions), pc.count_distinct(positions["device"]).as_py())
+        aside = Counter(rejected["reason"].to_pylist())
+        check_plausible(source, len(good), dict(aside))
+        aside.update(bad["reason"].to_pylist())
+        check_moves(source, len(positions), pc.count_distinct(positions["device"]).as_py(), aside)
     return Loaded(positions, reads, pa.concat_tables([bad, rejected]), describe(source, options, how))
 
 

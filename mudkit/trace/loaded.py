@@ -83,6 +83,10 @@ class Loaded:
         rows += [("format", str(self.source.get("format", "")))]
         rows += [(name, f"{len(getattr(self, name)):,}") for name in ("positions", "reads", "rejected")]
         rows += [(f"rejected: {reason}", f"{count:,}") for reason, count in self.rejected_by_reason().items()]
+        if "where" in self.source:
+            chosen = self.source["where"]
+            rows += [("positions where", str(chosen.get("positions", "all of them")))]
+            rows += [("reads where", str(chosen.get("reads", "not filtered: all reads are kept")))]
         if len(table):
             device = table["device"].combine_chunks().dictionary_encode()
             per_device = np.bincount(device.indices.to_numpy(zero_copy_only=False))

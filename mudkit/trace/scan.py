@@ -268,7 +268,7 @@ class _Raw:
         """Refuse what only all pieces together show."""
         if self._options.table == "positions":
             check_plausible(self._source, rows, dict(totals.rejected))
-            check_moves(self._source, totals.positions, totals.devices)
+            check_moves(self._source, totals.positions, totals.devices, totals.rejected)
 
 
 class _Clean:

@@ -6,7 +6,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from mudkit.errors import OutputExists
+from mudkit.errors import InputMissing, OutputExists
 from mudkit.report.book import ChapterFailed, make_book
 
 pytestmark = pytest.mark.notebook
@@ -63,3 +63,9 @@ def test_what_is_no_book_is_not_replaced(chapters, tmp_path):
     (tmp_path / "book" / "thesis.tex").write_text("years of work", encoding="utf-8")
     with pytest.raises(OutputExists, match=r"thesis\.tex"):
         make_book(chapters[:1], tmp_path / "book")
+
+
+def test_a_book_has_chapters(tmp_path):
+    with pytest.raises(InputMissing, match="no chapter"):
+        make_book([], tmp_path / "book")
+    assert not (tmp_path / "book").exists()

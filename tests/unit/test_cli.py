@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 
 from mudkit import __version__, cli, trace
 from mudkit.cli import app
-from mudkit.errors import OutputExists, ParameterError
+from mudkit.errors import InputMissing, OutputExists, ParameterError, TraceContentError, TraceFormatError
 
 T0 = 1_211_100_000
 ROWS = [f"{cab},{T0 + 60 * i},{37 + i / 1000},-122.4,{i % 2}" for cab in "ab" for i in range(9)]
@@ -112,3 +112,84 @@ def test_java_compiles_all_the_way_for_much_input_only(
     with cli._spark(tmp_path / "trace"):
         pass
     assert bool(asked[0]) == compiles_all
+
+
+def test_what_cannot_be_judged_is_an_error(tmp_path):
+    out = tmp_path / "grades.csv"
+    with pytest.raises(InputMissing, match=r"nofile\.ipynb"):
+        run("judge", tmp_path / "nofile.ipynb", "--out", out)
+    (tmp_path / "mine.csv").write_text("a\n")
+    with pytest.raises(ParameterError, match=r"\.ipynb or \.py"):
+        run("judge", tmp_path / "mine.csv", "--out", out)
+    assert not out.exists()
+
+
+def test_when_nothing_was_judged_the_status_says_so(tmp_path):
+    (tmp_path / "none.py").write_text("x = 1\n")
+    (tmp_path / "ann.py").write_text("def take(seen, message):\n    return False\n")
+    out = tmp_path / "grades.csv"
+    nothing = run("judge", tmp_path / "none.py", "--out", out)
+    assert nothing.exit_code == 1
+    assert f"not there: {tmp_path / 'none.py'}: none of" in nothing.stderr
+    some = run("judge", tmp_path / "none.py", tmp_path / "ann.py", "--out", out, "--overwrite")
+    assert some.exit_code == 0
+    assert "not there" in some.stderr
+
+
+def test_verdicts_do_not_replace_a_folder(tmp_path, monkeypatch):
+    (tmp_path / "ann.py").write_text("def take(seen, message):\n    return False\n")
+    monkeypatch.setattr("mudkit.exercises.grade", lambda *_, **__: pytest.fail("judged already"))
+    with pytest.raises(OutputExists, match=r"grades\.csv"):
+        run("judge", tmp_path / "ann.py", "--out", tmp_path, "--overwrite")
+
+
+def test_the_chapters_of_another_folder_are_not_taken(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notebooks").mkdir()
+    assert (cli._chapters() / "00_start_here.ipynb").is_file()
+    (tmp_path / "notebooks" / "00_start_here.ipynb").touch()
+    assert str(cli._chapters()) == "notebooks"
+
+
+@pytest.mark.parametrize("command", ["load", "profile"])
+def test_a_predicate_that_keeps_nothing_is_an_error(command, csv_file, tmp_path):
+    out = ["--out", tmp_path / "out"] if command == "load" else []
+    with pytest.raises(TraceContentError, match="0 of 18 positions"):
+        run("trace", command, csv_file("cab,t,lat,lon,occ", ROWS), *out, "--where", "lat > 80")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_summary_says_that_reads_are_not_filtered(csv_file):
+    output = run("trace", "profile", csv_file("cab,t,lat,lon,occ", ROWS), "--where", "lat > 37.004").output
+    assert "not filtered" in output
+
+
+@pytest.mark.parametrize(("options", "says"), [
+    (["cells", "--horizon-s", 5, "--threshold", 7], "--horizon-s 5.0, --threshold 7"),
+    (["cells", "--format", "gpx"], "it is of ingest"),
+    (["label_writes", "--zoom", 12], "it is of cells, propagation"),
+    (["ingest", "--where", "lat > 3"], "--where lat > 3"),
+    (["cell"], "did you mean 'cells'"),
+    (["cells"], "mudkit trace load"),
+])  # fmt: skip
+def test_a_job_is_refused_before_spark_starts(options, says, csv_file, tmp_path, monkeypatch):
+    monkeypatch.setattr(cli, "_spark", lambda path: pytest.fail("Spark was started"))
+    file = csv_file("cab,t,lat,lon,occ", ROWS)
+    with pytest.raises((ParameterError, TraceFormatError), match=says):
+        run("pipeline", "run", options[0], file, "--out", tmp_path / "out", *options[1:])
+
+
+def test_a_report_lists_its_parameters_and_presets():
+    output = run("report", "scoreboard", "--list").output
+    for text in ("j_per_useful", "phones in each task", "full", "ten seeds"):
+        assert text in output
+    with pytest.raises(ParameterError, match="did you mean 'scoreboard'"):
+        run("report", "scorebord", "--list")
+
+
+@pytest.mark.parametrize("command", [
+    "trace load", "trace generate", "trace profile", "pipeline run", "report", "book", "reproduce", "judge",
+    "lab", "doctor",
+])  # fmt: skip
+def test_each_help_has_an_example(command):
+    assert f"Example: mudkit {command}" in run(*command.split(), "--help").output

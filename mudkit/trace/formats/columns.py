@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from pathlib import Path
 
 from mudkit.errors import TraceFormatError
 
-__all__ = ["CABSPOTTING", "COLUMNS", "gtfs_rt", "resolve"]
+__all__ = ["CABSPOTTING", "COLUMNS", "ColumnsMissing", "gtfs_rt", "resolve"]
 
 COLUMNS = ("device", "ts", "lat", "lon", "speed_mps", "occupied", "box_km", "window_s")
 """What a row of a trace may say, by mudkit's names."""
@@ -51,6 +52,10 @@ _TRIP = {
 }
 
 
+class ColumnsMissing(TraceFormatError):
+    """A table lacks columns; who takes the mapping in another way says so in the remedy."""
+
+
 def resolve(file: Path, names: list[str], columns: dict[str, str], *, guess: bool = True) -> dict[str, str]:
     """Map mudkit's names to the file's; what is given holds, the rest is looked for by usual spellings.
 
@@ -66,8 +71,7 @@ def resolve(file: Path, names: list[str], columns: dict[str, str], *, guess: boo
 
     Raises
     ------
-    TraceFormatError
-        A column is missing.
+    ColumnsMissing
     """
     lower = {name.lower(): name for name in reversed(names)}
     mapping = dict(columns)
@@ -79,15 +83,22 @@ def resolve(file: Path, names: list[str], columns: dict[str, str], *, guess: boo
     missing = [mapping.get(c, c) for c in _REQUIRED if mapping.get(c) not in names]
     missing += [given for c, given in columns.items() if c not in _REQUIRED and given not in names]
     if missing:
-        raise TraceFormatError(
+        raise ColumnsMissing(
             f"{file.name} lacks columns.",
             where=str(file),
             found=", ".join(name[:40] for name in names[:20]),
-            expected="a column for each of " + ", ".join(dict.fromkeys(missing)),
+            expected="a column for each of "
+            + ", ".join(_with_near(each, names) for each in dict.fromkeys(missing)),
             remedy="map the file's names: columns={'device': …, 'ts': …, 'lat': …, 'lon': …} "
             "(on the command line --column device=…)",
         )
     return {column: mapping[column] for column in COLUMNS if column in mapping}
+
+
+def _with_near(name: str, names: list[str]) -> str:
+    """Give a name that is missing, with the column that is spelt nearly so."""
+    near = difflib.get_close_matches(name, names, n=1)
+    return f"{name} (perhaps {near[0]})" if near else name
 
 
 def gtfs_rt(names: list[str]) -> dict[str, str] | None:

@@ -39,6 +39,9 @@ _KINDS = {
 _DEEP = frozenset(("geolife", "gpx"))
 """Kinds whose files lie in folders of folders."""
 
+_DOCUMENTS = (b"%PDF-", b"%!PS", b"{\\rtf")
+"""How documents begin whose first line is text and might be taken for a header."""
+
 _TABLES = frozenset(("cabspotting", "gtfs-rt", "csv"))
 
 
@@ -93,6 +96,8 @@ def _file(path: Path, format: str, columns: dict[str, str]) -> Source:  # noqa: 
         return Source(path, "cabspotting-txt", {})
     head = peek(path)
     refuse_web_page(path, head)
+    if head.startswith(_DOCUMENTS):
+        raise other_format(path, f"a table or track: {', '.join(FORMATS)}", head=head.splitlines()[0])
     is_parquet = head.startswith(b"PAR1")
     if format == "parquet" or (format == "auto" and is_parquet):
         if not is_parquet:

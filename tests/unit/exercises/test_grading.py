@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mudkit.errors import ParameterError
-from mudkit.exercises import EXERCISES, grade
+from mudkit.exercises import EXERCISES, grade, judge
 
 RIGHT = "def take(seen, message):\n    print('noise')\n    return message['after'] == seen\n"
 WRONG = "def take(seen, message):\n    return True\n"
@@ -135,3 +135,10 @@ def test_each_exercise_has_a_piece_of_its_own():
     pieces = [each.piece() for each in EXERCISES.values()]
     assert len(set(pieces)) == len(pieces)
     assert all(each.isidentifier() for each in pieces)
+
+
+def test_a_misspelled_exercise_has_a_near_one(hand_in):
+    with pytest.raises(ParameterError, match="did you mean '04_last_hop'"):
+        grade(hand_in(ann=RIGHT), exercises=["4_last_hop"])
+    with pytest.raises(ParameterError, match="did you mean '04_last_hop'"):
+        judge("4_last_hop", lambda: None)

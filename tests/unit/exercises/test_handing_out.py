@@ -65,3 +65,9 @@ def test_a_reader_keeps_what_she_wrote(tmp_path):
 def test_chapters_that_are_not_there_are_told(tmp_path):
     with pytest.raises(InputMissing, match="no folder of chapters"):
         hand_out(tmp_path / "none", tmp_path / "chapters")
+
+
+def test_a_folder_without_chapters_is_not_handed_out(tmp_path):
+    with pytest.raises(InputMissing, match="no chapter to hand out"):
+        hand_out(tmp_path, tmp_path / "copies")
+    assert not (tmp_path / "copies").exists()

@@ -2,8 +2,18 @@ from typing import get_args
 
 import pytest
 
-from mudkit.errors import InputMissing, ParameterError
-from mudkit.report.parameters import TEMPLATES, TraceProfile, check, inputs, parse_assignments, preset
+from mudkit.errors import InputMissing, ParameterError, TraceFormatError
+from mudkit.report import run_report
+from mudkit.report.parameters import (
+    TEMPLATES,
+    TraceProfile,
+    check,
+    described,
+    inputs,
+    parse_assignments,
+    preset,
+    presets,
+)
 from mudkit.trace.formats import FORMATS
 
 
@@ -17,19 +27,20 @@ def test_defaults_are_filled_in():
     [
         ({}, "needs the parameter 'trace'"),
         ({"trace": "x", "rule_minutes": 300.0}, "horizon_s"),
-        ({"trace": "x", "window_s": float("inf")}, "3200000000"),
+        ({"trace": "x", "window_s": float("inf")}, "3,200,000,000"),
         ({1: 2, "trace": "x"}, "1"),
         ({"trace": "x", "fromat": "csv"}, "did you mean 'format'"),
         ({"trace": "x", "box_km": "wide"}, "'wide'"),
-        ({"trace": "x", "box_km": -1}, "greater than 0"),
+        ({"trace": "x", "box_km": -1}, "a number over 0"),
         ({"trace": 7}, "7"),
         ({"trace": "x", "box_km": "5"}, "'5' (str)"),
         ({"trace": "x", "format": "gpx2"}, "cabspotting"),
-        ({"trace": "x", "completeness": 1.2}, "less than or equal to 1"),
-        ({"trace": "x", "cells_zoom": 1.5}, "1.5"),
+        ({"trace": "x", "completeness": 1.2}, "a number over 0 up to 1"),
+        ({"trace": "x", "cells_zoom": 1.5}, "a whole number from 0 to 22"),
         ({"trace": "x", "tz": "Mars/Olympus"}, "time zone"),
         ({"trace": "x", "rule": "often"}, "trip_start"),
         ({"trace": "x", "columns": {"device": 3}}, "columns.device"),
+        ({"trace": "x", "columns": "cab"}, "--param columns.device=…"),
     ],
 )
 def test_what_is_wrong_is_named(given, says):
@@ -42,9 +53,9 @@ def test_what_is_wrong_is_named(given, says):
     ("given", "says"),
     [
         ({"arrivals_per_day": -1.0}, "arrivals_per_day"),
-        ({"reads_per_day": -2.0}, "greater than or equal to 0.1"),
-        ({"max_at_a_time": 0}, "greater than or equal to 1"),
-        ({"outage": 1.5}, "less than or equal to 1"),
+        ({"reads_per_day": -2.0}, "a number from 0.1 to 1,000"),
+        ({"max_at_a_time": 0}, "a whole number from 1 to"),
+        ({"outage": 1.5}, "a number from 0 to 1"),
         ({"loss_weight": -0.5}, "loss_weight"),
         ({"outages_per_day": 0.0}, "outages_per_day"),
         ({"draws": 0}, "draws"),
@@ -149,12 +160,12 @@ def test_inputs_must_be_there(tmp_path):
     ("given", "says"),
     [
         ({"thresholds": [20, 50]}, "1 (no aggregation) among them"),
-        ({"thresholds": [1]}, "at least 2 items"),
+        ({"thresholds": [1]}, "2 or more, 1 among them"),
         ({"thresholds": [1, 20, 20]}, "different whole numbers"),
         ({"thresholds": [1, 0]}, "different whole numbers"),
-        ({"thresholds": "1,many"}, "'1,many'"),
-        ({"interval_s": 0}, "greater than or equal to 1"),
-        ({"cells_zoom": 30}, "less than or equal to 22"),
+        ({"thresholds": "1,many"}, "whole numbers separated by commas"),
+        ({"interval_s": 0}, "a whole number from 1 to 86,400"),
+        ({"cells_zoom": 30}, "a whole number from 0 to 22"),
         ({"tz": "Mars/Olympus"}, "time zone"),
         ({"threshold": 3}, "did you mean 'thresholds'"),
     ],
@@ -179,10 +190,10 @@ def test_the_sample_of_a_propagation_is_there():
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"stale_cost": -1.0}, "greater than or equal to 0"),
+        ({"stale_cost": -1.0}, "a number from 0 to"),
         ({"late_cost": float("nan")}, "late_cost"),
-        ({"batch_minutes": 0.0}, "greater than 0"),
-        ({"folds": "days"}, "'device' or 'time'"),
+        ({"batch_minutes": 0.0}, "a number over 0"),
+        ({"folds": "days"}, "one of: device, time"),
         ({"seed": -1}, "seed"),
         ({"rule": "often"}, "trip_start"),
         ({"rule_minutes": 300.0}, "horizon_s"),
@@ -209,8 +220,8 @@ def test_the_samples_of_a_cache_policy_are_there(name):
         ({"systems": ["MUD", "MUD"]}, "some, each once, of: to everyone, MUD"),
         ({"across": "speed"}, "one of: useful, useful_share"),
         ({"up": "j_per_useful"}, "another measure than across"),
-        ({"devices": 1}, "greater than or equal to 2"),
-        ({"length": 0.0}, "greater than or equal to 0.01"),
+        ({"devices": 1}, "a whole number from 2 to 10,000"),
+        ({"length": 0.0}, "a number from 0.01 to 100"),
         ({"system": ["MUD"]}, "did you mean 'systems'"),
     ],
 )
@@ -230,3 +241,35 @@ def test_a_list_of_names_is_read():
 def test_the_presets_of_a_scoreboard_can_be_used(name):
     values = check("scoreboard", preset("scoreboard", name))
     assert inputs("scoreboard", values) == {}
+
+
+def test_no_such_report_has_a_near_one():
+    with pytest.raises(ParameterError, match="did you mean 'scoreboard'"):
+        check("scorebord", {})
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_every_parameter_is_described(name):
+    assert all(line and default and meaning for line, default, meaning in described(name))
+    assert ("trace", "needed", "file of positions, or a trace folder") in described("propagation")
+    assert ("thresholds", "1,20,50", "volumes that are compared, 1 among them") in described("propagation")
+    assert presets(name)["sample"]
+
+
+@pytest.mark.parametrize("mapping", ["columns", "reads_columns"])
+def test_wrong_columns_are_told_before_anything_runs(mapping, tmp_path):
+    good, bad = tmp_path / "good.csv", tmp_path / "bad.csv"
+    good.write_text("device,t,lat,lon\na,1,2,3\n")
+    bad.write_text("vehikel,t,lat,lon\na,1,2,3\n")
+    trace, reads = (bad, "") if mapping == "columns" else (good, bad)
+    with pytest.raises(TraceFormatError, match=rf"--param {mapping}\.device=") as caught:
+        run_report("trace_profile", {"trace": str(trace), "reads": str(reads)}, build=tmp_path / "build")
+    assert "--column" not in str(caught.value)
+    assert not (tmp_path / "build").exists()
+
+
+def test_a_folder_without_a_trace_is_told_before_anything_runs(tmp_path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(TraceFormatError, match="no known format"):
+        run_report("propagation", {"trace": str(tmp_path / "empty")}, build=tmp_path / "build")
+    assert not (tmp_path / "build").exists()

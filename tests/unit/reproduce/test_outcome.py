@@ -166,3 +166,8 @@ def test_the_command_measures_what_is_named(tmp_path, monkeypatch):
     assert (tmp_path / "mudkit" / "results" / "S1.json").is_file()
     first, _ = json.loads(run("reproduce", "--json").output)
     assert first == result
+
+
+def test_a_misspelled_row_has_a_near_one():
+    with pytest.raises(ParameterError, match="did you mean 'M1'"):
+        results(["MM1"])

@@ -247,3 +247,8 @@ def test_recorded_measurements(driving_networks):
     assert outages.loc[outages["lasts_s"].idxmax(), "device"].startswith("mob")
     low = pc.less(loaded.links["down_kbps"], 100.0)
     assert pc.all(pc.or_(loaded.links["up"], low)).as_py()
+
+
+def test_a_file_of_links_that_is_not_there(tmp_path):
+    with pytest.raises(InputMissing, match="There is no file of links at"):
+        load_links(tmp_path / "nofile.csv")

@@ -210,7 +210,9 @@ def test_an_access_log_may_leave_the_box_blank(csv_file):
 
 def test_a_trace_folder_takes_no_options_that_it_cannot_follow(csv_file, tmp_path):
     saved = trace.load(csv_file("cab,t,lat,lon,occ", CABS)).save(tmp_path / "saved")
-    for options in ({"rule": "none"}, {"box_km": 5}, {"window_s": 60}, {"columns": {"device": "x"}}):
+    options_of_files = ({"format": "gpx"}, {"table": "reads"}, {"tz": "Asia/Tokyo"}, {"time_unit": "ms"})
+    of_reads = ({"rule": "none"}, {"box_km": 5}, {"window_s": 60}, {"columns": {"device": "x"}})
+    for options in (*options_of_files, *of_reads):
         with pytest.raises(ParameterError, match="already"):
             trace.load(saved, **options)
 
@@ -371,3 +373,37 @@ def test_bad_options(csv_file, options):
 def test_wrong_mapping_names_the_columns(csv_file):
     with pytest.raises(TraceFormatError, match="no_such"):
         trace.load(csv_file("cab,t,lat,lon,occ", CABS), columns={"device": "no_such"})
+
+
+def test_a_misspelled_column_has_a_near_one(csv_file):
+    file = csv_file("vehicle,t,lat,lon", ["a,1,2,3"])
+    with pytest.raises(TraceFormatError, match=r"vehicl \(perhaps vehicle\)"):
+        trace.load(file, columns={"device": "vehicl"})
+
+
+def test_a_file_is_no_trace_folder(csv_file):
+    with pytest.raises(TraceFormatError, match=r"mudkit trace load .*\.csv --out FOLDER first"):
+        trace.read_manifest(csv_file("cab,t,lat,lon,occ", CABS))
+
+
+def test_one_position_is_told_with_what_was_set_aside(csv_file):
+    file = csv_file("cab,t,lat,lon,occ", [CABS[0], CABS[0]])
+    with pytest.raises(TraceContentError, match="1 row of 1 device; 1 row set aside: duplicate"):
+        trace.load(file)
+
+
+@pytest.mark.parametrize(("rule", "near"), [("poison", "poisson"), ("trip_strat(still_s=3)", "trip_start")])
+def test_a_misspelled_rule_has_a_near_one(csv_file, rule, near):
+    with pytest.raises(ParameterError, match=f"did you mean '{near}'"):
+        trace.load(csv_file("cab,t,lat,lon,occ", CABS), rule=rule)
+
+
+def test_a_document_is_no_table(tmp_path):
+    (tmp_path / "doc.pdf").write_bytes(b"%PDF-1.4\n%abc\n")
+    with pytest.raises(TraceFormatError, match="not a file of a known format"):
+        trace.load(tmp_path / "doc.pdf")
+
+
+def test_a_number_is_no_path():
+    with pytest.raises(ParameterError, match="named by a path"):
+        trace.load(3)
