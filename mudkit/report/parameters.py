@@ -224,7 +224,7 @@ class Scoreboard(_Parameters):
     seed: int = Field(0, ge=0, lt=1 << 32, description="the first of them")
     confidence: float = Field(0.95, gt=0, lt=1, description="of the intervals")
     stories: int = Field(
-        6, ge=0, le=10_000, description="on which each order of two systems is tried; 0: none"
+        20, ge=0, le=10_000, description="on which each order of two systems is tried; 0: none"
     )
     across: str = Field("j_per_useful", description="measure of the first axis")
     up: str = Field("useful_share", description="measure of the second axis")
