@@ -4,8 +4,8 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from mudkit import __version__, cli, trace
-from mudkit.cli import app
+from mudkit import __version__, trace
+from mudkit.cli import app, chapters, jobs
 from mudkit.errors import InputMissing, OutputExists, ParameterError, TraceContentError, TraceFormatError
 
 T0 = 1_211_100_000
@@ -109,7 +109,7 @@ def test_java_compiles_all_the_way_for_much_input_only(
     monkeypatch.setenv("SPARK_REMOTE", remote)
     monkeypatch.setattr("mudkit.pipeline.session", lambda **options: asked.append(options))
     monkeypatch.setattr("mudkit.pipeline.stop", lambda: None)
-    with cli._spark(tmp_path / "trace"):
+    with jobs._spark(tmp_path / "trace"):
         pass
     assert bool(asked[0]) == compiles_all
 
@@ -146,9 +146,9 @@ def test_verdicts_do_not_replace_a_folder(tmp_path, monkeypatch):
 def test_the_chapters_of_another_folder_are_not_taken(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "notebooks").mkdir()
-    assert (cli._chapters() / "00_start_here.ipynb").is_file()
+    assert (chapters._chapters() / "00_start_here.ipynb").is_file()
     (tmp_path / "notebooks" / "00_start_here.ipynb").touch()
-    assert str(cli._chapters()) == "notebooks"
+    assert str(chapters._chapters()) == "notebooks"
 
 
 @pytest.mark.parametrize("command", ["load", "profile"])
@@ -173,7 +173,7 @@ def test_the_summary_says_that_reads_are_not_filtered(csv_file):
     (["cells"], "mudkit trace load"),
 ])  # fmt: skip
 def test_a_job_is_refused_before_spark_starts(options, says, csv_file, tmp_path, monkeypatch):
-    monkeypatch.setattr(cli, "_spark", lambda path: pytest.fail("Spark was started"))
+    monkeypatch.setattr(jobs, "_spark", lambda path: pytest.fail("Spark was started"))
     file = csv_file("cab,t,lat,lon,occ", ROWS)
     with pytest.raises((ParameterError, TraceFormatError), match=says):
         run("pipeline", "run", options[0], file, "--out", tmp_path / "out", *options[1:])

@@ -1,0 +1,90 @@
+"""The ``mudkit`` command."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from mudkit import __version__
+from mudkit.cli import chapters, jobs, reports, traces
+from mudkit.errors import EnvironmentProblem, MudkitError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    help="What should reach a phone, when, and at what cost? Begin with: mudkit lab",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(traces.app, name="trace")
+app.add_typer(jobs.app, name="pipeline")
+app.command()(reports.report)
+app.command()(chapters.book)
+app.command()(reports.reproduce)
+app.command()(chapters.judge)
+app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(chapters.lab)
+
+_INTERRUPTED = 130
+
+
+@app.command("doctor")
+def doctor(
+    start: Annotated[
+        bool, typer.Option("--start", help="Start Spark as well, and say how long it takes.")
+    ] = False,
+) -> None:
+    """Say what is there, what is missing, and the command that mends it.
+
+    Example: mudkit doctor --start
+    """
+    from mudkit import doctor as checks
+
+    found = checks.checks(start=start)
+    checks.render(found)
+    if any(check.ok is False for check in found):
+        raise typer.Exit(1)
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"mudkit {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which version this is.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command; an error of mudkit's is told without a traceback, with exit status 1."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what is stopped in good order cleans up
+    try:
+        app()
+    except MudkitError as error:
+        kind = "this machine" if isinstance(error, EnvironmentProblem) else "error"
+        print(f"mudkit: {kind}: {error}", file=sys.stderr)  # noqa: T201
+        raise SystemExit(1) from None
+    except KeyboardInterrupt:
+        _stopped()
+    except SystemExit as ended:
+        if ended.code != _INTERRUPTED:
+            raise
+        _stopped()  # typer took the KeyboardInterrupt
+
+
+def _stopped() -> NoReturn:
+    print("mudkit: stopped", file=sys.stderr)  # noqa: T201
+    # What libraries say at exit of their own interrupted work helps nobody.
+    sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
+    raise SystemExit(_INTERRUPTED) from None

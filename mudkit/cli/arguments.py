@@ -1,0 +1,77 @@
+"""What several commands take, and how they show tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mudkit.errors import ParameterError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "Columns", "Format", "Out", "Overwrite", "Rule", "Table", "TimeUnit", "Where", "Zone", "mapping",
+    "print_table",
+]  # fmt: skip
+
+Format = Annotated[
+    str,
+    typer.Option(
+        help="Format of the file; auto finds out which: cabspotting, cabspotting-txt, geolife, gtfs-rt, "
+        "gowalla, gpx, csv or parquet."
+    ),
+]
+Table = Annotated[str, typer.Option(help="What the rows are: positions or reads.")]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--column",
+        help="NAME=COLUMN, for instance device=vehicle_id; as often as needed. NAME is device, ts, lat, lon, "
+        "speed_mps, occupied, box_km or window_s.",
+    ),
+]
+Zone = Annotated[str, typer.Option(help="Time zone of times that do not name theirs.")]
+TimeUnit = Annotated[str, typer.Option(help="Unit of numeric times: s, ms, us or ns.")]
+Rule = Annotated[
+    str | None,
+    typer.Option(
+        help="Rule for reads: occupancy, trip_start(still_s=600), poisson(per_day=24) or none; by default "
+        "occupancy where the file has fares, else trip_start after 600 s of standing still."
+    ),
+]
+Where = Annotated[
+    str | None,
+    typer.Option(
+        help='Which positions: "hour(ts) < 9 AND within_km(point(lat, lon), point(37.8, -122.4), 5)". '
+        "Reads are not filtered."
+    ),
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
+Out = Annotated[Path, typer.Option("--out", help="Folder to make.")]
+
+
+def mapping(pairs: list[str] | None) -> dict[str, str]:
+    """Read NAME=COLUMN, each."""
+    names = {}
+    for pair in pairs or []:
+        name, separator, column = pair.partition("=")
+        if not separator:
+            raise ParameterError(
+                "A column mapping needs two names.", where="--column", found=pair, expected="NAME=COLUMN"
+            )
+        names[name] = column
+    return names
+
+
+def print_table(table: pd.DataFrame) -> None:
+    """Show two columns, without a head."""
+    from rich.console import Console
+    from rich.table import Table as Grid
+
+    grid = Grid(show_header=False, box=None)
+    for what, value in table.itertuples(index=False):
+        grid.add_row(str(what), str(value))
+    Console().print(grid)

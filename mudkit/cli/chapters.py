@@ -1,0 +1,110 @@
+"""``mudkit lab``, ``mudkit book`` and ``mudkit judge``: chapters to work in, to read, to be judged in."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mudkit.cli.arguments import Overwrite
+from mudkit.errors import OutputExists
+from mudkit.files import staged_file
+
+__all__ = ["book", "judge", "lab"]
+
+
+def book(
+    out: Annotated[Path, typer.Option("--out", help="Folder to make or replace.")] = Path(
+        "reports/build/book"
+    ),
+) -> None:
+    """Execute all chapters and write them as pages that open without a network.
+
+    Example: mudkit book --out book
+    """
+    from mudkit.report.book import make_book
+
+    typer.echo(f"{make_book(sorted(_chapters().glob('[0-9]*.ipynb')), out)}")
+
+
+def judge(
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE…", help="Notebooks and Python files handed in, or folders of them."),
+    ],
+    out: Annotated[Path, typer.Option("--out", help="CSV to write, a line a file and exercise.")],
+    exercise: Annotated[
+        list[str] | None, typer.Option(help="Judge these only, and say where they are missing.")
+    ] = None,
+    judges: Annotated[
+        Path | None, typer.Option(help="A Python file with EXERCISES of your own, see the README.")
+    ] = None,
+    within_s: Annotated[float, typer.Option(help="How long a piece may take, in seconds.")] = 120.0,
+    overwrite: Overwrite = False,
+) -> None:
+    """Judge what a class has written, each piece in a process of its own.
+
+    The pieces run with your rights: judge strangers' files on an account that has nothing to lose. Ends with
+    status 1 when no piece was judged.
+
+    Example: mudkit judge handed_in/ --out grades.csv --exercise 00_start_here
+    """
+    import pandas as pd
+
+    from mudkit.exercises import grade
+
+    if out.is_dir():
+        raise OutputExists(
+            "There is a folder where the CSV is to be.", where=str(out), found="a folder",
+            expected="a free place, or a file", remedy=f"name a file, for instance {out / 'grades.csv'}",
+        )  # fmt: skip
+    if out.exists() and not overwrite:
+        raise OutputExists("There is a file already.", where=str(out), remedy="name another, or --overwrite")
+    graded = grade(files, judges=judges, exercises=exercise or (), within_s=within_s)
+    with staged_file(out) as staging:
+        graded.to_csv(staging, index=False)
+    counts = graded.groupby("verdict").size()
+    typer.echo(f"{', '.join(f'{count} {verdict}' for verdict, count in counts.items())}: {out}")
+    is_judged = graded["verdict"].isin(("passed", "not yet"))
+    for row in graded.loc[~is_judged, ["verdict", "file", "exercise", "problem"]].astype("string").to_numpy():
+        verdict, handed_in, asked, problem = ("" if each is pd.NA else str(each) for each in row)
+        what = ", ".join(filter(None, (handed_in, asked)))
+        typer.echo(f"{verdict}: {what}: {'; '.join(map(str.strip, problem.splitlines()))}", err=True)
+    if not is_judged.any():
+        raise typer.Exit(1)
+
+
+def lab(
+    context: typer.Context,
+    student: Annotated[
+        bool, typer.Option("--student", help="Without solutions, on copies in the folder `chapters`.")
+    ] = False,
+) -> None:
+    """Open JupyterLab on the chapters; further arguments go to JupyterLab.
+
+    Example: mudkit lab --no-browser --port 9000
+
+    Arguments that are not named here go to JupyterLab, as --no-browser does.
+    """
+    chapters = _chapters()
+    if student:
+        from mudkit.exercises.handing_out import hand_out
+
+        chapters = hand_out(chapters, Path("chapters"))
+    command = [
+        sys.executable, "-m", "jupyterlab", "--ServerApp.ip=127.0.0.1",
+        f"--ServerApp.root_dir={chapters.resolve()}",
+        # Nothing leaves this machine unasked: no look for updates, no news, no extension manager.
+        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdates", "--LabApp.news_url=None",
+        "--LabApp.extension_manager=readonly", *context.args,
+    ]  # fmt: skip
+    os.execv(sys.executable, command)
+
+
+def _chapters() -> Path:
+    """Give the folder of chapters: that of a checkout where one is, else the package's own."""
+    here = Path("notebooks")
+    return here if (here / "00_start_here.ipynb").is_file() else Path(__file__).parent.parent / "notebooks"

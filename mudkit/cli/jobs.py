@@ -1,0 +1,193 @@
+"""``mudkit pipeline``: jobs on Spark."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from mudkit.cli.arguments import Columns, Format, Out, Overwrite, Rule, Table, TimeUnit, Where, Zone, mapping
+from mudkit.errors import ParameterError, did_you_mean
+from mudkit.files import existing
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Run jobs on Spark.", no_args_is_help=True)
+
+_MUCH_BYTES = 8 << 20
+"""Input from which on it pays that Java compiles all the way: some hundred thousand positions."""
+
+_TRACE = ("where", "reads", "dates")
+_OPTIONS: dict[str, tuple[str, ...]] = {
+    "ingest": ("format", "table", "column", "tz", "time_unit", "rule"),
+    "cells": ("zoom", "bucket_s", *_TRACE),
+    "label_reads": ("horizon_s", *_TRACE),
+    "label_writes": _TRACE,
+    "propagation": ("zoom", "interval_s", "threshold", "message_bytes", "aggregate_bytes", "where", "dates"),
+}
+"""Options that each job looks at."""
+
+
+@app.command("run")
+def pipeline_run(
+    context: typer.Context,
+    job: Annotated[str, typer.Argument(help="ingest, cells, label_reads, label_writes or propagation.")],
+    path: Annotated[Path, typer.Argument(help="For ingest a file; for the other jobs a trace folder.")],
+    out: Out,
+    format: Format = "auto",  # noqa: A002
+    table: Table = "positions",
+    column: Columns = None,
+    tz: Zone = "UTC",
+    time_unit: TimeUnit = "s",
+    rule: Rule = None,
+    horizon_s: Annotated[
+        float, typer.Option(help="label_reads: how old a cached answer may be, in seconds.")
+    ] = 7200.0,
+    zoom: Annotated[
+        list[int] | None,
+        typer.Option(
+            help="cells, propagation: level of the map's cells to count at, 0 (the world) to 22, as often as "
+            "needed; by default 12, 14 and 16 for cells, 14 for propagation."
+        ),
+    ] = None,
+    bucket_s: Annotated[int, typer.Option(help="cells: length of a time bucket, in whole seconds.")] = 3600,
+    interval_s: Annotated[
+        int, typer.Option(help="propagation: after how many seconds what is held goes anyway.")
+    ] = 300,
+    threshold: Annotated[
+        list[int] | None,
+        typer.Option(
+            help="propagation: messages in an aggregate, 1 for none joined, as often as needed; by default "
+            "1, 20 and 50."
+        ),
+    ] = None,
+    message_bytes: Annotated[int, typer.Option(help="propagation: size of a message, in bytes.")] = 400,
+    aggregate_bytes: Annotated[int, typer.Option(help="propagation: size of an aggregate, in bytes.")] = 400,
+    reads: Annotated[
+        Path | None, typer.Option(help="Trace folder of an access log; without it the reads of PATH.")
+    ] = None,
+    where: Where = None,
+    dates: Annotated[
+        int | None,
+        typer.Option(
+            help="How many dates make a part of the work; not for ingest. By default as many as have about a "
+            "million positions."
+        ),
+    ] = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Run one job on Spark and write its result; one that was stopped goes on where it was.
+
+    Example: mudkit pipeline run cells traces/cars --out counts --zoom 12 --zoom 14
+    """
+    options: dict[str, dict[str, Any]] = {
+        "ingest": {},
+        "cells": {"zooms": zoom or (12, 14, 16), "bucket_s": bucket_s},
+        "label_reads": {"horizon_s": horizon_s},
+        "label_writes": {},
+        "propagation": {
+            "zooms": zoom or (14,), "interval_s": interval_s, "thresholds": threshold or (1, 20, 50),
+            "message_bytes": message_bytes, "aggregate_bytes": aggregate_bytes,
+        },
+    }  # fmt: skip
+    if job not in options:
+        raise ParameterError(
+            "There is no such job.", where="JOB", found=repr(job), expected=", ".join(options),
+            remedy=did_you_mean(job, options),
+        )  # fmt: skip
+    _refuse_options_of_others(context, job)
+    if job == "ingest":
+        existing(path, "trace")
+    else:
+        from mudkit.trace import read_manifest
+
+        read_manifest(path)  # Spark starts for a trace only
+    from mudkit import pipeline
+
+    with _spark(path) as spark:
+        if job == "ingest":
+            with pipeline.progress(spark, "ingest"):
+                report: Any = pipeline.ingest(
+                    spark, path, out, format, table=table, columns=mapping(column), tz=tz,
+                    time_unit=time_unit, rule=rule, overwrite=overwrite,
+                )  # fmt: skip
+        else:
+            report = pipeline.run_job(
+                spark,
+                job,
+                path,
+                out,
+                reads=reads,
+                where=where,
+                dates=dates,
+                overwrite=overwrite,
+                **options[job],
+            )
+        if report.parts_found:
+            typer.echo(f"{report.parts_found} of {report.parts} partitions were there already", err=True)
+        typer.echo(str(report))
+
+
+def _refuse_options_of_others(context: typer.Context, job: str) -> None:
+    """Refuse options that were given and that the job does not look at."""
+    of_jobs = {name for names in _OPTIONS.values() for name in names}
+    given = [name for name in context.params if _is_given(context, name) and name in of_jobs]
+    if others := [name for name in given if name not in _OPTIONS[job]]:
+        raise ParameterError(
+            f"The job {job} does not look at {_written(others[0])}.",
+            where=", ".join(map(_written, others)),
+            found=", ".join(_said(name, context.params[name]) for name in others),
+            expected=", ".join(map(_written, _OPTIONS[job])),
+            remedy="ingest takes all rows of one file; the jobs that read traces take --where and --reads"
+            if job == "ingest"
+            else f"leave it out; it is of {_jobs_with(others[0])}",
+        )
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _jobs_with(name: str) -> str:
+    return ", ".join(job for job, names in _OPTIONS.items() if name in names)
+
+
+def _said(name: str, value: Any) -> str:
+    """Give an option as it was given."""
+    return " ".join(f"{_written(name)} {each}" for each in (value if isinstance(value, list) else [value]))
+
+
+def _written(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+class _spark:  # noqa: N801 - reads as a function where it is used
+    """A session that ends with the command.
+
+    For much input its Java compiles all the way: it starts later than a notebook's session, and then works
+    faster. A Connect server has options of its own.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __enter__(self) -> Any:
+        from mudkit import pipeline
+
+        if os.environ.get("SPARK_REMOTE") or _size_bytes(self.path) < _MUCH_BYTES:
+            return pipeline.session()
+        return pipeline.session(config={"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=4"})
+
+    def __exit__(self, *error: object) -> None:
+        from mudkit import pipeline
+
+        pipeline.stop()
+
+
+def _size_bytes(path: Path) -> int:
+    """Give the size of a file, or of all files in a folder."""
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files if file.is_file())

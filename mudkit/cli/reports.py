@@ -1,0 +1,114 @@
+"""``mudkit report`` and ``mudkit reproduce``: what was measured, as pages and tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mudkit.errors import ParameterError
+
+__all__ = ["report", "reproduce"]
+
+
+def report(
+    name: Annotated[
+        str,
+        typer.Argument(help="trace_profile, cache_policy, prefetch_sizing, propagation, scoreboard; or all."),
+    ],
+    param: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--param", "-p", help="KEY=VALUE, as often as needed; `mudkit report NAME --list` shows the keys."
+        ),
+    ] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            help="A preset's name (`mudkit report NAME --list` shows them), or a YAML file with parameters."
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", help="Folder for reports.")] = Path("reports/build"),
+    force: Annotated[bool, typer.Option("--force", help="Run even when nothing has changed.")] = False,
+    as_list: Annotated[
+        bool, typer.Option("--list", help="Show the report's parameters and presets; run nothing.")
+    ] = False,
+) -> None:
+    """Run a report and say where it is; one that nothing has changed for is not run again.
+
+    Example: mudkit report trace_profile --param trace=cabs.csv --param columns.device=taxi
+
+    Its parameters and presets: mudkit report trace_profile --list
+    """
+    from mudkit.report import overview, parameters, run_report
+
+    if as_list:
+        for each in parameters.TEMPLATES if name == "all" else [name]:
+            _print_parameters(each)
+        return
+    if name == "all":
+        if param:
+            raise ParameterError(
+                "All reports have no parameter in common.", where="--param", found=param[0],
+                expected="--preset, or nothing", remedy="run the reports one by one",
+            )  # fmt: skip
+        typer.echo(f"{overview.run_all(named=preset or 'sample', build=out, force=force)}")
+        return
+    given = parameters.preset(name, preset) if preset else {}
+    given |= parameters.parse_assignments(name, param or [])
+    path = run_report(name, given, build=out, force=force)
+    typer.echo(f"{path / 'report.html'}")
+
+
+def reproduce(
+    rows: Annotated[
+        list[str] | None, typer.Argument(metavar="[ROW…]", help="Rows to measure now, for instance M1.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="A list of objects instead of the table.")] = False,
+    page: Annotated[bool, typer.Option("--page", help="Keep the table as a page besides.")] = False,
+    out: Annotated[Path, typer.Option("--out", help="Folder for pages.")] = Path("reports/build"),
+) -> None:
+    """Measure the papers' numbers here, and show both with verdicts.
+
+    Named rows are measured. Without a name all are, but long ones and those of speed: these show their last
+    result, with its date.
+
+    Example: mudkit reproduce M1 --json
+    """
+    import json
+
+    from mudkit.reproduce import results, table
+
+    with table.watched() as say:
+        found = results(rows or (), say=say)
+    if as_json:
+        typer.echo(json.dumps([result.as_json() for result in found], indent=2, ensure_ascii=False))
+    else:
+        table.render(found)
+    if page:
+        from mudkit.report import keep_page
+        from mudkit.reproduce.page import figures, notebook
+
+        asked = {"rows": [result.row.name for result in found]}
+        kept = keep_page(
+            "reproduce", notebook(found), {"figures": figures(found)}, parameters=asked, build=out
+        )
+        typer.echo(f"{kept / 'report.html'}", err=as_json)  # JSON alone is on standard output
+
+
+def _print_parameters(report: str) -> None:
+    from rich.console import Console
+    from rich.table import Table as Grid
+
+    from mudkit.report import parameters
+
+    lines = Grid("parameter", "default", "meaning", title=f"mudkit report {report} --param PARAMETER=VALUE")
+    for line in parameters.described(report):
+        lines.add_row(*line)
+    presets = Grid("preset", "meaning", title=f"mudkit report {report} --preset PRESET")
+    for preset in parameters.presets(report).items():
+        presets.add_row(*preset)
+    for grid in (lines, presets):
+        grid.title_justify, grid.box = "left", None
+        Console().print(grid)

@@ -1,0 +1,133 @@
+"""``mudkit trace``: load, generate and look at traces."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mudkit.cli.arguments import (
+    Columns,
+    Format,
+    Out,
+    Overwrite,
+    Rule,
+    Table,
+    TimeUnit,
+    Where,
+    Zone,
+    mapping,
+    print_table,
+)
+from mudkit.errors import TraceContentError
+
+if TYPE_CHECKING:
+    from mudkit.trace import Loaded
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Load, generate and look at traces.", no_args_is_help=True)
+
+
+@app.command("load")
+def trace_load(
+    path: Annotated[Path, typer.Argument(help="A file, or a trace folder.")],
+    out: Out,
+    format: Format = "auto",  # noqa: A002
+    table: Table = "positions",
+    column: Columns = None,
+    tz: Zone = "UTC",
+    time_unit: TimeUnit = "s",
+    rule: Rule = None,
+    box_km: Annotated[float | None, typer.Option(help="Side of a read's box in km; by default 20.")] = None,
+    window_s: Annotated[
+        float | None, typer.Option(help="How far back a read asks, in seconds; by default 7200 (2 h).")
+    ] = None,
+    where: Where = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Load a file into memory and write it as a trace folder.
+
+    Example: mudkit trace load cabs.csv --out traces/cabs --column device=taxi
+    """
+    from mudkit import trace
+
+    columns = mapping(column)
+    loaded = trace.load(
+        path, format, table=table, columns=columns, tz=tz, time_unit=time_unit, rule=rule,
+        box_km=box_km, window_s=window_s,
+    )  # fmt: skip
+    loaded = _chosen(loaded, where)
+    loaded.save(out, overwrite=overwrite)
+    print_table(loaded.summary())
+    typer.echo(f"written to {out}")
+
+
+@app.command("generate")
+def trace_generate(
+    out: Out,
+    cars: Annotated[int, typer.Option(help="Number of cars.")] = 600,
+    days: Annotated[int, typer.Option(help="Number of days.")] = 30,
+    seed: Annotated[int, typer.Option(help="Same seed, same trace.")] = 7,
+    towns: Annotated[int, typer.Option(help="Towns that the cars are spread over.")] = 1,
+    overwrite: Overwrite = False,
+) -> None:
+    """Generate a CarTel-like trace, day by day.
+
+    Example: mudkit trace generate --out traces/cars --cars 60 --days 3
+    """
+    from mudkit import trace
+
+    manifest = trace.generate(
+        cars=cars,
+        days=days,
+        seed=seed,
+        towns=towns,
+        path=out,
+        overwrite=overwrite,
+        progress=sys.stderr.isatty(),
+    )
+    rows = manifest["rows"]
+    typer.echo(f"{rows['positions']:,} positions and {rows['reads']:,} reads written to {out}")
+
+
+@app.command("profile")
+def trace_profile(
+    path: Annotated[Path, typer.Argument(help="A file, or a trace folder.")],
+    format: Format = "auto",  # noqa: A002
+    table: Table = "positions",
+    column: Columns = None,
+    tz: Zone = "UTC",
+    time_unit: TimeUnit = "s",
+    rule: Rule = None,
+    where: Where = None,
+) -> None:
+    """Say what a trace holds; `mudkit report trace_profile` says more.
+
+    Example: mudkit trace profile data/sample/positions.csv.gz
+    """
+    from mudkit import trace
+
+    columns = mapping(column)
+    loaded = trace.load(path, format, table=table, columns=columns, tz=tz, time_unit=time_unit, rule=rule)
+    print_table(_chosen(loaded, where).summary())
+
+
+def _chosen(loaded: Loaded, where: str | None) -> Loaded:
+    """Keep the positions that are meant; to keep none is a mistake."""
+    if where is None:
+        return loaded
+    chosen = loaded.where(where)
+    if not len(chosen.positions):
+        raise TraceContentError(
+            "No position is left.",
+            where=f"--where {where!r}",
+            found=f"0 of {len(loaded.positions):,} positions",
+            expected="at least one",
+            remedy="check the predicate; `mudkit trace profile` without --where says what is there"
+            if len(loaded.positions)
+            else "leave --where out: it chooses positions, and these are reads",
+        )
+    return chosen
