@@ -42,9 +42,10 @@ def report(
     Its parameters and presets: mudkit report trace_profile --list
     """
     from mudkit.report import overview, parameters, run_report
+    from mudkit.report.schemas import TEMPLATES
 
     if as_list:
-        for each in parameters.TEMPLATES if name == "all" else [name]:
+        for each in TEMPLATES if name == "all" else [name]:
             _print_parameters(each)
         return
     if name == "all":

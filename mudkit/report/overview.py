@@ -7,8 +7,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from mudkit.report.parameters import TEMPLATES, preset
+from mudkit.report.parameters import preset
 from mudkit.report.run import run_report
+from mudkit.report.schemas import TEMPLATES
 
 __all__ = ["run_all", "write_index"]
 

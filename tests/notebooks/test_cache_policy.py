@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from mudkit.report import run_report
-from mudkit.report.parameters import TEMPLATES, preset
+from mudkit.report.parameters import preset
+from mudkit.report.schemas import TEMPLATES
 
 pytestmark = [pytest.mark.notebook, pytest.mark.spark]
 SHARED = Path(__file__).parents[3] / "shared" / "data"

@@ -14,8 +14,8 @@ import pytest
 
 from mudkit import units
 from mudkit.report import run_report
-from mudkit.report.parameters import TEMPLATES
 from mudkit.report.propagating import FAR, NEAR
+from mudkit.report.schemas import TEMPLATES
 
 pytestmark = [pytest.mark.notebook, pytest.mark.spark]
 T0 = 1_211_100_000

@@ -10,8 +10,8 @@ import pytest
 from mudkit.errors import OutputProblem, ParameterError
 from mudkit.files import sha256
 from mudkit.report import ReportFailed, run_report
-from mudkit.report.parameters import TEMPLATES
 from mudkit.report.run import _TEMPLATES
+from mudkit.report.schemas import TEMPLATES
 
 pytestmark = [pytest.mark.notebook, pytest.mark.spark]
 T0 = 1_211_100_000

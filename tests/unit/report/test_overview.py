@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 from mudkit.cli import app
 from mudkit.errors import InputMissing, ParameterError
 from mudkit.report import keep_page, overview
-from mudkit.report.parameters import TEMPLATES, preset
+from mudkit.report.parameters import preset
+from mudkit.report.schemas import TEMPLATES
 
 
 def report(name, build, started, **manifest):

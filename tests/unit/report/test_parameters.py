@@ -5,8 +5,6 @@ import pytest
 from mudkit.errors import InputMissing, ParameterError, TraceFormatError
 from mudkit.report import run_report
 from mudkit.report.parameters import (
-    TEMPLATES,
-    TraceProfile,
     check,
     described,
     inputs,
@@ -14,6 +12,7 @@ from mudkit.report.parameters import (
     preset,
     presets,
 )
+from mudkit.report.schemas import TEMPLATES, TraceProfile
 from mudkit.trace.formats import FORMATS
 
 

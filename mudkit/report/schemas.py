@@ -1,0 +1,228 @@
+"""What each report takes: names, kinds, ranges, defaults and meanings."""
+
+from __future__ import annotations
+
+import zoneinfo
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+
+from mudkit.errors import ParameterError
+from mudkit.trace.derive import Rule
+from mudkit.trace.parse import MAX_BOX_KM, MAX_WINDOW_S
+
+__all__ = [
+    "TEMPLATES", "CachePolicy", "Parameters", "PrefetchSizing", "Propagation", "Scoreboard", "TraceProfile",
+]  # fmt: skip
+
+
+class Parameters(BaseModel):
+    """What all have in common: nothing unknown is taken, and nothing of another kind."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+def _zone(value: str) -> str:
+    """Check the name of a time zone."""
+    try:
+        zoneinfo.ZoneInfo(value)
+    except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError) as error:
+        raise ValueError("a time zone, for instance America/Los_Angeles") from error
+    return value
+
+
+class TraceProfile(Parameters):
+    """Parameters of ``trace_profile``."""
+
+    trace: str = Field(description="file of positions, or a trace folder")
+    reads: str = Field("", description="file of reads (an access log); empty: derive them by the rule")
+    format: Literal[
+        "auto", "cabspotting", "cabspotting-txt", "geolife", "gtfs-rt", "gowalla", "gpx", "csv", "parquet"
+    ] = Field("auto", description="of the trace file")
+    columns: dict[str, str] = Field({}, description="mudkit's column names to the trace file's")
+    reads_columns: dict[str, str] = Field({}, description="mudkit's column names to the reads file's")
+    tz: str = Field("UTC", description="time zone of times without one, and of the figures")
+    time_unit: Literal["s", "ms", "us", "ns"] = Field("s", description="of numeric times")
+    rule: str = Field("", description="rule for reads; empty: occupancy for taxis, else trip_start")
+    box_km: float | None = Field(None, gt=0, le=MAX_BOX_KM, description="side of a read's box; none: 20 km")
+    window_s: float | None = Field(
+        None, gt=0, le=MAX_WINDOW_S, description="how far back a read asks; none: 2 h"
+    )
+    horizon_s: float = Field(7200.0, gt=0, le=MAX_WINDOW_S, description="how old a cached answer may be")
+    rule_km: float = Field(1.0, ge=0, allow_inf_nan=False, description="the fixed rule's distance")
+    rule_minutes: float = Field(10.0, ge=0, description="the fixed rule's age")
+    completeness: float = Field(
+        0.9, gt=0, le=1, description="an answer below this is stale, in the second table"
+    )
+    cells_zoom: int = Field(15, ge=0, le=22, description="level of the map's cells")
+
+    _tz = field_validator("tz")(_zone)
+
+    @field_validator("rule")
+    @classmethod
+    def _is_rule(cls, value: str) -> str:
+        if value:
+            try:
+                Rule.parse(value)
+            except ParameterError as error:
+                raise ValueError(error.expected) from error
+        return value
+
+    @model_validator(mode="after")
+    def _rule_within_horizon(self) -> TraceProfile:
+        if self.rule_minutes * 60 > self.horizon_s:
+            raise ValueError(f"rule_minutes of at most horizon_s / 60 = {self.horizon_s / 60:g}")
+        return self
+
+
+class CachePolicy(TraceProfile):
+    """Parameters of ``cache_policy``: those of ``trace_profile``, and what is learnt for."""
+
+    stale_cost: float = Field(
+        1.0, ge=0, le=1e6, description="of a stale answer, where an unnecessary query costs 1"
+    )
+    late_cost: float = Field(
+        0.2, ge=0, le=1e6, description="of a read that misses a write, where a message alone costs about 1"
+    )
+    batch_minutes: float = Field(30.0, gt=0, le=10_000, description="the fixed delay of writes")
+    folds: Literal["device", "time"] = Field(
+        "device", description="what the trees are tested on: other devices, or later days"
+    )
+    cells_zoom: int = Field(14, ge=0, le=22, description="level of the map's cells")
+    seed: int = Field(0, ge=0, lt=1 << 32, description="of the control with shuffled labels")
+
+
+class PrefetchSizing(Parameters):
+    """Parameters of ``prefetch_sizing``."""
+
+    arrivals: str = Field(
+        "", description="log of arrivals as CSV: time and, where known, rank and expires; empty: an example"
+    )
+    reads: str = Field("", description="log of reads as CSV: time; empty: an example", validate_default=True)
+    outages: str = Field(
+        "", description="log of outages as CSV: begin, end; empty: they are drawn", validate_default=True
+    )
+    tz: str = Field("UTC", description="time zone of times without one")
+    max_at_a_time: int = Field(8, ge=1, le=1 << 31, description="messages that are read at a time, at most")
+    threshold: float = Field(0.0, ge=-1e9, le=1e9, description="lower ranks are not acceptable")
+    loss_weight: float = Field(
+        1.0, ge=0, le=1e9, description="how many wasted messages one that is lost is worth"
+    )
+    outage: float = Field(
+        0.1, ge=0, le=1, description="share of time without a link, without a log of outages"
+    )
+    outages_per_day: float = Field(
+        12.0, ge=0.001, le=86_400, description="periods without a link a day, without a log of outages"
+    )
+    draws: int = Field(5, ge=1, le=100, description="how often outages are drawn, without a log of them")
+    arrivals_per_day: float = Field(32.0, ge=0.1, le=10_000, description="of the generated example")
+    reads_per_day: float = Field(2.0, ge=0.1, le=1000, description="of the generated example")
+    expiration_h: float = Field(
+        48.0, ge=0.01, le=1e6, description="mean time to expiration in the generated example"
+    )
+    days: int = Field(60, ge=1, le=3660, description="length of the generated example")
+    seed: int = Field(0, ge=0, lt=1 << 32, description="of what is generated: the example, outages")
+
+    _tz = field_validator("tz")(_zone)
+
+    @field_validator("reads")
+    @classmethod
+    def _with_arrivals(cls, value: str, info: ValidationInfo) -> str:
+        arrivals = info.data.get("arrivals", value)
+        if bool(arrivals) != bool(value):
+            raise ValueError("a log of arrivals and one of reads, or neither: then an example is generated")
+        return value
+
+    @field_validator("outages")
+    @classmethod
+    def _with_logs(cls, value: str, info: ValidationInfo) -> str:
+        if value and not info.data.get("arrivals", value):
+            raise ValueError("no log of outages without those of arrivals and reads")
+        return value
+
+
+class Propagation(Parameters):
+    """Parameters of ``propagation``."""
+
+    trace: str = Field(description="file of positions, or a trace folder")
+    format: Literal[
+        "auto", "cabspotting", "cabspotting-txt", "geolife", "gtfs-rt", "gowalla", "gpx", "csv", "parquet"
+    ] = Field("auto", description="of the trace file")
+    columns: dict[str, str] = Field({}, description="mudkit's column names to the trace file's")
+    tz: str = Field("UTC", description="time zone of times without one, and of the figures")
+    time_unit: Literal["s", "ms", "us", "ns"] = Field("s", description="of numeric times")
+    cells_zoom: int = Field(14, ge=0, le=22, description="level of the cells whose messages are joined")
+    interval_s: int = Field(300, ge=1, le=86_400, description="length of an interval")
+    thresholds: list[int] = Field(
+        [1, 20, 50], min_length=2, max_length=8, description="volumes that are compared, 1 among them"
+    )
+    message_bytes: int = Field(400, ge=1, le=1 << 20, description="size of a message")
+    aggregate_bytes: int = Field(400, ge=1, le=1 << 20, description="size of an aggregate")
+    application: Literal["traffic", "hazards", "popular spots", "noise map"] = Field(
+        "noise map", description="what is played where most is reported"
+    )
+    played_minutes: float = Field(
+        30.0, ge=1, le=1440, description="so long an application is played, where most is reported"
+    )
+    far_km: float = Field(
+        20.0, ge=0, le=5000, description="from who listens in the middle to who is far away"
+    )
+
+    _tz = field_validator("tz")(_zone)
+
+    @field_validator("thresholds")
+    @classmethod
+    def _with_one(cls, value: list[int]) -> list[int]:
+        if 1 not in value or min(value) < 1 or len(set(value)) < len(value):
+            raise ValueError("different whole numbers from 1 on, 1 (no aggregation) among them")
+        return value
+
+
+class Scoreboard(Parameters):
+    """Parameters of ``scoreboard``."""
+
+    tasks: list[str] = Field(
+        ["traffic alerts", "friends nearby", "ward telemetry", "news with ranks", "photo sharing"],
+        description="what the systems do",
+    )
+    systems: list[str] = Field(
+        ["to everyone", "MUD", "Last hop", "Contrail", "Radiator", "SUBLIM"],
+        description="who enters; the others are compared with the first",
+    )
+    devices: int = Field(8, ge=2, le=10_000, description="phones in each task")
+    length: float = Field(0.25, ge=0.01, le=100, description="of each task, times its own hours")
+    seeds: int = Field(3, ge=1, le=1000, description="runs of each task and system")
+    seed: int = Field(0, ge=0, lt=1 << 32, description="the first of them")
+    confidence: float = Field(0.95, gt=0, lt=1, description="of the intervals")
+    stories: int = Field(
+        20, ge=0, le=10_000, description="on which each order of two systems is tried; 0: none"
+    )
+    across: str = Field("j_per_useful", description="measure of the first axis")
+    up: str = Field("useful_share", description="measure of the second axis")
+
+    @field_validator("tasks", "systems", "across", "up")
+    @classmethod
+    def _known(cls, value: Any, info: ValidationInfo) -> Any:
+        from mudkit.experiment.scoreboard import ENTRANTS, MEASURES, TASKS  # they load all systems
+
+        known = {"tasks": list(TASKS), "systems": list(ENTRANTS)}.get(str(info.field_name), list(MEASURES))
+        given = value if isinstance(value, list) else [value]
+        if not given or len(set(given)) < len(given) or not set(given) <= set(known):
+            raise ValueError(
+                f"{'some, each once, ' if isinstance(value, list) else 'one '}of: {', '.join(known)}"
+            )
+        return value
+
+    @field_validator("up")
+    @classmethod
+    def _two(cls, value: str, info: ValidationInfo) -> str:
+        if value == info.data.get("across"):
+            raise ValueError("another measure than across")
+        return value
+
+
+TEMPLATES: dict[str, type[Parameters]] = {
+    "trace_profile": TraceProfile, "cache_policy": CachePolicy, "prefetch_sizing": PrefetchSizing,
+    "propagation": Propagation, "scoreboard": Scoreboard,
+}  # fmt: skip
+"""Reports by name, each with the schema of its parameters."""
