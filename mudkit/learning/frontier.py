@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.learning.batching import PRICES, BatchTree, LearntWrites
-from mudkit.learning.costs import CostMatrix, delay_costs
+from mudkit.learning.batching import PRICES, BatchTree, LearntWrites, delayed
+from mudkit.learning.costs import CLASSES, CostMatrix, delay_costs
 from mudkit.learning.features import read_features
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.replay import SENT, replay
@@ -77,7 +78,9 @@ def read_frontier(
 def write_frontier(
     train: Writes, test: Writes, asked: Asked, *, by: str = "device", prices: Sequence[float] = PRICES
 ) -> pd.DataFrame:
-    """Replay write trees for many prices of a delay that is too long.
+    """Replay write trees for many prices of a delay that is too long, and every fixed delay.
+
+    A fixed delay is a tree of one leaf; which of them costs give is chance.
 
     Parameters
     ----------
@@ -91,7 +94,8 @@ def write_frontier(
     Returns
     -------
     pandas.DataFrame
-        A row a price: ``price, message_share, point_share, missed_share, leaves``.
+        A row a price: ``price, message_share, point_share, missed_share, leaves``. Then one for each of
+        :data:`~mudkit.learning.costs.CLASSES`, without a price.
 
     Raises
     ------
@@ -102,14 +106,18 @@ def write_frontier(
 
     tree = BatchTree()
     grove, interval_s, count = tree.grove(train, by), train.interval_s(), len(test.t_us)
-    rows = []
+
+    def shares(due_us: NDArray[np.int64]) -> tuple[float, float, float]:
+        sent = batches(test, due_us)
+        return sent.messages / count, sent.points / count, float(missed(test, sent.sent_us, asked).mean())
+
+    rows: list[tuple[float, ...]] = []
     for price in prices:
         costs = delay_costs(price, interval_s=interval_s)
         learnt = LearntWrites(grove.tree(tree.split(costs))[0], costs)
-        sent = batches(test, learnt.due_us(test))
-        late = missed(test, sent.sent_us, asked).mean()
-        leaves = np.count_nonzero(learnt.tree.is_leaf)
-        rows.append((price, sent.messages / count, sent.points / count, late, leaves))
+        leaves = int(np.count_nonzero(learnt.tree.is_leaf))
+        rows.append((price, *shares(learnt.due_us(test)), leaves))
+    rows += [(math.nan, *shares(delayed(test, np.full(count, each))), 1) for each in range(len(CLASSES))]
     return pd.DataFrame(rows, columns=["price", "message_share", "point_share", "missed_share", "leaves"])
 
 

@@ -51,8 +51,8 @@ def hindsight_frontier(writes: Writes, asked: Asked) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        As of :func:`~mudkit.learning.write_frontier`, without ``leaves``; with a row of price 0, at which
-        nothing is sent.
+        As of :func:`~mudkit.learning.frontier.write_frontier`, without ``leaves``; with a row of price 0, at
+        which nothing is sent.
     """
     import pandas as pd  # loading it takes longer than loading all of mudkit
 

@@ -93,7 +93,7 @@ def measure(
             "recorded traces": told(recorded),
             "tree": "place, hour and weekday; learnt from a tenth of the devices, tested on the others; at "
             "the share of reads that miss a write with 30 min, between two of 12 prices of a delay that is "
-            "too long by using each on a part of the days",
+            "too long, fixed delays (one leaf) among them, by using each on a part of the days",
             "bound": "misses no read that 30 min does not miss; strict: misses none",
             "hours": "delays by hour and weekend, chosen by replay on what they are measured on, at the same "
             f"share: what the hour alone could tell; where 30 min misses {MOST_MISSED:.0%} of the reads at "

@@ -4,8 +4,10 @@ import pytest
 
 import mudkit.errors as errors
 
+KINDS = [each for each in errors.__all__ if each not in ("MudkitError", "did_you_mean")]
 
-@pytest.mark.parametrize("name", [n for n in errors.__all__ if n != "MudkitError"])
+
+@pytest.mark.parametrize("name", KINDS)
 def test_every_kind_is_a_builtin_too_and_survives_pickling(name):
     kind = getattr(errors, name)
     assert len([base for base in kind.__mro__ if base.__module__ == "builtins"]) > 3
@@ -25,3 +27,10 @@ def test_message_names_what_came_and_what_to_do():
         "  expected: a name",
         "  to do:    say one",
     ]
+
+
+def test_the_nearest_known_word_is_meant():
+    assert errors.did_you_mean("Cels", ["cells", "label_reads"]) == "did you mean 'cells'?"
+    assert errors.did_you_mean("MM1", ["M1", "L1"]) == "did you mean 'M1'?"
+    assert errors.did_you_mean("xyz", ["cells"]) is None
+    assert errors.did_you_mean("xyz", ["cells"], "leave it out") == "leave it out"
