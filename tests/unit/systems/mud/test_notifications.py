@@ -24,7 +24,7 @@ class Cell:
         self.server.handle(0, LinkUp("server", "server"))
         self.stream = Outgoing("processor 1")
 
-    def hello(self, who="jane", address=None, session=None, now_us=0, *, is_new=True):
+    def hello(self, who="jane", address=None, session=None, now_us=0, *, is_new=True, policies=None):
         said = told(
             self.server,
             "hello",
@@ -33,7 +33,7 @@ class Cell:
             endpoint=f"{who}/news",
             session=session,
             is_new=is_new,
-            policies={},
+            policies=policies or {},
         )
         return said[0][1].get("session"), said[1:]
 
@@ -214,3 +214,24 @@ def test_another_life_of_the_server_has_other_sessions():
         hello = {"endpoint": "jane/news", "session": None, "is_new": True, "policies": {}}
         names.add(told(server, "hello", "jane", **hello)[0][1]["session"])
     assert names == {"server 1.1", "server 2.1"}
+
+
+def shipped(version, to=None):
+    document = {"version": version}
+    return {"what": "policy", "app": "news", "policy": "reads", "to": to, "document": document}
+
+
+def test_a_policy_goes_to_those_it_is_for_who_follow_it_and_have_it_not():
+    cell = Cell(most_waiting=9)
+    follows = {"jane": {"reads": 1}, "bob": {"reads": 2}, "cem": {"reads": 1}, "dan": {}}
+    for who, policies in follows.items():
+        cell.hello(who, policies=dict(policies))
+    assert [to for to, _ in numbers(cell.bring(shipped(2)))] == ["jane", "cem"]
+    assert numbers(cell.bring(shipped(2))) == [], "all have it, or are being told of it"
+    assert [to for to, _ in numbers(cell.bring(shipped(3, to=["bob", "dan"])))] == ["bob"]
+    _, said = cell.hello("eve", policies={"reads": 2})
+    assert numbers(said) == [], "the third is not for her, the second she has"
+    _, said = cell.hello("fay", policies={"reads": 1})
+    assert [message["body"]["document"]["version"] for _, message in said if message["kind"] == "stream"] == [
+        2
+    ]
