@@ -134,7 +134,10 @@ def test_a_history_is_edited_in_the_browser(chromium, lab, tmp_path):
         title = explorer.locator(".js-plotly-plot .gtitle")
         marks = explorer.locator(".js-plotly-plot .annotation-text")
         weaker = "fork-sequential-retracted"
-        assert title.text_content().startswith(f"{weaker}: OK"), "the run of the lab"
+        page.wait_for_function(  # the run of the lab
+            "([box, start]) => box.querySelector('.gtitle')?.textContent.startsWith(start)",
+            arg=[explorer.element_handle(), f"{weaker}: OK"],
+        )
         assert explorer.get_by_text(f"✓ OK ({weaker})").count() == 1
 
         text.fill("ann: w1       w1>2…  r2\nbob:     r1  w1>3…  r3\ncyd:          r1")
@@ -156,7 +159,7 @@ def test_a_history_is_edited_in_the_browser(chromium, lab, tmp_path):
             "([box, start]) => box.querySelector('.gtitle').textContent.startsWith(start)",
             arg=[explorer.element_handle(), f"{weaker}: ILLEGAL"],
         )
-        assert explorer.locator(".js-plotly-plot .x2title").count() == 0, "no axes of views are left"
+        explorer.locator(".js-plotly-plot .x2title").wait_for(state="detached")  # no axes of views are left
         page.keyboard.type("  x")
         explorer.get_by_text("This is not read yet").wait_for()
         assert title.text_content().startswith(f"{weaker}: ILLEGAL"), "the last picture stays"
@@ -517,7 +520,10 @@ def choose(options, wanted):
     page.keyboard.press("Home")
     for _ in range(place):
         page.keyboard.press("ArrowDown")
-    assert options.evaluate("each => each === document.activeElement && each.selectedIndex") == place
+    page.wait_for_function(
+        "([each, place]) => each === document.activeElement && each.selectedIndex === place",
+        arg=[options.element_handle(), place],
+    )
     assert page.locator(".jp-Notebook .jp-Cell").count() == cells
 
 
@@ -544,9 +550,13 @@ def look_at_map_and_slider(page):
     title = page.locator(".jupyter-widgets .js-plotly-plot .gtitle")
     before = title.text_content()
     assert re.match(r"\d+ devices, ", before)
-    slider.locator("[role=slider], .noUi-handle").first.focus()
-    page.keyboard.press("ArrowRight")
-    page.wait_for_function(
-        "([old]) => document.querySelector('.jupyter-widgets .js-plotly-plot .gtitle').textContent !== old",
-        arg=[before],
+    changed = (
+        "([old]) => document.querySelector('.jupyter-widgets .js-plotly-plot .gtitle').textContent !== old"
     )
+    slider.locator("[role=slider], .noUi-handle").first.focus()
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_function(changed, arg=[before])
+
+    page.locator(".widget-play button").first.click()
+    for _ in range(2):  # it goes on by itself
+        page.wait_for_function(changed, arg=[title.text_content()])
