@@ -7,8 +7,10 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 
 import nbformat
@@ -54,6 +56,7 @@ def lab(tmp_path, repository):
                 break
         else:
             pytest.fail("JupyterLab did not start:\n" + "".join(lines))
+        listens(int(found[1].rpartition(":")[2]))
         yield found[1], found[2]
     finally:
         server.send_signal(signal.SIGTERM)
@@ -62,6 +65,18 @@ def lab(tmp_path, repository):
         except subprocess.TimeoutExpired:
             os.killpg(server.pid, signal.SIGKILL)
             server.communicate()
+
+
+def listens(port):
+    """Wait until a server takes connections: JupyterLab tells its address before it does."""
+    for _ in range(600):
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=60).close()
+        except ConnectionRefusedError:
+            time.sleep(0.1)  # nothing tells when
+        else:
+            return
+    pytest.fail(f"nothing listens at {port}")
 
 
 @contextmanager
