@@ -12,7 +12,8 @@ import pytest
 from spark_frames import positions_of, reads_of
 from typer.testing import CliRunner
 
-from mudkit import cli, pipeline, trace
+from mudkit import pipeline, trace
+from mudkit.cli import app
 from mudkit.errors import (
     InputMissing,
     OutputExists,
@@ -270,7 +271,7 @@ def test_an_ingest_with_other_options_never_goes_on(spark, cabs, tmp_path, monke
 
 
 def test_the_command_says_what_was_there(spark, folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(cli, "_spark", lambda path: Kept(spark))
+    monkeypatch.setattr("mudkit.cli.jobs._spark", lambda path: Kept(spark))
     arguments = [
         "pipeline",
         "run",
@@ -283,13 +284,13 @@ def test_the_command_says_what_was_there(spark, folder, tmp_path, monkeypatch):
     ]
     with monkeypatch.context() as patch:
         patch.setattr(jobs, "_write", Stop(jobs._write, 2))
-        assert CliRunner().invoke(cli.app, arguments).exit_code != 0
-    result = CliRunner().invoke(cli.app, arguments)
+        assert CliRunner().invoke(app, arguments).exit_code != 0
+    result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0
     assert result.stderr == "2 of 4 partitions were there already\n"
     assert result.stdout.startswith("1,800 rows written to")
     result = CliRunner().invoke(
-        cli.app,
+        app,
         ["pipeline", "run", "propagation", str(folder), "--out", str(tmp_path / "p"), "--threshold", "3",
          "--interval-s", "600", "--zoom", "9", "--message-bytes", "100", "--aggregate-bytes", "20"],
     )  # fmt: skip
