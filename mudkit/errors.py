@@ -28,6 +28,7 @@ __all__ = [
     "TraceContentError",
     "TraceFormatError",
     "did_you_mean",
+    "listed",
 ]
 
 
@@ -76,11 +77,17 @@ class MudkitError(Exception):
 
 
 def did_you_mean(given: object, known: Iterable[str], otherwise: str | None = None) -> str | None:
-    """Give a remedy that names the known word nearest to what came; ``otherwise`` when none is near."""
+    """Give a remedy that names the known words nearest to what came; ``otherwise`` when none is near."""
     words = list(known)
     lower = {word.lower(): word for word in reversed(words)}
-    near = difflib.get_close_matches(str(given).lower(), lower, n=1)
-    return f"did you mean {lower[near[0]]!r}?" if near else otherwise
+    near = difflib.get_close_matches(str(given).lower(), lower, n=3)
+    return f"did you mean {' or '.join(repr(lower[each]) for each in near)}?" if near else otherwise
+
+
+def listed(known: Iterable[str], otherwise: str = "none") -> str:
+    """Give the first twenty of the words that are known; ``otherwise`` when there are none."""
+    words = list(known)
+    return (", ".join(words[:20]) + (", …" if len(words) > 20 else "")) or otherwise
 
 
 def _rebuild(kind: type[MudkitError], summary: str, fields: dict[str, Any]) -> MudkitError:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
-import difflib
 import hashlib
 import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mudkit.errors import ParameterError
+from mudkit.errors import ParameterError, did_you_mean, listed
 from mudkit.fleet.battery import BASE_MW
 from mudkit.fleet.faults import Faults
 from mudkit.fleet.group import Group, usable_name
@@ -389,11 +388,9 @@ class Lab:
 
     def _known(self, device: str) -> Device:
         if device not in self.devices:
-            near = difflib.get_close_matches(str(device), self.devices, n=3)
-            known = ", ".join(list(self.devices)[:20]) + (", …" if len(self.devices) > 20 else "")
             raise ParameterError(
-                "There is no such device.", where="device", found=repr(device), expected=known or "none yet",
-                remedy=f"did you mean {' or '.join(near)}?" if near else None,
+                "There is no such device.", where="device", found=repr(device),
+                expected=listed(self.devices, "none yet"), remedy=did_you_mean(device, self.devices),
             )  # fmt: skip
         return self.devices[device]
 

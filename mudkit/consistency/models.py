@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cache
 from types import MappingProxyType
 from typing import Final
 
-from mudkit.errors import ParameterError
+from mudkit.errors import ParameterError, did_you_mean
 
 __all__ = ["MODELS", "PROMISES", "Form", "Model", "implied", "model_of", "promising"]
 
@@ -138,10 +137,9 @@ def model_of(name: str) -> Model:
         There is none.
     """
     if name not in MODELS:
-        near = difflib.get_close_matches(str(name), MODELS, n=2)
         raise ParameterError(
             "There is no such model.", where="model", found=repr(name), expected=", ".join(MODELS),
-            remedy=f"did you mean {' or '.join(near)}?" if near else None,
+            remedy=did_you_mean(name, MODELS),
         )  # fmt: skip
     return MODELS[name]
 

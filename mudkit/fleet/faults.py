@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
-from mudkit.errors import ParameterError
+from mudkit.errors import ParameterError, did_you_mean, listed
 from mudkit.fleet.host import Device, Host
 from mudkit.fleet.kernel import World
 from mudkit.fleet.link import Transfer
@@ -167,11 +166,10 @@ class Faults:
     def _host(self, name: str, where: str = "host") -> Host:
         if name not in self._world.hosts:
             known = sorted(self._world.hosts)
-            near = difflib.get_close_matches(str(name), known, n=3)
             raise ParameterError(
                 "There is no such device or server.", where=where, found=repr(name),
-                expected=", ".join(known[:20]) + (", …" if len(known) > 20 else "") or "none yet",
-                remedy=f"did you mean {' or '.join(near)}?" if near else "add it first: lab.device(name)",
+                expected=listed(known, "none yet"),
+                remedy=did_you_mean(name, known, "add it first: lab.device(name)"),
             )  # fmt: skip
         return self._world.hosts[name]
 

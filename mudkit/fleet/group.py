@@ -169,7 +169,7 @@ def _check_context(context: Mapping[str, Any]) -> None:
             raise ParameterError(
                 f"There is no parameter {name!r} here.", where=name, found=repr(context[name]),
                 expected="a parameter, or a name of the context that is not like one",
-                remedy="add each with lab.device(…, at=…)" if name == "at" else f"did you mean {near[0]}?",
+                remedy="add each with lab.device(…, at=…)" if name == "at" else f"did you mean {near[0]!r}?",
             )  # fmt: skip
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 from array import array
 from collections import deque
@@ -15,7 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.errors import ParameterError
+from mudkit.errors import ParameterError, did_you_mean
 from mudkit.fleet.bill import Account, Bill
 from mudkit.fleet.capacity import INSTANT, Curve, Instant
 from mudkit.fleet.energy import RADIOS, Radio
@@ -75,11 +74,10 @@ def profile_of(name: Any) -> LinkProfile:
         There is none.
     """
     if not isinstance(name, str) or name not in LINKS:
-        near = difflib.get_close_matches(str(name).lower(), LINKS, n=1)
         raise ParameterError(
             "There is no such kind of link.", where="link", found=repr(name),
             expected=f"{', '.join(LINKS)}, or measured ones (LinkReplay)",
-            remedy=f"did you mean {near[0]}?" if near else None,
+            remedy=did_you_mean(name, LINKS),
         )  # fmt: skip
     return LINKS[name]
 

@@ -1,7 +1,8 @@
 """What the hour could tell at best: delays by hour that are chosen afterwards, on what they are measured on.
 
-Nobody can use such a table. It says how far any policy can come that knows of a write only its hour and
-whether it is a weekend: where it closes little of the gap to the bound, no tree closes much.
+Nobody can use such a table. It estimates how much of the gap to the bound a policy could close that knows of
+a write only its hour and whether it is a weekend. It is no proof: the search is a descent and may stop short,
+and a tree knows the place, too.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from mudkit.learning.batching import delayed
 from mudkit.learning.costs import CLASSES
 from mudkit.learning.writes import Asked, Writes, batches, missed
-from mudkit.units import US_PER_S
+from mudkit.units import solar_time
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,6 +25,7 @@ __all__ = ["HINDSIGHT_PRICES", "hindsight_frontier", "hours_of"]
 HINDSIGHT_PRICES: Final = (0.1, 0.2, 0.4)
 """Of a read that misses a write, in messages: shares of reads and of writes."""
 _HOURS: Final = 24
+_SATURDAY: Final = 5
 _CLASSES: Final = tuple(
     CLASSES.index(minutes) for minutes in (0.0, 10.0, 20.0, 30.0, 60.0, 120.0, CLASSES[-1])
 )
@@ -32,10 +34,10 @@ _POINT: Final = 1e-4
 """A point costs little beside a message: it decides between tables that are else alike."""
 
 
-def hours_of(t_us: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Give the hours (UTC) numbers: 0 to 23 on weekdays, 24 to 47 at weekends."""
-    hours = t_us // (3600 * US_PER_S)
-    return hours % _HOURS + _HOURS * ((hours // _HOURS + 3) % 7 >= 5)
+def hours_of(t_us: NDArray[np.int64], lon: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Give the hours (solar time, as trees know it) numbers: 0 to 23 on weekdays, 24 to 47 at weekends."""
+    hour, weekday = solar_time(t_us, lon)
+    return hour.astype(np.int64) + _HOURS * (weekday >= _SATURDAY)
 
 
 def hindsight_frontier(writes: Writes, asked: Asked) -> pd.DataFrame:
@@ -56,7 +58,7 @@ def hindsight_frontier(writes: Writes, asked: Asked) -> pd.DataFrame:
     """
     import pandas as pd  # loading it takes longer than loading all of mudkit
 
-    hour = hours_of(writes.t_us)
+    hour = hours_of(writes.t_us, writes.lon)
 
     def shares(table: NDArray[np.int64]) -> tuple[float, float, float]:
         sent = batches(writes, delayed(writes, table[hour]))

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from mudkit.errors import PredicateError
+from mudkit.errors import PredicateError, listed
 from mudkit.predicates import tree
 from mudkit.predicates.parse import Scopes
 from mudkit.predicates.values import EVERY_KIND, KINDS, POINT, STRUCT
@@ -139,9 +139,8 @@ def _unknown(
     scope: str, name: str, before: str, known: list[str], text: str | None, at: tuple[int, int] | None
 ) -> PredicateError:
     close = difflib.get_close_matches(name.removeprefix(before), known, n=1, cutoff=0.5)
-    shown = ", ".join(sorted(known)[:20]) + (", …" if len(known) > 20 else "")
     return PredicateError(
         f"There is no {scope}.{name}.", text=text, at=at,
-        expected=f"one of {shown}" if known else "a value without attributes",
-        remedy=f"perhaps you meant {before}{close[0]}" if close else None,
+        expected=f"one of {listed(sorted(known))}" if known else "a value without attributes",
+        remedy=f"did you mean {before + close[0]!r}?" if close else None,
     )  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import sqlite3
 import threading
@@ -12,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from mudkit.errors import PredicateError
+from mudkit.errors import PredicateError, did_you_mean, listed
 from mudkit.predicates.tree import Name
 from mudkit.predicates.values import BOOLEAN, EVERY_KIND, NUMBER, POINT, STRING, STRUCT, number, string
 
@@ -195,11 +194,10 @@ def _group(columns: dict[tuple[str, ...], Column], path: tuple[str, ...], struct
 def _unknown(name: Name, columns: Mapping[tuple[str, ...], Column], text: str | None) -> PredicateError:
     written = ".".join(name.path)
     known = sorted(".".join(key) for key in columns)
-    close = difflib.get_close_matches(written, known, n=1, cutoff=0.5)
     return PredicateError(
         f"There is no {name.scope}.{written} in the layout.", text=text, at=name.at,
-        expected=f"one of {', '.join(known[:20])}{', …' if len(known) > 20 else ''}" if known else "no names",
-        remedy=f"perhaps you meant {close[0]}" if close else None,
+        expected=f"one of {listed(known)}" if known else "no names",
+        remedy=did_you_mean(written, known),
     )  # fmt: skip
 
 

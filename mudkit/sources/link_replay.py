@@ -6,7 +6,6 @@ so it is cut out: a replay goes from one recording into the next.
 
 from __future__ import annotations
 
-import difflib
 import math
 from typing import Any, NamedTuple
 
@@ -14,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from mudkit.errors import ParameterError, TraceContentError
+from mudkit.errors import ParameterError, TraceContentError, did_you_mean, listed
 from mudkit.units import US_PER_S
 
 __all__ = ["Capacity", "LinkReplay"]
@@ -105,13 +104,12 @@ class LinkReplay:
         self._device = device
         self.devices: list[str] = sorted(table["device"].unique().to_pylist())
         if device is not None and device not in self.devices:
-            near = difflib.get_close_matches(str(device), self.devices, n=3)
             raise ParameterError(
                 f"The trace has no device {device!r}.",
                 where="device",
                 found=repr(device),
-                expected="one of " + ", ".join(self.devices[:20]) + (", …" if len(self.devices) > 20 else ""),
-                remedy=f"did you mean {' or '.join(near)}?" if near else None,
+                expected="one of " + listed(self.devices),
+                remedy=did_you_mean(device, self.devices),
             )
         replayed = self.devices if device is None else [device]
         self._lines = dict(zip(replayed, self._join(table, replayed), strict=True))

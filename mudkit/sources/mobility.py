@@ -7,9 +7,7 @@ fleet), so a device that is added, left out or named earlier changes nothing for
 
 from __future__ import annotations
 
-import difflib
-
-from mudkit.errors import ParameterError
+from mudkit.errors import ParameterError, did_you_mean
 from mudkit.sources.commute import Commute
 from mudkit.sources.courses import Course, Mobility, Places
 from mudkit.sources.grid import ManhattanGrid
@@ -48,11 +46,10 @@ def mobility_of(given: str | Mobility) -> Mobility:
     # A class has the method too, but is no model yet.
     if isinstance(model, Mobility) and not isinstance(model, type):
         return model
-    near = difflib.get_close_matches(given, MOBILITIES, n=1) if isinstance(given, str) else []
     raise ParameterError(
         "There is no such mobility.",
         where="mobility",
         found=repr(given),
         expected=f"one of {', '.join(MOBILITIES)}, or a model such as Replay(positions)",
-        remedy=f"did you mean {near[0]}?" if near else None,
+        remedy=did_you_mean(given, MOBILITIES),
     )

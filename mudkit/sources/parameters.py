@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Mapping
 from dataclasses import field, fields
@@ -10,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from mudkit.errors import ParameterError
+from mudkit.errors import ParameterError, did_you_mean
 
 __all__ = ["check_ranges", "number", "of_kind", "rate", "split_rates", "whole_number"]
 
@@ -107,13 +106,12 @@ def split_rates(rates: Mapping[str, Any], *kinds: type) -> list[dict[str, Any]]:
     known = sorted(set().union(*names))
     for name in rates:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=3)
             raise ParameterError(
                 f"There is no parameter {name!r}.",
                 where=name,
                 found=repr(rates[name]),
                 expected="one of " + ", ".join(known),
-                remedy=f"did you mean {' or '.join(near)}?" if near else None,
+                remedy=did_you_mean(name, known),
             )
     return [{name: value for name, value in rates.items() if name in mine} for mine in names]
 

@@ -191,8 +191,8 @@ def test_names_and_strings_are_quoted(spark):
 def test_errors(spark):
     frame = spark.range(1).selectExpr("id AS price", "named_struct('age', 1) AS receiver")
     for text, message in (
-        ("prise = 1", "perhaps you meant price"),
-        ("receiver.agge = 1", "perhaps you meant age"),
+        ("prise = 1", "did you mean 'price'"),
+        ("receiver.agge = 1", "did you mean 'age'"),
         ("price.x = 1", r"no record\.price\.x"),
         ("lookup('t', price, 'x') = 1", "lookup has no form for the evaluator spark"),
         ("hour(price, coalesce(auth.zone, 'UTC')) = 1", "must be a constant"),

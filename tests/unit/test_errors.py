@@ -4,7 +4,7 @@ import pytest
 
 import mudkit.errors as errors
 
-KINDS = [each for each in errors.__all__ if each not in ("MudkitError", "did_you_mean")]
+KINDS = [each for each in errors.__all__ if each not in ("MudkitError", "did_you_mean", "listed")]
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -32,5 +32,13 @@ def test_message_names_what_came_and_what_to_do():
 def test_the_nearest_known_word_is_meant():
     assert errors.did_you_mean("Cels", ["cells", "label_reads"]) == "did you mean 'cells'?"
     assert errors.did_you_mean("MM1", ["M1", "L1"]) == "did you mean 'M1'?"
+    assert errors.did_you_mean("name", ["a", "names", "nname"]) == "did you mean 'nname' or 'names'?"
     assert errors.did_you_mean("xyz", ["cells"]) is None
     assert errors.did_you_mean("xyz", ["cells"], "leave it out") == "leave it out"
+
+
+def test_long_lists_are_cut_short_and_empty_ones_said():
+    names = [str(number) for number in range(21)]
+    assert errors.listed(names[:20]) == ", ".join(names[:20])
+    assert errors.listed(names) == ", ".join(names[:20]) + ", …"
+    assert errors.listed([], "none yet") == "none yet"

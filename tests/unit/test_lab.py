@@ -92,12 +92,12 @@ FLEETS = [
     ({"n": 2.5}, "2.5"),
     ({"n": "ten"}, "'ten'"),
     ({"n": True}, "whole number"),
-    ({"link": "let"}, "did you mean lte"),
-    ({"link": "WIFI"}, "did you mean wifi"),
+    ({"link": "let"}, "did you mean 'lte'"),
+    ({"link": "WIFI"}, "did you mean 'wifi'"),
     ({"link": ["lte"]}, "no such kind of link"),
     ({"link": None}, "no such kind of link"),
     ({"link": links((0, True, 9.0), (1, True, 9.0), devices=("a", "b"))}, "at most 2 devices"),
-    ({"mobility": "comute"}, "did you mean commute"),
+    ({"mobility": "comute"}, "did you mean 'commute'"),
     ({"mobility": 5}, "no such mobility"),
     ({"mobility": walk("a", "b")}, "at most 2"),
     ({"outage": 1.2}, "from 0 to 1"),
@@ -109,8 +109,8 @@ FLEETS = [
     ({"battery_j": "full"}, "battery_j"),
     ({"battery_j": 5, "base_mw": -1}, "base_mw"),
     ({"at": (30.0, -97.0)}, "lab.device"),
-    ({"mobilty": "commute"}, "did you mean mobility"),
-    ({"battery": 20}, "did you mean battery_j"),
+    ({"mobilty": "commute"}, "did you mean 'mobility'"),
+    ({"battery": 20}, "did you mean 'battery_j'"),
     ({"prefix": "a\n"}, "name"),
 ]
 
@@ -261,7 +261,7 @@ def test_run_inside_of_what_happens():
 def test_what_is_not_known():
     lab = Lab(messages=False)
     lab.device("jane-phone", battery_j=9.0)
-    with pytest.raises(ParameterError, match="did you mean jane-phone"):
+    with pytest.raises(ParameterError, match="did you mean 'jane-phone'"):
         lab.radio("jane-fone")
     for call in (lambda: lab.radio("jane-phone"), lambda: lab.battery("jane-phone")):
         with pytest.raises(ParameterError, match="messages=True"):

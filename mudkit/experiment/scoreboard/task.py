@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import difflib
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -11,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from mudkit.errors import ParameterError
+from mudkit.errors import ParameterError, did_you_mean
 from mudkit.experiment.scenario import Scenario
 from mudkit.experiment.scoreboard.wants import Want
 from mudkit.sources.parameters import number, whole_number
@@ -132,11 +131,10 @@ class Task:
         known = [each.name for each in fields(Scenario)]
         for name in changes:
             if name not in known:
-                near = difflib.get_close_matches(name, known, n=3)
                 raise ParameterError(
                     f"A scenario has no parameter {name!r}.", where=name, found=repr(changes[name])[:120],
                     expected="one of " + ", ".join(known),
-                    remedy=f"did you mean {' or '.join(near)}?" if near else None,
+                    remedy=did_you_mean(name, known),
                 )  # fmt: skip
         return replace(self, scenario=replace(self.scenario, **changes))
 

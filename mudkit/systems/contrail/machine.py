@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mudkit.errors import AccessDenied, MudkitError, ParameterError
+from mudkit.errors import AccessDenied, MudkitError, ParameterError, did_you_mean, listed
 from mudkit.events import (
     Call,
     Complete,
@@ -197,8 +197,9 @@ class ModuleMachine:
         if device not in self._settings.directory:
             known = sorted(self._settings.directory)
             raise ParameterError(
-                "There is no such device.", where="to", found=repr(device), expected=", ".join(known[:20])
-            )
+                "There is no such device.", where="to", found=repr(device), expected=listed(known),
+                remedy=did_you_mean(device, known),
+            )  # fmt: skip
         if device not in self._core.friends:
             raise AccessDenied(
                 "This device is no friend.", where="to", found=repr(device),

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mudkit.errors import ParameterError
+from mudkit.errors import ParameterError, listed
 from mudkit.events import Operation
 from mudkit.predicates import Predicate
 from mudkit.systems.contrail.crypto import digest
@@ -72,7 +72,7 @@ class Outbound:
         if item_id is not None and item_id not in self._open:
             raise ParameterError(
                 "Nothing of this name is to be acknowledged.", where="item_id", found=repr(item_id),
-                expected=", ".join(sorted(self._open)[:20]) or "nothing: all is acknowledged",
+                expected=listed(sorted(self._open), "nothing: all is acknowledged"),
             )  # fmt: skip
         made = []
         for name in chosen:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,7 +9,7 @@ from dataclasses import asdict, is_dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from mudkit.errors import ParameterError
+from mudkit.errors import ParameterError, did_you_mean
 from mudkit.progress import bar
 from mudkit.systems.lasthop.simulation import simulate
 
@@ -119,11 +118,10 @@ def _check_names(over: Mapping[str, Any], fixed: Mapping[str, Any]) -> None:
                 "Seeds are no parameter of the runs.", where="seed", found="seed", expected="seeds=range(10)"
             )
         if name not in _PARAMETERS:
-            near = difflib.get_close_matches(str(name), _PARAMETERS, n=3)
             raise ParameterError(
                 "There is no such parameter.", where="over, fixed", found=repr(name),
                 expected=", ".join(each for each in _PARAMETERS if each != "seed"),
-                remedy=f"did you mean {' or '.join(near)}?" if near else None,
+                remedy=did_you_mean(name, _PARAMETERS),
             )  # fmt: skip
     if twice := sorted(set(over) & set(fixed)):
         raise ParameterError(

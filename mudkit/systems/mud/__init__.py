@@ -6,7 +6,8 @@ Read types differ in what they promise: see :mod:`mudkit.systems.mud.asking` and
 
 from mudkit.systems.mud.artefact import Artefact
 from mudkit.systems.mud.blocking import BlockingClient
-from mudkit.systems.mud.front import Client, Cloud
+from mudkit.systems.mud.cloud import Cloud
+from mudkit.systems.mud.front import Client
 from mudkit.systems.mud.policies import (
     AlwaysRemote,
     Freshness,

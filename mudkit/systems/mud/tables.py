@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from math import isfinite
 from typing import Any, Final
 
-from mudkit.errors import AccessDenied, ParameterError, TableProblem
+from mudkit.errors import AccessDenied, ParameterError, TableProblem, did_you_mean
 from mudkit.events import size_bytes
 from mudkit.tokens import Claims
 
@@ -142,10 +141,9 @@ class Table:
         for column, value in data.items():
             kind = self.schema.get(column)
             if kind is None:
-                near = difflib.get_close_matches(column, self.schema, n=1)
                 raise ParameterError(
                     "The table has no such column.", where=f"table {self.name!r}", found=repr(column),
-                    expected=", ".join(self.schema), remedy=f"did you mean {near[0]}?" if near else None,
+                    expected=", ".join(self.schema), remedy=did_you_mean(column, self.schema),
                 )  # fmt: skip
             fits = isinstance(value, TYPES[kind]) and (
                 kind in ("boolean", "any") or not isinstance(value, bool)
@@ -349,9 +347,8 @@ def check_record(data: Any, names: Collection[str] = ("key",)) -> dict[str, Any]
 
 def no_such_table(name: str, known: Collection[str] = ()) -> TableProblem:
     """Give the error for a table that is not there."""
-    near = difflib.get_close_matches(str(name), known, n=1)
     return TableProblem(
         "There is no such table.", where="table", found=repr(name),
         expected=", ".join(sorted(known)[:10]) or "a table that an app has created",
-        remedy=f"did you mean {near[0]}?" if near else "create it first: client.create(name)",
+        remedy=did_you_mean(name, known, "create it first: client.create(name)"),
     )  # fmt: skip

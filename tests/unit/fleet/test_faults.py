@@ -101,7 +101,7 @@ def test_what_cannot_be(stage, call, told):
 
 
 def test_an_unknown_device_is_answered_with_where_and_the_nearest(stage):
-    with pytest.raises(ParameterError, match="did you mean server") as caught:
+    with pytest.raises(ParameterError, match="did you mean 'server'") as caught:
         Faults(stage.world).cut("serve", minutes=1)
     assert (caught.value.where, caught.value.found) == ("device", "'serve'")
     with pytest.raises(ParameterError, match=r"add it first: lab\.device") as caught:

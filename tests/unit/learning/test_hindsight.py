@@ -21,7 +21,9 @@ def test_hours_are_numbered_by_weekday_and_weekend():
     monday = np.datetime64("2024-01-01T00:30", "us").astype(np.int64)
     hour, day = 60 * MINUTE_US, 24 * 60 * MINUTE_US
     times = monday + np.array([0, 23 * hour, 4 * day, 5 * day, 6 * day + 3 * hour, 7 * day])
-    assert hours_of(times).tolist() == [0, 23, 0, 24, 27, 0]
+    assert hours_of(times, np.zeros(6)).tolist() == [0, 23, 0, 24, 27, 0]
+    an_hour_west = np.full(6, -15.0)
+    assert hours_of(times, an_hour_west).tolist() == [47, 22, 23, 23, 26, 47]
 
 
 def test_it_saves_what_nobody_asks_for(world):
@@ -30,7 +32,7 @@ def test_it_saves_what_nobody_asks_for(world):
     assert list(found.index) == [0.0, *HINDSIGHT_PRICES]
     assert tuple(found.loc[0.0]) == (0.0, 0.0, 1.0)
     dear = found.loc[HINDSIGHT_PRICES[-1]]
-    hour = hours_of(writes.t_us)
+    hour = hours_of(writes.t_us, writes.lon)
     first = hour == hour[0]
     assert dear["point_share"] <= first.mean(), "in the second hour nobody asks"
     assert dear["missed_share"] < 1.0
@@ -39,7 +41,7 @@ def test_it_saves_what_nobody_asks_for(world):
 @pytest.mark.parametrize("second", [3, 13], ids=["30 min", "30 min, then nothing"])
 def test_what_it_begins_with_is_not_cheaper(world, second):
     writes, reads = world
-    hour = hours_of(writes.t_us)
+    hour = hours_of(writes.t_us, writes.lon)
     table = np.full(48, 3)
     table[hour[-1]] = second
     sent = batches(writes, delayed(writes, table[hour]))

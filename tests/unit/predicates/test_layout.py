@@ -43,7 +43,7 @@ def test_names_are_found():
     [
         (
             "prise = 1",
-            "There is no record.prise in the layout.*\n.*\n *\\^\\^\\^\\^\\^\n.*\n.*perhaps you meant price",
+            "There is no record.prise in the layout.*\n.*\n *\\^\\^\\^\\^\\^\n.*\n.*did you mean 'price'",
         ),
         ("loc.height = 1", "no record.loc.height"),
         ("price.x = 1", "no record.price.x"),

@@ -162,7 +162,7 @@ def test_one_entry_is_refused_as_a_scoreboard_is():
 
 
 def test_a_misspelt_parameter_of_a_scenario_is_answered_with_the_nearest():
-    with pytest.raises(ParameterError, match="did you mean devices") as caught:
+    with pytest.raises(ParameterError, match="did you mean 'devices'") as caught:
         _TASKS[0].over(device=3)
     assert (caught.value.where, caught.value.found) == ("device", "3")
     assert _TASKS[0].over(devices=3).scenario.devices == 3

@@ -22,7 +22,7 @@ def test_an_unknown_model_is_refused_with_the_known_names(given):
 
 
 def test_a_near_name_is_suggested():
-    with pytest.raises(ParameterError, match="did you mean commute"):
+    with pytest.raises(ParameterError, match="did you mean 'commute'"):
         mobility_of("comute")
 
 

@@ -82,7 +82,7 @@ def test_rates_are_dealt_out():
 
 
 def test_an_unknown_rate_is_answered_with_the_nearest():
-    with pytest.raises(ParameterError, match="did you mean heat_c") as caught:
+    with pytest.raises(ParameterError, match="did you mean 'heat_c'") as caught:
         split_rates({"heat": 90}, Tea, Cake)
     assert caught.value.where == "heat"
     assert "slices" in caught.value.expected

@@ -35,5 +35,5 @@ def test_rows_that_a_predicate_means(positions: pa.Table, where: str, hours: lis
 
 
 def test_a_name_that_is_no_column(positions: pa.Table) -> None:
-    with pytest.raises(PredicateError, match="perhaps you meant speed_mps"):
+    with pytest.raises(PredicateError, match="did you mean 'speed_mps'"):
         select(positions, "speed_kmh > 5")

@@ -58,7 +58,7 @@ def test_the_bar_is_told_of_each_run(monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "found"),
     [
-        (({"maximum": [1]},), "did you mean max"),
+        (({"maximum": [1]},), "did you mean 'max"),
         (({"max": [1]}, {"maks": 1}), "maks"),
         (({"max": [1]}, {"max": 1}), "both"),
         (({"seed": [1]},), "seeds=range"),

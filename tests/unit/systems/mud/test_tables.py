@@ -149,7 +149,7 @@ def test_a_record_that_the_schema_allows(data):
 
 
 @pytest.mark.parametrize(("data", "told"), [
-    ({"topik": "a"}, "did you mean topic"), ({"topic": 5}, "expected: text"), ({"n": "5"}, "expected: number"),
+    ({"topik": "a"}, "did you mean 'topic'"), ({"topic": 5}, "expected: text"), ({"n": "5"}, "expected: number"),
     ({"n": True}, "bool: True"), ({"on": 1}, "expected: boolean"), ({"loc": "here"}, "expected: point"),
     ({"topic": "a", "z": 1}, "no such column"),
 ])  # fmt: skip
@@ -282,7 +282,7 @@ def test_a_record_that_is_let_in_can_be_stored_and_sent(value):
 def test_it_says_which_table_may_have_been_meant():
     error = no_such_table("newz", ["news", "spots"])
     assert isinstance(error, TableProblem)
-    assert error.remedy == "did you mean news?"
+    assert error.remedy == "did you mean 'news'?"
     assert error.expected == "news, spots"
     assert no_such_table("x").expected == "a table that an app has created"
     assert "client.create(name)" in str(no_such_table("x").remedy)

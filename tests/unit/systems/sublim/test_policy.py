@@ -101,7 +101,7 @@ def test_unknown_names_are_refused_with_their_line():
     text = "message: {pulse: number}\nrules:\n  - when: message.puls < 50\n"
     error = refused(text)
     assert error.line == 3
-    assert "perhaps you meant pulse" in str(error)
+    assert "did you mean 'pulse'" in str(error)
     assert refused("rules:\n  - when: state.batery < 25\n").line == 2
 
 

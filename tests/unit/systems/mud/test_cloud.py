@@ -1,0 +1,45 @@
+"""The cloud of a lab: which servers stand, and what cannot be."""
+
+from __future__ import annotations
+
+import pytest
+from mud_place import Place
+
+from mudkit import Lab
+from mudkit.errors import ParameterError
+from mudkit.systems.mud import Cloud
+
+
+def test_as_many_servers_stand_as_are_asked_for():
+    lab = Lab(seed=7)
+    cloud = Cloud(lab, replicas=0, gateways=1, processors=3, servers=2)
+    kinds = [name.rstrip("-0123456789") for name in lab.world.hosts]
+    assert {kind: kinds.count(kind) for kind in kinds} == {
+        "mud-store": 1, "mud-processor": 3, "mud-gateway": 1, "mud-policies": 1, "mud-notifications": 2,
+    }  # fmt: skip
+    assert (len(cloud.replicas), len(cloud.gateways), len(cloud.processors)) == (0, 1, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("replicas", -1), ("gateways", 0), ("processors", 1.5), ("servers", True), ("replica_lag_s", -0.5),
+     ("most_waiting", 0), ("longest_s", "an hour")],
+)  # fmt: skip
+def test_what_no_cloud_can_have_is_named(name, value):
+    lab = Lab(seed=7)
+    with pytest.raises(ParameterError) as caught:
+        Cloud(lab, **{name: value})
+    assert caught.value.where == name
+    assert not lab.world.hosts
+
+
+def test_a_replica_lags_behind_and_never_behind_what_was_seen():
+    place = Place(replicas=1, replica_lag_s=100.0)
+    jane, bob = place.client("jane"), place.client("bob")
+    jane.create("news").result()
+    place.lab.run(minutes=5)
+    jane.write("news", "a", {"x": 1}).result()
+    assert len(bob.read("news").result()) == 0
+    assert len(jane.read("news").result()) == 1
+    assert len(bob.read("news", latest=True).result()) == 1
+    assert len(bob.read("news").result()) == 1
