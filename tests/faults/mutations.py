@@ -5,7 +5,7 @@ boundary. A mutant is killed when a unit test fails, when a run of the campaign 
 end. One that survives must stand in ``survivors.toml``, with the reason why it is no mistake.
 
 ``python tests/faults/mutations.py --only backend`` tries those of a module; ``--only "BackEnd._matches"`` those of a
-function. What is known of a mutant is kept in ``build/mutants.json`` until its module changes: a run that was stopped
+function; several may be named. What is known of a mutant is kept in ``build/mutants.json`` until its module changes: a run that was stopped
 goes on.
 """
 
@@ -27,7 +27,7 @@ import tempfile
 import tomllib
 import types
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -270,9 +270,9 @@ def tried(
             process.join()
 
 
-def survivors(path: Path = SURVIVORS) -> dict[str, str]:
+def survivors() -> dict[str, str]:
     """Give what is said of survivors, by their names."""
-    listed = tomllib.loads(path.read_text()).get("survivor", [])
+    listed = tomllib.loads(SURVIVORS.read_text()).get("survivor", [])
     found = {}
     for each in listed:
         mutant = Mutant(
@@ -288,15 +288,19 @@ def _digest(module: str) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="", help="part of a mutant's name")
+    parser.add_argument("--only", nargs="+", default=[""], help="parts of mutants' names")
     parser.add_argument("--seeds", type=int, default=300)
     parser.add_argument("--workers", type=int, default=min(2, os.cpu_count() or 1))
-    parser.add_argument("--survivors", type=Path, default=SURVIVORS)
     parser.add_argument("--known", type=Path, default=KNOWN, help="where it is kept what is known")
     parser.add_argument("--again", action="store_true", help="also those of which it is known")
     parser.add_argument("--list", action="store_true", help="name the mutants and do no more")
     given = parser.parse_args()
-    chosen = [each for module in MODULES for each in mutants(module) if given.only in each.name]
+    chosen = [
+        each
+        for module in MODULES
+        for each in mutants(module)
+        if any(part in each.name for part in given.only)
+    ]
     if given.list:
         print(*(f"{each.name}  (line {each.line})" for each in chosen), sep="\n")
         return 0
@@ -322,17 +326,23 @@ def main() -> int:
             bar.update()
             if killer is None:
                 tqdm.write(f"survives: {mutant.name}  (line {mutant.line})")
-    listed = survivors(given.survivors)
-    alive = [each for each in chosen if killers[each] is None]
-    unknown = [each for each in alive if each.name not in listed]
-    killed = [each for each in chosen if killers[each] is not None and each.name in listed]
     ways = Counter(_way(killer) for killer in killers.values() if killer is not None)
-    print(f"{len(chosen)} mutants, {len(chosen) - len(alive)} killed ({dict(ways)}), {len(alive)} survive")
-    for each in killed:
-        print(f"is listed as a survivor, and was killed: {each.name} ({killers[each]})")
-    for each in unknown:
-        print(f"survives and is not listed: {each.name}  ({file_of(each.module)}:{each.line})")
-    return 1 if unknown or killed else 0
+    killed = sum(ways.values())
+    print(f"{len(chosen)} mutants, {killed} killed ({dict(ways)}), {len(chosen) - killed} survive")
+    wrong = complaints(killers, survivors())
+    print(*wrong, sep="\n", end="\n" if wrong else "")
+    return 1 if wrong else 0
+
+
+def complaints(killers: Mapping[Mutant, str | None], listed: Container[str]) -> list[str]:
+    """Say which mutants survive and are not listed, and which are listed and were killed."""
+    return [
+        f"is listed as a survivor, and was killed: {each.name} ({killer})"
+        for each, killer in killers.items() if killer is not None and each.name in listed
+    ] + [
+        f"survives and is not listed: {each.name}  ({file_of(each.module)}:{each.line})"
+        for each, killer in killers.items() if killer is None and each.name not in listed
+    ]  # fmt: skip
 
 
 def _way(killer: str) -> str:
