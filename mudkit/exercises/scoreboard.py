@@ -342,9 +342,9 @@ EXERCISE: Final = Exercise(
     asks_for="handle(here, now_us, event) -> effects: a whole machine, on the phones and on the relay; here "
     "has me, is_relay, relay (its address; names are addresses), store, memory and wants(me, item); the "
     "application calls want(me) and publish(item), and is handed items by Notify('items', item)",
-    property="Each item comes once to each application that wants it, within two minutes of all links and "
-    "machines being back, and to no other; no phone is sent what it does not want; each call is answered; "
-    "and when all has come, nothing more is sent.",
+    property="Each item comes once to each application that wants it, its sender's own apart, within two "
+    "minutes of all links and machines being back, and to no other; no phone is sent what it does not want, "
+    "nor its own item; each call is answered; and when all has come, nothing more is sent.",
     scenarios=st.lists(
         st.tuples(st.sampled_from(_STEPS), st.sampled_from(_TROUBLES)).map(
             lambda drawn: _Step(drawn[0][0], drawn[0][1], drawn[1])

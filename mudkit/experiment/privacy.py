@@ -37,7 +37,8 @@ def contacts(lab: Lab) -> pd.DataFrame:
         One row for each device that a message has named: ``party`` (who received the message), ``system``,
         ``source`` and ``destination`` (for a server, the device that sent it and the one it named; a device
         learns who writes to it), ``field`` (that named it), ``ts``, ``clear_bytes``, ``ciphertext_bytes`` (of
-        the whole message). What servers tell each other is left out: they know it already.
+        the whole message). What a server tells a device in clear it knows, too. What servers tell each other
+        is left out: they know it already.
     """
     import pandas as pd
 
@@ -49,8 +50,10 @@ def contacts(lab: Lab) -> pd.DataFrame:
             source, destination = each.sender, each.device
         else:
             continue
-        sizes = each.clear_bytes, each.ciphertext_bytes
-        rows.append((each.party, each.system, source, destination, each.field, each.t_us, *sizes))
+        told = source, destination, each.field, each.t_us, each.clear_bytes, each.ciphertext_bytes
+        rows.append((each.party, each.system, *told))
+        if each.party in lab.devices and each.sender not in lab.devices:
+            rows.append((each.sender, each.system, *told))
     columns = ["party", "system", "source", "destination", "field", "ts", "clear_bytes", "ciphertext_bytes"]
     frame = pd.DataFrame(rows, columns=columns)
     frame["ts"] = pd.to_datetime(frame["ts"] + lab.start_us, unit="us", utc=True)

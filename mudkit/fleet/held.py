@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -11,6 +12,7 @@ from mudkit.events import Ciphertext
 
 __all__ = ["Held", "HeldRow", "Mention"]
 
+_WORD: Final = re.compile(r"[\w-]+")
 _encode = msgspec.json.Encoder(enc_hook=repr).encode
 
 
@@ -91,14 +93,14 @@ class Held:
     def message(
         self, party: str, system: str, sender: str, message: Any, now_us: int, devices: Container[str]
     ) -> None:
-        """Note that a party has received a message, and which devices that names."""
+        """Note that a party has received a message, and which devices that names, anywhere in a text."""
         self.note(party, system, "received", message, now_us)
         named, sizes = set(), {"clear": 0, "ciphertext": 0}
         for field, form, data in _leaves(message, ""):
             sizes[form] += len(data)
-            name = data.decode(errors="replace") if form == "clear" else ""
-            if name in devices and name != sender:
-                named.add((name, field))
+            told = data.decode(errors="replace") if form == "clear" else ""
+            names = {each for each in (told, *_WORD.findall(told)) if each in devices}
+            named |= {(name, field) for name in names - {sender}}
         self.mentions += [
             Mention(party, system, sender, name, field, now_us, sizes["clear"], sizes["ciphertext"])
             for name, field in sorted(named)

@@ -314,7 +314,7 @@ class Process:
 
     __slots__ = (
         "_draws", "_listeners", "_make", "_stream", "address", "handled", "host", "machine", "name", "open",
-        "session", "store", "system", "timers", "watch",
+        "sent_bytes", "session", "store", "system", "timers", "watch",
     )  # fmt: skip
 
     def __init__(
@@ -330,6 +330,8 @@ class Process:
         self.machine: Machine | None = None
         self.handled = 0
         """Events so far, also before it was killed."""
+        self.sent_bytes = 0
+        """By a machine on a server: what devices send is on the bill."""
         self.session = 0
         """Goes up with every start."""
         self.timers: dict[str, tuple[Process, str]] = {}

@@ -297,6 +297,7 @@ class World(Clock):
         elif host.link is not None:
             self._begin(transfer, host.link.up)
         else:
+            process.sent_bytes += transfer.size_bytes
             target = self.at_address.get(to)
             if target is None or target.host.link is None:
                 self.agenda.add(now_us + _SERVER_LATENCY_US, ARRIVAL, self._when_onward, transfer)

@@ -21,7 +21,7 @@ LABELS: Final[Mapping[str, str]] = {
     "useful_share": "useful, share of what was wanted",
     "lost": "wanted and lost",
     "stale": "wanted and stale",
-    "wasted": "delivered and wasted",
+    "wasted": "on the phone and wasted",
     "latency_s": "latency, median, s",
     "latency_p95_s": "latency, 95th percentile, s",
     "age_s": "age when it is seen, median, s",
@@ -32,6 +32,7 @@ LABELS: Final[Mapping[str, str]] = {
     "radio_j": "radios, J",
     "battery_h": "battery, h",
     "server_events": "events on servers",
+    "server_kb": "sent by servers, kB",
     "kb_per_useful": "for each useful delivery, kB",
     "j_per_useful": "for each useful delivery, J",
 }

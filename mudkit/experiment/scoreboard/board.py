@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from mudkit.errors import ParameterError, SimulationProblem
 from mudkit.experiment.comparison import Comparison, interval
@@ -24,7 +24,13 @@ from mudkit.sources.parameters import of_kind
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Scoreboard", "pareto", "scoreboard"]
+__all__ = ["RATIOS", "Scoreboard", "pareto", "scoreboard"]
+
+RATIOS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
+    "kb_per_useful": (("up_kb", "down_kb"), "useful"),
+    "j_per_useful": (("radio_j",), "useful"),
+}
+"""What a run without a useful delivery does not have: what is added up, and by what it is divided."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,9 @@ class Scoreboard:
     def measured(self, task: str, confidence: float = 0.95) -> pd.DataFrame:
         """Give a task's measures: ``system, measure, mean, low, high, seeds``.
 
+        The mean of a ratio is that of all seeds together (:data:`RATIOS`): a seed without a useful delivery
+        has none of its own, and what it took counts all the same. The interval is of the seeds that have one.
+
         Parameters
         ----------
         task : str
@@ -83,14 +92,22 @@ class Scoreboard:
         for system, runs in self._of(task).groupby("system", sort=False):
             for measure in MEASURES:
                 values = runs[measure].dropna().to_numpy()
-                mean = float(values.mean()) if len(values) else math.nan
-                rows.append((system, measure, mean, *interval(values, confidence), len(values)))
+                rows.append((
+                    system, measure, _mean(runs, measure), *interval(values, confidence), len(values)
+                ))  # fmt: skip
         return pd.DataFrame(rows, columns=["system", "measure", "mean", "low", "high", "seeds"])
 
     def table(self, task: str, measures: Sequence[str] = tuple(MEASURES)) -> pd.DataFrame:
-        """Give the table that a reader can quote: a row a system, a column a measure, means of the seeds."""
-        means = self._of(task).groupby("system", sort=False)[list(measures)].mean()
-        return means.loc[self.systems]
+        """Give the table that a reader can quote: a row a system, a column a measure, means of the seeds.
+
+        Ratios are those of all seeds together (:data:`RATIOS`).
+        """
+        import pandas as pd
+
+        runs = dict(list(self._of(task).groupby("system", sort=False)))
+        rows = [[_mean(runs[system], measure) for measure in measures] for system in self.systems]
+        index = pd.Index(self.systems, name="system")
+        return pd.DataFrame(rows, columns=list(measures), index=index)
 
     def differences(self, task: str, confidence: float = 0.95) -> pd.DataFrame:
         """Give what each system changes against the baseline, paired by seed; see :class:`Comparison`."""
@@ -228,6 +245,15 @@ def pareto(gain: Iterable[float], cost: Iterable[float]) -> list[bool]:
         not any(math.isnan(part) for part in point) and not any(beats(each, point) for each in points)
         for point in points
     ]
+
+
+def _mean(runs: pd.DataFrame, measure: str) -> float:
+    """Give the mean of a measure over seeds; a ratio is that of all of them together."""
+    if measure not in RATIOS:
+        return float(runs[measure].mean())
+    parts, whole = RATIOS[measure]
+    total = float(runs[whole].sum())
+    return float(runs[list(parts)].to_numpy().sum()) / total if total else math.nan
 
 
 def _measured(what: tuple[Task, Callable[[Stage], Entrant], str, int, bool]) -> dict[str, Any]:

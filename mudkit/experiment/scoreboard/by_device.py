@@ -39,7 +39,6 @@ def by_device(entry: Entry) -> pd.DataFrame:
     import pandas as pd
 
     rows, bill, stage = entry.deliveries, entry.bill, entry.stage
-    seconds = 3600 * entry.task.scenario.hours
     phones = set(stage.phones)
     got = {str(name): table for name, table in rows.groupby("receiver")}
     paid = {str(name): table for name, table in bill.groupby("device")}
@@ -48,7 +47,7 @@ def by_device(entry: Entry) -> pd.DataFrame:
             "device": device,
             "is_phone": device in phones,
             **_deliveries(got.get(device, rows[:0]), stage.wanted_by(device)),
-            **_costs(paid.get(device, bill[:0]), device in phones, seconds),
+            **_costs(paid.get(device, bill[:0]), device in phones, entry.seconds),
         }
         for device in entry.lab.devices
     ]

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from mudkit.errors import ParameterError
 from mudkit.experiment.scoreboard.stage import APP, Entrant, Stage
-from mudkit.experiment.scoreboard.task import Item, Task
+from mudkit.experiment.scoreboard.task import SETTLE_S, Item, Task
 from mudkit.fleet.battery import BASE_MW
+from mudkit.fleet.host import Process
 from mudkit.lab import Lab
 from mudkit.sources.parameters import of_kind
 from mudkit.sources.workloads import Workload
@@ -29,10 +30,10 @@ BATTERY_J: Final = 18_648.0
 MEASURES: Final[dict[str, str]] = {
     "useful": "deliveries that were wanted and seen in time",
     "useful_share": "of all pairs of an item and a phone that wanted it",
-    "lost": "wanted, and never delivered",
-    "stale": "wanted, and delivered, but not seen before it was over",
-    "wasted": "delivered, and of no use: not wanted, not seen, or seen too late",
-    "latency_s": "from publication to delivery, median of the useful ones",
+    "lost": "wanted, and never on the phone",
+    "stale": "wanted, and on the phone, but not seen before it was over",
+    "wasted": "on the phone, and of no use: not wanted, not seen, or seen too late",
+    "latency_s": "from publication to the phone, median of the useful ones",
     "latency_p95_s": "the same, of which 95 in 100 are under it",
     "age_s": "from publication to when it was seen, median of the useful ones",
     "up_kb": "that phones and feeds sent",
@@ -40,8 +41,9 @@ MEASURES: Final[dict[str, str]] = {
     "messages": "both ways",
     "wakeups": "of radios",
     "radio_j": "that radios took",
-    "battery_h": "of a phone, the mean over all phones",
+    "battery_h": "of a phone that draws as much as all do on average",
     "server_events": "that machines on servers handled",
+    "server_kb": "that servers sent, to phones and to each other",
     "kb_per_useful": "both ways, for each useful delivery",
     "j_per_useful": "of radios, for each useful delivery",
 }
@@ -86,16 +88,19 @@ class Entry:
         return found.hexdigest()
 
     def measures(self) -> dict[str, float]:
-        """Give the :data:`MEASURES`, from the bill and the table of deliveries."""
+        """Give the :data:`MEASURES`, from the bill and the table of deliveries.
+
+        What servers did is on no bill: it is counted where they stand.
+        """
         rows, bill, wanted = self.deliveries, self.bill, self.stage.wanted
         came, read = rows["delivered"].notna(), rows["status"] == "read"
         useful = rows[read]
         count = len(useful)
-        hours = self.task.scenario.hours
         phones = bill[bill["device"].isin(self.stage.phones)]
         radio_j = float(phones["radio_mj"].sum() / 1000)
         kb = {way: float(bill.loc[bill["direction"] == way, "bytes"].sum() / 1000) for way in ("up", "down")}
-        watts = radio_j / (3600 * hours) / len(self.stage.phones) + BASE_MW / 1000
+        watts = radio_j / self.seconds / len(self.stage.phones) + BASE_MW / 1000
+        servers = self._servers()
         return {
             "useful": float(count),
             "useful_share": count / wanted if wanted else math.nan,
@@ -111,15 +116,21 @@ class Entry:
             "wakeups": float(phones["wakeups"].sum()),
             "radio_j": radio_j,
             "battery_h": BATTERY_J / watts / 3600,
-            "server_events": float(self._server_events()),
+            "server_events": float(sum(each.handled for each in servers)),
+            "server_kb": sum(each.sent_bytes for each in servers) / 1000,
             "kb_per_useful": sum(kb.values()) / count if count else math.nan,
             "j_per_useful": radio_j / count if count else math.nan,
         }
 
-    def _server_events(self) -> int:
+    @property
+    def seconds(self) -> float:
+        """How long the run was, in virtual time."""
+        return 3600 * self.task.scenario.hours + SETTLE_S
+
+    def _servers(self) -> list[Process]:
         hosts = self.lab.world.hosts
         servers = (host for name, host in hosts.items() if name not in self.lab.devices)
-        return sum(process.handled for server in servers for process in server.processes)
+        return [process for server in servers for process in server.processes]
 
 
 def play(
@@ -142,7 +153,7 @@ def play(
     seed : int
         Same task, system and seed: same run.
     name : str, optional
-        What the scoreboard calls it; by default the name of the callable.
+        What the scoreboard calls it; by default the name of the system, or of the callable.
     messages, held : bool
         As in :class:`mudkit.lab.Lab`.
 
@@ -175,12 +186,17 @@ def play(
     )  # fmt: skip
     stage = Stage(task, lab)
     stage.enter(system(stage))
-    called: str = name or getattr(system, "name", None) or system.__name__
     lab.trace.description["scenario"] = task.describe()
     _Play(task, stage).begin()
-    lab.run(hours=scenario.hours)
+    lab.run(hours=scenario.hours, seconds=SETTLE_S)
     lab.trace.description["wanted"] = stage.wanted
-    return Entry(task, called, seed, stage)
+    return Entry(task, name or _name(system), seed, stage)
+
+
+def _name(system: Any) -> str:
+    while isinstance(system, partial):
+        system = system.func
+    return str(getattr(system, "name", None) or getattr(system, "__name__", None) or type(system).__name__)
 
 
 class _Play:

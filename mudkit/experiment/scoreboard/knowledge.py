@@ -79,13 +79,14 @@ def knowledge(entry: Entry) -> pd.DataFrame:
 
 
 def seen(entry: Entry) -> dict[str, bytes]:
-    """Join all that a party held in clear; servers are one party."""
+    """Join all that a party held in clear, with the names of fields; servers are one party."""
     ledger = entry.lab.trace.held
     assert ledger is not None
     parts: dict[str, list[bytes]] = {}
     fields = {(row.party, row.field) for row in ledger.rows() if row.form == "clear"}
     for party, field in sorted(fields):
         who = party if party in entry.lab.devices else SERVERS
+        parts.setdefault(who, []).append(field.encode())  # a key of a mapping may be said by somebody
         for data in ledger.values(party, field):
             parts.setdefault(who, []).append(gzip.decompress(data) if data.startswith(_PACKED) else data)
     return {who: b"\0".join(each) for who, each in parts.items()}

@@ -1,14 +1,15 @@
 """The stage on which a system does a task: who is there, who wants what, and what came of it.
 
-What counts as a delivery is the same for all: an application on the phone is handed the item. It stands in
-the trace's table of deliveries under the system :data:`APP`, a row for each phone that wanted the item and
-for each that got it. What machines record of themselves stands there under their own names.
+What counts as a delivery is the same for all: the item has come to the phone, whether it is shown or waits to
+be read. It stands in the trace's table of deliveries under the system :data:`APP`, a row for each phone that
+wanted the item and for each that got it. What machines record of themselves stands there under their own
+names.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -19,7 +20,7 @@ from mudkit.experiment.scoreboard.task import Item, Task
 from mudkit.lab import Lab
 from mudkit.units import US_PER_S, distance_km
 
-__all__ = ["APP", "Entrant", "Stage"]
+__all__ = ["APP", "Entrant", "Stage", "not_hers"]
 
 APP: Final = "application"
 """The system under which the deliveries of a task stand."""
@@ -93,9 +94,9 @@ class Stage:
         return said
 
     def arrived(self, phone: str, item: str) -> None:
-        """Take note that the application on a phone was handed an item.
+        """Take note that an item has come to a phone.
 
-        What it was handed before, or has published itself, does not count.
+        What came before, or was published there, does not count.
 
         Raises
         ------
@@ -120,18 +121,25 @@ class Stage:
             self._inbox.setdefault(phone, []).append(item)
         self._note(item, phone, told)
 
-    def show(self, phone: str) -> None:
-        """Show the user of a phone the best of what it has for her: what is over is not shown any more."""
+    def show(self, phone: str, chosen: Collection[str] | None = None) -> None:
+        """Show the user of a phone the best of what it has for her: what is over is not shown any more.
+
+        Parameters
+        ----------
+        phone : str
+        chosen : collection of str, optional
+            The items among which the system leaves the choice; by default all that have come.
+        """
         now_us = self.lab.world.now_us
         waiting = [
             name for name in self._inbox.get(phone, ())
             if (over := self._over_us(name)) is None or now_us <= over
         ]  # fmt: skip
         waiting.sort(key=lambda name: (-self._items[name][0].about["rank"], self._items[name][1], name))
-        most = len(waiting) if self.task.most is None else self.task.most
-        for name in waiting[:most]:
+        best = [name for name in waiting if chosen is None or name in chosen][: self.task.most]
+        for name in best:
             self._note(name, phone, {"read_us": now_us})
-        self._inbox[phone] = waiting[most:]
+        self._inbox[phone] = [name for name in waiting if name not in best]
 
     @property
     def items(self) -> Mapping[str, Item]:
@@ -201,6 +209,11 @@ class Stage:
                 self._entrant.moved(phone)
         world = self.lab.world
         world.ask_at(world.now_us + round(self.task.renew_s * US_PER_S), self._look_around, None)
+
+
+def not_hers(phone: str) -> str:
+    """Give the predicate over items that spares a phone what it has published itself."""
+    return f"who <> '{phone}'"
 
 
 def _kind(values: list[Any]) -> Any:

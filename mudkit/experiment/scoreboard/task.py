@@ -6,7 +6,7 @@ import base64
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -15,7 +15,15 @@ from mudkit.experiment.scenario import Scenario
 from mudkit.experiment.scoreboard.wants import Want
 from mudkit.sources.parameters import number, whole_number
 
-__all__ = ["Item", "Says", "Task", "Tells", "called"]
+__all__ = ["SETTLE_S", "Item", "Says", "Task", "Tells", "called"]
+
+SETTLE_S: Final = 600.0
+"""So long a run goes on after its scenario's hours: nothing is published any more, and what waits is sent."""
+_OF_RUNS: Final = {
+    "battery_j": "the measure battery_h tells the hours of a battery; mudkit.experiment.run has empty ones",
+    "queries": "leave them out; mudkit.experiment.run has them",
+}
+"""Parameters of a scenario that no task has."""
 
 
 class Item(NamedTuple):
@@ -109,6 +117,13 @@ class Task:
         number("renew_km", self.renew_km, 0.0, 1e4)
         if self.most is not None:
             whole_number("most", self.most, 1, 1 << 31)
+        for name in _OF_RUNS:
+            usual = next(each.default for each in fields(Scenario) if each.name == name)
+            if getattr(self.scenario, name) != usual:
+                raise ParameterError(
+                    f"The scoreboard does not use {name}.", where="scenario",
+                    found=repr(getattr(self.scenario, name)), expected=repr(usual), remedy=_OF_RUNS[name],
+                )  # fmt: skip
         if self.want.moves and self.scenario.mobility is None:
             raise ParameterError(
                 "A want names a place, and these phones have none.", where="scenario", found="mobility=None",
@@ -140,8 +155,10 @@ class Task:
 
     def describe(self) -> dict[str, str]:
         """Say everything that shapes a run, in words."""
+        left_out = {"receivers", *_OF_RUNS}
         seen = "as it comes" if self.is_shown else f"when the user looks, {self.most or 'all'} in one go"
         return {
             "task": self.name, "wants": self.wants, "feeds": str(self.feeds), "seen": seen,
-            **{name: told for name, told in self.scenario.describe().items() if name != "receivers"},
+            "settles": f"{SETTLE_S / 60:g} minutes after its hours",
+            **{name: told for name, told in self.scenario.describe().items() if name not in left_out},
         }  # fmt: skip

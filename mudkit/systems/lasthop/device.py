@@ -52,10 +52,12 @@ from mudkit.systems.lasthop.server import AGAIN_US, AGAIN_US_PER_BYTE
 from mudkit.systems.lasthop.subscription import Subscription
 from mudkit.systems.stream import Incoming
 
-__all__ = ["APP", "DeviceMachine"]
+__all__ = ["APP", "ARRIVALS", "DeviceMachine"]
 
 APP: Final = "notifications"
 """The application that is told of what is shown."""
+ARRIVALS: Final = "arrivals"
+"""Who is told of what has come to the device, shown or not."""
 _AGAIN: Final = "again"
 _PATIENCE_US: Final = 15_000_000
 """So long a reader waits for better messages."""
@@ -291,8 +293,10 @@ class DeviceMachine:
                 self._let_go(topic, [identity])
             return
         self._happened(identity, "delivered_us")
+        content = {**body["content"], "rank": body["rank"]}
+        self._effects.append(Notify(ARRIVALS, content))
         if body["shown"]:
-            self._show(topic, [(identity, {**body["content"], "rank": body["rank"]})])
+            self._show(topic, [(identity, content)])
             return
         self._queue.put(topic, identity, body["rank"], body["order"], expires_us, body["content"])
         for each, gone in self._queue.make_room():

@@ -12,7 +12,7 @@ from mudkit.events import Host, Network, Operation
 from mudkit.sources.parameters import number, of_kind, whole_number
 from mudkit.systems.arguments import check_device, check_lab
 from mudkit.systems.lasthop.context import Following
-from mudkit.systems.lasthop.device import APP, DeviceMachine
+from mudkit.systems.lasthop.device import APP, ARRIVALS, DeviceMachine
 from mudkit.systems.lasthop.server import SpoolServer
 from mudkit.systems.lasthop.subscription import Subscription, check_topic
 
@@ -243,6 +243,10 @@ class Subscriber:
     def on_message(self, callback: Callable[[Any], None]) -> None:
         """Call ``callback`` with each message that is shown as it comes."""
         self.installed.listen(APP, callback)
+
+    def on_arrival(self, callback: Callable[[Any], None]) -> None:
+        """Call ``callback`` with each message that comes to the device: shown, or kept there to be read."""
+        self.installed.listen(ARRIVALS, callback)
 
 
 def _subscription(wanted: str | Subscription, settings: Mapping[str, Any]) -> Subscription:

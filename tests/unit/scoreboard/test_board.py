@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -49,6 +50,22 @@ def test_means_and_their_intervals(board):
         )
     assert board.table("ward telemetry")["messages"]["MUD"] == pytest.approx(runs["messages"].mean())
     assert list(board.table("ward telemetry").columns) == list(MEASURES)
+
+
+def test_a_ratio_is_that_of_all_seeds_together(board):
+    runs = board.runs.copy()
+    nothing = (runs["seed"] == 1) & (runs["system"] == "SUBLIM")
+    runs.loc[nothing, ["useful", "j_per_useful", "kb_per_useful"]] = 0.0, math.nan, math.nan
+    of = replace(board, runs=runs)
+    rows = runs[(runs["task"] == "traffic alerts") & (runs["system"] == "SUBLIM")]
+    table = of.table("traffic alerts").loc["SUBLIM"]
+    assert table["j_per_useful"] == pytest.approx(rows["radio_j"].sum() / rows["useful"].sum())
+    assert table["kb_per_useful"] == pytest.approx(
+        (rows["up_kb"] + rows["down_kb"]).sum() / rows["useful"].sum()
+    )
+    told = of.measured("traffic alerts").set_index(["system", "measure"]).loc[("SUBLIM", "j_per_useful")]
+    assert told["mean"] == pytest.approx(table["j_per_useful"])
+    assert told["seeds"] == 1
 
 
 def test_differences_are_paired_with_the_baseline(board):

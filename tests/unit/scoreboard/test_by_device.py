@@ -7,6 +7,7 @@ import pytest
 
 from mudkit.experiment.scoreboard import ENTRANTS, MEASURES, OF_DEVICES, PHOTOS, WARD, by_device, play
 from mudkit.experiment.scoreboard.entry import BATTERY_J
+from mudkit.experiment.scoreboard.task import SETTLE_S
 from mudkit.fleet.battery import BASE_MW
 
 SUMS = (
@@ -52,7 +53,7 @@ def test_a_row_is_what_the_tables_say_of_its_device(photos):
     assert row["up_kb"] == pytest.approx(bill.query("direction == 'up'")["bytes"].sum() / 1000)
     assert row["radio_j"] == pytest.approx(bill["radio_mj"].sum() / 1000)
     assert row["kb_per_useful"] == pytest.approx(bill["bytes"].sum() / 1000 / len(read))
-    watts = row["radio_j"] / (8 * 3600) + BASE_MW / 1000
+    watts = row["radio_j"] / (8 * 3600 + SETTLE_S) + BASE_MW / 1000
     assert row["battery_h"] == pytest.approx(BATTERY_J / watts / 3600)
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from mudkit.errors import ParameterError
+from mudkit.events import Call, Complete, Send
 from mudkit.experiment.scoreboard import ENTRANTS, PHOTOS, knowledge, play
+from mudkit.experiment.scoreboard.entrants.own import entered
 
 _FEW = PHOTOS.over(devices=5, hours=6.0, size_bytes=200, outage=0.0)
 
@@ -28,6 +32,30 @@ def test_contrails_relay_reads_nothing(known):
     _, table = known["Contrail"]
     assert table.loc["servers", "items_read"] == 0
     assert table.loc["servers", "ciphertext_kb"] > 0
+
+
+def test_servers_know_whose_items_they_pass_to_whom(known):
+    for system in ("MUD", "Last hop", "Contrail", "SUBLIM"):
+        entry, table = known[system]
+        passed = {
+            frozenset((row.item.rsplit(" ", 1)[0], row.receiver))
+            for row in entry.deliveries[entry.deliveries["delivered"].notna()].itertuples()
+        }
+        assert len(passed) > 0
+        assert table.loc["servers", "pairs"] >= len(passed), system
+
+
+def test_what_is_said_as_the_name_of_a_field_is_known():
+    def handle(here, now_us, event):
+        match event:
+            case Call(op_id=op_id, operation="publish", arguments={"item": item}):
+                return [Send(here.relay, {json.dumps(item): 1}), Complete(op_id)]
+            case Call(op_id=op_id):
+                return [Complete(op_id)]
+        return []
+
+    entry = play(_FEW, entered(handle), seed=6, name="mine")
+    assert knowledge(entry).set_index("party").loc["servers", "items_read"] == len(entry.stage.items) > 0
 
 
 def test_phones_read_what_is_not_for_them_where_all_get_everything(known):

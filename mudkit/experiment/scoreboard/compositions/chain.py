@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from mudkit.experiment.scoreboard.compositions.hops import ContrailHop, Hop, MakeHop, Parcel, Way
-from mudkit.experiment.scoreboard.compositions.meaning import as_state, not_wanted
+from mudkit.experiment.scoreboard.entrants.sublim import as_state, not_wanted
 from mudkit.experiment.scoreboard.stage import Stage
 from mudkit.experiment.scoreboard.task import Item
 from mudkit.systems.store_and_forward import Client, Relay
@@ -103,7 +103,6 @@ class Chain(Logged):
     def look(self, phone: str) -> None:
         """Let what waits for her at the last hop come, and show what has come."""
         self._hops[-1].look(phone)
-        self._stage.show(phone)
 
     def _tell_desks(self, stage: Stage) -> None:
         """Let phones send what they say of themselves to their desks, by store and forward, on the bill."""
@@ -163,7 +162,7 @@ class AtTheEnds(Logged):
     def _passes(self, keeper: str, phone: str, item: Item) -> bool:
         world = self._stage.lab.world
         before = self._kept.get((keeper, phone), {})
-        state = {**before, **as_state(self._stage.about(phone))}
+        state = {**before, **as_state(phone, self._stage.about(phone))}
         now_s = (self._stage.lab.start_us + world.now_us) / US_PER_S
         verdict = self._policy.decide(item.about, state, {}, now_s)
         self._kept[keeper, phone] = dict(verdict.variables)

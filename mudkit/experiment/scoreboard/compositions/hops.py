@@ -12,7 +12,8 @@ from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from mudkit.events import Host, Operation
-from mudkit.experiment.scoreboard.compositions.meaning import RULES, as_state, meant_by, not_wanted
+from mudkit.experiment.scoreboard.compositions.meaning import RULES, meant_by
+from mudkit.experiment.scoreboard.entrants.sublim import as_state, not_wanted
 from mudkit.experiment.scoreboard.entrants.uplink import Uplink
 from mudkit.experiment.scoreboard.stage import Stage
 from mudkit.experiment.scoreboard.task import Item
@@ -90,7 +91,7 @@ class Hop(Protocol):
         ...
 
     def look(self, phone: str) -> None:
-        """Let the user of a phone look: what waits until she does, comes."""
+        """Show the user of a phone what has come; what waits until she looks, comes first."""
         ...
 
 
@@ -109,7 +110,8 @@ class _Way:
         """Nobody here needs to know."""
 
     def look(self, phone: str) -> None:
-        """Nothing waits for her to look."""
+        """Show what has come: nothing waits for her to look."""
+        self._way.stage.show(phone)
 
     def _note(self, parcel: Parcel) -> str:
         name = " + ".join(item.name for item in parcel)
@@ -117,7 +119,7 @@ class _Way:
         return name
 
     def _to(self, source: str) -> Sequence[str]:
-        return list(self._way.ends) if self._way.is_first else [source]
+        return [each for each in self._way.ends if each != source] if self._way.is_first else [source]
 
     def _out(self, phone: str, name: str) -> None:
         self._came(phone, self._under_way[name])
@@ -202,7 +204,8 @@ class LastHopHop(_Way):
         self._readers = {phone: Reader(host, publications) for phone, host in way.ends.items()}
         mode, most = ("on-demand", task.most) if self._is_asked else ("on-line", None)
         for phone, reader in self._readers.items():
-            reader.on_message(partial(self._message, phone))
+            listen = reader.on_arrival if self._is_asked else reader.on_message
+            listen(partial(self._message, phone))
             reader.subscribe(Subscription(_topic(phone), max=most, mode=mode, per_day=per_day))
 
     def send(self, source: str, parcel: Parcel) -> None:
@@ -214,11 +217,13 @@ class LastHopHop(_Way):
 
     def look(self, phone: str) -> None:
         """Read the best."""
-        if self._is_asked:
-            self._readers[phone].read(_topic(phone)).add_done_callback(partial(self._read, phone))
+        if not self._is_asked:
+            super().look(phone)
+            return
+        self._readers[phone].read(_topic(phone)).add_done_callback(partial(self._read, phone))
 
     def _publish_for_all(self, item: Item) -> None:
-        for phone in self._topics:
+        for phone in self._to(item.sender):
             self._publish(phone, (item,))
 
     def _publish(self, phone: str, parcel: Parcel) -> None:
@@ -233,9 +238,8 @@ class LastHopHop(_Way):
         self._out(phone, message["called"])
 
     def _read(self, phone: str, operation: Operation) -> None:
-        for message in operation.result():
-            self._message(phone, message)
-        self._way.stage.show(phone)
+        parcels = [self._under_way[message["called"]] for message in operation.result()]
+        self._way.stage.show(phone, {item.name for parcel in parcels for item in parcel})
 
 
 class RadiatorHop(_Way):
@@ -323,7 +327,7 @@ class SublimHop(_Way):
             self._set_policy(phone, about)
 
     def _set_policy(self, phone: str, about: Mapping[str, Any]) -> None:
-        variables = {**(as_state(about) if self._drops else {}), "me": phone}
+        variables = as_state(phone, about if self._drops else {})
         self._subscribers[phone].set_policy(Policy("limited", self._rules, variables=variables))
 
     def _publish_for_all(self, item: Item) -> None:

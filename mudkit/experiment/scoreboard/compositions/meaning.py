@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from mudkit.errors import ParameterError
 from mudkit.experiment.scoreboard.task import Item
 from mudkit.experiment.scoreboard.wants import Want
 from mudkit.predicates import Predicate
-from mudkit.systems.sublim import Rule
-from mudkit.systems.sublim.actions import Drop
 
-__all__ = ["RULES", "as_state", "meant_by", "not_wanted"]
+__all__ = ["RULES", "meant_by"]
 
 RULES: Final = ("all", "any", "each")
 """An aggregate is for those whom all its writers mean, or any of them, or each item for those of its own."""
@@ -22,6 +20,8 @@ _NAME: Final = re.compile(r"\b(item|me)\.([a-z_][a-z0-9_]*)")
 
 def meant_by(want: Want, items: Sequence[Item], rule: str = "all", to: str | None = None) -> Predicate:
     """Give the writer's predicate over readers (``receiver.…``) of several items together.
+
+    What is for everybody is not for those who wrote it, by their ``name``.
 
     Parameters
     ----------
@@ -63,17 +63,7 @@ def meant_by(want: Want, items: Sequence[Item], rule: str = "all", to: str | Non
     text = (" OR " if rule == "any" else " AND ").join(parts)
     if to is not None:
         text = f"receiver.name = sender.to AND ({text})"
+    else:
+        said["writers"] = "|".join(item.sender for item in items)
+        text = f"NOT coalesce(contains(sender.writers, receiver.name), FALSE) AND ({text})"
     return Predicate(text).bind(sender=said)
-
-
-def not_wanted(want: Want) -> Rule:
-    """Give the SUBLIM rule that drops what its subscriber does not want."""
-    return Rule(f"coalesce(NOT ({want.over_state()}), TRUE)", Drop(), "not wanted")
-
-
-def as_state(about: Mapping[str, Any]) -> dict[str, Any]:
-    """Give what a phone says of itself as variables of a SUBLIM policy, where a list is a table."""
-    state = dict(about)
-    if "loc" in state:
-        state["loc"] = dict(zip(("lat", "lon"), state["loc"], strict=True))
-    return state

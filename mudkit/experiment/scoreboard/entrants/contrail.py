@@ -23,7 +23,9 @@ from mudkit.units import US_PER_S
 __all__ = ["POLLING_MS", "Contrail"]
 
 POLLING_MS: Final = 300_000.0
-"""Between two connections of a module: what comes is up to so old."""
+"""Between two connections of a module, at most: what comes is up to so old."""
+_LEAST_MS: Final = 60_000.0
+_OPEN_MS: Final = 3_600_000.0
 _PORT: Final = "board"
 
 
@@ -33,20 +35,25 @@ class Contrail:
     Parameters
     ----------
     stage : Stage
-    polling_interval_ms : float
-        0: a connection that stays open.
+    polling_interval_ms : float, optional
+        0: a connection that stays open. By default half of the time for which an item is of use, from a
+        minute (Table 1 has that for photographs) to :data:`POLLING_MS`: the paper leaves it to the
+        application.
     """
 
     name: Final = "Contrail"
     cannot: Final[Mapping[str, str]] = {
         "traffic alerts": "Each driver has a filter on every other one: nobody knows who will be near.",
         "news with ranks": "An item has no rank: everything wanted comes, read or not.",
-        "ward telemetry": "A filter does not know the receiver's battery or link.",
+        "ward telemetry": "An alarm waits at the relay until the module looks, a minute at most.",
     }
     """What its paper cannot say, by the name of the task."""
 
-    def __init__(self, stage: Stage, polling_interval_ms: float = POLLING_MS) -> None:
+    def __init__(self, stage: Stage, polling_interval_ms: float | None = None) -> None:
         self._stage = stage
+        expires_s = stage.task.scenario.expires_s
+        if polling_interval_ms is None:
+            polling_interval_ms = POLLING_MS if expires_s is None else _polling_ms(expires_s)
         self._asks = {phone: list(_asked(stage, phone)) for phone in stage.phones}
         friends: dict[str, set[str]] = {name: set() for name in stage.lab.devices}
         for phone, senders in self._asks.items():
@@ -56,7 +63,9 @@ class Contrail:
         relay = Relay(stage.lab)
         self._ports = {
             name: Module(device, relay, friends=sorted(friends[name])).open_port(
-                _PORT, polling_interval_ms=polling_interval_ms
+                _PORT,
+                polling_interval_ms=polling_interval_ms,
+                idle_timeout_ms=0 if polling_interval_ms else _OPEN_MS,
             )
             for name, device in stage.lab.devices.items()
         }
@@ -109,6 +118,10 @@ class Contrail:
 
     def _come(self, phone: str, item: Sealed) -> None:
         self._stage.arrived(phone, item.metadata["called"])
+
+
+def _polling_ms(expires_s: float) -> float:
+    return min(max(expires_s * 500, _LEAST_MS), POLLING_MS)
 
 
 def _asked(stage: Stage, phone: str) -> Iterable[str]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from mudkit.events import Operation
 from mudkit.experiment.scoreboard.entrants.uplink import Uplink
-from mudkit.experiment.scoreboard.stage import Stage
+from mudkit.experiment.scoreboard.stage import Stage, not_hers
 from mudkit.experiment.scoreboard.task import Item
 from mudkit.systems.lasthop import Publications, Subscriber, Subscription, query
 
@@ -47,7 +47,8 @@ class LastHop:
         }
         self._topics: dict[str, str] = {}
         for phone, subscriber in self._subscribers.items():
-            subscriber.on_message(partial(self._come, phone))
+            listen = subscriber.on_message if stage.task.is_shown else subscriber.on_arrival
+            listen(partial(self._come, phone))
             self._subscribe(phone)
 
     def publish(self, item: Item) -> None:
@@ -76,7 +77,7 @@ class LastHop:
 
     def _subscribe(self, phone: str) -> None:
         task = self._stage.task
-        topic = query(task.want.as_text(self._stage.about(phone)))
+        topic = query(f"({task.want.as_text(self._stage.about(phone))}) AND {not_hers(phone)}")
         self._topics[phone] = topic
         mode = "on-line" if task.is_shown else "on-demand"
         self._subscribers[phone].subscribe(Subscription(topic, max=task.most, mode=mode))
@@ -85,6 +86,4 @@ class LastHop:
         self._stage.arrived(phone, message["called"])
 
     def _read(self, phone: str, operation: Operation) -> None:
-        for message in operation.result():
-            self._stage.arrived(phone, message["called"])
-        self._stage.show(phone)
+        self._stage.show(phone, {message["called"] for message in operation.result()})

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 from mudkit.events import Operation
-from mudkit.experiment.scoreboard.stage import Stage
+from mudkit.experiment.scoreboard.stage import Stage, not_hers
 from mudkit.experiment.scoreboard.task import Item
 from mudkit.systems.mud import Change, Client, Cloud
 
@@ -71,7 +71,8 @@ class Mud:
         want = self._stage.task.want
         for phone in self._stage.phones:
             about = self._stage.about(phone)
-            wanted = None if want.moves else want.over_items(about)
+            others = not_hers(phone)
+            wanted = others if want.moves else f"({want.as_text(about)}) AND {others}"
             reading = self._clients[phone].read(
                 _TABLE, wanted, type="continuous", data=about, callback=partial(self._come, phone)
             )

@@ -1,6 +1,6 @@
 """A task as Radiator does it: every item is a context for all, and what nobody waits for waits (2.2, 3.1).
 
-Who wants an item gets it at once; to all others it goes with what has come in half an hour, as one message.
+Who wants an item gets it at once; to all others it goes with what has come in ten minutes, as one message.
 Nothing is left out: that everyone gets everything in the end is what Radiator promises, and on this
 scoreboard it is waste.
 """
@@ -12,15 +12,15 @@ from functools import partial
 from typing import Any, Final
 
 from mudkit.experiment.scoreboard.stage import Stage
-from mudkit.experiment.scoreboard.task import Item
+from mudkit.experiment.scoreboard.task import SETTLE_S, Item
 from mudkit.experiment.scoreboard.tasks import TASKS
 from mudkit.systems.radiator import Client, Context, Server, Time, Volume
 from mudkit.systems.radiator.thresholds import Threshold
 
 __all__ = ["LATER_S", "Radiator"]
 
-LATER_S: Final = 1800.0
-"""So long a message waits for those who have not asked for it."""
+LATER_S: Final = SETTLE_S
+"""So long a message waits for those who have not asked for it. A run settles as long, so it is all billed."""
 _ME: Final = "me "
 
 
@@ -30,8 +30,6 @@ class Radiator:
     Parameters
     ----------
     stage : Stage
-    chain : float
-        Of :class:`mudkit.systems.radiator.Server`: 0, for phones cannot be reached from outside.
     """
 
     name: Final = "Radiator"
@@ -40,7 +38,7 @@ class Radiator:
     )
     """What its paper cannot say, by the name of the task."""
 
-    def __init__(self, stage: Stage, chain: float = 0.0) -> None:
+    def __init__(self, stage: Stage) -> None:
         self._stage = stage
         want = stage.task.want
 
@@ -49,7 +47,8 @@ class Radiator:
             me = {name: receiver.get(f"{_ME}{name}") for name in want.of_me}
             return Volume(1) if want.holds(about, me) else Time(LATER_S)
 
-        server = Server(stage.lab, when, chain=chain, max_retention_s=2 * LATER_S)
+        # No chains: phones cannot be reached from outside.
+        server = Server(stage.lab, when, chain=0.0, max_retention_s=2 * LATER_S)
         self._clients = {}
         for name, device in stage.lab.devices.items():
             receive = partial(self._come, name) if name in set(stage.phones) else None

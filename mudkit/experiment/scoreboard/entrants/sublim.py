@@ -13,10 +13,24 @@ from typing import Any, Final
 from mudkit.experiment.scoreboard.entrants.uplink import Uplink
 from mudkit.experiment.scoreboard.stage import Stage
 from mudkit.experiment.scoreboard.task import Item
+from mudkit.experiment.scoreboard.wants import Want
 from mudkit.systems.sublim import AccessPoint, Policy, PublishServer, Rule, Subscriber
 from mudkit.systems.sublim.actions import Drop
 
-__all__ = ["Sublim"]
+__all__ = ["Sublim", "as_state", "not_wanted"]
+
+
+def not_wanted(want: Want) -> Rule:
+    """Give the rule that drops what its subscriber (``state.me``) does not want, or has published herself."""
+    return Rule(f"coalesce(NOT ({want.over_state()}) OR message.who = state.me, TRUE)", Drop(), "not wanted")
+
+
+def as_state(phone: str, about: Mapping[str, Any]) -> dict[str, Any]:
+    """Give what a phone says of itself as variables of a policy, where a place is a table."""
+    state = {**about, "me": phone}
+    if "loc" in about:
+        state["loc"] = dict(zip(("lat", "lon"), about["loc"], strict=True))
+    return state
 
 
 class Sublim:
@@ -33,6 +47,7 @@ class Sublim:
     cannot: Final[Mapping[str, str]] = {
         "traffic alerts": "The system does not keep places: who moves sets her policy anew.",
         "friends nearby": "The system does not keep places: who moves sets her policy anew.",
+        "news with ranks": "The access point does not know when she looks: all that is wanted comes.",
         "photo sharing": "The access point reads every photograph.",
     }
     """What its paper cannot say, by the name of the task."""
@@ -43,7 +58,7 @@ class Sublim:
         self._net = PublishServer(stage.lab)
         AccessPoint(stage.lab, self._net)
         self._subscribers = {phone: Subscriber(stage.lab.devices[phone], self._net) for phone in stage.phones}
-        self._others = Rule(f"coalesce(NOT ({stage.task.want.over_state()}), TRUE)", Drop(), "not wanted")
+        self._others = not_wanted(stage.task.want)
         for phone, subscriber in self._subscribers.items():
             subscriber.on_message(partial(self._come, phone))
             self.moved(phone)
@@ -54,10 +69,10 @@ class Sublim:
 
     def moved(self, phone: str) -> None:
         """Set the policy, with what the subscriber says of herself now."""
-        about = self._stage.about(phone)
-        if "loc" in about:
-            about["loc"] = dict(zip(("lat", "lon"), about["loc"], strict=True))
-        self._subscribers[phone].set_policy(Policy("wanted", [self._others, *self._rules], variables=about))
+        variables = as_state(phone, self._stage.about(phone))
+        self._subscribers[phone].set_policy(
+            Policy("wanted", [self._others, *self._rules], variables=variables)
+        )
 
     def look(self, phone: str) -> None:
         """Show what has come."""

@@ -21,7 +21,7 @@ from mudkit.events import (
 )
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.lasthop import Forwarding, Publications, Subscriber, Subscription
-from mudkit.systems.lasthop.device import DeviceMachine
+from mudkit.systems.lasthop.device import APP, ARRIVALS, DeviceMachine
 from mudkit.systems.lasthop.device_queue import DeviceQueue
 from mudkit.systems.lasthop.facts import Facts
 
@@ -34,7 +34,8 @@ class Phone:
     def __init__(self, capacity=None, store=None):
         self.store = store or MemoryStore()
         self.machine = DeviceMachine(Ports(self.store, lambda n: b"", "ann/p"), "ann", "spool/p", capacity)
-        self.now_us, self.sent, self.answers, self.shown, self.number = 0, [], {}, [], 0
+        self.now_us, self.sent, self.answers, self.number = 0, [], {}, 0
+        self.shown, self.arrived = [], []
 
     def gets(self, event, at_s=None):
         self.now_us = self.now_us if at_s is None else at_s * S
@@ -44,8 +45,8 @@ class Phone:
                     self.sent.append(message)
                 case Complete(op_id=op_id, result=result, error=error):
                     self.answers[op_id] = error or result
-                case Notify(payload=payload):
-                    self.shown.append(payload["text"])
+                case Notify(app=app, payload=payload):
+                    {APP: self.shown, ARRIVALS: self.arrived}[app].append(payload["text"])
         self.store.commit()
 
     def up(self, at_s=0):
@@ -181,6 +182,7 @@ def test_what_is_shown_counts_as_read_and_is_shown_once(phone):
     phone.says("show", ids=["b", "gone"])
     phone.says("show", ids=["b"])
     assert phone.shown == ["a", "b"]
+    assert phone.arrived == ["a", "b"]
     phone.hears("heard", number=2)
     told = [(fact["what"], fact["ids"]) for _, fact in phone.last("told")["facts"]]
     assert told == [("shown", ["b"]), ("gone", ["gone"]), ("gone", ["b"])]
@@ -190,7 +192,7 @@ def test_what_was_to_be_shown_and_has_expired_is_not_shown_and_the_server_hears_
     phone.now_us = 10 * S
     phone.message("late", 9.0, expires_us=10 * S, shown=True)
     phone.message("later", 9.0, expires_us=10 * S)
-    assert phone.shown == []
+    assert phone.shown == phone.arrived == []
     assert phone.last("told")["facts"][-1][1] == {"what": "gone", "topic": "news", "ids": ["late"]}
 
 
