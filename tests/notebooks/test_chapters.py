@@ -156,8 +156,8 @@ OTHER = {
     },
     "10_scoreboard": {
         "phones": 5,
-        "traffic_hours": 0.5,
-        "jams_per_day": 144.0,
+        "traffic_hours": 0.2,
+        "jams_per_day": 8.0,  # nobody wants anything
         "news_hours": 6.0,
         "news_per_day": 100.0,
         "photo_hours": 8.0,
