@@ -263,3 +263,12 @@ def test_an_old_confirmation_changes_nothing():
     out.confirmed(3)
     assert out.again() == []
     assert out.add(1, "d")["number"] == 4
+
+
+def test_what_nobody_has_confirmed_for_so_long_is_overdue():
+    out = Outgoing("s 1")
+    assert out.overdue(9, 0) == []
+    out.add(5, "a")
+    out.add(6, "b")
+    assert out.overdue(14, 10) == []
+    assert [message["body"] for message in out.overdue(15, 10)] == ["a", "b"]
