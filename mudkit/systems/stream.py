@@ -1,7 +1,8 @@
 """A stream of messages from one machine to another: each once, in order, whatever is lost, late or repeated.
 
-The sender numbers them and sends them again until the receiver has said that it has them (go-back-N). A
-stream belongs to a life of its sender: another life begins another one.
+The sender numbers them and sends them again until the receiver has said that it has them. The receiver keeps
+what has overtaken something, and says up to where it has everything: what is late need not be sent again, nor
+what has overtaken it. A stream belongs to a life of its sender: another life begins another one.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ from typing import Any, Final
 
 from mudkit.events import Effect, Send, SetTimer
 
-__all__ = ["Again", "Incoming", "Outgoing"]
+__all__ = ["MOST_AHEAD", "Again", "Incoming", "Outgoing"]
+
+MOST_AHEAD: Final = 256
+"""A receiver keeps what is so far ahead of the last that it gave; what is further ahead has to come again."""
 
 
 class Outgoing:
@@ -109,14 +113,28 @@ class Incoming:
 
     def __init__(self, message: Mapping[str, Any]) -> None:
         self.last: int = message["first"] - 1
+        self.ahead: dict[int, Any] = {}
+        """Content, by number, of what has overtaken something: it is not confirmed, and may be forgotten."""
 
     def take(self, message: Mapping[str, Any]) -> Sequence[Any]:
-        """Give what the message brings: nothing when it came before, or when one before it is missing."""
+        """Give what the message brings, and what has waited for it.
+
+        Nothing when it came before, or when one before it is missing: then it waits.
+        """
         self.last = max(self.last, message["first"] - 1)  # what another life of this receiver has confirmed
-        if message["number"] != self.last + 1:
-            return ()
-        self.last += 1
-        return (message["body"],)
+        self.ahead[message["number"]] = message["body"]
+        given = []
+        while self.last + 1 in self.ahead:
+            self.last += 1
+            given.append(self.ahead.pop(self.last))
+        if self.ahead:
+            most = self.last + MOST_AHEAD
+            self.ahead = {number: body for number, body in self.ahead.items() if self.last < number <= most}
+        return tuple(given)
+
+    def forget(self) -> None:
+        """Forget what has overtaken something: the sender sends it again, unless its life is over."""
+        self.ahead.clear()
 
     def confirm(self, to: str, stream: str) -> Send:
         """Tell the sender what has come."""

@@ -99,6 +99,8 @@ class NotificationServer:
         self._owed: set[str] = set()
         """Names of sessions for which something has waited since all was looked through."""
         self._streams: dict[str, Incoming] = {}
+        self._latest: dict[str, Incoming] = {}
+        """Of those, by the address of who sends."""
         self._processors: set[str] = set()
         self._timer = Again(_AGAIN_US)
         self._policies: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = {}
@@ -176,6 +178,8 @@ class NotificationServer:
         incoming = self._streams.get(name)
         if incoming is None:
             incoming = self._streams[name] = Incoming(message)
+            self._latest.get(source, incoming).forget()  # what a life before has not sent, nobody sends
+            self._latest[source] = incoming
         effects: list[Effect] = []
         for body in incoming.take(message):
             if body["what"] == "policy":

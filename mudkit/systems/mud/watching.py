@@ -148,6 +148,8 @@ class Watching:
         effects: list[Effect] = [CancelTimer(HELLO), SetTimer(HEARTBEAT, HEARTBEAT_US)]
         if session != self._session:
             self._session = session
+            for incoming in self._incoming.values():
+                incoming.forget()
             for handle in self._readings:
                 effects += self._register(handle)
         return effects

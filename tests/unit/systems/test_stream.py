@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
+from unittest import mock
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit.events import Send
-from mudkit.systems.stream import Incoming, Outgoing
+from mudkit.systems import stream
+from mudkit.systems.stream import MOST_AHEAD, Incoming, Outgoing
 
 
 class Network:
@@ -20,11 +24,14 @@ class Network:
         self.confirmations: list[int] = []
         self.lives: list[list[Any]] = [[]]
         self.incoming: Incoming | None = None
+        self.came: set[int] = set()
+        """Numbers of what has come to this life of the receiver."""
         self.sent = 0
 
     def arrive(self, message: dict[str, Any]) -> int:
         if self.incoming is None:
             self.incoming = Incoming(message)
+        self.came.add(message["number"])
         self.lives[-1] += self.incoming.take(message)
         return self.incoming.confirm("s", message["stream"]).message["number"]
 
@@ -36,6 +43,7 @@ class Network:
             self.messages += self.out.again()
         elif what == "restart":
             self.incoming = None
+            self.came.clear()
             self.lives.append([])
         elif what in ("arrives", "is repeated") and self.messages:
             message = self.messages[which % len(self.messages)]
@@ -62,8 +70,11 @@ _KINDS = [
     "send", "send", "again", "arrives", "arrives", "arrives", "is repeated", "is lost", "is confirmed",
     "is confirmed again", "confirmation is lost",
 ]  # fmt: skip
-quiet = st.lists(st.tuples(st.sampled_from(_KINDS), st.integers(0, 20)), max_size=60)
-restless = st.lists(st.tuples(st.sampled_from([*_KINDS, "restart"]), st.integers(0, 20)), max_size=60)
+# Of lists that may be short, most have five steps: too few for much to happen.
+quiet = st.lists(st.tuples(st.sampled_from(_KINDS), st.integers(0, 20)), min_size=30, max_size=60)
+restless = st.lists(
+    st.tuples(st.sampled_from([*_KINDS, "restart"]), st.integers(0, 20)), min_size=30, max_size=60
+)
 
 
 @given(quiet)
@@ -75,6 +86,49 @@ def test_each_body_comes_once_and_in_order(steps):
     network.calm_down()
     assert network.lives == [list(range(1, network.sent + 1))]
     assert not network.out.waiting
+
+
+@given(quiet)
+def test_what_has_come_is_given_as_soon_as_nothing_before_it_is_missing(steps):
+    network = Network()
+    for step in steps:
+        network.step(*step)
+        missing = next(number for number in range(1, network.sent + 2) if number not in network.came)
+        assert network.lives == [list(range(1, missing))]
+        if network.incoming is not None:
+            assert set(network.incoming.ahead) == {each for each in network.came if each > missing}
+
+
+@given(st.permutations(range(1, 31)), st.lists(st.tuples(st.integers(0, 60), st.integers(1, 30))))
+def test_what_comes_in_any_order_and_repeated_is_all_given_and_nothing_is_sent_again(order, repeated):
+    out, given_ = Outgoing("s 1"), []
+    messages = [out.add(0, body) for body in range(1, 31)]
+    for place, number in repeated:
+        order.insert(place, number)
+    incoming = Incoming(messages[order[0] - 1])
+    for number in order:
+        given_ += incoming.take(messages[number - 1])
+        out.confirmed(incoming.confirm("s", "s 1").message["number"])
+    assert given_ == list(range(1, 31))
+    assert not out.waiting
+    assert incoming.ahead == {}
+
+
+@given(restless, st.integers(1, 4))
+def test_what_is_kept_is_bounded_and_of_use_whatever_happens(steps, most):
+    network = Network()
+    with mock.patch.object(stream, "MOST_AHEAD", most):
+        for step in steps:
+            network.step(*step)
+            if network.incoming is not None:
+                last = network.incoming.last
+                assert all(last + 1 < number <= last + most for number in network.incoming.ahead)
+        for _ in range(2 + network.sent):
+            network.calm_down()
+    assert not network.out.waiting
+    assert {body for life in network.lives for body in life} == set(range(1, network.sent + 1))
+    for life in network.lives:
+        assert life == sorted(set(life))
 
 
 @given(restless)
@@ -116,8 +170,78 @@ def test_after_a_restart_it_begins_with_what_nobody_confirmed():
     incoming = Incoming(second)
     assert incoming.take(second) == ()
     assert incoming.confirm("s", "s 1") == Send("s", {"kind": "confirmed", "stream": "s 1", "number": 2})
-    assert [*incoming.take(first), *incoming.take(second)] == ["c", "d"]
+    assert incoming.take(first) == ("c", "d")
+    assert incoming.take(second) == ()
     assert incoming.confirm("s", "s 1").message["number"] == 4
+
+
+def test_what_has_overtaken_something_is_given_after_it():
+    out = Outgoing("s 1")
+    a, b, c, d, e = (out.add(0, body) for body in "abcde")
+    incoming = Incoming(a)
+    assert [incoming.take(each) for each in (c, b, e, c)] == [(), (), (), ()]
+    assert incoming.confirm("s", "s 1").message["number"] == 0
+    assert incoming.take(a) == ("a", "b", "c")
+    assert incoming.confirm("s", "s 1").message["number"] == 3
+    assert incoming.take(d) == ("d", "e")
+    assert [incoming.take(each) for each in (a, e)] == [(), ()]
+    assert incoming.ahead == {}
+
+
+def test_so_much_is_kept_and_no_more():
+    out = Outgoing("s 1")
+    first, *later = (out.add(0, number) for number in range(1, MOST_AHEAD + 4))
+    incoming = Incoming(first)
+    for message in reversed(later):
+        assert incoming.take(message) == ()
+    assert len(incoming.ahead) == MOST_AHEAD - 1
+    assert list(incoming.take(first)) == list(range(1, MOST_AHEAD + 1))
+    assert incoming.ahead == {}
+    out.confirmed(incoming.last)
+    assert [body for message in out.again() for body in incoming.take(message)] == [
+        MOST_AHEAD + 1, MOST_AHEAD + 2, MOST_AHEAD + 3,
+    ]  # fmt: skip
+
+
+def numbered(number: int, first: int) -> Mapping[str, Any]:
+    return {"number": number, "first": first, "body": number}
+
+
+@pytest.mark.parametrize(
+    ("number", "first", "brings", "last", "left"),
+    [
+        (9, 1, (), 0, {3, 5, 9}),
+        (9, 2, (), 1, {3, 5, 9}),
+        (9, 3, (3,), 3, {5, 9}),
+        (9, 4, (), 3, {5, 9}),
+        (9, 5, (5,), 5, {9}),
+        (9, 6, (), 5, {9}),
+        (4, 4, (4, 5), 5, set()),
+        (9, 9, (9,), 9, set()),
+        (5, 7, (), 6, set()),
+    ],
+)
+def test_what_another_life_has_confirmed_is_not_given_and_what_follows_it_is(
+    number, first, brings, last, left
+):
+    incoming = Incoming(numbered(3, 1))
+    for each in (3, 5):
+        assert incoming.take(numbered(each, 1)) == ()
+    assert incoming.take(numbered(number, first)) == brings
+    assert incoming.last == last
+    assert set(incoming.ahead) == left
+
+
+def test_what_has_overtaken_something_can_be_forgotten_and_comes_when_it_is_sent_again():
+    out = Outgoing("s 1")
+    a, b, c = (out.add(0, body) for body in "abc")
+    incoming = Incoming(a)
+    assert [incoming.take(each) for each in (a, c)] == [("a",), ()]
+    incoming.forget()
+    assert incoming.ahead == {}
+    assert incoming.take(b) == ("b",)
+    assert incoming.take(a) == ()
+    assert incoming.take(c) == ("c",)
 
 
 def test_a_message_says_what_it_is():
@@ -139,3 +263,12 @@ def test_an_old_confirmation_changes_nothing():
     out.confirmed(3)
     assert out.again() == []
     assert out.add(1, "d")["number"] == 4
+
+
+def test_what_nobody_has_confirmed_for_so_long_is_overdue():
+    out = Outgoing("s 1")
+    assert out.overdue(9, 0) == []
+    out.add(5, "a")
+    out.add(6, "b")
+    assert out.overdue(14, 10) == []
+    assert [message["body"] for message in out.overdue(15, 10)] == ["a", "b"]

@@ -186,6 +186,22 @@ def test_equal_ranks_are_read_in_the_order_in_which_they_came():
     assert place.read() == ["a", "b"]
 
 
+def test_a_read_waits_for_no_more_than_the_latest_message_and_costs_what_it_costs_in_order():
+    texts, down_bytes = {str(rank): rank for rank in range(1, 9)}, []
+    for delayed in ({}, {"delay_share": 0.3, "delay_s": 2.0}):
+        place = Place(policy="on-demand")
+        for text, rank in texts.items():
+            place.news.publish(text, rank, called="x" * 4000).result()
+        place.lab.faults.messages(**delayed)
+        began_us = place.lab.world.now_us
+        assert place.read() == sorted(texts, reverse=True)
+        assert place.lab.world.now_us - began_us <= 4_000_000  # there and back
+        place.lab.run(hours=1)
+        bill = place.lab.bill().set_index("direction")
+        down_bytes.append(bill.loc["down", "bytes"])
+    assert down_bytes[0] == down_bytes[1] > 8 * 4000
+
+
 def test_other_limits_from_now_on():
     place = Place(policy="on-line", max=None)
     place.publish(a=1.0, b=2.0, c=3.0)

@@ -204,6 +204,26 @@ def test_what_comes_twice_is_told_once(cell):
     assert len(numbers(told(cell.server, source="processor", **message))) == 0
 
 
+def test_what_has_overtaken_something_is_told_after_it_unless_its_processor_has_begun_another_life(cell):
+    jane, _ = cell.hello()
+    bodies = [{"what": "tell", "session": jane, "key": key} for key in "abcd"]
+    a, b, c, d = (cell.stream.add(0, body) for body in bodies)
+
+    def brings(message):
+        said = told(cell.server, source="processor", **message)
+        return [message["body"]["key"] for _, message in said if message["kind"] == "stream"]
+
+    assert [brings(each) for each in (b, a, d)] == [[], ["a", "b"], []]
+    other = Outgoing("another processor 1")
+    told(cell.server, source="another processor", **other.add(0, bodies[0]))
+    assert brings(c) == ["c", "d"]
+    e, f = (cell.stream.add(0, body) for body in bodies[:2])
+    assert brings(f) == []
+    again = Outgoing("processor 2")
+    told(cell.server, source="processor", **again.add(0, {"what": "life", "processor": "p", "life": 2}))
+    assert brings(e) == ["a"]
+
+
 def test_another_life_of_the_server_has_other_sessions():
     store_ports = ports("server")
     names = set()

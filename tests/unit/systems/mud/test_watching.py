@@ -163,6 +163,29 @@ def test_a_message_of_another_session_is_left_and_not_confirmed(cell):
     assert cell.change(stream="before") == ()
 
 
+def test_what_has_overtaken_something_is_passed_on_after_it(cell):
+    cell.begin()
+    cell.number = 1
+    later = cell.change("b", 1, 7)
+    assert told(later) == []
+    assert [message["number"] for _, message in sent(later)] == [0]
+    cell.number = 0
+    both = cell.change("a", 1, 6)
+    assert told(both) == [("upsert", "a", 1), ("upsert", "b", 1)]
+    assert [message["number"] for _, message in sent(both)] == [2]
+
+
+def test_with_another_session_what_has_overtaken_something_in_the_one_before_is_forgotten(cell):
+    cell.begin()
+    cell.number = 1
+    cell.change("b", 1, 7)
+    cell.watching.welcome("another")
+    cell.watching.welcome("s")
+    cell.number = 0
+    assert told(cell.change("a", 1, 6)) == [("upsert", "a", 1)]
+    assert told(cell.change("b", 1, 7)) == [("upsert", "b", 1)]
+
+
 def test_where_its_reader_is_in_the_log_goes_up_only(cell):
     cell.begin(sync=0)
     cell.hear(synced=9)
