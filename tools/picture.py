@@ -12,7 +12,7 @@ from xml.sax.saxutils import escape
 PLACES = ("who sends", "in between", "who receives")
 # Of each system: what it is called, and what is done in each place; a star marks where it decides.
 SYSTEMS = (
-    ("Mobius", "one table", (
+    ("MUD", "one table", (
         "* writes a row, and who|may see it", "finds those who read it,|late, by both predicates",
         "* answers from its cache,|or asks: a tree decides",
     )),

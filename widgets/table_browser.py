@@ -91,7 +91,7 @@ class TableBrowser(Panel):
             min=0.0,
             max=1e9,
             description="fresh, s",
-            tooltip="what the device was told so long ago",
+            tooltip="the device answers by itself with what it was told at most so many seconds ago",
         )
         self.write = self._button("write", self._write, "the whole record")
         self.delete = self._button("delete", self._delete, "the record with this key")

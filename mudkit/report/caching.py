@@ -31,7 +31,7 @@ __all__ = ["FEWER_QUERIES", "FEWER_STALE", "brief", "reads", "replayed", "trees"
 _SMALL_GAP: Final = 0.05
 _NEARLY_ALL: Final = 0.95
 FEWER_QUERIES, FEWER_STALE = 4.0, 3.5
-"""The factors of Mobius 7.3."""
+"""The factors of Mobius 6."""
 
 
 def replayed(
@@ -189,7 +189,7 @@ def reads(table: pd.DataFrame, problem: str, curves: dict[str, pd.DataFrame], st
     fewer = f"{times:.2f} times fewer" if times >= 1 else "more"
     text += (
         f"With {FEWER_STALE:g} times fewer stale answers the bound sends {few['sent_share']:.1%}, "
-        f"{fewer} than the rule: the {FEWER_QUERIES:g} times of Mobius 7.3 "
+        f"{fewer} than the rule: the {FEWER_QUERIES:g} times of Mobius 6 "
     )
     return text + ("are possible here." if times >= FEWER_QUERIES else "are beyond anybody's reach here.")
 

@@ -56,7 +56,7 @@ def caching(table: pd.DataFrame, stale: str) -> str:
     return (
         f"An answer is stale when {stale}. The rule sends {rule['sent_share']:.1%} of the reads and "
         f"answers {rule['stale_share']:.1%} stale. With no more stale answers the bound sends "
-        f"{bound['sent_share']:.1%}: **{gap:.1f} points are left to win**"
+        f"{bound['sent_share']:.1%}: **{gap:.1f} percentage points are left to win**"
         + (", so on this trace no policy can do much better than the rule." if gap < 5 else ".")
     )
 

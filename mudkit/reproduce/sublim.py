@@ -30,7 +30,7 @@ ROWS: Final = (
         paper="Servers on access points serve those who are attached to them; how the state follows who "
         "walks on is not said.",
         required=(
-            Required("hand overs", "at least", 1_000),
+            Required("handovers", "at least", 1_000),
             Required("crashes", "at least", 500),
             Required("lost", "at most", 0),
             Required("repeated", "at most", 0),

@@ -60,7 +60,7 @@ class Roamed(NamedTuple):
 
     Parameters
     ----------
-    hand_overs, crashes, published, sent : int
+    handovers, crashes, published, sent : int
         A message is published when the server has it: if it dies before, it is as if nobody had said it.
     lost, repeated : int
         Messages that a server which never failed would have sent: those that are not there, and those that
@@ -69,7 +69,7 @@ class Roamed(NamedTuple):
         1 when the state at the end is another one, or not at exactly one access point.
     """
 
-    hand_overs: int
+    handovers: int
     crashes: int
     published: int
     sent: int
@@ -197,7 +197,7 @@ class _Walk:
         lost = sum(each not in got for each in wanted)
         extra = len(got) - len(wanted) + lost
         return Roamed(
-            hand_overs=len(self.parcels), crashes=crashes, published=len(published), sent=len(wanted),
+            handovers=len(self.parcels), crashes=crashes, published=len(published), sent=len(wanted),
             lost=lost, repeated=extra + (numbers != sorted(numbers)), wrong_states=int(not is_equal),
         )  # fmt: skip
 
@@ -207,23 +207,23 @@ def roam(seed: int, roaming: Roaming | None = None) -> Roamed:
     return (roaming or Roaming()).run(seed)
 
 
-def measure(say: Say, hand_overs: int = 1_000, roaming: Roaming | None = None) -> Measured:
-    """Walk until there were so many hand-overs.
+def measure(say: Say, handovers: int = 1_000, roaming: Roaming | None = None) -> Measured:
+    """Walk until there were so many handovers.
 
     Parameters
     ----------
     say : callable
-    hand_overs : int
+    handovers : int
     roaming : Roaming, optional
     """
     roaming = roaming or Roaming()
     runs: list[Roamed] = []
-    batch = max(hand_overs // (2 * roaming.moves), 1)
+    batch = max(handovers // (2 * roaming.moves), 1)
     with spread_out(part=5) as many:
-        while sum(each.hand_overs for each in runs) < hand_overs:
+        while sum(each.handovers for each in runs) < handovers:
             seeds = range(len(runs), len(runs) + batch)
             runs += many(roam, seeds, [roaming] * len(seeds))
-            say(f"{sum(each.hand_overs for each in runs)} of {hand_overs} hand-overs")
+            say(f"{sum(each.handovers for each in runs)} of {handovers} handovers")
     total = Roamed(*(sum(column) for column in zip(*runs, strict=True)))
     figures = {name.replace("_", " "): Figure.of([value]) for name, value in total._asdict().items()}
     parameters = {

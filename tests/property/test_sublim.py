@@ -1,6 +1,6 @@
 """What SUBLIM promises while a subscriber walks between access points that die and come back.
 
-`mudkit reproduce S2` goes on until there were 1,000 hand-overs; here are a few walks of many kinds.
+`mudkit reproduce S2` goes on until there were 1,000 handovers; here are a few walks of many kinds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from mudkit.systems.sublim.check import CONTRADICTION, MORE_ON_LESS, UNREACHABLE
 )
 @settings(max_examples=30, deadline=None)
 @example(9, Roaming())  # parcels that come twice
-@example(2, Roaming())  # ten hand-overs
+@example(2, Roaming())  # ten handovers
 def test_nothing_is_lost_nothing_comes_twice_and_the_state_is_that_of_one_server(seed, roaming):
     came = roaming.run(seed)
     assert (came.lost, came.repeated, came.wrong_states) == (0, 0, 0)
@@ -36,16 +36,16 @@ def test_nothing_is_lost_nothing_comes_twice_and_the_state_is_that_of_one_server
     assert came.crashes or came.published == roaming.messages
 
 
-def test_the_walks_have_hand_overs_and_crashes():
+def test_the_walks_have_handovers_and_crashes():
     came = [Roaming().run(seed) for seed in range(3)]
-    assert sum(each.hand_overs for each in came) >= 10
+    assert sum(each.handovers for each in came) >= 10
     assert sum(each.crashes for each in came) >= 10
     assert all(0 < each.sent < each.published for each in came)
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.floats(0.1, 200.0)), min_size=1, max_size=12))
 @settings(max_examples=20, deadline=None)
-def test_every_five_minutes_holds_across_hand_overs(walk):
+def test_every_five_minutes_holds_across_handovers(walk):
     lab = Lab(seed=1, messages=False)
     net = PublishServer(lab)
     for number in range(3):

@@ -15,6 +15,6 @@ def test_the_picture_is_drawn_by_code_and_names_all_five():
     assert kept == tool.picture(), "python tools/picture.py draws it again"
     assert len(kept.encode()) < 100_000
     words = [each.text for each in ElementTree.fromstring(kept).iter() if each.tag.endswith("text")]
-    systems = ["Mobius", "Last hop", "Contrail", "Radiator", "SUBLIM"]
+    systems = ["MUD", "Last hop", "Contrail", "Radiator", "SUBLIM"]
     assert [word for word in words if word in systems] == systems
     assert "(tools/picture.svg)" in (ROOT / "README.md").read_text(encoding="utf-8")

@@ -61,8 +61,8 @@ def row(policy, sent, stale, cost=0.1):
 @pytest.mark.parametrize(
     ("bound", "few", "says"),
     [
-        (0.1, 0.2, "4.00 times fewer than the rule: the 4 times of Mobius 7.3 are possible here."),
-        (0.1, 0.3, "2.67 times fewer than the rule: the 4 times of Mobius 7.3 are beyond"),
+        (0.1, 0.2, "4.00 times fewer than the rule: the 4 times of Mobius 6 are possible here."),
+        (0.1, 0.3, "2.67 times fewer than the rule: the 4 times of Mobius 6 are beyond"),
         (0.78, 0.9, "more than the rule: the 4 times"),
         (0.78, 0.9, "next to nothing to win"),
     ],

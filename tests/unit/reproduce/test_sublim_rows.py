@@ -33,7 +33,7 @@ def test_s1_notices_a_rule_that_is_wrong(monkeypatch):
     assert found.figures["share of messages on which rules and function agree"].median < 1
 
 
-def test_s2_walks_until_there_were_enough_hand_overs(monkeypatch):
+def test_s2_walks_until_there_were_enough_handovers(monkeypatch):
     class Alone:
         def __enter__(self):
             return map
@@ -42,8 +42,8 @@ def test_s2_walks_until_there_were_enough_hand_overs(monkeypatch):
             return None
 
     monkeypatch.setattr(sublim_roaming, "spread_out", lambda part: Alone())
-    found = complete(S2, sublim_roaming.measure(nothing_said, hand_overs=12))
-    assert found.figures["hand overs"].median >= 12
+    found = complete(S2, sublim_roaming.measure(nothing_said, handovers=12))
+    assert found.figures["handovers"].median >= 12
     assert found.figures["crashes"].median > 0
     assert [found.figures[name].median for name in ("lost", "repeated", "wrong states")] == [0, 0, 0]
     assert found.parameters["seeds"].startswith("0–")
@@ -53,7 +53,7 @@ def test_s2_walks_until_there_were_enough_hand_overs(monkeypatch):
 def test_s2_is_not_reproduced_when_something_is_wrong(spoilt):
     from mudkit.reproduce.row import Figure, Measured
 
-    values = {"hand overs": 1000, "crashes": 900, "lost": 0, "repeated": 0, "wrong states": 0}
+    values = {"handovers": 1000, "crashes": 900, "lost": 0, "repeated": 0, "wrong states": 0}
     assert judge(S2, Measured({n: Figure.of([v]) for n, v in values.items()}, {}))[0] == "reproduced"
     values[spoilt] = 1
     assert judge(S2, Measured({n: Figure.of([v]) for n, v in values.items()}, {}))[0] == "not reproducible"

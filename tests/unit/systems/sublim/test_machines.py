@@ -1,4 +1,4 @@
-"""The machines by themselves: the server's books, an agent's queue, hand-overs message by message."""
+"""The machines by themselves: the server's books, an agent's queue, handovers message by message."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_an_agent_is_as_it_was_after_a_restart():
     assert again.pack() == mine.pack()
 
 
-# -- hand-overs
+# -- handovers
 
 
 class Point:
