@@ -156,7 +156,7 @@ OTHER = {
     },
     "10_scoreboard": {
         "phones": 5,
-        "traffic_hours": 0.2,
+        "traffic_hours": 0.05,
         "jams_per_day": 8.0,  # nobody wants anything
         "news_hours": 6.0,
         "news_per_day": 100.0,
