@@ -149,8 +149,9 @@ class Lab:
         """
         if at is not None and mobility is not None:
             raise ParameterError(
-                "A device is at a place or moves.", where="at, mobility", found=f"{at} and {mobility!r}"
-            )
+                "A device is at a place or moves.", where="at, mobility", found=f"{at} and {mobility!r}",
+                expected="at= or mobility=, not both",
+            )  # fmt: skip
         group = Group(
             [name], link=link, at=at, mobility=mobility, outage=outage, every_s=every_s, battery_j=battery_j,
             base_mw=base_mw, context=context,

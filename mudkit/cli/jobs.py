@@ -95,7 +95,7 @@ def pipeline_run(
     if job not in options:
         raise ParameterError(
             "There is no such job.", where="JOB", found=repr(job), expected=", ".join(options),
-            remedy=did_you_mean(job, options),
+            remedy=did_you_mean(job, options, "mudkit pipeline run --help shows them"),
         )  # fmt: skip
     _refuse_options_of_others(context, job)
     if job == "ingest":

@@ -112,7 +112,10 @@ def _parts(path: Path) -> Iterator[tuple[str, str]]:
     try:
         notebook = nbformat.read(path, as_version=4)
     except (ValueError, KeyError, AttributeError) as error:
-        raise ParameterError("This is no notebook.", where=str(path), found=str(error)[:200]) from error
+        raise ParameterError(
+            "This is no notebook.", where=str(path), found=str(error)[:200], expected="a notebook, *.ipynb",
+            remedy="save it again in JupyterLab",
+        ) from error  # fmt: skip
     for number, cell in enumerate(notebook.cells, start=1):
         if cell.cell_type == "code":
             yield f"{path.name}, cell {number}", TransformerManager().transform_cell(cell.source)  # type: ignore[no-untyped-call]

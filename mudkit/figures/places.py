@@ -71,6 +71,7 @@ def column(table: pa.Table, what: str, name: str) -> Floats:
             f"The column {name!r} of {what} holds no numbers.",
             where=what,
             found=str(table.schema.field(name).type),
+            expected="numbers",
         ) from error
     return np.asarray(numbers.to_numpy(), dtype=np.float64)
 

@@ -42,7 +42,9 @@ def whereabouts(
     """
     places = needed(places, "places", ("at", "lat", "lon", "away", "left"))
     if not len(places):
-        raise TraceContentError("There is no place to draw.", where="places", found="no rows")
+        raise TraceContentError(
+            "There is no place to draw.", where="places", found="no rows", expected="a row for each place"
+        )
     south, west, north, east = area
     middle = (south + north) / 2, (west + east) / 2
     scale = np.array([KM_PER_DEGREE, KM_PER_DEGREE * np.cos(np.radians(middle[0]))])

@@ -346,7 +346,9 @@ class Process:
     def entropy(self, n: int) -> bytes:
         """Give random bytes, the port of that name: they go on after a restart and never repeat."""
         if n < 0:
-            raise ParameterError("There are no fewer bytes than none.", where="n", found=repr(n))
+            raise ParameterError(
+                "There are no fewer bytes than none.", where="n", found=repr(n), expected="0 or more"
+            )
         steps = np.arange(self._draws, self._draws + -(-n // 16))
         self._draws += len(steps)
         return np.stack(self._stream.words(self.host.number, steps), 1).astype("<u8").tobytes()[:n]

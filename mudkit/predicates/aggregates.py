@@ -75,13 +75,15 @@ class Aggregates:
                 continue
             if any(isinstance(source, (Parameter, Bound, ListOf)) for source in argument.sources):
                 raise PredicateError(
-                    "An aggregate has no parameters and no sender.", text=text, at=argument.root.at
-                )
+                    "An aggregate has no parameters and no sender.", text=text, at=argument.root.at,
+                    expected="attributes and values that are written out, such as sum(price * 2)",
+                )  # fmt: skip
             kind = NUMBER if name in ("sum", "avg") else EVERY_KIND
             if not argument.root.kinds & kind:
                 raise PredicateError(
                     f"{name} takes a number.", text=text, at=argument.root.at,
                     found=f"a {kind_names(argument.root.kinds)}",
+                    remedy="count, min and max take other kinds, too",
                 )  # fmt: skip
             compiled = compile_tree(argument.root, self._scopes, kind=kind)
             self._aggregates.append(_Aggregate(name, written, compiled, argument.sources))

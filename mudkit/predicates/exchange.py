@@ -27,8 +27,9 @@ def to_json(predicate: Predicate | None) -> dict[str, Any] | None:
         return None
     if predicate.unbound:
         raise PredicateError(
-            f"The predicate is not bound: {', '.join(predicate.unbound)} is missing.", text=predicate.text
-        )
+            f"The predicate is not bound: {', '.join(predicate.unbound)} is missing.", text=predicate.text,
+            remedy=f"bind({predicate.unbound[0].partition('.')[0]}={{…}}) before it is sent",
+        )  # fmt: skip
     return {"text": predicate.text, "constants": [_out(each) for each in predicate.constants]}
 
 

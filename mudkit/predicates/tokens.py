@@ -80,7 +80,6 @@ _HINTS: Final = {
     TokenType.PLACEHOLDER: "A parameter has a name here: write :name.",
     TokenType.PARAMETER: "A parameter has a name here: write :name.",
     TokenType.DPIPE: "|| is not part of the language; the condition 'or' is OR.",
-    TokenType.MOD: "% is not part of the language.",
     TokenType.AMP: "& is not part of the language; the condition 'and' is AND.",
     TokenType.DAMP: "&& is not part of the language; the condition 'and' is AND.",
     TokenType.PIPE: "| is not part of the language; the condition 'or' is OR.",
@@ -129,7 +128,10 @@ def tokens(text: str) -> list[Token]:
         elif kind == TokenType.VAR:
             _check_name(text, token, after_dot)
         elif kind == TokenType.NUMBER and not _NUMBER.fullmatch(token.text):
-            raise PredicateError("This is not a number.", text=text, at=(token.start, token.end))
+            raise PredicateError(
+                "This is not a number.", text=text, at=(token.start, token.end),
+                expected="one such as 12, 0.5 or 2e3",
+            )  # fmt: skip
         if kind == TokenType.VAR:
             found[number] = Token(kind, NAMED + token.text, token.line, token.col, token.start, token.end)
         after_dot = kind == TokenType.DOT
@@ -144,7 +146,10 @@ def tokens(text: str) -> list[Token]:
                 expected=f"at most {MAX_DEPTH} levels",
             )  # fmt: skip
         if depth < 0:
-            raise PredicateError("This parenthesis closes nothing.", text=text, at=(token.start, token.end))
+            raise PredicateError(
+                "This parenthesis closes nothing.", text=text, at=(token.start, token.end),
+                remedy="leave it out, or open one before it",
+            )  # fmt: skip
     return found
 
 
@@ -160,7 +165,10 @@ def _check_text(text: str) -> None:
             size = len(text.encode())
         except UnicodeEncodeError as error:
             here = (error.start, error.start)
-            raise PredicateError("This is not a character: half of a pair.", text=text, at=here) from error
+            raise PredicateError(
+                "This is not a character: half of a pair.", text=text, at=here,
+                expected="text that UTF-8 can write",
+            ) from error  # fmt: skip
     if size > MAX_TEXT_BYTES:
         raise PredicateError(
             "The predicate is too long.", found=f"{size:,} bytes",
@@ -168,7 +176,10 @@ def _check_text(text: str) -> None:
         )  # fmt: skip
     if "\0" in text:
         at = text.index("\0")
-        raise PredicateError("The character U+0000 cannot stand in a predicate.", text=text, at=(at, at))
+        raise PredicateError(
+            "The character U+0000 cannot stand in a predicate.", text=text, at=(at, at),
+            remedy="leave it out",
+        )  # fmt: skip
 
 
 def _unfinished(text: str) -> PredicateError:
@@ -194,8 +205,12 @@ def _as_name(text: str, token: Token, after_dot: bool) -> TokenType:
             else "write the name without quotes",
         )  # fmt: skip
     if not _WORD(token.text):
-        summary = _HINTS.get(token.token_type, f"{_shown(token.text)} is not part of the language.")
-        raise PredicateError(summary, text=text, at=place)
+        if hint := _HINTS.get(token.token_type):
+            raise PredicateError(hint, text=text, at=place)
+        raise PredicateError(
+            f"{_shown(token.text)} is not part of the language.", text=text, at=place,
+            expected="names, numbers, 'text', ( ) , . :name and = <> < <= > >= + - * /",
+        )  # fmt: skip
     _check_name(text, token, after_dot)
     return TokenType.VAR
 
@@ -210,7 +225,10 @@ def _check_name(text: str, token: Token, after_dot: bool) -> None:
             expected="letters A to Z, digits and _",
         )
     if token.text.startswith("__"):
-        raise PredicateError("A name cannot begin with two underscores.", text=text, at=place)
+        raise PredicateError(
+            "A name cannot begin with two underscores.", text=text, at=place,
+            expected="a letter or one underscore, then letters A to Z, digits and _",
+        )  # fmt: skip
     if token.text.upper() in _NOT_OURS and not after_dot:
         raise PredicateError(
             f"{token.text.upper()} is not part of the language.", text=text, at=place,

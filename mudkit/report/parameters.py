@@ -217,11 +217,17 @@ def preset(template: str, name: str) -> dict[str, Any]:
     try:
         values = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        is_text = isinstance(error, yaml.YAMLError)
         raise ParameterError(
-            "The preset cannot be read as YAML.", where=str(file), found=str(error)
-        ) from error
+            "The preset cannot be read as YAML.", where=str(file), found=str(error),
+            expected="KEY: VALUE, a line each",
+            remedy="mend the line named above" if is_text else "name a text file in UTF-8 that may be read",
+        ) from error  # fmt: skip
     if not isinstance(values, dict):
-        raise ParameterError("The preset is not a mapping.", where=str(file), found=type(values).__name__)
+        raise ParameterError(
+            "The preset is not a mapping.", where=str(file), found=type(values).__name__,
+            expected="KEY: VALUE, a line each", remedy=f"mudkit report {template} --list shows the keys",
+        )  # fmt: skip
     if file != own:
         # The package's presets name files of this repository, whatever the folder one is in.
         for key in _INPUTS[template]:
@@ -282,6 +288,6 @@ def _schema(template: str) -> type[Parameters]:
             where="report",
             found=repr(template),
             expected=", ".join([*TEMPLATES, "all"]),
-            remedy=did_you_mean(template, [*TEMPLATES, "all"]),
+            remedy=did_you_mean(template, [*TEMPLATES, "all"], "mudkit report --help shows them"),
         )
     return TEMPLATES[template]

@@ -56,8 +56,9 @@ def growth(
 
     if min(*sizes, topics, records) < 1:
         raise ParameterError(
-            "There must be one of each at least.", found=f"{list(sizes)}, {topics} topics, {records} records"
-        )
+            "There must be one of each at least.", found=f"{list(sizes)}, {topics} topics, {records} records",
+            expected="1 or more of each",
+        )  # fmt: skip
     rows: list[dict[str, Any]] = []
     for many in sizes:
         load = Workload(many, topics, seed, shape)

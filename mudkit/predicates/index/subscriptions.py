@@ -105,7 +105,7 @@ class SubscriptionIndex:
         _check(predicate, "read predicate")
         for data in (receiver, auth):
             if data is not None and not isinstance(data, Mapping):
-                raise PredicateError("A reader's data are a mapping.", found=type(data).__name__)
+                raise _no_mapping(data)
         form = predicate.form
         number = self._numbers.get(form.key)
         if number is None:
@@ -146,7 +146,7 @@ class SubscriptionIndex:
             if data is None:
                 continue
             if type(data) is not dict and not isinstance(data, Mapping):
-                raise PredicateError("A reader's data are a mapping.", found=type(data).__name__)
+                raise _no_mapping(data)
             group.update(row, scope, data)
             if self._unseen[scope]:
                 self._see(**{scope: data})
@@ -168,7 +168,11 @@ class SubscriptionIndex:
     def _find(self, identity: Hashable) -> tuple[Group, int]:
         place = self._where.get(identity)
         if place is None:
-            raise PredicateError("There is no such subscription.", found=repr(identity))
+            raise PredicateError(
+                "There is no such subscription.",
+                found=repr(identity),
+                remedy="add it first: add(identity, …)",
+            )
         return self._groups[place >> _SHIFT], place & ((1 << _SHIFT) - 1)
 
     def match(self, record: Mapping[str, Any], writer: Predicate | None = None) -> list[Any]:
@@ -356,9 +360,19 @@ def _reaches(data: Any, path: tuple[str, ...]) -> bool:
     return data is not None
 
 
+def _no_mapping(data: object) -> PredicateError:
+    return PredicateError(
+        "A reader's data are a mapping.", found=type(data).__name__,
+        expected='a mapping of names to values such as {"age": 21}',
+    )  # fmt: skip
+
+
 def _check(predicate: Predicate, what: str) -> None:
     if not isinstance(predicate, Predicate):
-        raise PredicateError(f"A {what} is a Predicate.", found=type(predicate).__name__)
+        raise PredicateError(
+            f"A {what} is a Predicate.", found=type(predicate).__name__,
+            expected="one such as Predicate(\"topic = 'news'\")",
+        )  # fmt: skip
     if predicate.language is not MOBIUS and predicate.language.scopes != MOBIUS.scopes:
         raise PredicateError(
             f"The {what} is of another language.", found=", ".join(predicate.language.scopes.names),

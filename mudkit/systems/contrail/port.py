@@ -198,8 +198,9 @@ class Port:
         """
         if item_id is not None and check_name("an item", item_id).startswith("~"):
             raise ParameterError(
-                "Names with '~' are given to items without one.", where="item_id", found=item_id
-            )
+                "Names with '~' are given to items without one.", where="item_id", found=item_id,
+                expected="a name that begins otherwise, or none",
+            )  # fmt: skip
         return self._installed.call(
             "publish", port=self.name, item=item_id,
             packed=pack(item, None if called is None else check_name("a delivery", called)),

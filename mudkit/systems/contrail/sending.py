@@ -207,7 +207,10 @@ class Sending:
         """Take an own filter back."""
         asked = self._asked.get(slot)
         if asked is None:
-            raise ParameterError("There is no such filter.", where="filter", found=str(slot))
+            raise ParameterError(
+                "There is no such filter.", where="filter", found=str(slot),
+                expected="what install_filter gave, once",
+            )  # fmt: skip
         self._check_room()
         self._tell(op_id, slot, {**asked, "predicate": None})
         self._asked.remove(slot)

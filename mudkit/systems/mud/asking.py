@@ -99,7 +99,9 @@ class Asking:
             )  # fmt: skip
         aggregates = None if arguments["aggregate"] is None else Aggregates(arguments["aggregate"])
         if aggregates is not None and kind != "committed":
-            raise ParameterError("Aggregates are of committed records.", where="type", found=kind)
+            raise ParameterError(
+                "Aggregates are of committed records.", where="type", found=kind, expected="committed"
+            )
         self.check_access(now_us, name)
         if kind == "committed" and (at_once := self._at_once(now_us, op_id, arguments)):
             return at_once

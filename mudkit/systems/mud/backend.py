@@ -180,7 +180,10 @@ class BackEnd:
         lsn = self._copy.lsn + 1
         if message["op"] == "create":
             if table is not None:
-                raise TableProblem("There is a table of this name already.", where="table", found=repr(name))
+                raise TableProblem(
+                    "There is a table of this name already.", where="table", found=repr(name),
+                    expected="a name that is free", remedy="use the table, or drop it first",
+                )  # fmt: skip
             owner = "" if claims is None else claims.app
             made = Table.created(name, owner, properties, lsn)
         elif table is None:

@@ -55,7 +55,10 @@ class PubSub:
             Its columns.
         """
         if "topic" in message:
-            raise ParameterError("A message has one topic.", where="topic", found=repr(message["topic"]))
+            raise ParameterError(
+                "A message has one topic.", where="topic", found=repr(message["topic"]),
+                remedy="give the topic first, and the column another name",
+            )  # fmt: skip
         return self._client.write(self._table, None, {"topic": topic, **message}, predicate=predicate)
 
     def subscribe(

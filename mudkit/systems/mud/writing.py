@@ -210,7 +210,7 @@ class Writing:
                 chained = Conflict(
                     "The write that this one stands on has failed.", found=error.summary,
                     where=f"table {write['name']!r}, key {write['key']!r}", store=row, local=other,
-                    base=other["base"],
+                    base=other["base"], remedy="merge the records and write again",
                 )  # fmt: skip
                 effects += self._fail(other, chained, row, is_chained=True)
             else:

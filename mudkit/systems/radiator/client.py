@@ -122,7 +122,10 @@ class ClientMachine:
         self._store.delete("attributes")
         for key, _ in self._store.items("out "):
             self._store.delete(key)
-        error = ParameterError("This client has unregistered before the server had this context.")
+        error = ParameterError(
+            "This client has unregistered before the server had this context.",
+            remedy="wait for what is under way before unregister()",
+        )
         left = [Complete(each, error=error) for each in (*self._calls.values(), *self._registering)]
         self._calls.clear()
         self._registering.clear()

@@ -288,7 +288,7 @@ def action_of(name: str, given: Any) -> Action:
     kind = ACTIONS[name]
     if name == "drop":
         if given is not None:
-            raise PolicyError("drop takes nothing.", found=repr(given))
+            raise PolicyError("drop takes nothing.", found=repr(given), expected="drop alone")
         return Drop()
     if name in _PLAIN:
         made: Action = kind(given)

@@ -332,7 +332,10 @@ def explain(message: Mapping[str, Any], subscriber: Subscriber) -> Explanation:
     subscriber : Subscriber
     """
     if subscriber.policy is None:
-        raise ParameterError("This subscriber has no policy.", where="subscriber", found=subscriber.name)
+        raise ParameterError(
+            "This subscriber has no policy.", where="subscriber", found=subscriber.name,
+            expected="a policy that was set", remedy="subscriber.set_policy(…).result()",
+        )  # fmt: skip
     state, lab = subscriber.state(), subscriber.net.lab
     now_s = (lab.start_us + state["now_us"]) / 1e6
     given = message, state["variables"], state["automatic"], now_s

@@ -134,14 +134,16 @@ def test_presets_of_ones_own(tmp_path):
     file.write_text("trace: x.csv\nbox_km: 5\n")
     assert check("trace_profile", preset("trace_profile", str(file)))["box_km"] == 5
     file.write_text("- a\n- b\n")
-    with pytest.raises(ParameterError, match="mapping"):
+    with pytest.raises(ParameterError, match=r"mapping(.|\n)*trace_profile --list shows the keys"):
         preset("trace_profile", str(file))
     file.write_bytes(b"a: \xff")
-    with pytest.raises(ParameterError, match="YAML"):
+    with pytest.raises(ParameterError, match=r"YAML(.|\n)*in UTF-8"):
         preset("trace_profile", str(file))
     file.write_text("a: [")
-    with pytest.raises(ParameterError, match="YAML"):
+    with pytest.raises(ParameterError, match=r"YAML(.|\n)*line 1(.|\n)*mend the line"):
         preset("trace_profile", str(file))
+    with pytest.raises(ParameterError, match="mudkit report --help shows them"):
+        preset("nope", str(file))
     with pytest.raises(InputMissing, match="sample"):
         preset("trace_profile", "nothing")
 

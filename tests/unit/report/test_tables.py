@@ -58,7 +58,7 @@ def test_caching_in_words():
     text = in_words.caching(table, "old")
     assert "sends 80.0%" in text
     assert "answers 10.0% stale" in text
-    assert "20.0 points" in text
+    assert "20.0 percentage points" in text
     assert "much better" not in text
     table.loc[2, "sent_share"] = 0.79
     assert "much better" in in_words.caching(table, "old")
