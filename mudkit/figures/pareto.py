@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import plotly.graph_objects as go
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["fill", "pareto"]
 
 _FRONT, _BEST, _OTHERS = range(3)
-_PLACES: Final = ("top center", "bottom center")
+_PLACES: Final = {1: "top center", -1: "bottom center"}
+_LETTER, _LINE, _MOST_LINES = 0.01, 0.065, 6
+"""Of the figure's width and height."""
 
 
 def pareto(table: pd.DataFrame, *, x: str, y: str, labels: tuple[str, str], title: str) -> go.Figure:
@@ -74,22 +77,55 @@ def fill(
         place["names"].append(str(row["system"]))
     best = sorted(place for place, each in points.items() if each["is_best"])
     figure.data[_FRONT].update(x=[each[0] for each in best], y=[each[1] for each in best])
-    beside = {place: _PLACES[number % len(_PLACES)] for number, place in enumerate(sorted(points))}
+    spans = [_range(known[name].tolist()) for name in (x, y)]
+    beside = _beside({place: ", ".join(each["names"]) for place, each in points.items()}, spans)
     for number, is_best in ((_BEST, True), (_OTHERS, False)):
         of = [place for place, each in points.items() if each["is_best"] == is_best]
         figure.data[number].update(
             x=[each[0] for each in of], y=[each[1] for each in of],
-            text=[", ".join(points[each]["names"]) for each in of],
-            textposition=[beside[each] for each in of],
-            customdata=[f"{short_number(each[0])}, {short_number(each[1])}" for each in of],
-            hovertemplate="%{text}<br>%{customdata}<extra></extra>",
+            text=[beside[each][0] for each in of],
+            textposition=[beside[each][1] for each in of],
+            customdata=[
+                f"{', '.join(points[each]['names'])}<br>{short_number(each[0])}, {short_number(each[1])}"
+                for each in of
+            ],
+            hovertemplate="%{customdata}<extra></extra>",
         )  # fmt: skip
-    for axis, name, label in zip((figure.layout.xaxis, figure.layout.yaxis), (x, y), labels, strict=True):
-        axis.update(title={"text": label}, range=_range(known[name].tolist()))
+    for axis, span, label in zip((figure.layout.xaxis, figure.layout.yaxis), spans, labels, strict=True):
+        axis.update(title={"text": label}, range=span)
     told = f"without a value: {', '.join(left_out)}" if left_out else ""
     figure.update_layout(
         title={"text": title, "font": {"size": 16}, "subtitle": {"text": told, "font": {"size": 12}}}
     )
+
+
+def _beside(
+    names: Mapping[tuple[float, float], str], spans: Sequence[Sequence[float]]
+) -> dict[tuple[float, float], tuple[str, str]]:
+    """Give each point its text and where it stands: above or below, so many lines off that no two meet.
+
+    Sizes are those of letters in a figure that is some 800 by 270 points; empty lines are part of the text.
+    """
+    taken: list[tuple[float, float, float]] = []
+    found = {}
+    for place in sorted(names):
+        name = names[place]
+        at, height = ((each - low) / (high - low) for each, (low, high) in zip(place, spans, strict=True))
+        half = _LETTER * len(name) / 2
+        free = [
+            (line, side)
+            for line in range(_MOST_LINES) for side in (1, -1)
+            if not any(
+                at - half < right and left < at + half
+                and abs(height + side * _LINE * (line + 1) - other) < 0.9 * _LINE
+                for left, right, other in taken
+            )
+        ]  # fmt: skip
+        line, side = free[0] if free else (0, 1)
+        taken.append((at - half, at + half, height + side * _LINE * (line + 1)))
+        lines = [name, *[" "] * line][::side]
+        found[place] = "<br>".join(lines), _PLACES[side]
+    return found
 
 
 def _range(values: list[float]) -> list[float]:
