@@ -149,6 +149,9 @@ class Notify(msgspec.Struct, frozen=True):
 class Record(msgspec.Struct, frozen=True):
     """Write a row into a table of the run's trace.
 
+    It names the table (``deliveries`` or ``operations``) because a row, which has any subset of its table's
+    columns, does not say by itself whose it is.
+
     A ``value_hash`` may be a function that gives it: it is called when the operation is answered, or when
     somebody looks, not while an application waits.
     """

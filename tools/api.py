@@ -16,6 +16,7 @@ from pathlib import Path
 import pdoc
 
 import mudkit
+from mudkit import figures
 from mudkit.files import staged_folder
 
 _OWN = r"mudkit.*|index\.html|search\.js"
@@ -48,16 +49,16 @@ def modules(packages: list[str]) -> list[str]:
 
 def main(folder: Path, packages: list[str]) -> None:
     """Write the pages."""
-    vars(mudkit).update(Lab=mudkit.Lab)  # it is loaded when it is asked for, and pdoc does not ask
+    # They are loaded when they are asked for, and pdoc does not ask.
+    vars(mudkit).update(Lab=mudkit.Lab)
+    vars(figures).update(history=figures.history)
     pdoc.doc.Module = Module  # type: ignore[misc]
     pdoc.render.configure(docformat="numpy", footer_text=f"mudkit {mudkit.__version__}")
     with (
         warnings.catch_warnings(),
         staged_folder(folder, overwrite=r"mudkit.*|index\.html|search\.js") as new,
     ):
-        warnings.simplefilter(
-            "ignore"
-        )  # names that only a type checker imports are shown as they are written
+        warnings.simplefilter("ignore")  # names that only a type checker imports are shown as written
         pdoc.pdoc(*modules(packages), output_directory=new)
     sys.stdout.write(f"{folder / 'index.html'}\n")
 

@@ -10,7 +10,7 @@ import ipywidgets
 
 from mudkit.consistency import MODELS, History, Operation, Outcome, Status, Verdict, check
 from mudkit.errors import MudkitError, ParameterError
-from mudkit.figures.history import history as drawn
+from mudkit.figures import history as drawn
 from mudkit.widgets.figure import Figure
 from mudkit.widgets.panel import Panel, alert
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "Columns", "Format", "Out", "Overwrite", "Rule", "Table", "TimeUnit", "Where", "Zone", "mapping",
-    "print_table",
+    "BoxKm", "Columns", "Format", "Out", "Overwrite", "Rule", "Table", "TimeUnit", "Where", "WindowS", "Zone",
+    "mapping", "print_table",
 ]  # fmt: skip
 
 Format = Annotated[
@@ -41,6 +41,10 @@ Rule = Annotated[
         help="Rule for reads: occupancy, trip_start(still_s=600), poisson(per_day=24) or none; by default "
         "occupancy where the file has fares, else trip_start after 600 s of standing still."
     ),
+]
+BoxKm = Annotated[float | None, typer.Option(help="Side of a read's box in km; by default 20.")]
+WindowS = Annotated[
+    float | None, typer.Option(help="How far back a read asks, in seconds; by default 7200 (2 h).")
 ]
 Where = Annotated[
     str | None,

@@ -8,7 +8,20 @@ from typing import Annotated, Any
 
 import typer
 
-from mudkit.cli.arguments import Columns, Format, Out, Overwrite, Rule, Table, TimeUnit, Where, Zone, mapping
+from mudkit.cli.arguments import (
+    BoxKm,
+    Columns,
+    Format,
+    Out,
+    Overwrite,
+    Rule,
+    Table,
+    TimeUnit,
+    Where,
+    WindowS,
+    Zone,
+    mapping,
+)
 from mudkit.errors import ParameterError, did_you_mean
 from mudkit.files import existing
 
@@ -21,7 +34,7 @@ _MUCH_BYTES = 8 << 20
 
 _TRACE = ("where", "reads", "dates")
 _OPTIONS: dict[str, tuple[str, ...]] = {
-    "ingest": ("format", "table", "column", "tz", "time_unit", "rule"),
+    "ingest": ("format", "table", "column", "tz", "time_unit", "rule", "box_km", "window_s"),
     "cells": ("zoom", "bucket_s", *_TRACE),
     "label_reads": ("horizon_s", *_TRACE),
     "label_writes": _TRACE,
@@ -42,6 +55,8 @@ def pipeline_run(
     tz: Zone = "UTC",
     time_unit: TimeUnit = "s",
     rule: Rule = None,
+    box_km: BoxKm = None,
+    window_s: WindowS = None,
     horizon_s: Annotated[
         float, typer.Option(help="label_reads: how old a cached answer may be, in seconds.")
     ] = 7200.0,
@@ -80,6 +95,9 @@ def pipeline_run(
 ) -> None:
     """Run one job on Spark and write its result; one that was stopped goes on where it was.
 
+    `pipeline.spread` and `pipeline.streaming.aggregate` are for Python only: they take a function, which no
+    command line can say.
+
     Example: mudkit pipeline run cells traces/cars --out counts --zoom 12 --zoom 14
     """
     options: dict[str, dict[str, Any]] = {
@@ -111,7 +129,7 @@ def pipeline_run(
             with pipeline.progress(spark, "ingest"):
                 report: Any = pipeline.ingest(
                     spark, path, out, format, table=table, columns=mapping(column), tz=tz,
-                    time_unit=time_unit, rule=rule, overwrite=overwrite,
+                    time_unit=time_unit, rule=rule, box_km=box_km, window_s=window_s, overwrite=overwrite,
                 )  # fmt: skip
         else:
             report = pipeline.run_job(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mudkit.cli.arguments import (
+    BoxKm,
     Columns,
     Format,
     Out,
@@ -17,6 +18,7 @@ from mudkit.cli.arguments import (
     Table,
     TimeUnit,
     Where,
+    WindowS,
     Zone,
     mapping,
     print_table,
@@ -41,10 +43,8 @@ def trace_load(
     tz: Zone = "UTC",
     time_unit: TimeUnit = "s",
     rule: Rule = None,
-    box_km: Annotated[float | None, typer.Option(help="Side of a read's box in km; by default 20.")] = None,
-    window_s: Annotated[
-        float | None, typer.Option(help="How far back a read asks, in seconds; by default 7200 (2 h).")
-    ] = None,
+    box_km: BoxKm = None,
+    window_s: WindowS = None,
     where: Where = None,
     overwrite: Overwrite = False,
 ) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from mudkit.consistency import History, Status, Verdict, check
 from mudkit.exercises.judging import Exercise, PieceError, Played
-from mudkit.figures.history import history as drawn
+from mudkit.figures import history as drawn
 
 __all__ = ["EXERCISE"]
 

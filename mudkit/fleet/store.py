@@ -57,6 +57,12 @@ class MemoryStore:
 
     What is put is copied, as a file would: a machine that changes a value later changes nothing that is
     stored, and what would come back as something else is refused at once.
+
+    Machines of a lab have it unless their host has a folder (``storage=``): one SQLite database for all would
+    undo at kills and crash points just the same, outlive a process that nothing else of a lab outlives, and
+    commit in milliseconds instead of a microsecond. That both kinds are alike is tested in
+    ``tests/property/test_store_and_forward.py``; real files under SIGKILL are in
+    ``tests/faults/test_killed_mud.py`` and ``test_killed_store.py``.
     """
 
     __slots__ = ("_data", "_undo", "at_crash_point", "at_put", "is_dirty")

@@ -112,6 +112,7 @@ ROWS: Final = (
             Required("share of private texts that a relay has seen", "at most", 0),
             Required("the same without encryption", "at least", 1),
             Required("share of manipulations that were reported", "at least", 1),
+            Required("manipulations", "at least", 10_000),
         ),
         measure=contrail_measures.privacy,
     ),

@@ -237,10 +237,12 @@ def privacy(
         shares[encrypted] = len(seen) / len(private)
     say(f"{manipulations:,} manipulations")
     found = tamper(manipulations, seed)
+    tried = found.reported.total() + found.missed.total()
     figures = {
         "share of private texts that a relay has seen": Figure.of([shares[True]]),
         "the same without encryption": Figure.of([shares[False]]),
-        "share of manipulations that were reported": Figure.of([found.reported.total() / manipulations]),
+        "share of manipulations that were reported": Figure.of([found.reported.total() / tried]),
+        "manipulations": Figure.of([tried]),
     }
     kinds = {name: found.reported[name] + found.missed[name] for name in MANIPULATIONS}
-    return Measured(figures, {"items": items, "manipulations": manipulations, **kinds, "seed": seed})
+    return Measured(figures, {"items": items, **kinds, "seed": seed})

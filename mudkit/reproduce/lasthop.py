@@ -44,6 +44,8 @@ ROWS: Final = (
         "and 64, and waste levels off at 50 %. How often the network goes down is not said.",
         required=(
             *(Required(f"loss at {limit}, {often}", "below", 0.01) for often in _OFTEN for limit in (16, 64)),
+            # Not only at both ends: from 16 on, up to the largest limit.
+            *(Required(f"band begins at, {often}", "at most", 16) for often in _OFTEN),
             *(Required(f"waste at 16, {often}", "below", 0.01) for often in _OFTEN),
             *(Required(f"waste at 64, {often}", "at most", 0.011) for often in _OFTEN),
             *(Required(f"waste at the largest limit, {often}", "at least", 0.48) for often in _OFTEN),

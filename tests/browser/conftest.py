@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -47,6 +48,29 @@ def chromium() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
         yield browser
         browser.close()
+
+
+@pytest.fixture
+def screenshot(
+    request: pytest.FixtureRequest, repository: Path, record_property: Callable[[str, object], None]
+) -> Path:
+    """Where the picture of this test is kept; the end of the run says where they all are."""
+    name = re.sub(r"\W+", "-", request.node.name.removeprefix("test_")).strip("-")
+    file = repository / "build" / "screenshots" / f"{name}.png"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.unlink(missing_ok=True)  # of an earlier run
+    record_property("screenshot", str(file))
+    return file
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say where screenshots were kept, also by processes that xdist started."""
+    reports = [each for kind in ("passed", "failed") for each in terminalreporter.getreports(kind)]
+    told = {
+        Path(str(said)) for each in reports for name, said in each.user_properties if name == "screenshot"
+    }
+    if kept := [file for file in told if file.is_file()]:
+        terminalreporter.write_line(f"screenshots of JupyterLab, {len(kept)}: {kept[0].parent}")
 
 
 @pytest.fixture

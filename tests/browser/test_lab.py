@@ -80,7 +80,7 @@ def listens(port):
 
 
 @contextmanager
-def run_in_browser(chromium, lab, tmp_path, chapter, last_words):
+def run_in_browser(chromium, lab, screenshot, chapter, last_words):
     """Open a chapter, run all of it, and give the page.
 
     By the end nothing may have left the machine, nor have stood in the console as an error.
@@ -89,7 +89,7 @@ def run_in_browser(chromium, lab, tmp_path, chapter, last_words):
     context = chromium.new_context(viewport={"width": 1300, "height": 1000})
     context.set_default_timeout(60_000)
     page = context.new_page()
-    asked, told = [], []
+    asked, told, wrong = [], [], []
 
     def watch(socket):
         asked.append(socket.url)
@@ -100,6 +100,9 @@ def run_in_browser(chromium, lab, tmp_path, chapter, last_words):
     page.goto(f"{address}/lab/tree/{chapter}.ipynb?token={token}")
     page.locator(".jp-Notebook .jp-CodeCell").first.wait_for()
     page.get_by_text("Python 3 (ipykernel) | Idle").first.wait_for()
+    # From here on: JupyterLab itself complains while it starts.
+    page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
     page.get_by_role("menuitem", name="Run", exact=True).click()
     page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
 
@@ -111,38 +114,33 @@ def run_in_browser(chromium, lab, tmp_path, chapter, last_words):
     except PlaywrightTimeout:
         waiting = [cell.inner_text()[:300] for cell in cells.all() if "[*]:" in cell.inner_text()]
         errors = page.locator('[data-mime-type="application/vnd.jupyter.error"]').all_inner_texts()
-        page.screenshot(path=tmp_path / "stuck.png")
-        pytest.fail(f"cells that wait: {waiting[:2]}; errors: {errors}; see {tmp_path}/stuck.png")
+        page.screenshot(path=screenshot)
+        pytest.fail(f"cells that wait: {waiting[:2]}; errors: {errors}; see {screenshot}")
     page.get_by_text("Python 3 (ipykernel) | Idle").first.wait_for(timeout=60_000)
     errors = page.locator('[data-mime-type="application/vnd.jupyter.error"]')
     assert errors.count() == 0, errors.all_inner_texts()
     # JupyterLab's server drops outputs, widgets too, once a kernel tells more than 1,000 things a second.
     assert len(told) < 2_000
-    wrong = []  # from here on: JupyterLab itself complains while it starts
-    page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
-    page.on("pageerror", lambda error: wrong.append(str(error)))
     try:
         yield page
     except PlaywrightTimeout:
-        page.screenshot(path=tmp_path / "stuck.png")
+        page.screenshot(path=screenshot)
         outputs = page.locator(".jp-OutputArea-output").all_inner_texts()
-        pytest.fail(f"Not there: see {tmp_path}/stuck.png; the outputs: {[each[:100] for each in outputs]}")
-    page.screenshot(path=os.environ.get("MUDKIT_SCREENSHOT", str(tmp_path / "lab.png")))
+        pytest.fail(f"Not there: see {screenshot}; the outputs: {[each[:100] for each in outputs]}")
+    page.screenshot(path=screenshot)
     context.close()
     assert wrong == []
     assert [url for url in asked if not url.startswith(LOCAL)] == []
 
 
-@pytest.mark.parametrize(
-    ("chapter", "last_words"), [("00_start_here", "Held in all"), ("08_traces_on_spark", "Held in all")]
-)
-def test_chapter_in_the_browser(chromium, lab, tmp_path, chapter, last_words):
-    with run_in_browser(chromium, lab, tmp_path, chapter, last_words) as page:
+@pytest.mark.parametrize("chapter", ["00_start_here", "08_traces_on_spark"])
+def test_chapter_in_the_browser(chromium, lab, screenshot, chapter):
+    with run_in_browser(chromium, lab, screenshot, chapter, "Held in all") as page:
         look_at_map_and_slider(page)
 
 
-def test_a_history_is_edited_in_the_browser(chromium, lab, tmp_path):
-    with run_in_browser(chromium, lab, tmp_path, "03_fork_sequential_views", "Held in all") as page:
+def test_a_history_is_edited_in_the_browser(chromium, lab, screenshot):
+    with run_in_browser(chromium, lab, screenshot, "03_fork_sequential_views", "Held in all") as page:
         explorer = page.locator(".jupyter-widgets", has=page.locator(".mudkit-history")).first
         text = explorer.locator(".mudkit-history textarea")
         text.scroll_into_view_if_needed()
@@ -197,8 +195,8 @@ def test_a_history_is_edited_in_the_browser(chromium, lab, tmp_path):
         assert model.is_visible()
 
 
-def test_a_table_is_written_and_read_in_the_browser(chromium, lab, tmp_path):
-    with run_in_browser(chromium, lab, tmp_path, "01_mud_tables", "Held in all") as page:
+def test_a_table_is_written_and_read_in_the_browser(chromium, lab, screenshot):
+    with run_in_browser(chromium, lab, screenshot, "01_mud_tables", "Held in all") as page:
         browser = page.locator(".mudkit-table-browser").first
         browser.scroll_into_view_if_needed()
         row = browser.locator("tr", has=page.get_by_role("rowheader", name="news"))
@@ -233,8 +231,8 @@ def test_a_table_is_written_and_read_in_the_browser(chromium, lab, tmp_path):
         browser.get_by_role("alert").wait_for(state="detached")
 
 
-def test_who_sees_what_is_looked_up_in_the_browser(chromium, lab, tmp_path):
-    with run_in_browser(chromium, lab, tmp_path, "02_writer_predicates", "Held in all") as page:
+def test_who_sees_what_is_looked_up_in_the_browser(chromium, lab, screenshot):
+    with run_in_browser(chromium, lab, screenshot, "02_writer_predicates", "Held in all") as page:
         wall = page.locator(".mudkit-table-browser").first
         wall.scroll_into_view_if_needed()
         status = wall.get_by_role("status")
@@ -278,8 +276,8 @@ def test_who_sees_what_is_looked_up_in_the_browser(chromium, lab, tmp_path):
         assert note.get_by_text("for one").count() == 1, "to jane, who wrote it, it is hidden"
 
 
-def test_a_limit_is_moved_in_the_browser(chromium, lab, tmp_path):
-    with run_in_browser(chromium, lab, tmp_path, "04_last_hop", "Held in all") as page:
+def test_a_limit_is_moved_in_the_browser(chromium, lab, screenshot):
+    with run_in_browser(chromium, lab, screenshot, "04_last_hop", "Held in all") as page:
         prefetch = page.locator(".mudkit-prefetch-lab").first
         prefetch.scroll_into_view_if_needed()
         status = prefetch.get_by_role("status")
@@ -308,8 +306,8 @@ def test_a_limit_is_moved_in_the_browser(chromium, lab, tmp_path):
         status.get_by_text("in 20 days").wait_for()
 
 
-def test_an_item_is_watched_in_the_browser(chromium, lab, tmp_path):
-    with run_in_browser(chromium, lab, tmp_path, "05_sender_filters", "Held in all") as page:
+def test_an_item_is_watched_in_the_browser(chromium, lab, screenshot):
+    with run_in_browser(chromium, lab, screenshot, "05_sender_filters", "Held in all") as page:
         monitor = page.locator(".mudkit-relay-monitor").first
         monitor.scroll_into_view_if_needed()
         status = monitor.get_by_role("status")
@@ -343,8 +341,8 @@ def test_an_item_is_watched_in_the_browser(chromium, lab, tmp_path):
         assert payload.nth(1).inner_text() == payload.nth(2).inner_text() == "–"
 
 
-def test_a_policy_is_edited_in_the_browser(chromium, lab, tmp_path):
-    with run_in_browser(chromium, lab, tmp_path, "07_stateful_policies", "Held in all") as page:
+def test_a_policy_is_edited_in_the_browser(chromium, lab, screenshot):
+    with run_in_browser(chromium, lab, screenshot, "07_stateful_policies", "Held in all") as page:
         bench = page.locator(".mudkit-policy-workbench").first
         bench.scroll_into_view_if_needed()
         title = bench.locator(".js-plotly-plot .gtitle")
@@ -399,8 +397,8 @@ def test_a_policy_is_edited_in_the_browser(chromium, lab, tmp_path):
         says("rule 1 fires")
 
 
-def test_what_is_known_is_aggregated_in_the_browser(chromium, lab, tmp_path):
-    with run_in_browser(chromium, lab, tmp_path, "06_context_propagation", "Held in all") as page:
+def test_what_is_known_is_aggregated_in_the_browser(chromium, lab, screenshot):
+    with run_in_browser(chromium, lab, screenshot, "06_context_propagation", "Held in all") as page:
         known = page.locator(".mudkit-propagation-map").first
         known.scroll_into_view_if_needed()
         status = known.get_by_role("status")
@@ -438,7 +436,7 @@ def test_what_is_known_is_aggregated_in_the_browser(chromium, lab, tmp_path):
         known.scroll_into_view_if_needed()
 
 
-def test_figures_of_widgets_are_there_when_the_page_is_opened_anew(chromium, lab, tmp_path):
+def test_figures_of_widgets_are_there_when_the_page_is_opened_anew(chromium, lab, screenshot, tmp_path):
     """As when the connection to the kernel comes back: the browser asks for the state of each widget."""
     cells = [
         "from mudkit.widgets import ViewsExplorer\nprint('Held in all')",
@@ -448,7 +446,7 @@ def test_figures_of_widgets_are_there_when_the_page_is_opened_anew(chromium, lab
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(each) for each in cells])
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3 (ipykernel)"}
     nbformat.write(notebook, tmp_path / "notebooks" / "anew.ipynb")
-    with run_in_browser(chromium, lab, tmp_path, "anew", re.compile(r"^\d+$")) as page:
+    with run_in_browser(chromium, lab, screenshot, "anew", re.compile(r"^\d+$")) as page:
         marks = page.locator(".jupyter-widgets .js-plotly-plot .annotation-text")
         marks.nth(3).wait_for()
         told = marks.all_text_contents()
@@ -460,8 +458,8 @@ def test_figures_of_widgets_are_there_when_the_page_is_opened_anew(chromium, lab
         assert page.locator(".jupyter-widgets .js-plotly-plot .scatterlayer .trace").count() > 0
 
 
-def test_costs_are_dragged_in_the_browser(chromium, lab, tmp_path):
-    with run_in_browser(chromium, lab, tmp_path, "09_cache_policies", "Held in all") as page:
+def test_costs_are_dragged_in_the_browser(chromium, lab, screenshot):
+    with run_in_browser(chromium, lab, screenshot, "09_cache_policies", "Held in all") as page:
         inside = page.frame_locator(".jp-OutputArea-output iframe").first
         page.locator(".jp-OutputArea-output iframe").first.scroll_into_view_if_needed()
         inside.locator(".leaflet-overlay-pane canvas, .leaflet-image-layer").first.wait_for()
@@ -490,8 +488,8 @@ def test_costs_are_dragged_in_the_browser(chromium, lab, tmp_path):
         status.filter(has_text=before).wait_for()
 
 
-def test_a_measure_and_a_device_are_chosen_in_the_browser(chromium, lab, tmp_path):
-    with run_in_browser(chromium, lab, tmp_path, "10_scoreboard", "Held in all") as page:
+def test_a_measure_and_a_device_are_chosen_in_the_browser(chromium, lab, screenshot):
+    with run_in_browser(chromium, lab, screenshot, "10_scoreboard", "Held in all") as page:
         board = page.locator(".mudkit-scoreboard").first
         board.scroll_into_view_if_needed()
         status, title = board.get_by_role("status"), board.locator(".js-plotly-plot .gtitle")

@@ -18,10 +18,13 @@ def mudkit(*arguments):
 
 def test_ingest_then_cells_and_labels(repository, tmp_path):
     source = repository / "data" / "sample" / "positions.csv.gz"
-    result = mudkit("pipeline", "run", "ingest", source, "--out", tmp_path / "trace", "--rule", "trip_start")
+    how = ("--rule", "trip_start", "--box-km", 4, "--window-s", 600)
+    result = mudkit("pipeline", "run", "ingest", source, "--out", tmp_path / "trace", *how)
     assert (result.returncode, result.stderr) == (0, "")
     assert "36,031 rows: 36,031 kept, 0 rejected" in result.stdout
-    reads = len(trace.load(tmp_path / "trace").reads)
+    asked = trace.load(tmp_path / "trace").reads
+    assert [asked[each].unique().to_pylist() for each in ("box_km", "window_s")] == [[4.0], [600.0]]
+    reads = len(asked)
     assert f"{reads:,} reads" in result.stdout
     for job in ("cells", "label_reads"):
         result = mudkit("pipeline", "run", job, tmp_path / "trace", "--out", tmp_path / job)

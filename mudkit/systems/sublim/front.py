@@ -34,6 +34,11 @@ _PORT: Final = "sublim"
 class PublishServer:
     """The publish server of a lab.
 
+    A message is for those whom an access point serves when it is published. Nothing is kept for those who
+    attach for the first time later (WiFi takes two seconds to associate), and the deliveries have no row of
+    them, since no policy has said that the message was for them. A policy holds once the access point has it:
+    wait with ``set_policy(…).result()`` before publishing what it is to decide about.
+
     Parameters
     ----------
     lab : Network
@@ -58,7 +63,7 @@ class PublishServer:
         )
 
     def publish(self, message: Mapping[str, Any], item: str | None = None) -> Operation:
-        """Publish a message for all subscribers; their policies decide.
+        """Publish a message for all subscribers that are served by now; their policies decide.
 
         Parameters
         ----------
@@ -152,6 +157,10 @@ class AccessPoint:
 class Subscriber:
     """The user of a device: it attaches to the best access point in range.
 
+    That takes a moment of virtual time. What is published before comes neither to :meth:`read` nor, as lost,
+    into the deliveries; what is published after that and before the first policy has arrived comes as it is.
+    ``set_policy(…).result()`` runs the lab until the access point has the policy.
+
     Parameters
     ----------
     device : Host
@@ -198,10 +207,15 @@ class Subscriber:
         )  # fmt: skip
 
     def set_policy(self, policy: AnyPolicy) -> Operation:
-        """Let a policy decide from now on; done when the access point has it (the paper's ``setPolicy``).
+        """Let a policy decide; it does so once the access point has it (the paper's ``setPolicy``).
 
-        What was decided before and is still under way arrives as it was decided. The new policy begins with
-        its own first variables.
+        The operation is done then: publish after its ``.result()``. What was decided before and is still
+        under way arrives as it was decided. The new policy begins with its own first variables.
+
+        Returns
+        -------
+        Operation
+            Of nothing; it fails with the PolicyError of the access point's own check.
 
         Raises
         ------
@@ -223,7 +237,7 @@ class Subscriber:
         return self.installed.call("set_policy", policy=sent)
 
     def read(self) -> Operation:
-        """Read what has come since the last time: a list of messages."""
+        """Read what has come since the last time: a list of messages, empty also before it is attached."""
         return self.installed.call("read")
 
     def on_message(self, callback: Callable[[Any], None]) -> None:

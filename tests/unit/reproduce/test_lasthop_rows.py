@@ -62,6 +62,17 @@ def test_l3_finds_the_band():
     assert found.parameters["outages_per_day"] == [1, 12, 24]
 
 
+@pytest.mark.parametrize("often", ["12 a day", "24 a day"])
+def test_l3_wants_the_loss_small_from_16_on(often):
+    figures = {each.figure: Figure.of([0.9 * each.bound]) for each in L3.required if each.sense != "at least"}
+    figures |= {each.figure: Figure.of([each.bound]) for each in L3.required if each.sense == "at least"}
+    assert judge(L3, Measured(figures, {}))[0] == "reproduced"
+    late = figures | {
+        f"band begins at, {often}": Figure.of([32])
+    }  # below 1 % at 16 and at 64, and not between
+    assert judge(L3, Measured(late, {}))[0] == "not reproducible"
+
+
 def test_l4_rises_to_just_below_total_outage():
     found = complete(L4, lasthop_prefetch.measure_on_demand(
         over={"outage": [0.0, 0.5, 0.95, 0.99, 1.0], "user_frequency": [2.0, 8.0]}, days=200, seeds=[1, 2]

@@ -44,6 +44,23 @@ def test_a_policy_of_the_sample_rewrites_what_a_doctor_gets():
     assert list(told.table()["holds"]) == ["TRUE"]
 
 
+def test_a_message_is_for_those_who_are_served_and_a_policy_holds_once_it_has_arrived():
+    lab = Lab(seed=7)
+    net = PublishServer(lab)
+    AccessPoint(lab, net)
+    doctor = Subscriber(lab.device("doctor-pda", link="wifi"), net)
+    net.publish({"pulse": 70}, "before it is attached")
+    lab.run(seconds=5)
+    setting = doctor.set_policy(picu(patients=[8]))
+    net.publish({"patient": 7, "pulse": 71}, "before the policy has come").result()
+    setting.result()
+    net.publish({"patient": 7, "pulse": 72}, "dropped")
+    net.publish({"patient": 7, "pulse": 48}, "low")
+    lab.run(seconds=5)
+    assert [each["pulse"] for each in doctor.read().result()] == [71, 48]
+    assert list(lab.deliveries()["item"]) == ["before the policy has come", "low"]
+
+
 def test_a_function_of_a_trusted_notebook_decides():
     lab = Lab(seed=7)
     net = PublishServer(lab)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from itertools import pairwise
 
 import pytest
 
+from mudkit import figures
 from mudkit.consistency import Content, History, Kind, Operation, check
 from mudkit.errors import ParameterError
 from mudkit.figures.charts import ORANGE
-from mudkit.figures.history import MAX_OPERATIONS, branches, history
+from mudkit.figures.histories import MAX_OPERATIONS, branches, history
 
 FORKED = "ann: w1   w1>2  r2   r2\nbob:      w1>3  r3\ncy:       r1"
 WRONG = "ann: [w1@1  ] w2@2\nann:    r1@1\nbob:            r2@2 r1@1   r2@2"
@@ -149,3 +152,14 @@ def test_what_is_no_verdict_is_refused():
         with pytest.raises(ParameterError, match=r"check\(history, model\)") as caught:
             history(given)
         assert caught.value.where == "verdict"
+
+
+def test_the_package_offers_it_by_name_and_loads_no_plotting_before():
+    code = (
+        "import sys; from mudkit import figures; light = 'plotly' not in sys.modules; figures.history;"
+        "sys.exit(not light or 'plotly' not in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert figures.history is history
+    with pytest.raises(AttributeError, match="no attribute 'historie'"):
+        _ = figures.historie
