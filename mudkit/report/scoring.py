@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from mudkit.experiment.scoreboard import MEASURES, Scoreboard, Task
 from mudkit.experiment.scoreboard.axes import LABELS
 from mudkit.experiment.scoreboard.compositions import commuting
 from mudkit.experiment.scoreboard.disclosed import OTHERS
-from mudkit.experiment.scoreboard.knowledge import PHONE
+from mudkit.experiment.scoreboard.knowledge import PHONE, RELAY
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,6 +21,7 @@ __all__ = [
     "results", "same", "told", "unbeaten",
 ]  # fmt: skip
 
+_BY_A_RELAY = "of them by a relay"
 _SHOWN = ("task", "wants", "devices", "feeds", "hours", "items", "size", "link", "outage", "seen")
 
 
@@ -128,6 +130,7 @@ def privacy(found: Scoreboard) -> pd.DataFrame:
             rows.append({
                 "task": task, "system": system,
                 "items read by servers": read.loc[SERVERS, "items_read"],
+                _BY_A_RELAY: read["items_read"].get(RELAY, math.nan),
                 "and not for it, by a phone": read.loc[PHONE, "items_not_for_it"],
                 "pairs known to servers": read.loc[SERVERS, "pairs"],
                 **{
@@ -140,10 +143,14 @@ def privacy(found: Scoreboard) -> pd.DataFrame:
 
 
 def in_percent(table: pd.DataFrame) -> pd.DataFrame:
-    """Write what is known of places and wants in percent, – where there is none; see :func:`privacy`."""
+    """Write what is known of places and wants in percent, – for what there is not; see :func:`privacy`."""
     shares = [name for name in table.columns if str(name).startswith(("place known", "want known"))]
+    written = {_BY_A_RELAY: "{:.0f}", **dict.fromkeys(shares, "{:.0%}")}
     return table.assign(
-        **{name: ["–" if each != each else f"{each:.0%}" for each in table[name]] for name in shares}
+        **{
+            name: ["–" if each != each else how.format(each) for each in table[name]]
+            for name, how in written.items()
+        }
     )
 
 

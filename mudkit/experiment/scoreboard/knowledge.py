@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Final
 
 from mudkit.experiment.privacy import SERVERS, learnt
 from mudkit.experiment.scoreboard.entry import Entry
+from mudkit.systems.contrail.relay import NAME as CONTRAIL
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["PHONE", "knowledge", "seen"]
+__all__ = ["PHONE", "RELAY", "knowledge", "seen"]
 
+RELAY: Final = "relay"
+"""Contrail's servers, which only pass on what others have chosen, also where they stand beside others."""
 PHONE: Final = "a phone"
 """Any of them: means over all."""
 _PACKED: Final = b"\x1f\x8b"
@@ -34,7 +37,8 @@ def knowledge(entry: Entry) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        Two rows, ``party`` ``servers`` (all of them together) and ``a phone`` (means over the phones):
+        A row for each ``party``: ``servers`` (all of them together), ``relay`` (Contrail's alone, where there
+        are such) and ``a phone`` (means over the phones):
         ``items_read`` (whose content it held in clear), ``items_not_for_it`` (of these, what it neither
         wanted nor published; servers want none), ``devices`` and ``pairs`` (whose names, and who with whom,
         it was told in clear), ``clear_kb`` and ``ciphertext_kb`` (that it received).
@@ -55,12 +59,21 @@ def knowledge(entry: Entry) -> pd.DataFrame:
         party: {name for name, needle in needles.items() if needle and needle in blob}
         for party, blob in blobs.items()
     }
+    servers, relays = set(held["party"]) - set(lab.devices), _relays(entry)
+    kinds = [
+        (SERVERS, [SERVERS], servers),
+        (RELAY, [RELAY], relays),
+        (PHONE, stage.phones, set(stage.phones)),
+    ]
     rows = []
-    for kind, parties in ((SERVERS, [SERVERS]), (PHONE, stage.phones)):
-        who = set(parties) if kind == PHONE else set(held["party"]) - set(lab.devices)
+    for kind, parties, who in kinds:
+        if kind == RELAY and not relays:
+            continue
         of = received[received["party"].isin(who)]
         size_kb = of.groupby("form")["bytes"].sum() / 1000 / len(parties)
         known = told[told["party"].isin(parties)]
+        if kind == RELAY:
+            known = told[(told["party"] == SERVERS) & (told["system"] == CONTRAIL)]
         items = [read.get(party, set()) for party in parties]
         not_for = [
             {name for name in names if not stage.is_for(name, party)}
@@ -79,14 +92,21 @@ def knowledge(entry: Entry) -> pd.DataFrame:
 
 
 def seen(entry: Entry) -> dict[str, bytes]:
-    """Join all that a party held in clear, with the names of fields; servers are one party."""
+    """Join all that a party held in clear, with the names of fields; servers are one party, a relay another."""
     ledger = entry.lab.trace.held
     assert ledger is not None
     parts: dict[str, list[bytes]] = {}
+    relays = _relays(entry)
     fields = {(row.party, row.field) for row in ledger.rows() if row.form == "clear"}
     for party, field in sorted(fields):
-        who = party if party in entry.lab.devices else SERVERS
-        parts.setdefault(who, []).append(field.encode())  # a key of a mapping may be said by somebody
-        for data in ledger.values(party, field):
-            parts.setdefault(who, []).append(gzip.decompress(data) if data.startswith(_PACKED) else data)
+        values = ledger.values(party, field)
+        told = [gzip.decompress(data) if data.startswith(_PACKED) else data for data in values]
+        told.append(field.encode())  # a key of a mapping may be said by somebody
+        parts.setdefault(party if party in entry.lab.devices else SERVERS, []).extend(told)
+        if party in relays:
+            parts.setdefault(RELAY, []).extend(told)
     return {who: b"\0".join(each) for who, each in parts.items()}
+
+
+def _relays(entry: Entry) -> set[str]:
+    return {name for name in entry.lab.world.hosts if name.startswith(f"{CONTRAIL}-")}

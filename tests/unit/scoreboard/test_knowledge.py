@@ -9,6 +9,7 @@ import pytest
 from mudkit.errors import ParameterError
 from mudkit.events import Call, Complete, Send
 from mudkit.experiment.scoreboard import ENTRANTS, PHOTOS, knowledge, play
+from mudkit.experiment.scoreboard.compositions import COMPOSITIONS
 from mudkit.experiment.scoreboard.entrants.own import entered
 
 _FEW = PHOTOS.over(devices=5, hours=6.0, size_bytes=200, outage=0.0)
@@ -30,7 +31,8 @@ def test_servers_read_everything_that_is_sent_in_clear(known, system):
 
 def test_contrails_relay_reads_nothing(known):
     _, table = known["Contrail"]
-    assert table.loc["servers", "items_read"] == 0
+    assert (table.loc[["servers", "relay"], "items_read"] == 0).all()
+    assert "relay" not in known["MUD"][1].index
     assert table.loc["servers", "ciphertext_kb"] > 0
 
 
@@ -56,6 +58,14 @@ def test_what_is_said_as_the_name_of_a_field_is_known():
 
     entry = play(_FEW, entered(handle), seed=6, name="mine")
     assert knowledge(entry).set_index("party").loc["servers", "items_read"] == len(entry.stage.items) > 0
+
+
+def test_a_relay_is_told_apart_from_other_servers():
+    make = COMPOSITIONS["MUD, then Contrail"]
+    table = knowledge(play(_FEW, make, seed=6, name="both")).set_index("party")
+    assert table.loc["servers", "items_read"] > 0
+    assert table.loc["relay", "items_read"] == 0
+    assert table.loc["relay", "ciphertext_kb"] > 0
 
 
 def test_phones_read_what_is_not_for_them_where_all_get_everything(known):
