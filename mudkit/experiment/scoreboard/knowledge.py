@@ -92,7 +92,7 @@ def knowledge(entry: Entry) -> pd.DataFrame:
 
 
 def seen(entry: Entry) -> dict[str, bytes]:
-    """Join all that a party held in clear, with the names of fields; servers are one party, a relay another."""
+    """Join all that a party held in clear, with the names of fields; servers are one party, so is a relay."""
     ledger = entry.lab.trace.held
     assert ledger is not None
     parts: dict[str, list[bytes]] = {}
