@@ -1,5 +1,6 @@
 """What is measured, at small sizes and untimed."""
 
+import dataclasses
 import math
 import subprocess
 import sys
@@ -31,6 +32,7 @@ from mudkit.reproduce import (
     spark_labels,
     spark_modes,
 )
+from mudkit.reproduce.campaign_bugs import BUGS, Bug
 from mudkit.reproduce.verdict import judge
 from mudkit.reproduce.workload import TEXTS, Workload
 from mudkit.systems.mud.backend import BackEnd
@@ -325,11 +327,25 @@ def test_a_process_that_ends_early_says_so():
 
 
 def test_m6_counts_runs_and_what_broke_in_them(monkeypatch):
-    found = campaign_runs.measure(seeds=range(4))
+    bugs = [bug for bug in BUGS if bug.name == "a conflict that keeps the pending write"]
+    found = campaign_runs.measure(seeds=range(4), bugs=bugs)
     assert {required.figure for required in M6.required} <= set(found.figures)
     assert found.figures["runs"].median == 4
     assert found.figures["runs in which a promise was broken"].median == 0
     assert found.figures["writes"].median > 10
     assert "seed 3: ILLEGAL (fork-sequential" in found.parameters["smallest counterexample to definition 3"]
+    assert found.figures["seeded bugs that nothing caught"].median == 0
+    assert found.figures[f"operations of the smallest counterexample, {bugs[0].name}"].median == 3
+    assert "seed 0, 3 operations: ILLEGAL" in found.parameters[f"seeded, {bugs[0].name}"]
     monkeypatch.setattr(BackEnd, "_came_of", lambda self, client, number: None)  # a write is applied again
-    assert campaign_runs.measure(seeds=range(10)).figures["runs in which a promise was broken"].median > 0
+    found = campaign_runs.measure(seeds=range(10), bugs=())
+    assert found.figures["runs in which a promise was broken"].median > 0
+
+
+def test_m6_is_not_reproduced_when_a_seeded_bug_is_not_caught():
+    bugs = [Bug("none", "nothing", ())] * 4
+    found = campaign_runs.measure(seeds=range(2), bugs=bugs)
+    (required,) = (each for each in M6.required if each.figure == "seeded bugs that nothing caught")
+    row = dataclasses.replace(M6, required=(required,))
+    assert judge(row, found)[0] == "not reproducible"
+    assert found.parameters["seeded, none"] == "nothing caught it"
