@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from typing import Any, Final
 
-from mudkit.consistency import History, Status, check
+from mudkit.consistency import History, Status, Verdict, check
 from mudkit.errors import AccessDenied, MudkitError, ParameterError, TableProblem
 from mudkit.predicates import Predicate
 from mudkit.reproduce.campaign import Campaign
@@ -43,20 +44,30 @@ class Found:
         """Faults, and verdicts of the checker."""
         self.problems: list[str] = []
         """What broke a promise."""
+        self.broken: dict[str, str] = {}
+        """The promises that were broken, each with the first of what broke it."""
+        self.illegal: list[Verdict] = []
+        """What the checker says of histories that are not what the read types promise."""
         log = campaign.work.log
         last = campaign.lab.world.at_address[campaign.cloud.back_end].store.get("lsn")
         entries = [log[lsn] for lsn in sorted(log) if lsn <= last and log[lsn]["op"] == "row"]
         rows = [entry["row"] for entry in entries if entry["name"] == MAIN]
         self._history = self._seen(rows)
-        self._judge_writes(rows)
-        self._judge_side([entry["row"] for entry in entries if entry["name"] == SIDE])
-        self._judge_held()
-        self._judge_policies()
-        self._judge_rest()
-        self._judge_history()
-        for watch in campaign.work.watches:
-            if watch.table == MAIN:
-                self._judge_watch(watch, rows)
+        side = [entry["row"] for entry in entries if entry["name"] == SIDE]
+        promises: dict[str, Callable[[], None]] = {
+            "a write is applied once, and answered as it was": lambda: self._judge_writes(rows),
+            "a table that comes and goes loses no write": lambda: self._judge_side(side),
+            "what is pending goes": self._judge_held,
+            "policies that were shipped are followed": self._judge_policies,
+            "all reads are answered, and all comes to rest": self._judge_rest,
+            "reads are what their types promise": self._judge_history,
+            "continuous reads are told all that changes, once": lambda: self._judge_watches(rows),
+        }
+        for promise, judge in promises.items():
+            known = len(self.problems)
+            judge()
+            if self.problems[known:]:
+                self.broken[promise] = self.problems[known]
 
     @property
     def counterexample(self) -> tuple[int, str] | None:
@@ -242,7 +253,13 @@ class Found:
                 verdict = check(self._history, model, reads=[kind])
                 self.counts[f"{kind} {model} {verdict.status}"] += 1
                 if verdict.status is Status.ILLEGAL:
+                    self.illegal.append(verdict)
                     self.problems.append(f"{kind} reads are not {model}: {verdict}")
+
+    def _judge_watches(self, rows: list[dict[str, Any]]) -> None:
+        for watch in self.campaign.work.watches:
+            if watch.table == MAIN:
+                self._judge_watch(watch, rows)
 
     def _judge_watch(self, watch: Watch, rows: list[dict[str, Any]]) -> None:
         self._judge_order(watch)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from mudkit.reproduce.campaign import MINUTES, SETTLE_HOURS
+from mudkit.reproduce.campaign_bugs import BUGS, Bug, Catch, hunt
 from mudkit.reproduce.campaign_cells import Table
 from mudkit.reproduce.campaign_judge import PROMISED, play
 from mudkit.reproduce.campaign_table import Cells
@@ -96,7 +97,9 @@ def play_all(seeds: Sequence[int], processes: int = 1) -> Iterator[Runs]:
         yield from over_processes(play_some, parts)
 
 
-def measure(say: Say = nothing_said, *, seeds: Sequence[int] = range(1000)) -> Measured:
+def measure(
+    say: Say = nothing_said, *, seeds: Sequence[int] = range(1000), bugs: Sequence[Bug] = BUGS
+) -> Measured:
     """Measure row M6.
 
     Parameters
@@ -105,12 +108,18 @@ def measure(say: Say = nothing_said, *, seeds: Sequence[int] = range(1000)) -> M
         Told what is being measured.
     seeds : sequence of int
         A run each.
+    bugs : sequence of Bug
+        Seeded one after the other, and played with the same seeds until they are caught.
     """
     found = Runs()
     processes = PROCESSES if len(seeds) >= _MANY else 1
     for runs in play_all(seeds, processes):
         found.add(runs)
         say(f"run {found.runs:,} of {len(seeds):,}")
+    catches: dict[str, Catch | None] = {}
+    for bug in bugs:
+        say(f"seeded: {bug.name}")
+        catches[bug.name] = hunt(bug, seeds)
     figures = {
         "runs": found.runs,
         "runs in which a promise was broken": len(found.problems),
@@ -121,6 +130,11 @@ def measure(say: Say = nothing_said, *, seeds: Sequence[int] = range(1000)) -> M
     }
     for kind, models in PROMISED.items():
         figures[f"histories that are {models[0]}, {kind} reads"] = found.counts[f"{kind} {models[0]} OK"]
+    figures["seeded bugs"] = len(bugs)
+    figures["seeded bugs that nothing caught"] = list(catches.values()).count(None)
+    for name, catch in catches.items():
+        if catch is not None and catch.operations is not None:
+            figures[f"operations of the smallest counterexample, {name}"] = catch.operations
     faults = {
         name: found.counts[name]
         for name in ("cut", "killed", "address", "network", "lost", "repeated", "late")
@@ -133,4 +147,6 @@ def measure(say: Say = nothing_said, *, seeds: Sequence[int] = range(1000)) -> M
     if found.forks:
         (_, words), seed = min((fork, seed) for seed, fork in found.forks.items())
         parameters["smallest counterexample to definition 3"] = f"seed {seed}: {words}"
+    parameters |= {f"seeded, {name}": "nothing caught it" if catch is None else str(catch)
+                   for name, catch in catches.items()}  # fmt: skip
     return Measured({name: Figure.of([count]) for name, count in figures.items()}, parameters)

@@ -96,7 +96,7 @@ def results(
     Parameters
     ----------
     names : sequence of str
-        Rows, upper or lower case.
+        Rows, upper or lower case; ``M3`` names all its parts, ``M3-remote`` one.
     rows : sequence of Row
         The rows that there are.
     say : callable
@@ -116,15 +116,20 @@ def results(
     OutputProblem
         A result cannot be kept.
     """
-    known = {row.name: row for row in rows}
+    known: dict[str, list[Row]] = {}
+    for row in rows:
+        for name in dict.fromkeys((row.name.split("-")[0], row.name)):
+            known.setdefault(name.upper(), []).append(row)
+    all_ = [row.name for row in rows]
     for name in names:
         if name.upper() not in known:
             raise ParameterError(
-                "There is no such row.", where="ROW", found=repr(name), expected=", ".join(known),
-                remedy=did_you_mean(name, known, "mudkit reproduce shows them all"),
+                "There is no such row.", where="ROW", found=repr(name), expected=", ".join(all_),
+                remedy=did_you_mean(name, all_, "mudkit reproduce shows them all"),
             )  # fmt: skip
+    wanted = {row.name: row for name in names for row in known[name.upper()]}
     found = []
-    for row in [known[name] for name in dict.fromkeys(name.upper() for name in names)] or rows:
+    for row in wanted.values() if names else rows:
         if names or not row.is_named_only:
             found.append(_measured(row, say, place))
             continue

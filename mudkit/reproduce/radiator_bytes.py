@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Final
 
+from mudkit.reproduce.radiator_link import OVERLOAD, PER_S, Sent
 from mudkit.reproduce.radiator_messages import CLIENTS, ENCODING, aggregates, chain_of, messages, push_bytes
 from mudkit.reproduce.row import Figure, Measured, Say, nothing_said
 from mudkit.systems.radiator import pack
@@ -18,9 +19,9 @@ SHARES: Final = (0.0002, 0.0005, 0.001, 0.01, 0.05, 0.10)
 
 
 def measure_compression(
-    say: Say = nothing_said, *, count: int = 3000, seeds: Sequence[int] = range(3)
+    say: Say = nothing_said, *, count: int = 30_000, seeds: Sequence[int] = range(3)
 ) -> Measured:
-    """Measure row R1.
+    """Measure row R1: what is sent of each message, and how long that takes on a saturated link.
 
     Parameters
     ----------
@@ -32,16 +33,24 @@ def measure_compression(
     """
     kinds = {"no gzip": (1, False), "volume 1": (1, True), "volume 20": (20, True), "volume 50": (50, True)}
     series: dict[str, list[float]] = {kind: [] for kind in kinds}
+    lags: dict[str, list[float]] = {kind: [] for kind in kinds}
+    shares: dict[str, list[float]] = {kind: [] for kind in kinds}
+    length_s = count / PER_S
     least, most = math.inf, 0
     for seed in seeds:
         say(f"seed {seed}")
-        sent = list(messages(count, seed, per_s=1000.0))
+        sent = list(messages(count, seed, per_s=PER_S))
         sizes = [len(pack(message.context.describe(), compress=False)) for message in sent]
         least, most = min(least, *sizes), max(most, *sizes)
+        of_kind: dict[str, Sent] = {}
         for kind, (volume, compress) in kinds.items():
             gone = aggregates(sent, volume, compress=compress)
-            bytes_sent = sum(each.size_bytes for each in gone)
-            series[kind].append(bytes_sent / sum(len(each.batch) for each in gone))
+            of_kind[kind] = out = Sent.of(gone, [each.size_bytes for each in gone])
+            series[kind].append(out.total_bytes / out.messages)
+        bytes_per_s = of_kind["volume 1"].total_bytes / length_s / OVERLOAD
+        for kind, out in of_kind.items():
+            lags[kind].append(float(out.lags_s(bytes_per_s).mean()))
+            shares[kind].append(out.left_bytes(bytes_per_s, length_s) / (bytes_per_s * length_s))
     plain, one, twenty, fifty = series.values()
     figures = {
         "share saved by gzip alone": _saved(plain, one),
@@ -52,10 +61,21 @@ def measure_compression(
             (b - c) / (a - b) for a, b, c in zip(one, twenty, fifty, strict=True)
         ),
         **{f"bytes a message, {kind}": Figure.of(values) for kind, values in series.items()},
+        **{
+            f"lag of {kind} over {other}, saturated link": Figure.of(
+                b / a for a, b in zip(lags[other], lags[kind], strict=True)
+            )
+            for kind, other in (("no gzip", "volume 1"), ("volume 20", "volume 1"), ("volume 50", "volume 1"))
+        },
+        **{f"lag of {kind}, saturated link, s": Figure.of(values) for kind, values in lags.items()},
+        **{f"share of a saturated link that {kind} takes": Figure.of(all_) for kind, all_ in shares.items()},
         "smallest message, bytes": Figure.of([least]),
         "largest message, bytes": Figure.of([most]),
     }
-    return Measured(figures, {"encoding": ENCODING, "messages": count, "seeds": list(seeds)})
+    return Measured(figures, {
+        "encoding": ENCODING, "messages": count, "messages a second": PER_S, "seeds": list(seeds),
+        "saturated link": f"volume 1 with gzip offers {OVERLOAD:g} of what it carries; all have the same",
+    })  # fmt: skip
 
 
 def measure_chains(

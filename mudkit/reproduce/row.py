@@ -103,7 +103,7 @@ class Row:
     Parameters
     ----------
     name : str
-        For instance ``M1``.
+        For instance ``M1``; of a part of a row ``M3-remote``.
     source : str
         Paper, section, figure.
     paper : str

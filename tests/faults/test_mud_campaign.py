@@ -1,22 +1,18 @@
-"""Random faults on MUD tables: 1,000 runs, and mistakes made on purpose, which the campaign must find."""
+"""Random faults on MUD tables: 1,000 runs, and seeded bugs, which the campaign must catch."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
 
+from mudkit.reproduce.campaign_bugs import BUGS, Bug, hunt
 from mudkit.reproduce.campaign_cells import TRANSITIONS, UNREACHABLE, Table, why_not
 from mudkit.reproduce.campaign_faults import COLUMNS
 from mudkit.reproduce.campaign_judge import play
 from mudkit.reproduce.campaign_runs import Runs, play_all, play_some
-from mudkit.systems.mud import copy, processor
-from mudkit.systems.mud.asking import Asking
 from mudkit.systems.mud.backend import BackEnd
-from mudkit.systems.mud.gateway import Gateway
-from mudkit.systems.mud.local import Local
-from mudkit.systems.mud.watching import Watching
-from mudkit.systems.stream import Incoming
 
 RUNS = 1000
 REPLAY = "python tests/faults/campaign.py --seed {}"
@@ -80,110 +76,39 @@ def test_a_run_that_fails_names_its_seed(monkeypatch):
     assert set(play_some([3]).problems) == {3}
 
 
-def never(*arguments, **named):
-    return ()
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_seeded_bug_breaks_a_promise(bug):
+    caught = hunt(bug, range(300))
+    assert caught is not None, f"{bug.breaks}: nobody has noticed"
+    assert (caught.operations is not None) == bug.in_histories
+    assert caught.promise
+    assert caught.words in str(caught)
+    assert play(caught.seed).problems == [], "it is seeded no more"
 
 
-def applied_again(mistake):
-    mistake.setattr(BackEnd, "_came_of", lambda self, client, number: None)
+def test_the_bugs_of_the_page_are_for_the_checker():
+    """consistency.md: "seeded bugs in the protocol (…), each of which the checker must catch"."""
+    assert [bug.name for bug in BUGS[:4]] == [
+        "a dropped last-seen version", "an unordered gateway queue", "a repeated blind write",
+        "a conflict that keeps the pending write",
+    ]  # fmt: skip
+    assert all(bug.in_histories for bug in BUGS[:4])
 
 
-def conditional_writes_always_succeed(mistake):
-    mistake.setattr(BackEnd, "_matches", lambda self, message, row, version: True)
+@pytest.mark.parametrize("in_histories", [True, False])
+def test_a_bug_that_is_not_seeded_is_not_caught(in_histories):
+    assert hunt(Bug("none", "nothing", (), in_histories), range(15)) is None
 
 
-def conditional_writes_never_find_their_version(mistake):
-    mistake.setattr(BackEnd, "_matches", lambda self, message, row, version: row is None)
+@pytest.mark.parametrize("in_histories", [True, False])
+def test_an_error_catches_no_bug(in_histories):
+    broken = Bug(
+        "an error", "runs", ((BackEnd, "_came_of", lambda self, client, number: 1 // 0),), in_histories
+    )
+    assert hunt(broken, range(5)) is None
 
 
-def a_replica_may_answer_from_the_past(mistake):
-    route = Gateway._route
-
-    def routed(self, ask, described):
-        sent = route(self, ask, described)
-        return [type(each)(each.to, {**each.message, "least": 0}) if each.message["kind"] == "read" else each
-                for each in sent]  # fmt: skip
-
-    mistake.setattr(Gateway, "_route", routed)
-    mistake.setattr(Local, "seen", lambda self, name: {})
-
-
-def a_read_in_order_does_not_wait_for_writes(mistake):
-    mistake.setattr(Asking, "_before", lambda self, query: [])
-
-
-def writes_do_not_wait_for_a_read_in_order(mistake):
-    mistake.setattr(Asking, "is_before", lambda self, write: False)
-
-
-def an_older_version_replaces_a_newer_one(mistake):
-    def hold(self, name, row, now_us):
-        kept = {each: row[each] for each in ("key", "ver", "data", "predicate")} | {"held_us": now_us}
-        self._rows[name, row["key"]] = kept
-        self._store.put(f"row\n{name}\n{row['key']}", kept)
-
-    mistake.setattr(Local, "hold", hold)
-    mistake.setattr(Local, "seen", lambda self, name: {})
-
-
-def a_stream_takes_whatever_comes(mistake):
-    def take(self, message):
-        self.last = message["number"]
-        return (message["body"],)
-
-    mistake.setattr(Incoming, "take", take)
-
-
-def a_new_session_registers_nothing_again(mistake):
-    register = Watching._register
-    seen = set()
-
-    def once(self, handle):
-        if (id(self._store), handle) in seen:
-            return ()
-        seen.add((id(self._store), handle))
-        return register(self, handle)
-
-    mistake.setattr(Watching, "_register", once)
-
-
-def a_processor_does_not_say_that_it_was_restarted(mistake):
-    mistake.setattr(Watching, "_heard", never)
-
-
-def writers_predicates_are_not_asked(mistake):
-    mistake.setattr(copy, "is_visible", lambda row, reader, auth, table: True)
-    mistake.setattr(processor, "from_json", lambda sent: None if sent is None else processor_predicate(sent))
-
-
-def processor_predicate(sent):
-    from mudkit.predicates import Predicate
-
-    return Predicate("TRUE") if "receiver" in sent["text"] else Predicate.restored(**sent)
-
-
-MISTAKES = (
-    applied_again,
-    conditional_writes_always_succeed,
-    conditional_writes_never_find_their_version,
-    a_replica_may_answer_from_the_past,
-    a_read_in_order_does_not_wait_for_writes,
-    writes_do_not_wait_for_a_read_in_order,
-    an_older_version_replaces_a_newer_one,
-    a_stream_takes_whatever_comes,
-    a_new_session_registers_nothing_again,
-    a_processor_does_not_say_that_it_was_restarted,
-    writers_predicates_are_not_asked,
-)
-
-
-@pytest.mark.parametrize("make", MISTAKES, ids=lambda make: make.__name__)
-def test_a_mistake_is_found(make, monkeypatch):
-    make(monkeypatch)
-    for seed in range(300):
-        try:
-            if play(seed).problems:
-                return
-        except (AssertionError, KeyError, TypeError, ValueError):  # it cannot even go on
-            return
-    raise AssertionError("nobody has noticed")
+def test_what_no_history_shows_is_not_taken_for_the_checkers():
+    always = next(bug for bug in BUGS if bug.name == "conditional writes that always succeed")
+    assert hunt(replace(always, in_histories=True), range(5)) is None
+    assert hunt(always, range(5)).promise == "a write is applied once, and answered as it was"

@@ -1,5 +1,6 @@
 """What is measured, at small sizes and untimed."""
 
+import dataclasses
 import math
 import subprocess
 import sys
@@ -31,11 +32,12 @@ from mudkit.reproduce import (
     spark_labels,
     spark_modes,
 )
+from mudkit.reproduce.campaign_bugs import BUGS, Bug
 from mudkit.reproduce.verdict import judge
 from mudkit.reproduce.workload import TEXTS, Workload
 from mudkit.systems.mud.backend import BackEnd
 
-M1, M2, M3, M4, M5, M6 = mobius.ROWS
+M1, M2, M3, M3_REMOTE, M4, M5, M6 = mobius.ROWS
 F1, F2, F3, F4, F5, F6 = lab.ROWS
 
 
@@ -83,12 +85,17 @@ def test_m2_says_when_the_process_ends_early(monkeypatch):
 
 
 def test_m3_measures_all_that_is_required():
-    found = overhead.measure(writes=20, durable=6, reads=30, held=10, requests=9, seeds=[1])
+    found = overhead.measure_local(writes=20, durable=6, reads=30, held=10, seeds=[1])
     assert {required.figure for required in M3.required} <= set(found.figures)
     assert all(math.isfinite(figure.median) for figure in found.figures.values())
     assert found.figures["share of records that are in the files"].low == 1
-    assert found.figures["% over bare, write, LTE"].median < 52  # in virtual time: always the same
-    assert found.figures["times the baseline's time, read, 3G, TCP"].median < 1
+
+
+def test_m3_over_a_network_is_no_row_of_speed():
+    assert (M3.is_named_only, M3_REMOTE.is_named_only) == (True, False)
+    found = overhead.measure_remote(requests=9, seeds=[1])
+    assert judge(M3_REMOTE, found)[0] == "reproduced"  # in virtual time: always the same
+    assert found.figures == overhead.measure_remote(requests=9, seeds=[1]).figures
 
 
 def test_m3_notices_what_did_not_land(monkeypatch):
@@ -325,11 +332,25 @@ def test_a_process_that_ends_early_says_so():
 
 
 def test_m6_counts_runs_and_what_broke_in_them(monkeypatch):
-    found = campaign_runs.measure(seeds=range(4))
+    bugs = [bug for bug in BUGS if bug.name == "a conflict that keeps the pending write"]
+    found = campaign_runs.measure(seeds=range(4), bugs=bugs)
     assert {required.figure for required in M6.required} <= set(found.figures)
     assert found.figures["runs"].median == 4
     assert found.figures["runs in which a promise was broken"].median == 0
     assert found.figures["writes"].median > 10
     assert "seed 3: ILLEGAL (fork-sequential" in found.parameters["smallest counterexample to definition 3"]
+    assert found.figures["seeded bugs that nothing caught"].median == 0
+    assert found.figures[f"operations of the smallest counterexample, {bugs[0].name}"].median == 3
+    assert "seed 0, 3 operations: ILLEGAL" in found.parameters[f"seeded, {bugs[0].name}"]
     monkeypatch.setattr(BackEnd, "_came_of", lambda self, client, number: None)  # a write is applied again
-    assert campaign_runs.measure(seeds=range(10)).figures["runs in which a promise was broken"].median > 0
+    found = campaign_runs.measure(seeds=range(10), bugs=())
+    assert found.figures["runs in which a promise was broken"].median > 0
+
+
+def test_m6_is_not_reproduced_when_a_seeded_bug_is_not_caught():
+    bugs = [Bug("none", "nothing", ())] * 4
+    found = campaign_runs.measure(seeds=range(2), bugs=bugs)
+    (required,) = (each for each in M6.required if each.figure == "seeded bugs that nothing caught")
+    row = dataclasses.replace(M6, required=(required,))
+    assert judge(row, found)[0] == "not reproducible"
+    assert found.parameters["seeded, none"] == "nothing caught it"

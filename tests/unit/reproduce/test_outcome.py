@@ -56,6 +56,17 @@ def test_names_are_measured_once_and_in_their_order(tmp_path):
     assert [result.row.name for result in found] == ["P1", "S1"]
 
 
+def test_a_name_is_of_all_parts_of_a_row(tmp_path):
+    speed, plain = rows()
+    parts = (speed, dataclasses.replace(plain, name="S1-rest"))
+    for names, wanted in (
+        (["s1"], ["S1", "S1-rest"]), (["S1-REST"], ["S1-rest"]), (["S1-rest", "S1"], ["S1-rest", "S1"]),
+    ):  # fmt: skip
+        found = results(names, rows=parts, place=tmp_path)
+        assert [result.row.name for result in found] == wanted
+        assert {result.verdict for result in found} == {"reproduced"}
+
+
 def test_the_verdict_on_a_kept_result_is_computed_anew(tmp_path):
     results(["S1"], rows=rows(), place=tmp_path)
     file = tmp_path / "S1.json"

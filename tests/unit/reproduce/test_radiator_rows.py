@@ -8,7 +8,14 @@ import random
 import numpy as np
 import pytest
 
-from mudkit.reproduce import radiator, radiator_bytes, radiator_lag, radiator_speed, radiator_streaming
+from mudkit.reproduce import (
+    radiator,
+    radiator_bytes,
+    radiator_lag,
+    radiator_link,
+    radiator_speed,
+    radiator_streaming,
+)
 from mudkit.reproduce.row import Figure, Measured
 from mudkit.reproduce.verdict import judge
 
@@ -24,11 +31,36 @@ def complete(row, found):
 
 
 def test_r1_sizes_are_the_papers_and_aggregation_saves():
-    found = radiator_bytes.measure_compression(count=300, seeds=[1])
+    found = radiator_bytes.measure_compression(count=3000, seeds=[1])
     figures = complete(R1, found)
     assert 300 <= figures["smallest message, bytes"].median <= figures["largest message, bytes"].median <= 500
     assert judge(R1, found)[0] in ("shape", "reproduced")
     assert "gzip" in found.parameters["encoding"]
+
+
+def test_r1_a_saturated_link_is_relieved():
+    found = radiator_bytes.measure_compression(count=3000, seeds=[1])
+    kinds = ("no gzip", "volume 1", "volume 20", "volume 50")
+    lags = {kind: found.figures[f"lag of {kind}, saturated link, s"].median for kind in kinds}
+    shares = {kind: found.figures[f"share of a saturated link that {kind} takes"].median for kind in kinds}
+    assert lags["no gzip"] > 3 * lags["volume 1"] > 3 * max(lags["volume 20"], lags["volume 50"])
+    assert shares["no gzip"] == pytest.approx(1, abs=0.02), "the link carries no more"
+    assert shares["volume 1"] == pytest.approx(1, abs=0.03)
+    assert shares["volume 20"] == pytest.approx(
+        found.figures["bytes a message, volume 20"].median / found.figures["bytes a message, volume 1"].median
+        * radiator_link.OVERLOAD, abs=0.02,
+    )  # fmt: skip
+    worse = {
+        name: Figure.of([1 / each.median]) if "saturated link" in name and "over" in name else each
+        for name, each in found.figures.items()
+    }
+    assert judge(R1, Measured(worse, found.parameters))[0] == "not reproducible"
+
+
+def test_a_link_takes_one_after_the_other():
+    sent = radiator_link.Sent(np.array([0.0, 1.0, 9.0]), np.array([4.0, 4.0, 2.0]), [np.array([0.0])] * 3)
+    assert sent.lags_s(2.0) == pytest.approx([1.0, 3.0, 9.5])
+    assert [sent.left_bytes(2.0, until_s) for until_s in (0, 1, 3, 9, 20)] == [0, 2, 6, 8, 10]
 
 
 def test_r2_longer_chains_leave_less():
