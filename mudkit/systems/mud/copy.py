@@ -42,11 +42,12 @@ def detached(data: Mapping[str, Any]) -> dict[str, Any]:
 def is_visible(
     row: Mapping[str, Any], reader: Mapping[str, Any], auth: Mapping[str, Any], table: Table | None = None
 ) -> bool:
-    """Say whether the writer of a row shows it to a reader (Mobius 3)."""
-    writer = from_json(row["predicate"])
-    if writer is None:
+    """Say whether the writer of a row shows it to a reader (Mobius 3); not when its predicate fails."""
+    if row["predicate"] is None:
         return True
     try:
+        writer = from_json(row["predicate"])
+        assert writer is not None
         return writer(record_of(row, table), receiver=reader, auth=auth) is True
     except PredicateError:
         return False

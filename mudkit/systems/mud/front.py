@@ -250,7 +250,9 @@ class Client:
         sync_timestamp : float, optional
             Of a continuous read: tell existing records, too, that are not older (seconds of the lab).
         callback : callable, optional
-            Called with the operation when it is done; of a continuous read with each :class:`Change`.
+            Called with the operation when it is done; of a continuous read with each :class:`Change`, and
+            with ``{"ended": why}`` when the cloud ends it: its token expires, the table is closed to it or
+            dropped, or its predicate fails on what is written.
         latest : bool
             Ask for the store's latest versions.
         aggregate : str, optional

@@ -33,8 +33,8 @@ def answered(copy: Copy, message: Mapping[str, Any], master: str | None = None) 
     if table is None or table.number != message["table"]:
         error = to_json(no_such_table(message["name"], copy.tables))
         return (Send(message["reply"], {**part, "error": error}),)
-    predicate = from_json(message["predicate"])
     try:
+        predicate = from_json(message["predicate"])
         rows = copy.select(
             table, message["partition"], predicate, message["keys"], message["reader"], message["auth"]
         )
