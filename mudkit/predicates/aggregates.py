@@ -15,6 +15,7 @@ from mudkit.predicates.language import MOBIUS, Language
 from mudkit.predicates.parse import Bound, ListOf, Parameter, Parser
 from mudkit.predicates.python import compile_tree
 from mudkit.predicates.tokens import tokens
+from mudkit.predicates.tree import Call, walk
 from mudkit.predicates.values import BOOLEAN, EVERY_KIND, NUMBER, STRING, kind_names, kind_of
 
 __all__ = ["Aggregates", "State"]
@@ -76,6 +77,10 @@ class Aggregates:
             if any(isinstance(source, (Parameter, Bound, ListOf)) for source in argument.sources):
                 raise PredicateError(
                     "An aggregate has no parameters and no sender.", text=text, at=argument.root.at
+                )
+            if any(isinstance(each, Call) and each.function.name == "lookup" for each in walk(argument.root)):
+                raise PredicateError(
+                    "An aggregate looks into no other table.", text=text, at=argument.root.at
                 )
             kind = NUMBER if name in ("sum", "avg") else EVERY_KIND
             if not argument.root.kinds & kind:
