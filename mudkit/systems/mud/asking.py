@@ -34,7 +34,7 @@ from mudkit.systems.mud.local import Local
 from mudkit.systems.mud.planning import Answerable, Planner
 from mudkit.systems.mud.policies import Asked, ReadPolicy
 from mudkit.systems.mud.problems import from_json
-from mudkit.systems.mud.queries import asks_for_keys_only, keys_of
+from mudkit.systems.mud.queries import asks_for_keys_only, keys_of, tables_of
 from mudkit.systems.mud.result import ReadResult
 
 __all__ = ["READ_TYPES", "Asking", "asked_of"]
@@ -104,6 +104,11 @@ class Asking:
         if kind == "committed" and (at_once := self._at_once(now_us, op_id, arguments)):
             return at_once
         asked = asked_of(arguments)
+        if kind == "uncommitted" and tables_of(asked.predicate):
+            raise ParameterError(
+                "An uncommitted read looks into no other table: the cloud does not know what is pending.",
+                where="type", found=kind, expected=", ".join(READ_TYPES[1:]),
+            )  # fmt: skip
         query = _Query(op_id, asked, keys_of(asked.predicate), arguments["latest"], aggregates)
         if kind == "committed_wio":
             before = self._before(query)
@@ -212,6 +217,8 @@ class Asking:
             return None
         if query.latest and query.asked.type != "uncommitted":
             return None
+        if tables_of(query.asked.predicate):
+            return None  # the cloud has what is joined
         held = self._cache.find(now_us, query.asked, query.keys, latest=query.latest)
         return None if held is None or (query.latest and held.quality.completeness < 1.0) else held
 

@@ -18,7 +18,7 @@ from mudkit.systems.mud.copy import is_visible, record_of
 from mudkit.systems.mud.local import Local
 from mudkit.systems.mud.planning import Answerable
 from mudkit.systems.mud.policies import Asked, Cached
-from mudkit.systems.mud.queries import asks_for_keys_only, contains
+from mudkit.systems.mud.queries import asks_for_keys_only, contains, tables_of_sent
 from mudkit.tokens import Claims
 
 __all__ = ["Cache", "Held"]
@@ -97,7 +97,7 @@ class Cache:
         ]
 
     def find(self, now_us: int, asked: Asked, keys: list[str] | None, *, latest: bool) -> Held | None:
-        """Give what a read would be answered with from here; None: its predicate fails on what is held.
+        """Give what a read would be answered with from here; None: that cannot be said.
 
         Parameters
         ----------
@@ -209,12 +209,16 @@ class Cache:
         Raises
         ------
         PredicateError
-            The reader's predicate cannot be evaluated.
+            The reader's predicate cannot be evaluated, or the writer's of a committed version not here.
         """
         auth = _NOBODY if self.claims is None else self.claims.auth
         table = self._local.tables.get(asked.table)
-        if version["predicate"] is not None and not is_visible(version, asked.reader, auth, table):
-            return False
+        writer = version["predicate"]
+        if writer is not None:
+            if "ver" in version and tables_of_sent(writer):
+                raise PredicateError("Who may see this record only the cloud can say.", text=writer["text"])
+            if not is_visible(version, asked.reader, auth, table):
+                return False
         if version["data"] is None:
             return is_named
         if is_all or asked.predicate is None:

@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from mudkit.errors import AccessDenied, MudkitError, PredicateError
+from mudkit.errors import AccessDenied, MudkitError
 from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, TimerFired
 from mudkit.predicates.exchange import from_json
 from mudkit.systems.mud.copy import Row
@@ -249,7 +249,7 @@ class Processor:
             self._end(handle)
             try:
                 effects += self._begin_reading(now_us, handle, table, claims, message)
-            except PredicateError as error:
+            except MudkitError as error:
                 return (Send(message["reply"], {**answer, "error": to_json(error)}),)
             effects += self._send(now_us, handle, {"synced": self._log.lsn})
         # Of a late copy, too: what was told since may still be lost.
@@ -269,7 +269,7 @@ class Processor:
             message["request"], message["session"], table, message["expires_s"], claims, self._log.lsn
         )
         self._handles.setdefault(reading.session, {})[handle] = None
-        self._matching.setdefault(table.number, Matching()).add(handle, predicate, data, auth)
+        self._matching.setdefault(table.number, Matching(self._log.copy)).add(handle, predicate, data, auth)
         since = message["since"].get(self._me)
         held = set(message["held"])
         effects: list[Effect] = []

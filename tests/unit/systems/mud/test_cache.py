@@ -164,3 +164,17 @@ def test_where_its_predicate_fails_a_read_is_not_answered_from_here(device):
         assert [device.cache.may_match(each, row("b", 0)) for each in (positive, negative)] == [True, True]
     finally:
         remove("inverse")
+
+
+def test_what_only_the_cloud_can_say_is_not_answered_from_here(device):
+    by_table = to_json(Predicate("lookup('people', auth.user, 'n') = 1"))
+    device.answered(
+        "n >= 0", row("a", predicate=by_table), row("b"), row("z", predicate=to_json(Predicate("TRUE")))
+    )
+    assert device.find("n >= 0") is None
+    assert device.find("key = 'a'") is None
+    assert device.find("key IN ('b', 'z')").versions.keys() == {"b", "z"}
+    assert device.cache.may_match(asked("n >= 0"), row("a", predicate=by_table))
+    pending = row("a", predicate=by_table)
+    del pending["ver"]
+    assert device.cache.matches(asked("n >= 0"), pending) is False

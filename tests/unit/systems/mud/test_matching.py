@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mudkit.predicates import Predicate, function
 from mudkit.predicates.exchange import to_json
 from mudkit.predicates.functions import remove
-from mudkit.systems.mud.copy import is_visible, record_of
+from mudkit.systems.mud.copy import Copy, is_visible, record_of
 from mudkit.systems.mud.matching import Matching
 from mudkit.systems.mud.tables import Table
 
@@ -35,8 +35,8 @@ def handle(number):
     return ("bob/news", number)
 
 
-def matching(*readers):
-    made = Matching()
+def matching(*readers, copy=None):
+    made = Matching(copy or Copy())
     for number, (text, data) in enumerate(readers):
         made.add(handle(number), Predicate(text), data, {"user": "bob"})
     return made
@@ -96,3 +96,58 @@ def test_it_is_as_if_each_was_asked_by_itself(readers, writer, n):
             expected.append(number)
     made = matching(*((text, {"n": data}) for text, data in readers))
     assert found(made, row) == (expected, failing)
+
+
+PEOPLE = Table("people", "app", apps=["news"], number=2)
+BY = "lookup('people', by, 'n') = 1"
+
+
+def people(**numbers):
+    copy = Copy()
+    rows = [("people", {**version(n=n), "key": key}) for key, n in numbers.items()]
+    copy.load(1, [PEOPLE.as_json()], rows)
+    return copy
+
+
+def joining(*readers, app="news", **numbers):
+    made = Matching(people(**numbers))
+    for number, (text, data) in enumerate(readers):
+        made.add(handle(number), Predicate(text), data, {"app": app, "user": "bob"})
+    return made
+
+
+def test_those_that_join_come_after_the_others():
+    made = joining((BY, {}), ("by = 'x'", {}), (BY + " AND n > receiver.n", {"n": 0}), x=1, y=2)
+    assert found(made, version(by="x", n=1)) == ([1, 0, 2], [])
+    assert found(made, version(by="y", n=1)) == ([], [])
+    for number, data in ((0, {"n": 9}), (1, {"n": 9}), (2, {"n": 1})):
+        made.update(handle(number), data)
+    assert found(made, version(by="x", n=1)) == ([1, 0], [])
+    for number in range(3):
+        made.remove(handle(number))
+        assert found(made, version(by="x", n=2)) == ([[1, 2], [2], []][number], [])
+
+
+def test_a_writer_shows_a_record_by_another_table():
+    made = joining(
+        ("TRUE", {"as": "x"}), ("TRUE", {"as": "y"}), (BY, {"as": "x"}), ("n = 0", {"as": "x"}), x=1, y=2
+    )
+    row = version("lookup('people', receiver.as, 'n') = 1", by="x", n=1)
+    assert found(made, row) == ([0, 2], [])
+
+
+@pytest.mark.parametrize(("app", "reached"), [("news", [0]), ("bank", [])])
+def test_who_may_not_come_into_a_table_is_ended_that_joins_it(app, reached):
+    made = joining((BY, {}), ("NOT " + BY, {}), ("FALSE AND " + BY, {}), app=app, x=1)
+    assert found(made, version(by="x")) == (reached, [] if reached else [0, 1])
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([BY, "n = 0", "brittle(n)"]), st.integers(0, 1)), max_size=4),
+    st.integers(0, 1),
+)
+def test_who_has_ended_is_found_no_more(readers, n):
+    made = joining(*((text, {"n": data}) for text, data in readers), x=1)
+    for number in range(len(readers)):
+        made.remove(handle(number))
+    assert found(made, version(by="x", n=n)) == ([], [])

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from mud_place import Place
 
-from mudkit.errors import PredicateError
-from mudkit.predicates import function
+from mudkit.errors import AccessDenied, ParameterError, PredicateError, TableProblem
+from mudkit.predicates import Predicate, function
 from mudkit.predicates.functions import remove
-from mudkit.systems.mud import Habits, freshness
+from mudkit.systems.mud import Conflict, Habits, freshness
 from mudkit.systems.mud.policies import NEVER
 
 WHY = "The function touchy failed: ValueError: too small"
@@ -208,3 +208,215 @@ def test_what_fails_on_what_is_held_can_be_expected_again(place, ann):
     dora.read("news", "n < 0").result()
     place.lab.run(minutes=30)
     assert len(dora.read("news", "n < 0").result()) == 1
+
+
+# -- what looks into other tables
+
+
+@pytest.fixture
+def members(ann):
+    """People and their cities; only cem's is for nobody but himself."""
+    ann.create("members", split=["b"]).result()
+    ann.write("members", "ann", {"city": "Austin"}).result()
+    ann.write("members", "bob", {"city": "Berlin"}).result()
+    ann.write("members", "cem", {"city": "Austin"}, predicate="auth.user = 'cem'").result()
+    return ann
+
+
+@pytest.fixture
+def stories(members):
+    for key, by in (("a", "ann"), ("b", "bob"), ("c", "cem"), ("x", "nobody"), ("z", "ann")):
+        members.write("news", key, {"by": by}).result()
+    return members
+
+
+def keys(client, text=None, *, latest=True, **more):
+    return list(client.read("news", text, latest=latest, **more).result().records)
+
+
+AUSTIN = "lookup('members', by, 'city') = 'Austin'"
+
+
+def test_a_read_joins_what_its_reader_is_shown(place, stories, bob):
+    assert keys(bob, AUSTIN) == ["a", "z"]
+    assert keys(place.client("cem"), AUSTIN) == ["a", "c", "z"]
+    assert keys(bob, "lookup('members', by, 'city') IS NULL") == ["c", "x"]
+    assert keys(bob, Predicate("lookup('members', :me, 'city') = 'Berlin' AND key > 'w'", me="bob")) == [
+        "x",
+        "z",
+    ]
+    found = bob.read("news", AUSTIN, aggregate="count(*)").result()
+    assert found.aggregates == {"count(*)": 2}
+
+
+def test_a_read_that_joins_is_never_answered_from_here(place, stories, bob):
+    for _ in range(2):
+        assert keys(bob, AUSTIN, utility=freshness(600), latest=False) == ["a", "z"]
+    stories.delete("members", "ann").result()
+    assert keys(bob, AUSTIN, utility=freshness(600), latest=False) == []
+    assert keys(bob, AUSTIN + " AND key = 'a'", utility=freshness(600), latest=False) == []
+
+
+def test_what_a_reader_has_seen_of_a_table_is_what_it_is_joined_with(stories, bob):
+    for city, found in (("Berlin", []), ("Austin", ["a", "z"])) * 3:
+        stories.write("members", "ann", {"city": city}).result()  # no replica has it yet
+        assert keys(bob, AUSTIN, latest=False) == found
+
+
+@pytest.mark.parametrize("kind", ["committed", "continuous"])
+def test_who_may_not_read_a_table_may_not_join_it(place, stories, bob, kind):
+    stories.create("secrets", apps=["bank"]).result()
+    stories.create("people", acl="user").result()
+    app = place.client("app", token=place.lab.token(app="news"))
+    for client, table in ((bob, "secrets"), (app, "people")):
+        with pytest.raises(AccessDenied, match=table):
+            client.read("news", f"lookup('{table}', by, 'city') = 'Austin'", kind).result()
+    assert bob.read("news", "lookup('people', by, 'city') = 'Austin'", kind).result() is not None
+
+
+@pytest.mark.parametrize("kind", ["committed", "continuous"])
+def test_a_table_that_is_not_there_is_named_at_once(place, ann, bob, kind):
+    with pytest.raises(TableProblem, match="did you mean 'news'"):
+        bob.read("news", "lookup('newz', by, 'city') = 'Austin'", kind).result()
+    with pytest.raises(TableProblem, match="did you mean 'news'"):
+        ann.write("news", "a", {}, predicate="lookup('newz', auth.user, 'city') = 'Austin'").result()
+    assert keys(ann) == []
+
+
+def test_a_table_is_named_by_a_text(bob):
+    for text in ("lookup(by, 'a', 'city') = 'x'", "lookup(:table, by, 'city') = 'x'"):
+        wanted = Predicate(text, table=None) if ":" in text else text
+        for refused in (bob.read, lambda *given, **more: bob.write("news", "a", {}, predicate=given[1])):
+            with pytest.raises(PredicateError, match="names its table"):
+                refused("news", wanted)
+    assert keys(bob, Predicate("lookup(:table, by, 'city') = 'x'", table="news")) == []
+
+
+def test_neither_aggregates_nor_what_is_uncommitted_look_into_tables(stories, bob):
+    with pytest.raises(PredicateError, match="aggregate looks into no other"):
+        bob.read("news", aggregate="min(lookup('members', by, 'city'))").result()
+    with pytest.raises(ParameterError, match="looks into no other table"):
+        bob.read("news", AUSTIN, "uncommitted").result()
+    assert list(bob.read("news", AUSTIN, "committed_wio").result().records) == ["a", "z"]
+
+
+def test_a_writer_shows_a_record_to_whom_a_table_names(place, members, bob):
+    members.write("news", "a", {"n": 1}, predicate="lookup('members', auth.user, 'city') = 'Berlin'").result()
+    ann = place.client("another", user="ann")
+    assert (keys(bob), keys(ann)) == (["a"], [])
+    members.write("members", "ann", {"city": "Berlin"}).result()
+    members.write("members", "bob", {"city": "Boston"}).result()
+    assert (keys(bob), keys(ann)) == ([], ["a"])
+
+
+def test_what_only_the_cloud_can_say_a_device_asks_for(place, members, bob):
+    text = "lookup('members', auth.user, 'city') = 'Berlin'"
+    dora = place.client("dora", user="bob")
+    members.write("news", "a", {"n": 1}, predicate=text).result()
+    members.write("news", "b", {"n": 1}).result()
+    place.lab.run(seconds=2)
+    fresh = {"utility": freshness(600), "latest": False}
+    for _ in range(2):
+        assert bob.read("news", "n = 1", **fresh).result().source == {"a": "remote", "b": "remote"}
+    assert {each["key"]: each["visible"] for each in bob.held("news").result()} == {"a": None, "b": True}
+    members.write("members", "bob", {"city": "Boston"}).result()
+    place.lab.run(seconds=2)
+    assert keys(bob, "n = 1", utility=freshness(600), latest=False) == ["b"]
+    assert [each["key"] for each in bob.held("news").result()] == ["b"]
+    assert keys(dora, "n = 1", type="uncommitted") == ["b"]
+
+
+def test_a_pending_write_for_whom_a_table_names_is_shown_when_it_is_committed(place, members):
+    dora = place.client("dora", user="bob", write_policy=Never())
+    dora.write("news", "a", {"n": 1}, predicate="lookup('members', auth.user, 'city') = 'Berlin'")
+    assert keys(dora, type="uncommitted", latest=False) == []
+    assert keys(dora, type="committed_wio", latest=False) == ["a"]  # sends it first
+    assert keys(dora, type="uncommitted", latest=False) == ["a"]
+
+
+def test_a_conflict_shows_what_its_writer_shows_to_whom_a_table_names(members, place):
+    text = "lookup('members', auth.user, 'city') = 'Berlin'"
+    members.write("news", "a", {"n": 1}, predicate=text).result()
+    for user, shown in (("bob", {"n": 1}), ("ann", None)):
+        with pytest.raises(Conflict) as caught:
+            place.client(f"{user}-too", user=user).write("news", "a", {}, "conditional").result()
+        assert (caught.value.store and caught.value.store["data"]) == shown
+
+
+def test_continuous_reads_join_what_is_there_when_a_record_is_written(place, members, bob):
+    joins, all_ = Ear(place, bob, AUSTIN), Ear(place, bob, "TRUE")
+    for key, by in (("a", "ann"), ("b", "bob"), ("c", "cem"), ("z", "ann")):
+        members.write("news", key, {"by": by}).result()
+    assert joins.heard() == [("a", 1), ("z", 1)]
+    members.write("members", "ann", {"city": "Berlin"}).result()
+    assert joins.heard() == []
+    members.write("news", "a", {"by": "ann"}).result()
+    assert joins.heard() == [("a", 2)]  # that it is gone
+    assert [each[0] for each in all_.heard()] == ["a", "b", "c", "z", "a"]
+
+
+def test_continuous_reads_are_told_what_a_writer_shows_to_whom_a_table_names(place, members, bob):
+    ears = [Ear(place, client, text) for client in (bob, members) for text in ("n = 1", AUSTIN)]
+    text = "lookup('members', auth.user, 'city') = 'Berlin'"
+    members.write("news", "a", {"n": 1, "by": "ann"}, predicate=text).result()
+    assert [each.heard() for each in ears] == [[("a", 1)], [("a", 1)], [], []]
+
+
+def test_a_continuous_read_ends_when_a_table_that_it_joins_is_closed_to_it(place, members, bob):
+    closed, dropped = Ear(place, bob, AUSTIN), Ear(place, bob, AUSTIN + " OR TRUE")
+    members.drop("members").result()
+    members.write("news", "a", {"by": "ann"}).result()
+    assert closed.heard() == dropped.heard() == ["There is no such table."]
+    members.create("members", apps=["news"]).result()
+    again = Ear(place, bob, AUSTIN)
+    members.drop("members").result()
+    members.create("members", apps=["bank"]).result()
+    members.write("news", "z", {"by": "ann"}).result()
+    assert again.heard() == ["This table is not open to this app."]
+
+
+def test_a_join_holds_when_processors_begin_again(place, members, bob):
+    ear = Ear(place, bob, AUSTIN)
+    members.write("news", "a", {"by": "ann"}).result()
+    assert ear.heard() == [("a", 1)]
+    for address in place.cloud.processors:
+        place.lab.faults.restart(address.split("/")[0])
+    place.lab.run(minutes=5)
+    members.write("news", "z", {"by": "ann"}).result()
+    members.write("news", "b", {"by": "bob"}).result()
+    assert ear.heard() == [("z", 1)]
+
+
+def test_a_table_that_has_just_been_created_can_be_joined(place, ann, bob):
+    """Though a processor has not heard of it."""
+    place.lab.world.meddle = lambda transfer: () if transfer.message["kind"] == "log" else (0,)
+    ann.create("late").result()
+    waits = bob.read("news", "lookup('late', key, 'n') IS NULL", "continuous")
+    place.lab.run(seconds=2)
+    assert not waits.done()
+    place.lab.world.meddle = lambda transfer: (0,)
+    assert waits.result() == 1
+
+
+def test_a_join_goes_one_table_deep(members, bob):
+    members.create("further").result()
+    members.write("further", "k", {"city": "Austin"}).result()
+    deep = "lookup('further', 'k', 'city') = 'Austin'"
+    members.write("members", "ann", {"city": "Austin"}, predicate=deep).result()
+    assert list(bob.read("members", "key = 'ann'", latest=True).result().records) == ["ann"]
+    members.write("news", "a", {"by": "ann"}).result()
+    assert keys(bob, AUSTIN) == []
+
+
+def test_what_joins_is_not_fetched_before_it_is_asked_for(place, stories):
+    class Seen(Habits):
+        def wanted(self, expected, context):
+            seen[:] = [each.asked.predicate.text for each in expected]
+            return ()
+
+    seen = []
+    dora = place.client("dora", prefetch_policy=Seen())
+    for text in (AUSTIN, "key > 'a'") * 2:
+        dora.read("news", text).result()
+    place.lab.run(minutes=10)
+    assert seen == ["key > 'a'"]
