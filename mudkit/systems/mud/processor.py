@@ -167,7 +167,7 @@ class Processor:
         if matching is not None and row["data"] is not None:
             reached, failed = matching.match(row, table)
             for handle, error in failed.items():
-                effects += self._refuse(now_us, handle, error.summary)
+                effects += self._refuse(now_us, handle, error.summary, is_alone=True)
         for handle in reached:
             effects += self._tell(now_us, handle, entry["lsn"], row)
         for handle in sorted(told - set(reached)):
@@ -222,8 +222,9 @@ class Processor:
                 effects += self._refuse(now_us, handle, error.summary)
         return effects
 
-    def _refuse(self, now_us: int, handle: Handle, why: str) -> Sequence[Effect]:
-        effects = self._send(now_us, handle, {"ended": why})
+    def _refuse(self, now_us: int, handle: Handle, why: str, *, is_alone: bool = False) -> Sequence[Effect]:
+        """End a continuous read; ``is_alone`` if other processors have no reason to end it."""
+        effects = self._send(now_us, handle, {"ended": why} | ({"is_alone": True} if is_alone else {}))
         self._end(handle)
         return effects
 

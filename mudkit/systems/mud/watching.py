@@ -8,7 +8,7 @@ welcome       another session than before: everything is registered again
 life          a processor has begun another life: what it knew of is registered again
 tell          passed on, unless it came before; where the reader then is in the log is kept
 synced        what was there already has come whole
-ended         the cloud has ended it, and says why; it may be one processor of several that has
+ended         the cloud has ended it, and says why; if one processor alone has, the others are told
 policy        put on the shelf of its kind
 heartbeat     tell the server that this client lives
 ============  ======================================================================================
@@ -201,7 +201,8 @@ class Watching:
             return ()
         if "ended" in body:
             self._forget(reading)
-            return Notify(reading["listener"], {"ended": body["ended"]}), *self._leave(reading)
+            others = self._leave(reading) if body.get("is_alone") else ()
+            return Notify(reading["listener"], {"ended": body["ended"]}), *others
         since, held = reading["since"], reading["held"]
         reading["table"] = body["table"]
         if "synced" in body:

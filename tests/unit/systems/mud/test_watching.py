@@ -224,9 +224,14 @@ def test_an_end_is_said_once(cell):
 
 def test_what_one_processor_ends_is_ended_at_the_others(cell):
     cell.begin()
-    ((_, asked),) = asks(cell.hear(ended="no more"))
+    ((_, asked),) = asks(cell.hear(ended="no more", is_alone=True))
     assert (asked["what"]["op"], asked["what"]["handle"]) == ("unregister", 1)
     assert cell.connection.take({"kind": "complete", "id": asked["id"]})[:-1] == []
+    assert asks(cell.hear(ended="no more", is_alone=True)) == []
+
+
+def test_what_all_processors_end_needs_no_word(cell):
+    cell.begin()
     assert asks(cell.hear(ended="no more")) == []
 
 
