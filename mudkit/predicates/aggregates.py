@@ -15,6 +15,7 @@ from mudkit.predicates.language import MOBIUS, Language
 from mudkit.predicates.parse import Bound, ListOf, Parameter, Parser
 from mudkit.predicates.python import compile_tree
 from mudkit.predicates.tokens import tokens
+from mudkit.predicates.tree import Call, walk
 from mudkit.predicates.values import BOOLEAN, EVERY_KIND, NUMBER, STRING, kind_names, kind_of
 
 __all__ = ["Aggregates", "State"]
@@ -77,6 +78,11 @@ class Aggregates:
                 raise PredicateError(
                     "An aggregate has no parameters and no sender.", text=text, at=argument.root.at,
                     expected="attributes and values that are written out, such as sum(price * 2)",
+                )  # fmt: skip
+            if any(isinstance(each, Call) and each.function.name == "lookup" for each in walk(argument.root)):
+                raise PredicateError(
+                    "An aggregate looks into no other table.", text=text, at=argument.root.at,
+                    expected="attributes of the table that is read",
                 )  # fmt: skip
             kind = NUMBER if name in ("sum", "avg") else EVERY_KIND
             if not argument.root.kinds & kind:

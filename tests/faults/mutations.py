@@ -41,7 +41,7 @@ SURVIVORS = Path(__file__).with_name("survivors.toml")
 KNOWN = ROOT / "build" / "mutants.json"
 MODULES = (
     "artefact", "asking", "backend", "cache", "client", "connection", "copy", "following", "gateway", "generator",
-    "local", "notifications", "places", "planning", "prefetching", "processor", "queries", "reading", "replica",
+    "local", "matching", "notifications", "places", "planning", "prefetching", "processor", "queries", "reading", "replica",
     "shipped", "stream", "tables", "watching", "writing",
 )  # fmt: skip
 """The machines, and what their rules depend on."""
@@ -211,8 +211,9 @@ def _try(mutant: Mutant | None, seeds: int, says: Connection) -> None:
         folder = UNIT.parent if mutant is not None and mutant.module in SHARED else UNIT
         own = folder / f"test_{'' if mutant is None else mutant.module}.py"
         others = [
-            each for each in sorted(UNIT.glob("test_*.py")) if each != own and "Lab(" in each.read_text()
-        ]
+            each for each in sorted(UNIT.glob("test_*.py"))
+            if each != own and any(lab in each.read_text() for lab in ("Lab(", "Place("))
+        ]  # fmt: skip
         killer = (
             (_tests_fail([own]) if own.exists() else None)
             or _runs_fail(range(min(seeds, 20)))

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mudkit.errors import ParameterError
+from mudkit.errors import ParameterError, PredicateError
 from mudkit.events import Complete, Effect, Record, size_bytes
 from mudkit.predicates import Aggregates
 from mudkit.predicates.exchange import to_json
@@ -34,7 +34,7 @@ from mudkit.systems.mud.local import Local
 from mudkit.systems.mud.planning import Answerable, Planner
 from mudkit.systems.mud.policies import Asked, ReadPolicy
 from mudkit.systems.mud.problems import from_json
-from mudkit.systems.mud.queries import asks_for_keys_only, keys_of
+from mudkit.systems.mud.queries import asks_for_keys_only, keys_of, tables_of
 from mudkit.systems.mud.result import ReadResult
 
 __all__ = ["READ_TYPES", "Asking", "asked_of"]
@@ -106,6 +106,11 @@ class Asking:
         if kind == "committed" and (at_once := self._at_once(now_us, op_id, arguments)):
             return at_once
         asked = asked_of(arguments)
+        if kind == "uncommitted" and tables_of(asked.predicate):
+            raise ParameterError(
+                "An uncommitted read looks into no other table: the cloud does not know what is pending.",
+                where="type", found=kind, expected=", ".join(READ_TYPES[1:]),
+            )  # fmt: skip
         query = _Query(op_id, asked, keys_of(asked.predicate), arguments["latest"], aggregates)
         if kind == "committed_wio":
             before = self._before(query)
@@ -209,13 +214,15 @@ class Asking:
         return self._complete(now_us, query, held.versions, ())
 
     def _held(self, now_us: int, query: _Query) -> Held | None:
-        """Give what could be answered from here; None: nothing may."""
+        """Give what could be answered from here; None: nothing may, or can."""
         if query.aggregates is not None or (self._is_unverified() and query.asked.type != "uncommitted"):
             return None
         if query.latest and query.asked.type != "uncommitted":
             return None
+        if tables_of(query.asked.predicate):
+            return None  # the cloud has what is joined
         held = self._cache.find(now_us, query.asked, query.keys, latest=query.latest)
-        return None if query.latest and held.quality.completeness < 1.0 else held
+        return None if held is None or (query.latest and held.quality.completeness < 1.0) else held
 
     # -- from the cloud
 
@@ -258,7 +265,7 @@ class Asking:
         for row in list(self._local.rows(name)):
             if row["key"] in came or table.partition_of(row["key"]) not in wanted:
                 continue
-            if row["data"] is None or self._cache.matches(asked, row):
+            if row["data"] is None or self._cache.may_match(asked, row):
                 self._local.let_go(name, row["key"])  # it is gone, hidden, or matches no more
         losses = self._local.losses[name].copy()  # of those that come, some may have to go again
         for row in came.values():
@@ -270,13 +277,27 @@ class Asking:
         self._planner.answered(name, sum(size_bytes(part) for part in parts.values()) / 1000)
         versions: dict[str, Mapping[str, Any]] = dict(came)
         if asked.type == "uncommitted":
-            for key in self._local.pending_keys(name):
-                pending = self._local.pending(name, key)[-1]
-                is_named = query.keys is not None and key in query.keys
-                versions.pop(key, None)
-                if self._cache.matches(asked, pending, is_named=is_named):
-                    versions[key] = pending
+            try:
+                self._put_pending(query, versions)
+            except PredicateError as error:
+                return () if query.op_id is None else (Complete(query.op_id, error=error),)
         return self._complete(now_us, query, versions, set(came))
+
+    def _put_pending(self, query: _Query, versions: dict[str, Mapping[str, Any]]) -> None:
+        """Let pending versions stand above what the cloud has given.
+
+        Raises
+        ------
+        PredicateError
+            The predicate fails on one of them, which the cloud has not seen.
+        """
+        name = query.asked.table
+        for key in self._local.pending_keys(name):
+            pending = self._local.pending(name, key)[-1]
+            is_named = query.keys is not None and key in query.keys
+            versions.pop(key, None)
+            if self._cache.matches(query.asked, pending, is_named=is_named):
+                versions[key] = pending
 
     def _complete(
         self, now_us: int, query: _Query, versions: Mapping[str, Mapping[str, Any]], remote: Collection[str]

@@ -3,7 +3,7 @@
 Its rules (Mobius 3, 4.2):
 
 ===========  =======================================================================================
-describe     give the properties of a table
+describe     give the properties of a table, and of those that a read of it looks into
 admin        create, alter or drop a table, once for each request, however often it is sent
 write        the first time that it comes: blind, or conditional with the version that it replaces;
              then the next version and the next entry of the log, or a conflict, or a refusal; what came
@@ -25,8 +25,9 @@ from typing import Any, Final
 
 from mudkit.errors import MudkitError, TableProblem
 from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, TimerFired
-from mudkit.systems.mud.copy import Copy, Row, is_visible
+from mudkit.systems.mud.copy import Copy, Joined, Row, is_visible
 from mudkit.systems.mud.problems import to_json
+from mudkit.systems.mud.queries import tables_of_sent
 from mudkit.systems.mud.reading import answered
 from mudkit.systems.mud.tables import Table, no_such_table
 from mudkit.systems.stream import Again
@@ -60,13 +61,8 @@ class BackEnd:
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
         match event:
-            case Received(source=source, message={"kind": "describe", "name": name} as message):
-                table = self._copy.tables.get(name)
-                error = None if table is not None else to_json(no_such_table(name, self._copy.tables))
-                sent = None if table is None else table.as_json()
-                return (
-                    Send(source, {"kind": "described", "id": message["id"], "table": sent, "error": error}),
-                )
+            case Received(source=source, message={"kind": "describe"} as message):
+                return (Send(source, self._describe(message)),)
             case Received(message={"kind": "write"} as message):
                 return self._write(now_us, message)
             case Received(message={"kind": "read"} as message):
@@ -89,6 +85,16 @@ class BackEnd:
                 self._timer.fired()
                 return self._push(self._has)
         return ()
+
+    def _describe(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Give the properties of a table, and of those that a read of it looks into."""
+        names, known = (message["name"], *message.get("joined", ())), self._copy.tables
+        answer = {"kind": "described", "id": message["id"], "table": None, "error": None}
+        missing = next((name for name in names if name not in known), None)
+        if missing is not None:
+            return {**answer, "error": to_json(no_such_table(missing, known))}
+        table, *joined = (known[name].as_json() for name in names)
+        return {**answer, "table": table} | ({"joined": joined} if joined else {})
 
     # -- writes
 
@@ -130,12 +136,14 @@ class BackEnd:
             table.check_access(claims)
             if message["data"] is not None:
                 table.check_columns(message["data"])
+            self._check_joined(message["predicate"])
         except MudkitError as error:
             return {"error": to_json(error)}
         row = self._copy.get(table, message["key"])
         version = 0 if row is None else row["ver"]
         if message["type"] == "conditional" and not self._matches(message, row, version):
-            shown = row is not None and is_visible(row, message["reader"], auth, table)
+            reader = message["reader"]
+            shown = row is not None and is_visible(row, reader, auth, table, Joined(self._copy, reader, auth))
             partition = table.partition_of(message["key"])
             return {"conflict": row if shown else None, "lsn": self._copy.lsn, "partition": partition}
         new: Row = {
@@ -148,6 +156,17 @@ class BackEnd:
         self._store.put(f"row\n{table.name}\n{new['key']}", new)
         self._log({"op": "row", "name": table.name, "row": new})
         return {"ver": new["ver"], "lsn": self._copy.lsn, "partition": table.partition_of(new["key"])}
+
+    def _check_joined(self, predicate: Mapping[str, Any] | None) -> None:
+        """Refuse a writer predicate that looks into a table that is not there: it would show nobody anything.
+
+        Raises
+        ------
+        MudkitError
+        """
+        for name in tables_of_sent(predicate):
+            if name not in self._copy.tables:
+                raise no_such_table(name, self._copy.tables)
 
     def _matches(self, message: Mapping[str, Any], row: Row | None, version: int) -> bool:
         """Say whether a conditional write may replace what is there."""

@@ -13,11 +13,12 @@ from typing import Any, Final
 
 import msgspec
 
+from mudkit.errors import PredicateError
 from mudkit.systems.mud.copy import is_visible, record_of
 from mudkit.systems.mud.local import Local
 from mudkit.systems.mud.planning import Answerable
 from mudkit.systems.mud.policies import Asked, Cached
-from mudkit.systems.mud.queries import asks_for_keys_only, contains
+from mudkit.systems.mud.queries import asks_for_keys_only, contains, tables_of_sent
 from mudkit.tokens import Claims
 
 __all__ = ["Cache", "Held"]
@@ -95,8 +96,8 @@ class Cache:
             for each in self._answered
         ]
 
-    def find(self, now_us: int, asked: Asked, keys: list[str] | None, *, latest: bool) -> Held:
-        """Give what a read would be answered with from here.
+    def find(self, now_us: int, asked: Asked, keys: list[str] | None, *, latest: bool) -> Held | None:
+        """Give what a read would be answered with from here; None: that cannot be said.
 
         Parameters
         ----------
@@ -112,11 +113,14 @@ class Cache:
             candidates = {key: version for key, version in candidates.items() if "number" in version}
         is_named = keys is not None
         is_all = is_named and asks_for_keys_only(asked.predicate)
-        versions = {
-            key: version
-            for key, version in candidates.items()
-            if self.matches(asked, version, is_named=is_named, is_all=is_all)
-        }
+        try:
+            versions = {
+                key: version
+                for key, version in candidates.items()
+                if self.matches(asked, version, is_named=is_named, is_all=is_all)
+            }
+        except PredicateError:
+            return None
         age_s, completeness, bias = _PENDING_AGE_US / 1e6, 1.0, 0.0
         # Of named keys also those count that match no more: that they do not is as old as they are.
         relevant = versions if keys is None else candidates
@@ -180,6 +184,13 @@ class Cache:
             and contains(larger.predicate, smaller.predicate)
         )
 
+    def may_match(self, asked: Asked, row: Mapping[str, Any]) -> bool:
+        """Say whether a committed version can have been among what the cloud gave a reader before."""
+        try:
+            return self.matches(asked, row)
+        except PredicateError:
+            return True
+
     def matches(
         self, asked: Asked, version: Mapping[str, Any], *, is_named: bool = False, is_all: bool = False
     ) -> bool:
@@ -194,11 +205,20 @@ class Cache:
             Whether its key is asked for: then also that it is gone is an answer.
         is_all : bool
             Whether nothing but its key is asked for.
+
+        Raises
+        ------
+        PredicateError
+            The reader's predicate cannot be evaluated, or the writer's of a committed version not here.
         """
         auth = _NOBODY if self.claims is None else self.claims.auth
         table = self._local.tables.get(asked.table)
-        if version["predicate"] is not None and not is_visible(version, asked.reader, auth, table):
-            return False
+        writer = version["predicate"]
+        if writer is not None:
+            if "ver" in version and tables_of_sent(writer):
+                raise PredicateError("Who may see this record only the cloud can say.", text=writer["text"])
+            if not is_visible(version, asked.reader, auth, table):
+                return False
         if version["data"] is None:
             return is_named
         if is_all or asked.predicate is None:

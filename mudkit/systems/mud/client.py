@@ -34,6 +34,7 @@ from mudkit.systems.mud.planning import Planner
 from mudkit.systems.mud.policies import PrefetchPolicy, ReadPolicy, WritePolicy
 from mudkit.systems.mud.prefetching import LOOK, Prefetching
 from mudkit.systems.mud.problems import from_json
+from mudkit.systems.mud.queries import tables_of
 from mudkit.systems.mud.shipped import Shelf, Shipped, ShippedReads, ShippedWrites
 from mudkit.systems.mud.tables import Table
 from mudkit.systems.mud.watching import HEARTBEAT, HELLO, Watching
@@ -201,7 +202,9 @@ class ClientMachine:
 
     def _read(self, now_us: int, op_id: int, arguments: Mapping[str, Any]) -> Sequence[Effect]:
         effects = self._asking.read(now_us, op_id, arguments)
-        if self._prefetching is not None and arguments["aggregate"] is None:
+        # What is never answered from here need not be fetched.
+        is_only_remote = arguments["aggregate"] is not None or bool(tables_of(arguments["predicate"]))
+        if self._prefetching is not None and not is_only_remote:
             self._prefetching.asked(now_us, asked_of(arguments))
         return effects
 

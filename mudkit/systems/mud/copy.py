@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
+from math import inf
 from typing import Any, Final, TypeAlias
 
-from mudkit.errors import PredicateError
+from mudkit.errors import MudkitError
 from mudkit.predicates import Aggregates, Predicate
 from mudkit.predicates.exchange import from_json
-from mudkit.systems.mud.tables import Table
+from mudkit.systems.mud.tables import Table, no_such_table
+from mudkit.tokens import Claims
 
-__all__ = ["Copy", "Row", "detached", "is_visible", "record_of"]
+__all__ = ["Copy", "Joined", "Row", "detached", "is_visible", "record_of"]
 
 _NESTED: Final = frozenset({dict, list})
 
@@ -40,15 +42,23 @@ def detached(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_visible(
-    row: Mapping[str, Any], reader: Mapping[str, Any], auth: Mapping[str, Any], table: Table | None = None
+    row: Mapping[str, Any],
+    reader: Mapping[str, Any],
+    auth: Mapping[str, Any],
+    table: Table | None = None,
+    tables: Joined | None = None,
 ) -> bool:
-    """Say whether the writer of a row shows it to a reader (Mobius 3)."""
-    writer = from_json(row["predicate"])
-    if writer is None:
+    """Say whether the writer of a row shows it to a reader (Mobius 3); not when its predicate fails.
+
+    ``tables`` are those that its predicate may look into.
+    """
+    if row["predicate"] is None:
         return True
     try:
-        return writer(record_of(row, table), receiver=reader, auth=auth) is True
-    except PredicateError:
+        writer = from_json(row["predicate"])
+        assert writer is not None
+        return writer(record_of(row, table), tables=tables, receiver=reader, auth=auth) is True
+    except MudkitError:
         return False
 
 
@@ -123,7 +133,13 @@ class Copy:
         keys : list of str or None
             The only keys that can match, when the predicate says so.
         reader, auth : mapping
+
+        Raises
+        ------
+        MudkitError
+            The predicate fails, or looks into a table that is not there or not open to the reader.
         """
+        tables = Joined(self, reader, auth)
         place = self._rows[table.number][partition]
         candidates = place.values() if keys is None else [place[key] for key in keys if key in place]
         found = []
@@ -132,8 +148,10 @@ class Copy:
                 wanted = keys is not None
             else:
                 record = record_of(row, table)
-                wanted = predicate is None or predicate(record, receiver=reader, auth=auth) is True
-            if wanted and is_visible(row, reader, auth, table):
+                wanted = predicate is None or (
+                    predicate(record, tables=tables, receiver=reader, auth=auth) is True
+                )
+            if wanted and is_visible(row, reader, auth, table, tables):
                 found.append(row if row["data"] is None else {**row, "data": table.seen(row["data"])})
         return found
 
@@ -148,3 +166,49 @@ class Copy:
 
     def _place(self, table: Table, key: str) -> dict[str, Row]:
         return self._rows[table.number][table.partition_of(key)]
+
+
+class Joined(Mapping[str, "_Joined"]):
+    """The tables of a copy as ``lookup`` shows them to one reader: nothing that a read would not show him.
+
+    Every copy has all tables, so whatever a record is joined with is as new as the record itself.
+
+    Parameters
+    ----------
+    copy : Copy
+    reader, auth : mapping
+    """
+
+    def __init__(self, copy: Copy, reader: Mapping[str, Any], auth: Mapping[str, Any]) -> None:
+        self._copy, self._reader, self._auth = copy, reader, auth
+
+    def __getitem__(self, name: str) -> _Joined:
+        table = self._copy.tables.get(name)
+        if table is None:
+            raise no_such_table(name, self._copy.tables)
+        auth = self._auth
+        table.check_access(Claims(auth["app"], auth.get("user"), None, inf) if auth else None)
+        return _Joined(self._copy, table, self._reader, auth)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._copy.tables)
+
+    def __len__(self) -> int:
+        return len(self._copy.tables)
+
+
+class _Joined:
+    """One of these tables.
+
+    A join goes one table deep: a record whose own writer predicate looks further is not shown.
+    """
+
+    def __init__(self, copy: Copy, table: Table, reader: Mapping[str, Any], auth: Mapping[str, Any]) -> None:
+        self._copy, self._table, self._reader, self._auth = copy, table, reader, auth
+
+    def get(self, key: Any) -> dict[str, Any] | None:
+        """Give a record by its primary key; None: there is none for this reader."""
+        row = self._copy.get(self._table, key) if isinstance(key, str) else None
+        if row is None or row["data"] is None:
+            return None
+        return record_of(row, self._table) if is_visible(row, self._reader, self._auth, self._table) else None

@@ -13,6 +13,7 @@ from mudkit.systems.arguments import check_device
 from mudkit.systems.mud.client import ClientMachine, Settings
 from mudkit.systems.mud.cloud import NAME, PORT, Cloud
 from mudkit.systems.mud.policies import Now, PrefetchPolicy, ReadPolicy, WritePolicy
+from mudkit.systems.mud.queries import tables_of
 from mudkit.systems.mud.shipped import Shipped
 from mudkit.systems.mud.tables import check_record
 from mudkit.systems.mud.utility import Utility
@@ -178,7 +179,9 @@ class Client:
         type : {'blind', 'conditional'}
             A conditional one succeeds only if the store has the version that is held here.
         predicate : str or Predicate, optional
-            Who may see it; by default whoever comes into the table.
+            Who may see it; by default whoever comes into the table. With ``lookup`` (see :meth:`read`) the
+            cloud alone can say who that is: a device shows the record only as the cloud has answered, and
+            not while it is pending.
         utility : optional
             What a write policy looks at.
         data : mapping, optional
@@ -241,7 +244,10 @@ class Client:
         ----------
         table : str
         predicate : str or Predicate, optional
-            Over the record's columns and its ``key``; by default all.
+            Over the record's columns and its ``key``; by default all. ``lookup('members', author, 'city')``
+            gives a column of the record of another table that has this primary key, NULL if this reader is
+            not shown such a record: so the cloud is always asked, and a continuous read is told by what is
+            there when a record is written.
         type : {'uncommitted', 'committed', 'committed_wio', 'continuous'}
         data : mapping, optional
             What the reader says of itself, ``receiver.…`` in writers' predicates.
@@ -250,7 +256,9 @@ class Client:
         sync_timestamp : float, optional
             Of a continuous read: tell existing records, too, that are not older (seconds of the lab).
         callback : callable, optional
-            Called with the operation when it is done; of a continuous read with each :class:`Change`.
+            Called with the operation when it is done; of a continuous read with each :class:`Change`, and
+            with ``{"ended": why}`` when the cloud ends it: its token expires, the table is closed to it or
+            dropped, or its predicate fails on what is written.
         latest : bool
             Ask for the store's latest versions.
         aggregate : str, optional
@@ -261,14 +269,15 @@ class Client:
         Operation
             Of a :class:`ReadResult`; of a continuous read of its handle. Its result raises
             :class:`~mudkit.errors.ParameterError` for a type or an aggregate that cannot be,
-            :class:`~mudkit.errors.AccessDenied` and :class:`~mudkit.errors.TableProblem`.
+            :class:`~mudkit.errors.AccessDenied` and :class:`~mudkit.errors.TableProblem`, also for a table
+            that ``lookup`` names, and :class:`~mudkit.errors.PredicateError` for a function that fails.
 
         Raises
         ------
         ParameterError
             What the reader says of itself is no mapping.
         PredicateError
-            The predicate cannot be read.
+            The predicate cannot be read, or a ``lookup`` does not name its table by a text.
         """
         parsed = _parsed(predicate)
         reader = _reader(data)
@@ -322,7 +331,8 @@ class Client:
         -------
         Operation
             Of dicts with ``key, version, record, predicate, type, visible, age_s``; the version of what is
-            pending is None, and so is the record of what is deleted.
+            pending is None, so is the record of what is deleted, and ``visible`` where only the cloud can
+            say.
         """
         return self.installed.call("held", table=table, reader=_reader(data))
 
@@ -363,9 +373,10 @@ def _check_app(app: str, token: str | None, authority: Authority) -> None:
 
 
 def _parsed(predicate: str | Predicate | None) -> Predicate | None:
-    if predicate is None or isinstance(predicate, Predicate):
-        return predicate
-    return Predicate(predicate)  # refuses what is no text
+    if predicate is not None and not isinstance(predicate, Predicate):
+        predicate = Predicate(predicate)  # refuses what is no text
+    tables_of(predicate)  # refuses tables without a name
+    return predicate
 
 
 def _reader(data: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 Its rules (Mobius 4.2); it keeps nothing that matters: who gets no answer asks again.
 
 =========  =========================================================================================
-ask        verify the token; ask the back end for the table; then
+ask        verify the token; ask the back end for the table, and for those that a read looks into: who
+           asks must come into all of them; then
 read       a part of it to the processor of each partition
 write      to the processor of its partition
 admin      to the back end
@@ -26,6 +27,7 @@ from mudkit.errors import AccessDenied, MudkitError
 from mudkit.events import Effect, Event, Ports, Received, Send
 from mudkit.systems.mud.places import host_of, processor_of
 from mudkit.systems.mud.problems import to_json
+from mudkit.systems.mud.queries import tables_of_sent
 from mudkit.systems.mud.tables import Table
 from mudkit.tokens import Authority, Claims
 
@@ -102,6 +104,10 @@ class Gateway:
                 if claims is None or what["op"] != "write":
                     return (_refused(source, identity, error),)
                 refused = to_json(error)  # whether it was applied before is for the back end to say
+        try:
+            joined = [] if what["op"] == "write" else tables_of_sent(what.get("predicate"))
+        except MudkitError as error:
+            return (_refused(source, identity, error),)
         self._asks[identity] = ask = _Ask(source, message, claims, refused)
         self._asks.move_to_end(identity)
         if len(self._asks) > _MOST_OPEN:
@@ -109,14 +115,17 @@ class Gateway:
         if what["op"] in ("create", "alter", "drop"):
             sent = {"kind": "admin", "id": identity, "claims": _claims(ask), **what}
             return (Send(self._back_end, sent),)
-        return (Send(self._back_end, {"kind": "describe", "id": identity, "name": what["name"]}),)
+        sent = {"kind": "describe", "id": identity, "name": what["name"]}
+        return (Send(self._back_end, sent | ({"joined": joined} if joined else {})),)
 
     def _route(self, ask: _Ask, described: Mapping[str, Any]) -> Sequence[Effect]:
         identity, what = ask.message["id"], ask.message["what"]
+        joined = [Table.of(each) for each in described.get("joined", ())]
         try:
             if described["table"] is not None:
                 ask.table = Table.of(described["table"])
-                ask.table.check_access(ask.claims)
+                for each in (ask.table, *joined):
+                    each.check_access(ask.claims)
             elif what["op"] != "write":
                 del self._asks[identity]
                 return (Send(ask.source, {"kind": "refused", "id": identity, "error": described["error"]}),)
@@ -136,6 +145,8 @@ class Gateway:
             keys: list[str] | None = what["keys"]
             places = range(table.partitions) if keys is None else {table.partition_of(key) for key in keys}
             ask.places, ask.missing = sorted(places), set(places)
+            # What is joined must not be older than what this reader has seen of it: the master has it.
+            latest = what["latest"] or bool(joined)
             if not ask.missing:
                 return self._completed(identity, ask)
             seen = what["seen"] if what["table"] == table.number else {}
@@ -145,7 +156,7 @@ class Gateway:
                     "table": table.number,
                     "partition": place, "predicate": what["predicate"], "keys": keys,
                     "reader": what["reader"],
-                    "auth": auth, "aggregate": what["aggregate"], "latest": what["latest"],
+                    "auth": auth, "aggregate": what["aggregate"], "latest": latest,
                     "least": max(table.lsn, seen.get(str(place), 0)),
                 }) for place in sorted(ask.missing)
             ]  # fmt: skip
@@ -159,7 +170,7 @@ class Gateway:
                 **what, "kind": what["op"], "id": identity, "reply": self._me,
                 "table": what.get("table") or table.number,  # one that was dropped is not another of its name
                 "partitions": places, "auth": auth, "claims": _claims(ask), "expires_s": expires_s,
-                "least": table.lsn,
+                "least": max(each.lsn for each in (table, *joined)),
             }) for processor, places in places_of.items()
         ]  # fmt: skip
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from mudkit.systems.mud.copy import is_visible
 from mudkit.systems.mud.local import Local
+from mudkit.systems.mud.queries import tables_of_sent
 
 __all__ = ["holdings"]
 
@@ -30,7 +31,8 @@ def holdings(
     dict
         ``key``; ``version``, None while it is pending; ``record``, None after a delete; ``predicate``, the
         writer's, as text or None; ``type`` of a pending write, else None; ``visible``: whether this reader
-        would be shown it; ``age_s``, since the cloud last said so, 0 for what is pending.
+        would be shown it, None where only the cloud can say; ``age_s``, since the cloud last said so, 0 for
+        what is pending.
     """
     table = local.tables.get(name)
     rows = {row["key"]: row for row in local.rows(name)}
@@ -44,6 +46,6 @@ def holdings(
                 "record": data if data is None or table is None else table.seen(data),
                 "predicate": None if predicate is None else predicate["text"],
                 "type": version.get("type"),
-                "visible": is_visible(version, reader, auth, table),
+                "visible": None if tables_of_sent(predicate) else is_visible(version, reader, auth, table),
                 "age_s": (now_us - version["held_us"]) / 1e6 if "held_us" in version else 0.0,
             }

@@ -86,7 +86,7 @@ class Prefetching:
         then_us = now_us + round(due_us)
         held = self._cache.find(then_us, asked, keys_of(asked.predicate), latest=False)
         utility = asked.utility if asked.utility is not None else freshness(0.0)
-        plans = self._planner.plans(now_us, asked.table, utility, held.quality)
+        plans = self._planner.plans(now_us, asked.table, utility, None if held is None else held.quality)
         changed = self._planner.changed_share(asked.table, due_us / 1e6)
         fetched = Plan("local", due_us / 1e6, 0.0, changed_share=changed)
         without = max(utility.value(plan) - utility.cost(plan) for plan in plans)

@@ -6,7 +6,8 @@ Its rules (Mobius 4.2, 5); what it keeps is soft state, a restart loses it:
 read         to the master when the latest is asked for, else to a replica
 write        to the master
 log          each row that changed is matched with the continuous reads; those that it reaches, and
-             those that it no longer reaches, are told over the notification server
+             those that it no longer reaches, are told over the notification server; one whose
+             predicate fails on it is ended, and told why
 register     at one point of the log: what is there already, as far as it is asked for, then what comes
 update_data  counts for what is written from then on
 unregister   it is gone, also when an older registration comes late
@@ -21,14 +22,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from mudkit.errors import AccessDenied, MudkitError
 from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, TimerFired
-from mudkit.predicates import SubscriptionIndex
 from mudkit.predicates.exchange import from_json
-from mudkit.systems.mud.copy import Row, record_of
+from mudkit.systems.mud.copy import Row
 from mudkit.systems.mud.following import BEGIN, Follower
+from mudkit.systems.mud.matching import Handle, Matching
 from mudkit.systems.mud.places import processor_of, server_of
 from mudkit.systems.mud.problems import to_json
 from mudkit.systems.mud.tables import Table, no_such_table
@@ -38,9 +39,6 @@ from mudkit.tokens import Claims
 __all__ = ["Processor"]
 
 _AGAIN_US: Final = 1_000_000
-
-_Handle: TypeAlias = tuple[str, int]
-"""The endpoint ``netid/appid`` and the number of the continuous read there."""
 
 
 @dataclass
@@ -84,13 +82,14 @@ class Processor:
         self._log = Follower(back_end, ports.entropy(8).hex())
         self._life = 0
         self._turn = 0
-        self._readings: dict[_Handle, _Reading] = {}
-        self._handles: dict[str, dict[_Handle, None]] = {}
+        self._readings: dict[Handle, _Reading] = {}
+        self._handles: dict[str, dict[Handle, None]] = {}
         """Of those, by session, in the order of their beginnings."""
-        self._ended: set[_Handle] = set()
+        self._ended: set[Handle] = set()
         """Which their clients have unregistered: a late copy of a registration does not begin them again."""
-        self._indexes: dict[int, SubscriptionIndex] = {}
-        self._told: dict[tuple[int, str], set[_Handle]] = {}
+        self._matching: dict[int, Matching] = {}
+        """By the number of the table."""
+        self._told: dict[tuple[int, str], set[Handle]] = {}
         self._streams: dict[str, Outgoing] = {}
         self._timer = Again(_AGAIN_US)
 
@@ -162,20 +161,20 @@ class Processor:
         if processor_of(table.number, table.partition_of(key), self._processors) != self._number:
             return ()
         told = self._told.setdefault((table.number, key), set())
-        index = self._indexes.get(table.number)
-        reached: list[_Handle] = []
-        if index is not None and row["data"] is not None:
-            reached = index.match(record_of(row, table), from_json(row["predicate"]))
+        matching = self._matching.get(table.number)
+        reached: list[Handle] = []
         effects: list[Effect] = []
+        if matching is not None and row["data"] is not None:
+            reached, failed = matching.match(row, table)
+            for handle, error in failed.items():
+                effects += self._refuse(now_us, handle, error.summary, is_alone=True)
         for handle in reached:
             effects += self._tell(now_us, handle, entry["lsn"], row)
         for handle in sorted(told - set(reached)):
             effects += self._tell(now_us, handle, entry["lsn"], {"key": key, "ver": row["ver"], "data": None})
         return effects
 
-    def _tell(
-        self, now_us: int, handle: _Handle, lsn: int | None, row: Mapping[str, Any]
-    ) -> Sequence[Effect]:
+    def _tell(self, now_us: int, handle: Handle, lsn: int | None, row: Mapping[str, Any]) -> Sequence[Effect]:
         """Tell a reader of a record: as it is now, or that it is gone for him.
 
         ``lsn`` is None for what was there before he began; where that ends, he is told apart.
@@ -194,7 +193,7 @@ class Processor:
             change = {"op": "upsert", **row, "data": table.seen(row["data"])}
         return self._send(now_us, handle, {"change": change, "lsn": lsn})
 
-    def _send(self, now_us: int, handle: _Handle, body: Mapping[str, Any]) -> Sequence[Effect]:
+    def _send(self, now_us: int, handle: Handle, body: Mapping[str, Any]) -> Sequence[Effect]:
         endpoint, number = handle
         server = self._servers[server_of(endpoint.split("/")[0], len(self._servers))]
         reading = self._readings[handle]
@@ -223,15 +222,16 @@ class Processor:
                 effects += self._refuse(now_us, handle, error.summary)
         return effects
 
-    def _refuse(self, now_us: int, handle: _Handle, why: str) -> Sequence[Effect]:
-        effects = self._send(now_us, handle, {"ended": why})
+    def _refuse(self, now_us: int, handle: Handle, why: str, *, is_alone: bool = False) -> Sequence[Effect]:
+        """End a continuous read; ``is_alone`` if other processors have no reason to end it."""
+        effects = self._send(now_us, handle, {"ended": why} | ({"is_alone": True} if is_alone else {}))
         self._end(handle)
         return effects
 
     # -- continuous reads
 
     def _register(self, now_us: int, message: Mapping[str, Any]) -> Sequence[Effect]:
-        handle: _Handle = message["endpoint"], message["handle"]
+        handle: Handle = message["endpoint"], message["handle"]
         copy = self._log.copy
         if self._log.lsn < message["least"] or handle in self._ended:
             return ()  # not yet, or not any more: who waits asks again
@@ -248,35 +248,39 @@ class Processor:
         known = self._readings.get(handle)
         if known is None or known.request < message["request"]:
             self._end(handle)
-            effects += self._begin_reading(now_us, handle, table, claims, message)
+            try:
+                effects += self._begin_reading(now_us, handle, table, claims, message)
+            except MudkitError as error:
+                return (Send(message["reply"], {**answer, "error": to_json(error)}),)
             effects += self._send(now_us, handle, {"synced": self._log.lsn})
         # Of a late copy, too: what was told since may still be lost.
         return [*effects, Send(message["reply"], {**answer, "lsn": self._readings[handle].lsn})]
 
     def _begin_reading(
-        self, now_us: int, handle: _Handle, table: Table, claims: Claims | None, message: Mapping[str, Any]
+        self, now_us: int, handle: Handle, table: Table, claims: Claims | None, message: Mapping[str, Any]
     ) -> Sequence[Effect]:
+        predicate, data, auth = from_json(message["predicate"]), message["reader"], message["auth"]
+        assert predicate is not None
+        there = [  # before anybody is told anything: the predicate may fail
+            row
+            for place in message["partitions"]
+            for row in self._log.copy.select(table, place, predicate, None, data, auth)
+        ]
         self._readings[handle] = reading = _Reading(
             message["request"], message["session"], table, message["expires_s"], claims, self._log.lsn
         )
         self._handles.setdefault(reading.session, {})[handle] = None
-        index = self._indexes.setdefault(table.number, SubscriptionIndex())
-        predicate = from_json(message["predicate"])
-        assert predicate is not None
-        index.add(handle, predicate, receiver=message["reader"], auth=message["auth"])
+        self._matching.setdefault(table.number, Matching(self._log.copy)).add(handle, predicate, data, auth)
         since = message["since"].get(self._me)
         held = set(message["held"])
         effects: list[Effect] = []
-        for place in message["partitions"]:
-            for row in self._log.copy.select(
-                table, place, predicate, None, message["reader"], message["auth"]
-            ):
-                is_new = row["lsn"] > since if since is not None else self._is_wanted(row, message)
-                if is_new:
-                    effects += self._tell(now_us, handle, None, row)
-                elif row["key"] in held:
-                    reading.keys.add(row["key"])
-                    self._told.setdefault((table.number, row["key"]), set()).add(handle)
+        for row in there:
+            is_new = row["lsn"] > since if since is not None else self._is_wanted(row, message)
+            if is_new:
+                effects += self._tell(now_us, handle, None, row)
+            elif row["key"] in held:
+                reading.keys.add(row["key"])
+                self._told.setdefault((table.number, row["key"]), set()).add(handle)
         for key in sorted(held - reading.keys):
             known = self._log.copy.get(table, key)
             if known is None or table.partition_of(key) not in message["partitions"]:
@@ -293,22 +297,22 @@ class Processor:
         return sync_us is not None and row["ts_us"] >= sync_us
 
     def _change(self, message: Mapping[str, Any]) -> Sequence[Effect]:
-        handle: _Handle = message["endpoint"], message["handle"]
+        handle: Handle = message["endpoint"], message["handle"]
         if message["kind"] == "unregister":
             self._end(handle)
             self._ended.add(handle)
         elif handle in self._readings:
-            self._indexes[self._readings[handle].table.number].update(handle, receiver=message["reader"])
+            self._matching[self._readings[handle].table.number].update(handle, message["reader"])
         answer = {"kind": "registered", "id": message["id"], "life": self._life, "lsn": self._log.lsn}
         return (Send(message["reply"], answer),)
 
-    def _end(self, handle: _Handle) -> None:
+    def _end(self, handle: Handle) -> None:
         reading = self._readings.pop(handle, None)
         if reading is None:
             return
         del self._handles[reading.session][handle]
         if not self._handles[reading.session]:
             del self._handles[reading.session]
-        self._indexes[reading.table.number].remove(handle)
+        self._matching[reading.table.number].remove(handle)
         for key in reading.keys:
             self._told[reading.table.number, key].discard(handle)

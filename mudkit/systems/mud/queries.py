@@ -1,15 +1,22 @@
-"""What can be said of a query without asking anybody: which keys it can match, and what it is a part of."""
+"""What can be said of a query without asking anybody.
+
+Which keys it can match, what it is a part of, and into which tables it looks.
+"""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
+from typing import Any
 
+from mudkit.errors import PredicateError
 from mudkit.predicates import Predicate
+from mudkit.predicates.exchange import from_json
 from mudkit.predicates.form import Form
-from mudkit.predicates.tree import And, Compare, Constant, In, Name, Node
+from mudkit.predicates.tree import And, Call, Compare, Constant, In, Name, Node, walk
 from mudkit.predicates.values import Members
 
-__all__ = ["asks_for_keys_only", "contains", "keys_of"]
+__all__ = ["asks_for_keys_only", "contains", "keys_of", "tables_of", "tables_of_sent"]
 
 
 def keys_of(predicate: Predicate | None) -> list[str] | None:
@@ -51,6 +58,41 @@ def contains(larger: Predicate | None, smaller: Predicate | None) -> bool:
         return False
     known = {_written(part, smaller) for part in _parts(smaller)}
     return all(_written(part, larger) in known for part in _parts(larger))
+
+
+def tables_of(predicate: Predicate | None) -> list[str]:
+    """Give the tables that a predicate looks into: the limited joins of Mobius 3.1.
+
+    Raises
+    ------
+    PredicateError
+        It does not name one of them by a text: who may ask could not be said before it is evaluated.
+    """
+    if predicate is None or not (tables := _looked_into(predicate.form)):
+        return []
+    names = []
+    for node in tables:
+        name = predicate.constants[node.slot] if isinstance(node, Constant) else None
+        if not isinstance(name, str):
+            raise PredicateError(
+                "A lookup names its table by a text.", text=predicate.text, at=node.at,
+                expected="for instance lookup('members', author, 'city'), or a parameter",
+            )  # fmt: skip
+        names.append(name)
+    return list(dict.fromkeys(names))
+
+
+def tables_of_sent(sent: Mapping[str, Any] | None) -> list[str]:
+    """Give the same of a predicate as it travels and lies in stores."""
+    if sent is None or "lookup" not in sent["text"].lower():
+        return []
+    return tables_of(from_json(sent))
+
+
+@functools.lru_cache(maxsize=4096)
+def _looked_into(form: Form) -> tuple[Node, ...]:
+    calls = [each for each in walk(form.root) if isinstance(each, Call) and each.function.name == "lookup"]
+    return tuple(each.args[0] for each in calls)
 
 
 def _parts(predicate: Predicate) -> tuple[Node, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mudkit.errors import PredicateError
+from mudkit.errors import MudkitError
 from mudkit.events import Effect, Send
 from mudkit.predicates.exchange import from_json
 from mudkit.systems.mud.copy import Copy
@@ -33,13 +33,13 @@ def answered(copy: Copy, message: Mapping[str, Any], master: str | None = None) 
     if table is None or table.number != message["table"]:
         error = to_json(no_such_table(message["name"], copy.tables))
         return (Send(message["reply"], {**part, "error": error}),)
-    predicate = from_json(message["predicate"])
     try:
+        predicate = from_json(message["predicate"])
         rows = copy.select(
             table, message["partition"], predicate, message["keys"], message["reader"], message["auth"]
         )
         if message["aggregate"] is not None:
             return (Send(message["reply"], {**part, "state": copy.aggregate(rows, message["aggregate"])}),)
-    except PredicateError as error:
+    except MudkitError as error:
         return (Send(message["reply"], {**part, "error": to_json(error)}),)
     return (Send(message["reply"], {**part, "rows": rows}),)

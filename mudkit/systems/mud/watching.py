@@ -8,7 +8,7 @@ welcome       another session than before: everything is registered again
 life          a processor has begun another life: what it knew of is registered again
 tell          passed on, unless it came before; where the reader then is in the log is kept
 synced        what was there already has come whole
-ended         the cloud has ended it, and says why
+ended         the cloud has ended it, and says why; if one processor alone has, the others are told
 policy        put on the shelf of its kind
 heartbeat     tell the server that this client lives
 ============  ======================================================================================
@@ -112,13 +112,13 @@ class Watching:
         reading = self._known(arguments["handle"])
         reading["reader"] = dict(arguments["reader"])
         self._save(reading)
-        return self._tell(op_id, "update_data", reading)
+        return self._tell("update_data", reading, op_id)
 
     def unregister(self, op_id: int, arguments: Mapping[str, Any]) -> Sequence[Effect]:
         """End a continuous read."""
         reading = self._known(arguments["handle"])
         self._forget(reading)
-        effects = self._tell(op_id, "unregister", reading)
+        effects = self._tell("unregister", reading, op_id)
         return effects if self._is_told else [*effects, *self.down()]
 
     def hello(self) -> Sequence[Effect]:
@@ -203,7 +203,8 @@ class Watching:
             return ()
         if "ended" in body:
             self._forget(reading)
-            return (Notify(reading["listener"], {"ended": body["ended"]}),)
+            others = self._leave(reading) if body.get("is_alone") else ()
+            return Notify(reading["listener"], {"ended": body["ended"]}), *others
         since, held = reading["since"], reading["held"]
         reading["table"] = body["table"]
         if "synced" in body:
@@ -259,11 +260,14 @@ class Watching:
             op_id = self._calls.pop(handle, None)
             if "error" in last:
                 error = from_json(last["error"])
-                ended: list[Effect] = []
+                ended: list[Effect] = [] if op_id is None else [Complete(op_id, error=error)]
                 if reading is not None:
                     self._forget(reading)
-                    ended.append(Notify(reading["listener"], {"ended": error.summary}))
-                return ended if op_id is None else (Complete(op_id, error=error),)
+                    if op_id is None:
+                        ended.append(Notify(reading["listener"], {"ended": error.summary}))
+                    if last["kind"] == "registered":  # by one processor: others may have it
+                        ended += self._leave(reading)
+                return ended
             self._local.learn(last["table"])
             lives = {place: part["life"] for place, part in parts.items()}
             if reading is not None:
@@ -298,7 +302,11 @@ class Watching:
             self._save(reading)
         return bool(late)
 
-    def _tell(self, op_id: int, op: str, reading: Mapping[str, Any]) -> Sequence[Effect]:
+    def _leave(self, reading: Mapping[str, Any]) -> Sequence[Effect]:
+        """Tell the other processors that a continuous read is over that one of them has ended."""
+        return self._tell("unregister", reading, None)
+
+    def _tell(self, op: str, reading: Mapping[str, Any], op_id: int | None) -> Sequence[Effect]:
         def what() -> dict[str, Any]:
             return {
                 "op": op, "name": reading["name"], "endpoint": self._connection.endpoint,
@@ -307,7 +315,7 @@ class Watching:
 
         def answered(last: Mapping[str, Any], parts: Mapping[Any, Mapping[str, Any]]) -> Sequence[Effect]:
             error = from_json(last["error"]) if "error" in last else None
-            return (Complete(op_id, error=error),)
+            return () if op_id is None else (Complete(op_id, error=error),)
 
         return self._connection.ask(what, answered)
 

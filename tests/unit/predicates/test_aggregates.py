@@ -74,6 +74,8 @@ def test_the_readers_data_take_part() -> None:
         "sum(x) y",
         "sum(lower(x))",
         "sum(sender.x)",
+        "min(lookup('t', a, 'b'))",
+        "count(1 + abs(lookup('t', a, 'b')))",
         "sum(sum(x))",
         "count(*); drop",
         "count(x, y)",

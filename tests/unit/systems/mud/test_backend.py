@@ -222,3 +222,41 @@ def test_an_unknown_table_is_described_by_an_error(master):
     assert (known["table"]["name"], known["error"]) == ("t", None)
     ((_, unknown),) = told(master, "describe", "gateway", id="9", name="x")
     assert (unknown["table"], unknown["error"]["kind"]) == (None, "TableProblem")
+
+
+def test_a_table_is_described_with_those_that_a_read_looks_into(master):
+    create(master)
+    create(master, "people", "2")
+
+    def described(name, **more):
+        ((to, answer),) = told(master, "describe", "gateway", id="d", name=name, **more)
+        assert (to, answer.pop("kind"), answer.pop("id")) == ("gateway", "described", "d")
+        return answer
+
+    alone, both = described("t"), described("t", joined=["people", "t"])
+    assert (alone.keys(), alone["table"]["name"], alone["error"]) == ({"table", "error"}, "t", None)
+    assert ([each["name"] for each in both["joined"]], both["table"]) == (["people", "t"], alone["table"])
+    for name, joined in (("u", ["t"]), ("t", ["people", "u"])):
+        answer = described(name, joined=joined)
+        assert (answer["table"], answer["error"]["found"], answer.get("joined")) == (None, "'u'", None)
+
+
+def test_a_writer_predicate_that_looks_into_no_table_is_refused(master):
+    public(master)
+
+    def written(number, text):
+        ((_, answer), *_) = write(master, number, predicate=to_json(Predicate(text)))
+        return answer["error"]["kind"] if "error" in answer else answer["ver"]
+
+    assert written(1, "lookup('t', 'a', 'n') = 1 AND lookup('u', 'a', 'n') = 1") == "TableProblem"
+    assert written(2, "lookup('t', 'a', 'n') = 1") == 1
+    assert written(3, "lookup(u, 'a', 'n') = 1") == "PredicateError"
+
+
+def test_a_conflict_shows_a_record_to_whom_its_writer_does_by_another_table(master):
+    public(master)
+    write(master, 1, key="people", data={"n": 1}, predicate=SECRET)
+    write(master, 2, predicate=to_json(Predicate("lookup('t', 'people', 'n') = 1")))
+    for number, (age, is_shown) in enumerate(((20, False), (21, True)), 3):
+        ((_, answer), *_) = write(master, number, type="conditional", reader={"age": age})
+        assert (answer["conflict"] is not None) == is_shown

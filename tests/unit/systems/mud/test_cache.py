@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from mudkit.fleet.store import MemoryStore
-from mudkit.predicates import Predicate
+from mudkit.predicates import Predicate, function
 from mudkit.predicates.exchange import to_json
+from mudkit.predicates.functions import remove
 from mudkit.systems.mud.cache import Cache
 from mudkit.systems.mud.local import Local
 from mudkit.systems.mud.policies import Asked
@@ -146,3 +147,34 @@ def test_what_its_writer_hides_is_not_returned(device):
     device.local.hold("t", hidden, 0)
     assert device.find("key = 'a'", age=20).versions == {}
     assert list(device.find("key = 'a'", age=21).versions) == ["a"]
+
+
+def test_where_its_predicate_fails_a_read_is_not_answered_from_here(device):
+    @function("inverse", returns="number")
+    def inverse(x: float) -> float:
+        return 1 / x
+
+    try:
+        device.answered("inverse(n) > 0", row("a"))
+        assert device.find("inverse(n) > 0").versions.keys() == {"a"}
+        device.answered("n >= 0", row("a"), row("b", 0))
+        assert device.find("inverse(n) > 0") is None
+        positive, negative = asked("inverse(n) > 0"), asked("inverse(n) < 0")
+        assert [device.cache.may_match(each, row("a", 1)) for each in (positive, negative)] == [True, False]
+        assert [device.cache.may_match(each, row("b", 0)) for each in (positive, negative)] == [True, True]
+    finally:
+        remove("inverse")
+
+
+def test_what_only_the_cloud_can_say_is_not_answered_from_here(device):
+    by_table = to_json(Predicate("lookup('people', auth.user, 'n') = 1"))
+    device.answered(
+        "n >= 0", row("a", predicate=by_table), row("b"), row("z", predicate=to_json(Predicate("TRUE")))
+    )
+    assert device.find("n >= 0") is None
+    assert device.find("key = 'a'") is None
+    assert device.find("key IN ('b', 'z')").versions.keys() == {"b", "z"}
+    assert device.cache.may_match(asked("n >= 0"), row("a", predicate=by_table))
+    pending = row("a", predicate=by_table)
+    del pending["ver"]
+    assert device.cache.matches(asked("n >= 0"), pending) is False

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mudkit.errors import AccessDenied, TableProblem
 from mudkit.predicates import Aggregates, Predicate
 from mudkit.predicates.exchange import to_json
-from mudkit.systems.mud.copy import Copy, is_visible, record_of
+from mudkit.systems.mud.copy import Copy, Joined, is_visible, record_of
 from mudkit.systems.mud.tables import Table
 
 NEWS = Table("news", "app", split=["g", "p"], number=1, lsn=1)
@@ -197,3 +200,98 @@ def test_aggregates_are_of_what_is_there():
         assert made.result(made.combine(parts)) == {
             "count(*)": 3, "sum(n)": 0.1 + 0.2, "min(key)": "a", "avg(n)": (0.1 + 0.2) / 2,
         }  # fmt: skip
+
+
+# -- what is joined
+
+PEOPLE = Table("people", "app", split=["g"], number=2, lsn=1)
+BY = "lookup('people', by, 'n') = 1"
+
+
+def two(*people: dict[str, Any], news: tuple[dict[str, Any], ...] = (), table: Table = PEOPLE) -> Copy:
+    copy = copy_of(*news)
+    copy.take({"op": "table", "lsn": 20, "table": table.as_json()})
+    for lsn, each in enumerate(people, 21):
+        copy.take({"op": "row", "lsn": lsn, "name": table.name, "row": each})
+    return copy
+
+
+def joined(copy: Copy, key: Any, auth: dict[str, str] | None = None, **reader: Any) -> Any:
+    return Joined(copy, reader, {"app": "news"} if auth is None else auth)["people"].get(key)
+
+
+def test_a_record_of_another_table_is_found_by_its_key():
+    copy = two(row("a", {"n": 1}), row("z", {"n": 2}), row("d", None))
+    assert joined(copy, "a") == {"n": 1, "key": "a"}
+    assert joined(copy, "z") == {"n": 2, "key": "z"}
+    for key in ("b", "d", "", 1, None, True, {"a": 1}):
+        assert joined(copy, key) is None
+    assert joined(two(row("a", {"n": 1, "m": 2}), table=PEOPLE.altered({"remove": ["n"]}, 2)), "a") == {
+        "m": 2, "key": "a",
+    }  # fmt: skip
+
+
+def test_reads_and_writers_look_into_other_tables():
+    news = (
+        row("a", {"by": "x"}),
+        row("b", {"by": "y"}),
+        row("c", {"by": "x"}, "lookup('people', 'y', 'n') = 2"),
+    )
+    copy = two(row("x", {"n": 1}), row("y", {"n": 2}, "receiver.age > 20"), news=news)
+    assert select(copy, BY) == ["a"]
+    assert select(copy, BY, age=30) == ["a", "c"]
+    assert select(copy, "lookup('people', by, 'n') = 2", age=30) == ["b"]
+    assert select(copy) == ["a", "b"]
+
+
+def test_what_is_not_there_or_not_open_fails_a_read_and_hides_a_writers_record():
+    for table, error in (
+        (replace(PEOPLE, name="other"), TableProblem),
+        (replace(PEOPLE, apps=["bank"]), AccessDenied),
+    ):
+        copy = two(
+            news=(row("a", {"by": "x"}), row("b", {}, "lookup('people', 'x', 'n') IS NULL")), table=table
+        )
+        with pytest.raises(error):
+            select(copy, BY)
+        assert select(copy) == ["a"]
+    assert set(Joined(copy, {}, {})) == {"news", "people"}
+    assert len(Joined(copy, {}, {})) == 2
+
+
+@pytest.mark.parametrize(("acl", "auth", "is_open"), [
+    ("public", {}, True), ("app", {}, False), ("app", {"app": "news"}, True), ("user", {"app": "news"}, False),
+    ("user", {"app": "news", "user": "jane"}, True),
+])  # fmt: skip
+def test_a_table_is_open_to_a_join_as_it_is_to_a_read(acl, auth, is_open):
+    copy = two(row("a", {"n": 1}), table=replace(PEOPLE, acl=acl))
+    if is_open:
+        assert joined(copy, "a", auth) == {"n": 1, "key": "a"}
+    else:
+        with pytest.raises(AccessDenied, match="people"):
+            joined(copy, "a", auth)
+
+
+WRITERS = st.none() | st.sampled_from(
+    [
+        "receiver.n > 0",
+        "auth.user = 'jane'",
+        "NULL",
+        "lookup('people', 'a', 'n') = 1",
+        "lookup('none', 'a', 'n') = 1",
+    ]
+)
+
+
+@given(
+    people=st.lists(st.tuples(st.sampled_from("ahz"), st.none() | st.just({"n": 1}), WRITERS), max_size=4),
+    n=st.integers(0, 1), user=st.sampled_from(["jane", "bob"]),
+)  # fmt: skip
+def test_a_join_shows_nothing_that_a_read_would_not(people, n, user):
+    copy = two(*(row(key, data, writer, ver=ver) for ver, (key, data, writer) in enumerate(people, 1)))
+    reader, auth = {"n": n}, {"app": "news", "user": user}
+    table = copy.tables["people"]
+    read = [each for place in (0, 1) for each in copy.select(table, place, None, None, reader, auth)]
+    shown = {key for key in "ahz" if joined(copy, key, auth, **reader) is not None}
+    joins = {each["key"] for each in read if each["predicate"] and "lookup" in each["predicate"]["text"]}
+    assert shown == {each["key"] for each in read} - joins  # a join goes one table deep

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from mud_machines import ports, told
 
+from mudkit.predicates import Predicate
+from mudkit.predicates.exchange import to_json
 from mudkit.systems.mud import gateway
 from mudkit.systems.mud.gateway import Gateway
 from mudkit.tokens import Authority
@@ -40,7 +42,7 @@ def read(**more):
             **more}  # fmt: skip
 
 
-def described(machine, identity="1", table=TABLE, **changed):
+def described(machine, identity="1", table=TABLE, joined=(), **changed):
     table = None if table is None else {**table, **changed}
     return told(
         machine,
@@ -48,6 +50,7 @@ def described(machine, identity="1", table=TABLE, **changed):
         "master",
         id=identity,
         table=table,
+        joined=joined,
         error={"kind": "TableProblem", "summary": "no"},
     )
 
@@ -79,6 +82,46 @@ def test_only_the_partitions_of_named_keys_are_asked(machine, token):
     assert [message["partition"] for _, message in described(machine)] == [1]
     ask(machine, token, "2", **read(keys=[]))
     assert [message["kind"] for _, message in described(machine, "2")] == ["complete"]
+
+
+JOINS = to_json(
+    Predicate("lookup('people', by, 'n') = lookup('cities', city, 'n') AND lookup('people', 'a', 'n') = 1")
+)
+
+
+def joined(**changed):
+    """The tables that a read looks into, as they are described: the last one as is given."""
+    return [{**TABLE, "name": "people", "lsn": 8}, {**TABLE, "name": "cities", "lsn": 9, **changed}]
+
+
+def test_a_read_that_looks_into_other_tables_asks_for_them_too_and_the_master_for_its_records(machine, token):
+    assert ask(machine, token, **read(predicate=JOINS)) == [
+        ("master", {"kind": "describe", "id": "1", "name": "t", "joined": ["people", "cities"]}),
+    ]  # fmt: skip
+    assert [message["latest"] for _, message in described(machine, joined=joined())] == [True, True]
+    ask(machine, token, "2", **read(predicate=to_json(Predicate("a = 'lookup'"))))
+    assert [message["latest"] for _, message in described(machine, "2")] == [False, False]
+
+
+def test_a_continuous_read_waits_until_a_processor_knows_what_it_looks_into(machine, token):
+    ask(machine, token, op="register", predicate=JOINS)
+    assert {message["least"] for _, message in described(machine, joined=joined())} == {9}
+    ask(machine, token, "2", op="register", predicate=JOINS)
+    assert {message["least"] for _, message in described(machine, "2", joined=joined(), lsn=12)} == {12}
+
+
+@pytest.mark.parametrize("op", ["read", "register"])
+def test_who_may_not_come_into_a_table_may_not_look_into_it(machine, token, op):
+    ask(machine, token, **read(op=op, predicate=JOINS))
+    ((to, message),) = described(machine, joined=joined(apps=["bank"]))
+    assert (to, message["kind"], message["error"]["kind"]) == ("jane", "refused", "AccessDenied")
+
+
+def test_a_read_that_does_not_name_what_it_looks_into_is_refused(machine, token):
+    hidden = to_json(Predicate("lookup(by, 'a', 'n') = 1"))
+    ((to, message),) = ask(machine, token, **read(predicate=hidden))
+    assert (to, message["kind"], message["error"]["kind"]) == ("jane", "refused", "PredicateError")
+    assert described(machine) == []
 
 
 def test_a_table_is_described_once(machine, token):

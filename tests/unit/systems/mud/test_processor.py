@@ -6,8 +6,9 @@ import pytest
 from mud_machines import ports, sent, told
 
 from mudkit.events import LinkUp, TimerFired
-from mudkit.predicates import Predicate
+from mudkit.predicates import Predicate, function
 from mudkit.predicates.exchange import to_json
+from mudkit.predicates.functions import remove
 from mudkit.systems.mud.places import processor_of
 from mudkit.systems.mud.processor import Processor
 
@@ -206,6 +207,51 @@ def test_what_a_reader_holds_is_taken_away_when_it_goes_later(old):
 
 def test_what_is_held_and_was_never_there_is_left(old):
     assert bodies(old.register(since={"me": 5}, held=["never"])) == [(1, "synced")]
+
+
+@pytest.fixture
+def inverse():
+    @function("inverse", returns="number")
+    def inverse(x: float) -> float:
+        return 1 / x
+
+    yield
+    remove("inverse")
+
+
+def test_one_whose_predicate_fails_is_ended_and_the_others_are_told(cell, inverse):
+    cell.register(1, "n >= 0")
+    cell.register(2, "inverse(n) > 0")
+    cell.register(3, "inverse(n - 1) < 0")
+    assert cell.change("a", 1, {"n": 0}) == [(2, "ended"), (1, "upsert", "a", 1), (3, "upsert", "a", 1)]
+    assert cell.change("a", 2, {"n": -1}) == [(3, "upsert", "a", 2), (1, "remove", "a", 2)]
+    assert bodies(cell.register(2, "inverse(n) < 0")) == [(2, "synced")]
+    assert cell.change("a", 3, {"n": 1}) == [(3, "ended"), (1, "upsert", "a", 3)]
+
+
+def test_one_that_was_told_and_fails_is_not_told_that_it_is_gone(cell, inverse):
+    cell.register(1, "inverse(n) > 0")
+    assert cell.change("a", 1, {"n": 1}) == [(1, "upsert", "a", 1)]
+    assert cell.change("a", 2, {"n": 0}) == [(1, "ended")]
+    assert cell.change("a", 3) == []
+
+
+def test_one_whose_predicate_fails_on_what_is_there_is_told_nothing_of_it(inverse):
+    cell = Cell([row("a", 1, 3, {"n": 1}), row("h", 1, 4, {"n": 0})])
+    ((to, answer),) = cell.register(text="inverse(n) > 0", sync_us=0)
+    assert (to, answer["kind"], answer["error"]["kind"]) == ("gateway", "registered", "PredicateError")
+    assert cell.change("a", 2, {"n": 2}) == []
+    assert sent(cell.processor.handle(10_000_000, TimerFired("again")))[1:] == []
+
+
+def test_a_registration_whose_function_is_gone_is_refused(cell, inverse):
+    predicate = to_json(Predicate("inverse(n) > 0"))
+    remove("inverse")
+    try:
+        ((_, answer),) = cell.register(predicate=predicate)
+    finally:
+        function("inverse", returns="number", takes=("number",))(lambda x: 1 / x)
+    assert answer["error"]["kind"] == "PredicateError"
 
 
 def table_entry(cell, **changed):

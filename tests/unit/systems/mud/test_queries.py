@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from predicate_strategies import conditions, make, scopes
 
+from mudkit.errors import PredicateError
 from mudkit.predicates import Predicate
-from mudkit.systems.mud.queries import asks_for_keys_only, contains, keys_of
+from mudkit.predicates.exchange import to_json
+from mudkit.systems.mud.queries import asks_for_keys_only, contains, keys_of, tables_of, tables_of_sent
 
 # -- keys
 
@@ -182,3 +184,28 @@ def _check(larger: Predicate, smaller: Predicate, given_: list[dict[str, Any]]) 
             for one in (smaller, larger)
         ]
         assert matched != [True, False]
+
+
+# -- tables
+
+
+@pytest.mark.parametrize(("text", "tables"), [
+    ("n = 1", []), ("n = 'lookup'", []), ("lookup('b', n, 'x') = 1", ["b"]), ("LOOKUP('b', n, 'x') = 1", ["b"]),
+    ("lookup('b', lookup('a', n, 'x'), 'y') = 1 OR NOT lookup('b', 1, 'z')", ["b", "a"]),
+])  # fmt: skip
+def test_tables_of(text, tables):
+    assert tables_of(Predicate(text)) == tables_of_sent(to_json(Predicate(text))) == tables
+
+
+def test_tables_of_nothing_and_of_a_parameter():
+    assert tables_of(None) == tables_of_sent(None) == []
+    by = Predicate("lookup(:t, n, 'x') = lookup(:t, n, 'y')", t="people")
+    assert tables_of(by) == tables_of_sent(to_json(by)) == ["people"]
+
+
+@pytest.mark.parametrize(
+    "text", ["lookup(n, 1, 'x') = 1", "lookup(NULL, 1, 'x') = 1", "lookup(lower('A'), 1, 'x') = 1"]
+)
+def test_a_table_without_a_name_is_refused(text):
+    with pytest.raises(PredicateError, match="by a text"):
+        tables_of(Predicate(text))

@@ -245,6 +245,34 @@ def test_an_end_is_said_once(cell):
     assert cell.ports.store.items("reading ") == []
 
 
+def test_what_one_processor_ends_is_ended_at_the_others(cell):
+    cell.begin()
+    ((_, asked),) = asks(cell.hear(ended="no more", is_alone=True))
+    assert (asked["what"]["op"], asked["what"]["handle"]) == ("unregister", 1)
+    assert cell.connection.take({"kind": "complete", "id": asked["id"]})[:-1] == []
+    assert asks(cell.hear(ended="no more", is_alone=True)) == []
+
+
+def test_what_all_processors_end_needs_no_word(cell):
+    cell.begin()
+    assert asks(cell.hear(ended="no more")) == []
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_what_one_processor_refuses_is_ended_at_the_others(cell, is_first):
+    if is_first:
+        cell.register()
+    else:
+        cell.begin()
+    ((_, asked),) = asks(cell.watching.welcome("s" if is_first else "another"))
+    answer = {"kind": "registered", "id": asked["id"], "place": "p0", "error": REFUSED}
+    effects = cell.connection.take(answer)
+    assert told(effects) == ([] if is_first else ["ended"])
+    assert len(completed(effects)) == is_first
+    ((_, asked),) = asks(effects)
+    assert (asked["what"]["op"], asked["what"]["handle"]) == ("unregister", 1)
+
+
 def test_what_is_changed_or_ended_is_told_to_the_cloud(cell):
     cell.begin()
     ((_, asked),) = asks(cell.watching.change(5, {"handle": 1, "reader": {"age": 3}}))
