@@ -20,7 +20,7 @@ from mudkit.events import Effect
 from mudkit.predicates import Predicate
 from mudkit.predicates.exchange import from_json
 from mudkit.reproduce.campaign_judge import play
-from mudkit.systems.mud import Conflict, copy, processor
+from mudkit.systems.mud import Conflict, copy, matching
 from mudkit.systems.mud.asking import Asking
 from mudkit.systems.mud.backend import BackEnd
 from mudkit.systems.mud.local import Local, Write
@@ -216,13 +216,13 @@ BUGS: Final = (
     Bug(
         "rows that everyone sees",
         "writer predicates are not asked for what is there already",
-        ((copy, "is_visible", lambda row, reader, auth, table: True),),
+        ((copy, "is_visible", lambda row, reader, auth, table, tables=None: True),),
         in_histories=False,
     ),
     Bug(
         "changes that everyone is told",
         "writer predicates are not asked for what is written",
-        ((processor, "from_json", _of_readers_only),),
+        ((matching, "from_json", _of_readers_only),),
         in_histories=False,
     ),
 )
