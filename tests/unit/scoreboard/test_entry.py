@@ -110,12 +110,13 @@ def test_what_last_hop_has_prefetched_is_on_the_phone(entries, task):
     assert task != "news with ranks" or entry.measures()["wasted"] > 0, "some is never read"
 
 
-@pytest.mark.parametrize("system", ENTRANTS)
+@pytest.mark.parametrize("system", [*ENTRANTS, *COMPOSITIONS])
 def test_nobody_is_sent_what_she_has_published(system, monkeypatch):
     came = []
     monkeypatch.setattr(Stage, "arrived", lambda stage, phone, item: came.append((phone, item)))
-    play(TRAFFIC.over(devices=6, hours=0.5, outage=0.0), ENTRANTS[system], seed=4)
-    assert came
+    make = (ENTRANTS | COMPOSITIONS)[system]
+    play(TRAFFIC.over(devices=6, hours=0.3, outage=0.0), make, seed=4, held=False)
+    assert came, "also what a system has held back until then"
     assert not [each for each in came if each[1].startswith(f"{each[0]} ")]
 
 

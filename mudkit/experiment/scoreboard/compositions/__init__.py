@@ -17,7 +17,9 @@ from mudkit.experiment.scoreboard.compositions.hops import (
 from mudkit.experiment.scoreboard.compositions.orders import ALONE, PAIRS, SAME, commuting, orders
 from mudkit.experiment.scoreboard.compositions.promises import PROMISES
 from mudkit.experiment.scoreboard.compositions.stories import Said, Story, stories
+from mudkit.experiment.scoreboard.entrants.radiator import LATER_S
 from mudkit.experiment.scoreboard.stage import Entrant, Stage
+from mudkit.systems.radiator import Time
 
 __all__ = [
     "ALONE",
@@ -42,12 +44,13 @@ __all__ = [
 ]
 
 _DROPPING: Final = partial(SublimHop, drops=True)
+_WAITING: Final = partial(RadiatorHop, until=Time(LATER_S))
 
 COMPOSITIONS: Final[dict[str, Callable[[Stage], Entrant]]] = {
     "MUD, then Last hop": partial(Chain, hops=[MudHop, LastHopHop]),
-    "MUD, then Radiator": partial(Chain, hops=[MudHop, RadiatorHop]),
+    "MUD, then Radiator": partial(Chain, hops=[MudHop, _WAITING]),
     "MUD, then Contrail": partial(Chain, hops=[MudHop, ContrailHop]),
-    "Radiator, then MUD": partial(Chain, hops=[RadiatorHop, partial(MudHop, of_several="each")]),
+    "Radiator, then MUD": partial(Chain, hops=[_WAITING, partial(MudHop, of_several="each")]),
     "Contrail, then SUBLIM": partial(Chain, hops=[ContrailHop, _DROPPING]),
     "Contrail, SUBLIM on the phone": partial(AtTheEnds, place="receiver"),
 }

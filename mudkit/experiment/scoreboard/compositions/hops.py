@@ -283,7 +283,12 @@ class RadiatorHop(_Way):
         )
 
     def _context(self, phone: str, context: Context) -> None:
-        self._came(phone, tuple(item for name in context["called"] for item in self._under_way[name]))
+        items = [item for name in context["called"] for item in self._under_way[name]]
+        parcel = tuple(
+            item for item in items if item.sender != phone
+        )  # her desk has not sent it, and gets it
+        if parcel:
+            self._came(phone, parcel)
 
 
 class SublimHop(_Way):
