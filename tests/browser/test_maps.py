@@ -242,9 +242,11 @@ def test_cells_over_time_follow_slider_choice_and_play(show, city):
     slider = page.get_by_role("slider", name="time")
     slider.press("ArrowRight")
     assert told.text_content() == "7:00, 1 cell"
+    page.locator(".leaflet-tooltip").wait_for(state="detached")  # the text goes with its cell
     assert slider.get_attribute("aria-valuetext") == told.text_content()
     assert text_under_pointer(page, 37.77, -122.42) == "km/h: 5"
     page.get_by_label("of").select_option("bob")
+    page.locator(".leaflet-tooltip").wait_for(state="detached")
     assert text_under_pointer(page, 37.72, -122.42) == "km/h: 9"
     slider.press("Home")
     assert told.text_content() == "6:00, 0 cells"

@@ -233,6 +233,7 @@ var mudkitMap = (function () {
       }
       function draw() {
         var picture = data.pictures[+choice.value][+slider.value];
+        group.closeTooltip();  // a cell that goes takes its text with it: Leaflet would leave it standing
         group.clearLayers();
         picture.forEach(function (cell) {
           var at = data.boxes[cell[0]];
