@@ -72,8 +72,8 @@ def reproduce(
 ) -> None:
     """Measure the papers' numbers here, and show both with verdicts.
 
-    Named rows are measured. Without a name all are, but long ones and those of speed: these show their last
-    result, with its date.
+    Named rows are measured. Without a name all are, but those of speed: these show their last result, with
+    its date.
 
     Example: mudkit reproduce M1 --json
     """

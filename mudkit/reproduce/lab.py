@@ -22,7 +22,7 @@ ROWS: Final = (
             Required("messages", "at least", 10_000 * (24 * 6 - 1) * 2),
         ),
         measure=kernel.measure,
-        is_named_only=True,
+        is_speed=True,
     ),
     Row(
         name="F2",
@@ -38,7 +38,7 @@ ROWS: Final = (
             Required("positions, longer trace", "at least", 36_000_000),
         ),
         measure=spark_labels.measure,
-        is_named_only=True,
+        is_speed=True,
     ),
     Row(
         name="F3",
@@ -50,7 +50,7 @@ ROWS: Final = (
             Required("s for a session, Spark Connect", "below", 4),
         ),
         measure=spark_starts.measure,
-        is_named_only=True,
+        is_speed=True,
     ),
     Row(
         name="F4",
@@ -65,7 +65,6 @@ ROWS: Final = (
             Required("executors that took part", "at least", 2),
         ),
         measure=spark_modes.measure,
-        is_named_only=True,
     ),
     Row(
         name="F5",
@@ -79,7 +78,7 @@ ROWS: Final = (
             Required("µs a record", "below", 3),
         ),
         measure=compiling.measure,
-        is_named_only=True,
+        is_speed=True,
     ),
     Row(
         name="F6",
@@ -95,6 +94,6 @@ ROWS: Final = (
             Required("share of right verdicts", "at least", 1),
         ),
         measure=checking.measure,
-        is_named_only=True,
+        is_speed=True,
     ),
 )

@@ -124,6 +124,6 @@ ROWS: Final = (
             Required("share of runs in which simpy's model forwards and reads the same", "at least", 1),
         ),
         measure=lasthop_speed.measure,
-        is_named_only=True,
+        is_speed=True,
     ),
 )

@@ -37,7 +37,7 @@ ROWS: Final = (
             Required("share of records on which both agree", "at least", 1),
         ),
         measure=matching.measure,
-        is_named_only=True,
+        is_speed=True,
     ),
     Row(
         name="M2",
@@ -48,7 +48,7 @@ ROWS: Final = (
             Required("MB at the peak", "below", 1000),
         ),
         measure=capacity.measure,
-        is_named_only=True,
+        is_speed=True,
     ),
     Row(
         name="M3",
@@ -63,7 +63,7 @@ ROWS: Final = (
             Required("share of records that are in the files", "at least", 1),
         ),
         measure=overhead.measure_local,
-        is_named_only=True,
+        is_speed=True,
     ),
     Row(
         name="M3-remote",

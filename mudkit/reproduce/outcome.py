@@ -130,7 +130,7 @@ def results(
     wanted = {row.name: row for name in names for row in known[name.upper()]}
     found = []
     for row in wanted.values() if names else rows:
-        if names or not row.is_named_only:
+        if names or not row.is_speed:
             found.append(_measured(row, say, place))
             continue
         last = store.load(row.name, place or store.folder())

@@ -96,7 +96,7 @@ ROWS: Final = (
             Required("lag at the end beside that in the middle", "at most", 1.25),
         ),
         measure=radiator_speed.measure,
-        is_named_only=True,
+        is_speed=True,
     ),
     Row(
         name="R6",

@@ -112,8 +112,8 @@ class Row:
         What must hold; one at least.
     measure : callable
         Measures it, and tells what it is at.
-    is_named_only : bool
-        Whether it depends on the machine, or takes long: measured only when it is named.
+    is_speed : bool
+        Whether it is of speed, so that it depends on the machine: measured only when it is named.
     """
 
     name: str
@@ -121,4 +121,4 @@ class Row:
     paper: str
     required: tuple[Required, ...]
     measure: Callable[[Say], Measured]
-    is_named_only: bool = False
+    is_speed: bool = False

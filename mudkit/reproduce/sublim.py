@@ -44,6 +44,6 @@ ROWS: Final = (
         paper="None: policies are compiled, so that the server handles any number of them efficiently.",
         required=(Required("decisions/s", "at least", 20_000),),
         measure=sublim_picu.measure_speed,
-        is_named_only=True,
+        is_speed=True,
     ),
 )

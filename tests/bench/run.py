@@ -20,7 +20,7 @@ import matching
 import scoreboard_day
 from compare import compare, python
 
-ROWS = ("L7", "S3", "R5", "F5", "F3", "F4", "F1", "F6", "F2", "M2", "M1", "M3")
+ROWS = ("L7", "S3", "R5", "F5", "F3", "F1", "F6", "F2", "M2", "M1", "M3")
 
 
 def main() -> None:

@@ -92,7 +92,7 @@ def test_m3_measures_all_that_is_required():
 
 
 def test_m3_over_a_network_is_no_row_of_speed():
-    assert (M3.is_named_only, M3_REMOTE.is_named_only) == (True, False)
+    assert (M3.is_speed, M3_REMOTE.is_speed) == (True, False)
     found = overhead.measure_remote(requests=9, seeds=[1])
     assert judge(M3_REMOTE, found)[0] == "reproduced"  # in virtual time: always the same
     assert found.figures == overhead.measure_remote(requests=9, seeds=[1]).figures
@@ -314,6 +314,10 @@ def test_a_table_that_one_run_lacks_differs(tmp_path):
         pq.write_table(pa.table({"a": [1, 2]}), tmp_path / name / "part-0.parquet")
     assert spark_modes.differing_rows(tmp_path / "one", tmp_path / "two") == 2
     assert spark_modes.differing_rows(tmp_path / "one", tmp_path / "one") == 0
+
+
+def test_of_the_labs_rows_all_but_f4_are_of_speed():
+    assert [row.name for row in lab.ROWS if not row.is_speed] == [F4.name]
 
 
 def test_f4_writes_what_the_jobs_read(tmp_path):

@@ -26,7 +26,7 @@ def rows(value=5.0, calls=None):
 
     required = (Required("x", "at least", 5),)
     return (
-        Row("S1", "paper 1", "5", required, measure, is_named_only=True),
+        Row("S1", "paper 1", "5", required, measure, is_speed=True),
         Row("P1", "paper 2", "5", required, measure),
     )
 
@@ -110,7 +110,7 @@ def test_what_is_interrupted_leaves_no_result(tmp_path):
     results(["S1"], rows=rows(), place=tmp_path)
     before = (tmp_path / "S1.json").read_text()
     with pytest.raises(KeyboardInterrupt):
-        results(["S1"], rows=[Row("S1", "", "", (), stopped, is_named_only=True)], place=tmp_path)
+        results(["S1"], rows=[Row("S1", "", "", (), stopped, is_speed=True)], place=tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == ["S1.json"]
     assert (tmp_path / "S1.json").read_text() == before
 
@@ -156,10 +156,8 @@ def run(*arguments):
 
 def test_the_command(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    named_only = [
-        dataclasses.replace(row, is_named_only=True) for row in ROWS
-    ]  # so that none is measured here
-    monkeypatch.setitem(results.__kwdefaults__, "rows", named_only)
+    of_speed = [dataclasses.replace(row, is_speed=True) for row in ROWS]  # so that none is measured here
+    monkeypatch.setitem(results.__kwdefaults__, "rows", of_speed)
     whole = json.loads(run("reproduce", "--json").output)
     assert [result["row"] for result in whole] == [row.name for row in ROWS]
     assert all(list(result) == KEYS for result in whole)

@@ -17,17 +17,17 @@ from mudkit.reproduce.page import figures, notebook
 from mudkit.reproduce.row import Figure, Measured, Required, Row
 
 
-def row(name, value, *, is_named_only=False):
+def row(name, value, *, is_speed=False):
     """Give a row that requires a level of at least 5 and a slope below 0."""
     required = (Required("x <y>", "at least", 5), Required("slope", "below", 0, is_shape=True))
     found = {"x <y>": Figure(value, value - 1, value + 1), "slope": Figure(-1, -1, -1), "s": Figure(9, 9, 9)}
     return Row(
         name, "paper 1, <b>fig</b>", "5 & more", required, lambda say: Measured(found, {"seeds": [1, 2]}),
-        is_named_only=is_named_only,
+        is_speed=is_speed,
     )  # fmt: skip
 
 
-ROWS = (row("P1", 6.0), row("P2", 4.0), row("S1", 6.0, is_named_only=True))
+ROWS = (row("P1", 6.0), row("P2", 4.0), row("S1", 6.0, is_speed=True))
 
 
 @pytest.fixture
