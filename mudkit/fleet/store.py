@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -135,7 +136,9 @@ class SqliteStore:
     """
 
     def __init__(self, path: Path, synchronous: str = "FULL") -> None:
-        self._connection = sqlite3.connect(path, isolation_level=None)
+        # A lab is dropped, not closed, and the thread that collects it need not be the one that ran it.
+        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        weakref.finalize(self, self._connection.close)
         self._execute = self._connection.execute
         self._execute("PRAGMA journal_mode = WAL")
         self._execute(f"PRAGMA synchronous = {synchronous}")

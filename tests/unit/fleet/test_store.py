@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from contextlib import closing
 from typing import Any
 
@@ -75,3 +76,17 @@ def test_how_sure_it_is(tmp_path, level, number):
     with closing(SqliteStore(tmp_path / "a.db", level)) as store:
         assert store._connection.execute("PRAGMA synchronous").fetchone() == (number,)
         assert store._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_a_store_that_nobody_closes_is_closed_when_it_goes(tmp_path):
+    store = SqliteStore(tmp_path / "a.db")
+    store.put("a", 1)
+    store.commit()
+    connection = store._connection
+    thread = threading.Thread(target=lambda gone: gone.clear(), args=([store],))  # by any thread
+    del store
+    thread.start()
+    thread.join()
+    del thread
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        connection.execute("SELECT 1")
