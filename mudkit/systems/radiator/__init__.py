@@ -3,6 +3,9 @@
 P. Alves and P. Ferreira, Radiator - efficient message propagation in context-aware systems (JISA 2014).
 Everyone who is registered gets every message in the end, once; when, and how far aggregated, is what a
 function of the programmer's says of the current contexts of sender and receiver.
+
+To very many clients there is :func:`broadcast`, without a fleet; :class:`Tally` makes the run's tables of it:
+a row for each batch and group with the number of its receivers, and rows by receiver up to a limit.
 """
 
 from mudkit.systems.radiator import joins
@@ -21,10 +24,12 @@ from mudkit.systems.radiator.played import Played, play
 from mudkit.systems.radiator.server import ServerMachine
 from mudkit.systems.radiator.shares import Share, Shares
 from mudkit.systems.radiator.system import Radiator
+from mudkit.systems.radiator.tally import BATCHES, Tally
 from mudkit.systems.radiator.thresholds import Aggregability, People, Time, Volume, aggregability
 
 __all__ = [
     "APPLICATIONS",
+    "BATCHES",
     "NAME",
     "Aggregability",
     "Aggregate",
@@ -46,6 +51,7 @@ __all__ = [
     "ServerMachine",
     "Share",
     "Shares",
+    "Tally",
     "Time",
     "Volume",
     "aggregability",

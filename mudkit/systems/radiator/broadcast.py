@@ -1,4 +1,7 @@
-"""Propagation to very many clients without a fleet: what goes, when, to how many, and how large it is."""
+"""Propagation to very many clients without a fleet: what goes, when, to how many, and how large it is.
+
+Its tables are made by :class:`~mudkit.systems.radiator.tally.Tally`.
+"""
 
 from __future__ import annotations
 
