@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from mudkit.errors import ParameterError
 from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.pending import Message
 
@@ -51,7 +52,18 @@ class Contexts:
         return is_new
 
     def propagated(self, client: str, context: Context) -> None:
-        """Take what a client has propagated."""
+        """Take what a client has propagated.
+
+        Raises
+        ------
+        ParameterError
+            The client is not registered.
+        """
+        if client not in self._attributes:
+            raise ParameterError(
+                "Who sends must be registered.", where="sender", found=repr(client),
+                expected="the name of a registered client", remedy="register it first, with its attributes",
+            )  # fmt: skip
         self._last[client] = context
         self._current[client] = context.over(self._attributes[client])
 

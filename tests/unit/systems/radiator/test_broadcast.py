@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from mudkit.errors import ParameterError
 from mudkit.systems.radiator import (
     Aggregability,
     ClientArrays,
@@ -94,3 +95,9 @@ def test_what_is_not_joined_waits_and_is_tried_again(engine):
     ]  # fmt: skip
     for part in ("picky", "too few", "sender 'ann'", "receiver 'bob', 'cy'"):
         assert part in str(next(iter(lists.problems)))
+
+
+def test_a_sender_who_is_not_registered_is_an_error_that_says_so(engine):
+    said = Message(4, "dan", 4 * S, Context({"dan"}))
+    with pytest.raises(ParameterError, match=r"(?s)registered.*'dan'"):
+        list(broadcast(made(engine, lambda sender, receiver: Volume(1)), [said]))
