@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -152,4 +153,5 @@ def test_lookup_is_a_join_by_primary_key() -> None:
 
 
 def test_sqlite_has_the_square_root() -> None:
-    assert sqlite3.connect(":memory:").execute("SELECT sqrt(4)").fetchone() == (2.0,)
+    with closing(sqlite3.connect(":memory:")) as connection:
+        assert connection.execute("SELECT sqrt(4)").fetchone() == (2.0,)
