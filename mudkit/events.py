@@ -81,7 +81,7 @@ class LinkUp(msgspec.Struct, frozen=True):
     address : str
         Where the machine can be reached from now on.
     network : str
-        Name of the link's profile.
+        Name of the link's profile; ``server`` on a server, which has none and never loses its network.
     """
 
     address: str

@@ -2,13 +2,14 @@
 
 The sender numbers them and sends them again until the receiver has said that it has them. The receiver keeps
 what has overtaken something, and says up to where it has everything: what is late need not be sent again, nor
-what has overtaken it. A stream belongs to a life of its sender: another life begins another one.
+what has overtaken it. It may say what it misses: then only that is sent again. A stream belongs to a life of
+its sender: another life begins another one.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from mudkit.events import Effect, Send, SetTimer
@@ -48,6 +49,10 @@ class Outgoing:
     def again(self) -> list[dict[str, Any]]:
         """Give all messages that nobody has confirmed."""
         return [self._message(number, body) for number, _, body in self.waiting]
+
+    def missing(self, numbers: Collection[int]) -> list[dict[str, Any]]:
+        """Give those that the receiver misses, as far as it has not said since that it has them."""
+        return [self._message(number, body) for number, _, body in self.waiting if number in numbers]
 
     def overdue(self, now_us: int, after_us: int) -> list[dict[str, Any]]:
         """Give the same, if the first of them has waited for so long; else nothing: it may be on its way."""
@@ -139,3 +144,8 @@ class Incoming:
     def confirm(self, to: str, stream: str) -> Send:
         """Tell the sender what has come."""
         return Send(to, {"kind": "confirmed", "stream": stream, "number": self.last})
+
+    @property
+    def missing(self) -> Sequence[int]:
+        """Numbers of what was overtaken and has not come, the first first."""
+        return [each for each in range(self.last + 1, max(self.ahead, default=0)) if each not in self.ahead]

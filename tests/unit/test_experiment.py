@@ -21,6 +21,7 @@ from mudkit.fleet.recorder import TABLES
 from mudkit.sources.outages import Outages
 from mudkit.sources.workloads import Every, Poisson, TripStarts, WakingReads
 from mudkit.systems.store_and_forward import StoreAndForward
+from mudkit.systems.sublim import Sublim
 
 SCENARIO = Scenario(
     devices=6, hours=6.0, link="umts_3g", outage=Outages(0.3, per_day=60), mobility="commute", every_s=300.0,
@@ -48,6 +49,14 @@ def test_same_seed_same_run():
     assert one.held.equals(two.held)
     assert one.measures() == two.measures() != other.measures()
     assert (one.system, one.seed, one.scenario) == ("polling", 3, SCENARIO)
+
+
+def test_what_was_published_before_its_receiver_is_served_is_lost():
+    scenario = Scenario(devices=2, hours=0.01, link="wifi", items=Poisson(per_day=86_400))
+    found = run(scenario, Sublim, 1).deliveries
+    assert (
+        list(found["status"].iloc[:10]) == ["lost"] * 2 + ["unread"] * 8
+    )  # it takes two seconds to associate
 
 
 def test_two_systems_on_one_seed_see_the_same():

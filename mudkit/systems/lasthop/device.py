@@ -11,7 +11,8 @@ rank, retract    of a message that is there
 show             what is there is shown now
 link up          say hello: what is there, and the facts that the server has not heard
 who              the same: another life of the server asks
-timer            the same again, as long as there is a link and nobody has answered
+timer            the same again, as long as there is a link and nobody has answered; and what is
+                 missing that was overtaken long ago: it is not on its way any more
 context changed  another place is another subscription
 ===============  ===================================================================================
 
@@ -59,6 +60,7 @@ APP: Final = "notifications"
 ARRIVALS: Final = "arrivals"
 """Who is told of what has come to the device, shown or not."""
 _AGAIN: Final = "again"
+_MISSING: Final = "missing"
 _PATIENCE_US: Final = 15_000_000
 """So long a reader waits for better messages."""
 
@@ -103,6 +105,8 @@ class DeviceMachine:
         self._loc: tuple[float, float] | None = None
         self._life = self._count = self._reads = 0
         self._stream = Incoming({"first": 1})
+        self._overtaken: Sequence[int] = ()
+        """Numbers of what is missing if it has not come when the timer fires."""
         self._after: list[Any] | None = None
         """The last session in which the server has spoken, and up to where it has come."""
         self._has_link = self._is_welcome = self._is_again_set = False
@@ -128,8 +132,8 @@ class DeviceMachine:
                 self._welcome()
                 for body in self._stream.take(message):
                     self._take(body)
-                confirmed = self._stream.confirm(self._server, self._name)
-                self._effects.append(Send(self._server, {**confirmed.message, "device": self._me}))
+                self._confirm()
+                self._await_overtaken()
             case Received(message={"kind": "heard", "number": number}):
                 self._heard(number)
             case Received(message={"kind": "welcome", "session": session, "number": number}):
@@ -145,10 +149,10 @@ class DeviceMachine:
             case LinkDown():
                 self._lose_session()
                 self._has_link = self._is_again_set = False
-                self._effects.append(CancelTimer(_AGAIN))
+                self._effects += [CancelTimer(_AGAIN), CancelTimer(_MISSING)]
                 self._read_what_is_there(self._asks)
-            case TimerFired():
-                self._again()
+            case TimerFired(name=name):
+                self._again() if name == _AGAIN else self._miss()
             case ContextChanged(context=context):
                 loc = context.get("loc")
                 self._loc = None if loc is None else (loc[0], loc[1])
@@ -265,6 +269,24 @@ class DeviceMachine:
 
     # -- what the server brings
 
+    def _confirm(self, **more: Any) -> None:
+        """Say up to where everything has come."""
+        confirmed = self._stream.confirm(self._server, self._name).message
+        self._effects.append(Send(self._server, {**confirmed, **more, "device": self._me}))
+
+    def _await_overtaken(self) -> None:
+        """See in a while whether what was overtaken by now has come."""
+        if self._stream.ahead and not self._overtaken:
+            self._overtaken = self._stream.missing
+            self._effects.append(SetTimer(_MISSING, AGAIN_US))
+
+    def _miss(self) -> None:
+        """Say what has not: a link keeps the order, and what a network delays has come by then."""
+        if missing := [each for each in self._stream.missing if each in self._overtaken]:
+            self._confirm(missing=missing)
+        self._overtaken = ()
+        self._await_overtaken()
+
     def _take(self, body: Mapping[str, Any]) -> None:
         topic = body["topic"]
         if topic not in self._topics or self._topics[topic][0] != body["run"]:
@@ -334,7 +356,7 @@ class DeviceMachine:
         """Begin a session."""
         self._lose_session()
         self._count += 1
-        self._stream = Incoming({"first": 1})
+        self._stream, self._overtaken = Incoming({"first": 1}), ()
         self._is_telling = False
         self._say_hello()
 

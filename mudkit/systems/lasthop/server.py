@@ -10,7 +10,7 @@ told         what the device has to say, in order and once: it subscribes and un
 hello        the same; the device says what it holds, a new stream begins, and what was lost on its
              way waits again
 read         what is better than what the device has goes to it, and then the word that this is all
-confirmed    the device has it
+confirmed    the device has it; what it misses is sent again at once
 failed       the device is away until it says hello, and what failed waits again
 timer        what expires and what is delayed; quiet hours, fixed times, a new day; sending again
 ===========  =======================================================================================
@@ -119,10 +119,8 @@ class SpoolServer:
                 self._told(source, message)
             case Received(source=source, message={"kind": "read"} as message):
                 self._read(source, message)
-            case Received(message={"kind": "confirmed", "device": device, "stream": name, "number": number}):
-                phone = self._phones.get(device)
-                if phone is not None and phone.stream is not None and phone.stream.name == name:
-                    phone.stream.confirmed(number)
+            case Received(message={"kind": "confirmed", "device": device} as message):
+                self._confirmed(device, message)
             case SendFailed(to=to, message={"device": device} as message):
                 self._failed(to, device, message)
             case TimerFired(name=name) if name == _AGAIN:
@@ -250,6 +248,16 @@ class SpoolServer:
             self._touch(spooled)
             spooled.offer(self._now_us, float("inf") if message["most"] is None else message["most"],
                           message["number"])  # fmt: skip
+
+    def _confirmed(self, device: str, message: Mapping[str, Any]) -> None:
+        """Take note of what has come, and send again what the device misses."""
+        phone = self._phones.get(device)
+        if phone is None or phone.stream is None or phone.stream.name != message["stream"]:
+            return
+        phone.stream.confirmed(message["number"])
+        if phone.is_there and phone.address is not None:
+            lost = phone.stream.missing(message.get("missing", ()))
+            self._effects += [Send(phone.address, {**each, "device": device}) for each in lost]
 
     def _check(self, source: str, device: str, phone: _Phone, session: tuple[int, ...]) -> bool:
         """Say whether this is the session that goes on; a device that believes so is asked who it is."""

@@ -8,7 +8,9 @@ accepted         out of the outbox; the call is answered
 deliver          the next of its sender: into the inbox, the application is told, the relay too;
                  an old one is acknowledged only; one that is too early will come again
 read (call)      what has come into the inbox since the last read
-link up          say hello (the relay then delivers), send the outbox
+link up          say hello (the relay then delivers), send the outbox; a server, whose network does not
+                 come up again, says hello until the relay says welcome
+missing          send the outbox from there on
 timer, failure   the same again, as long as there is a link and something waits
 context changed  tell the relay whether the user is busy: it delivers, or waits
 ===============  ===================================================================================
@@ -48,6 +50,8 @@ RETRY_US_PER_BYTE: Final = 400
 """Nobody asks again while what was sent may still be on its way: a slow link takes 100 µs a byte, and others
 may be in front."""
 _RETRY: Final = "retry"
+_SERVER: Final = "server"
+"""The network of a server, see :class:`mudkit.events.LinkUp`."""
 
 
 class ClientMachine:
@@ -66,9 +70,10 @@ class ClientMachine:
         self._store = ports.store
         self._me = me
         self._relay = relay
-        self._has_link = False
+        self._has_link = self._is_unheard = False
         self._calls: dict[int, int] = {}  # op_id by number: callers do not outlive the machine
         self._unanswered: dict[int, int] = {}  # bytes of what is on its way, by number
+        self._due_us: dict[int, int] = {}  # until when each of them should be accepted
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
@@ -82,22 +87,27 @@ class ClientMachine:
                 return (Complete(op_id, error=error),)
             case Received(message={"kind": "accepted", "number": number}):
                 return self._accepted(number)
+            case Received(message={"kind": "missing", "number": first}) if self._has_link:
+                return self._send_from(now_us, first)
             case Received(message={"kind": "deliver"} as message):
                 return self._deliver(message, now_us)
-            case LinkUp():
-                self._has_link = True
-                return self._hello()
+            case Received(message={"kind": "welcome"}):
+                self._is_unheard = False
+                return self._rest()
+            case LinkUp(network=network):
+                self._has_link, self._is_unheard = True, network == _SERVER
+                return self._hello(now_us)
             case LinkDown():
                 self._has_link = False
                 return (CancelTimer(_RETRY),)
             case SendFailed(message=message):
-                self._unanswered.pop(message.get("number", 0), None)
+                self._forget(message.get("number", 0))
                 return (self._retry(),) if self._has_link else ()
             case TimerFired():
-                return self._hello()
+                return self._hello(now_us)
             case ContextChanged(context=context):
                 self._store.put("busy", bool(context.get("busy", False)))
-                return self._hello() if self._has_link else ()
+                return self._hello(now_us) if self._has_link else ()
         return ()
 
     def is_next(self, seen: int, message: Mapping[str, Any]) -> bool:
@@ -124,17 +134,19 @@ class ClientMachine:
         self._store.put(f"out {number:012d}", message)
         self._calls[number] = op_id
         taken = Record("deliveries", {"item": item, "receiver": arguments["to"], "created_us": now_us})
-        return (taken, *self._send(number, message)) if self._has_link else (taken,)
+        if not self._has_link:
+            return (taken,)
+        # What is sent now puts off the timer, but not what is late.
+        is_late = now_us >= next(iter(self._due_us.values()), now_us + 1)
+        return taken, *(self._hello(now_us) if is_late else self._send(now_us, number, message))
 
     def _accepted(self, number: int) -> Sequence[Effect]:
         self._store.delete(f"out {number:012d}")
-        self._unanswered.pop(number, None)
+        self._forget(number)
         effects: list[Effect] = []
         if number in self._calls:
             effects.append(Complete(self._calls.pop(number), number))
-        if not self._store.items("out "):
-            effects.append(CancelTimer(_RETRY))
-        return effects
+        return [*effects, *self._rest()]
 
     def _deliver(self, message: Any, now_us: int) -> Sequence[Effect]:
         sender, number = message["from"], message["number"]
@@ -168,16 +180,33 @@ class ClientMachine:
     def _happened(self, what: str, item: str, now_us: int) -> Record:
         return Record("deliveries", {"item": item, "receiver": self._me, what: now_us})
 
-    def _hello(self) -> Sequence[Effect]:
+    def _rest(self) -> Sequence[Effect]:
+        """Stop the timer if nothing is to be said again."""
+        return () if self._is_unheard or self._store.items("out ") else (CancelTimer(_RETRY),)
+
+    def _hello(self, now_us: int) -> Sequence[Effect]:
         hello = {"kind": "hello", "device": self._me, "busy": bool(self._store.get("busy"))}
-        effects: list[Effect] = [Send(self._relay, hello)]
+        asks = {"answer": True} if self._is_unheard else {}
+        again = [self._retry()] if self._is_unheard else []
+        return [Send(self._relay, {**hello, **asks}), *again, *self._send_from(now_us, 0)]
+
+    def _send_from(self, now_us: int, first: int) -> Sequence[Effect]:
+        """Send the outbox from a number on."""
+        effects: list[Effect] = []
         for _, message in self._store.items("out "):
-            effects += self._send(message["number"], message)
+            if message["number"] >= first:
+                effects += self._send(now_us, message["number"], message)
         return effects
 
-    def _send(self, number: int, message: Any) -> Sequence[Effect]:
+    def _send(self, now_us: int, number: int, message: Any) -> Sequence[Effect]:
         self._unanswered[number] = size_bytes(message)
-        return Send(self._relay, message), self._retry()
+        retry = self._retry()
+        self._due_us[number] = now_us + retry.delay_us
+        return Send(self._relay, message), retry
+
+    def _forget(self, number: int) -> None:
+        self._unanswered.pop(number, None)
+        self._due_us.pop(number, None)
 
     def _retry(self) -> SetTimer:
         return SetTimer(_RETRY, RETRY_US + RETRY_US_PER_BYTE * sum(self._unanswered.values()))

@@ -34,10 +34,12 @@ _PORT: Final = "sublim"
 class PublishServer:
     """The publish server of a lab.
 
-    A message is for those whom an access point serves when it is published. Nothing is kept for those who
-    attach for the first time later (WiFi takes two seconds to associate), and the deliveries have no row of
-    them, since no policy has said that the message was for them. A policy holds once the access point has it:
-    wait with ``set_policy(…).result()`` before publishing what it is to decide about.
+    A message is for those whom an access point serves when it is published: "an arrived event is triggered at
+    every connected participant" (section 4). Nothing is kept for those who attach for the first time later
+    (WiFi takes two seconds to associate), and the deliveries have no row of them: only a policy, by the state
+    that its subscriber has then, could say that the message was for them. A run of an experiment, which knows
+    for whom an item is, has the row, as lost. A policy holds once the access point has it: wait with
+    ``set_policy(…).result()`` before publishing what it is to decide about.
 
     Parameters
     ----------
@@ -158,8 +160,9 @@ class Subscriber:
     """The user of a device: it attaches to the best access point in range.
 
     That takes a moment of virtual time. What is published before comes neither to :meth:`read` nor, as lost,
-    into the deliveries; what is published after that and before the first policy has arrived comes as it is.
-    ``set_policy(…).result()`` runs the lab until the access point has the policy.
+    into the deliveries of a lab (see :class:`PublishServer`); what is published after that and before the
+    first policy has arrived comes as it is. ``set_policy(…).result()`` runs the lab until the access point
+    has the policy.
 
     Parameters
     ----------

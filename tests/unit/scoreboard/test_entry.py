@@ -58,6 +58,25 @@ def test_a_system_does_a_task(entries, task, system):
     assert found["server_events"] > 0
 
 
+@pytest.mark.parametrize(
+    ("task", "system", "seed"),
+    [
+        ("news with ranks", "Last hop", 0),  # a message of a read is lost
+        ("news with ranks", "Last hop", 1),  # the hello of the desk to which items go up
+        ("news with ranks", "SUBLIM", 1),
+        ("ward telemetry", "to everyone", 1),  # what is sent all the time put off what was lost
+    ],
+)
+def test_what_was_lost_and_can_be_sent_again_is_of_use_all_the_same(task, system, seed):
+    with_loss, without = (
+        play(
+            small[task].over(loss_share=share), ENTRANTS[system], seed, messages=False, held=False
+        ).measures()
+        for share in (0.05, 0.0)
+    )
+    assert with_loss["useful"] >= 0.97 * without["useful"] > 0
+
+
 @pytest.mark.parametrize("system", ENTRANTS)
 @pytest.mark.parametrize("task", small)
 def test_measures_come_from_the_trace(entries, task, system, tmp_path):

@@ -188,6 +188,26 @@ def test_what_has_overtaken_something_is_given_after_it():
     assert incoming.ahead == {}
 
 
+def test_what_was_overtaken_is_missing_until_it_comes():
+    out = Outgoing("s 1")
+    a, b, c, d, e, f = (out.add(0, body) for body in "abcdef")
+    incoming = Incoming(a)
+    told = []
+    for each in (a, c, d, f, c, b, b, e):
+        incoming.take(each)
+        told.append(list(incoming.missing))
+    assert told == [[], [2], [2], [2, 5], [2, 5], [5], [5], []]
+
+
+def test_what_the_receiver_misses_comes_again_and_nothing_else():
+    out = Outgoing("s 1")
+    for body in "abcde":
+        out.add(0, body)
+    out.confirmed(2)
+    assert [message["body"] for message in out.missing([2, 4, 9])] == ["d"]
+    assert out.missing(()) == []
+
+
 def test_so_much_is_kept_and_no_more():
     out = Outgoing("s 1")
     first, *later = (out.add(0, number) for number in range(1, MOST_AHEAD + 4))

@@ -17,6 +17,7 @@ from mudkit.events import (
     Ports,
     Received,
     Send,
+    SetTimer,
     TimerFired,
 )
 from mudkit.fleet.store import MemoryStore
@@ -39,8 +40,11 @@ class Phone:
 
     def gets(self, event, at_s=None):
         self.now_us = self.now_us if at_s is None else at_s * S
+        self.timers = []
         for effect in self.machine.handle(self.now_us, event):
             match effect:
+                case SetTimer(name=name):
+                    self.timers.append(name)
                 case Send(message=message):
                     self.sent.append(message)
                 case Complete(op_id=op_id, result=result, error=error):
@@ -133,6 +137,68 @@ def test_a_server_that_does_not_answer_is_asked_again_and_then_given_up(phone):
     assert 2 not in phone.answers
     phone.gets(TimerFired("again"), 15)
     assert [each["text"] for each in phone.answers[2]] == ["a"]
+
+
+def test_what_was_overtaken_and_does_not_come_is_missed_again_and_again(phone):
+    def missed(event=None, at_s=None):
+        if event is not None:
+            phone.gets(event, at_s)
+        confirmed = [each for each in phone.sent if each["kind"] == "confirmed"]
+        phone.sent = [each for each in phone.sent if each["kind"] != "confirmed"]
+        return [each.get("missing") for each in confirmed]
+
+    def late(number):
+        before, phone.number = phone.number, number - 1
+        phone.message(f"{number}", 1.0)
+        phone.number = before
+
+    phone.message("1", 1.0)
+    phone.number += 1
+    phone.message("3", 1.0)
+    phone.number += 1
+    phone.message("5", 1.0)
+    assert missed() == [None] * 3
+    assert missed(TimerFired("missing"), 5) == [[2]]  # the other was not overtaken when it was set
+    assert missed(TimerFired("missing"), 10) == [[2, 4]]
+    late(4)
+    assert missed(TimerFired("missing"), 15) == [None, [2]]
+    late(2)
+    assert missed(TimerFired("missing"), 20) == [None]
+    assert phone.machine._queue.held("news").keys() == set("12345")
+
+
+def test_another_session_waits_anew_for_what_was_overtaken(phone):
+    for begins_at_s in (2, 9):
+        phone.number += 1
+        phone.message("2", 1.0)
+        assert phone.timers == ["missing"]
+        phone.gets(LinkDown(), begins_at_s - 1)
+        phone.up(begins_at_s)
+
+
+def test_a_read_does_not_lose_its_patience_over_one_lost_message():
+    lab = Lab(seed=2)
+    spool = Publications(lab)
+    ann = Subscriber(lab.device("ann", "umts_3g"), spool)
+    ann.subscribe("news", max=8, policy="on-demand").result()
+    news, lost, sent = spool.topic("news"), [], []
+    for number in range(8):
+        news.publish(f"{number}" + "x" * 4_000, rank=number)
+    lab.run(hours=1)
+
+    def meddle(transfer):
+        if transfer.message["kind"] == "stream":
+            sent.append(transfer.message["number"])
+            if not lost:
+                lost.append(transfer.message["number"])
+                return ()
+        return (0,)
+
+    lab.world.meddle = meddle
+    reading, asked_us = ann.read("news"), lab.world.now_us
+    assert [message["text"][0] for message in reading.result()] == list("76543210")
+    assert lab.world.now_us - asked_us < 10 * S
+    assert sorted(sent) == sorted([*range(1, 10), *lost])  # what has come is not sent again
 
 
 def test_what_has_expired_is_neither_taken_nor_read(phone):

@@ -93,6 +93,21 @@ def test_what_is_forwarded_is_sent_again_until_it_is_confirmed(server):
     assert server.new == []
 
 
+def test_what_the_device_misses_is_sent_again_at_once_and_nothing_else(server):
+    for identity in "ab":
+        server.publish(identity)
+    server.hears("confirmed", stream="ann 1.1", number=0, missing=[1])
+    assert (server.said(), server.new[0][0]) == (["a"], "ann/p")
+    server.hears("confirmed", stream="ann 0.9", number=0, missing=[1])
+    assert server.new == []
+    server.hears("confirmed", stream="ann 1.1", number=1, missing=[1])
+    assert server.new == []
+    to, message = server.sent[-1]
+    server.gets(SendFailed(to, message))
+    server.hears("confirmed", stream="ann 1.1", number=1, missing=[2])
+    assert server.new == []  # it is away, and says itself what it has
+
+
 def test_a_slow_link_is_not_sent_the_same_while_it_may_be_on_its_way(server):
     server.publish("x" * 30_000)
     server.gets(TimerFired("again"), 5)
