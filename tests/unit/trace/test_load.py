@@ -96,7 +96,24 @@ def test_a_local_time_that_does_not_exist_is_set_aside(csv_file):
     loaded = trace.load(
         csv_file("device,ts,lat,lon", [f"a,{t},10,20" for t in texts]), tz="America/Los_Angeles"
     )
-    assert reasons(loaded) == {2: "unparsable"}
+    assert reasons(loaded) == {2: "local time that a clock change repeats or skips"}
+
+
+def test_a_local_time_that_comes_twice_is_told_apart_from_one_that_cannot_be_read(csv_file):
+    texts = ["2024-10-27T01:00:00", "2024-10-27T02:30:00", "2024-10-27T0x:30:00", "2024-10-27T04:00:00"]
+    rows = [*(f"a,{t},10,20" for t in texts), "a,2024-10-27T04:01:00,10,20"]
+    loaded = trace.load(csv_file("device,ts,lat,lon", rows), tz="Europe/Berlin")
+    assert reasons(loaded) == {2: "local time that a clock change repeats or skips", 3: "unparsable"}
+
+
+@pytest.mark.parametrize("texts", [
+    ["20240518T080000Z", "20240518T080100Z"],
+    ["20240518T1000+0200", "20240518T1001+0200"],
+    ["2024-05-18T08:00:00Z", "20240518T080100"],
+])  # fmt: skip
+def test_the_basic_form_of_iso_8601_has_zones_too(csv_file, texts):
+    loaded = trace.load(csv_file("device,ts,lat,lon", [f"a,{t},10,20" for t in texts]))
+    assert [f"{t:%H:%M}" for t in loaded.positions["ts"].to_pylist()] == ["08:00", "08:01"]
 
 
 @pytest.mark.parametrize(("unit", "factor"), [("s", 1), ("ms", 10**3), ("us", 10**6), ("ns", 10**9)])
