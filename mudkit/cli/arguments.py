@@ -59,13 +59,19 @@ Out = Annotated[Path, typer.Option("--out", help="Folder to make.")]
 
 def mapping(pairs: list[str] | None) -> dict[str, str]:
     """Read NAME=COLUMN, each."""
-    names = {}
+    names: dict[str, str] = {}
     for pair in pairs or []:
         name, separator, column = pair.partition("=")
         if not separator:
             raise ParameterError(
                 "A column mapping needs two names.", where="--column", found=pair, expected="NAME=COLUMN"
             )
+        if name in names:
+            raise ParameterError(
+                f"The column {name} is mapped twice.", where="--column",
+                found=f"{name}={names[name]}, {pair}", expected="one COLUMN for each NAME",
+                remedy="leave one of them out",
+            )  # fmt: skip
         names[name] = column
     return names
 

@@ -78,10 +78,14 @@ def inputs(template: str, parameters: dict[str, Any]) -> dict[str, Path]:
 
     Raises
     ------
-    InputMissing
+    InputMissing, ParameterError
+        A file is not there; the path of one that is needed is empty.
     """
+    fields = _schema(template).model_fields
     return {
-        name: existing(parameters[name], what) for name, what in _INPUTS[template].items() if parameters[name]
+        name: existing(parameters[name], what)
+        for name, what in _INPUTS[template].items()
+        if parameters[name] or fields[name].is_required()
     }
 
 
@@ -162,6 +166,7 @@ def parse_assignments(template: str, assignments: list[str]) -> dict[str, Any]:
     """
     schema = _schema(template)
     values: dict[str, Any] = {}
+    keys: dict[str, str] = {}
     for text in assignments:
         key, separator, value = text.partition("=")
         name, _, inner = key.partition(".")
@@ -169,6 +174,12 @@ def parse_assignments(template: str, assignments: list[str]) -> dict[str, Any]:
             raise ParameterError(
                 "A parameter needs a name and a value.", where="--param", found=text, expected="key=value"
             )
+        if key in keys:
+            raise ParameterError(
+                f"The parameter {key} is given twice.", where="--param", found=f"{keys[key]}, {text}",
+                expected="one value", remedy="leave one of them out",
+            )  # fmt: skip
+        keys[key] = text
         field = schema.model_fields.get(name)
         if inner:
             mapping = values.setdefault(name, {})

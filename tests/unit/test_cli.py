@@ -53,6 +53,12 @@ def test_a_mapping_needs_two_names(csv_file):
         run("trace", "profile", csv_file("cab,t,lat,lon,occ", ROWS), "--column", "device")
 
 
+def test_a_column_is_mapped_once(csv_file):
+    twice = ("--column", "lat=lat", "--column", "lat=lon")
+    with pytest.raises(ParameterError, match=r"mapped twice(?s:.)*lat=lat, lat=lon"):
+        run("trace", "profile", csv_file("cab,t,lat,lon,occ", ROWS), *twice)
+
+
 def test_no_such_job(tmp_path):
     with pytest.raises(ParameterError, match="label_reads"):
         run("pipeline", "run", "sort", tmp_path, "--out", tmp_path / "out")

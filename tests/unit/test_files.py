@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mudkit.errors import InputMissing, OutputExists, OutputProblem
+from mudkit.errors import InputMissing, OutputExists, OutputProblem, ParameterError
 from mudkit.files import existing, sha256, staged_file, staged_folder
 
 
@@ -104,6 +104,11 @@ def test_missing_input_names_its_neighbours(tmp_path):
     (tmp_path / "cabs.csv.gz").touch()
     with pytest.raises(InputMissing, match=r"cabs\.csv\.gz"):
         existing(tmp_path / "cab.csv.gz", "trace")
+
+
+def test_an_empty_path_is_not_the_folder_that_one_is_in():
+    with pytest.raises(ParameterError, match="The path of the trace is empty"):
+        existing("", "trace")
 
 
 def test_checksum_of_a_folder_depends_on_names_and_contents(tmp_path):
