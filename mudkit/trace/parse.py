@@ -171,8 +171,8 @@ def _is_zone(name: str) -> bool:
 
 
 def _is_twice_or_never(ts: pa.Array, t_us: NDArray[np.int64], options: Options) -> NDArray[np.bool_]:
-    """Tell which times would be one in another zone: they can be read, but the zone has two of them, or none."""
-    found = t_us == NO_TIME
+    """Tell which times can be read, but the zone has them twice or never: in UTC each is one."""
+    found = np.asarray(t_us == NO_TIME, dtype=np.bool_)
     if options.tz != "UTC" and found.any():
         found[found] = times_us(ts.filter(pa.array(found)), "UTC", options.time_unit) != NO_TIME
         return found

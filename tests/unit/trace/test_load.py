@@ -191,13 +191,33 @@ def test_header_as_people_write_it(csv_file):
         "device, t, lat, lon",
         '"device","t","lat","lon"',
         "\n\ndevice,t,lat,lon",
-        "device,t,lat,lon,lat",
     ):
-        loaded = trace.load(
-            csv_file(header, [row + (",9" if header.endswith("lat") else "") for row in rows])
-        )
+        loaded = trace.load(csv_file(header, rows))
         assert loaded.positions["lat"].to_pylist() == [1, 1, 1]
         assert loaded.positions["device"].to_pylist() == ["a"] * 3
+
+
+def test_of_two_columns_with_one_name_none_is_chosen(csv_file, tmp_path):
+    file = csv_file("device,t,lat,lon,lat", [f"a,{T0 + i},1,2,9" for i in range(3)])
+    with pytest.raises(TraceFormatError, match=r"2 columns named lat.(?s:.)*'lat \(4\)'} or 'lat'"):
+        trace.load(file)
+    for column, lat in (("lat", 1), ("lat (4)", 9)):
+        assert trace.load(file, columns={"lat": column}).positions["lat"].to_pylist() == [lat] * 3
+    columns = [["a", "a"], [T0, T0 + 1], [1.0, 1.0], [2.0, 2.0], [9.0, 9.0]]
+    twins = pa.Table.from_arrays([pa.array(c) for c in columns], names=["device", "t", "lat", "lon", "lat"])
+    pq.write_table(twins, tmp_path / "twins.parquet")
+    with pytest.raises(TraceFormatError, match=r"2 columns named lat.(?s:.)*rename"):
+        trace.load(tmp_path / "twins.parquet")
+
+
+def test_a_folder_with_a_link_that_leads_nowhere(csv_file, tmp_path):
+    folder = tmp_path / "days"
+    folder.mkdir()
+    csv_file("cab,t,lat,lon,occ", CABS).rename(folder / "a.csv")
+    for name in ("b.csv", "c.gpx"):
+        (folder / name).symlink_to(tmp_path / "gone")
+        with pytest.raises(InputMissing, match=f"behind the link .*{name}(?s:.)*gone"):
+            trace.load(folder, "gpx" if name == "c.gpx" else "csv")
 
 
 def test_rows_are_numbered_below_blank_lines(csv_file):
