@@ -85,11 +85,18 @@ def test_a_class_is_judged_into_one_file(tmp_path):
     out = tmp_path / "grades.csv"
     result = run("judge", tmp_path / "ann.py", "--out", out)
     assert result.output == f"1 not yet: {out}\n"
-    header, line = out.read_text().splitlines()
+    header, line = out.read_text(encoding="utf-8-sig").splitlines()
     assert header == "file,exercise,piece,verdict,scenarios,scenario,problem"
     assert "00_start_here,take,not yet" in line
     with pytest.raises(OutputExists):
         run("judge", tmp_path / "ann.py", "--out", out)
+
+
+def test_verdicts_open_in_a_spreadsheet(tmp_path):
+    (tmp_path / "Žofia.py").write_text("def take(seen, message):\n    return True\n", encoding="utf-8")
+    run("judge", tmp_path, "--out", tmp_path / "grades.csv")
+    assert "Žofia" in (tmp_path / "grades.csv").read_bytes().decode("utf-8-sig")
+    assert (tmp_path / "grades.csv").read_bytes().startswith(b"\xef\xbb\xbffile,")
 
 
 def test_students_open_copies_without_solutions(tmp_path, monkeypatch):
