@@ -80,8 +80,9 @@ def print_table(table: pd.DataFrame) -> None:
     """Show two columns, without a head."""
     from rich.console import Console
     from rich.table import Table as Grid
+    from rich.text import Text
 
     grid = Grid(show_header=False, box=None)
     for what, value in table.itertuples(index=False):
-        grid.add_row(str(what), str(value))
+        grid.add_row(Text(str(what)), Text(str(value)))  # as it is: [bold] is no markup in a file's name
     Console().print(grid)

@@ -1,5 +1,8 @@
+import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -78,6 +81,56 @@ def test_the_command_says_errors_without_a_traceback(tmp_path):
     assert result.returncode == 1
     assert result.stdout == ""
     assert result.stderr.startswith("mudkit: error: There is no trace at nothing.csv.\n")
+
+
+@pytest.fixture
+def command(tmp_path, csv_file):
+    csv_file("cab,t,lat,lon,occ", [row.replace("a,", "café ☕,") for row in ROWS])
+
+    def run_apart(*arguments, **options):
+        options = {"capture_output": True, "cwd": tmp_path, "check": False, **options}
+        return subprocess.run([sys.executable, "-m", "mudkit", *arguments], **options)
+
+    return run_apart
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_letters_that_a_terminal_lacks_are_no_error(command, encoding):
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    written = command("trace", "load", "trace.csv", "--out", "日本", env=environment)
+    assert (written.returncode, written.stderr) == (0, b"")
+    is_latin = encoding == "latin-1"  # an output of ASCII is taken for a mistake, and is UTF-8
+    said = written.stdout.decode("latin-1" if is_latin else "utf-8")
+    assert said.endswith("\\u672c\n" if is_latin else "written to 日本\n")
+    listed = command("report", "prefetch_sizing", "--list", env=environment)
+    assert (listed.returncode, listed.stderr) == (0, b"")
+    wrong = command("trace", "profile", "☕.csv", env=environment)
+    assert wrong.returncode == 1
+    assert wrong.stderr.startswith(b"mudkit: error: There is no trace at ")
+
+
+def test_json_is_the_same_in_every_encoding(command):
+    ran = command("reproduce", "L1", "--json", env={**os.environ, "PYTHONIOENCODING": "latin-1"})
+    assert ran.stderr == b""
+    (row,) = json.loads(ran.stdout.decode("utf-8"))
+    assert "uf·Max" in row["paper"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("arguments", [("trace", "profile", "trace.csv"), ("reproduce", "L1", "--json")])
+def test_output_that_cannot_be_written_is_told_without_a_traceback(command, arguments):
+    with Path("/dev/full").open("wb") as full:
+        ran = command(*arguments, capture_output=False, stdout=full, stderr=subprocess.PIPE)
+    assert ran.returncode == 1
+    assert ran.stderr.startswith(b"mudkit: this machine: No space left on device\n")
+    assert ran.stderr.count(b"\n") == 2
+
+
+def test_brackets_are_shown_as_they_are(csv_file):
+    file = csv_file("cab,t,lat,lon,occ", ROWS, "cabs [red].csv")
+    output = run("trace", "profile", file, "--where", "device != '[/red]'").output
+    assert "cabs [red].csv" in output
+    assert "device != '[/red]'" in output
 
 
 def test_a_class_is_judged_into_one_file(tmp_path):
