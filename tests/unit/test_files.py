@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mudkit.errors import InputMissing, OutputExists, OutputProblem, ParameterError
-from mudkit.files import existing, sha256, staged_file, staged_folder
+from mudkit.files import existing, free_name, sha256, staged_file, staged_folder, sweep_killed
 
 
 def test_folder_appears_when_the_body_ends_well(tmp_path):
@@ -57,6 +57,31 @@ def test_what_a_killed_process_left_is_swept(tmp_path):
     with staged_folder(tmp_path / "out"), staged_folder(tmp_path / "other"):
         assert not left.exists()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["other", "out"]
+
+
+def test_two_that_begin_at_once_get_names_of_their_own(tmp_path):
+    with staged_folder(free_name(tmp_path / "report[1]")) as one:
+        (one / "page").touch()
+        with staged_folder(free_name(tmp_path / "report[1]")):
+            pass
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["report[1]", "report[1]-2"]
+    assert (tmp_path / "report[1]" / "page").exists()
+    assert free_name(tmp_path / "report[1]").name == "report[1]-3"
+
+
+def test_what_killed_processes_left_under_other_names_is_swept(tmp_path):
+    code = (
+        "import os; from pathlib import Path; from mudkit.files import staged_folder\n"
+        "with staged_folder(Path('report-1')): os._exit(0)"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+    (left,) = tmp_path.iterdir()
+    with staged_folder(tmp_path / "report-2"):
+        sweep_killed(tmp_path, "other-*")
+        assert left.exists()
+        sweep_killed(tmp_path, "report-*")
+        assert not left.exists()
+    assert (tmp_path / "report-2").exists()
 
 
 def test_work_folders_go_with_their_process(tmp_path):
