@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import signal
 import sys
@@ -69,6 +70,7 @@ def _options(
 
 def main() -> None:
     """Run the command; an error of mudkit's is told without a traceback, with exit status 1."""
+    logging.getLogger().addFilter(_is_news)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what is stopped in good order cleans up
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a letter that the terminal's encoding lacks is no error
@@ -87,6 +89,11 @@ def main() -> None:
         if ended.code != _INTERRUPTED:
             raise
         _stopped()  # typer took the KeyboardInterrupt
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Tell whether somebody should hear of it: not that work was interrupted, with a traceback (Py4J)."""
+    return not (record.exc_info and isinstance(record.exc_info[1], KeyboardInterrupt))
 
 
 def _fail(told: str) -> NoReturn:

@@ -39,6 +39,12 @@ def test_load_writes_a_trace(csv_file, tmp_path):
     )
 
 
+def test_a_place_that_is_taken_is_told_before_anything_is_read(tmp_path):
+    (tmp_path / "out").mkdir()
+    with pytest.raises(OutputExists):
+        run("trace", "load", tmp_path / "there is no such file.csv", "--out", tmp_path / "out")
+
+
 def test_profile_prints_what_a_file_holds(csv_file):
     output = run("trace", "profile", csv_file("cab,t,lat,lon,occ", [*ROWS, "a,x,1,2,0"])).output
     for text in ("18", "rejected: unparsable", "derived: occupancy", "60 s", "2008-05-18"):
@@ -124,6 +130,17 @@ def test_output_that_cannot_be_written_is_told_without_a_traceback(command, argu
     assert ran.returncode == 1
     assert ran.stderr.startswith(b"mudkit: this machine: No space left on device\n")
     assert ran.stderr.count(b"\n") == 2
+
+
+def test_an_interruption_is_no_news_to_log():
+    code = (
+        "import logging, sys; from unittest import mock; from mudkit import cli\n"
+        "def stopped():\n    try:\n        raise KeyboardInterrupt\n"
+        "    except KeyboardInterrupt:\n        logging.exception('while sending a command')\n        raise\n"
+        "with mock.patch.object(cli, 'app', stopped):\n    cli.main()\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (130, "mudkit: stopped\n")
 
 
 def test_brackets_are_shown_as_they_are(csv_file):
