@@ -27,6 +27,7 @@ __all__ = ["WITHIN_S", "exercises_of", "grade", "judge_here"]
 
 WITHIN_S: Final = 120.0
 """A piece that is not judged by then does not end."""
+_CHAPTERS: Final = Path(__file__).parent.parent / "notebooks"
 _APART: Final = "import sys; from mudkit.exercises.grading import judge_here; judge_here(*sys.argv[1:])"
 _COLUMNS: Final = ["file", "exercise", "piece", "verdict", "scenarios", "scenario", "problem"]
 
@@ -38,9 +39,9 @@ def grade(
     """Judge the pieces in notebooks and Python files.
 
     Each piece is loaded with what it names (see :meth:`mudkit.exercises.pieces.Source.load`) in the folder of
-    its file, and judged in a process of its own, so that one that does not end or ends the process costs no
-    other its verdict. It may do all that whoever runs this may do: judge strangers' files on an account that
-    has nothing to lose.
+    its file, or, if it misses a file there, in that of the chapters, and judged in a process of its own, so
+    that one that does not end or ends the process costs no other its verdict. It may do all that whoever runs
+    this may do: judge strangers' files on an account that has nothing to lose.
 
     Parameters
     ----------
@@ -228,7 +229,15 @@ def judge_here(file: str, exercise: str, piece: str, judges: str | None = None) 
     sys.path.append(str(path.parent))
     with _silence():
         try:
-            loaded = read_source(path).load(piece)
+            source = read_source(path)
+            try:
+                loaded = source.load(piece)
+            except (
+                FileNotFoundError
+            ):  # what a chapter reads is beside the chapters, not beside what is handed in
+                os.chdir(_CHAPTERS)
+                loaded = source.load(piece)
+                os.chdir(path.parent)
         except Exception as error:
             problem = f"loading it raises {type(error).__name__}: {error}"
             found: dict[str, Any] = {"verdict": "not judged", "problem": problem}

@@ -240,9 +240,9 @@ def preset(template: str, name: str) -> dict[str, Any]:
             expected="KEY: VALUE, a line each", remedy=f"mudkit report {template} --list shows the keys",
         )  # fmt: skip
     if file != own:
-        # The package's presets name files of this repository, whatever the folder one is in.
+        # The package's presets name files of the package, whatever the folder one is in.
         for key in _INPUTS[template]:
-            there = _FOLDER.parents[1] / str(values.get(key, ""))
+            there = _FOLDER.parent / str(values.get(key, ""))
             if values.get(key) and not Path(values[key]).exists() and there.exists():
                 values[key] = str(there)
     return values

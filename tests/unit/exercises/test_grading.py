@@ -185,6 +185,17 @@ def test_a_class_that_is_stopped_leaves_nothing_running(hand_in, tmp_path):
     assert not (tmp_path / "out.csv").exists()
 
 
+def test_a_piece_finds_what_lies_beside_the_chapters(hand_in, tmp_path):
+    text = "import os\nname = open('../data/sample/picu.yaml').read() and 'after'\n"
+    text += (
+        "def take(seen, message):\n    assert os.path.exists('ann.py')\n    return message[name] == seen\n"
+    )
+    (row,) = grade(hand_in(ann=text)).itertuples()
+    assert row.verdict == "passed", row.problem
+    (row,) = grade(hand_in(bob=text.replace("picu", "nothing"))).itertuples()
+    assert "nothing.yaml" in row.problem
+
+
 def test_a_piece_that_does_not_end_is_stopped(hand_in):
     (row,) = grade(
         hand_in(ann="def take(seen, message):\n    while True:\n        pass\n"), within_s=1.0
