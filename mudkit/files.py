@@ -19,7 +19,10 @@ from pathlib import Path
 
 from mudkit.errors import InputMissing, MudkitError, OutputExists, OutputProblem, ParameterError
 
-__all__ = ["existing", "output_problem", "sha256", "staged_file", "staged_folder", "work_folder"]
+__all__ = [
+    "existing", "free_name", "output_problem", "refuse_existing", "sha256", "staged_file", "staged_folder",
+    "sweep_killed", "work_folder",
+]  # fmt: skip
 
 
 def existing(path: str | os.PathLike[str], what: str) -> Path:
@@ -36,12 +39,17 @@ def existing(path: str | os.PathLike[str], what: str) -> Path:
     ------
     InputMissing
     ParameterError
-        This is no path at all.
+        This is no path at all, or an empty one.
     """
     if not isinstance(path, str | os.PathLike):
         raise ParameterError(
             f"The {what} is named by a path.", where=what, found=repr(path)[:200],
             expected="a text or a pathlib.Path",
+        )  # fmt: skip
+    if not str(path):
+        raise ParameterError(
+            f"The path of the {what} is empty.", where=what, found="''", expected="a file or folder",
+            remedy="name it; in a script, check the variable that was to hold it",
         )  # fmt: skip
     path = Path(path).expanduser()
     try:
@@ -54,6 +62,12 @@ def existing(path: str | os.PathLike[str], what: str) -> Path:
             expected="a file or folder that exists and may be read",
             remedy="check the path and its permissions",
         ) from error
+    if path.is_symlink():
+        raise InputMissing(
+            f"There is no {what} behind the link {path}.", where=str(path.absolute()),
+            found=f"a link to {path.readlink()}, where nothing is", expected="a file or folder that exists",
+            remedy="mend the link, or remove it",
+        )  # fmt: skip
     parent = path.parent
     names = [p.name for p in parent.iterdir()] if parent.is_dir() else []
     near = difflib.get_close_matches(path.name, names, n=3, cutoff=0.5)
@@ -110,7 +124,7 @@ def staged_folder(path: str | os.PathLike[str], *, overwrite: str | None = None)
     """
     path = Path(path).expanduser().absolute()
     _put_back(path)
-    _refuse_existing(path, overwrite)
+    refuse_existing(path, overwrite)
     staging = path.parent / f"{_partial(path)}{os.getpid()}-{uuid.uuid4().hex[:8]}"
     try:
         staging.mkdir(parents=True)
@@ -118,7 +132,7 @@ def staged_folder(path: str | os.PathLike[str], *, overwrite: str | None = None)
         yield staging
         old = None
         if path.exists():
-            _refuse_existing(path, overwrite)
+            refuse_existing(path, overwrite)
             old = path.parent / f"{_old(path)}{os.getpid()}-{uuid.uuid4().hex[:8]}"
             path.rename(old)
         staging.rename(path)
@@ -128,7 +142,7 @@ def staged_folder(path: str | os.PathLike[str], *, overwrite: str | None = None)
         if isinstance(error, MudkitError):
             raise
         if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
-            _refuse_existing(path, None)
+            refuse_existing(path, None)
         raise output_problem(path, error) from error
     finally:
         shutil.rmtree(staging, ignore_errors=True)
@@ -189,7 +203,13 @@ def output_problem(path: Path, error: BaseException) -> OutputProblem:
     )
 
 
-def _refuse_existing(path: Path, overwrite: str | None) -> None:
+def refuse_existing(path: Path, overwrite: str | None) -> None:
+    """Refuse a place that holds something, as :func:`staged_folder` does, before long work begins.
+
+    Raises
+    ------
+    OutputExists
+    """
     if not path.exists():
         return
     others = []
@@ -239,6 +259,22 @@ def _put_back(path: Path) -> None:
         else:
             with suppress(OSError):
                 folder.rename(path)
+
+
+def free_name(path: Path) -> Path:
+    """Give the path, or with a number behind it when something is there or is being made there."""
+    number, free = 1, path
+    while free.exists() or any(path.parent.glob(f".{glob.escape(free.name)}.partial-*")):
+        number += 1
+        free = path.with_name(f"{path.name}-{number}")
+    return free
+
+
+def sweep_killed(parent: Path, names: str) -> None:
+    """Remove what killed processes of this machine left of outputs with such names, a glob pattern."""
+    mark = f".partial-{platform.node()}-"
+    for left in parent.glob(f".{names}{glob.escape(mark)}*"):
+        _sweep(parent, left.name.rpartition(mark)[0] + mark)
 
 
 def _sweep(parent: Path, prefix: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import logging
 import os
 import signal
 import sys
@@ -68,19 +70,39 @@ def _options(
 
 def main() -> None:
     """Run the command; an error of mudkit's is told without a traceback, with exit status 1."""
+    logging.getLogger().addFilter(_is_news)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what is stopped in good order cleans up
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a letter that the terminal's encoding lacks is no error
+            stream.reconfigure(errors="backslashreplace")
     try:
         app()
     except MudkitError as error:
         kind = "this machine" if isinstance(error, EnvironmentProblem) else "error"
-        print(f"mudkit: {kind}: {error}", file=sys.stderr)  # noqa: T201
-        raise SystemExit(1) from None
+        _fail(f"mudkit: {kind}: {error}")
+    except OSError as error:
+        place = "standard output or a file of mudkit" if error.filename is None else error.filename
+        _fail(f"mudkit: this machine: {error.strerror or error}\n  where:    {place}")
     except KeyboardInterrupt:
         _stopped()
     except SystemExit as ended:
         if ended.code != _INTERRUPTED:
             raise
         _stopped()  # typer took the KeyboardInterrupt
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Tell whether somebody should hear of it: not that work was interrupted, with a traceback (Py4J)."""
+    return not (record.exc_info and isinstance(record.exc_info[1], KeyboardInterrupt))
+
+
+def _fail(told: str) -> NoReturn:
+    print(told, file=sys.stderr)  # noqa: T201
+    try:
+        sys.stdout.flush()
+    except OSError:  # what is left cannot be written, and Python would try again at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    raise SystemExit(1) from None
 
 
 def _stopped() -> NoReturn:

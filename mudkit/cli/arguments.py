@@ -59,13 +59,19 @@ Out = Annotated[Path, typer.Option("--out", help="Folder to make.")]
 
 def mapping(pairs: list[str] | None) -> dict[str, str]:
     """Read NAME=COLUMN, each."""
-    names = {}
+    names: dict[str, str] = {}
     for pair in pairs or []:
         name, separator, column = pair.partition("=")
         if not separator:
             raise ParameterError(
                 "A column mapping needs two names.", where="--column", found=pair, expected="NAME=COLUMN"
             )
+        if name in names:
+            raise ParameterError(
+                f"The column {name} is mapped twice.", where="--column",
+                found=f"{name}={names[name]}, {pair}", expected="one COLUMN for each NAME",
+                remedy="leave one of them out",
+            )  # fmt: skip
         names[name] = column
     return names
 
@@ -74,8 +80,9 @@ def print_table(table: pd.DataFrame) -> None:
     """Show two columns, without a head."""
     from rich.console import Console
     from rich.table import Table as Grid
+    from rich.text import Text
 
     grid = Grid(show_header=False, box=None)
     for what, value in table.itertuples(index=False):
-        grid.add_row(str(what), str(value))
+        grid.add_row(Text(str(what)), Text(str(value)))  # as it is: [bold] is no markup in a file's name
     Console().print(grid)

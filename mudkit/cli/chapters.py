@@ -65,7 +65,7 @@ def judge(
         raise OutputExists("There is a file already.", where=str(out), remedy="name another, or --overwrite")
     graded = grade(files, judges=judges, exercises=exercise or (), within_s=within_s)
     with staged_file(out) as staging:
-        graded.to_csv(staging, index=False)
+        graded.to_csv(staging, index=False, encoding="utf-8-sig")  # by its mark a spreadsheet knows UTF-8
     counts = graded.groupby("verdict").size()
     typer.echo(f"{', '.join(f'{count} {verdict}' for verdict, count in counts.items())}: {out}")
     is_judged = graded["verdict"].isin(("passed", "not yet"))

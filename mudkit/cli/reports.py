@@ -84,7 +84,7 @@ def reproduce(
     with table.watched() as say:
         found = results(rows or (), say=say)
     if as_json:
-        typer.echo(json.dumps([result.as_json() for result in found], indent=2, ensure_ascii=False))
+        typer.echo(json.dumps([result.as_json() for result in found], indent=2))
     else:
         table.render(found)
     if page:

@@ -24,6 +24,7 @@ from mudkit.cli.arguments import (
     print_table,
 )
 from mudkit.errors import TraceContentError
+from mudkit.files import refuse_existing
 
 if TYPE_CHECKING:
     from mudkit.trace import Loaded
@@ -53,8 +54,10 @@ def trace_load(
     Example: mudkit trace load cabs.csv --out traces/cabs --column device=taxi
     """
     from mudkit import trace
+    from mudkit.trace.folder import OUTPUT_NAMES
 
     columns = mapping(column)
+    refuse_existing(out.expanduser(), OUTPUT_NAMES if overwrite else None)
     loaded = trace.load(
         path, format, table=table, columns=columns, tz=tz, time_unit=time_unit, rule=rule,
         box_km=box_km, window_s=window_s,

@@ -6,9 +6,10 @@ import contextlib
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
@@ -26,6 +27,7 @@ __all__ = ["WITHIN_S", "exercises_of", "grade", "judge_here"]
 
 WITHIN_S: Final = 120.0
 """A piece that is not judged by then does not end."""
+_CHAPTERS: Final = Path(__file__).parent.parent / "notebooks"
 _APART: Final = "import sys; from mudkit.exercises.grading import judge_here; judge_here(*sys.argv[1:])"
 _COLUMNS: Final = ["file", "exercise", "piece", "verdict", "scenarios", "scenario", "problem"]
 
@@ -37,9 +39,9 @@ def grade(
     """Judge the pieces in notebooks and Python files.
 
     Each piece is loaded with what it names (see :meth:`mudkit.exercises.pieces.Source.load`) in the folder of
-    its file, and judged in a process of its own, so that one that does not end or ends the process costs no
-    other its verdict. It may do all that whoever runs this may do: judge strangers' files on an account that
-    has nothing to lose.
+    its file, or, if it misses a file there, in that of the chapters, and judged in a process of its own, so
+    that one that does not end or ends the process costs no other its verdict. It may do all that whoever runs
+    this may do: judge strangers' files on an account that has nothing to lose.
 
     Parameters
     ----------
@@ -82,14 +84,17 @@ def grade(
     if not within_s > 0:
         raise ParameterError("No time is left.", where="within_s", found=repr(within_s), expected="seconds")
     rows = [row for file in files for row in _rows(str(file), known, exercises)]
+    running: set[subprocess.Popen[bytes]] = set()
     with bar(len(rows), "pieces", "") as done, ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         try:
-            judging = pool.map(lambda row: row | _judged_apart(row, judges, within_s), rows)
+            judging = pool.map(lambda row: row | _judged_apart(row, judges, within_s, running), rows)
             for number, row in enumerate(judging):
                 rows[number] = row
                 done(number + 1)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
+            for process in list(running):
+                _end(process)
             raise
     return pd.DataFrame(rows, columns=_COLUMNS).astype({"scenarios": "Int64"})
 
@@ -134,7 +139,7 @@ def _to_judge(named: str | Path) -> list[Path]:
     """Give a file, or what can be judged in a folder; hidden folders hold copies that JupyterLab keeps."""
     path = existing(named, "notebook or Python file")
     if not path.is_dir():
-        if path.suffix not in KINDS:
+        if path.suffix.lower() not in KINDS:
             raise ParameterError(
                 "This file cannot be judged.", where=str(path), found=path.suffix or "no suffix",
                 expected=" or ".join(KINDS), remedy="name the notebook or Python file that was handed in",
@@ -143,7 +148,9 @@ def _to_judge(named: str | Path) -> list[Path]:
     return [
         file
         for file in sorted(path.rglob("*"))
-        if file.suffix in KINDS and not any(part.startswith(".") for part in file.relative_to(path).parts)
+        if file.suffix.lower() in KINDS
+        and not file.is_dir()
+        and not any(part.startswith(".") for part in file.relative_to(path).parts)
     ]
 
 
@@ -163,24 +170,55 @@ def _rows(file: str, known: Mapping[str, Exercise], asked: Sequence[str]) -> lis
     return rows or [{"file": file, "verdict": "not there", "problem": nothing}]
 
 
-def _judged_apart(row: Mapping[str, Any], judges: str | Path | None, within_s: float) -> dict[str, Any]:
-    """Judge a piece in a process of its own."""
+def _judged_apart(
+    row: Mapping[str, Any], judges: str | Path | None, within_s: float, running: set[subprocess.Popen[bytes]]
+) -> dict[str, Any]:
+    """Judge a piece in a process of its own, which is in ``running`` as long as it runs."""
     if "verdict" in row:
         return {}
     given = [row["file"], row["exercise"], row["piece"], *([] if judges is None else [str(judges)])]
+    # Not the folder that one is in (-P): a file there, random.py for instance, would stand for Python's own.
+    with subprocess.Popen(
+        [sys.executable, "-P", "-c", _APART, *given], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, env={**os.environ, VARIABLE: "0"}, start_new_session=True,
+    ) as process:  # fmt: skip
+        running.add(process)
+        try:
+            verdict, told = process.communicate(timeout=within_s)
+        except subprocess.TimeoutExpired:
+            return {"verdict": "not judged", "problem": f"it did not end within {within_s:g} s"}
+        finally:
+            _end(process)
+            running.discard(process)
     try:
-        ended = subprocess.run(
-            [sys.executable, "-c", _APART, *given], timeout=within_s, check=False, stdin=subprocess.DEVNULL,
-            capture_output=True, env={**os.environ, VARIABLE: "0"},
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return {"verdict": "not judged", "problem": f"it did not end within {within_s:g} s"}
-    try:
-        return dict(json.loads(ended.stdout))
+        return dict(json.loads(verdict))
     except ValueError:
-        said = ended.stderr.decode(errors="replace").strip().rpartition("\n")[2][:200]
-        problem = f"it ended the process, with status {ended.returncode}" + (f": {said}" if said else "")
+        said = told.decode(errors="replace").strip().rpartition("\n")[2][:200]
+        problem = f"it ended the process, with status {process.returncode}" + (f": {said}" if said else "")
         return {"verdict": "not judged", "problem": problem}
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a process and all that it started."""
+    with contextlib.suppress(OSError):  # there is none any more
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """Let nothing be heard of a piece, nor of what it starts: what is said here afterwards is its verdict."""
+    kept = {number: os.dup(number) for number in (1, 2)}
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        for number in kept:
+            os.dup2(nowhere, number)
+        yield
+    finally:
+        sys.stdout.flush()
+        for number, before in kept.items():
+            os.dup2(before, number)
+            os.close(before)
+        os.close(nowhere)
 
 
 def judge_here(file: str, exercise: str, piece: str, judges: str | None = None) -> None:
@@ -188,10 +226,18 @@ def judge_here(file: str, exercise: str, piece: str, judges: str | None = None) 
     known = EXERCISES if judges is None else {**EXERCISES, **exercises_of(judges)}
     path = Path(file).resolve()
     os.chdir(path.parent)  # as in JupyterLab: what lies beside it is found
-    sys.path.insert(0, str(path.parent))
-    with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
+    sys.path.append(str(path.parent))
+    with _silence():
         try:
-            loaded = read_source(path).load(piece)
+            source = read_source(path)
+            try:
+                loaded = source.load(piece)
+            except (
+                FileNotFoundError
+            ):  # what a chapter reads is beside the chapters, not beside what is handed in
+                os.chdir(_CHAPTERS)
+                loaded = source.load(piece)
+                os.chdir(path.parent)
         except Exception as error:
             problem = f"loading it raises {type(error).__name__}: {error}"
             found: dict[str, Any] = {"verdict": "not judged", "problem": problem}

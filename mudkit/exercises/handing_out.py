@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -37,6 +38,8 @@ def without_solutions(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
 def hand_out(chapters: Path, folder: Path) -> Path:
     """Copy chapters without their solutions; what is there already stays as its reader left it.
 
+    The samples that chapters read come along, where the copies look for them: in ``../data/sample``.
+
     Parameters
     ----------
     chapters : Path
@@ -67,4 +70,9 @@ def hand_out(chapters: Path, folder: Path) -> Path:
         if not copy.exists():
             with staged_file(copy) as staging:
                 nbformat.write(without_solutions(nbformat.read(file, as_version=4)), staging)
+    for file in chapters.resolve().parent.glob("data/sample/*"):
+        copy = folder.resolve().parent / "data" / "sample" / file.name
+        if not copy.exists():
+            with staged_file(copy) as staging:
+                shutil.copyfile(file, staging)
     return folder

@@ -172,7 +172,10 @@ def judged(chapter: str, exercise: Exercise, piece: Callable[..., Any]) -> Verdi
         nonlocal count, failure
         count += 1
         done(min(count, _SCENARIOS))  # making a failure small plays more
-        played = exercise.play(guarded, scenario)
+        try:
+            played = exercise.play(guarded, scenario)
+        except PieceError as error:  # a judge need not see to it
+            played = Played(repr(scenario)[:200], str(error))
         outcomes[played.scenario].add(played.problem)
         if played.problem is not None:
             failure = played

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import symtable
 from collections.abc import Iterator
 from pathlib import Path
-from types import CodeType
+from types import CodeType, CoroutineType
 from typing import Any, NamedTuple
 
 from mudkit.errors import ParameterError
@@ -64,7 +65,9 @@ class Source:
         namespace: dict[str, Any] = {"__name__": self._path.stem, "__file__": str(self._path)}
         for each in self._statements:
             if each.binds & needed:
-                exec(each.code, namespace)
+                ran = eval(each.code, namespace)
+                if isinstance(ran, CoroutineType):  # a cell may await
+                    asyncio.run(ran)
         return namespace[name]
 
 
@@ -84,34 +87,49 @@ def read_source(path: str | Path) -> Source:
         It is neither, or it cannot be parsed.
     """
     path = existing(path, "notebook or Python file")
-    if path.suffix not in KINDS or not path.is_file():
+    if path.suffix.lower() not in KINDS or not path.is_file():
         raise ParameterError(
             "This is no file that functions can be found in.", where=str(path),
             found=path.suffix or "no suffix", expected=" or ".join(KINDS),
         )  # fmt: skip
     found: list[_Statement] = []
-    for place, text in _parts(path):
+    try:
+        parts = list(_parts(path))
+    except OSError as error:
+        raise ParameterError(
+            "This cannot be read.", where=str(path), found=error.strerror, expected="a file that may be read",
+            remedy="check its permissions",
+        ) from error  # fmt: skip
+    for place, text in parts:
         try:
             found += [_statement(node, place) for node in ast.parse(text).body]
         except SyntaxError as error:
+            line = "" if error.lineno is None else f", line {error.lineno}"
             raise ParameterError(
-                "This cannot be parsed.", where=f"{place}, line {error.lineno}", found=error.msg,
+                "This cannot be parsed.", where=f"{place}{line}", found=error.msg,
+                remedy="run it; Python says the same",
+            ) from error  # fmt: skip
+        except (ValueError, RecursionError, MemoryError) as error:  # zero bytes; brackets in brackets
+            raise ParameterError(
+                "This cannot be parsed.", where=place, found=str(error) or type(error).__name__,
                 remedy="run it; Python says the same",
             ) from error  # fmt: skip
     return Source(path, found)
 
 
-def _parts(path: Path) -> Iterator[tuple[str, str]]:
+def _parts(path: Path) -> Iterator[tuple[str, str | bytes]]:
     """Give each part of a file that is parsed by itself, and what it is called."""
-    if path.suffix == ".py":
-        yield path.name, path.read_text(encoding="utf-8")
+    if path.suffix.lower() == ".py":
+        yield path.name, path.read_bytes()  # a file may say how it is encoded
         return
     import nbformat  # loading these takes longer than loading all of mudkit
     from IPython.core.inputtransformer2 import TransformerManager
 
     try:
         notebook = nbformat.read(path, as_version=4)
-    except (ValueError, KeyError, AttributeError) as error:
+    except OSError:
+        raise
+    except Exception as error:  # of any kind: nbformat takes for granted what it looks for
         raise ParameterError(
             "This is no notebook.", where=str(path), found=str(error)[:200], expected="a notebook, *.ipynb",
             remedy="save it again in JupyterLab",
@@ -132,7 +150,7 @@ def _statement(node: ast.stmt, place: str) -> _Statement:
             defines = name
         case ast.Assign(targets=[ast.Name(id=name)], value=ast.Lambda()):
             defines = name
-    code = compile(ast.Module([node], type_ignores=[]), place, "exec")
+    code = compile(ast.Module([node], type_ignores=[]), place, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     return _Statement(code, frozenset(binds), frozenset(names), defines)
 
 

@@ -78,10 +78,14 @@ def inputs(template: str, parameters: dict[str, Any]) -> dict[str, Path]:
 
     Raises
     ------
-    InputMissing
+    InputMissing, ParameterError
+        A file is not there; the path of one that is needed is empty.
     """
+    fields = _schema(template).model_fields
     return {
-        name: existing(parameters[name], what) for name, what in _INPUTS[template].items() if parameters[name]
+        name: existing(parameters[name], what)
+        for name, what in _INPUTS[template].items()
+        if parameters[name] or fields[name].is_required()
     }
 
 
@@ -162,6 +166,7 @@ def parse_assignments(template: str, assignments: list[str]) -> dict[str, Any]:
     """
     schema = _schema(template)
     values: dict[str, Any] = {}
+    keys: dict[str, str] = {}
     for text in assignments:
         key, separator, value = text.partition("=")
         name, _, inner = key.partition(".")
@@ -169,6 +174,12 @@ def parse_assignments(template: str, assignments: list[str]) -> dict[str, Any]:
             raise ParameterError(
                 "A parameter needs a name and a value.", where="--param", found=text, expected="key=value"
             )
+        if key in keys:
+            raise ParameterError(
+                f"The parameter {key} is given twice.", where="--param", found=f"{keys[key]}, {text}",
+                expected="one value", remedy="leave one of them out",
+            )  # fmt: skip
+        keys[key] = text
         field = schema.model_fields.get(name)
         if inner:
             mapping = values.setdefault(name, {})
@@ -229,9 +240,9 @@ def preset(template: str, name: str) -> dict[str, Any]:
             expected="KEY: VALUE, a line each", remedy=f"mudkit report {template} --list shows the keys",
         )  # fmt: skip
     if file != own:
-        # The package's presets name files of this repository, whatever the folder one is in.
+        # The package's presets name files of the package, whatever the folder one is in.
         for key in _INPUTS[template]:
-            there = _FOLDER.parents[1] / str(values.get(key, ""))
+            there = _FOLDER.parent / str(values.get(key, ""))
             if values.get(key) and not Path(values[key]).exists() and there.exists():
                 values[key] = str(there)
     return values

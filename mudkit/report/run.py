@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mudkit.errors import MudkitError
-from mudkit.files import sha256, staged_folder
+from mudkit.files import free_name, sha256, staged_folder, sweep_killed
 from mudkit.report.parameters import check, check_inputs, inputs
 
 if TYPE_CHECKING:
@@ -99,7 +99,8 @@ def run_report(
     build = Path(build).expanduser()
     if not force and (same := _finished(build, template, manifest["fingerprint"])):
         return same
-    path = _free(build / f"{template}-{started:%Y%m%dT%H%M%SZ}")
+    sweep_killed(build, f"{template}-*")
+    path = free_name(build / f"{template}-{started:%Y%m%dT%H%M%SZ}")
     clock = time.monotonic()
     with staged_folder(path) as folder:
         (folder / "data").mkdir()
@@ -148,7 +149,7 @@ def keep_page(
     from mudkit.report.tables import keep
 
     started, clock = dt.datetime.now(dt.UTC), time.monotonic()
-    path = _free(Path(build).expanduser() / f"{name}-{started:%Y%m%dT%H%M%SZ}")
+    path = free_name(Path(build).expanduser() / f"{name}-{started:%Y%m%dT%H%M%SZ}")
     with staged_folder(path) as folder:
         (folder / "data").mkdir()
         for each, table in tables.items():
@@ -230,14 +231,6 @@ def _keep_failed(folder: Path, path: Path) -> None:
         shutil.copytree(folder, failed)
     except OSError:
         print(f"mudkit: the partial report could not be kept in {failed}", file=sys.stderr)  # noqa: T201
-
-
-def _free(path: Path) -> Path:
-    """Give the path, or with a number behind it when another run began in the same second."""
-    number = 1
-    while (free := path if number == 1 else path.with_name(f"{path.name}-{number}")).exists():
-        number += 1
-    return free
 
 
 def _fingerprint(manifest: dict[str, Any]) -> str:

@@ -151,7 +151,7 @@ def check_parsed(source: Source, options: Options, rows: int, bad: dict[str, int
             f"Most rows of {source.path.name} cannot be read.",
             where=where,
             found=f"{sum(bad.values()):,} of {rows:,} rows; the first: {sample[:100]!r}",
-            expected="a device, a time (UNIX or ISO 8601) and a place in degrees in each row",
+            expected="in each row a device, a time (UNIX or ISO 8601) and a place in degrees (like 37.77)",
             remedy="check the column mapping and the format",
         )
 

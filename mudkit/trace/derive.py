@@ -20,14 +20,15 @@ from numpy.typing import NDArray
 from mudkit.errors import ParameterError, TraceContentError, did_you_mean
 from mudkit.sources.streams import Stream, device_number
 from mudkit.trace.schema import READS, epoch_us, timestamps, with_read_ids
-from mudkit.units import US_PER_S, distance_km
+from mudkit.units import EARTH_RADIUS_KM, US_PER_S, distance_km
 
 __all__ = ["KNOWN_S", "RULES", "Rule", "derive_reads"]
 
 _Chosen: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 STILL_KM = 0.05
-"""A step shorter than this is standing still: a city block's half, well over the noise of a GPS fix."""
+"""Nearer than this to where it last moved to, a device stands still: a city block's half, well over the noise
+of a GPS fix."""
 
 
 KNOWN_S = 600.0
@@ -189,13 +190,34 @@ def derive_reads(
 
 def _trip_start(positions: pa.Table, same_device: NDArray[np.bool_], rule: Rule, occupied: Any) -> _Chosen:
     t_us = epoch_us(positions["ts"])
-    lat, lon = positions["lat"].to_numpy(), positions["lon"].to_numpy()
-    moved = ~same_device
-    moved[1:] |= distance_km(lat[:-1], lon[:-1], lat[1:], lon[1:]) >= STILL_KM
-    moves = np.flatnonzero(moved)
+    moves = np.flatnonzero(_moved(positions["lat"].to_numpy(), positions["lon"].to_numpy(), ~same_device))
     still = np.append(True, np.diff(t_us[moves]) >= rule.still_s * US_PER_S)[: len(moves)]
     rows = moves[still | ~same_device[moves]]
     return rows, t_us[rows]
+
+
+def _moved(
+    lat: NDArray[np.float64], lon: NDArray[np.float64], is_first: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Tell which fixes are elsewhere than the last one that was: small steps add up.
+
+    So a drive has the same trips whether it has a fix a second or a minute.
+    """
+    moved = is_first.copy()
+    moved[1:] |= distance_km(lat[:-1], lon[:-1], lat[1:], lon[1:]) >= STILL_KM
+    # The rest one by one, by chords of the unit sphere: the fix before says from where it is measured.
+    phi, lambda_ = np.radians(lat), np.radians(lon)
+    east, north, up = np.cos(phi) * np.cos(lambda_), np.cos(phi) * np.sin(lambda_), np.sin(phi)
+    x, y, z = east.tolist(), north.tolist(), up.tolist()
+    least = (2 * math.sin(STILL_KM / EARTH_RADIUS_KM / 2)) ** 2
+    stood, last = -1, -1
+    for i in np.flatnonzero(~moved).tolist():
+        if last != i - 1:
+            stood = i - 1  # it is the fix after a long step, or after a device's first
+        if (x[i] - x[stood]) ** 2 + (y[i] - y[stood]) ** 2 + (z[i] - z[stood]) ** 2 >= least:
+            moved[i], stood = True, i
+        last = i
+    return moved
 
 
 def _occupancy(

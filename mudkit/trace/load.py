@@ -104,10 +104,10 @@ def load(
     options = options_of(table, tz, time_unit, box_km, window_s)
     path = existing(path, "trace")
     if path.is_dir() and is_trace(path):
-        shaping = {"format": (format, "auto"), "table": (table, "positions"), "tz": (tz, "UTC")}
-        shaping |= {"time_unit": (time_unit, "s")}
-        given = {name: value for name, (value, usual) in shaping.items() if value != usual}
-        refuse_for_folder(path, columns=columns, rule=rule, box_km=box_km, window_s=window_s, **given)
+        refuse_for_folder(
+            path, format=format, table=table, tz=tz, time_unit=time_unit, columns=columns, rule=rule,
+            box_km=box_km, window_s=window_s,
+        )  # fmt: skip
         return _load_folder(path)
     source = recognise(path, format, columns)
     options = fitting(source, options)
@@ -162,7 +162,8 @@ def refuse_for_folder(path: Path, **options: object) -> None:
     ------
     ParameterError
     """
-    given = {name: value for name, value in options.items() if value}
+    usual = {"format": "auto", "table": "positions", "tz": "UTC", "time_unit": "s"}
+    given = {name: value for name, value in options.items() if value and value != usual.get(name)}
     if given:
         raise ParameterError(
             "A trace folder holds its rows and reads already.",

@@ -24,6 +24,7 @@ __all__ = [
     "MAX_BOX_KM",
     "MAX_WINDOW_S",
     "OUTSIDE",
+    "TWICE_OR_NEVER",
     "UNPARSABLE",
     "UNTIMED",
     "Options",
@@ -33,6 +34,7 @@ __all__ = [
 
 UNPARSABLE = "unparsable"
 UNTIMED = "no time"
+TWICE_OR_NEVER = "local time that a clock change repeats or skips"
 LATE = "time before 1980 or after 2100"
 OUTSIDE = "coordinates out of range"
 EXCHANGED = "coordinates out of range, in range if exchanged"
@@ -131,12 +133,13 @@ def parse(columns: pa.Table, source: str, rows: NDArray[np.int64], options: Opti
     untimed = np.asarray(pc.is_null(columns["ts"].combine_chunks()).to_numpy(zero_copy_only=False))
     unparsable = np.isnan(lat) | np.isnan(lon) | (t_us == NO_TIME)
     unparsable |= np.asarray(pc.fill_null(pc.equal(device, ""), True).to_numpy(zero_copy_only=False))
+    unplaced = _is_twice_or_never(columns["ts"].combine_chunks(), t_us, options)
     for name, most in (("box_km", MAX_BOX_KM), ("window_s", MAX_WINDOW_S)):
         if name in values:  # where a row says nothing, the default holds
             unparsable |= ~((values[name] > 0) & (values[name] <= most)) & _says(columns[name])
     reason = np.select(
-        [untimed, unparsable, late, swapped, outside],
-        [UNTIMED, UNPARSABLE, LATE, EXCHANGED, OUTSIDE],
+        [untimed, unplaced, unparsable, late, swapped, outside],
+        [UNTIMED, TWICE_OR_NEVER, UNPARSABLE, LATE, EXCHANGED, OUTSIDE],
         default="",
     )
     if "speed_mps" in values:
@@ -165,6 +168,15 @@ def _is_zone(name: str) -> bool:
     except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
         return False
     return True
+
+
+def _is_twice_or_never(ts: pa.Array, t_us: NDArray[np.int64], options: Options) -> NDArray[np.bool_]:
+    """Tell which times can be read, but the zone has them twice or never: in UTC each is one."""
+    found = np.asarray(t_us == NO_TIME, dtype=np.bool_)
+    if options.tz != "UTC" and found.any():
+        found[found] = times_us(ts.filter(pa.array(found)), "UTC", options.time_unit) != NO_TIME
+        return found
+    return np.zeros(len(t_us), dtype=np.bool_)
 
 
 def _says(column: pa.ChunkedArray) -> NDArray[np.bool_]:

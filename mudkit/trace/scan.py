@@ -104,7 +104,10 @@ def scan(
     options = options_of(table, tz, time_unit, box_km, window_s)
     path = existing(path, "trace")
     if path.is_dir() and is_trace(path):
-        refuse_for_folder(path, columns=columns, rule=rule, box_km=box_km, window_s=window_s)
+        refuse_for_folder(
+            path, format=format, table=table, tz=tz, time_unit=time_unit, columns=columns, rule=rule,
+            box_km=box_km, window_s=window_s,
+        )  # fmt: skip
         return Scan(_Clean(path), batch_rows)
     source = recognise(path, format, columns)
     options = fitting(source, options)

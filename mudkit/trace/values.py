@@ -17,6 +17,7 @@ NO_TIME = int(np.iinfo(np.int64).min)
 
 _NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
 _PLAIN = r"^(1[7-9]|2[01])\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,6})?"
+_ZONE = r"[T ]\d\d(?::?\d\d){0,2}(?:[.,]\d+)?\s*(?:[zZ]|[+-]\d\d(?::?\d\d)?)\s*$"
 _YES, _NO = ["1", "1.0", "true", "t", "yes"], ["0", "0.0", "false", "f", "no"]
 
 
@@ -81,15 +82,15 @@ def _texts_us(column: pa.Array, tz: str) -> NDArray[np.int64]:
     import pandas as pd  # loading it takes longer than loading all of mudkit
 
     texts = column.to_pandas()
-    has_zone = texts.str.contains(
-        r":\d\d(?:[.,]\d+)?\s*(?:[zZ]|[+-]\d\d(?::?\d\d)?)\s*$", regex=True, na=False
-    )
+    has_zone = texts.str.contains(_ZONE, regex=True, na=False)
     times = pd.Series(pd.NaT, index=texts.index, dtype="datetime64[ns, UTC]")
-    if has_zone.any():
-        times[has_zone] = pd.to_datetime(texts[has_zone], format="ISO8601", errors="coerce", utc=True)
+    # Not all at once: pandas reads a text without a zone in that of the text before it.
+    for chosen in (has_zone, ~has_zone):
+        if chosen.any():
+            times[chosen] = pd.to_datetime(texts[chosen], format="ISO8601", errors="coerce", utc=True)
     if not has_zone.all():
-        naive = pd.to_datetime(texts[~has_zone], format="ISO8601", errors="coerce")
-        local = naive.dt.tz_localize(tz, ambiguous="NaT", nonexistent="NaT")
+        local = times[~has_zone].dt.tz_localize(None)
+        local = local.dt.tz_localize(tz, ambiguous="NaT", nonexistent="NaT")
         times[~has_zone] = local.dt.tz_convert("UTC")
     values = times.to_numpy(dtype="datetime64[us]").view(np.int64)
     return np.where(times.isna(), NO_TIME, values)

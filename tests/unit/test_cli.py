@@ -1,5 +1,8 @@
+import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -36,6 +39,12 @@ def test_load_writes_a_trace(csv_file, tmp_path):
     )
 
 
+def test_a_place_that_is_taken_is_told_before_anything_is_read(tmp_path):
+    (tmp_path / "out").mkdir()
+    with pytest.raises(OutputExists):
+        run("trace", "load", tmp_path / "there is no such file.csv", "--out", tmp_path / "out")
+
+
 def test_profile_prints_what_a_file_holds(csv_file):
     output = run("trace", "profile", csv_file("cab,t,lat,lon,occ", [*ROWS, "a,x,1,2,0"])).output
     for text in ("18", "rejected: unparsable", "derived: occupancy", "60 s", "2008-05-18"):
@@ -51,6 +60,12 @@ def test_generate_writes_a_trace(tmp_path):
 def test_a_mapping_needs_two_names(csv_file):
     with pytest.raises(ParameterError, match="NAME=COLUMN"):
         run("trace", "profile", csv_file("cab,t,lat,lon,occ", ROWS), "--column", "device")
+
+
+def test_a_column_is_mapped_once(csv_file):
+    twice = ("--column", "lat=lat", "--column", "lat=lon")
+    with pytest.raises(ParameterError, match=r"mapped twice(?s:.)*lat=lat, lat=lon"):
+        run("trace", "profile", csv_file("cab,t,lat,lon,occ", ROWS), *twice)
 
 
 def test_no_such_job(tmp_path):
@@ -74,16 +89,84 @@ def test_the_command_says_errors_without_a_traceback(tmp_path):
     assert result.stderr.startswith("mudkit: error: There is no trace at nothing.csv.\n")
 
 
+@pytest.fixture
+def command(tmp_path, csv_file):
+    csv_file("cab,t,lat,lon,occ", [row.replace("a,", "café ☕,") for row in ROWS])
+
+    def run_apart(*arguments, **options):
+        options = {"capture_output": True, "cwd": tmp_path, "check": False, **options}
+        return subprocess.run([sys.executable, "-m", "mudkit", *arguments], **options)
+
+    return run_apart
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_letters_that_a_terminal_lacks_are_no_error(command, encoding):
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    written = command("trace", "load", "trace.csv", "--out", "日本", env=environment)
+    assert (written.returncode, written.stderr) == (0, b"")
+    is_latin = encoding == "latin-1"  # an output of ASCII is taken for a mistake, and is UTF-8
+    said = written.stdout.decode("latin-1" if is_latin else "utf-8")
+    assert said.endswith("\\u672c\n" if is_latin else "written to 日本\n")
+    listed = command("report", "prefetch_sizing", "--list", env=environment)
+    assert (listed.returncode, listed.stderr) == (0, b"")
+    wrong = command("trace", "profile", "☕.csv", env=environment)
+    assert wrong.returncode == 1
+    assert wrong.stderr.startswith(b"mudkit: error: There is no trace at ")
+
+
+def test_json_is_the_same_in_every_encoding(command):
+    ran = command("reproduce", "L1", "--json", env={**os.environ, "PYTHONIOENCODING": "latin-1"})
+    assert ran.stderr == b""
+    (row,) = json.loads(ran.stdout.decode("utf-8"))
+    assert "uf·Max" in row["paper"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("arguments", [("trace", "profile", "trace.csv"), ("reproduce", "L1", "--json")])
+def test_output_that_cannot_be_written_is_told_without_a_traceback(command, arguments):
+    with Path("/dev/full").open("wb") as full:
+        ran = command(*arguments, capture_output=False, stdout=full, stderr=subprocess.PIPE)
+    assert ran.returncode == 1
+    assert ran.stderr.startswith(b"mudkit: this machine: No space left on device\n")
+    assert ran.stderr.count(b"\n") == 2
+
+
+def test_an_interruption_is_no_news_to_log():
+    code = (
+        "import logging, sys; from unittest import mock; from mudkit import cli\n"
+        "def stopped():\n    try:\n        raise KeyboardInterrupt\n"
+        "    except KeyboardInterrupt:\n        logging.exception('while sending a command')\n        raise\n"
+        "with mock.patch.object(cli, 'app', stopped):\n    cli.main()\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (130, "mudkit: stopped\n")
+
+
+def test_brackets_are_shown_as_they_are(csv_file):
+    file = csv_file("cab,t,lat,lon,occ", ROWS, "cabs [red].csv")
+    output = run("trace", "profile", file, "--where", "device != '[/red]'").output
+    assert "cabs [red].csv" in output
+    assert "device != '[/red]'" in output
+
+
 def test_a_class_is_judged_into_one_file(tmp_path):
     (tmp_path / "ann.py").write_text("def take(seen, message):\n    return False\n")
     out = tmp_path / "grades.csv"
     result = run("judge", tmp_path / "ann.py", "--out", out)
     assert result.output == f"1 not yet: {out}\n"
-    header, line = out.read_text().splitlines()
+    header, line = out.read_text(encoding="utf-8-sig").splitlines()
     assert header == "file,exercise,piece,verdict,scenarios,scenario,problem"
     assert "00_start_here,take,not yet" in line
     with pytest.raises(OutputExists):
         run("judge", tmp_path / "ann.py", "--out", out)
+
+
+def test_verdicts_open_in_a_spreadsheet(tmp_path):
+    (tmp_path / "Žofia.py").write_text("def take(seen, message):\n    return True\n", encoding="utf-8")
+    run("judge", tmp_path, "--out", tmp_path / "grades.csv")
+    assert "Žofia" in (tmp_path / "grades.csv").read_bytes().decode("utf-8-sig")
+    assert (tmp_path / "grades.csv").read_bytes().startswith(b"\xef\xbb\xbffile,")
 
 
 def test_students_open_copies_without_solutions(tmp_path, monkeypatch):

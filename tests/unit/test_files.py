@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mudkit.errors import InputMissing, OutputExists, OutputProblem
-from mudkit.files import existing, sha256, staged_file, staged_folder
+from mudkit.errors import InputMissing, OutputExists, OutputProblem, ParameterError
+from mudkit.files import existing, free_name, sha256, staged_file, staged_folder, sweep_killed
 
 
 def test_folder_appears_when_the_body_ends_well(tmp_path):
@@ -59,6 +59,31 @@ def test_what_a_killed_process_left_is_swept(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["other", "out"]
 
 
+def test_two_that_begin_at_once_get_names_of_their_own(tmp_path):
+    with staged_folder(free_name(tmp_path / "report[1]")) as one:
+        (one / "page").touch()
+        with staged_folder(free_name(tmp_path / "report[1]")):
+            pass
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["report[1]", "report[1]-2"]
+    assert (tmp_path / "report[1]" / "page").exists()
+    assert free_name(tmp_path / "report[1]").name == "report[1]-3"
+
+
+def test_what_killed_processes_left_under_other_names_is_swept(tmp_path):
+    code = (
+        "import os; from pathlib import Path; from mudkit.files import staged_folder\n"
+        "with staged_folder(Path('report-1')): os._exit(0)"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+    (left,) = tmp_path.iterdir()
+    with staged_folder(tmp_path / "report-2"):
+        sweep_killed(tmp_path, "other-*")
+        assert left.exists()
+        sweep_killed(tmp_path, "report-*")
+        assert not left.exists()
+    assert (tmp_path / "report-2").exists()
+
+
 def test_work_folders_go_with_their_process(tmp_path):
     code = "import os, sys; from mudkit.files import work_folder; print(work_folder()); sys.stdout.flush(); "
     environment = os.environ | {"TMPDIR": str(tmp_path)}
@@ -104,6 +129,11 @@ def test_missing_input_names_its_neighbours(tmp_path):
     (tmp_path / "cabs.csv.gz").touch()
     with pytest.raises(InputMissing, match=r"cabs\.csv\.gz"):
         existing(tmp_path / "cab.csv.gz", "trace")
+
+
+def test_an_empty_path_is_not_the_folder_that_one_is_in():
+    with pytest.raises(ParameterError, match="The path of the trace is empty"):
+        existing("", "trace")
 
 
 def test_checksum_of_a_folder_depends_on_names_and_contents(tmp_path):

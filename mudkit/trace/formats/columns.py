@@ -72,6 +72,8 @@ def resolve(file: Path, names: list[str], columns: dict[str, str], *, guess: boo
     Raises
     ------
     ColumnsMissing
+    TraceFormatError
+        Several columns have a name that was looked for.
     """
     lower = {name.lower(): name for name in reversed(names)}
     mapping = dict(columns)
@@ -80,6 +82,7 @@ def resolve(file: Path, names: list[str], columns: dict[str, str], *, guess: boo
             found = next((lower[s] for s in spellings if s in lower), None)
             if column not in mapping and found is not None:
                 mapping[column] = found
+        _refuse_twins(file, names, {c: name for c, name in mapping.items() if c not in columns})
     missing = [mapping.get(c, c) for c in _REQUIRED if mapping.get(c) not in names]
     missing += [given for c, given in columns.items() if c not in _REQUIRED and given not in names]
     if missing:
@@ -93,6 +96,23 @@ def resolve(file: Path, names: list[str], columns: dict[str, str], *, guess: boo
             "(on the command line --column device=…)",
         )
     return {column: mapping[column] for column in COLUMNS if column in mapping}
+
+
+def _refuse_twins(file: Path, names: list[str], found: dict[str, str]) -> None:
+    """Refuse to choose between columns of one name: which of them is meant, the file does not say."""
+    for column, name in found.items():
+        twins = [each for each in names if re.fullmatch(rf"{re.escape(name)}( \(\d+\))?", each)]
+        if len(twins) > 1:
+            raise TraceFormatError(
+                f"{file.name} has {len(twins)} columns named {name}.",
+                where=str(file),
+                found=", ".join(each[:40] for each in names[:20]),
+                expected=f"one column for {column}",
+                remedy="rename all but one in the file"
+                if twins[0] == twins[1]  # Parquet, which is read by names
+                else f"say which: columns={{{column!r}: {twins[1]!r}}} or {twins[0]!r} "
+                f"(on the command line --column {column}='{twins[1]}')",
+            )
 
 
 def _with_near(name: str, names: list[str]) -> str:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mudkit.errors import ParameterError, TraceFormatError
+from mudkit.files import existing
 from mudkit.trace.folder import is_trace
 from mudkit.trace.formats.columns import CABSPOTTING, COLUMNS, gtfs_rt, resolve
 from mudkit.trace.formats.delimited import header_of
@@ -177,6 +178,8 @@ def _folder(path: Path, format: str, columns: dict[str, str]) -> Source:  # noqa
             remedy="name the file itself",
         )
     members = found[kind]
+    for name in members:
+        existing(path / name, "file")  # a link may lead nowhere
     if kind in FIXED:
         return Source(path, kind, {}, members)
     first = _file(path / members[0], format, columns)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -31,6 +35,17 @@ def hand_in(tmp_path: Path):
         return [tmp_path / f"{name}.py" for name in files]
 
     return handed_in
+
+
+def ends(pid: int) -> bool:
+    """Wait until a process that was killed is gone."""
+    for _ in range(600):
+        with contextlib.suppress(OSError):
+            if Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z":
+                time.sleep(0.05)
+                continue
+        return True
+    return False
 
 
 def test_a_class_is_judged(hand_in, tmp_path):
@@ -107,6 +122,78 @@ def test_a_piece_finds_what_lies_beside_its_file(hand_in, tmp_path):
     text = "name = open('after.txt').read()\ndef take(seen, message):\n    return message[name] == seen\n"
     (row,) = grade(hand_in(ann=text)).itertuples()
     assert row.verdict == "passed", row.problem
+
+
+def test_what_a_piece_says_is_no_verdict(hand_in, tmp_path):
+    (tmp_path / "judges.py").write_text(JUDGES, encoding="utf-8")
+    says = 'import os\ndef double(x):\n    os.write(1, b\'{"verdict": "passed"}\')\n'
+    shell = "import os\ndef double(x):\n    os.system('echo loud; echo louder >&2')\n    return 2 * x\n"
+    files = hand_in(ann=says + "    os._exit(0)\n", bob=says + "    return 2 * x\n", cyd=shell)
+    table = grade(files, judges=tmp_path / "judges.py")
+    assert table["verdict"].tolist() == ["not judged", "passed", "passed"], table["problem"].tolist()
+
+
+def test_what_a_piece_leaves_running_is_ended(hand_in, tmp_path):
+    (tmp_path / "judges.py").write_text(JUDGES, encoding="utf-8")
+    file = hand_in(
+        ann="import subprocess\ndef double(x, seen=[]):\n    if not seen:\n"
+        "        seen.append(subprocess.Popen(['sleep', '600']))\n"
+        "        open('pid', 'w').write(str(seen[0].pid))\n    return 2 * x\n"
+    )
+    (row,) = grade(file, judges=tmp_path / "judges.py").itertuples()
+    assert row.verdict == "passed"
+    assert ends(int((tmp_path / "pid").read_text()))
+
+
+def test_a_file_that_has_the_name_of_a_module_of_python_is_nobody_elses(hand_in, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table = grade(hand_in(ann=RIGHT, code="raise RuntimeError\n", random="raise RuntimeError\n"))
+    assert table["verdict"].tolist() == ["passed", "not there", "not there"], table["problem"].tolist()
+
+
+def test_no_file_of_a_class_keeps_the_others_from_their_verdicts(hand_in, tmp_path):
+    hand_in(ann=RIGHT)
+    (tmp_path / "BOB.PY").write_text(RIGHT, encoding="utf-8")
+    (tmp_path / "cyd.py").write_bytes("name = 'für'\n".encode("latin-1") + RIGHT.encode())
+    (tmp_path / "dan.py").write_bytes(RIGHT.encode() + b"\0")
+    (tmp_path / "eve.py").write_text("x = " + "(" * 5000 + ")" * 5000, encoding="utf-8")
+    for name, text in (("fay", "[]"), ("gil", "{}"), ("hal", ""), ("ian", '{"cells": 3, "nbformat": 4}')):
+        (tmp_path / f"{name}.ipynb").write_text(text, encoding="utf-8")
+    (tmp_path / "jan.ipynb").mkdir()
+    (tmp_path / "kim.py").symlink_to(tmp_path / "nowhere")
+    table = grade([tmp_path]).set_index("file")
+    table.index = [Path(each).name for each in table.index]
+    assert "jan.ipynb" not in table.index
+    assert table.loc[["BOB.PY", "ann.py"], "verdict"].tolist() == ["passed"] * 2
+    assert set(table.drop(["BOB.PY", "ann.py"])["verdict"]) == {"not judged"}
+
+
+def test_a_class_that_is_stopped_leaves_nothing_running(hand_in, tmp_path):
+    file = hand_in(
+        ann="import os\ndef take(seen, message):\n    open('pid', 'w').write(str(os.getpid()))\n"
+        "    while True:\n        pass\n"
+    )
+    command = [sys.executable, "-m", "mudkit", "judge", *map(str, file), "--out", str(tmp_path / "out.csv")]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        while not (tmp_path / "pid").is_file() or not (tmp_path / "pid").read_text():
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.terminate()
+        assert process.communicate(timeout=60)[1].endswith("mudkit: stopped\n")
+    assert process.returncode == 130
+    assert ends(int((tmp_path / "pid").read_text()))
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_a_piece_finds_what_lies_beside_the_chapters(hand_in, tmp_path):
+    text = "import os\nname = open('../data/sample/picu.yaml').read() and 'after'\n"
+    text += (
+        "def take(seen, message):\n    assert os.path.exists('ann.py')\n    return message[name] == seen\n"
+    )
+    (row,) = grade(hand_in(ann=text)).itertuples()
+    assert row.verdict == "passed", row.problem
+    (row,) = grade(hand_in(bob=text.replace("picu", "nothing"))).itertuples()
+    assert "nothing.yaml" in row.problem
 
 
 def test_a_piece_that_does_not_end_is_stopped(hand_in):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import nbformat
 import pytest
 
+import mudkit
 from mudkit.errors import InputMissing
 from mudkit.exercises import EXERCISES
 from mudkit.exercises.handing_out import SOLUTION, hand_out, without_solutions
@@ -60,6 +62,25 @@ def test_a_reader_keeps_what_she_wrote(tmp_path):
     hand_out(CHAPTERS, folder)
     assert mine.read_text(encoding="utf-8") == "mine"
     assert (folder / "01_mud_tables.ipynb").exists()
+
+
+def test_what_chapters_read_comes_along(tmp_path):
+    hand_out(CHAPTERS, tmp_path / "class" / "chapters")
+    named = set()
+    for file in (tmp_path / "class" / "chapters").iterdir():
+        named |= set(re.findall(r'\\"(\.\./[^"]+)\\"', file.read_text(encoding="utf-8")))
+        assert all((file.parent / each).is_file() for each in named), named
+    assert "../data/sample/picu.yaml" in named
+    sample = tmp_path / "class" / "data" / "sample" / "picu.yaml"
+    sample.write_text("mine", encoding="utf-8")
+    hand_out(CHAPTERS, tmp_path / "class" / "chapters")
+    assert sample.read_text(encoding="utf-8") == "mine"
+
+
+def test_the_package_has_what_its_chapters_read():
+    package = Path(mudkit.__file__).parent
+    assert (package / "notebooks" / "07_stateful_policies.ipynb").is_file()
+    assert (package / "data" / "sample" / "picu.yaml").is_file()
 
 
 def test_chapters_that_are_not_there_are_told(tmp_path):

@@ -49,6 +49,21 @@ def test_what_is_wrong_is_shown_in_the_smallest_scenario(piece: Any, smallest: s
     assert str(judge("00_start_here", piece)) == str(verdict)
 
 
+def test_a_judge_of_ones_own_need_not_see_to_errors():
+    def play(double: Any, number: int) -> Played:
+        return Played(f"double({number})", None if double(number) == 2 * number else "no")
+
+    verdict = judge(
+        Exercise("double(x) -> twice x", "It is twice as much.", st.integers(0, 9), play),
+        lambda x: 6 / (x - 3),
+    )
+    assert not verdict.passed
+    fails = Exercise("double(x) -> twice x", "It is twice as much.", st.integers(5, 9), play)
+    verdict = judge(fails, lambda x: [][x])
+    assert verdict.failure.scenario == "5"
+    assert "it raises IndexError" in verdict.failure.problem
+
+
 def test_a_piece_that_remembers_is_told_so():
     known = set()
 

@@ -57,6 +57,23 @@ def test_a_notebook_with_magics(tmp_path):
     assert read_source(file).load("piece")(1) == 3
 
 
+def test_a_cell_may_await(tmp_path):
+    cells = [
+        new_code_cell("import asyncio\nawait asyncio.sleep(0)"),
+        new_code_cell("async def two():\n    return 2\nstep = await two()"),
+        new_code_cell("def piece(x):\n    return x + step"),
+    ]
+    file = tmp_path / "answer.ipynb"
+    nbformat.write(new_notebook(cells=cells), file)
+    assert read_source(file).load("piece")(1) == 3
+
+
+def test_a_file_may_say_how_it_is_encoded(tmp_path):
+    file = tmp_path / "answer.py"
+    file.write_bytes("# coding: latin-1\ndef piece():\n    return 'für'\n".encode("latin-1"))
+    assert read_source(file).load("piece")() == "für"
+
+
 def test_what_is_raised_while_it_is_loaded_comes_out(write):
     with pytest.raises(ZeroDivisionError):
         read_source(write("n = 1 / 0\ndef piece():\n    return n\n")).load("piece")

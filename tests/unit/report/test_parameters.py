@@ -96,9 +96,15 @@ def test_assignments_take_the_type_of_the_parameter():
 
 def test_numbers_are_decimal():
     given = parse_assignments(
-        "trace_profile", ["rule_minutes=010", "box_km=1e1", "cells_zoom=1:30", "box_km=["]
+        "trace_profile", ["rule_minutes=010", "box_km=1e1", "cells_zoom=1:30", "rule_km=["]
     )
-    assert given == {"rule_minutes": 10.0, "box_km": "[", "cells_zoom": "1:30"}
+    assert given == {"rule_minutes": 10.0, "box_km": 10.0, "rule_km": "[", "cells_zoom": "1:30"}
+
+
+@pytest.mark.parametrize("twice", [["box_km=3", "box_km=5"], ["columns.lat=a", "columns.lat=b"]])
+def test_a_parameter_has_one_value(twice):
+    with pytest.raises(ParameterError, match=f"given twice(?s:.)*{twice[0]}, {twice[1]}"):
+        parse_assignments("trace_profile", twice)
 
 
 def test_a_parameter_is_not_a_value_and_a_mapping():
@@ -149,6 +155,8 @@ def test_presets_of_ones_own(tmp_path):
 
 
 def test_inputs_must_be_there(tmp_path):
+    with pytest.raises(ParameterError, match="empty"):
+        inputs("trace_profile", check("trace_profile", {"trace": ""}))
     with pytest.raises(InputMissing):
         inputs("trace_profile", check("trace_profile", {"trace": str(tmp_path / "x.csv")}))
     (tmp_path / "x.csv").touch()

@@ -45,6 +45,22 @@ def test_trip_start_is_the_first_fix_and_movement_after_standing_still():
     assert times(reads) == [("a", 0), ("a", 721), ("b", 5)]
 
 
+@pytest.mark.parametrize("every_s", [1, 7, 30, 60])
+def test_a_drive_has_the_same_trips_however_often_it_is_sampled(every_s):
+    # At 5 m/s for 10 minutes, 12 minutes there, back home, half an hour at home, away again.
+    t_s = np.arange(0, 4321, every_s)
+    km = np.interp(t_s, [0, 600, 1320, 1920, 3720, 4320], [0, 3, 3, 0, 0, 3])
+    reads = derive_reads(
+        positions(*[("a", t, at) for t, at in zip(t_s, km, strict=True)]),
+        Rule("trip_start"),
+        box_km=1,
+        window_s=60,
+    )
+    found_s = [t for _, t in times(reads)]
+    assert len(found_s) == 3
+    assert np.all(np.abs(np.subtract(found_s, [0, 1330, 3730])) <= max(every_s, 10))
+
+
 def test_a_gap_ends_a_trip():
     table = positions(("a", 0, 0), ("a", 60, 1), ("a", 5000, 9))
     assert times(derive_reads(table, Rule("trip_start"), box_km=1, window_s=60)) == [("a", 0), ("a", 5000)]

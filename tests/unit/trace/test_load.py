@@ -96,7 +96,24 @@ def test_a_local_time_that_does_not_exist_is_set_aside(csv_file):
     loaded = trace.load(
         csv_file("device,ts,lat,lon", [f"a,{t},10,20" for t in texts]), tz="America/Los_Angeles"
     )
-    assert reasons(loaded) == {2: "unparsable"}
+    assert reasons(loaded) == {2: "local time that a clock change repeats or skips"}
+
+
+def test_a_local_time_that_comes_twice_is_told_apart_from_one_that_cannot_be_read(csv_file):
+    texts = ["2024-10-27T01:00:00", "2024-10-27T02:30:00", "2024-10-27T0x:30:00", "2024-10-27T04:00:00"]
+    rows = [*(f"a,{t},10,20" for t in texts), "a,2024-10-27T04:01:00,10,20"]
+    loaded = trace.load(csv_file("device,ts,lat,lon", rows), tz="Europe/Berlin")
+    assert reasons(loaded) == {2: "local time that a clock change repeats or skips", 3: "unparsable"}
+
+
+@pytest.mark.parametrize("texts", [
+    ["20240518T080000Z", "20240518T080100Z"],
+    ["20240518T1000+0200", "20240518T1001+0200"],
+    ["2024-05-18T08:00:00Z", "20240518T080100"],
+])  # fmt: skip
+def test_the_basic_form_of_iso_8601_has_zones_too(csv_file, texts):
+    loaded = trace.load(csv_file("device,ts,lat,lon", [f"a,{t},10,20" for t in texts]))
+    assert [f"{t:%H:%M}" for t in loaded.positions["ts"].to_pylist()] == ["08:00", "08:01"]
 
 
 @pytest.mark.parametrize(("unit", "factor"), [("s", 1), ("ms", 10**3), ("us", 10**6), ("ns", 10**9)])
@@ -174,13 +191,33 @@ def test_header_as_people_write_it(csv_file):
         "device, t, lat, lon",
         '"device","t","lat","lon"',
         "\n\ndevice,t,lat,lon",
-        "device,t,lat,lon,lat",
     ):
-        loaded = trace.load(
-            csv_file(header, [row + (",9" if header.endswith("lat") else "") for row in rows])
-        )
+        loaded = trace.load(csv_file(header, rows))
         assert loaded.positions["lat"].to_pylist() == [1, 1, 1]
         assert loaded.positions["device"].to_pylist() == ["a"] * 3
+
+
+def test_of_two_columns_with_one_name_none_is_chosen(csv_file, tmp_path):
+    file = csv_file("device,t,lat,lon,lat", [f"a,{T0 + i},1,2,9" for i in range(3)])
+    with pytest.raises(TraceFormatError, match=r"2 columns named lat.(?s:.)*'lat \(4\)'} or 'lat'"):
+        trace.load(file)
+    for column, lat in (("lat", 1), ("lat (4)", 9)):
+        assert trace.load(file, columns={"lat": column}).positions["lat"].to_pylist() == [lat] * 3
+    columns = [["a", "a"], [T0, T0 + 1], [1.0, 1.0], [2.0, 2.0], [9.0, 9.0]]
+    twins = pa.Table.from_arrays([pa.array(c) for c in columns], names=["device", "t", "lat", "lon", "lat"])
+    pq.write_table(twins, tmp_path / "twins.parquet")
+    with pytest.raises(TraceFormatError, match=r"2 columns named lat.(?s:.)*rename"):
+        trace.load(tmp_path / "twins.parquet")
+
+
+def test_a_folder_with_a_link_that_leads_nowhere(csv_file, tmp_path):
+    folder = tmp_path / "days"
+    folder.mkdir()
+    csv_file("cab,t,lat,lon,occ", CABS).rename(folder / "a.csv")
+    for name in ("b.csv", "c.gpx"):
+        (folder / name).symlink_to(tmp_path / "gone")
+        with pytest.raises(InputMissing, match=f"behind the link .*{name}(?s:.)*gone"):
+            trace.load(folder, "gpx" if name == "c.gpx" else "csv")
 
 
 def test_rows_are_numbered_below_blank_lines(csv_file):

@@ -79,8 +79,9 @@ def test_a_trace_folder(csv_file, tmp_path):
     saved = loaded.save(tmp_path / "saved")
     with trace.scan(saved, batch_rows=5) as pieces:
         assert_same(list(pieces), trace.load(saved))
-    with pytest.raises(ParameterError, match="already"):
-        trace.scan(saved, rule="none")
+    for options in ({"rule": "none"}, {"format": "gpx"}, {"table": "reads"}, {"tz": "Asia/Tokyo"}):
+        with pytest.raises(ParameterError, match="already"):
+            trace.scan(saved, **options)
 
 
 def test_the_work_folder_goes_with_the_scan(csv_file, folders):
