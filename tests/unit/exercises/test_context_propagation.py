@@ -64,12 +64,12 @@ def test_right_ones_pass(piece):
     [
         (made(later=Volume(1)), "nobody has friends", "at once, not after 40 s"),
         (made(now=lambda s, r: False), "a friend of ann's", "after 40 s, not at once"),
-        (made(now=is_friend), "a hazard", "after 40 s, not at once"),
+        (made(now=is_friend), "a hazard", "after 40 s, not"),
         (made(now=is_warned), "a friend of ann's", "after 40 s, not at once"),
         (made(now=lambda s, r: is_friend(r, s) or is_warned(s, r)), "a friend of ann's", "bob gets ann's"),
         (made(now=lambda s, r: is_friend(s, r) or s.get("hazard")), "a hazard", "at once, not after 40 s"),
         (made(now=lambda s, r: is_friend(s, r) or is_within(s, r)), "nobody has friends", "not after 40 s"),
-        (made(now=lambda s, r: is_friend(s, r) or is_warned(r, s)), "a hazard", "after 40 s, not at once"),
+        (made(now=lambda s, r: is_friend(s, r) or is_warned(r, s)), "a hazard", "after 40 s, not"),
         (
             made(now=lambda s, r: is_friend(s, r) or (s.get("hazard") and is_within(s, r, 3.0))),
             "2.5 km", "not after 40 s",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from functools import partial
 
 import pytest
 
 from mudkit.exercises import judge
-from mudkit.exercises.last_hop import _Case, _Judged
+from mudkit.exercises.last_hop import _Case, _Judged, _play
 from mudkit.systems.lasthop import Forwarding, Item, Spool, play, simulate
 
 CHAPTER = "04_last_hop"
@@ -26,6 +27,14 @@ def solution(told):
     """The paper's limit, which never falls to nothing, and the paper's expiration threshold."""
     lasts = [each for each in acceptable(told) if each.expires_s - told.now_s >= told.between_reads_s]
     return fill(told, max(2 * told.read_at_a_time, 8), lambda _: lasts)
+
+
+def test_the_papers_rules_come_within_what_the_judge_allows_in_every_scenario():
+    """All that it can draw: what passes is not to depend on which of them it draws."""
+    every = itertools.product((32.0, 16.0), (2.0, 3.0), (8, 4), (0.5, 0.75, 0.9), (None, 72.0, 24.0), (0.0, 0.5), (0, 1, 2))  # fmt: skip
+    problems = {case: _play(solution, case).problem for case in itertools.starmap(_Case, every)}
+    assert len(problems) == 432
+    assert not {str(case): problem for case, problem in problems.items() if problem is not None}
 
 
 def test_the_solution_passes():
