@@ -133,8 +133,8 @@ EXERCISE: Final = Exercise(
     ":users and :apps in the text stand for them",
     property="A reader sees the record just when it says that it is old enough and near enough, and proves "
     "that it is one of the users and one of the apps; what is None does not matter.",
-    # What a reader is let in by stands here more than once: else so few are let in for all reasons but one that
-    # a mistake about that one is seen once in a hundred scenarios.
+    # What a reader is let in by stands here more than once: else so few are let in for all reasons but one
+    # that a mistake about that one is seen once in a hundred scenarios.
     scenarios=st.builds(
         _Scenario,
         st.sampled_from([None, 21, 18]),
