@@ -232,10 +232,8 @@ def judge_here(file: str, exercise: str, piece: str, judges: str | None = None) 
             source = read_source(path)
             try:
                 loaded = source.load(piece)
-            except (
-                FileNotFoundError
-            ):  # what a chapter reads is beside the chapters, not beside what is handed in
-                os.chdir(_CHAPTERS)
+            except FileNotFoundError:
+                os.chdir(_CHAPTERS)  # beside the chapters is what they read, not beside what is handed in
                 loaded = source.load(piece)
                 os.chdir(path.parent)
         except Exception as error:

@@ -284,9 +284,8 @@ class RadiatorHop(_Way):
 
     def _context(self, phone: str, context: Context) -> None:
         items = [item for name in context["called"] for item in self._under_way[name]]
-        parcel = tuple(
-            item for item in items if item.sender != phone
-        )  # her desk has not sent it, and gets it
+        # Radiator brings her what is hers, too: it is not her desk that has sent it.
+        parcel = tuple(item for item in items if item.sender != phone)
         if parcel:
             self._came(phone, parcel)
 
