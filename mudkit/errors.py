@@ -6,13 +6,14 @@ Each kind is a :class:`MudkitError` and a builtin exception, so that callers may
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 __all__ = [
     "AccessDenied",
     "ContextProblem",
     "EnvironmentProblem",
+    "FailureWarning",
     "InputMissing",
     "MudkitError",
     "OperationLost",
@@ -112,6 +113,26 @@ class TraceContentError(MudkitError, ValueError):
 
 class ParameterError(MudkitError, ValueError):
     """A parameter is unknown, of the wrong type or out of range."""
+
+
+class FailureWarning(UserWarning):
+    """A machine, or a function or callback of a user, has failed in a lab; the lab has gone on.
+
+    Parameters
+    ----------
+    errors : sequence of Exception
+        What was raised, the first first; its notes say where and when.
+    """
+
+    def __init__(self, errors: Sequence[Exception]) -> None:
+        self.errors = tuple(errors)
+        first = errors[0]
+        notes = "; ".join(getattr(first, "__notes__", ()))
+        more = f" and {len(errors) - 1:,} more" if len(errors) > 1 else ""
+        super().__init__(
+            f"Something has failed, and the lab has gone on: {type(first).__name__}: {first}\n"
+            f"    {notes}{more}\n    See lab.problems."
+        )
 
 
 class SimulationProblem(MudkitError, RuntimeError):

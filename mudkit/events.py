@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import msgspec
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from mudkit.tokens import Authority
 
 __all__ = [
@@ -54,10 +56,19 @@ class Received(msgspec.Struct, frozen=True):
         Address of the machine that sent it, as it was when it sent.
     message : object
         What was sent, as it is: machines never change a message.
+    host : str
+        Name of the host that sent it, for which the network vouches; empty where a network names its hosts by
+        their addresses.
     """
 
     source: str
     message: Any
+    host: str = ""
+
+    @property
+    def sender(self) -> str:
+        """Name of the host that sent it: no field of a message says who its sender is."""
+        return self.host or self.source.split("/")[0].split("@")[0]
 
 
 class SendFailed(msgspec.Struct, frozen=True):
@@ -149,8 +160,10 @@ class Notify(msgspec.Struct, frozen=True):
 class Record(msgspec.Struct, frozen=True):
     """Write a row into a table of the run's trace.
 
-    It names the table (``deliveries`` or ``operations``) because a row, which has any subset of its table's
-    columns, does not say by itself whose it is.
+    It names the table (``deliveries``, ``operations``, ``reads`` or ``incidents``) because a row, which has any
+    subset of its table's columns, does not say by itself whose it is. An incident has ``incident`` and
+    ``detail``: ``failed`` when a function of a user has failed, ``dropped`` when a message came that this
+    machine does not take.
 
     A ``value_hash`` may be a function that gives it: it is called when the operation is answered, or when
     somebody looks, not while an application waits.
@@ -298,6 +311,11 @@ class Network(Protocol):
     @property
     def authority(self) -> Authority:
         """Who signs its tokens."""
+        ...
+
+    @property
+    def problems(self) -> pd.DataFrame:
+        """What has failed so far: ``device, ts, detail, system``."""
         ...
 
     def server(self, name: str) -> Host:

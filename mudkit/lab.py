@@ -318,6 +318,22 @@ class Lab:
         frame["first"] = pd.to_datetime(frame["first"] + self.start_us, unit="us", utc=True)
         return frame
 
+    @property
+    def problems(self) -> pd.DataFrame:
+        """What has failed so far, and ended nothing but the call or the event that it was.
+
+        The failures among the incidents: exceptions of machines, of functions that a system was given, and of
+        callbacks. Which one a machine has seen to itself (a join, a policy) its system says.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``device`` (or server), ``ts``, ``detail``, ``system``.
+        """
+        found = self.frame("incidents")
+        failed = found.loc[found["incident"] == "failed", ["device", "ts", "detail", "system"]]
+        return failed.reset_index(drop=True)
+
     def frame(self, table: str) -> pd.DataFrame:
         """Give a table of the trace as a DataFrame.
 

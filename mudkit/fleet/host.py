@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 import numpy as np
@@ -15,13 +15,16 @@ from mudkit.events import Call, Complete, ContextChanged, Event, LinkDown, LinkU
 from mudkit.fleet.battery import Battery
 from mudkit.fleet.link import Link, profile_of
 from mudkit.fleet.operation import Operation
-from mudkit.fleet.store import MemoryStore, SqliteStore
+from mudkit.fleet.store import MemoryStore, SqliteStore, unheeded
 from mudkit.sources.streams import Stream, device_number
 
 if TYPE_CHECKING:
     from mudkit.fleet.kernel import World
 
 __all__ = ["Device", "Host", "Process"]
+
+_MOST_SHOWN: Final = 200
+"""Letters of what a callback was told, where it has failed."""
 
 
 class Host:
@@ -369,7 +372,11 @@ class Process:
         return LinkUp(self.address, self.host.network)
 
     def kill(self) -> None:
-        """End the machine at once: its timers are gone, its callers learn it, what was committed stays."""
+        """End the machine at once: its timers are gone, its callers learn it, what was committed stays.
+
+        What was to kill it at a crash point has nothing more to do.
+        """
+        self.store.at_crash_point = unheeded
         if self.machine is None:
             return
         self.store.rollback()
@@ -415,4 +422,12 @@ class Process:
     def notify(self, app: str, payload: Any) -> None:
         """Tell who listens, as an event of its own."""
         for callback in self._listeners.get(app, ()):
-            self.host.world.at(self.host.world.now_us, callback, payload)
+            self.host.world.at(self.host.world.now_us, self._tell, (app, callback, payload))
+
+    def _tell(self, what: tuple[str, Callable[[Any], None], Any]) -> None:
+        app, callback, payload = what
+        try:
+            callback(payload)
+        except Exception as error:
+            doing = f"in a callback of {app!r}, told {payload!r}"[:_MOST_SHOWN]
+            self.host.world.failed(self.host, self.system, error, doing)

@@ -5,10 +5,11 @@ It knows no system: a machine is something with ``handle``.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from mudkit.errors import ParameterError, SimulationProblem
+from mudkit.errors import FailureWarning, ParameterError, SimulationProblem
 from mudkit.events import (
     Call,
     CancelTimer,
@@ -32,10 +33,12 @@ from mudkit.fleet.operation import Operation
 from mudkit.fleet.store import Killed
 from mudkit.sources.streams import Stream
 
-__all__ = ["World"]
+__all__ = ["World", "comes_out"]
 
 _SERVER_LATENCY_US: Final = 500
 """Between two servers of one data centre."""
+_MOST_SHOWN: Final = 200
+"""Letters of an event that is told with a failure."""
 
 
 class World(Clock):
@@ -50,9 +53,9 @@ class World(Clock):
     """
 
     __slots__ = (
-        "_addresses", "_bill", "_carry_out", "_latencies", "_meddle", "_reach", "_when_arrived", "_when_due",
-        "_when_handed", "_when_onward", "at_address", "hosts", "on_answer", "on_fate",
-        "on_incident", "on_install", "on_leg", "on_link", "on_operation", "seed",
+        "_addresses", "_bill", "_carry_out", "_latencies", "_meddle", "_reach", "_untold", "_when_arrived",
+        "_when_due", "_when_handed", "_when_onward", "at_address", "hosts", "on_answer", "on_failure",
+        "on_fate", "on_incident", "on_install", "on_leg", "on_link", "on_operation", "seed",
     )  # fmt: skip
 
     def __init__(self, seed: int = 0) -> None:
@@ -71,6 +74,10 @@ class World(Clock):
         self.on_link: Callable[[Device], None] = lambda device: None
         """Told when a device's link has gone up or down."""
         self.on_incident: Callable[[Host, str, str | None], None] = lambda host, incident, detail: None
+        self.on_failure: Callable[[Host, str, Exception], None] = comes_out
+        """Told what has failed in which system. As long as nobody is there to be told, it comes out of
+        whatever lets time go on; who judges a machine wants it so."""
+        self._untold: list[Exception] = []
         self.on_install: Callable[[Process], None] = lambda process: None
         self.on_operation: Callable[[Operation], None] = lambda operation: None
         self.on_answer: Callable[[Operation], None] = lambda operation: None
@@ -250,22 +257,45 @@ class World(Clock):
             return
         except Exception as error:
             store.rollback()
-            error.add_note(
-                f"in {process.system} on {process.host.name} at {self.now_us / 1e6:.6f} s, handling {event!r}"
-            )
-            raise
+            self._fails(process, event, error)
+            return
         carry_out = self._carry_out
         try:
             for effect in effects:
-                carry_out[type(effect)](process, effect)
-        except (TypeError, KeyError) as error:
-            raise SimulationProblem(
-                f"A machine has answered {event!r} with something that cannot be carried out.",
-                where=f"{process.system} on {process.host.name} at {self.now_us / 1e6:.6f} s",
-                found=f"{effects!r}"[:300] + f" ({type(error).__name__}: {error})",
-                expected="a sequence of Send (of what JSON can hold), SetTimer, CancelTimer, Complete, "
-                "Notify and Record",
-            ) from error
+                try:
+                    carry_out[type(effect)](process, effect)
+                except Exception as error:
+                    self._fails(process, event, _cannot(process, effect, error))
+        except TypeError as error:  # they are no sequence
+            self._fails(process, event, _cannot(process, effects, error))
+
+    def _fails(self, process: Process, event: Event, error: Exception) -> None:
+        """Take note that a machine has failed: that ends the event, a call included, and nothing else."""
+        self.failed(process.host, process.system, error, f"handling {event!r}"[:_MOST_SHOWN])
+        if type(event) is Call:
+            process.answer(Complete(event.op_id, error=error))
+
+    def failed(self, host: Host, system: str, error: Exception, doing: str) -> None:
+        """Take note of a failure of a machine or of a callback, and tell it when time stands still again."""
+        error.add_note(f"in {system} on {host.name} at {self.now_us / 1e6:.6f} s, {doing}")
+        self.on_failure(host, system, error)
+        self._untold.append(error)
+
+    def run(self, until_us: int, tick: Callable[[int], None] | None = None) -> None:
+        """See :meth:`Clock.run`; what has failed meanwhile is told in a :class:`FailureWarning`."""
+        super().run(until_us, tick)
+        self._tell_failures()
+
+    def run_until(self, done: Callable[[], bool], deadline_us: int, turn_s: float = float("inf")) -> None:
+        """See :meth:`Clock.run_until`, and :meth:`run`."""
+        super().run_until(done, deadline_us, turn_s)
+        self._tell_failures()
+
+    def _tell_failures(self) -> None:
+        """Warn of what has failed, once."""
+        if self._untold:
+            untold, self._untold = self._untold, []
+            warnings.warn(FailureWarning(untold), stacklevel=4)
 
     def _set_timer(self, process: Process, effect: SetTimer) -> None:
         if type(effect.delay_us) is not int or effect.delay_us < 0:
@@ -365,7 +395,7 @@ class World(Clock):
         else:
             if self.on_fate is not None:
                 self.on_fate(transfer, "repeated" if transfer.is_repeat else "arrived")
-            self._handle(target, Received(transfer.source, transfer.message))
+            self._handle(target, Received(transfer.source, transfer.message, transfer.sender.host.name))
 
     def _fail(self, transfer: Transfer, fate: str) -> None:
         if self.on_fate is not None:
@@ -380,3 +410,23 @@ class World(Clock):
 
     def _notify(self, process: Process, effect: Notify) -> None:
         process.notify(effect.app, effect.payload)
+
+
+def comes_out(host: Host, system: str, error: Exception) -> None:
+    """Let a failure end the run: as :attr:`World.on_failure`."""
+    raise error
+
+
+def _cannot(process: Process, effects: Any, error: Exception) -> Exception:
+    """Give the error of an effect that could not be carried out."""
+    if not isinstance(error, TypeError | KeyError):
+        return error
+    problem = SimulationProblem(
+        "A machine has answered with something that cannot be carried out.",
+        where=f"{process.system} on {process.host.name}",
+        found=f"{effects!r}"[:300] + f" ({type(error).__name__}: {error})",
+        expected="a sequence of Send (of what JSON can hold), SetTimer, CancelTimer, Complete, "
+        "Notify and Record",
+    )
+    problem.__cause__ = error
+    return problem

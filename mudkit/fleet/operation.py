@@ -100,8 +100,8 @@ class Operation:
     def add_done_callback(self, f: Callable[[Operation], None]) -> None:
         """Call ``f`` with this operation when it is answered; at once, if it is.
 
-        What it raises comes out of whatever lets virtual time go on; the others are called when that goes on
-        again.
+        What it raises is a failure: told in a :class:`~mudkit.errors.FailureWarning` by whatever lets virtual
+        time go on, and kept in ``lab.problems``; the others are called all the same.
         """
         if self._is_told:
             f(self)
@@ -151,12 +151,12 @@ class Operation:
 
     def _tell(self, _: None) -> None:
         self._is_told, self._is_due = True, False
-        try:
-            while self._callbacks:
+        while self._callbacks:
+            try:
                 self._callbacks.pop(0)(self)
-        finally:
-            if self._callbacks:
-                self._world.at(self._world.now_us, self._tell)
+            except Exception as error:
+                process = self.process
+                self._world.failed(process.host, process.system, error, f"in a callback of {self!r}")
 
     def _deadline_us(self, timeout_s: float) -> int:
         is_number = isinstance(timeout_s, int | float | np.integer | np.floating)

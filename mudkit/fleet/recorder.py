@@ -38,6 +38,7 @@ TABLES: Final = (
 
 _ROWS_IN_MEMORY: Final = 1 << 18
 _CONTENT: Final = 200
+_DETAIL: Final = 1000
 
 
 def moment(t_us: int) -> str:
@@ -109,6 +110,7 @@ class Recorder:
         """Operations without an answer, those included that will never have one; in their order."""
         world.on_link = self._link
         world.on_incident = self._incident
+        world.on_failure = self._failure
         world.on_record = self._record
         world.on_install = self._watch_store
         world.on_operation = self._invoked
@@ -155,7 +157,12 @@ class Recorder:
             self._incident(device, "link up" if device.is_online else "link down", None)
 
     def _incident(self, host: Host, incident: str, detail: str | None) -> None:
-        self.add("incidents", (host.name, self.world.now_us, incident, detail))
+        self.add("incidents", (host.name, self.world.now_us, incident, detail, None))
+
+    def _failure(self, host: Host, system: str, error: Exception) -> None:
+        notes = "; ".join(getattr(error, "__notes__", ()))
+        what = f"{type(error).__name__}: {error}\n{notes}"[:_DETAIL]
+        self.add("incidents", (host.name, self.world.now_us, "failed", what, system))
 
     def _leg(self, leg: Leg, carried_bytes: int, is_cut: bool) -> None:
         ended_us = max(min(leg.end_us, self.world.now_us), leg.begun_us) if is_cut else leg.end_us
@@ -196,12 +203,16 @@ class Recorder:
             self._describe(process, row)
         elif effect.table == "reads":
             self.read(process.host, row["box_km"], row["window_s"])
+        elif effect.table == "incidents":
+            detail, now_us = _text(row.get("detail")), self.world.now_us
+            what = None if detail is None else detail[:_DETAIL]
+            self.add("incidents", (process.host.name, now_us, row["incident"], what, process.system))
         else:
             raise SimulationProblem(
                 f"A machine has recorded a row of {effect.table!r}.",
                 where=f"{process.system} on {process.host.name}",
                 found=effect.table,
-                expected="deliveries, operations or reads",
+                expected="deliveries, operations, reads or incidents",
             )
 
     def read(self, host: Host, box_km: float, window_s: float) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mudkit.events import Effect, Event, Host, Machine, Make, Network, Ports
 from mudkit.reproduce.campaign_client import ClientSeen
@@ -17,6 +17,9 @@ from mudkit.reproduce.campaign_cloud import (
     ReplicaSeen,
 )
 from mudkit.tokens import Authority, Claims
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["Cells", "SeenHost", "SeenNetwork"]
 
@@ -108,6 +111,11 @@ class SeenNetwork:
     def start_us(self) -> int:
         """See :class:`mudkit.events.Network`."""
         return self._network.start_us
+
+    @property
+    def problems(self) -> pd.DataFrame:
+        """See :class:`mudkit.events.Network`."""
+        return self._network.problems
 
     def server(self, name: str) -> SeenHost:
         """See :class:`mudkit.events.Network`."""

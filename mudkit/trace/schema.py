@@ -85,8 +85,9 @@ INCIDENTS = pa.schema(
     [
         _required("device", pa.string()),  # or a server
         _required("ts", _TS),
-        _required("incident", pa.string()),  # link down, link up, killed, restarted, moved, off, on, …
+        _required("incident", pa.string()),  # link down, link up, killed, …, failed, dropped (a message)
         pa.field("detail", pa.string()),  # null: nothing to add
+        pa.field("system", pa.string()),  # whose machine it was that failed or dropped; null: of the host
     ]
 )
 
