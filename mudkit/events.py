@@ -160,8 +160,8 @@ class Notify(msgspec.Struct, frozen=True):
 class Record(msgspec.Struct, frozen=True):
     """Write a row into a table of the run's trace.
 
-    It names the table (``deliveries``, ``operations``, ``reads`` or ``incidents``) because a row, which has any
-    subset of its table's columns, does not say by itself whose it is. An incident has ``incident`` and
+    It names the table (``deliveries``, ``operations``, ``reads`` or ``incidents``) because a row, which has
+    any subset of its table's columns, does not say by itself whose it is. An incident has ``incident`` and
     ``detail``: ``failed`` when a function of a user has failed, ``dropped`` when a message came that this
     machine does not take.
 

@@ -1,7 +1,7 @@
 """The incarnation of a store: what tells a device that came back empty from the one that it was.
 
-A device that was wiped, or bought anew, has its old name and begins to count at 1 again. Whoever numbers by sender
-numbers by sender and incarnation: then what the new one sends is not taken for what the old one has sent.
+A device that was wiped, or bought anew, has its old name and begins to count at 1 again. Whoever numbers by
+sender numbers by sender and incarnation: then what the new one sends is not taken for what the old one sent.
 """
 
 from __future__ import annotations
