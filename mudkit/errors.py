@@ -26,6 +26,7 @@ __all__ = [
     "ReentrantRun",
     "SimulationProblem",
     "TableProblem",
+    "TokenExpired",
     "TraceContentError",
     "TraceFormatError",
     "did_you_mean",
@@ -209,6 +210,10 @@ def _marked(text: str, at: tuple[int, int] | None) -> str:
 
 class AccessDenied(MudkitError, PermissionError):
     """Somebody may not do this; nothing has been read or written."""
+
+
+class TokenExpired(AccessDenied):
+    """A token is not valid any more: another one of the same user will do."""
 
 
 class ContextProblem(MudkitError, LookupError):
