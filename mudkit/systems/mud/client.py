@@ -25,6 +25,7 @@ from mudkit.events import (
     SendFailed,
     TimerFired,
 )
+from mudkit.systems.incarnation import incarnation
 from mudkit.systems.mud.asking import Asking, asked_of
 from mudkit.systems.mud.cache import Cache
 from mudkit.systems.mud.connection import RETRY, Connection
@@ -91,7 +92,7 @@ class ClientMachine:
     def __init__(self, ports: Ports, settings: Settings) -> None:
         endpoint = f"{settings.netid}/{settings.app}"
         first = crc32(settings.netid.encode()) % len(settings.gateways)
-        self._store, self._entropy = ports.store, ports.entropy
+        self._ports, self._store = ports, ports.store
         self._accepts = {
             **dict.fromkeys(settings.gateways, ANSWERS), **dict.fromkeys(settings.servers, FOR_CLIENTS)
         }  # fmt: skip
@@ -134,7 +135,8 @@ class ClientMachine:
         """See :class:`mudkit.events.Machine`."""
         self._connection.now_us = now_us
         if not self._connection.life:
-            self._connection.life = self._entropy(4).hex()
+            self._connection.life = self._ports.entropy(4).hex()
+            self._connection.incarnation = incarnation(self._ports)
             began = self._writing.go_on(now_us)
             return [*began, *self._handle(now_us, event)]
         return self._handle(now_us, event)

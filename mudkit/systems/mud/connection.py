@@ -71,6 +71,8 @@ class Connection:
         """When what is handled now happens."""
         self.life = ""
         """What no other life of this machine has, whatever became of its store."""
+        self.incarnation = ""
+        """Of its store."""
         self._gateways = gateways
         self._turn = first
         self._asks: dict[str, Ask] = {}

@@ -27,7 +27,6 @@ from typing import Any, Final
 from mudkit.errors import ParameterError
 from mudkit.events import CancelTimer, Complete, Effect, Notify, Ports, Send, SetTimer
 from mudkit.predicates.exchange import to_json
-from mudkit.systems.incarnation import incarnation
 from mudkit.systems.mud.connection import Connection
 from mudkit.systems.mud.copy import detached
 from mudkit.systems.mud.local import Local
@@ -67,7 +66,6 @@ class Watching:
         shelves: Sequence[Shelf],
     ) -> None:
         self._store = ports.store
-        self._ports = ports
         self._local = local
         self._connection = connection
         self._servers, self._server = servers, servers[0]
@@ -100,7 +98,8 @@ class Watching:
             )  # fmt: skip
         handle = self._local.next_number("count of handles")
         reading = {
-            "handle": handle, "data_seq": 1, "name": arguments["table"], "predicate": to_json(arguments["predicate"]),
+            "handle": handle, "data_seq": 1, "name": arguments["table"],
+            "predicate": to_json(arguments["predicate"]),
             "reader": dict(arguments["reader"]), "sync_us": None if sync is None else round(sync * 1e6),
             "since": {}, "held": {}, "listener": arguments["listener"], "table": None,
         }  # fmt: skip
@@ -185,10 +184,6 @@ class Watching:
     # -- inside
 
     @property
-    def _incarnation(self) -> str:
-        return incarnation(self._ports)
-
-    @property
     def _is_told(self) -> bool:
         """Whether there is something that a notification server may have to tell it."""
         return bool(self._readings or self._shelves)
@@ -211,8 +206,8 @@ class Watching:
 
     def _told(self, body: Mapping[str, Any]) -> Sequence[Effect]:
         processor, life = body["processor"], body["life"]
-        life_of_store, _, number = body["handle"].partition(" ")
-        handle = int(number) if life_of_store == self._incarnation and number.isdecimal() else 0
+        incarnation, _, number = body["handle"].partition(" ")
+        handle = int(number) if incarnation == self._connection.incarnation and number.isdecimal() else 0
         reading = self._readings.get(handle)
         newest = max(self._lives.get(processor, 0), self._registered.get(handle, {}).get(processor, 0))
         if reading is None or life < newest:
@@ -233,9 +228,7 @@ class Watching:
                 return ()
             since[processor] = lsn
         key, version = change["key"], change["ver"]
-        if (
-            version is None
-        ):  # it was said to be held when this was registered again, and is not for this reader
+        if version is None:  # it was said to be held when this was registered again
             version = held.get(key, 0)
         elif version <= held.get(key, 0):
             self._save(reading)
@@ -344,7 +337,7 @@ class Watching:
 
     def _wire(self, handle: int) -> str:
         """Give a handle as processors know it: a wiped device's are not those that it had before."""
-        return f"{self._incarnation} {handle}"
+        return f"{self._connection.incarnation} {handle}"
 
     def _known(self, handle: Any) -> dict[str, Any]:
         if handle not in self._readings:

@@ -27,7 +27,6 @@ from typing import Any, Final
 from mudkit.errors import MudkitError, ParameterError, TokenExpired
 from mudkit.events import Complete, Effect, Ports, Record, SetTimer
 from mudkit.predicates.exchange import to_json
-from mudkit.systems.incarnation import incarnation
 from mudkit.systems.mud.connection import Connection
 from mudkit.systems.mud.hashes import value_hash
 from mudkit.systems.mud.local import Local, Write
@@ -63,7 +62,6 @@ class Writing:
         settled: Callable[[int], Sequence[Effect]], waits: Callable[[Write], bool],
         refused: Callable[[int, MudkitError], Sequence[Effect]],
     ) -> None:  # fmt: skip
-        self._ports = ports
         self._store = ports.store
         self._local = local
         self._connection = connection
@@ -116,7 +114,7 @@ class Writing:
 
     def _own_key(self, number: int) -> str:
         """Make up a key: no other client has it, nor this one had it before its device was wiped."""
-        return f"{self._connection.endpoint} {incarnation(self._ports)} {number}"
+        return f"{self._connection.endpoint} {self._connection.incarnation} {number}"
 
     def pending(self) -> list[dict[str, Any]]:
         """List the writes that are not answered; ``held`` says by what one is held, if it is."""
@@ -174,7 +172,7 @@ class Writing:
             names = ("name", "key", "type", "data", "predicate", "reader", "replaces", "number", "table")
             known = next(iter(self._local.writes))
             asked = {name: write[name] for name in names}
-            return {"op": "write", "known": known, "incarnation": incarnation(self._ports), **asked}
+            return {"op": "write", "known": known, "incarnation": self._connection.incarnation, **asked}
 
         return self._connection.ask(what, lambda answer, _: self._over(write, answer))
 
