@@ -336,6 +336,7 @@ class _Administered(msgspec.Struct, frozen=True, tag_field="kind", tag="administ
     table: _Table | UnsetType | None = UNSET
     dropped: Count | UnsetType = UNSET
     error: _Error | UnsetType = UNSET
+    claims: _Claims | None = None
 
 
 class _Outcome(msgspec.Struct, frozen=True, tag_field="kind", tag="outcome"):
@@ -349,6 +350,7 @@ class _Outcome(msgspec.Struct, frozen=True, tag_field="kind", tag="outcome"):
     partition: Count | UnsetType = UNSET
     table: Count | UnsetType = UNSET
     error: _Error | UnsetType = UNSET
+    claims: _Claims | None = None
 
 
 class _Part(msgspec.Struct, frozen=True, tag_field="kind", tag="part"):
