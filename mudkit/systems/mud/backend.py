@@ -170,9 +170,9 @@ class BackEnd:
                 store = row if row["data"] is None else {**row, "data": table.seen(row)}
             return {"conflict": store, "lsn": self._copy.lsn, **where}
         lsn = self._copy.lsn + 1
-        # Over what its writer may not see, and has not seen before, the next version is not the next number: how
-        # often others have written it is not for him. It is a higher one: no record has more versions than
-        # there are entries.
+        # Over what its writer may not see, and has not seen before, the next version is not the next number:
+        # how often others have written it is not for him. It is a higher one: no record has more versions
+        # than there are entries.
         is_known = row is None or shown or message["replaces"] == version
         next_version = version + 1 if is_known else lsn
         new: Row = {
