@@ -157,6 +157,13 @@ class Host:
             if process.machine is None:
                 process.start()
 
+    def wipe(self) -> None:
+        """End its machines, and empty their stores."""
+        self.kill()
+        for process in self.processes:
+            process.store.wipe()
+        self.world.on_incident(self, "wiped", None)
+
 
 class Device(Host):
     """A device: its link is up as long as nothing holds it down.
