@@ -208,7 +208,11 @@ class Campaign:
             plan += [(draw.randint(0, end_us), kind) for kind in others]
         plan += [(draw.randint(0, end_us), "still") for _ in range(draw.randint(0, 2))]
         plan += [(draw.randint(0, end_us), "ship") for _ in range(draw.randint(2, 6))]
+        if self.work.with_side:
+            plan += [(draw.randint(0, end_us), "table") for _ in range(draw.randint(0, 1))]
         plan += [(draw.randint(0, end_us), "words") for _ in range(draw.randint(0, 3))]
+        for name, expires_us in self.expires_us.items():  # what is under way when a token expires
+            plan.append((round(expires_us) - draw.randint(0, 20_000), f"late {name}"))
         plan += [(draw.randint(0, end_us), "renew") for _ in range(draw.randint(0, 2))]
         plan += [(draw.randint(0, end_us), "burst") for _ in range(draw.choice([0, 0, 0, 1]))]
         plan += [(now_us + draw.randint(0, minute_us), "watch") for _ in range(draw.randint(1, 3))]
@@ -229,6 +233,10 @@ class Campaign:
             self.work.ship()
         elif what == "still":
             self.trouble.end()
+        elif what.startswith("late "):
+            self.work.write(what.removeprefix("late "))
+        elif what == "table":
+            self.work.renew_table(lambda seconds: self.lab.run(seconds=seconds))
         elif what == "words":
             self._say()
         elif what == "renew":

@@ -55,6 +55,8 @@ class Found:
         """The number of the table that each value was committed in."""
         self._predicates: dict[str, Any] = {}
         """The writer predicate of each value that was committed."""
+        self._created: list[int] = []
+        """The numbers of the tables that came and went, the first first."""
         self._note_rows([log[lsn] for lsn in sorted(log) if lsn <= last])
         self._history = self._seen(rows)
         side = [entry["row"] for entry in entries if entry["name"] == SIDE]
@@ -120,7 +122,10 @@ class Found:
         numbers: dict[str, int] = {}
         for entry in entries:
             if entry["op"] == "table":
-                numbers[entry["table"]["name"]] = entry["table"]["number"]
+                table = entry["table"]
+                numbers[table["name"]] = table["number"]
+                if table["name"] == SIDE and table["number"] == entry["lsn"]:
+                    self._created.append(table["number"])
             elif entry["op"] == "row" and entry["row"]["data"] is not None:
                 value = entry["row"]["data"]["v"]
                 self._tables[value] = numbers[entry["name"]]
@@ -173,6 +178,11 @@ class Found:
             who = self._person(each.process.host.name, each.session), name
             is_read = each.call.operation == "read"
             records = (each.result().records or {}).values() if is_read else ()
+            if is_read and name == SIDE and each.call.arguments["latest"]:  # it knows the table that there is
+                before = sum(
+                    made.status == "ok" and made.responded_us < each.invoked_us for made in work.creations
+                )
+                newest[who] = max(newest.get(who, 0), self._created[before - 1] if before else 0)
             values = [str(record["v"]) for record in records] if is_read else [written[id(each)]]
             for value in values:
                 number = self._tables.get(value, newest.get(who, 0))

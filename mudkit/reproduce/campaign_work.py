@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final, Literal
@@ -132,6 +132,8 @@ class Work:
         self.reads: list[Any] = []
         self.watches: list[Watch] = []
         self.ships: list[Ship] = []
+        self.creations: list[Any] = []
+        """Operations that create the table that comes and goes."""
         self._count = 0
 
     def happen(self, name: str | None = None) -> None:
@@ -272,11 +274,47 @@ class Work:
             and not any(isinstance(each, dict) for each in watch.told)
         ]  # fmt: skip
 
+    def _create(self, client: Client) -> Any:
+        made = client.create(SIDE, acl=self._draw.choice(["public", "app", "user"]), split=["g"])
+        self.creations.append(made)
+        return made
+
+    def renew_table(self, run: Callable[[float], None]) -> None:
+        """Let a table be dropped and created again under a client that holds its records.
+
+        It hears of the other table when it asks for something else. ``run`` lets seconds pass.
+        """
+        draw, names = self._draw, list(self._clients)
+        reader, other = draw.choice(names), draw.choice(names)
+        self.write(other, SIDE)
+        run(draw.choice([1.0, 10.0]))
+        self._ask(reader, self._keys, latest=True)
+        run(draw.choice([0.1, 5.0]))
+        if draw.random() < 0.5:
+            self.write(reader, SIDE)
+        self._clients[other].drop(SIDE)
+        run(draw.choice([0.1, 5.0]))
+        self._create(self._clients[other])
+        self.write(other, SIDE)
+        run(draw.choice([0.1, 5.0]))
+        self._ask(reader, ["another"], latest=True)
+        run(draw.choice([1.0, 10.0]))
+        self._ask(reader, self._keys, latest=False)
+        self.write(reader, SIDE)
+
+    def _ask(self, name: str, keys: Sequence[str], *, latest: bool) -> None:
+        read = self._clients[name].read
+        for key in keys:
+            utility = None if latest else freshness(600.0)
+            self.reads.append(
+                read(SIDE, f"key = '{key}'", "committed", self._data(name), utility, latest=latest)
+            )
+
     def _administer(self, name: str) -> None:
         client = self._clients[name]
         what = self._draw.choice(["create", "create", "alter", "drop"])
         if what == "create":
-            made = client.create(SIDE, acl=self._draw.choice(["public", "app", "user"]), split=["g"])
+            made = self._create(client)
 
             def watched(_: Any) -> None:
                 self.watch(name, SIDE)
