@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from typing import Any, Final
 
+from mudkit.fleet.kernel import comes_out
 from mudkit.lab import Lab
 from mudkit.reproduce.campaign_faults import KINDS, Trouble
 from mudkit.reproduce.campaign_table import Cells, SeenHost, SeenNetwork
@@ -34,6 +35,7 @@ class Campaign:
         self._seed = seed
         self._draw = draw = random.Random(seed)
         self.lab = Lab(seed, messages=False)
+        self.lab.world.on_failure = comes_out
         self.cells: Cells = Cells()
         seen = SeenNetwork(self.lab, self._note)
         lag_s = draw.choice([0.0, 0.5, 5.0, 60.0])
