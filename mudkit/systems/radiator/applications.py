@@ -93,8 +93,7 @@ def _twenty_people(sender: str, receiver: str) -> People:
 
 @aggregability(key=_noise_cell, sender_key=_noise_cell)
 def _near_sooner(sender: Cell, receiver: Cell) -> Time:
-    is_near = abs(sender.row - receiver.row) <= 1 and abs(sender.column - receiver.column) <= 1
-    return Time(seconds=60 if is_near else 1800)
+    return Time(seconds=60 if sender.is_beside(receiver) else 1800)
 
 
 def friends_nearby(friends: Mapping[str, frozenset[str]]) -> Application:

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+import numpy as np
+
+from mudkit.errors import MudkitError, ParameterError, PropagationProblem
 from mudkit.systems.radiator.context import Context
 
 __all__ = ["Chainability", "chains"]
@@ -27,6 +30,7 @@ def chains(
     can_pass: Mapping[str, bool],
     contexts: Callable[[str], Context],
     chainability: Chainability | None = None,
+    failed: Callable[[PropagationProblem], None] = lambda problem: None,
 ) -> list[list[str]]:
     """Divide the recipients of one aggregate into chains; whom no peer can reach is a chain of its own.
 
@@ -44,6 +48,8 @@ def chains(
         Without, they are chained in the order in which they come. With it, each chain begins with the first
         that is in none yet, and goes on with the one that belongs best with its last; where none does, it
         ends.
+    failed : callable
+        Told of a chainability that raises, or gives no number: the pair does not belong into one chain.
     """
     alone = [[each] for each in recipients if not (share and can_pass[each])]
     peers = [each for each in recipients if share and can_pass[each]]
@@ -57,7 +63,12 @@ def chains(
         del left[chain[0]]
         while left and len(chain) < size:
             last = contexts(chain[-1])
-            fits = {each: float(chainability(last, contexts(each))) for each in left}
+            fits = {each: 0.0 for each in left}
+            for each in left:
+                try:
+                    fits[each] = _number(chainability(last, contexts(each)))
+                except Exception as error:
+                    failed(_problem(error, chainability, chain[-1], each))
             best = max(fits, key=fits.__getitem__)
             if not fits[best] > 0:
                 break
@@ -65,3 +76,24 @@ def chains(
             del left[best]
         made.append(chain)
     return [*alone, *made]
+
+
+def _number(given: Any) -> float:
+    is_number = isinstance(given, bool | int | float | np.bool_ | np.integer | np.floating)
+    if not is_number or math.isnan(given):
+        raise ParameterError(
+            "It gave no number.", found=repr(given)[:200], expected="True or False, or a number"
+        )
+    return float(given)
+
+
+def _problem(error: Exception, chainability: Chainability, last: str, each: str) -> PropagationProblem:
+    name = getattr(chainability, "__qualname__", type(chainability).__name__)
+    is_ours = isinstance(error, MudkitError)
+    return PropagationProblem(
+        f"The chainability {name} has failed: {error.summary if is_ours else f'{type(error).__name__}: {error}'}",
+        where=f"{name}, of {last!r} and {each!r}",
+        found=error.found if is_ours else None,
+        expected=(error.expected if is_ours else None) or "True or False, or a number",
+        remedy="the two are taken not to belong into one chain",
+    )

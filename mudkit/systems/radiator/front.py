@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from mudkit.errors import ParameterError, PropagationProblem
+from mudkit.errors import ParameterError
 from mudkit.events import Host, Network, Operation
 from mudkit.sources.parameters import number, of_kind
 from mudkit.systems.arguments import check_device, check_lab
@@ -15,8 +15,11 @@ from mudkit.systems.radiator.chains import Chainability
 from mudkit.systems.radiator.client import APP, ClientMachine
 from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.joins import Join, concatenation
-from mudkit.systems.radiator.server import PROBLEMS, ServerMachine, Settings
+from mudkit.systems.radiator.server import ServerMachine, Settings
 from mudkit.systems.radiator.thresholds import Aggregability, Function
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["NAME", "Client", "Server"]
 
@@ -60,8 +63,9 @@ class Server:
 
     Attributes
     ----------
-    problems : list of PropagationProblem
-        What has gone wrong with these functions: each problem once, with function, sender and receiver.
+    problems : pandas.DataFrame
+        What has gone wrong at this server: ``device, ts, detail, system``, a part of ``lab.problems``. Each
+        problem of its functions is there once, with function, sender and receiver, at most 1,000 of them.
     """
 
     def __init__(
@@ -93,11 +97,17 @@ class Server:
             round(number("silence_s", silence_s, 1e-6, 1e9) * 1e6),
             None if link_kbps is None else number("link_kbps", link_kbps, 1e-3, 1e12),
         )  # fmt: skip
+        self._lab, self._name = lab, name
         self.installed = lab.server(name).install(
             NAME, lambda ports: ServerMachine(ports, settings), name=_PORT
         )
-        self.problems: list[PropagationProblem] = []
-        self.installed.listen(PROBLEMS, self.problems.append)
+
+    @property
+    def problems(self) -> pd.DataFrame:
+        """What has gone wrong here so far; see :attr:`mudkit.lab.Lab.problems`."""
+        found = self._lab.problems
+        here = (found["device"] == self._name) & (found["system"] == NAME)
+        return found[here].reset_index(drop=True)
 
     def clients(self) -> Operation:
         """Tell who is registered, and whether the server believes that it is there."""

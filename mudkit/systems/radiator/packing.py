@@ -8,10 +8,12 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["LEVEL", "pack", "unpack"]
+__all__ = ["LEVEL", "MOST_BYTES", "pack", "unpack"]
 
 LEVEL: Final = 6
 """gzip's usual one."""
+MOST_BYTES: Final = 1 << 24
+"""As JSON, no message is larger: of a few kilobytes gzip can make gigabytes."""
 _MAGIC: Final = b"\x1f\x8b"
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -31,5 +33,18 @@ def pack(message: Any, compress: bool) -> bytes:
 
 
 def unpack(sent: bytes) -> Any:
-    """Give what :func:`pack` was given, with lists for tuples."""
-    return _decode(zlib.decompress(sent, 31) if sent[:2] == _MAGIC else sent)
+    """Give what :func:`pack` was given, with lists for tuples; None if these bytes are no such message.
+
+    It raises for no bytes at all, and makes no more than :data:`MOST_BYTES` of them.
+    """
+    try:
+        text = _inflated(sent) if sent[:2] == _MAGIC else sent
+        return None if text is None or len(text) > MOST_BYTES else _decode(text)
+    except (msgspec.DecodeError, zlib.error, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _inflated(sent: bytes) -> bytes | None:
+    inflate = zlib.decompressobj(31)
+    text = inflate.decompress(sent, MOST_BYTES)
+    return text if inflate.eof and not inflate.unused_data else None
