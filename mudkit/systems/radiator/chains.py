@@ -14,8 +14,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from mudkit.errors import MudkitError, ParameterError, PropagationProblem
+from mudkit.errors import ParameterError, PropagationProblem
 from mudkit.systems.radiator.context import Context
+from mudkit.systems.radiator.problems import failure
 
 __all__ = ["Chainability", "chains"]
 
@@ -63,7 +64,7 @@ def chains(
         del left[chain[0]]
         while left and len(chain) < size:
             last = contexts(chain[-1])
-            fits = {each: 0.0 for each in left}
+            fits = dict.fromkeys(left, 0.0)
             for each in left:
                 try:
                     fits[each] = _number(chainability(last, contexts(each)))
@@ -89,11 +90,7 @@ def _number(given: Any) -> float:
 
 def _problem(error: Exception, chainability: Chainability, last: str, each: str) -> PropagationProblem:
     name = getattr(chainability, "__qualname__", type(chainability).__name__)
-    is_ours = isinstance(error, MudkitError)
-    return PropagationProblem(
-        f"The chainability {name} has failed: {error.summary if is_ours else f'{type(error).__name__}: {error}'}",
-        where=f"{name}, of {last!r} and {each!r}",
-        found=error.found if is_ours else None,
-        expected=(error.expected if is_ours else None) or "True or False, or a number",
-        remedy="the two are taken not to belong into one chain",
-    )
+    return failure(
+        f"The chainability {name}", error, where=f"{name}, of {last!r} and {each!r}",
+        expected="True or False, or a number", remedy="the two are taken not to belong into one chain",
+    )  # fmt: skip

@@ -19,8 +19,8 @@ timer               send again what is overdue: the registration, or contexts of
 anything else       is dropped, and recorded
 ==================  ================================================================================
 
-Whatever waits for an answer has a deadline of its own (:mod:`mudkit.systems.radiator.deadlines`). Answers of the
-server are believed if they come from its address, and if they are about this incarnation of the store and
+Whatever waits for an answer has a deadline of its own (:mod:`mudkit.systems.radiator.deadlines`). Answers of
+the server are believed if they come from its address, and if they are about this incarnation of the store and
 this turn: an old one that comes late changes nothing.
 
 Pushes come from the server and, to who is ``p2p_enabled``, from peers. Nobody signs them. A peer in a chain
@@ -32,7 +32,7 @@ nobody has confirmed in time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from mudkit.errors import ParameterError
@@ -53,9 +53,21 @@ from mudkit.events import (
 from mudkit.systems.incarnation import incarnation
 from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.deadlines import Deadlines
-from mudkit.systems.radiator.messages import FROM_PEERS, FROM_SERVER
+from mudkit.systems.radiator.messages import (
+    FROM_PEERS,
+    FROM_SERVER,
+    Identify,
+    PassedPush,
+    Push,
+    Refused,
+    Registered,
+    Taken,
+    Unknown,
+    Unregistered,
+    odd,
+    read,
+)
 from mudkit.systems.radiator.packing import pack, unpack
-from mudkit.systems.receiving import dropped
 
 __all__ = ["APP", "ClientMachine"]
 
@@ -193,7 +205,7 @@ class ClientMachine:
         self._calls[number] = op_id
         return self._outbox(now_us, [number]) if self._is_known else ()
 
-    def _outbox(self, now_us: int, numbers: Sequence[int] | None = None) -> Sequence[Effect]:
+    def _outbox(self, now_us: int, numbers: Collection[int] | None = None) -> Sequence[Effect]:
         """Send what waits: all of it, or some."""
         waiting = [each for _, each in self._store.items("out ")]
         effects = []
@@ -221,36 +233,44 @@ class ClientMachine:
 
     def _received(self, now_us: int, event: Received) -> Sequence[Effect]:
         """Take what the server says, and what peers pass on; everything else is odd."""
-        is_servers = event.source == self._server
-        sent = unpack(event.message) if isinstance(event.message, bytes) else event.message
-        if not (FROM_SERVER if is_servers else FROM_PEERS)(sent):
-            return dropped(Received(event.source, sent, event.host))
-        match sent["kind"]:
-            case "push":
-                return self._pushed(now_us, event, sent)
-            case "unknown":
+        if event.source != self._server:
+            passed, attributes = read(event, FROM_PEERS), self._store.get("attributes")
+            if passed is None or (attributes is not None and not attributes.get("p2p_enabled")):
+                return odd(event)
+            return self._pushed(now_us, passed, is_registered=attributes is not None)
+        match read(event, FROM_SERVER):
+            case None:
+                return odd(event)
+            case Push() as push:
+                is_registered = self._store.get("attributes") is not None
+                return self._pushed(now_us, push, is_registered=is_registered)
+            case Unknown():
                 return self._begin(now_us) if self._is_known else ()
-            case "taken":
-                is_mine = sent["incarnation"] == incarnation(self._ports)
-                return self._taken(now_us, sent["number"]) if is_mine else ()
-        if [sent["incarnation"], sent["turn"]] != [incarnation(self._ports), self._store.get("turn")]:
-            return ()
-        return self._told(now_us, sent)
+            case Taken(number=number, incarnation=whose):
+                return self._taken(now_us, number) if whose == incarnation(self._ports) else ()
+            case answer if (answer.incarnation, answer.turn) == (
+                incarnation(self._ports),
+                self._store.get("turn"),
+            ):
+                return self._answered(now_us, answer)
+        return ()
 
-    def _told(self, now_us: int, answer: Mapping[str, Any]) -> Sequence[Effect]:
+    def _answered(
+        self, now_us: int, answer: Registered | Unregistered | Refused | Identify
+    ) -> Sequence[Effect]:
         """Take the answer to this turn."""
         leaves = bool(self._store.get("leaves"))
-        match answer["kind"]:
-            case "identify" if not self._is_known:
-                return self._say_who(now_us, challenge=answer["challenge"])
-            case "registered" if not self._is_known and not leaves:
+        match answer:
+            case Identify(challenge=challenge) if not self._is_known:
+                return self._say_who(now_us, challenge=challenge)
+            case Registered() if not self._is_known and not leaves:
                 return self._agreed(now_us)
-            case "unregistered" if leaves:
+            case Unregistered() if leaves:
                 self._deadlines.answered(now_us, _REGISTRATION)
                 self._store.delete("leaves")
                 return self._begin(now_us)
-            case "refused" if not leaves:
-                return self._refused(answer["device"])
+            case Refused(device=device) if not leaves:
+                return self._refused(device)
         return ()
 
     def _agreed(self, now_us: int) -> Sequence[Effect]:
@@ -282,31 +302,24 @@ class ClientMachine:
                     effects.append(Complete(self._calls.pop(number), number))
         return effects
 
-    def _pushed(self, now_us: int, event: Received, push: Mapping[str, Any]) -> Sequence[Effect]:
-        attributes = self._store.get("attributes")
-        is_servers = event.source == self._server
-        try:
-            context = Context.read(push["context"])
-        except ParameterError:
-            return dropped(Received(event.source, push, event.host))
-        if not is_servers and attributes is not None and not attributes.get("p2p_enabled"):
-            return dropped(Received(event.source, push, event.host))
-        aggregate = push["aggregate"]
-        got = self._ask("got", aggregate=aggregate)
-        if aggregate in self._seen:
+    def _pushed(self, now_us: int, push: Push | PassedPush, *, is_registered: bool) -> Sequence[Effect]:
+        got = self._ask("got", aggregate=push.aggregate)
+        if push.aggregate in self._seen:
             return (got,)
-        self._remember(aggregate)
+        self._remember(push.aggregate)
         effects: list[Effect] = []
-        if attributes is not None:
+        context = push.context.context()
+        if is_registered:
             effects += [Notify(APP, context), *self.shown(now_us, context)]
         effects.append(got)
-        if push["chain"]:
-            (to, address), *rest = push["chain"]
+        if push.chain:
+            (to, address), *rest = push.chain
             passed = {
-                "kind": "push", "aggregate": aggregate, "context": push["context"], "chain": rest, "to": to,
+                "kind": "push", "aggregate": push.aggregate, "context": context.describe(), "chain": rest,
+                "to": to,
             }  # fmt: skip
             effects.append(Send(address, pack(passed, self._compress)))
-        if attributes is None and is_servers and not self._store.get("leaves"):
+        if not is_registered and type(push) is Push and not self._store.get("leaves"):
             effects += self._leave(now_us)  # a late copy of what it has said long ago came to the server
         return effects
 

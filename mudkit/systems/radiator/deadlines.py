@@ -71,7 +71,7 @@ class Deadlines:
 
     def timer(self, now_us: int) -> Sequence[Effect]:
         """Set the timer to the first deadline, if it is not; stop it when nothing waits."""
-        first_us = min(self._due_us.values(), default=None)
+        first_us = min(self._due_us.values()) if self._due_us else None
         if first_us == self._set_us:
             return ()
         self._set_us = first_us

@@ -15,7 +15,8 @@ from mudkit.systems.radiator.chains import Chainability
 from mudkit.systems.radiator.client import APP, ClientMachine
 from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.joins import Join, concatenation
-from mudkit.systems.radiator.server import ServerMachine, Settings
+from mudkit.systems.radiator.server import ServerMachine
+from mudkit.systems.radiator.settings import Settings
 from mudkit.systems.radiator.thresholds import Aggregability, Function
 
 if TYPE_CHECKING:

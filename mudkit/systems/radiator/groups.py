@@ -301,7 +301,6 @@ class Groups:
     def _view(self, client: str) -> Hashable:
         try:
             view: Hashable = self.function.view(self.contexts[client])
-            hash(view)
         except Exception as error:
             return _Failed(error)
         return view

@@ -1,17 +1,21 @@
 """What goes over the network between clients and server, and from peer to peer (Radiator 3.2, 4.1, 4.2).
 
-All of it is packed as :mod:`mudkit.systems.radiator.packing` says. Whoever receives a message checks it
-against what its sender may send; who the sender is, the network says: a server takes nothing in which
-``device`` is another than the device that sent it.
+All of it is packed as :mod:`mudkit.systems.radiator.packing` says. Whoever receives a message reads it as one
+of those that its sender may send; who the sender is, the network says: a server takes nothing in which
+``device`` is another than the device that sent it. What cannot be read is dropped, and recorded.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
-from mudkit.systems.receiving import Accepts, Count, Name
+from mudkit.events import Effect, Received
+from mudkit.systems.radiator.context import Context
+from mudkit.systems.radiator.packing import inflated, unpack
+from mudkit.systems.receiving import Count, Name, dropped
 
 __all__ = [
     "FROM_CLIENTS",
@@ -19,6 +23,8 @@ __all__ = [
     "FROM_SERVER",
     "ContextFields",
     "DeliveryAck",
+    "FromClients",
+    "FromServer",
     "Identify",
     "PassedPush",
     "Propagate",
@@ -31,6 +37,8 @@ __all__ = [
     "Unreachable",
     "Unregister",
     "Unregistered",
+    "odd",
+    "read",
 ]
 
 Moment = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
@@ -42,6 +50,14 @@ class ContextFields(msgspec.Struct, frozen=True):
     people: list[str]
     attributes: dict[str, Any]
     span_us: tuple[Moment, Moment] | None
+
+    def __post_init__(self) -> None:
+        if self.span_us is not None and self.span_us[0] > self.span_us[1]:
+            raise ValueError("it ends before it begins")  # so it cannot be read
+
+    def context(self) -> Context:
+        """Give the context."""
+        return Context(frozenset(self.people), self.attributes, self.span_us)
 
 
 class _FromClient(msgspec.Struct, frozen=True, tag_field="kind", kw_only=True):
@@ -191,6 +207,24 @@ class Unknown(msgspec.Struct, frozen=True, tag_field="kind", tag="unknown"):
     """Server to a device: such a client is not registered; it has to register first (4.2)."""
 
 
-FROM_CLIENTS: Final = Accepts(Register, Unregister, Propagate, DeliveryAck, Unreachable)
-FROM_SERVER: Final = Accepts(Registered, Unregistered, Refused, Identify, Taken, Unknown, Push)
-FROM_PEERS: Final = Accepts(PassedPush)
+FromClients: TypeAlias = Register | Unregister | Propagate | DeliveryAck | Unreachable
+FromServer: TypeAlias = Registered | Unregistered | Refused | Identify | Taken | Unknown | Push
+FROM_CLIENTS: Final = msgspec.json.Decoder(FromClients)
+FROM_SERVER: Final = msgspec.json.Decoder(FromServer)
+FROM_PEERS: Final = msgspec.json.Decoder(PassedPush)
+T = TypeVar("T")
+
+
+def read(event: Received, decoder: msgspec.json.Decoder[T]) -> T | None:
+    """Read what has come as one of the messages that its sender may send; None: it is none of them."""
+    text = inflated(event.message) if isinstance(event.message, bytes) else None
+    try:
+        return None if text is None else decoder.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def odd(event: Received) -> Sequence[Effect]:
+    """Write down that something was dropped, with its kind, if it has one."""
+    sent = unpack(event.message) if isinstance(event.message, bytes) else event.message
+    return dropped(Received(event.source, sent, event.host))

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["LEVEL", "MOST_BYTES", "pack", "unpack"]
+__all__ = ["LEVEL", "MOST_BYTES", "inflated", "pack", "unpack"]
 
 LEVEL: Final = 6
 """gzip's usual one."""
@@ -38,13 +38,19 @@ def unpack(sent: bytes) -> Any:
     It raises for no bytes at all, and makes no more than :data:`MOST_BYTES` of them.
     """
     try:
-        text = _inflated(sent) if sent[:2] == _MAGIC else sent
-        return None if text is None or len(text) > MOST_BYTES else _decode(text)
-    except (msgspec.DecodeError, zlib.error, UnicodeDecodeError, RecursionError):
+        text = inflated(sent)
+        return None if text is None else _decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 
-def _inflated(sent: bytes) -> bytes | None:
-    inflate = zlib.decompressobj(31)
-    text = inflate.decompress(sent, MOST_BYTES)
-    return text if inflate.eof and not inflate.unused_data else None
+def inflated(sent: bytes) -> bytes | None:
+    """Give the JSON of what was sent; None if it is too large, or was not compressed as :func:`pack` does."""
+    if sent[:2] == _MAGIC:
+        inflate = zlib.decompressobj(31)
+        try:
+            text = inflate.decompress(sent, MOST_BYTES)
+        except zlib.error:
+            return None
+        return text if inflate.eof and not inflate.unused_data else None
+    return sent if len(sent) <= MOST_BYTES else None

@@ -32,17 +32,22 @@ class Cell(NamedTuple):
     @property
     def centre(self) -> tuple[float, float]:
         """Latitude and longitude of its middle, degrees to a metre."""
-        height, width = _sides(self.row, self.km)
-        return round((self.row + 0.5) * height, 5), round(_on_circle((self.column + 0.5) * width), 5)
+        west, east = self._edges
+        return round((self.row + 0.5) * _sides(self.row, self.km)[0], 5), round((west + east) / 2, 5)
 
     def is_beside(self, other: Cell) -> bool:
         """Say whether they touch, at a corner at least, or are the same; also over the date line."""
         if self.km != other.km or abs(self.row - other.row) > 1:
             return False
-        (_, one), (_, two) = _sides(self.row, self.km), _sides(other.row, other.km)
-        apart = abs(_on_circle((self.column + 0.5) * one - (other.column + 0.5) * two))
-        # The last cell before the date line is cut off there: its neighbour beyond it is nearer.
-        return apart <= (one + two) / 2 * (1 + 1e-9)
+        (west, east), (others_west, others_east) = self._edges, other._edges
+        apart = abs(_on_circle((west + east - others_west - others_east) / 2))
+        return apart <= (east - west + others_east - others_west) / 2 + 1e-9
+
+    @property
+    def _edges(self) -> tuple[float, float]:
+        """Longitudes of its west and its east; the date line cuts it off."""
+        _, width = _sides(self.row, self.km)
+        return max(self.column * width, -180.0), min((self.column + 1) * width, 180.0)
 
 
 def cell(loc: Sequence[float], *, km: float) -> Cell:

@@ -5,11 +5,42 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from mudkit.errors import PropagationProblem
+from mudkit.errors import MudkitError, PropagationProblem
 
-__all__ = ["Problems"]
+__all__ = ["Problems", "failure"]
 
 _MOST: Final = 1000
+_MOST_SHOWN: Final = 500
+"""Letters of what a function has raised."""
+
+
+def failure(what: str, error: Exception, *, where: str, expected: str, remedy: str) -> PropagationProblem:
+    """Say that a function of the programmer's has failed.
+
+    Parameters
+    ----------
+    what : str
+        The function, with its name.
+    error : Exception
+        What it raised, or what is said of what it gave.
+    where : str
+        Of whose contexts.
+    expected : str
+        Of the function, if the error does not say it.
+    remedy : str
+        What becomes of it.
+    """
+    found: str | None = None
+    if isinstance(error, MudkitError):
+        told, found, expected = error.summary, error.found, error.expected or expected
+    else:
+        try:
+            told = f"{type(error).__name__}: {error}"[:_MOST_SHOWN]
+        except Exception:  # its own text fails, too
+            told = type(error).__name__
+    return PropagationProblem(
+        f"{what} has failed: {told}", where=where, found=found, expected=expected, remedy=remedy
+    )
 
 
 class Problems:

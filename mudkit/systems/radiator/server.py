@@ -30,7 +30,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
@@ -48,21 +47,27 @@ from mudkit.events import (
     SetTimer,
     TimerFired,
 )
-from mudkit.systems.radiator.chains import Chainability, chains
+from mudkit.systems.radiator.chains import chains
 from mudkit.systems.radiator.client_arrays import for_many
-from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.joining import join_problem, joined
-from mudkit.systems.radiator.joins import Join
 from mudkit.systems.radiator.literal import Entry
-from mudkit.systems.radiator.messages import FROM_CLIENTS
+from mudkit.systems.radiator.messages import (
+    FROM_CLIENTS,
+    DeliveryAck,
+    Propagate,
+    Register,
+    Unreachable,
+    Unregister,
+    odd,
+    read,
+)
 from mudkit.systems.radiator.packing import MOST_BYTES, pack, unpack
 from mudkit.systems.radiator.pending import Message
 from mudkit.systems.radiator.server_link import ServerLink
+from mudkit.systems.radiator.settings import Settings
 from mudkit.systems.radiator.table import Known, Owed, Row
-from mudkit.systems.radiator.thresholds import Aggregability
-from mudkit.systems.receiving import dropped
 
-__all__ = ["ServerMachine", "Settings"]
+__all__ = ["ServerMachine"]
 
 AGAIN_US: Final = 5_000_000
 AGAIN_US_PER_HOP: Final = 1_000_000
@@ -78,34 +83,6 @@ _ROOM_BYTES: Final = 1 << 20
 """Of a message, for what is sent beside the context."""
 _MOST_AHEAD: Final = 256
 """Of a client, contexts are kept that are so far ahead of the one that is missing."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How a server decides and sends.
-
-    Parameters
-    ----------
-    aggregability : Aggregability
-    join : callable
-    chain : float
-        The share k of the peers that one chain has at most; 0: no chains.
-    chainability : callable or None
-    compress, echo : bool
-    retention_us, silence_us : int
-        No message waits for longer; who is silent for longer while something is owed is removed.
-    link_kbps : float or None
-    """
-
-    aggregability: Aggregability
-    join: Join
-    chain: float
-    chainability: Chainability | None
-    compress: bool
-    echo: bool
-    retention_us: int
-    silence_us: int
-    link_kbps: float | None
 
 
 class ServerMachine:
@@ -181,37 +158,32 @@ class ServerMachine:
 
     def _received(self, event: Received) -> None:
         """Take what a client may say, of itself."""
-        source = event.source
-        message = unpack(event.message) if isinstance(event.message, bytes) else event.message
-        if not FROM_CLIENTS(message) or message["device"] != event.sender:
-            self._effects += dropped(Received(source, message, event.host))
+        message, source = read(event, FROM_CLIENTS), event.source
+        if message is None or message.device != event.sender:
+            self._effects += odd(event)
             return
-        client, kind = message["client"], message["kind"]
-        row = self._rows.get(client)
-        is_its_own = row is not None and row.device == message["device"]
-        if kind == "register":
-            self._register(source, message)
-        elif kind == "unregister":
-            self._unregister(source, message)
-        elif row is None or not is_its_own:
-            self._tell(source, {"kind": "unknown"})
-        elif kind == "context":
-            try:
-                context = Context.read(message["context"])
-            except ParameterError:
-                self._effects += dropped(Received(source, message, event.host))
+        match message:
+            case Register():
+                self._register(source, message)
                 return
-            self._shows_life(client, row)
-            self._context(client, row, message, context)
-        else:
-            self._shows_life(client, row)
-            if kind == "got":
-                self._got(client, row, message["aggregate"])
-            else:
-                self._unreachable(client, message)
+            case Unregister():
+                self._unregister(source, message)
+                return
+        row = self._rows.get(message.client)
+        if row is None or row.device != message.device:
+            self._tell(source, {"kind": "unknown"})
+            return
+        self._shows_life(message.client, row)
+        match message:
+            case Propagate():
+                self._context(row, message)
+            case DeliveryAck(client=client, aggregate=aggregate):
+                self._got(client, row, aggregate)
+            case Unreachable():
+                self._unreachable(message)
 
-    def _register(self, source: str, message: Mapping[str, Any]) -> None:
-        client, device, attributes = message["client"], message["device"], message["attributes"]
+    def _register(self, source: str, message: Register) -> None:
+        client, device, attributes = message.client, message.device, message.attributes
         row = self._rows.get(client)
         if row is not None and row.device != device and row.is_there:
             self._answer(source, "refused", message, device=row.device)
@@ -235,32 +207,30 @@ class ServerMachine:
             row.attributes = attributes
             self._propagate(self._engine.register(self._now_us, client, attributes))
 
-    def _unregister(self, source: str, message: Mapping[str, Any]) -> None:
-        client, device = message["client"], message["device"]
+    def _unregister(self, source: str, message: Unregister) -> None:
         if not self._is_alive(source, message):
             return
-        row = self._rows.get(client)
-        if row is not None and row.device == device:
-            self._remove(client)
+        row = self._rows.get(message.client)
+        if row is not None and row.device == message.device:
+            self._remove(message.client)
         self._answer(source, "unregistered", message)
 
-    def _is_alive(self, source: str, message: Mapping[str, Any]) -> bool:
+    def _is_alive(self, source: str, message: Register | Unregister) -> bool:
         """Take note of who registers or unregisters, unless it may be a late copy; then it is asked."""
-        client, device = key = message["client"], message["device"]
-        incarnation, turn = message["incarnation"], message["turn"]
+        key = message.client, message.device
         known = self._known.get(key)
-        if known is not None and (known.incarnation != incarnation or known.turn > turn):
-            if known.challenge is None or message.get("challenge") != known.challenge:
+        if known is not None and (known.incarnation != message.incarnation or known.turn > message.turn):
+            if known.challenge is None or message.challenge != known.challenge:
                 known.challenge = known.challenge or self._entropy(4).hex()
                 self._answer(source, "identify", message, challenge=known.challenge)
                 return False
             known = None
-            row = self._rows.get(client)
-            if row is not None and row.device == device:
+            row = self._rows.get(message.client)
+            if row is not None and row.device == message.device:
                 row.is_there = False  # another store has nothing of what came: what is owed goes to it anew
         if known is None:
-            known = self._known[key] = Known(incarnation, turn, 0)
-        known.turn, known.last = turn, max(known.last, message["first"] - 1)
+            known = self._known[key] = Known(message.incarnation, message.turn, 0)
+        known.turn, known.last = message.turn, max(known.last, message.first - 1)
         return True
 
     def _shows_life(self, client: str, row: Row) -> None:
@@ -278,14 +248,15 @@ class ServerMachine:
         self._known[client, row.device].early.clear()
         self._engine.unregister(self._now_us, client)
 
-    def _context(self, client: str, row: Row, message: Mapping[str, Any], context: Context) -> None:
-        known, number = self._known[client, row.device], message["number"]
-        if message["incarnation"] != known.incarnation:
+    def _context(self, row: Row, message: Propagate) -> None:
+        client, number = message.client, message.number
+        known = self._known[client, row.device]
+        if message.incarnation != known.incarnation:
             self._tell(row.address, {"kind": "unknown"})
             return
-        known.last = max(known.last, message["first"] - 1)
+        known.last = max(known.last, message.first - 1)
         if known.last < number <= known.last + _MOST_AHEAD:
-            known.early[number] = context
+            known.early[number] = message.context.context()
         taken = []
         while known.last + 1 in known.early:
             known.last += 1
@@ -295,9 +266,9 @@ class ServerMachine:
         if number <= known.last:
             told = {"kind": "taken", "number": known.last, "incarnation": known.incarnation}
             self._tell(row.address, told)
-        for each in taken:
+        for context in taken:
             self._arrived += 1
-            arrived = Message(self._arrived, client, self._now_us, each)
+            arrived = Message(self._arrived, client, self._now_us, context)
             self._propagate(self._engine.take(self._now_us, arrived))
 
     def _got(self, client: str, row: Row, aggregate: str) -> None:
@@ -305,17 +276,16 @@ class ServerMachine:
         if not row.owed:
             self._owing.discard(client)
 
-    def _unreachable(self, client: str, message: Mapping[str, Any]) -> None:
+    def _unreachable(self, message: Unreachable) -> None:
         """Hear that a client could not pass an aggregate on; it may say so of the next of its chain, once."""
-        aggregate, who = message["aggregate"], message["who"]
-        row = self._rows.get(who)
-        owed = None if row is None else row.owed.get(aggregate)
-        if row is None or owed is None or (client, who) not in pairwise(owed.chain):
+        row = self._rows.get(message.who)
+        owed = None if row is None else row.owed.get(message.aggregate)
+        if row is None or owed is None or (message.client, message.who) not in pairwise(owed.chain):
             return
         chain, owed.chain = owed.chain, ()
-        if row.address == message["address"]:
+        if row.address == message.address:
             row.doubted_until_us = self._now_us + DOUBT_US
-        self._go_on(aggregate, chain[chain.index(who) + 1 :])
+        self._go_on(message.aggregate, chain[chain.index(message.who) + 1 :])
 
     # -- propagation
 
@@ -397,9 +367,9 @@ class ServerMachine:
                 for aggregate in [each for each, owed in row.owed.items() if owed.again_us <= self._now_us]:
                     self._push(aggregate, [client])
 
-    def _answer(self, to: str, kind: str, message: Mapping[str, Any], **fields: Any) -> None:
+    def _answer(self, to: str, kind: str, message: Register | Unregister, **fields: Any) -> None:
         """Answer who registers or unregisters, in its turn."""
-        turn = {"incarnation": message["incarnation"], "turn": message["turn"]}
+        turn = {"incarnation": message.incarnation, "turn": message.turn}
         self._tell(to, {"kind": kind, **turn, **fields})
 
     def _tell(self, to: str, message: dict[str, Any]) -> None:
