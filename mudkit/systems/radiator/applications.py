@@ -20,6 +20,7 @@ from typing import Any, Final, TypeAlias
 
 from mudkit.systems.radiator import joins
 from mudkit.systems.radiator.context import Context
+from mudkit.systems.radiator.functions import check_join
 from mudkit.systems.radiator.joins import Join
 from mudkit.systems.radiator.places import Cell, cell, distance_km
 from mudkit.systems.radiator.thresholds import Aggregability, People, Threshold, Time, Volume, aggregability
@@ -46,6 +47,11 @@ class Application:
     sense : callable
     tells : str
         What the cells of its maps tell, with the unit.
+
+    Raises
+    ------
+    ParameterError
+        The join lacks a setting.
     """
 
     name: str
@@ -53,6 +59,9 @@ class Application:
     join: Join
     sense: Sense
     tells: str = "people"
+
+    def __post_init__(self) -> None:
+        check_join(self.join)
 
 
 def _place_and_speed(name: str, loc: tuple[float, float], speed_kmh: float) -> dict[str, Any]:

@@ -8,12 +8,16 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["LEVEL", "MOST_BYTES", "inflated", "pack", "unpack"]
+from mudkit.errors import ParameterError
+
+__all__ = ["LEVEL", "MOST_BYTES", "check_size", "inflated", "pack", "unpack"]
 
 LEVEL: Final = 6
 """gzip's usual one."""
 MOST_BYTES: Final = 1 << 24
 """As JSON, no message is larger: of a few kilobytes gzip can make gigabytes."""
+_ROOM_BYTES: Final = 1 << 20
+"""Of a message, for what is sent beside a context."""
 _MAGIC: Final = b"\x1f\x8b"
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -54,3 +58,17 @@ def inflated(sent: bytes) -> bytes | None:
             return None
         return text if inflate.eof and not inflate.unused_data else None
     return sent if len(sent) <= MOST_BYTES else None
+
+
+def check_size(where: str, text: bytes) -> None:
+    """Refuse what nobody would take.
+
+    Raises
+    ------
+    ParameterError
+    """
+    if len(text) > MOST_BYTES - _ROOM_BYTES:
+        raise ParameterError(
+            "This is too large to be sent.", where=where, found=f"{len(text):,} bytes as JSON",
+            expected=f"{MOST_BYTES - _ROOM_BYTES:,} at most",
+        )  # fmt: skip

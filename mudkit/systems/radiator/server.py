@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from hashlib import blake2s
 from itertools import pairwise
 from typing import Any, Final
 
@@ -61,7 +62,7 @@ from mudkit.systems.radiator.messages import (
     odd,
     read,
 )
-from mudkit.systems.radiator.packing import MOST_BYTES, pack, unpack
+from mudkit.systems.radiator.packing import check_size, pack, unpack
 from mudkit.systems.radiator.pending import Message
 from mudkit.systems.radiator.server_link import ServerLink
 from mudkit.systems.radiator.settings import Settings
@@ -79,8 +80,6 @@ _RETRY_US: Final = 60_000_000
 """A join that failed is tried again so long after, if nothing comes before."""
 DOUBT_US: Final = 120_000_000
 """So long a peer is believed who says that another cannot be reached."""
-_ROOM_BYTES: Final = 1 << 20
-"""Of a message, for what is sent beside the context."""
 _MOST_AHEAD: Final = 256
 """Of a client, contexts are kept that are so far ahead of the one that is missing."""
 
@@ -105,6 +104,7 @@ class ServerMachine:
         self._at: dict[str, str] = {}  # client by address
         self._known: dict[tuple[str, str], Known] = {}  # by client and device
         self._entropy = ports.entropy
+        self._secret = ports.entropy(16)
         self._arrived = self._aggregates = 0
         self._due_us: float = math.inf
         self._is_again_set = False
@@ -296,7 +296,7 @@ class ServerMachine:
                 self._engine.put_back(entry, self._now_us + _RETRY_US)
                 continue
             self._aggregates += 1
-            aggregate = f"{self._entropy(4).hex()} {self._aggregates}"  # nobody can guess the next one
+            aggregate = self._aggregate_id()
             for client in entry.recipients:
                 self._rows[client].owed[aggregate] = Owed(context, 0)
             self._owing.update(entry.recipients)
@@ -309,11 +309,17 @@ class ServerMachine:
             ):  # fmt: skip
                 self._push(aggregate, chain)
 
+    def _aggregate_id(self) -> str:
+        """Give an id that no peer can guess: what it pushed under it would be taken for the aggregate."""
+        number = self._aggregates
+        mark = blake2s(number.to_bytes(8, "big"), key=self._secret, digest_size=4).hexdigest()
+        return f"{mark} {number}"
+
     def _joined(self, entry: Entry) -> dict[str, Any] | None:
         """Give the aggregate as it is sent, None where that fails."""
         try:
             described = joined(self._settings.join, entry).describe()
-            _check_size(pack(described, compress=False))
+            check_size("context", pack(described, compress=False))
         except Exception as error:
             self._engine.problems.add(join_problem(error, self._settings.join, entry))
             return None
@@ -388,11 +394,3 @@ class ServerMachine:
         if not self._is_again_set and self._owing:
             self._is_again_set = True
             self._effects.append(SetTimer(_AGAIN, AGAIN_US))
-
-
-def _check_size(sent: bytes) -> None:
-    if len(sent) > MOST_BYTES - _ROOM_BYTES:
-        raise ParameterError(
-            "It is too large to be sent.", found=f"{len(sent):,} bytes as JSON",
-            expected=f"{MOST_BYTES - _ROOM_BYTES:,} at most",
-        )  # fmt: skip

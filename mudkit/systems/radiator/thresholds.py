@@ -15,6 +15,7 @@ import msgspec
 
 from mudkit.errors import PropagationProblem
 from mudkit.systems.radiator.context import Context
+from mudkit.systems.radiator.functions import check_function
 from mudkit.systems.radiator.problems import failure
 
 __all__ = ["Aggregability", "Function", "Key", "People", "Threshold", "Time", "Volume", "aggregability"]
@@ -108,6 +109,11 @@ class Aggregability:
         receivers with equal keys are alike.
     sender_key : callable, optional
         The same of the sender: what was decided for one is decided for all that are alike.
+
+    Raises
+    ------
+    ParameterError
+        One of them is no function, or takes other arguments than these.
     """
 
     def __init__(
@@ -116,6 +122,10 @@ class Aggregability:
         key: Callable[[Context], Any] | None = None,
         sender_key: Callable[[Context], Any] | None = None,
     ) -> None:
+        check_function("aggregability", function, ["sender", "receiver"])
+        for where, given, of in (("key", key, "receiver"), ("sender_key", sender_key, "sender")):
+            if given is not None:
+                check_function(where, given, [of])
         self.function = function
         self.key = key
         self.sender_key = sender_key
