@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from mudkit.errors import ParameterError
@@ -29,17 +30,17 @@ def check_function(where: str, given: Any, arguments: Sequence[str]) -> None:
             "This is no function.", where=where, found=repr(given)[:120],
             expected=f"a function of {' and '.join(arguments)}",
         )  # fmt: skip
+    is_partial = isinstance(given, partial)
     try:
-        signature = inspect.signature(given)
-    except (TypeError, ValueError):  # of some builtins nobody knows
-        return
-    try:
-        signature.bind(*arguments)
-    except TypeError as error:
+        inspect.signature(given).bind(*arguments)
+    except (TypeError, ValueError) as error:
+        # Of some builtins nobody knows what they take: that is a ValueError, too.
+        if isinstance(error, ValueError) and not is_partial:
+            return
         raise ParameterError(
             f"This function cannot be called as it will be: {error}.", where=where,
-            found=f"{_name(given)}{signature}"[:200], expected=f"a function of {' and '.join(arguments)}",
-            remedy=f"set what it takes besides with functools.partial({_name(given)}, …)",
+            found=_name(given), expected=f"a function of {' and '.join(arguments)}",
+            remedy=f"set what it takes besides, and only that, with functools.partial({_name(given)}, …)",
         ) from None  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from mudkit.systems.radiator.applications import Application
 from mudkit.systems.radiator.broadcast import Aggregate, broadcast
 from mudkit.systems.radiator.client_arrays import for_many
 from mudkit.systems.radiator.context import Context
+from mudkit.systems.radiator.packing import pack
 from mudkit.systems.radiator.pending import Message
 from mudkit.systems.radiator.places import distance_km
 from mudkit.systems.radiator.problems import Problems, failure
@@ -264,6 +265,7 @@ def _told(
             if attributes is None:
                 continue
             context = Context(frozenset((device,)), dict(attributes), (now_us, now_us))
+            pack(context.describe(), compress=False)  # with what cannot be sent no join could be
         except Exception as error:
             where = f"{application.name}, device {device!r}"
             expected = "a mapping, or None"

@@ -7,7 +7,7 @@ from typing import Final
 
 from mudkit.errors import MudkitError, PropagationProblem
 
-__all__ = ["Problems", "failure"]
+__all__ = ["Problems", "failure", "text_of"]
 
 _MOST: Final = 1000
 _MOST_SHOWN: Final = 500
@@ -34,13 +34,18 @@ def failure(what: str, error: Exception, *, where: str, expected: str, remedy: s
     if isinstance(error, MudkitError):
         told, found, expected = error.summary, error.found, error.expected or expected
     else:
-        try:
-            told = f"{type(error).__name__}: {error}"[:_MOST_SHOWN]
-        except Exception:  # its own text fails, too
-            told = type(error).__name__
+        told = text_of(error)
     return PropagationProblem(
         f"{what} has failed: {told}", where=where, found=found, expected=expected, remedy=remedy
     )
+
+
+def text_of(error: Exception) -> str:
+    """Give its kind and its text, in so far as it has one."""
+    try:
+        return f"{type(error).__name__}: {error}"[:_MOST_SHOWN]
+    except Exception:  # that fails, too
+        return type(error).__name__
 
 
 class Problems:
