@@ -97,13 +97,9 @@ class ClientMachine:
                 error = LookupError(f"there is no operation {operation!r}, only send and read")
                 return (Complete(op_id, error=error),)
             case Received(source=source, message=message):
-                if (
-                    source != self._relay
-                    or not FROM_RELAY(message)
-                    or message.get("to", self._me) != self._me
-                ):
-                    return dropped(event)
-                return self._received(now_us, message)
+                if source == self._relay and FROM_RELAY(message) and message.get("to", self._me) == self._me:
+                    return self._received(now_us, message)
+                return dropped(event)
             case LinkUp(address=address, network=network):
                 self._has_link, self._address = True, address
                 self._is_server = network == _SERVER

@@ -66,8 +66,8 @@ class Missing(msgspec.Struct, frozen=True, tag_field="kind", tag="missing"):
 class Deliver(msgspec.Struct, frozen=True, tag_field="kind", tag="deliver"):
     """Relay to receiver: a message for it.
 
-    ``after`` is the number of the one before it that this receiver has had from this incarnation of the sender,
-    or gets before it; 0: there is none.
+    ``after`` is the number of the one before it that this receiver has had from this incarnation of the
+    sender, or gets before it; 0: there is none.
     """
 
     number: _Number
@@ -96,7 +96,7 @@ class Delivered(msgspec.Struct, frozen=True, tag_field="kind", tag="delivered"):
 class Hello(msgspec.Struct, frozen=True, tag_field="kind", tag="hello"):
     """Client to relay: the device is at the address that this comes from; deliver, unless its user is busy.
 
-    ``number`` counts what this incarnation has said so, so that an older one, which comes late, changes nothing.
+    ``number`` counts the hellos of this incarnation: an older one, which comes late, changes nothing.
     ``first`` is the number of the first message that it still has to send: a relay that has lost its store
     goes on there. ``answer``: the relay is to say that it has heard this; absent: it need not.
     """
@@ -117,7 +117,7 @@ class Welcome(msgspec.Struct, frozen=True, tag_field="kind", tag="welcome"):
 
 
 class Identify(msgspec.Struct, frozen=True, tag_field="kind", tag="identify"):
-    """Relay to client: it does not know the device; say hello. Only a relay that has lost its store does so."""
+    """Relay to client: it does not know the device; say hello. So speaks a relay that has lost its store."""
 
 
 class Message(msgspec.Struct, frozen=True, tag_field="kind", tag="message"):

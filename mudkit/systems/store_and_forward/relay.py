@@ -17,9 +17,9 @@ started          devices are where they were: deliver
 Numbers hold in one incarnation of a sender: a device that was wiped begins anew, and late copies of what it
 has sent before are known. A receiver that was wiped gets what waits and what comes; what its former
 incarnation has acknowledged is gone. **A relay that was wiped** has lost what waited in it. It goes on: a
-sender's hello says which of its numbers comes first, and the relay notes in the incidents (``began anew``) that
-it does not know the ones before. It finds devices when they say hello, and asks those for it that it hears of
-otherwise; one that says nothing and keeps its network it cannot find.
+sender's hello says which of its numbers comes first, and the relay notes in the incidents (``began anew``)
+that it does not know the ones before. It finds devices when they say hello, and asks those for it that it
+hears of otherwise; one that says nothing and keeps its network it cannot find.
 
 Who has sent a message is what the network says. Whatever else is no message of a client is dropped.
 """
@@ -126,7 +126,7 @@ class RelayMachine:
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
         match event:
-            case Received(source=source, message=message):
+            case Received(source=source):
                 return self._received(now_us, source, event)
             case TimerFired(name=name):
                 return self._overdue(now_us, self._devices[name])
