@@ -14,7 +14,7 @@ hello            what the relay may not know yet (an incarnation, an address, wh
                  said until the relay says welcome; a server, whose network does not come up again, always
                  says hello until then
 missing          send the outbox from there on
-identify         say hello: the relay has lost its store
+identify         say hello, with the nonce: the relay does not know who lives here
 timer            each hello and each message has a deadline of its own: what is overdue is said again, of
                  the messages those after it, too (the relay has taken none of them)
 ===============  ===================================================================================
@@ -80,6 +80,7 @@ class ClientMachine:
         self._relay = relay
         self._has_link = self._is_server = False
         self._address = ports.address
+        self._nonce: str | None = None  # what the relay has last asked for a hello with
         self._outbox: dict[int, Any] = {
             message["number"]: message for _, message in self._store.items("out ")
         }
@@ -137,8 +138,9 @@ class ClientMachine:
         if kind == "deliver":
             return self._deliver(message, now_us)
         if kind == "identify":
-            is_said = not self._has_link or _HELLO in self._deadlines
-            return () if is_said else self._hello(now_us, must=True)
+            is_said = _HELLO in self._deadlines and message["nonce"] == self._nonce
+            self._nonce = message["nonce"]
+            return self._hello(now_us, must=True) if self._has_link and not is_said else ()
         if message["incarnation"] != incarnation(self._ports):  # to who had this name before
             return ()
         if kind == "accepted":
@@ -222,6 +224,8 @@ class ClientMachine:
             return (Send(self._relay, hello),)
         self._store.delete("told")  # until it has heard this, nobody knows which of them it has heard
         hello["answer"] = True
+        if self._nonce is not None:
+            hello["nonce"] = self._nonce
         return Send(self._relay, hello), *self._deadlines.set(_HELLO, now_us, 0)
 
     def _state(self) -> dict[str, Any]:
@@ -232,6 +236,7 @@ class ClientMachine:
         if number != self._store.get("hello"):  # it has heard an older one
             return ()
         self._store.put("told", self._state())
+        self._nonce = None
         return self._deadlines.met(_HELLO)
 
     def _send_from(self, now_us: int, first: int) -> Sequence[Effect]:

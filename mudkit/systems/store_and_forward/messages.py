@@ -34,6 +34,7 @@ MOST_LETTERS: Final = 512
 _Line = Annotated[str, msgspec.Meta(min_length=1, max_length=MOST_LETTERS, pattern=r"^[^\x00-\x1f\x7f]+\Z")]
 """A name. It has no control characters: lines of them are the keys of stores."""
 _Incarnation = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{8}\Z")]
+_Nonce = _Incarnation
 _Number = Annotated[int, msgspec.Meta(ge=1, le=1 << 62)]
 
 
@@ -98,7 +99,8 @@ class Hello(msgspec.Struct, frozen=True, tag_field="kind", tag="hello"):
 
     ``number`` counts the hellos of this incarnation: an older one, which comes late, changes nothing.
     ``first`` is the number of the first message that it still has to send: a relay that has lost its store
-    goes on there. ``answer``: the relay is to say that it has heard this; absent: it need not.
+    goes on there. ``answer``: the relay is to say that it has heard this; absent: it need not. ``nonce`` is
+    that of the :class:`Identify` that this answers; absent: of none.
     """
 
     number: _Number
@@ -107,6 +109,7 @@ class Hello(msgspec.Struct, frozen=True, tag_field="kind", tag="hello"):
     busy: bool
     first: _Number
     answer: bool | msgspec.UnsetType = msgspec.UNSET
+    nonce: _Nonce | msgspec.UnsetType = msgspec.UNSET
 
 
 class Welcome(msgspec.Struct, frozen=True, tag_field="kind", tag="welcome"):
@@ -117,7 +120,13 @@ class Welcome(msgspec.Struct, frozen=True, tag_field="kind", tag="welcome"):
 
 
 class Identify(msgspec.Struct, frozen=True, tag_field="kind", tag="identify"):
-    """Relay to client: it does not know the device; say hello. So speaks a relay that has lost its store."""
+    """Relay to client: say hello, with this nonce.
+
+    So speaks a relay that does not know a device because it has lost its store; or that hears of another
+    incarnation of a device than it knows: only who lives now can answer, a late copy cannot.
+    """
+
+    nonce: _Nonce
 
 
 class Message(msgspec.Struct, frozen=True, tag_field="kind", tag="message"):

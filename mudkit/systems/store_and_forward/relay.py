@@ -6,7 +6,8 @@ Its rules:
 send             the next of its sender's incarnation: into the receiver's queue, accepted; an old one is
                  accepted again; one that is too early will come again: its sender is told from which on
 hello            the device is at the address that it said hello from; deliver its queue, unless its
-                 user is busy; say welcome if asked to; one that is older than the last changes nothing
+                 user is busy; say welcome if asked to; one that is older than the last changes nothing;
+                 of another incarnation than before: ask who lives there now (identify)
 delivered        out of the queue
 timer            deliver again what is overdue, and of its sender what came after it (the device has
                  taken none of that); other messages wait for deadlines of their own
@@ -67,7 +68,7 @@ class _Device:
     """
 
     __slots__ = (
-        "address", "deadlines", "former", "hello", "incarnation", "is_away", "is_busy", "name", "queue",
+        "address", "deadlines", "hello", "incarnation", "is_away", "is_busy", "name", "nonce", "queue",
         "try_us",
     )  # fmt: skip
 
@@ -77,8 +78,8 @@ class _Device:
         self.deadlines: Deadlines[str] = Deadlines(name)
         self.address: str | None = None
         self.incarnation: str = ""
-        self.former: list[str] = []
-        """Incarnations that it has had: what still comes of them is late."""
+        self.nonce: str | None = None
+        """What it was asked to say hello with, and has not."""
         self.hello = 0
         """Number of the last one."""
         self.is_busy = self.is_away = False
@@ -86,7 +87,7 @@ class _Device:
         """After which time one that is away is tried next."""
         if known is not None:
             self.address, self.incarnation = known["address"], known["incarnation"]
-            self.hello, self.is_busy, self.former = known["hello"], known["busy"], known["former"]
+            self.hello, self.is_busy = known["hello"], known["busy"]
 
     @property
     def is_there(self) -> bool:
@@ -97,7 +98,7 @@ class _Device:
         """Give what is kept of its hello."""
         return {
             "address": self.address, "incarnation": self.incarnation, "hello": self.hello,
-            "busy": self.is_busy, "former": self.former,
+            "busy": self.is_busy,
         }  # fmt: skip
 
 
@@ -112,6 +113,7 @@ class RelayMachine:
     """
 
     def __init__(self, ports: Ports) -> None:
+        self._ports = ports
         self._store = ports.store
         self._missed: dict[str, tuple[str, int]] = {}  # the last number that each sender was told is missing
         self._devices: dict[str, _Device] = {}
@@ -185,32 +187,34 @@ class RelayMachine:
         elif self._missed.get(sender) != (incarnation, last + 1):  # once: all that are too early say the same
             self._missed[sender] = incarnation, last + 1
             effects.append(Send(source, {"kind": "missing", "number": last + 1, "incarnation": incarnation}))
-        return [*effects, *self._identify(sender, source)]
+        return [*effects, *self._ask_unknown(self._device(sender), source)]
 
-    def _identify(self, sender: str, source: str) -> Sequence[Effect]:
+    def _ask_unknown(self, device: _Device, source: str) -> Sequence[Effect]:
         """Ask a device for its hello that should have said one."""
-        device = self._devices.get(sender)
-        is_known = device is not None and device.address is not None
-        return () if is_known else (Send(source, {"kind": "identify"}),)
+        return self._identify(device, source) if device.address is None else ()
+
+    def _identify(self, device: _Device, source: str) -> Sequence[Effect]:
+        if device.nonce is None:
+            device.nonce = self._ports.entropy(4).hex()
+        return (Send(source, {"kind": "identify", "nonce": device.nonce}),)
 
     # -- what receivers say
 
     def _hello(self, now_us: int, source: str, message: Mapping[str, Any]) -> Sequence[Effect]:
         device, incarnation, said = self._device(message["device"]), message["incarnation"], message["number"]
-        if incarnation in device.former:
-            return ()
+        is_other = device.incarnation not in ("", incarnation)
+        if is_other and (device.nonce is None or message.get("nonce") != device.nonce):
+            return self._identify(device, source)
         told = {"kind": "welcome", "number": said, "incarnation": incarnation}
         effects: list[Effect] = [Send(source, told)] if message.get("answer") else []
         if incarnation == device.incarnation and said <= device.hello:
             return effects
         effects += self._begin_anew(message)
-        if incarnation != device.incarnation:
-            if device.incarnation:
-                device.former.append(device.incarnation)
-                for key, _ in self._store.items(f"seen {device.name}\n"):
-                    self._store.delete(key)
-            device.incarnation = incarnation
+        if is_other:
+            for key, _ in self._store.items(f"seen {device.name}\n"):
+                self._store.delete(key)
         self._move(device, source)
+        device.incarnation, device.nonce = incarnation, None
         device.hello, device.is_busy = said, message["busy"]
         self._store.put(f"at {device.name}", device.known())
         self._found(device)
@@ -229,7 +233,7 @@ class RelayMachine:
     def _delivered(self, now_us: int, source: str, message: Mapping[str, Any]) -> Sequence[Effect]:
         device = self._device(message["to"])
         if message["receiver"] != device.incarnation:  # of a former one; or of the next, whose hello comes
-            return self._identify(device.name, source)
+            return self._ask_unknown(device, source)
         numbered, number = _seen(message), message["number"]
         if number > (self._store.get(numbered) or 0):
             self._store.put(numbered, number)
