@@ -35,6 +35,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
+from msgspec import UNSET
+
 from mudkit.errors import ParameterError
 from mudkit.events import (
     Call,
@@ -104,6 +106,8 @@ class ClientMachine:
         """Whether the server has said that this client is registered since the link is up."""
         self._registering: list[int] = []
         self._calls: dict[int, int] = {}  # op_id by number
+        self._sent = 0
+        """The highest number of a context that was sent: what is acknowledged beyond was another store's."""
         self._seen = {aggregate for _, aggregate in self._store.items("seen ")}
         self._deadlines = Deadlines(_RETRY)
 
@@ -156,6 +160,8 @@ class ClientMachine:
         kind = "unregister" if self._store.get("leaves") else "register"
         if kind == "register":
             fields["attributes"] = self._store.get("attributes")
+        if self._store.get("another"):
+            fields["another"] = True
         waiting = self._store.items("out ")
         first = waiting[0][1][0] if waiting else (self._store.get("number") or 0) + 1
         told = self._ask(
@@ -208,16 +214,18 @@ class ClientMachine:
     def _outbox(self, now_us: int, numbers: Collection[int] | None = None) -> Sequence[Effect]:
         """Send what waits: all of it, or some."""
         waiting = [each for _, each in self._store.items("out ")]
-        effects = []
+        effects, whose = [], self._whose()
         for number, context in waiting:
             if numbers is None or number in numbers:
-                asked = self._ask(
-                    "context", number=number, first=waiting[0][0], context=context,
-                    incarnation=incarnation(self._ports),
-                )  # fmt: skip
+                asked = self._ask("context", number=number, first=waiting[0][0], context=context, **whose)
+                self._sent = max(self._sent, number)
                 self._deadlines.sent(now_us, number, len(asked.message))
                 effects.append(asked)
         return effects
+
+    def _whose(self) -> dict[str, str]:
+        """Give what contexts say of their incarnation: nothing, if the server has seen no other one."""
+        return {"incarnation": incarnation(self._ports)} if self._store.get("another") else {}
 
     def _again(self, now_us: int) -> Sequence[Effect]:
         overdue = set(self._deadlines.overdue(now_us))
@@ -247,7 +255,8 @@ class ClientMachine:
             case Unknown():
                 return self._begin(now_us) if self._is_known else ()
             case Taken(number=number, incarnation=whose):
-                return self._taken(now_us, number) if whose == incarnation(self._ports) else ()
+                is_mine = whose == self._whose().get("incarnation", UNSET)
+                return self._taken(now_us, min(number, self._sent)) if is_mine else ()
             case answer if (answer.incarnation, answer.turn) == (
                 incarnation(self._ports),
                 self._store.get("turn"),
@@ -263,7 +272,9 @@ class ClientMachine:
         match answer:
             case Identify(challenge=challenge) if not self._is_known:
                 return self._say_who(now_us, challenge=challenge)
-            case Registered() if not self._is_known and not leaves:
+            case Registered(another=another) if not self._is_known and not leaves:
+                if another is True and not self._store.get("another"):
+                    self._store.put("another", True)
                 return self._agreed(now_us)
             case Unregistered() if leaves:
                 self._deadlines.answered(now_us, _REGISTRATION)

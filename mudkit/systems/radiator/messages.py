@@ -3,6 +3,12 @@
 All of it is packed as :mod:`mudkit.systems.radiator.packing` says. Whoever receives a message reads it as one
 of those that its sender may send; who the sender is, the network says: a server takes nothing in which
 ``device`` is another than the device that sent it. What cannot be read is dropped, and recorded.
+
+Contexts are numbered by client, device and incarnation. The incarnation is told at registration. Contexts and
+their acknowledgements carry it only where there is something to tell apart: once the server has seen another
+one of this client and device, and has said so (``another``). A server that begins anew learns that from the
+client. What it cannot tell apart is a late copy from a device that was wiped when the server had just begun
+anew, too, and had heard nothing of the wiped one.
 """
 
 from __future__ import annotations
@@ -79,6 +85,8 @@ class Register(_FromClient, frozen=True, tag="register"):
         Contexts with lower numbers will not come any more.
     challenge : str
         What :class:`Identify` asked for; absent: nothing has.
+    another : bool
+        Whether the server has said that there was another incarnation; absent: no.
     """
 
     attributes: dict[str, Any]
@@ -86,6 +94,7 @@ class Register(_FromClient, frozen=True, tag="register"):
     turn: Count
     first: Count
     challenge: Name | msgspec.UnsetType = msgspec.UNSET
+    another: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class Unregister(_FromClient, frozen=True, tag="unregister"):
@@ -95,6 +104,7 @@ class Unregister(_FromClient, frozen=True, tag="unregister"):
     turn: Count
     first: Count
     challenge: Name | msgspec.UnsetType = msgspec.UNSET
+    another: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class Propagate(_FromClient, frozen=True, tag="context"):
@@ -106,12 +116,14 @@ class Propagate(_FromClient, frozen=True, tag="context"):
         Contexts of an incarnation are numbered from 1 on.
     first : int
         Those with lower numbers are not waited for by the client.
+    incarnation : str
+        Absent: of the only one that the server has seen.
     """
 
     number: Count
     first: Count
     context: ContextFields
-    incarnation: Name
+    incarnation: Name | msgspec.UnsetType = msgspec.UNSET
 
 
 class DeliveryAck(_FromClient, frozen=True, tag="got"):
@@ -164,10 +176,17 @@ class PassedPush(msgspec.Struct, frozen=True, tag_field="kind", tag="push"):
 
 
 class Registered(msgspec.Struct, frozen=True, tag_field="kind", tag="registered"):
-    """Server to client: the answer to the :class:`Register` of this turn."""
+    """Server to client: the answer to the :class:`Register` of this turn.
+
+    Parameters
+    ----------
+    another : bool
+        Whether there was another incarnation; absent: no.
+    """
 
     incarnation: Name
     turn: Count
+    another: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class Unregistered(msgspec.Struct, frozen=True, tag_field="kind", tag="unregistered"):
@@ -197,10 +216,16 @@ class Identify(msgspec.Struct, frozen=True, tag_field="kind", tag="identify"):
 
 
 class Taken(msgspec.Struct, frozen=True, tag_field="kind", tag="taken"):
-    """Server to client: it has the contexts of this incarnation up to a number."""
+    """Server to client: it has the contexts of an incarnation up to a number.
+
+    Parameters
+    ----------
+    incarnation : str
+        As in the contexts.
+    """
 
     number: Count
-    incarnation: Name
+    incarnation: Name | msgspec.UnsetType = msgspec.UNSET
 
 
 class Unknown(msgspec.Struct, frozen=True, tag_field="kind", tag="unknown"):

@@ -34,6 +34,8 @@ from hashlib import blake2s
 from itertools import pairwise
 from typing import Any, Final
 
+from msgspec import UNSET
+
 from mudkit.errors import MudkitError, ParameterError
 from mudkit.events import (
     Call,
@@ -193,7 +195,8 @@ class ServerMachine:
         if row is not None and row.device != device:
             self._remove(client)
             row = None
-        self._answer(source, "registered", message)
+        another = {"another": True} if self._known[client, device].is_another else {}
+        self._answer(source, "registered", message, **another)
         if row is None:
             self._entries += 1
             row = self._rows[client] = Row(self._entries, device, source, self._now_us)
@@ -224,12 +227,14 @@ class ServerMachine:
                 known.challenge = known.challenge or self._entropy(4).hex()
                 self._answer(source, "identify", message, challenge=known.challenge)
                 return False
-            known = None
+            known = Known(message.incarnation, message.turn, 0, is_another=True)
             row = self._rows.get(message.client)
             if row is not None and row.device == message.device:
                 row.is_there = False  # another store has nothing of what came: what is owed goes to it anew
         if known is None:
-            known = self._known[key] = Known(message.incarnation, message.turn, 0)
+            known = Known(message.incarnation, message.turn, 0)
+        self._known[key] = known
+        known.is_another |= message.another is True
         known.turn, known.last = message.turn, max(known.last, message.first - 1)
         return True
 
@@ -251,7 +256,8 @@ class ServerMachine:
     def _context(self, row: Row, message: Propagate) -> None:
         client, number = message.client, message.number
         known = self._known[client, row.device]
-        if message.incarnation != known.incarnation:
+        whose = {"incarnation": known.incarnation} if known.is_another else {}
+        if message.incarnation != whose.get("incarnation", UNSET):
             self._tell(row.address, {"kind": "unknown"})
             return
         known.last = max(known.last, message.first - 1)
@@ -264,8 +270,7 @@ class ServerMachine:
         if known.early:
             known.early = {each: early for each, early in known.early.items() if each > known.last}
         if number <= known.last:
-            told = {"kind": "taken", "number": known.last, "incarnation": known.incarnation}
-            self._tell(row.address, told)
+            self._tell(row.address, {"kind": "taken", "number": known.last, **whose})
         for context in taken:
             self._arrived += 1
             arrived = Message(self._arrived, client, self._now_us, context)

@@ -74,11 +74,14 @@ class Known:
         The highest with which it has registered or unregistered.
     last : int
         Number of the last context that was taken.
+    is_another : bool
+        Whether there was another incarnation before: then contexts say of which they are.
     """
 
     incarnation: str
     turn: int
     last: int
+    is_another: bool = False
     challenge: str | None = None
     """What who comes with another incarnation, or an older turn, has to give back first."""
     early: dict[int, Context] = field(default_factory=dict)

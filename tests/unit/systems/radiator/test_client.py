@@ -190,7 +190,7 @@ def test_late_copies_of_what_was_said_before_the_wipe_change_nothing():
         "context": Context({"ann"}, {"x": "two"}).describe(),
     }
     unheard = Received(old[-1].source, pack(two, True), "ann")
-    taken = pack({"kind": "taken", "number": 2, "incarnation": two["incarnation"]}, True)
+    taken = pack({"kind": "taken", "number": 2}, True)
     wipe(pair.ann)
     pair.heal()
     pair.ann.register().result()
@@ -305,3 +305,34 @@ def test_a_repeated_answer_sends_nothing_again():
     pair.say("one")
     effects = machine.handle(pair.lab.world.now_us, Received(server, pack(answer, True), "radiator"))
     assert not [each for each in effects if isinstance(each, Send)]
+
+
+def test_a_wiped_device_is_heard_by_a_server_that_begins_anew():
+    pair = Pair()
+    pair.say("one").result()
+    wipe(pair.ann)
+    with overhear(pair.lab) as heard:
+        pair.ann.register().result()
+    (late, *_) = (each for each in heard[pair.server.installed] if "challenge" not in unpack(each.message))
+    pair.say("two").result()
+    server = pair.lab.world.hosts["radiator"]
+    server.kill()
+    server.restart()
+    pair.lab.world._handle(pair.server.installed, late)  # it does not say that there was another store
+    for k in range(3):
+        said = pair.say(k)
+        pair.lab.run(minutes=1)
+        assert said.done()
+
+
+def test_only_who_was_wiped_says_which_store_it_is():
+    pair = Pair()
+    with overhear(pair.lab) as heard:
+        pair.say("one").result()
+        wipe(pair.ann)
+        pair.ann.register().result()
+        pair.say("two").result()
+        pair.bob.propagate_context(Context({"bob"}, {"x": 1})).result()
+    sent = [unpack(each.message) for each in heard[pair.server.installed]]
+    contexts = [(each["client"], "incarnation" in each) for each in sent if each["kind"] == "context"]
+    assert contexts == [("ann", False), ("ann", True), ("bob", False)]
