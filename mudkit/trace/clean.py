@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from mudkit.errors import TraceContentError, TraceFormatError
 from mudkit.trace.formats import Source
 from mudkit.trace.parse import EXCHANGED, LATE, UNTIMED, Options, parse
-from mudkit.trace.plausible import DUPLICATE, KEPT, OUT_OF_ORDER, TOO_FAST, judge
+from mudkit.trace.plausible import DUPLICATE, KEPT, TOO_FAST, judge
 from mudkit.trace.schema import POSITIONS, READS, REJECTED, timestamps, with_read_ids
 from mudkit.trace.values import TIME_UNITS
 
 __all__ = ["Positions", "check_moves", "check_parsed", "check_plausible", "clean_positions", "clean_reads"]
 
-_REASONS = {DUPLICATE: "duplicate", OUT_OF_ORDER: "out of order", TOO_FAST: "speed over 70 m/s"}
+_REASONS = {DUPLICATE: "duplicate", TOO_FAST: "speed over 70 m/s"}
 
 
 class Positions(NamedTuple):
@@ -37,20 +37,20 @@ class Positions(NamedTuple):
 def clean_positions(good: pa.Table) -> Positions:
     """Keep the rows that :func:`mudkit.trace.plausible.judge` keeps.
 
-    The rows of a device are taken in the order of its file; where they come from several files they are taken
-    in the order of time, so that neither the files' names nor how rows are spread over them matters.
+    The rows of a device are taken in the order of time: neither the order in which they come, nor the files'
+    names, nor how rows are spread over files matters. A row that comes late is in its place, and none is set
+    aside for it.
 
     Parameters
     ----------
     good : pyarrow.Table
-        Parsed rows (:class:`mudkit.trace.parse.Parsed`) of whole devices, in the order of their file.
+        Parsed rows (:class:`mudkit.trace.parse.Parsed`) of whole devices, in any order.
     """
     codes = _codes(good["device"])
-    order = _across_files(good, codes)
-    if order is not None:
-        good, codes = good.take(order), codes[order]
-    places = (good[name].to_numpy() for name in ("t_us", "lat", "lon"))
-    judgement = judge(codes, *places)
+    t_us, lat, lon = (good[name].to_numpy() for name in ("t_us", "lat", "lon"))
+    # Of rows that say the same of time and place one that says more is kept: an infinite value comes last.
+    said = [name for name in ("speed_mps", "occupied") if name in good.column_names]
+    judgement = judge(codes, t_us, lat, lon, [_or_infinite(good[name]) for name in said])
     kept = good.take(judgement.kept)
     table = pa.table(
         {
@@ -93,7 +93,7 @@ def clean_reads(good: pa.Table, options: Options) -> tuple[pa.Table, pa.Table]:
     reads = with_read_ids(pa.table(columns))
     _, first = np.unique(reads["read_id"].to_numpy(), return_index=True)
     again = np.setdiff1d(np.arange(len(reads)), first)
-    kept = reads.take(np.sort(first)).sort_by([("ts", "ascending"), ("device", "ascending")])
+    kept = reads.take(first).sort_by([(name, "ascending") for name in ("ts", "device", "read_id")])
     return kept, _rejected(good, again, np.full(len(again), "duplicate"))
 
 
@@ -169,8 +169,8 @@ def check_plausible(source: Source, rows: int, rejected: dict[str, int]) -> None
             f"Most positions of {source.path.name} contradict each other.",
             where=str(source.path),
             found=f"{sum(rejected.values()):,} of {rows:,} rows set aside, {rejected[most]:,} as {most!r}",
-            expected="rows in order of time within each device, places in degrees",
-            remedy="sort the file by device and time; check the columns and the time unit",
+            expected="devices that are at one place at a time, places in degrees",
+            remedy="check which column is the device, and the time unit",
         )
 
 
@@ -210,23 +210,10 @@ def _codes(column: pa.ChunkedArray) -> NDArray[np.int64]:
     return np.asarray(coded.indices.to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
-def _across_files(good: pa.Table, device: NDArray[np.int64]) -> NDArray[np.int64] | None:
-    """Put the rows of devices that are in several files in order of time; None when no device is."""
-    if not len(good):
-        return None
-    source = _codes(good["source"])
-    one = np.zeros(int(device.max()) + 1, dtype=np.int64)
-    one[device] = source
-    elsewhere = device[source != one[device]]
-    if not len(elsewhere):
-        return None
-    in_several = np.zeros(len(one), dtype=np.bool_)
-    in_several[elsewhere] = True
-    rows = np.flatnonzero(in_several[device])
-    names = [name for name in ("speed_mps", "lon", "lat", "t_us") if name in good.column_names]
-    order = np.arange(len(good))
-    order[rows] = rows[np.lexsort([good[name].to_numpy()[rows] for name in names])]
-    return order
+def _or_infinite(column: pa.ChunkedArray) -> NDArray[np.float64]:
+    """Numbers or truths as numbers; what is not said is infinite."""
+    number = column.cast(pa.int8()) if pa.types.is_boolean(column.type) else column
+    return np.asarray(pc.fill_null(number.cast(pa.float64()), np.inf).to_numpy(), dtype=np.float64)
 
 
 def _or_nulls(table: pa.Table, name: str, kind: pa.DataType) -> pa.ChunkedArray | pa.Array:

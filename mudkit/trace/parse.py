@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mudkit.errors import ParameterError
-from mudkit.trace.plausible import MAX_SPEED_MPS
+from mudkit.trace.plausible import MAX_FLIGHT_MPS
 from mudkit.trace.schema import REJECTED
 from mudkit.trace.values import NO_TIME, TIME_UNITS, numbers, raw_text, times_us, truths
 
@@ -96,7 +96,7 @@ class Parsed:
         ``source, row, device, t_us, lat, lon`` and, where the file has them, ``speed_mps, occupied, box_km,
         window_s``.
     bad : pyarrow.Table
-        With the schema of ``rejected``; reasons are this module's, and "speed over 70 m/s" where the row
+        With the schema of ``rejected``; reasons are this module's, and "speed over 340 m/s" where the row
         itself says so.
     """
 
@@ -144,7 +144,7 @@ def parse(columns: pa.Table, source: str, rows: NDArray[np.int64], options: Opti
     )
     if "speed_mps" in values:
         speed = values["speed_mps"]
-        reason = np.where((reason == "") & (speed > MAX_SPEED_MPS), "speed over 70 m/s", reason)
+        reason = np.where((reason == "") & (speed > MAX_FLIGHT_MPS), "speed over 340 m/s", reason)
         values["speed_mps"] = np.where(speed >= 0, speed, np.nan)  # negative means unknown in phones' logs
     values["lon"] = np.where(lon == 180.0, -180.0, lon)
     good = {"row": pa.array(rows), "device": device, "t_us": pa.array(t_us)}

@@ -1,36 +1,58 @@
-"""Which rows of a trace can be true: a device is at one place at a time and not faster than 70 m/s.
+"""Which rows of a trace can be true: errors of a receiver are told from a stay elsewhere, a train, a flight.
 
-Two fixes agree when the later one can be reached from the earlier one in the time between them. By the
-triangle inequality that relation is transitive, so the rows to keep are a longest chain of it: one wild
-fix, wherever it stands, costs one row, not all that follow it.
+A device is at one place at a time. Its rows are judged in the order of their times, whatever order they came
+in. Of each device the rows are kept that are worth most together, where
+
+==================  =======================================================================================
+a row               is worth 4
+a step              from one kept row to the next is free when it is not faster than 70 m/s, or when the step
+                    before it or after it goes on at about that velocity (up to 340 m/s: a train, an airliner)
+a step unheard of   costs 3: at least ten minutes without a row, and up to 340 m/s between the two (a flight)
+any other step      costs 12
+==================  =======================================================================================
+
+So a wild fix, which costs a step there and a step back, is set aside, and so are a few of them in a row; a
+stay elsewhere pays for its two steps and is kept. After a flight one row is enough, if it is the last, and
+two are, if the device comes back.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.units import US_PER_S, distance_km
+from mudkit.units import EARTH_RADIUS_KM, US_PER_S, distance_km
 
 __all__ = [
     "DUPLICATE",
+    "ERROR_COST",
+    "FLIGHT_COST",
+    "FLIGHT_S",
     "KEPT",
     "LOOK_BACK_ROWS",
+    "MAX_FLIGHT_MPS",
     "MAX_SPEED_MPS",
-    "OUT_OF_ORDER",
+    "ROW_WORTH",
     "TOO_FAST",
     "Judgement",
     "judge",
 ]
 
 MAX_SPEED_MPS = 70.0
-LOOK_BACK_ROWS = 512
-"""How far back a row looks for one that it agrees with; of two stretches that contradict each other for
-longer than that, the longer one is kept."""
+MAX_FLIGHT_MPS = 340.0
+"""An airliner with a jet stream behind it, over ground."""
 
-KEPT, DUPLICATE, OUT_OF_ORDER, TOO_FAST = range(4)
+FLIGHT_S = 600.0
+"""Nobody lands elsewhere, unheard, sooner than this."""
+
+ROW_WORTH, FLIGHT_COST, ERROR_COST = 4, 3, 12
+LOOK_BACK_ROWS = 512
+"""How far back a row looks for one from which its step is cheap; from those before it is an error's."""
+
+KEPT, DUPLICATE, TOO_FAST = range(3)
 
 
 class Judgement(NamedTuple):
@@ -41,7 +63,7 @@ class Judgement(NamedTuple):
     kept : ndarray of int64
         Numbers of the kept rows, ordered by device and time.
     verdict : ndarray of int8, shape (rows,)
-        KEPT, DUPLICATE, OUT_OF_ORDER or TOO_FAST for each row as given.
+        KEPT, DUPLICATE (a kept row of the device has that time) or TOO_FAST for each row as given.
     """
 
     kept: NDArray[np.int64]
@@ -49,12 +71,13 @@ class Judgement(NamedTuple):
 
 
 def judge(
-    device: NDArray[np.integer], t_us: NDArray[np.int64], lat: NDArray[np.float64], lon: NDArray[np.float64]
+    device: NDArray[np.integer],
+    t_us: NDArray[np.int64],
+    lat: NDArray[np.float64],
+    lon: NDArray[np.float64],
+    others: Sequence[NDArray[np.float64]] = (),
 ) -> Judgement:
-    """Decide which rows to keep, device by device.
-
-    Rows are taken in the order in which they come; a device most of whose steps go back in time is read
-    from its end (Cabspotting's own files are).
+    """Decide which rows to keep, device by device; the order in which rows come does not matter.
 
     Parameters
     ----------
@@ -64,85 +87,152 @@ def judge(
         Times, microseconds.
     lat, lon : ndarray of float64
         Degrees, in range and finite.
+    others : sequence of ndarray of float64
+        What else rows say. Of rows with device, time and place in common the one with the lowest values is
+        kept.
     """
-    verdict = np.zeros(len(device), dtype=np.int8)
-    by_device = np.argsort(device, kind="stable").astype(np.int64)
-    edges = np.flatnonzero(np.diff(device[by_device])) + 1
-    kept = []
-    for rows in np.split(by_device, edges):
-        steps = np.diff(t_us[rows])
-        if np.count_nonzero(steps < 0) > np.count_nonzero(steps > 0):
-            rows = rows[::-1]
-        chain = _longest_chain(t_us[rows], lat[rows], lon[rows])
-        if len(chain) < len(rows):
-            verdict[rows] = _reasons(t_us[rows], chain)
-        kept.append(rows[chain])
-    return Judgement(np.concatenate(kept), verdict)
+    order = _in_order(device, t_us, lat, lon, others)
+    device, t_us, lat, lon = device[order], t_us[order], lat[order], lon[order]
+    is_same = np.diff(device) == 0
+    is_twin = is_same & (np.diff(t_us) == 0)
+    is_again = is_twin & (np.diff(lat) == 0) & (np.diff(lon) == 0)
+    once = np.flatnonzero(np.append(True, ~is_again)[: len(device)])
+    edges = np.flatnonzero(np.diff(device[once])) + 1
+    kept = [np.zeros(0, dtype=np.int64)]
+    kept += [rows[_worthiest(t_us[rows], lat[rows], lon[rows])] for rows in np.split(once, edges)]
+    chosen = np.concatenate(kept)
+    moment = np.append(0, np.cumsum(~is_twin))[: len(device)]  # the same number for one device and time
+    has_kept = np.zeros(len(device), dtype=np.bool_)
+    has_kept[moment[chosen]] = True
+    verdict = np.empty(len(device), dtype=np.int8)
+    verdict[order] = np.where(has_kept[moment], DUPLICATE, TOO_FAST)
+    verdict[order[chosen]] = KEPT
+    return Judgement(order[chosen], verdict)
 
 
-def _agree(
+def _in_order(
+    device: NDArray[np.integer],
     t_us: NDArray[np.int64],
     lat: NDArray[np.float64],
     lon: NDArray[np.float64],
-    earlier: NDArray[np.int64] | slice,
-    later: NDArray[np.int64] | slice | int,
-) -> NDArray[np.bool_]:
-    dt_us = t_us[later] - t_us[earlier]
-    reach_km = MAX_SPEED_MPS / 1000 * dt_us / US_PER_S
-    near = distance_km(lat[earlier], lon[earlier], lat[later], lon[later]) <= reach_km
-    return np.asarray((dt_us > 0) & near)
+    others: Sequence[NDArray[np.float64]],
+) -> NDArray[np.int64]:
+    """Order rows by device and time, those of one time by all else; most files are in that order already."""
+    step, step_us = np.diff(device), np.diff(t_us)
+    if ((step > 0) | ((step == 0) & (step_us > 0))).all():
+        return np.arange(len(device))
+    return np.lexsort((*reversed(others), lon, lat, t_us, device)).astype(np.int64)
 
 
-def _longest_chain(
+class _Steps:
+    """The rows of a device in order of time, and what a step between two of them costs."""
+
+    def __init__(self, t_us: NDArray[np.int64], lat: NDArray[np.float64], lon: NDArray[np.float64]) -> None:
+        self.t_us, self.lat, self.lon = t_us, lat, lon
+        self._phi, self._lambda = np.radians(lat), np.radians(lon)
+        n = len(t_us)
+        self._north, self._east = np.full(n + 1, np.inf), np.full(n + 1, np.inf)
+        self.follows = self._is_slow(slice(0, n - 1), slice(1, n))
+        if not self.follows.all():
+            # The velocity of the step that ends in row i is in i, of the one that starts there in i + 1.
+            self._north[1:n], self._east[1:n], _ = self._velocity(slice(0, n - 1), slice(1, n))
+            fast = np.flatnonzero(~self.follows)
+            self.follows[fast] = self._goes_on(fast, fast + 1)
+
+    def costs(self, first: int, row: int, enough: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Give what steps from the rows ``[first, row)`` cost; negative where no time passes.
+
+        Parameters
+        ----------
+        first, row : int
+        enough : ndarray of int64
+            What these rows are worth: where a slow step leads from the best of them, dearer steps are not
+            looked at more closely.
+        """
+        earlier = slice(first, row)
+        dt_us = self.t_us[row] - self.t_us[earlier]
+        slow = self._is_slow(earlier, row)
+        cost = np.where(slow, 0, np.where(dt_us > 0, ERROR_COST, -1))
+        if not slow.any() or enough[slow].max() < enough.max():
+            fast = np.flatnonzero(cost == ERROR_COST)
+            _, _, speed = self._velocity(fast + first, row)
+            flight = (dt_us[fast] >= FLIGHT_S * US_PER_S) & (speed <= MAX_FLIGHT_MPS)
+            cost[fast[flight]] = FLIGHT_COST
+            cost[fast[self._goes_on(fast + first, row)]] = 0
+        return np.asarray(cost, dtype=np.int64)
+
+    def _is_slow(self, earlier: slice, later: slice | int) -> NDArray[np.bool_]:
+        dt_us = self.t_us[later] - self.t_us[earlier]
+        way_km = distance_km(self.lat[earlier], self.lon[earlier], self.lat[later], self.lon[later])
+        return np.asarray((dt_us > 0) & (way_km <= MAX_SPEED_MPS / 1000 * dt_us / US_PER_S))
+
+    def _velocity(
+        self, earlier: slice | NDArray[np.int64], later: slice | NDArray[np.int64] | int
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Give metres a second to the north and to the east, and the speed; infinite where no time passes."""
+        dt_s = (self.t_us[later] - self.t_us[earlier]) / US_PER_S
+        phi, phi_before = self._phi[later], self._phi[earlier]
+        turn = (self._lambda[later] - self._lambda[earlier] + np.pi) % (2 * np.pi) - np.pi
+        north_m = (phi - phi_before) * EARTH_RADIUS_KM * 1000
+        east_m = turn * np.cos((phi + phi_before) / 2) * EARTH_RADIUS_KM * 1000
+        with np.errstate(divide="ignore", invalid="ignore"):
+            north, east = (np.where(dt_s > 0, each / dt_s, np.inf) for each in (north_m, east_m))
+        return north, east, np.hypot(north, east)
+
+    def _goes_on(self, earlier: NDArray[np.int64], later: NDArray[np.int64] | int) -> NDArray[np.bool_]:
+        """Tell whether the step into ``earlier`` or the one out of ``later`` is like that between them."""
+        north, east, speed = self._velocity(earlier, later)
+        like = np.zeros(len(speed), dtype=np.bool_)
+        with np.errstate(invalid="ignore"):
+            for at in (earlier, np.asarray(later) + 1):
+                apart = np.hypot(self._north[at] - north, self._east[at] - east)
+                like |= apart <= speed / 2
+        return np.asarray(like & (speed <= MAX_FLIGHT_MPS))
+
+
+def _worthiest(
     t_us: NDArray[np.int64], lat: NDArray[np.float64], lon: NDArray[np.float64]
 ) -> NDArray[np.int64]:
-    """Positions of a longest chain of rows that agree; of equal ones the one whose rows come first.
+    """Find the rows that are worth most together; of equal ones those that come first.
 
-    Where each row agrees with the one before it and that one ends the longest chain so far, a whole
-    stretch is taken at once; only around a contradiction are earlier rows searched, one row at a time.
+    Where each row follows the one before it and that one ends the best there is so far, a whole stretch is
+    taken at once; only around a contradiction are earlier rows searched, one row at a time.
     """
     n = len(t_us)
-    follows = _agree(t_us, lat, lon, slice(0, n - 1), slice(1, n))
+    steps = _Steps(t_us, lat, lon)
+    follows = steps.follows
     if follows.all():
         return np.arange(n)
     breaks = np.append(np.flatnonzero(~follows) + 1, n)
-    length = np.ones(n, dtype=np.int64)
+    worth = np.full(n, ROW_WORTH, dtype=np.int64)  # of the best that ends in each row
     before = np.full(n, -1, dtype=np.int64)
-    longest, last = 0, -1  # the longest chain so far, and the first row that ends one of that length
+    best = np.full(n, -1, dtype=np.int64)  # the best row up to each
     i = 0
     while i < n:
-        if i and follows[i - 1] and last == i - 1:
-            end = int(breaks[np.searchsorted(breaks, i)])
-            length[i:end] = longest + np.arange(1, end - i + 1)
+        if i and follows[i - 1] and best[i - 1] == i - 1:
+            end = int(breaks[np.searchsorted(breaks, i, side="right")])
+            worth[i:end] = worth[i - 1] + ROW_WORTH * np.arange(1, end - i + 1)
             before[i:end] = np.arange(i - 1, end - 1)
-            longest, last, i = int(length[end - 1]), end - 1, end
+            best[i:end] = np.arange(i, end)
+            i = end
             continue
         first = max(0, i - LOOK_BACK_ROWS)
-        lengths = np.where(_agree(t_us, lat, lon, slice(first, i), i), length[first:i], 0)
-        if len(lengths) and lengths.max() > 0:
-            best = int(np.argmax(lengths))
-            before[i] = first + best
-            length[i] = lengths[best] + 1
-        if length[i] > longest:
-            longest, last = int(length[i]), i
+        if i:
+            cost = steps.costs(first, i, worth[first:i])
+            left = np.where(cost >= 0, worth[first:i] - cost, 0)
+            place = int(np.argmax(left))
+            gain, row = int(left[place]), first + place
+            if first and t_us[first - 1] < t_us[i]:
+                far = int(best[first - 1])
+                if worth[far] - ERROR_COST > gain:
+                    gain, row = int(worth[far]) - ERROR_COST, far
+            if gain > 0:
+                worth[i], before[i] = gain + ROW_WORTH, row
+        best[i] = i if not i or worth[i] > worth[best[i - 1]] else best[i - 1]
         i += 1
     chain = []
-    row = int(np.argmax(length))
+    row = int(best[-1])
     while row >= 0:
         chain.append(row)
         row = int(before[row])
     return np.array(chain[::-1], dtype=np.int64)
-
-
-def _reasons(t_us: NDArray[np.int64], chain: NDArray[np.int64]) -> NDArray[np.int8]:
-    """Say for each row of a device whether it was kept, and if not, why."""
-    rows = np.arange(len(t_us))
-    verdict = np.full(len(t_us), TOO_FAST, dtype=np.int8)
-    position = np.searchsorted(chain, rows)
-    lower = np.iinfo(np.int64)
-    t_chain = np.concatenate([[lower.min], t_us[chain], [lower.max]])
-    in_order = (t_chain[position] < t_us) & (t_us < t_chain[position + 1])
-    verdict[~in_order] = OUT_OF_ORDER
-    verdict[np.isin(t_us, t_us[chain])] = DUPLICATE
-    verdict[chain] = KEPT
-    return verdict

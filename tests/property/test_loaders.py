@@ -186,15 +186,15 @@ def spread(folder, kind, rows, of, names):
 
 @pytest.mark.parametrize("kind", ["geolife", "csv"])
 @settings(max_examples=60)
-@given(rows=st.lists(ROW, min_size=2, max_size=25).map(sorted), data=st.data())
-def test_neither_names_of_files_nor_how_rows_are_spread_matter(kind, rows, data):
-    """Where rows are in order of time within each file; other orders are themselves what a file says."""
+@given(rows=st.lists(ROW, min_size=2, max_size=25), data=st.data())
+def test_neither_names_of_files_nor_order_nor_how_rows_are_spread_matters(kind, rows, data):
+    """Also of rows that come late."""
     of = st.lists(st.integers(0, 2), min_size=len(rows), max_size=len(rows))
     names = st.permutations(["a", "b", "c"])
     found = []
     for where in (data.draw(of), data.draw(of), [0] * len(rows)):
         with tempfile.TemporaryDirectory() as folder:
-            spread(folder, kind, rows, where, data.draw(names))
+            spread(folder, kind, data.draw(st.permutations(rows)), where, data.draw(names))
             found.append(loaded_or_none(folder, rule="trip_start"))
     assert len({loaded is None for loaded in found}) == 1
     if found[0] is not None:
@@ -202,6 +202,53 @@ def test_neither_names_of_files_nor_how_rows_are_spread_matter(kind, rows, data)
             assert other.positions.equals(found[0].positions)
             assert other.reads.equals(found[0].reads)
             assert other.rejected_by_reason() == found[0].rejected_by_reason()
+
+
+@settings(max_examples=60)
+@given(
+    rows=st.lists(
+        st.tuples(ROW, st.sampled_from(["", "3.5", "9"]), st.sampled_from(["", "0", "1"])),
+        min_size=2,
+        max_size=25,
+    ),
+    data=st.data(),
+)
+def test_of_rows_at_one_place_and_time_the_same_one_is_kept_however_they_come(rows, data):
+    """They say different speeds and fares."""
+    found = []
+    for _ in range(2):
+        texts = [[], []]
+        for row, speed, fare in data.draw(st.permutations(rows)):
+            texts[data.draw(st.integers(0, 1))].append(",".join([*fields("csv", row), speed, fare]) + "\n")
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in zip("ab", texts, strict=True):
+                if text:
+                    header = "device,t,lat,lon,speed_mps,occupied\n"
+                    Path(folder, f"{name}.csv").write_text(header + "".join(text))
+            found.append(loaded_or_none(folder, rule="occupancy"))
+    one, other = found
+    assert (one is None) == (other is None)
+    if one is not None:
+        assert other.positions.equals(one.positions)
+        assert other.reads.equals(one.reads)
+        assert other.rejected_by_reason() == one.rejected_by_reason()
+
+
+@settings(max_examples=40)
+@given(rows=st.lists(ROW, min_size=1, max_size=25), data=st.data())
+def test_neither_order_nor_files_matter_to_an_access_log(rows, data):
+    found = []
+    for _ in range(2):
+        texts = [[], []]
+        for row in data.draw(st.permutations(rows)):
+            texts[data.draw(st.integers(0, 1))].append(",".join(fields("csv", row)) + "\n")
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in zip("ab", texts, strict=True):
+                if text:
+                    Path(folder, f"{name}.csv").write_text("device,t,lat,lon\n" + "".join(text))
+            found.append(trace.load(folder, table="reads"))
+    assert found[1].reads.equals(found[0].reads)
+    assert found[1].rejected_by_reason() == found[0].rejected_by_reason()
 
 
 @pytest.mark.parametrize("kind", KINDS)

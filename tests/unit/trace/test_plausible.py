@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from mudkit.trace.plausible import DUPLICATE, KEPT, OUT_OF_ORDER, TOO_FAST, judge
+from mudkit.trace.plausible import DUPLICATE, KEPT, TOO_FAST, judge
 
 
 def rows(*points):
@@ -18,9 +18,9 @@ def rows(*points):
         # a wild first fix costs itself, not the rest
         ([(0, 500), (60, 1), (120, 2), (180, 3)], [TOO_FAST, KEPT, KEPT, KEPT]),
         ([(0, 0), (60, 1), (120, 900)], [KEPT, KEPT, TOO_FAST]),
-        ([(0, 0), (60, 1), (30, 0.5), (90, 2)], [KEPT, KEPT, OUT_OF_ORDER, KEPT]),
-        # a time far in the future costs itself too
-        ([(0, 0), (9e6, 1), (60, 1), (120, 2)], [KEPT, OUT_OF_ORDER, KEPT, KEPT]),
+        # what comes late is in its place all the same
+        ([(0, 0), (60, 1), (30, 0.5), (90, 2)], [KEPT] * 4),
+        ([(0, 0), (9e6, 1), (60, 1), (120, 2)], [KEPT] * 4),
         ([(0, 0), (60, 1), (60, 1), (120, 2)], [KEPT, KEPT, DUPLICATE, KEPT]),
         ([(0, 0), (60, 1), (60, 1.1), (120, 2)], [KEPT, KEPT, DUPLICATE, KEPT]),
         # backwards, as the original Cabspotting files are
@@ -47,9 +47,60 @@ def test_no_rows():
     assert len(judge(nothing.astype(int), nothing.astype(np.int64), nothing, nothing).kept) == 0
 
 
-def test_long_contradiction_keeps_the_longer_stretch():
+def test_a_stay_elsewhere_is_kept_and_so_is_what_comes_after_it():
     near = [(60 * i, 0) for i in range(30)]
     far = [(60 * i, 4000) for i in range(30, 100)]
-    verdict = judge(*rows(*near, *far)).verdict
-    assert (verdict[:30] == TOO_FAST).all()
-    assert (verdict[30:] == KEPT).all()
+    again = [(60 * i, 0) for i in range(100, 110)]
+    assert (judge(*rows(*near, *far, *again)).verdict == KEPT).all()
+
+
+def test_some_wild_fixes_in_a_row_are_no_stay():
+    home = [(5 * i, 0) for i in range(100)]
+    for length in range(1, 6):
+        wild = [(t, 2 if 50 <= i < 50 + length else 0) for i, (t, _) in enumerate(home)]
+        verdict = judge(*rows(*wild)).verdict
+        assert np.flatnonzero(verdict == TOO_FAST).tolist() == list(range(50, 50 + length))
+
+
+def test_a_flight_between_two_hourly_fixes():
+    hours = [(3600 * i, 0) for i in range(5)] + [(3600 * i, 900) for i in range(5, 7)]
+    back = [(3600 * i, 0) for i in range(7, 12)]
+    assert (judge(*rows(*hours, *back)).verdict == KEPT).all()
+    assert (judge(*rows(*hours[:-1])).verdict == KEPT).all()  # its last fix
+    assert judge(*rows(*hours[:-1], *back)).verdict.tolist() == [KEPT] * 5 + [TOO_FAST] + [KEPT] * 5
+
+
+def test_a_train_and_an_airliner_are_followed():
+    for speed_mps in (83.3, 250.0):
+        stay = [(i, 0) for i in range(-60, 1)]
+        ride = [(5 * i, speed_mps * 5 * i / 1000) for i in range(1, 300)]
+        there = [(1500 + 5 * i, ride[-1][1]) for i in range(20)]
+        assert (judge(*rows(*stay, *ride, *there)).verdict == KEPT).all()
+        wild = list(ride)
+        wild[100] = (wild[100][0], wild[100][1] - 30)
+        assert np.flatnonzero(judge(*rows(*stay, *wild, *there)).verdict).tolist() == [161]
+
+
+def test_across_the_date_line():
+    """An airliner, with the wild fix that a longitude's sign makes."""
+    device, t_us, lat, _ = rows(*[(10 * i, 0) for i in range(200)])
+    lon = (178 + np.arange(200) * 2.5 / 111.195 + 180) % 360 - 180
+    assert (judge(device, t_us, lat, lon).verdict == KEPT).all()
+    lon[50] *= -1
+    assert np.flatnonzero(judge(device, t_us, lat, lon).verdict).tolist() == [50]
+
+
+def test_a_long_trace_of_two_phones_is_judged_in_time():
+    """Each row contradicts the one before it: the work stays bounded."""
+    n = 4000
+    verdict = judge(*rows(*[(30 * i, 500 * (i % 2)) for i in range(n)])).verdict
+    assert np.count_nonzero(verdict == KEPT) == n // 2
+
+
+def test_of_rows_that_differ_in_what_else_they_say_the_lowest_is_kept():
+    device, t_us, lat, lon = rows((0, 0), (60, 1), (60, 1), (120, 2))
+    for speeds, verdict in (
+        ([1, 2, 3, 4], [KEPT, KEPT, DUPLICATE, KEPT]),
+        ([1, 3, 2, 4], [KEPT, DUPLICATE, KEPT, KEPT]),
+    ):
+        assert judge(device, t_us, lat, lon, [np.array(speeds, float)]).verdict.tolist() == verdict
