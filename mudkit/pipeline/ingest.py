@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 
 from mudkit import errors
 from mudkit.files import existing, output_problem, staged_file
+from mudkit.pipeline.launch.shipping import provide
 from mudkit.pipeline.resume import Stage, resumable, sweep
 from mudkit.trace.clean import check_moves, check_parsed, check_plausible, clean_positions, clean_reads
 from mudkit.trace.derive import Rule, derive_reads
@@ -324,6 +325,7 @@ def _run(
 
     tallies: list[_Tally] = [tuple(tally) for name in names for tally in found.get(name, ())]
     if todo:
+        provide(spark)
         numbers = spark.range(0, len(todo), 1, min(len(todo), _MOST_BUCKETS))
         tallies += [tuple(row) for row in numbers.mapInArrow(run, _TALLY).collect()]
     for which, _, _, _, text in tallies:

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that everybody k
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.pipeline.batches import tables
 from mudkit.pipeline.coverage import Reads
+from mudkit.pipeline.launch.shipping import provide
 from mudkit.pipeline.tables import require_columns
 from mudkit.trace.parse import MAX_WINDOW_S
 
@@ -103,6 +104,7 @@ def labels_of(positions: DataFrame, prepared: Reads) -> DataFrame:
     """
     require_columns(positions, "positions", ("ts", "lat", "lon"))
     spark = positions.sparkSession
+    provide(spark)
     points = positions.select(F.unix_micros("ts").alias("t_us"), "lat", "lon")
     counted = points.mapInArrow(lambda batches: _count(prepared, batches), _PARTIAL_DDL)
     pieces = max(1, min(64, (len(prepared.ids) - prepared.first_counted) // 50_000))

@@ -23,7 +23,7 @@ from mudkit.pipeline.launch import jvm as jvms
 from mudkit.pipeline.launch.interrupts import make_interruptible
 from mudkit.pipeline.launch.masters import check_reachable
 from mudkit.pipeline.launch.settings import Wanted, resolve
-from mudkit.pipeline.launch.shipping import write_package
+from mudkit.pipeline.launch.shipping import has_mudkit, write_package
 
 __all__ = ["running", "session", "stop"]
 
@@ -79,7 +79,8 @@ def session(
     session that somebody else started in this process is used as well, through one of its sisters (its own
     settings and views stay as they are).
 
-    On a cluster mudkit itself travels to the executors, but not what it imports: their Python
+    On a cluster mudkit itself travels to the executors (to those of somebody else's session with the first
+    job that needs it there), but not what it imports: their Python
     (``PYSPARK_PYTHON``, or the path of this one) has to be of the same version and to have the packages of
     `mudkit.pipeline.launch.shipping.EXECUTORS_NEED`.
 
@@ -242,6 +243,7 @@ def _start_with(jvm: jvms.Jvm, wanted: Wanted) -> _Running:
         if wanted.connect:
             connect.forget()
         raise
+    has_mudkit(spark)
     return _Running(spark, wanted, {**config, **wanted.config}, jvm, os.getpid())
 
 
@@ -265,6 +267,7 @@ def _connected(wanted: Wanted) -> _Running:
         shutil.rmtree(room, ignore_errors=True)
         raise
     connect.tell(local=False)
+    has_mudkit(spark)
     return _Running(spark, wanted, config, None, os.getpid(), room)
 
 

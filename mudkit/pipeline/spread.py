@@ -12,6 +12,7 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from mudkit.errors import MudkitError, SimulationProblem
+from mudkit.pipeline.launch.shipping import provide
 from mudkit.pipeline.progress import progress
 
 __all__ = ["spread"]
@@ -98,6 +99,7 @@ def _run(spark: SparkSession, code: bytes, payloads: list[bytes]) -> pa.Table:
                 row = {"number": number, **_one(code, payloads[number])}
                 yield from pa.Table.from_pylist([row], schema=_SCHEMA).to_batches()
 
+    provide(spark)
     numbers = spark.range(0, len(payloads), 1, len(payloads))
     return numbers.mapInArrow(run, _RESULT).toArrow()
 

@@ -34,6 +34,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that everybody k
 from mudkit.errors import OutputExists, ParameterError
 from mudkit.files import existing, staged_file
 from mudkit.pipeline.keeper import WRITTEN, Engine, Event, Gone, Keeper, Start
+from mudkit.pipeline.launch.shipping import provide
 from mudkit.pipeline.progress import progress
 from mudkit.pipeline.tables import require_columns, writing
 
@@ -193,6 +194,7 @@ def aggregate(
     _check(events, delay_s, shares)
     _settle(path, {"delay_s": float(delay_s), "shares": shares})
     spark = events.sparkSession
+    provide(spark)
     usable = "ts IS NOT NULL AND number IS NOT NULL AND client IS NOT NULL AND kind IS NOT NULL"
     counted = events.observe("events", F.count_if(~F.expr(usable)).alias("unusable"))
     t_us = F.unix_micros("ts").alias("t_us")

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 
 from mudkit.pipeline.batches import tables
 from mudkit.pipeline.coverage import NOTHING, Reads
+from mudkit.pipeline.launch.shipping import provide
 from mudkit.pipeline.tables import require_columns
 from mudkit.trace.schema import POSITIONS, epoch_us
 
@@ -63,6 +64,7 @@ def writes_of(positions: DataFrame, reads: Reads) -> DataFrame:
     """
     needed = ("device", "ts", "lat", "lon")
     require_columns(positions, "positions", needed)
+    provide(positions.sparkSession)
     return positions.select(*needed).mapInArrow(lambda batches: _label(reads, batches), _LABELS)
 
 

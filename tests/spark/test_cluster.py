@@ -102,10 +102,13 @@ def test_one_row_less_is_noticed(source, local, tmp_path):
     assert differing_rows(local, copy) == 2 * len(table)
 
 
-def run(code: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def run(
+    code: str, *arguments: str, cwd: Path | None = None, **variables: str
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code), *arguments],
         env=environment(**variables),
+        cwd=cwd,
         capture_output=True,
         text=True,
         timeout=300,
@@ -224,3 +227,49 @@ def test_a_cluster_ends_with_a_python_that_is_killed():
             time.sleep(0.05)
     assert not [pid for pid in pids if lives(int(pid))]
     assert not Path(folder).exists()
+
+
+OWN_SESSION = """
+    import json, sys
+    root, master, remote, folder = sys.argv[1:]
+    sys.path.insert(0, root)  # of this Python, and of no executor's
+    from pyspark.sql import SparkSession
+    from mudkit import pipeline
+    from mudkit.pipeline.launch import shipping
+    from mudkit.pipeline.launch.java import find_java, launch_home
+    from mudkit.pipeline.launch.jvm import environment
+
+    builder = SparkSession.builder.remote(remote) if remote else SparkSession.builder.master(master)
+    sizes = {"spark.executor.memory": "700m", "spark.cores.max": "1", "spark.ui.enabled": "false"}
+    sizes["spark.sql.shuffle.partitions"] = "2"
+    for key, value in sizes.items():
+        builder = builder.config(key, value)
+    with environment({"JAVA_HOME": str(launch_home(find_java()))}):
+        mine = builder.getOrCreate()
+    sent, write = [], shipping.write_package
+    shipping.write_package = lambda folder: sent.append(write(folder)) or sent[-1]
+    out = folder + "/out"
+    report = pipeline.ingest(mine, folder + "/raw.csv", out)
+    positions, reads = (pipeline.read(mine, out, name) for name in ("positions", "reads"))
+    labels = pipeline.label_reads(positions, reads, horizon_s=7200).count()
+    firsts = pipeline.label_writes(positions, reads).count()
+    found = list(pipeline.spread(mine)(abs, [-1, -2]))
+    print(json.dumps([report.kept, labels > 0, firsts, found, len(sent)]))
+    mine.stop()
+"""
+
+
+@pytest.mark.parametrize("kind", ["cluster", "connect", "has mudkit"])
+def test_a_session_that_somebody_else_started_is_sent_mudkit_once_if_it_has_none(
+    cluster, python, tmp_path, kind
+):
+    rows = [f"{cab},{1_211_100_000 + 60 * i},37.{i:03d},-122.4,{i % 2}" for cab in "ab" for i in range(20)]
+    (tmp_path / "raw.csv").write_text("cab,t,lat,lon,occ\n" + "\n".join(rows) + "\n")
+    master = {"cluster": cluster.url, "connect": "", "has mudkit": "local[1]"}[kind]
+    program = sys.executable if kind == "has mudkit" else str(python)
+    remote = "local[1]" if kind == "connect" else ""
+    root = str(Path(pipeline.__file__).parents[2])
+    seen = {"PYSPARK_PYTHON": program, "PYTHONPATH": root if kind == "has mudkit" else ""}
+    done = run(OWN_SESSION, root, master, remote, str(tmp_path), cwd=tmp_path, **seen)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert json.loads(done.stdout.splitlines()[-1]) == [40, True, 40, [1, 2], kind != "has mudkit"]
