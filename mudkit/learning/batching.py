@@ -103,7 +103,8 @@ class BatchTree:
     match : Batch, optional
         In place of a cost: :func:`~mudkit.learning.delay_costs` with the lowest price of a delay that is too
         long with which no more reads miss a write than under this policy, both replayed on what it learns
-        from (each device by a tree that has not seen it).
+        from (each device by a tree that has not seen it). Where no price will do, each write goes at once. Of
+        other writes more or fewer reads may miss some.
     shared : bool
         Whether a delay that is too long costs each write its part in the read that misses it, or the whole
         cost each. Of a read with a thousand writes the thousandth that is late costs nothing more.
@@ -140,8 +141,10 @@ class BatchTree:
             costs = delay_costs(price, interval_s=interval_s)
             tree, decided = grove.tree(self.split(costs))
             if _missed(writes, delayed(writes, decided), asked) <= most:
-                break
-        return LearntWrites(tree, costs)
+                return LearntWrites(tree, costs)
+        # No price is high enough: whatever waits costs, so that nothing does and no read misses any.
+        costs = np.where(np.arange(len(CLASSES)) == 0, 0.0, np.ones((len(CLASSES), 1)))
+        return LearntWrites(grove.tree(self.split(costs))[0], costs)
 
     def grove(self, writes: Writes, by: str = "device") -> Grove:
         """Grow what trees for any costs are cut from."""
@@ -157,7 +160,7 @@ class BatchTree:
 
     def __str__(self) -> str:
         if self.match is not None:
-            return f"tree, misses no more than {self.match}"
+            return f"tree, misses no more than {self.match} in training"
         return f"tree, {self.cost if isinstance(self.cost, str) else 'own costs'}"
 
 

@@ -28,6 +28,7 @@ from mudkit.errors import ParameterError, TraceContentError, did_you_mean
 from mudkit.pipeline.cells import cells
 from mudkit.pipeline.coverage import Reads
 from mudkit.pipeline.labels import check_horizon, labels_of
+from mudkit.pipeline.open import check_they_meet
 from mudkit.pipeline.progress import progress
 from mudkit.pipeline.propagation import propagation
 from mudkit.pipeline.resume import Stage, resumable
@@ -216,7 +217,7 @@ def run_job(
     Raises
     ------
     InputMissing, TraceFormatError, TraceContentError, ParameterError, PredicateError
-        There is no such job, option or trace, or no read to label.
+        There is no such job, option or trace, no read to label, or none that asks for a position's time.
     OutputExists, OutputProblem
         Something is at ``path``, it cannot be written, or another process is writing there.
     """
@@ -232,6 +233,8 @@ def run_job(
             expected="at least one read",
             remedy="ingest it with an access log (table=reads) or a rule (rule=trip_start)",
         )
+    if is_label and reads is not None:
+        check_they_meet(Path(trace), Path(reads))
     spans = _spans(whole, dates)
     for key in ("zooms", "thresholds"):
         if key in options:

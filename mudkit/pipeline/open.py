@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
 
 from mudkit.errors import TraceContentError
 from mudkit.files import existing
 from mudkit.pipeline.ingest import ingest
 from mudkit.pipeline.tables import read
-from mudkit.trace.folder import is_trace, read_manifest
+from mudkit.trace.folder import is_trace, read_manifest, table_folder
 from mudkit.trace.load import refuse_for_folder
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["OpenTrace", "open_trace"]
+__all__ = ["OpenTrace", "check_they_meet", "open_trace"]
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,7 @@ def open_trace(
     Raises
     ------
     TraceContentError
-        There is not one read.
+        There is not one read, or no read asks for the time of a position.
     InputMissing, TraceFormatError, ParameterError
         As :func:`mudkit.pipeline.ingest`.
     """
@@ -114,7 +117,48 @@ def open_trace(
             remedy="give an access log (reads=…), another rule (rule=trip_start(still_s=300)), or more days",
         )
     at = places["positions"]
+    if asked != at:
+        check_they_meet(at, asked)
     return OpenTrace(read(spark, at, "positions"), read(spark, asked, "reads"), rows, at, asked)
+
+
+def check_they_meet(positions_at: Path, reads_at: Path) -> None:
+    """Refuse reads of a trace folder none of which asks for the time of another's positions.
+
+    Raises
+    ------
+    TraceContentError
+    """
+    positions, reads = _ends(positions_at, "positions"), _ends(reads_at, "reads")
+    if positions is None or reads is None:
+        return
+    if reads[1] < positions[0] or reads[0] > positions[1]:
+        spans = (
+            f"{what} of {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC"
+            for what, (first, last) in (("positions", positions), ("reads", reads))
+        )
+        raise TraceContentError(
+            "The positions and the reads never meet.",
+            where=f"{positions_at.name} and {reads_at.name}",
+            found=" and ".join(spans),
+            expected="reads that ask for times within the positions'",
+            remedy="name files of the same period; check tz and time_unit",
+        )
+
+
+def _ends(trace: Path, table: str) -> tuple[dt.datetime, dt.datetime] | None:
+    """Give the first and the last time that rows are about; of a read its window counts. None: no row."""
+    folder = table_folder(trace, table)
+    if folder is None:
+        return None
+    dates = sorted(folder.glob("date=*"))
+    first, last = (ds.dataset(date, format="parquet") for date in (dates[0], dates[-1]))
+    longest_s = 0.0
+    if table == "reads":
+        windows = ds.dataset(folder, format="parquet").to_table(columns=["window_s"])
+        longest_s = pc.max(windows["window_s"]).as_py()
+    begin = pc.min(first.to_table(columns=["ts"])["ts"]).as_py() - dt.timedelta(seconds=longest_s)
+    return begin, pc.max(last.to_table(columns=["ts"])["ts"]).as_py()
 
 
 def _counts(folder: Path, table: str, *, with_reads: bool) -> list[tuple[str, str, int]]:

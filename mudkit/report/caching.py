@@ -22,6 +22,8 @@ from mudkit.learning import (
     evaluate_writes,
 )
 from mudkit.learning.frontier import at_equal, read_frontier
+from mudkit.report.in_words import all_stale
+from mudkit.report.tables import bounded
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -144,9 +146,9 @@ def waited(
 
 
 def brief(table: pd.DataFrame, measures: Sequence[str]) -> pd.DataFrame:
-    """Keep the named measures, with their intervals."""
+    """Keep the named measures, with their intervals; of a bound those that it bounds."""
     ends = [f"{name}{end}" for name in measures for end in ("", "_low", "_high")]
-    return table[["policy", *ends]]
+    return bounded(table[["policy", *ends]])
 
 
 def reads(table: pd.DataFrame, problem: str, curves: dict[str, pd.DataFrame], stale: str) -> str:
@@ -167,7 +169,7 @@ def reads(table: pd.DataFrame, problem: str, curves: dict[str, pd.DataFrame], st
         f"An answer is stale when {stale}. The rule {rule['policy']} sends {rule['sent_share']:.1%} of the "
         f"reads and answers {rule['stale_share']:.1%} stale; as stale as that, nobody sends less than "
         f"{bound['sent_share']:.1%}. "
-    )
+    ) + all_stale(rule)
     if problem:
         text += f"**No tree was learnt**: {problem} "
     else:
@@ -217,6 +219,11 @@ def writes(table: pd.DataFrame, problem: str) -> str:
             f"**The tree sends {tree['message_share']:.1%} messages and {tree['point_share']:.1%} of the "
             f"points, and {tree['missed_share']:.1%} of the reads miss one**. "
         )
+        for _, matched in table[table["policy"].str.contains("in training")].iterrows():
+            text += (
+                f"The tree that misses no more than {base['policy']} where it learns lets "
+                f"{matched['missed_share']:.1%} miss one on the others, which are shown. "
+            )
     if base["missed_share"] > _NEARLY_ALL:
         return text + (
             "As nearly all reads miss a point with the fixed delay, to send nothing would hardly be worse: "

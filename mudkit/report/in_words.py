@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from mudkit.systems.lasthop.scenario import Drawn
     from mudkit.systems.lasthop.sizing import Sizing
 
-__all__ = ["caching", "days", "duration", "links", "logs", "shares", "sizing"]
+__all__ = ["all_stale", "caching", "days", "duration", "links", "logs", "shares", "sizing"]
+
+_NOTHING: Final = 1e-9  # a share that is none, but for rounding
 
 
 def days(table: pd.DataFrame, rows: pd.DataFrame) -> str:
@@ -55,10 +57,29 @@ def caching(table: pd.DataFrame, stale: str) -> str:
     gap = 100 * (rule["sent_share"] - bound["sent_share"])
     return (
         f"An answer is stale when {stale}. The rule sends {rule['sent_share']:.1%} of the reads and "
-        f"answers {rule['stale_share']:.1%} stale. With no more stale answers the bound sends "
-        f"{bound['sent_share']:.1%}: **{gap:.1f} percentage points are left to win**"
+        f"answers {rule['stale_share']:.1%} stale. {all_stale(rule)}With no more stale answers the bound "
+        f"sends {bound['sent_share']:.1%}: **{gap:.1f} percentage points are left to win**"
         + (", so on this trace no policy can do much better than the rule." if gap < 5 else ".")
     )
+
+
+def all_stale(rule: pd.Series) -> str:
+    """Say so where a rule answers nothing itself, or nothing that is not stale; else say nothing.
+
+    Parameters
+    ----------
+    rule : pandas.Series
+        A row of what ``learning.evaluate_reads`` gives.
+    """
+    local = 1 - rule["sent_share"]
+    if local < _NOTHING:
+        return "**The rule answers nothing locally.** "
+    if rule["stale_share"] > local - _NOTHING:
+        return (
+            "**Every answer that the rule gives locally is stale**: it saves queries and nothing else. Look "
+            "at a nearer and younger rule (`rule_km`, `rule_minutes`), or a lower `completeness`. "
+        )
+    return ""
 
 
 def duration(seconds: float) -> str:

@@ -90,13 +90,22 @@ def inputs(template: str, parameters: dict[str, Any]) -> dict[str, Path]:
 
 
 def check_inputs(template: str, parameters: dict[str, Any]) -> None:
-    """Look at the files of a trace, as far as their beginnings tell, before anything starts.
+    """Look at logs, and at the files of a trace as far as their beginnings tell, before anything starts.
 
     Raises
     ------
     ParameterError, TraceFormatError
         A file is of no known format or lacks columns; an option is not one for a trace folder.
+    TraceContentError
+        A log has a row that cannot be, or logs never meet.
     """
+    if template == "prefetch_sizing" and parameters["arrivals"]:
+        from mudkit.systems.lasthop.logs import read_logs  # it loads the system
+
+        read_logs(
+            parameters["arrivals"], parameters["reads"], parameters["outages"] or None, tz=parameters["tz"]
+        )
+        return
     if "trace" not in _INPUTS[template]:
         return
     derives = not parameters.get("reads")

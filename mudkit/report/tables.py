@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,7 +12,12 @@ if TYPE_CHECKING:
     import pandas as pd
     from pandas.io.formats.style import Styler
 
-__all__ = ["keep", "show"]
+__all__ = ["bounded", "keep", "show"]
+
+_OF_A_BOUND: Final = (
+    "policy", "writes", "reads", "sent_share", "stale_share", "message_share", "point_share", "missed_share",
+)  # fmt: skip
+"""What a bound is a bound on, and what it is given; in all else a policy may do better."""
 
 Table = TypeVar("Table", "pd.DataFrame", pa.Table)
 
@@ -33,6 +38,26 @@ def keep(table: Table, name: str, folder: Path | None) -> Table:
     return table
 
 
+def bounded(table: pd.DataFrame) -> pd.DataFrame:
+    """Leave to the rows of bounds the measures that they bound, and what they are given.
+
+    The fewest queries with so many stale answers are no bound on completeness or cost, which a policy may
+    have better.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        As ``learning.evaluate_reads`` or ``learning.evaluate_writes`` gives it.
+    """
+    shown = table.copy()
+    is_bound = shown["policy"].str.startswith("bound")
+    for name in shown.columns:
+        measure = name.removesuffix("_low").removesuffix("_high")
+        if measure not in _OF_A_BOUND:
+            shown.loc[is_bound, name] = float("nan")
+    return shown
+
+
 def show(table: pd.DataFrame) -> Styler:
     """Show a table: numbers with separators and six digits that count, shares in percent, no index.
 
@@ -42,7 +67,10 @@ def show(table: pd.DataFrame) -> Styler:
     for name in [n for n in table.columns if f"{n}_low" in table.columns]:
         scale, sign = (100, " %") if "share" in name or name == "completeness" else (1, "")
         shown[name] = [
-            f"{scale * value:.3g}{sign}" + (f" ({scale * low:.3g}–{scale * high:.3g})" if low == low else "")
+            "–"
+            if value != value
+            else f"{scale * value:.3g}{sign}"
+            + (f" ({scale * low:.3g}–{scale * high:.3g})" if low == low else "")
             for value, low, high in zip(table[name], table[f"{name}_low"], table[f"{name}_high"], strict=True)
         ]
         shown = shown.drop(columns=[f"{name}_low", f"{name}_high"])
@@ -53,4 +81,4 @@ def show(table: pd.DataFrame) -> Styler:
     formats = {"i": "{:,}", "u": "{:,}", "f": "{:,.6g}"}
     kinds = {name: shown[name].dtype.kind for name in shown.columns}
     written: dict[Any, Any] = {name: formats[kind] for name, kind in kinds.items() if kind in formats}
-    return shown.style.format(written).hide(axis="index")
+    return shown.style.format(written, na_rep="–").hide(axis="index")

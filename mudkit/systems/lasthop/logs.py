@@ -37,6 +37,8 @@ COLUMNS: Final = {"arrivals": ("time", "rank", "expires"), "reads": ("time",), "
 """Columns of each log; ``rank`` and ``expires`` may be missing."""
 
 _OPTIONAL: Final = ("rank", "expires")
+_APART_US: Final = 86_400 * 1_000_000
+"""What comes may wait so long for the first read, and the link may be away so long before or after."""
 
 
 class _Rows(NamedTuple):
@@ -93,7 +95,9 @@ def read_logs(
     TraceFormatError
         A file is empty, no text, or lacks a column.
     TraceContentError
-        A row has no time, times are not in order, or a value cannot be; the message says in which line.
+        A row has no time, times are not in order, or a value cannot be; the message says in which line. Or
+        the logs are of different times: nothing comes before the last read, or a day and more lies between
+        the last arrival and the first read, or between these two logs and all outages.
     """
     came, read = _table(arrivals, "arrivals"), _table(reads, "reads")
     ranks = None
@@ -107,7 +111,30 @@ def read_logs(
     if outages is not None:
         away = _table(outages, "outages")
         down, rows[2] = np.stack([away.times("begin", tz), away.times("end", tz)], axis=1), away.rows
-    return _drawn(came.times("time", tz), read.times("time", tz), ranks, expires_us, down, rows)
+    came_us, read_us = came.times("time", tz), read.times("time", tz)
+    drawn = _drawn(came_us, read_us, ranks, expires_us, down, rows)
+    _check_they_meet(came_us, read_us, down)
+    return drawn
+
+
+def _check_they_meet(
+    came_us: NDArray[np.int64], read_us: NDArray[np.int64], down_us: NDArray[np.int64] | None
+) -> None:
+    """Refuse logs of different times, of which each for itself is fine."""
+    if read_us[-1] < came_us[0] or read_us[0] - came_us[-1] > _APART_US:
+        raise _never_meet("arrivals and reads", came_us, read_us)
+    if down_us is not None and len(down_us):
+        both = np.array([min(came_us[0], read_us[0]), max(came_us[-1], read_us[-1])])
+        if both[0] - down_us[-1, 1] > _APART_US or down_us[0, 0] - both[1] > _APART_US:
+            raise _never_meet("outages and the other two", down_us.ravel(), both)
+
+
+def _never_meet(which: str, one_us: NDArray[np.int64], other_us: NDArray[np.int64]) -> TraceContentError:
+    spans = (f"{_time(int(each[0]))} to {_time(int(each[-1]))}" for each in (one_us, other_us))
+    return TraceContentError(
+        f"The logs of {which} never meet.", where=which, found=" and ".join(spans),
+        expected="logs of the same days", remedy="name files of the same period; check tz",
+    )  # fmt: skip
 
 
 def drawn_from(

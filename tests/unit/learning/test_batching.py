@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from learning_traces import MINUTE_US, START_US, asked, first_labels, holds, written
 
 from mudkit.errors import ParameterError, TraceContentError
-from mudkit.learning import Batch, BatchBound, BatchTree, RadioModel, delay_costs, evaluate_writes
+from mudkit.learning import Batch, BatchBound, BatchTree, RadioModel, batching, delay_costs, evaluate_writes
 from mudkit.learning.batching import delayed
 from mudkit.learning.costs import CLASSES
 from mudkit.learning.evaluate_batches import _contents, bound_us, trained_on
@@ -255,6 +255,15 @@ def test_no_device_is_on_both_sides(labels):
         rows = trained_on(writes, turn)
         assert not set(writes.device[rows]) & set(writes.device[~rows])
         assert len(set(writes.device[rows])) == 4
+
+
+def test_what_a_tree_is_matched_to_holds_where_it_learns_also_when_no_price_will_do(labels, monkeypatch):
+    """Then all goes at once. On others it may miss more, and its name says so."""
+    monkeypatch.setattr(batching, "PRICES", (0.001,))
+    writes = Writes.of(labels, POSITIONS)
+    due_us = BatchTree(match=Batch(0)).learn(writes, Asked.of(QUERIES)).due_us(writes)
+    assert (due_us == writes.t_us).all()
+    assert str(BatchTree(match=Batch(30))) == "tree, misses no more than 30 min in training"
 
 
 def some(labels, keep):

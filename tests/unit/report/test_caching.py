@@ -94,12 +94,14 @@ def test_writes_are_replayed_with_trees_and_the_bound():
     table, problem = caching.waited(*trace_of(8), batch_minutes=30.0, late_cost=0.2, folds="device")
     assert problem == ""
     assert table["policy"].tolist() == [
-        "30 min", "tree, own costs", "tree, misses no more than 30 min", "bound, misses the reads of 30 min",
+        "30 min", "tree, own costs", "tree, misses no more than 30 min in training", "bound, misses the reads of 30 min",
     ]  # fmt: skip
     said = caching.writes(table, "")
     tree, bound, base = table.iloc[1], table.iloc[3], table.iloc[0]
     assert f"**The tree sends {tree['message_share']:.1%} messages" in said
     assert f"1/{base['point_share'] / bound['point_share']:.3g} of its points" in said
+    matched = f"{table.iloc[2]['missed_share']:.1%} miss one on the others"
+    assert f"The tree that misses no more than 30 min where it learns lets {matched}" in said
 
 
 def test_where_nearly_all_reads_miss_something_no_factor_is_told():

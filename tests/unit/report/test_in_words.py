@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from mudkit.report import caching, in_words
 from mudkit.report.in_words import duration, links, logs, shares, sizing
 from mudkit.sources.outages import Outages
 from mudkit.systems.lasthop.logs import drawn_from
@@ -78,3 +79,21 @@ def test_total_outage_has_a_meaning():
 def test_shares_are_named_so_that_they_show_in_percent():
     named = shares(pd.DataFrame({"waste": [0.1], "waste_low": [0.0], "loss": [0.2], "policy": ["a"]}))
     assert list(named.columns) == ["wasted share", "wasted share_low", "lost share", "policy"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "stale", "says"),
+    [
+        (0.4, 0.6, "Every answer that the rule gives locally is stale"),
+        (1.0, 0.0, "The rule answers nothing locally"),
+        (0.4, 0.59, ""),
+    ],
+)
+def test_where_every_local_answer_is_stale_the_report_says_so(sent, stale, says):
+    rows = [(1.0, 0.0), (sent, stale), (sent, stale), (1.0, 0.0)]
+    table = pd.DataFrame(rows, columns=["sent_share", "stale_share"]).assign(policy="x", cost=0.1)
+    assert says in in_words.caching(table, "x")
+    assert bool(says) == ("locally" in in_words.caching(table, "x"))
+    of_policy = caching.reads(table.iloc[[1, 2, 2, 3, 3]], "", {}, "x")
+    assert says in of_policy
+    assert bool(says) == ("locally" in of_policy)

@@ -2,7 +2,7 @@ from typing import get_args
 
 import pytest
 
-from mudkit.errors import InputMissing, ParameterError, TraceFormatError
+from mudkit.errors import InputMissing, ParameterError, TraceContentError, TraceFormatError
 from mudkit.report import run_report
 from mudkit.report.parameters import (
     check,
@@ -282,3 +282,14 @@ def test_a_folder_without_a_trace_is_told_before_anything_runs(tmp_path):
     with pytest.raises(TraceFormatError, match="no known format"):
         run_report("propagation", {"trace": str(tmp_path / "empty")}, build=tmp_path / "build")
     assert not (tmp_path / "build").exists()
+
+
+def test_logs_that_never_meet_are_told_before_anything_runs(tmp_path):
+    """A copy of the script report_logs_that_never_meet.py."""
+    arrivals, reads = tmp_path / "arrivals.csv", tmp_path / "reads.csv"
+    arrivals.write_text("time,rank\n" + "".join(f"{1_560_000_000 + 600 * i},3\n" for i in range(500)))
+    reads.write_text("time\n" + "".join(f"{1_500_000_000 + 3600 * i}\n" for i in range(100)))
+    build = tmp_path / "build"
+    with pytest.raises(TraceContentError, match="The logs of arrivals and reads never meet"):
+        run_report("prefetch_sizing", {"arrivals": str(arrivals), "reads": str(reads)}, build=build)
+    assert not build.exists()

@@ -4,7 +4,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from mudkit.report import in_words
-from mudkit.report.tables import keep, show
+from mudkit.report.tables import bounded, keep, show
 
 
 def test_kept_tables_are_parquet(tmp_path):
@@ -62,3 +62,20 @@ def test_caching_in_words():
     assert "much better" not in text
     table.loc[2, "sent_share"] = 0.79
     assert "much better" in in_words.caching(table, "old")
+
+
+def test_a_bound_stands_with_what_it_bounds():
+    table = pd.DataFrame(
+        {
+            "policy": ["1 km / 10 min", "bound, as stale as the rule"],
+            "sent_share": [0.5, 0.4], "stale_share": [0.1, 0.1], "stale_share_low": [0.0, 0.0],
+            "stale_share_high": [0.2, 0.2], "cost": [0.3, 0.9], "cost_low": [0.2, 0.8], "cost_high": [0.4, 1.0],
+        }
+    )  # fmt: skip
+    shown = bounded(table)
+    assert shown["sent_share"].tolist() == [0.5, 0.4]
+    assert shown["stale_share_high"].tolist() == [0.2, 0.2]
+    assert shown[["cost", "cost_low", "cost_high"]].isna().all(axis=1).tolist() == [False, True]
+    html = show(shown).to_html()
+    assert "nan" not in html
+    assert "–</td>" in html

@@ -167,3 +167,31 @@ def test_rows_are_told_where_there_are_no_lines():
         drawn_from([1], [3], ranks=[np.nan])
     with pytest.raises(TraceContentError, match="expired"):
         drawn_from([5], [9], expires_us=[5])
+
+
+@pytest.mark.parametrize(
+    ("given", "which"),
+    [
+        ({"reads": "time\n1500000000\n1500003600\n"}, "arrivals and reads"),
+        ({"reads": f"time\n{T0 - 1}\n"}, "arrivals and reads"),  # nothing has come by the last read
+        ({"reads": f"time\n{T0 + 10 + 86_401}\n"}, "arrivals and reads"),
+        ({"outages": "begin,end\n1500000000,1500003600\n"}, "outages and the other two"),
+        ({"outages": f"begin,end\n{T0 + 200_000},{T0 + 200_001}\n"}, "outages and the other two"),
+    ],
+)
+def test_logs_that_never_meet_are_refused_and_named(logs, given, which):
+    with pytest.raises(TraceContentError, match=f"The logs of {which} never meet") as caught:
+        read_logs(*logs(**given))
+    assert "UTC" in caught.value.found
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"reads": f"time\n{T0 + 10 + 86_400}\n"},
+        {"outages": "begin,end\n"},
+        {"outages": f"begin,end\n{T0 - 5},{T0 - 1}\n"},
+    ],
+)
+def test_logs_that_lie_beside_each_other_are_read(logs, given):
+    assert len(read_logs(*logs(**given)).arrivals_us) == 2
