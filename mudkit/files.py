@@ -98,7 +98,8 @@ def sha256(path: Path) -> str:
 def staged_folder(path: str | os.PathLike[str], *, overwrite: str | None = None) -> Iterator[Path]:
     """Fill a folder beside its final place and move it there when the body ends well.
 
-    Whatever stops the body (an error, Ctrl-C), nothing appears at ``path``; after a kill a folder named
+    Whatever stops the body (an error, Ctrl-C), nothing appears at ``path``, nor do folders above it that were
+    not there; after a kill a folder named
     ``.<name>.partial-…`` stays, which no reader takes for output, or, in the moment between two renames, what
     was to be replaced as ``.<name>.old-…``: the next writer at this place puts it back.
 
@@ -126,6 +127,7 @@ def staged_folder(path: str | os.PathLike[str], *, overwrite: str | None = None)
     _put_back(path)
     refuse_existing(path, overwrite)
     staging = path.parent / f"{_partial(path)}{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    new = [folder for folder in path.parents if not folder.exists()]
     try:
         staging.mkdir(parents=True)
         _sweep(path.parent, _partial(path))
@@ -146,6 +148,9 @@ def staged_folder(path: str | os.PathLike[str], *, overwrite: str | None = None)
         raise output_problem(path, error) from error
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+        with suppress(OSError):  # they hold something
+            for folder in new:
+                folder.rmdir()
 
 
 @contextmanager

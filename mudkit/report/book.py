@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from mudkit.errors import InputMissing, MudkitError
 from mudkit.files import existing, staged_folder
 from mudkit.progress import VARIABLE, bar
-from mudkit.report.run import QUIET_KERNEL
+from mudkit.report.kernels import QUIET_KERNEL, manager
 
 if TYPE_CHECKING:
     import nbformat
@@ -39,7 +39,8 @@ def execute(file: Path) -> nbformat.NotebookNode:
     notebook = nbformat.read(file, as_version=4)
     client = NotebookClient(
         notebook, extra_arguments=QUIET_KERNEL, timeout=_WITHIN_S, coalesce_streams=True,
-        kernel_name="python3", resources={"metadata": {"path": str(file.parent)}},
+        kernel_name="python3", kernel_manager_class=manager(Path(os.devnull)),
+        resources={"metadata": {"path": str(file.parent)}},
     )  # fmt: skip
     try:
         return client.execute(env={**os.environ, VARIABLE: "0"})

@@ -19,18 +19,17 @@ from typing import TYPE_CHECKING, Any
 
 from mudkit.errors import MudkitError
 from mudkit.files import free_name, sha256, staged_folder, sweep_killed
+from mudkit.progress import wanted
+from mudkit.report.kernels import QUIET_KERNEL, manager
 from mudkit.report.parameters import check, check_inputs, inputs
 
 if TYPE_CHECKING:
     import nbformat
     import pandas as pd
 
-__all__ = ["QUIET_KERNEL", "ReportFailed", "keep_page", "run_report"]
+__all__ = ["ReportFailed", "keep_page", "run_report"]
 
 _TEMPLATES = Path(__file__).parent / "templates"
-QUIET_KERNEL = ["--IPKernelApp.log_level=40"]
-"""Arguments for a kernel that writes errors only: it warns of ports that are on loopback and signed."""
-
 _VERSIONS = ("mudkit", "pyspark", "pyarrow", "numpy", "pandas", "plotly", "folium", "papermill")
 
 
@@ -60,7 +59,7 @@ def run_report(
     force : bool
         Run even when a finished run has the same parameters, inputs and versions.
     progress : bool
-        Show a bar of cells on standard error.
+        Show a bar of cells on standard error, where somebody watches (:func:`mudkit.progress.wanted`).
 
     Returns
     -------
@@ -72,7 +71,10 @@ def run_report(
     ParameterError, InputMissing, TraceFormatError
         Before anything runs.
     ReportFailed
-        A cell failed. ``<template>-<time>.failed/`` holds the partial notebook and the error.
+        A cell failed, or the kernel died. ``<template>-<time>.failed/`` holds the partial notebook, the error
+        and what the kernel said.
+    KeyboardInterrupt
+        Somebody has stopped it; nothing is left behind.
     OutputProblem
         The folder cannot be written.
     """
@@ -106,7 +108,7 @@ def run_report(
         (folder / "data").mkdir()
         try:
             done = _execute(notebook, absolute | {"output_dir": str(folder)}, folder, progress)
-        except BaseException:
+        except Exception:
             _keep_failed(folder, path)
             raise
         export_html(done, folder / "report.html", title=_title(done))
@@ -180,9 +182,10 @@ def _execute(
 ) -> nbformat.NotebookNode:
     import nbformat  # loading these takes longer than loading all of mudkit
     import papermill
+    from nbclient.exceptions import DeadKernelError
     from papermill.exceptions import PapermillExecutionError
 
-    source, target = folder / "template.ipynb", folder / "report.ipynb"
+    source, target, said = (folder / name for name in ("template.ipynb", "report.ipynb", "kernel.txt"))
     nbformat.write(notebook, source)
     try:
         with warnings.catch_warnings():
@@ -193,15 +196,26 @@ def _execute(
                 values,
                 kernel_name="python3",
                 cwd=folder,
-                progress_bar=progress,
+                progress_bar=progress and wanted(),
                 log_output=False,
                 extra_arguments=QUIET_KERNEL,
+                kernel_manager_class=manager(said),
             )
     except PapermillExecutionError as error:
+        if error.ename == "KeyboardInterrupt":  # it reached the kernel first
+            raise KeyboardInterrupt from error
         raise _failure(error) from error
+    except DeadKernelError as error:
+        raise ReportFailed(
+            "The kernel of the report died.",
+            found=str(error),
+            expected="a kernel that lives to the last cell",
+            remedy="see whether memory is short; the folder ending in .failed has what the kernel said",
+        ) from error
     finally:
         source.unlink(missing_ok=True)
         shutil.rmtree(folder / "work", ignore_errors=True)
+    said.unlink(missing_ok=True)
     done: nbformat.NotebookNode = nbformat.read(target, as_version=4)
     return done
 

@@ -169,3 +169,13 @@ def test_what_a_killed_process_was_replacing_is_put_back(tmp_path):
         (folder / "newer").touch()
     assert [each.name for each in tmp_path.iterdir()] == ["out"]
     assert [each.name for each in place.iterdir()] == ["newer"]
+
+
+def test_folders_above_an_output_that_does_not_come_about_go_again(tmp_path):
+    (tmp_path / "there").mkdir()
+    with pytest.raises(KeyboardInterrupt), staged_folder(tmp_path / "there" / "new" / "deep" / "out"):
+        raise KeyboardInterrupt
+    assert [each.name for each in tmp_path.rglob("*")] == ["there"]
+    with staged_folder(tmp_path / "there" / "new" / "out"):
+        pass
+    assert (tmp_path / "there" / "new" / "out").is_dir()

@@ -1,0 +1,34 @@
+"""Kernels of notebooks that nobody looks at: what they and their Java write goes to a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jupyter_client import AsyncKernelManager
+
+__all__ = ["QUIET_KERNEL", "manager"]
+
+QUIET_KERNEL = ["--IPKernelApp.log_level=40"]
+"""Arguments for a kernel that writes errors only: it warns of ports that are on loopback and signed."""
+
+
+def manager(said: Path) -> type[AsyncKernelManager]:
+    """Make a class of kernel managers whose kernels write to a file what is no output of a cell.
+
+    An interrupted kernel, and the Java that it has started, write pages about it to standard error.
+
+    Parameters
+    ----------
+    said : Path
+        The file; ``os.devnull`` will do.
+    """
+    from jupyter_client import AsyncKernelManager  # loading it takes longer than loading all of mudkit
+
+    class Quiet(AsyncKernelManager):
+        async def _async_launch_kernel(self, kernel_cmd: list[str], **options: Any) -> None:
+            with said.open("ab") as file:
+                await super()._async_launch_kernel(kernel_cmd, **options | {"stderr": file})
+
+    return Quiet
