@@ -23,6 +23,7 @@ from mudkit.sources.mobility import Mobility
 from mudkit.sources.outages import Outages
 from mudkit.sources.parameters import number, whole_number
 from mudkit.tokens import Authority
+from mudkit.trace.schema import to_frame
 from mudkit.units import US_PER_S
 
 if TYPE_CHECKING:
@@ -353,8 +354,7 @@ class Lab:
         ParameterError
             There is no such table.
         """
-        frame: pd.DataFrame = self.trace.table(table).to_pandas()
-        return frame
+        return to_frame(self.trace.table(table))
 
     def radio(self, device: str) -> pd.DataFrame:
         """Give the states of a device's radio from the beginning to now: ``start, end, state, power_mw``.

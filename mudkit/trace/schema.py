@@ -5,9 +5,14 @@ All times are microseconds in UTC, all places degrees. A field is nullable only 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = [
     "BILL",
@@ -28,6 +33,7 @@ __all__ = [
     "epoch_us",
     "read_ids",
     "timestamps",
+    "to_frame",
     "with_read_ids",
 ]
 
@@ -196,6 +202,21 @@ TIMES = {
 def timestamps(t_us: NDArray[np.int64]) -> pa.Array:
     """Turn microseconds since 1970 (UTC) into the ``ts`` column."""
     return pa.array(t_us, pa.int64()).cast(_TS)
+
+
+def to_frame(table: pa.Table) -> pd.DataFrame:
+    """Turn a table into a DataFrame in which whole numbers stay whole, and truths truths.
+
+    Where one is null, pandas makes floats of all by itself, and an id of 64 bits does not survive that.
+    """
+    import pandas as pd  # loading it takes longer than loading all of mudkit
+
+    nullable: dict[pa.DataType, Any] = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
+    found: pd.DataFrame = table.to_pandas()
+    for field in table.schema:
+        if field.nullable and field.type in nullable:
+            found[field.name] = nullable[field.type].__from_arrow__(table[field.name])
+    return found
 
 
 def epoch_us(ts: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:

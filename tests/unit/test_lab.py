@@ -291,6 +291,7 @@ def test_history_and_held():
         ["ann", "send", "ok"], ["bob", "read", "ok"], ["ann", "send", "open"],
     ]  # fmt: skip
     assert history["invoked"].is_monotonic_increasing
+    assert str(history["version"].dtype) == "Int64"  # null where an operation has none
     held = lab.held()
     assert {"ann", "bob", "relay"} == set(held["party"])
     assert str(held["first"].dtype) == "datetime64[ns, UTC]"

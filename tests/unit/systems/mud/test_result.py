@@ -22,6 +22,14 @@ def test_it_has_a_row_for_each_record():
     assert set(frame.columns) == {"topic", "n"}
     assert frame.loc["b", "n"] == 2
     assert frame["n"].isna().to_list() == [True, False]
+    assert str(frame["n"].dtype) == "Int64"
+
+
+def test_whole_numbers_stay_whole_beside_nulls():
+    rows = {"a": {"id": (1 << 62) + 1, "x": 1.5}, "b": {"id": None, "x": None}}
+    frame = ReadResult(records=rows).to_pandas()
+    assert frame.loc["a", "id"] == (1 << 62) + 1
+    assert [str(kind) for kind in frame.dtypes] == ["Int64", "float64"]
 
 
 def test_a_record_without_columns_is_a_record():
