@@ -34,6 +34,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that everybody k
 from mudkit.errors import OutputExists, ParameterError
 from mudkit.files import existing, staged_file
 from mudkit.pipeline.keeper import WRITTEN, Engine, Event, Gone, Keeper, Start
+from mudkit.pipeline.launch.hush import hushed
 from mudkit.pipeline.launch.shipping import provide
 from mudkit.pipeline.progress import progress
 from mudkit.pipeline.tables import require_columns, writing
@@ -206,7 +207,7 @@ def aggregate(
     writer = gone.writeStream.format("parquet").outputMode("append").trigger(availableNow=True)
     writer = writer.option("path", str(path / "rows")).option("checkpointLocation", str(path / "checkpoint"))
     seen: dict[int, Any] = {}
-    with writing(path), progress(spark, "stream"):
+    with writing(path), progress(spark, "stream"), hushed():
         with _settings(spark, shares):
             query = writer.start()
         try:
@@ -222,7 +223,9 @@ def aggregate(
 
 def _batch(told: Mapping[str, Any], shares: int) -> Batch:
     late = sum(operator["numRowsDroppedByWatermark"] for operator in told["stateOperators"])
-    unusable = told["observedMetrics"]["events"]["unusable"] if told["observedMetrics"] else 0
+    # Of a batch without events Spark Connect has the name of what is observed and no value.
+    observed = told["observedMetrics"].get("events")
+    unusable = (observed.asDict().get("unusable") or 0) if observed is not None else 0
     times = told["eventTime"]
     return Batch(
         told["batchId"], told["numInputRows"], late // shares, unusable,

@@ -24,7 +24,9 @@ def manager(said: Path) -> type[AsyncKernelManager]:
     said : Path
         The file; ``os.devnull`` will do.
     """
-    from jupyter_client.manager import AsyncKernelManager  # loading it takes longer than loading all of mudkit
+    from jupyter_client.manager import (
+        AsyncKernelManager,  # loading it takes longer than loading all of mudkit
+    )
 
     class Quiet(AsyncKernelManager):
         async def _async_launch_kernel(self, kernel_cmd: list[str], **options: Any) -> None:

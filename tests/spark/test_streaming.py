@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import textwrap
@@ -171,6 +172,46 @@ def test_killed_in_the_middle_of_a_batch(spark, folder, worlds, expected, tmp_pa
     streamed = streaming.aggregate(streaming.source(spark, folder), worlds, out, delay_s=DELAY_S)
     assert [batch.number for batch in streamed.batches] == list(range(2, FILES + 1))
     assert told(streamed) == expected
+
+
+@pytest.mark.parametrize(("kind", "is_stopped"), [("master", True), ("remote", False)])
+def test_nothing_of_the_workers_own_doings_is_printed(tmp_path, kind, is_stopped):
+    """Neither of a query that runs to its end (through Spark Connect), nor of one that Ctrl-C stops."""
+    code = """
+        import sys
+        import radiator_streams
+        from pyspark import cloudpickle
+        from mudkit import pipeline
+        from mudkit.pipeline import streaming
+        cloudpickle.register_pickle_by_value(radiator_streams)
+        spark = pipeline.session(**{sys.argv[3]: "local[2]"})
+        worlds = radiator_streams.Worlds(radiator_streams.FUNCTIONS)
+        try:
+            found = streaming.aggregate(streaming.source(spark, sys.argv[1]), worlds, sys.argv[2], delay_s=30)
+            print(len(found.batches), found.aggregates.count() > 0)
+        except KeyboardInterrupt:
+            print("stopped")
+        """
+    told_once = story(random_steps(random.Random("quiet"), 200))
+    size = -(-len(told_once) // 3)
+    events = [event._replace(client=f"0/{event.client}") for event in told_once]
+    folder = write(tmp_path / "events", [events[at : at + size] for at in range(0, len(events), size)])
+    support = Path(radiator_streams.__file__).parent
+    life = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code), str(folder), str(tmp_path / "out"), kind],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(support), *filter(None, sys.path)]), "MUDKIT_PROGRESS": "0"},
+    )  # fmt: skip
+    try:
+        begun = tmp_path / "out" / "checkpoint" / "offsets" / "1"
+        while is_stopped and life.poll() is None and not begun.exists():
+            time.sleep(0.01)
+        if is_stopped:
+            os.killpg(life.pid, signal.SIGINT)
+        out, err = life.communicate(timeout=300)
+    finally:
+        kill(life)
+    assert (out, err) == ("stopped\n" if is_stopped else "4 True\n", "")
 
 
 def test_the_lag_behind_a_trace_is_bounded(spark, cabspotting, tmp_path):
