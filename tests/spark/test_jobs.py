@@ -311,3 +311,22 @@ class Kept:
 
     def __exit__(self, *error):
         pass
+
+
+def test_positions_and_reads_that_never_meet_are_refused_by_name(spark, folder, tmp_path):
+    whole = trace.load(folder)
+    years_us = 3 * 365 * DAY * 1_000_000
+    ts = pa.array(whole.reads["ts"].cast(pa.int64()).to_numpy() - years_us).cast(
+        whole.reads.schema.field("ts").type
+    )
+    earlier = whole.reads.set_column(2, whole.reads.schema.field("ts"), ts)
+    trace.Loaded(whole.positions.slice(0, 0), earlier, whole.rejected).save(tmp_path / "reads")
+    options = {"reads": tmp_path / "reads"}
+    for calls in (
+        lambda: pipeline.run_job(spark, "label_reads", folder, tmp_path / "out", **options),
+        lambda: pipeline.open_trace(spark, folder, tmp_path / "work", **options),
+    ):
+        with pytest.raises(TraceContentError, match="positions and the reads never meet") as caught:
+            calls()
+        assert caught.value.found.count(" UTC") == 2
+    assert not (tmp_path / "out").exists()
