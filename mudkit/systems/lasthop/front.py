@@ -13,6 +13,7 @@ from mudkit.sources.parameters import number, of_kind, whole_number
 from mudkit.systems.arguments import check_device, check_lab
 from mudkit.systems.lasthop.context import Following
 from mudkit.systems.lasthop.device import APP, ARRIVALS, DeviceMachine
+from mudkit.systems.lasthop.messages import is_storable
 from mudkit.systems.lasthop.server import SpoolServer
 from mudkit.systems.lasthop.subscription import Subscription, check_topic
 
@@ -24,6 +25,7 @@ _DAY_US: Final = 86_400_000_000
 _HOUR_US: Final = 3_600_000_000
 _OWN: Final = ("topic", "rank")
 _INBOX: Final = "inbox"
+_SHOWN: Final = 200
 
 
 class Publications:
@@ -120,10 +122,15 @@ class Topic:
                 found=str(error),
                 expected="what JSON can hold",
             ) from error
+        content = {"text": text, **attributes}
+        if not is_storable(content):
+            raise ParameterError(
+                "A message cannot be kept.", where="text, attributes", found=repr(content)[:_SHOWN],
+                expected="whole characters, and whole numbers of at most 64 bit",
+            )  # fmt: skip
         lasts_us = None if expires_s is None else round(number("expires_s", expires_s, 1e-6, 1e10) * 1e6)
         return self._installed.call(
-            "publish", topic=self.name, rank=rank, expires_us=lasts_us, content={"text": text, **attributes},
-            item=item,
+            "publish", topic=self.name, rank=rank, expires_us=lasts_us, content=content, item=item
         )  # fmt: skip
 
     def rerank(self, identity: str, rank: float) -> Operation:

@@ -16,7 +16,8 @@ timer        what expires and what is delayed; quiet hours, fixed times, a new d
 ===========  =======================================================================================
 
 Subscriptions and what waits outlive the machine; what devices hold they say again, when a server that begins
-asks who is there.
+asks who is there. A device that comes back with an empty store is another one under the same name: what the
+old one was subscribed to ends, and what is still on its way from it is dropped.
 """
 
 from __future__ import annotations
@@ -41,9 +42,11 @@ from mudkit.events import (
     size_bytes,
 )
 from mudkit.systems.lasthop.indexer import Indexer, is_query
+from mudkit.systems.lasthop.messages import FromDevice
 from mudkit.systems.lasthop.policies import FOREVER_US
 from mudkit.systems.lasthop.spooled import Missed, Spooled
 from mudkit.systems.lasthop.subscription import Subscription
+from mudkit.systems.receiving import dropped
 from mudkit.systems.stream import Outgoing
 
 __all__ = ["AGAIN_US", "AGAIN_US_PER_BYTE", "SpoolServer"]
@@ -53,6 +56,11 @@ AGAIN_US_PER_BYTE: Final = 400
 """Nothing is sent again while it may still be on its way: a slow link takes 100 µs a byte."""
 _MOST_MISSED: Final = 1000
 """Of what is kept for a device that is away; with more it has to say what it has."""
+_MOST_ASKED: Final = 64
+"""So many numbers of reads behind the last one are told apart."""
+_MOST_FORMER: Final = 64
+"""So many incarnations of a device are known as such."""
+_TAKEN: Final = FromDevice()
 _AGAIN: Final = "again"
 _DUE: Final = "due "
 
@@ -63,16 +71,50 @@ class _Phone:
 
     number: int
     """In the order in which the server heard of them."""
-    session: tuple[int, int] = (0, 0)
+    session: tuple[str, int, int] = ("", 0, 0)
+    former: list[str] = field(default_factory=list)
+    """Incarnations that it had before this one."""
     address: str | None = None
     stream: Outgoing | None = None
     """None: nobody knows what it has."""
+    due_us: dict[int, int] = field(default_factory=dict)
+    """When what waits in the stream is sent again, by number: what comes later moves none of these."""
     is_there: bool = False
     told: int = 0
-    asked: int = 0
-    """Numbers of the last fact that it told and of the last read that it asked for."""
+    """Number of the last fact that it told."""
+    asked: set[int] = field(default_factory=set)
+    """Numbers of the reads that were asked for, or are over, in this session: the last ones."""
     room: float = float("inf")
     topics: dict[str, Spooled] = field(default_factory=dict)
+
+    def is_over(self, session: tuple[Any, ...]) -> bool:
+        """Say whether another session has come after this one: what belongs to it is a late copy."""
+        return session[0] in self.former or (session[0] == self.session[0] and session < self.session)
+
+    def asks(self, number: int) -> bool:
+        """Say whether a read asks for the first time, and take note of it."""
+        if number in self.asked or number <= max(self.asked, default=0) - _MOST_ASKED:
+            return False
+        self.asked.add(number)
+        if len(self.asked) > _MOST_ASKED:
+            self.asked.discard(min(self.asked))
+        return True
+
+    def overdue(self, now_us: int) -> frozenset[int]:
+        """Say what in the stream has to be sent again now, and take note that it is.
+
+        Each message has a time of its own: as long as it and what goes before it may take on a slow link.
+        """
+        late, before_bytes, due_us = [], 0, {}
+        for number, added_us, body in () if self.stream is None else self.stream.waiting:
+            before_bytes += size_bytes(body)
+            may_take_us = AGAIN_US + AGAIN_US_PER_BYTE * before_bytes
+            due_us[number] = self.due_us.get(number, added_us + may_take_us)
+            if due_us[number] <= now_us:
+                late.append(number)
+                due_us[number] = now_us + may_take_us
+        self.due_us = due_us
+        return frozenset(late)
 
 
 class SpoolServer:
@@ -105,6 +147,8 @@ class SpoolServer:
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
         self._now_us, self._effects = now_us, []
+        if type(event) is Received and not self._takes(event):
+            return dropped(event)
         if not self._is_awake:
             self._wake()
         match event:
@@ -132,13 +176,19 @@ class SpoolServer:
         self._touched.clear()
         return self._effects
 
+    @staticmethod
+    def _takes(event: Received) -> bool:
+        """Say whether a message is one that a device sends in its own name."""
+        return _TAKEN(event.message) and bool(event.message["device"] == event.sender)
+
     def _wake(self) -> None:
         """Take up what another life has left."""
         self._is_awake = True
         for key, kept in self._store.items("phone "):
             device = key.removeprefix("phone ")
             phone = self._phone(device)
-            phone.session, phone.address, phone.told = tuple(kept["session"]), kept["address"], kept["told"]
+            phone.session, phone.former = tuple(kept["session"]), kept["former"]
+            phone.address, phone.told = kept["address"], kept["told"]
             if kept["address"] is not None:
                 self._unknown.add(device)
         for key, (number, described) in self._store.items("sub "):
@@ -203,12 +253,15 @@ class SpoolServer:
     def _hello(self, source: str, message: Mapping[str, Any]) -> None:
         device, session = message["device"], tuple(message["session"])
         phone = self._phone(device)
-        if session < phone.session:
-            return  # a late copy
+        if phone.is_over(session):
+            return
         if session == phone.session and phone.is_there:
             self._send(source, "welcome", device, session=session, number=phone.told)
             return
         before, after = phone.stream, message["after"]
+        if session[0] != phone.session[0]:
+            self._begins_anew(device, phone)
+            before = None
         if session == phone.session or (after is not None and (before is None or before.name != after[0])):
             self._send(source, "who", device, session=session)  # it may be a late copy, or must say it all
             return
@@ -216,8 +269,9 @@ class SpoolServer:
         phone.session = session
         phone.room = float("inf") if message["room"] is None else message["room"]
         self._take_facts(device, phone, message["facts"])
-        phone.asked = 0  # another life counts anew, and what another session asked is not heard
-        phone.stream = Outgoing(f"{device} {session[0]}.{session[1]}")
+        phone.asked = set()  # another life counts anew, and what another session asked is not heard
+        phone.stream = Outgoing("{} {}.{}".format(*session))
+        phone.due_us.clear()
         phone.address, phone.is_there = source, True
         self._unknown.discard(device)
         self._keep(device, phone)
@@ -232,17 +286,17 @@ class SpoolServer:
     def _told(self, source: str, message: Mapping[str, Any]) -> None:
         device, session = message["device"], tuple(message["session"])
         phone = self._phone(device)
-        if self._take_facts(device, phone, message["facts"]):
-            self._keep(device, phone)
-        self._send(source, "heard", device, number=phone.told)
+        if session[0] == phone.session[0]:
+            if self._take_facts(device, phone, message["facts"]):
+                self._keep(device, phone)
+            self._send(source, "heard", device, session=session, number=phone.told)
         self._check(source, device, phone, session)
 
     def _read(self, source: str, message: Mapping[str, Any]) -> None:
         device, session = message["device"], tuple(message["session"])
         phone = self._phone(device)
-        if not self._check(source, device, phone, session) or message["number"] <= phone.asked:
+        if not self._check(source, device, phone, session) or not phone.asks(message["number"]):
             return
-        phone.asked = message["number"]
         spooled = phone.topics.get(message["topic"])
         if spooled is not None:
             self._touch(spooled)
@@ -256,14 +310,15 @@ class SpoolServer:
             return
         phone.stream.confirmed(message["number"])
         if phone.is_there and phone.address is not None:
-            lost = phone.stream.missing(message.get("missing", ()))
+            lost = phone.stream.missing(frozenset(message.get("missing", ())))
             self._effects += [Send(phone.address, {**each, "device": device}) for each in lost]
 
-    def _check(self, source: str, device: str, phone: _Phone, session: tuple[int, ...]) -> bool:
+    def _check(self, source: str, device: str, phone: _Phone, session: tuple[Any, ...]) -> bool:
         """Say whether this is the session that goes on; a device that believes so is asked who it is."""
-        if session > phone.session or (session == phone.session and not phone.is_there):
+        goes_on = session == phone.session and phone.is_there
+        if not goes_on and not phone.is_over(session):
             self._send(source, "who", device, session=session)
-        return session == phone.session and phone.is_there
+        return goes_on
 
     def _take_facts(self, device: str, phone: _Phone, facts: Sequence[Any]) -> bool:
         """Take what is new of what a device tells, and say whether anything is."""
@@ -281,7 +336,8 @@ class SpoolServer:
             elif topic in phone.topics and fact["what"] == "unsubscribe":
                 self._end(device, topic)
             elif topic in phone.topics:
-                phone.asked = max(phone.asked, fact.get("number", 0))
+                if fact["what"] == "read":
+                    phone.asks(fact["number"])
                 self._touch(phone.topics[topic])
                 phone.topics[topic].told(self._now_us, fact)
         return bool(new)
@@ -342,6 +398,14 @@ class SpoolServer:
             if spooled is not None and spooled.number == body["run"]:
                 spooled.spool.lost(body["id"])
 
+    def _begins_anew(self, device: str, phone: _Phone) -> None:
+        """Forget what was the device's that had this name: it is another one, and knows nothing of that."""
+        if phone.session[0]:
+            phone.former = [*phone.former, phone.session[0]][-_MOST_FORMER:]
+        for topic in list(phone.topics):
+            self._end(device, topic)
+        phone.session, phone.told, phone.stream = ("", 0, 0), 0, None
+
     def _away(self, phone: _Phone) -> None:
         """Forward nothing any more, until the device says hello and what it holds."""
         phone.is_there = False
@@ -349,7 +413,10 @@ class SpoolServer:
             spooled.spool.is_up = False
 
     def _keep(self, device: str, phone: _Phone) -> None:
-        kept = {"session": list(phone.session), "address": phone.address, "told": phone.told}
+        kept = {
+            "session": list(phone.session), "former": phone.former, "address": phone.address,
+            "told": phone.told,
+        }  # fmt: skip
         self._store.put(f"phone {device}", kept)
 
     def _send(self, to: str, kind: str, device: str, **more: Any) -> None:
@@ -391,8 +458,7 @@ class SpoolServer:
             if not phone.is_there or phone.address is None or not phone.stream or not phone.stream.waiting:
                 continue
             self._owed.add(device)
-            size = sum(size_bytes(body) for _, _, body in phone.stream.waiting)
-            late = phone.stream.overdue(self._now_us, AGAIN_US + AGAIN_US_PER_BYTE * size)
+            late = phone.stream.missing(phone.overdue(self._now_us))
             self._effects += [Send(phone.address, {**each, "device": device}) for each in late]
             self._set_again()
 
