@@ -403,3 +403,35 @@ def _kept(server, ann):
             todo += [getattr(each, name, None) for name in names]
             todo += [getattr(each, name, None) for name in getattr(each, "__struct_fields__", ())]
     return found + sum(len(each.installed.store.items()) for each in (server, ann))
+
+
+def test_an_answer_to_less_than_was_told_leaves_the_rest_to_its_own_time():
+    phone = Phone()
+    phone.up()
+    for op_id, topic in enumerate(("a", "b", "c"), 1):
+        wanted = dict(Subscription(topic).describe())
+        phone.gets(Call(op_id, "subscribe", {"subscription": wanted}), 0)
+    phone.gets(TimerFired("again"), 5)
+    phone.gets(TimerFired("again"), 10)
+    told = [len(each["facts"]) for each in phone.sent if each["kind"] == "told"]
+    assert told == [1, 3]
+    phone.hears("heard", number=1)  # it was late
+    assert phone.answers == {1: None}
+    assert len([each for each in phone.sent if each["kind"] == "told"]) == 2
+    phone.gets(TimerFired("again"), 15)
+    phone.gets(TimerFired("again"), 20)
+    assert [number for number, _ in phone.last("told")["facts"]] == [2, 3]
+    phone.hears("heard", number=3)
+    assert phone.answers == {1: None, 2: None, 3: None}
+
+
+def test_two_of_one_rank_and_one_number_are_in_order_all_the_same(phone):
+    """A server may have to number them anew: what was in the queue before is still remembered there."""
+    for identity in ("a", "b", "c"):
+        phone.says("message", id=identity, rank=4.0, order=1, expires_us=None, shown=False, content={"text": identity})
+        phone.says("retract", id=identity)
+    for identity in ("e", "d"):
+        phone.says("message", id=identity, rank=4.0, order=1, expires_us=None, shown=False, content={"text": identity})
+    phone.gets(LinkDown())
+    phone.read(2)
+    assert [each["text"] for each in phone.answers[2]] == ["d", "e"]

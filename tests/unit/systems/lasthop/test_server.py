@@ -308,3 +308,36 @@ def test_what_it_cannot_do_is_refused(server):
     assert isinstance(server.answers[-1], ParameterError)
     server.gets(Call(1, "queues", {"device": "bob", "topic": "news"}))
     assert isinstance(server.answers[-1], ParameterError)
+
+
+def test_what_comes_later_does_not_put_off_what_was_lost(server):
+    server.subscribe(policy="on-line")
+    server.publish("lost")
+    for at_s in range(1, 10):
+        server.now_us = at_s * S
+        server.publish(f"{at_s}" + "x" * 60_000)
+    server.gets(TimerFired("again"), 10)
+    assert server.said() == ["lost"]
+    server.gets(TimerFired("again"), 15)
+    assert server.said() == ["lost"]
+    server.gets(TimerFired("again"), 35)
+    assert [each[:1] for each in server.said()] == ["l", "1"]
+
+
+def test_a_read_that_comes_late_is_not_taken_for_one_that_was_asked_for_before(server):
+    for number in range(4):
+        server.publish(f"m{number}", float(number))
+    server.hears("read", topic="news", number=2, most=1)
+    assert len(server.said("offered")) == 1
+    server.hears("read", topic="news", number=1, most=1)
+    assert len(server.said("offered")) == 1
+    for number in (1, 2):
+        server.hears("read", topic="news", number=number, most=1)
+        assert server.new == []
+    for number in range(3, 300):
+        server.hears("read", topic="news", number=number, most=1)
+        assert len(server.said("offered")) == 1
+    for number in (1, 2, 235, 250, 299):
+        server.hears("read", topic="news", number=number, most=1)
+        assert server.new == []
+    assert len(server.machine._phones["ann"].asked) <= 64
