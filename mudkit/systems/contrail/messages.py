@@ -276,7 +276,6 @@ class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seq: Count
     expires_us: Count | None
     message: _Copy
-    number: Count
 
 
 class _OpAppend(_Op, frozen=True, tag="append"):
@@ -383,6 +382,12 @@ class Done(_Typed, frozen=True, tag="done"):
     ctx: _Ctx
 
 
+class _Waiting(_Entry, frozen=True):
+    """As it waits: with the number by which its sender may withdraw it."""
+
+    number: Count
+
+
 class Moving(_Typed, frozen=True, tag="moving"):
     """From storage to that of another data centre: the queue of a device, and what was withdrawn from it."""
 
@@ -392,7 +397,7 @@ class Moving(_Typed, frozen=True, tag="moving"):
     device: Text
     version: Count
     friends: list[Text] | None
-    entries: list[_Entry]
+    entries: list[_Waiting]
     open_from: Count
     withdrawn: dict[Text, Count] = {}
 

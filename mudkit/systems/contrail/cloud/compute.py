@@ -118,12 +118,12 @@ class Compute:
                 else:
                     ctx["step"] = "data"
                     cache = {"op": "cache", "body": message["body"], **same}
-                    ops = [cache, *(_append(message, entry, what["number"]) for entry in message["to"])]
+                    ops = [cache, *(_append(message, entry) for entry in message["to"])]
             case {"kind": "send", "message": {"group": str(group)} as message}:
                 ctx["step"] = "spread"
                 ops = [{"op": "spread", "group": group, "filter": message}]
             case {"kind": "send", "message": message}:
-                ops = [_append(message, entry, what["number"]) for entry in message["to"]]
+                ops = [_append(message, entry) for entry in message["to"]]
             case {"kind": "withdraw", "device": device, "receiver": receiver, "number": number}:
                 ops = [{"op": "withdraw", "device": receiver, "source": device, "number": number}]
             case {"kind": "group", "device": device, "group": group, "joins": joins}:
@@ -174,12 +174,12 @@ class Compute:
                     self._tell(ctx, {"kind": "sent", "number": what["number"], "results": None})
                     return
                 message = {**what["message"], "body": body}
-                self._continue(ctx, [_append(message, entry, what["number"]) for entry in message["to"]])
+                self._continue(ctx, [_append(message, entry) for entry in message["to"]])
             case "spread":
-                self._continue(ctx, [_append(each, each["to"][0], each["number"]) for each in results[0][1]])
+                self._continue(ctx, [_append(each, each["to"][0]) for each in results[0][1]])
             case "group":
                 filters = results[0][1] if what["joins"] else []
-                self._continue(ctx, [_append(each, each["to"][0], each["number"]) for each in filters])
+                self._continue(ctx, [_append(each, each["to"][0]) for each in filters])
             case "pull":
                 self._retrieved(ctx, results, last)
             case "moved":
@@ -215,11 +215,8 @@ class Compute:
         self._effects.append(Send(ctx["gateway"], {"kind": "tell", "to": ctx["client"], "message": message}))
 
 
-def _append(message: Mapping[str, Any], entry: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """Put a copy with this one destination into its queue (Contrail 4.2.2).
-
-    Its number is that by which its sender could withdraw it.
-    """
+def _append(message: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Put a copy with this one destination into its queue (Contrail 4.2.2)."""
     copy = {**message, "to": [entry]}
     if message["kind"] == "data":
         slot, seq = f"data {message['from']}\n{message['port']}\n{message['item']}", message["seq"]
@@ -228,7 +225,7 @@ def _append(message: Mapping[str, Any], entry: Mapping[str, Any], number: int) -
         slot = f"{message['kind']} {message['from']}\n{message['port']}\n{message['slot']}\n{entry['port']}"
         seq = message["number"]
     expires_us = entry.get("expires_us", message.get("expires_us"))
-    kept = {"slot": slot, "seq": seq, "expires_us": expires_us, "message": copy, "number": number}
+    kept = {"slot": slot, "seq": seq, "expires_us": expires_us, "message": copy}
     return {"op": "append", "device": entry["device"], "entry": kept}
 
 

@@ -93,7 +93,7 @@ class Storage:
             case Received(source=source, message=message) if not self._takes(source, message):
                 return dropped(event)
             case Received(source=source, message={"kind": "do", "ops": ops, "ctx": ctx}):
-                results = [self._do(now_us, op) for op in ops]
+                results = [self._do(now_us, op, ctx) for op in ops]
                 self._effects.append(Send(source, {"kind": "done", "results": results, "ctx": ctx}))
             case Received(source=source, message={"kind": "moving"} as message):
                 self._adopt(now_us, message)
@@ -112,19 +112,23 @@ class Storage:
     def _takes(self, source: str, message: Any) -> bool:
         """Say whether a message is of its own cloud."""
         if source in self._computes:
-            return _OF_COMPUTE(message) and self._knows(message["ops"])
+            return _OF_COMPUTE(message) and self._knows(message["ops"], message["ctx"]["what"])
         if source in self._units:
             return _OF_STORAGE(message)
         return source in self._gateways and _OF_GATEWAYS(message)
 
-    def _knows(self, ops: Sequence[Mapping[str, Any]]) -> bool:
-        """Say whether all that is named is of its own cloud."""
-        return all(
-            op["here"] in self._units and (op["watcher"] is None or op["watcher"] in self._gateways)
-            if op["op"] == "read"
-            else op["op"] != "move" or op["to"] in self._units
-            for op in ops
-        )
+    def _knows(self, ops: Sequence[Mapping[str, Any]], what: Mapping[str, Any]) -> bool:
+        """Say whether all that is named is of its own cloud, and items are what somebody has sent."""
+        for op in ops:
+            match op:
+                case {"op": "read", "here": here, "watcher": watcher}:
+                    if here not in self._units or (watcher is not None and watcher not in self._gateways):
+                        return False
+                case {"op": "move", "to": to} if to not in self._units:
+                    return False
+                case {"op": "append", "entry": {"message": {"kind": "data"}}} if what["kind"] != "send":
+                    return False
+        return True
 
     def _wake(self) -> None:
         """Look through what another life has left, once."""
@@ -140,7 +144,7 @@ class Storage:
             self._watchers[device] = watcher
             self._tell_watcher(device)
 
-    def _do(self, now_us: int, op: Mapping[str, Any]) -> Any:
+    def _do(self, now_us: int, op: Mapping[str, Any], ctx: Mapping[str, Any]) -> Any:
         if "device" in op:
             moved = self._moves.gone(op["device"], op.get("version", 0))
             if moved is not None:
@@ -149,7 +153,7 @@ class Storage:
             case "join":
                 self._store.put(f"white {op['device']}", op["friends"])
             case "append":
-                return self._append(now_us, op["device"], op["entry"])
+                return self._append(now_us, op["device"], _numbered(op["entry"], ctx["what"]))
             case "read":
                 return self._read(now_us, op)
             case "drop":
@@ -274,3 +278,12 @@ class Storage:
                 continue
             self._queue(device).append(now_us, entry, self._most_waiting + len(message["entries"]))
         self._tell_watcher(device)
+
+
+def _numbered(entry: Mapping[str, Any], what: Mapping[str, Any]) -> dict[str, Any]:
+    """Give an entry of a queue with the number by which its sender may withdraw it.
+
+    Filters and keys have one; of an item it is that of the push which it came with.
+    """
+    is_item = entry["message"]["kind"] == "data"
+    return {**entry, "number": what["number"] if is_item else entry["seq"]}
