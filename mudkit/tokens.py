@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import jwt
 
-from mudkit.errors import AccessDenied
+from mudkit.errors import AccessDenied, TokenExpired
 
-__all__ = ["Authority", "Claims"]
+__all__ = ["Authority", "Claims", "claimed"]
 
 _ALGORITHM: Final = "HS256"
 
@@ -51,10 +51,12 @@ class Claims:
 
         Raises
         ------
+        TokenExpired
         AccessDenied
+            It is for another device.
         """
         if self.expires_s <= now_s:
-            raise AccessDenied(
+            raise TokenExpired(
                 "This token has expired.", where="token",
                 found=f"valid until {self.expires_s:,.3f} s, now {now_s:,.3f} s", remedy="take a new one",
             )  # fmt: skip
@@ -105,7 +107,7 @@ class Authority:
                 token, self._key, [_ALGORITHM],
                 options={"require": ["exp", "app"], "verify_exp": False, "verify_iat": False},
             )  # fmt: skip
-            return Claims(str(found["app"]), found.get("user"), found.get("device"), float(found["exp"]))
+            return _claims(found)
         except (jwt.PyJWTError, TypeError, ValueError) as error:
             raise AccessDenied(
                 "This is no token of this authority.", where="token",
@@ -124,3 +126,18 @@ class Authority:
         claims = self.read(token)
         claims.check(now_s, device)
         return claims
+
+
+def claimed(token: str | None) -> Claims | None:
+    """Give what a token says, whoever made it: who has it knows its end, and for whom it is.
+
+    Nobody else may believe it: that is what :meth:`Authority.verify` is for. None: it says nothing.
+    """
+    try:
+        return _claims(jwt.decode(token or "", options={"verify_signature": False}))
+    except (jwt.PyJWTError, LookupError, TypeError, ValueError):
+        return None
+
+
+def _claims(found: dict[str, Any]) -> Claims:
+    return Claims(str(found["app"]), found.get("user"), found.get("device"), float(found["exp"]))

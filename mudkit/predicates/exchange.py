@@ -34,10 +34,24 @@ def to_json(predicate: Predicate | None) -> dict[str, Any] | None:
 
 
 def from_json(sent: Mapping[str, Any] | None, language: Language = MOBIUS) -> Predicate | None:
-    """Give the predicate of :func:`to_json` back, in the language that it was made in."""
+    """Give the predicate of :func:`to_json` back, in the language that it was made in.
+
+    Raises
+    ------
+    PredicateError
+        It is none.
+    """
     if sent is None:
         return None
-    return Predicate.restored(sent["text"], [_in(each) for each in sent["constants"]], language)
+    try:
+        return Predicate.restored(sent["text"], [_in(each) for each in sent["constants"]], language)
+    except PredicateError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise PredicateError(
+            "This is no predicate as it is sent.", found=repr(sent)[:200],
+            expected="a text with the constants that stand in it",
+        ) from error  # fmt: skip
 
 
 def _out(constant: Any) -> Any:

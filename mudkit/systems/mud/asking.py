@@ -23,7 +23,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mudkit.errors import ParameterError, PredicateError
+from mudkit.errors import MudkitError, ParameterError, PredicateError
 from mudkit.events import Complete, Effect, Record, size_bytes
 from mudkit.predicates import Aggregates
 from mudkit.predicates.exchange import to_json
@@ -144,6 +144,15 @@ class Asking:
         """Ask the cloud for what nobody waits for, so that it is held."""
         return self._ask(_Query(None, asked, keys_of(asked.predicate), False, None))
 
+    def refuse(self, now_us: int, error: MudkitError) -> Sequence[Effect]:
+        """Answer the reads that wait for writes: those wait for another token."""
+        effects: list[Effect] = []
+        while self._waiting:
+            query, _ = self._waiting.pop()
+            assert query.op_id is not None
+            effects += [Complete(query.op_id, error=error), *self._over(now_us, query)]
+        return effects
+
     def is_before(self, write: Mapping[str, Any]) -> bool:
         """Say whether a read that must not see a write is not answered yet."""
         return bool(self._in_order) and any(
@@ -173,16 +182,16 @@ class Asking:
         ------
         AccessDenied
         """
-        claims = self._cache.claims
-        if claims is not None:
-            claims.check(now_us / 1e6, self._connection.netid)
+        said = self._connection.claimed
+        if said is not None:
+            said.check(now_us / 1e6, self._connection.netid)
         table = self._local.tables.get(name)
         if table is not None and not self._is_unverified():
-            table.check_access(claims)
+            table.check_access(self._cache.claims)
 
     def _is_unverified(self) -> bool:
         """Say whether there is a token that the cloud has not looked at yet: it is for the cloud to judge."""
-        return self._cache.claims is None and self._connection.has_token
+        return self._cache.claims is None and self._connection.token is not None
 
     def _before(self, query: _Query) -> list[int]:
         """Give the pending writes on the partitions that a read concerns."""
@@ -230,9 +239,8 @@ class Asking:
         asked = query.asked
 
         def what() -> dict[str, Any]:
-            table = self._local.tables.get(asked.table)
             return {
-                "op": "read", "name": asked.table, "table": None if table is None else table.number,
+                "op": "read", "name": asked.table, "table": self._local.number_of(asked.table),
                 "predicate": to_json(asked.predicate), "keys": query.keys, "reader": asked.reader,
                 "aggregate": None if query.aggregates is None else query.aggregates.text,
                 "latest": query.latest, "seen": self._local.seen(asked.table),
@@ -249,12 +257,14 @@ class Asking:
             failed = [] if query.op_id is None else [Complete(query.op_id, error=from_json(last["error"]))]
             return [*failed, *self._over(now_us, query)]
         table = self._local.learn(last["table"])
+        if table.number != last["table"]["number"]:
+            return self._ask(query)  # it is of a table that was dropped since
         wanted = last["places"]
         seen = self._local.seen(name)
         if any(place not in parts or parts[place]["lsn"] < seen.get(str(place), 0) for place in wanted):
             return self._ask(query)  # a part was lost on the way, or something newer was seen meanwhile
         for place in wanted:
-            self._local.see(name, place, parts[place]["lsn"])
+            self._local.see(name, table.number, place, parts[place]["lsn"])
         if query.aggregates is not None:
             result = query.aggregates.result(
                 query.aggregates.combine([tuple(parts[p]["state"]) for p in wanted])
@@ -269,7 +279,7 @@ class Asking:
                 self._local.let_go(name, row["key"])  # it is gone, hidden, or matches no more
         losses = self._local.losses[name].copy()  # of those that come, some may have to go again
         for row in came.values():
-            self._local.hold(name, row, now_us)
+            self._local.hold(name, table.number, row, now_us)
         known = {key: row["ver"] for key, row in came.items()}
         compared = self._cache.note(now_us, asked, self.context, known, losses)
         if compared is not None:
@@ -324,7 +334,7 @@ class Asking:
             effects.append(Record("operations", row))
             if data is None:
                 continue
-            records[key] = detached(data if table is None or not table.removed else table.seen(data))
+            records[key] = detached(data if table is None or not table.removed else table.seen(version))
             numbers[key] = number
             source[key] = "remote" if key in remote and number is not None else "local"
             age_s[key] = (now_us - held_us) / 1e6

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Final, cast
 from zlib import crc32
 
-from mudkit.errors import MudkitError
+from mudkit.errors import MudkitError, ParameterError
 from mudkit.events import (
     Call,
     Complete,
@@ -25,11 +25,13 @@ from mudkit.events import (
     SendFailed,
     TimerFired,
 )
+from mudkit.systems.incarnation import incarnation
 from mudkit.systems.mud.asking import Asking, asked_of
 from mudkit.systems.mud.cache import Cache
 from mudkit.systems.mud.connection import RETRY, Connection
 from mudkit.systems.mud.holding import holdings
 from mudkit.systems.mud.local import Local
+from mudkit.systems.mud.messages import ANSWERS, FOR_CLIENTS
 from mudkit.systems.mud.planning import Planner
 from mudkit.systems.mud.policies import PrefetchPolicy, ReadPolicy, WritePolicy
 from mudkit.systems.mud.prefetching import LOOK, Prefetching
@@ -39,9 +41,12 @@ from mudkit.systems.mud.shipped import Shelf, Shipped, ShippedReads, ShippedWrit
 from mudkit.systems.mud.tables import Table
 from mudkit.systems.mud.watching import HEARTBEAT, HELLO, Watching
 from mudkit.systems.mud.writing import DUE, Writing
-from mudkit.tokens import Claims
+from mudkit.systems.receiving import Accepts, dropped
+from mudkit.tokens import Claims, claimed
 
 __all__ = ["ClientMachine", "Settings"]
+
+_NOBODY: Final = Accepts()
 
 
 @dataclass(frozen=True)
@@ -53,8 +58,8 @@ class Settings:
     netid, app : str
     token : str or None
     gateways : sequence of str
-    server : str
-        A notification server.
+    servers : sequence of str
+        Those for notifications; the first one knows who is responsible.
     most_rows : int
         Of committed records in its store.
     read_policy : ReadPolicy, Shipped or None
@@ -68,7 +73,7 @@ class Settings:
     app: str
     token: str | None
     gateways: Sequence[str]
-    server: str
+    servers: Sequence[str]
     most_rows: int
     read_policy: ReadPolicy | Shipped | None
     write_policy: WritePolicy | Shipped
@@ -87,13 +92,19 @@ class ClientMachine:
     def __init__(self, ports: Ports, settings: Settings) -> None:
         endpoint = f"{settings.netid}/{settings.app}"
         first = crc32(settings.netid.encode()) % len(settings.gateways)
-        self._store = ports.store
+        self._ports, self._store = ports, ports.store
+        self._accepts = {
+            **dict.fromkeys(settings.gateways, ANSWERS), **dict.fromkeys(settings.servers, FOR_CLIENTS)
+        }  # fmt: skip
         self.local = Local(ports.store, settings.most_rows)
-        self._connection = Connection(endpoint, settings.token, settings.gateways, first)
+        self._connection = Connection(
+            endpoint, _latest(ports.store.get("token"), settings.token), settings.gateways, first
+        )  # fmt: skip
         self._shelves: list[Shelf] = []
         self._writing = Writing(
             ports, self.local, self._connection, self._write_policy(settings.write_policy),
             lambda now_us: self._asking.settled(now_us), lambda write: self._asking.is_before(write),
+            lambda now_us, error: self._asking.refuse(now_us, error),
         )  # fmt: skip
         self._cache, self._planner = Cache(self.local), Planner()
         self._asking = Asking(
@@ -106,7 +117,7 @@ class ClientMachine:
             self._prefetching = Prefetching(
                 self._cache, self._planner, settings.prefetch_policy, self._asking.fetch
             )
-        self._watching = Watching(ports, self.local, self._connection, settings.server, self._shelves)
+        self._watching = Watching(ports, self.local, self._connection, settings.servers, self._shelves)
 
     def _read_policy(self, policy: ReadPolicy | Shipped | None) -> ReadPolicy | None:
         if not isinstance(policy, Shipped):
@@ -122,14 +133,18 @@ class ClientMachine:
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
+        self._connection.now_us = now_us
         if not self._connection.life:
-            self._connection.life = self.local.next_number("life")
+            self._connection.life = self._ports.entropy(4).hex()
+            self._connection.incarnation = incarnation(self._ports)
             began = self._writing.go_on(now_us)
             return [*began, *self._handle(now_us, event)]
         return self._handle(now_us, event)
 
     def _handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         match event:
+            case Received() if not self._accepts.get(event.source, _NOBODY)(event.message):
+                return dropped(event)
             case Call(op_id=op_id, operation=operation, arguments=arguments):
                 try:
                     return self._call(now_us, op_id, operation, arguments)
@@ -163,7 +178,7 @@ class ClientMachine:
     def _timer(self, now_us: int, name: str) -> Sequence[Effect]:
         match name:
             case t if t == RETRY:
-                return self._connection.up() if self._connection.is_up else ()
+                return self._connection.fired()
             case t if t == DUE:
                 return self._writing.go_on(now_us)
             case t if t == LOOK:
@@ -193,12 +208,28 @@ class ClientMachine:
             case "policies":
                 return (Complete(op_id, {each.kind: each.describe() for each in self._shelves}),)
             case "pending":
-                return (Complete(op_id, [dict(each) for _, each in sorted(self.local.writes.items())]),)
+                return (Complete(op_id, self._writing.pending()),)
+            case "renew":
+                return self._renew(now_us, op_id, arguments["token"])
             case "held":
                 name, reader = arguments["table"], arguments["reader"]
                 auth = {} if self._cache.claims is None else self._cache.claims.auth
                 return (Complete(op_id, list(holdings(self.local, name, reader, auth, now_us))),)
         return self._administer(op_id, operation, arguments)
+
+    def _renew(self, now_us: int, op_id: int, token: str) -> Sequence[Effect]:
+        """Show another token of the same user from now on: what waits for it goes."""
+        new, old = claimed(token), self._connection.claimed
+        if new is None or old is None or (new.app, new.user) != (old.app, old.user):
+            raise ParameterError(
+                "A token is renewed by another one of the same app and user.", where="token",
+                found=_shown(new), expected=_shown(old),
+                remedy="somebody else, or who has had no token, gets a client of its own",
+            )  # fmt: skip
+        new.check(now_us / 1e6, self._connection.netid)
+        self._store.put("token", token)
+        self._connection.use(token)
+        return [*self._writing.go_on(now_us), Complete(op_id)]
 
     def _read(self, now_us: int, op_id: int, arguments: Mapping[str, Any]) -> Sequence[Effect]:
         effects = self._asking.read(now_us, op_id, arguments)
@@ -220,10 +251,22 @@ class ClientMachine:
             if "error" in last:
                 return (Complete(op_id, error=from_json(last["error"])),)
             if last["table"] is None:
-                self.local.forget(name)
+                self.local.forget(name, last["dropped"] + 1)
             else:
                 self.local.learn(last["table"])
             return (Complete(op_id),)
 
         what = {"op": operation, "name": name, "properties": properties}
         return self._connection.ask(lambda: what, answered)
+
+
+def _shown(claims: Claims | None) -> str:
+    return "no token" if claims is None else f"app {claims.app!r}, user {claims.user!r}"
+
+
+def _latest(kept: str | None, given: str | None) -> str | None:
+    """Give the token that is valid for longer: the renewed one, unless a newer one was given since."""
+    renewed, new = claimed(kept), claimed(given)
+    if renewed is None or new is None or (renewed.app, renewed.user) != (new.app, new.user):
+        return given
+    return kept if renewed.expires_s > new.expires_s else given

@@ -1,13 +1,18 @@
-"""A client's way to the gateways: what it asks is sent again until it is answered."""
+"""A client's way to the gateways: what it asks is sent again until it is answered.
+
+Each thing that is asked has a time by which it should be answered: what is asked after it does not put that
+off, and an answer to something else does not either.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from mudkit.events import CancelTimer, Effect, Send, SetTimer, size_bytes
+from mudkit.tokens import Claims, claimed
 
 __all__ = ["RETRY", "Ask", "Connection"]
 
@@ -29,6 +34,8 @@ class Ask(msgspec.Struct):
         Gives what is asked, as of now: it is called for each sending.
     answered : callable
         Takes the last message of the answer, and the parts that came before it.
+    due_us : int
+        When it is sent again, if it is not answered before; -1: it is not sent yet.
     """
 
     identity: str
@@ -36,6 +43,7 @@ class Ask(msgspec.Struct):
     answered: Callable[[Mapping[str, Any], dict[Any, Mapping[str, Any]]], Sequence[Effect]]
     parts: dict[Any, Mapping[str, Any]] = msgspec.field(default_factory=dict)
     size_bytes: int = 0
+    due_us: int = -1
 
 
 class Connection:
@@ -55,14 +63,23 @@ class Connection:
     def __init__(self, endpoint: str, token: str | None, gateways: Sequence[str], first: int) -> None:
         self.endpoint = endpoint
         self.netid = endpoint.split("/")[0]
-        self.has_token = token is not None
+        self.token: str | None
+        self.claimed: Claims | None
+        self.use(token)
         self.is_up = False
-        self.life = 0
-        self._token = token
+        self.now_us = 0
+        """When what is handled now happens."""
+        self.life = ""
+        """What no other life of this machine has, whatever became of its store."""
+        self.incarnation = ""
+        """Of its store."""
         self._gateways = gateways
         self._turn = first
         self._asks: dict[str, Ask] = {}
         self._count = 0
+        self._is_set = False
+        """Whether the timer is set."""
+        self._under_way_bytes = 0
 
     def ask(
         self,
@@ -73,7 +90,11 @@ class Connection:
         self._count += 1
         ask = Ask(f"{self.endpoint} {self.life}.{self._count}", what, answered)
         self._asks[ask.identity] = ask
-        return (self._send(ask), self.retry()) if self.is_up else ()
+        return (self._send(ask), *self._wait()) if self.is_up else ()
+
+    def use(self, token: str | None) -> None:
+        """Show another token from now on."""
+        self.token, self.claimed = token, claimed(token)
 
     def together(self, effects: Sequence[Effect]) -> list[Effect]:
         """Put what is asked into one message; whatever else is to be done stays as it is."""
@@ -81,28 +102,34 @@ class Connection:
         if len(asks) < 2:
             return list(effects)
         message = {
-            "kind": "asks", "client": self.endpoint, "token": self._token,
+            "kind": "asks", "client": self.endpoint, "token": self.token,
             "asks": [{"id": each.message["id"], "what": each.message["what"]} for each in asks],
         }  # fmt: skip
-        rest = [each for each in effects if not isinstance(each, Send | SetTimer)]
-        return [Send(self._gateway(), message), *rest, self.retry()]
+        return [Send(self._gateway(), message), *(each for each in effects if not isinstance(each, Send))]
 
     def up(self) -> Sequence[Effect]:
         """Send everything: there is a link, perhaps at another address than before."""
         self.is_up = True
-        sent = [self._send(ask) for ask in self._asks.values()]
-        return [*sent, self.retry()] if sent else ()
+        return self._send_all(self._asks.values())
 
     def down(self) -> Sequence[Effect]:
         """Wait for a link."""
-        self.is_up = False
+        self.is_up = self._is_set = False
         return (CancelTimer(RETRY),)
 
+    def fired(self) -> Sequence[Effect]:
+        """Send again what should have been answered by now."""
+        self._is_set = False
+        return self._send_all([ask for ask in self._asks.values() if ask.due_us <= self.now_us])
+
     def failed(self, to: str) -> Sequence[Effect]:
-        """Try another gateway, when this is the one that could not be reached."""
+        """Try another gateway soon, when this is the one that could not be reached."""
         if not self.is_up or not self._asks or to != self._gateway():
             return ()
         self._turn += 1
+        for ask in self._asks.values():
+            ask.due_us = min(ask.due_us, self.now_us + _LOST_US)
+        self._is_set = True
         return (SetTimer(RETRY, _LOST_US),)
 
     def take(self, message: Mapping[str, Any]) -> Sequence[Effect]:
@@ -114,13 +141,23 @@ class Connection:
             ask.parts[message["place"]] = message
             return ()
         del self._asks[ask.identity]
+        self._under_way_bytes -= ask.size_bytes
         effects = ask.answered(message, ask.parts)
-        return effects if self._asks else [*effects, CancelTimer(RETRY)]
+        if self._asks or not self._is_set:
+            return effects
+        self._is_set = False
+        return [*effects, CancelTimer(RETRY)]
 
-    def retry(self) -> SetTimer:
-        """Wait as long as an answer may take."""
-        under_way = sum(ask.size_bytes for ask in self._asks.values())
-        return SetTimer(RETRY, _RETRY_US + _RETRY_US_PER_BYTE * under_way)
+    def _send_all(self, asks: Iterable[Ask]) -> Sequence[Effect]:
+        sent = [self._send(ask) for ask in asks]
+        return [*sent, *self._wait()]
+
+    def _wait(self) -> Sequence[Effect]:
+        """Set the timer for what should be answered first, unless it is set."""
+        if self._is_set or not self._asks:
+            return ()
+        self._is_set = True
+        return (SetTimer(RETRY, max(min(ask.due_us for ask in self._asks.values()) - self.now_us, 1)),)
 
     def _gateway(self) -> str:
         return self._gateways[self._turn % len(self._gateways)]
@@ -128,8 +165,12 @@ class Connection:
     def _send(self, ask: Ask) -> Send:
         ask.parts.clear()
         message = {
-            "kind": "ask", "id": ask.identity, "client": self.endpoint, "token": self._token,
+            "kind": "ask", "id": ask.identity, "client": self.endpoint, "token": self.token,
             "what": ask.what(),
         }  # fmt: skip
+        self._under_way_bytes -= ask.size_bytes
         ask.size_bytes = size_bytes(message)
+        self._under_way_bytes += ask.size_bytes
+        # As long as an answer may take behind all that is under way.
+        ask.due_us = self.now_us + _RETRY_US + _RETRY_US_PER_BYTE * self._under_way_bytes
         return Send(self._gateway(), message)

@@ -31,7 +31,10 @@ it deleted: who could not see that does not see that it is gone."""
 def record_of(row: Mapping[str, Any], table: Table | None = None) -> dict[str, Any]:
     """Give a row as predicates see it: its columns and its ``key``."""
     data = row["data"] or {}
-    return {**(data if table is None or not table.removed else table.seen(data)), "key": row["key"]}
+    return {
+        **(data if table is None or not table.removed or not data else table.seen(row)),
+        "key": row["key"],
+    }
 
 
 def detached(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,22 +140,24 @@ class Copy:
         Raises
         ------
         MudkitError
-            The predicate fails, or looks into a table that is not there or not open to the reader.
+            The predicate fails on something that the reader may see, or looks into a table that is not there
+            or not open to the reader. On what she may not see it is not evaluated: its failure would tell.
         """
         tables = Joined(self, reader, auth)
         place = self._rows[table.number][partition]
         candidates = place.values() if keys is None else [place[key] for key in keys if key in place]
         found = []
         for row in candidates:
-            if row["data"] is None:
-                wanted = keys is not None
-            else:
-                record = record_of(row, table)
-                wanted = predicate is None or (
-                    predicate(record, tables=tables, receiver=reader, auth=auth) is True
-                )
-            if wanted and is_visible(row, reader, auth, table, tables):
-                found.append(row if row["data"] is None else {**row, "data": table.seen(row["data"])})
+            is_gone = row["data"] is None
+            if (is_gone and keys is None) or not is_visible(row, reader, auth, table, tables):
+                continue
+            if is_gone:
+                found.append(row)
+                continue
+            if predicate is None or (
+                predicate(record_of(row, table), tables=tables, receiver=reader, auth=auth) is True
+            ):
+                found.append({**row, "data": table.seen(row)})
         return found
 
     def aggregate(self, rows: list[Row], text: str) -> list[Any]:
@@ -184,10 +189,11 @@ class Joined(Mapping[str, "_Joined"]):
 
     def __getitem__(self, name: str) -> _Joined:
         table = self._copy.tables.get(name)
-        if table is None:
-            raise no_such_table(name, self._copy.tables)
         auth = self._auth
-        table.check_access(Claims(auth["app"], auth.get("user"), None, inf) if auth else None)
+        claims = Claims(auth["app"], auth.get("user"), None, inf) if auth else None
+        if table is None:
+            raise no_such_table(name, self._copy.tables, claims)
+        table.check_access(claims)
         return _Joined(self._copy, table, self._reader, auth)
 
     def __iter__(self) -> Iterator[str]:

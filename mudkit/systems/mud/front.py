@@ -87,7 +87,7 @@ class Client:
             )
         _check_app(app, token, cloud.authority)
         settings = Settings(
-            device.name, app, token, cloud.gateways, cloud.servers[0],
+            device.name, app, token, cloud.gateways, cloud.servers,
             whole_number("most_rows", most_rows, 1, 1 << 31), read_policy, write_policy or Now(),
             prefetch_policy,
         )  # fmt: skip
@@ -97,6 +97,7 @@ class Client:
             watch=("loc",) if any(each is not None for each in policies) else (),
         )  # fmt: skip
         self.device = device
+        self._authority = cloud.authority
         self._watched = 0
 
     # -- tables
@@ -308,12 +309,42 @@ class Client:
         """End a continuous read."""
         return self.installed.call("unregister", handle=handle)
 
+    def renew(self, token: str) -> Operation:
+        """Show another token from now on, after a restart too: writes that wait for it go.
+
+        A write that is sent with a token which has expired meanwhile is not lost: :meth:`pending` lists it as
+        held until there is a token that is valid.
+
+        Parameters
+        ----------
+        token : str
+            Of the same app and user.
+
+        Returns
+        -------
+        Operation
+            Done when the device keeps it. Its result raises :class:`~mudkit.errors.ParameterError` for a
+            token of another app or user, and :class:`~mudkit.errors.AccessDenied` for one that has expired or
+            is for another device.
+
+        Raises
+        ------
+        AccessDenied
+            It is no token of this lab.
+        """
+        self._authority.read(token)
+        return self.installed.call("renew", token=token)
+
     def policies(self) -> Operation:
         """Say which shipped policies are in use, by kind: version, digest, and what was refused and why."""
         return self.installed.call("policies")
 
     def pending(self) -> Operation:
-        """List the writes that the cloud has not answered, those that are held included."""
+        """List the writes that the cloud has not answered.
+
+        Each says by what it is held: ``held`` is ``'token'`` when its token has expired (see :meth:`renew`),
+        ``'policy'`` when a write policy keeps it for ever, else None.
+        """
         return self.installed.call("pending")
 
     def held(self, table: str, data: Mapping[str, Any] | None = None) -> Operation:

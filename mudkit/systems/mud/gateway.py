@@ -3,6 +3,7 @@
 Its rules (Mobius 4.2); it keeps nothing that matters: who gets no answer asks again.
 
 =========  =========================================================================================
+anything   dropped, unless it comes from who sends such messages; of a client, in its own name
 ask        verify the token; ask the back end for the table, and for those that a read looks into: who
            asks must come into all of them; then
 read       a part of it to the processor of each partition
@@ -23,12 +24,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from mudkit.errors import AccessDenied, MudkitError
+from mudkit.errors import MudkitError, TokenExpired
 from mudkit.events import Effect, Event, Ports, Received, Send
-from mudkit.systems.mud.places import host_of, processor_of
+from mudkit.systems.mud.messages import ASKS, FROM_STORE, PARTS, REGISTERED
+from mudkit.systems.mud.places import processor_of
 from mudkit.systems.mud.problems import to_json
 from mudkit.systems.mud.queries import tables_of_sent
-from mudkit.systems.mud.tables import Table
+from mudkit.systems.mud.tables import Table, check_record
+from mudkit.systems.receiving import dropped
 from mudkit.tokens import Authority, Claims
 
 __all__ = ["Gateway"]
@@ -56,20 +59,28 @@ class Gateway:
     authority : Authority
         Of the tokens.
     back_end : str
-    processors : sequence of str
+    processors, replicas : sequence of str
         Addresses.
     """
 
-    def __init__(self, ports: Ports, authority: Authority, back_end: str, processors: Sequence[str]) -> None:
+    def __init__(
+        self, ports: Ports, authority: Authority, back_end: str, processors: Sequence[str],
+        replicas: Sequence[str],
+    ) -> None:  # fmt: skip
         self._me = ports.address
         self._authority = authority
         self._back_end = back_end
         self._processors = processors
+        self._accepts = {
+            back_end: FROM_STORE, **dict.fromkeys(processors, REGISTERED), **dict.fromkeys(replicas, PARTS)
+        }  # fmt: skip
         self._asks: OrderedDict[str, _Ask] = OrderedDict()
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
         match event:
+            case Received() if not self._is_taken(event):
+                return dropped(event)
             case Received(source=source, message={"kind": "ask"} as message):
                 return self._take(now_us, source, message)
             case Received(source=source, message={"kind": "asks", "asks": asks} as message):
@@ -87,25 +98,33 @@ class Gateway:
                 return () if ask is None else (Send(ask.source, {**message, "claims": _claims(ask)}),)
         return ()
 
+    def _is_taken(self, event: Received) -> bool:
+        """Say whether a message is one that its sender sends: of a client, one in its own name."""
+        message, accepts = event.message, self._accepts.get(event.source)
+        if accepts is not None:
+            return accepts(message)
+        if not ASKS(message):
+            return False
+        client = message["client"]
+        asks = message["asks"] if message["kind"] == "asks" else (message,)
+        is_own = all(each["id"].startswith(f"{client} ") for each in asks)
+        return is_own and bool(client.split("/")[0] == event.sender)
+
     def _take(self, now_us: int, source: str, message: Mapping[str, Any]) -> Sequence[Effect]:
         identity, what = message["id"], message["what"]
         token, client = message["token"], message["client"]
         claims, refused = None, None
-        if client.split("/")[0] != host_of(source):
-            return (_refused(source, identity, AccessDenied(
-                "This was asked in another device's name.", where="client", found=f"from {source}",
-                expected=client,
-            )),)  # fmt: skip
         if token is not None:
             try:
                 claims = self._authority.read(token)
                 claims.check(now_us / 1e6, client.split("/")[0])
             except MudkitError as error:
-                if claims is None or what["op"] != "write":
+                if what["op"] != "write" or not isinstance(error, TokenExpired):
                     return (_refused(source, identity, error),)
                 refused = to_json(error)  # whether it was applied before is for the back end to say
         try:
             joined = [] if what["op"] == "write" else tables_of_sent(what.get("predicate"))
+            check_record(what.get("reader", {}), ())
         except MudkitError as error:
             return (_refused(source, identity, error),)
         self._asks[identity] = ask = _Ask(source, message, claims, refused)
@@ -113,9 +132,9 @@ class Gateway:
         if len(self._asks) > _MOST_OPEN:
             self._asks.popitem(last=False)
         if what["op"] in ("create", "alter", "drop"):
-            sent = {"kind": "admin", "id": identity, "claims": _claims(ask), **what}
+            sent = {**what, "kind": "admin", "id": identity, "claims": _claims(ask)}
             return (Send(self._back_end, sent),)
-        sent = {"kind": "describe", "id": identity, "name": what["name"]}
+        sent = {"kind": "describe", "id": identity, "name": what["name"], "claims": _claims(ask)}
         return (Send(self._back_end, sent | ({"joined": joined} if joined else {})),)
 
     def _route(self, ask: _Ask, described: Mapping[str, Any]) -> Sequence[Effect]:
@@ -137,8 +156,10 @@ class Gateway:
         table = ask.table
         if what["op"] == "write":
             place = 0 if table is None else table.partition_of(what["key"])
-            sent = {"kind": "write", "id": identity, "reply": self._me, "claims": _claims(ask)}
-            sent |= {**what, "kind": "write", "refused": ask.refused}
+            sent = {
+                **what, "kind": "write", "id": identity, "reply": self._me, "claims": _claims(ask),
+                "client": ask.message["client"], "refused": ask.refused,
+            }  # fmt: skip
             return (Send(self._processor(table, place), sent),)
         assert table is not None
         if what["op"] == "read":
@@ -168,6 +189,7 @@ class Gateway:
         return [
             Send(processor, {
                 **what, "kind": what["op"], "id": identity, "reply": self._me,
+                "endpoint": ask.message["client"],
                 "table": what.get("table") or table.number,  # one that was dropped is not another of its name
                 "partitions": places, "auth": auth, "claims": _claims(ask), "expires_s": expires_s,
                 "least": max(each.lsn for each in (table, *joined)),

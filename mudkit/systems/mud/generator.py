@@ -21,6 +21,8 @@ from typing import Any, Final
 from mudkit.errors import MudkitError, ParameterError
 from mudkit.events import Call, Complete, Effect, Event, LinkUp, Ports, Received, Send, TimerFired
 from mudkit.systems.mud.artefact import Artefact
+from mudkit.systems.mud.messages import FROM_RECEIVERS
+from mudkit.systems.receiving import dropped
 from mudkit.systems.stream import Again, Outgoing
 
 __all__ = ["Generator"]
@@ -48,6 +50,8 @@ class Generator:
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
         match event:
+            case Received() if event.source not in self._servers or not FROM_RECEIVERS(event.message):
+                return dropped(event)
             case LinkUp():
                 began = [server for server in self._servers if server not in self._streams]
                 return [effect for server in began for effect in self._follow(now_us, server)]

@@ -43,7 +43,7 @@ def holdings(
             yield {
                 "key": key,
                 "version": version.get("ver"),
-                "record": data if data is None or table is None else table.seen(data),
+                "record": data if data is None or table is None else table.seen(version),
                 "predicate": None if predicate is None else predicate["text"],
                 "type": version.get("type"),
                 "visible": None if tables_of_sent(predicate) else is_visible(version, reader, auth, table),

@@ -69,13 +69,19 @@ class Local:
             if table == name:
                 yield row
 
-    def hold(self, name: str, row: Mapping[str, Any], now_us: int) -> None:
-        """Hold a committed version, as of now, unless a newer one is held."""
-        key = row["key"]
+    def hold(self, name: str, table: int, row: Mapping[str, Any], now_us: int) -> None:
+        """Hold a committed version, as of now, unless a newer one is held, or it is of another table.
+
+        ``table`` is the number of the table that it was committed in: one of this name may have been dropped.
+        """
+        key, known = row["key"], self.tables.get(name)
         held = self._rows.get((name, key))
-        if held is not None and held["ver"] > row["ver"]:
+        if known is not None and known.number != table:
             return
-        kept = {each: row[each] for each in ("key", "ver", "data", "predicate")} | {"held_us": now_us}
+        if held is not None and (held["table"], held["ver"]) > (table, row["ver"]):
+            return
+        kept = {each: row[each] for each in ("key", "ver", "data", "predicate", "lsn")}
+        kept |= {"table": table, "held_us": now_us}
         self._store.put(f"row\n{name}\n{key}", kept)
         self._rows.pop((name, key), None)  # to the end: what was heard of last
         self._rows[name, key] = kept
@@ -160,27 +166,46 @@ class Local:
         known = self.tables.get(new.name)
         if known is not None and known.number > new.number:
             return known  # late news of a table that was dropped
-        if known is not None and known.number != new.number:
-            self.forget(new.name)
+        if known is None or known.number != new.number:
+            self.forget(new.name, new.number)
         if known is None or known.lsn < new.lsn or known.number != new.number:
             self.tables[new.name] = new
             self._store.put(f"table {new.name}", new.as_json())
         return self.tables[new.name]
 
-    def forget(self, name: str) -> None:
-        """Forget a table that is gone; its pending writes stay, and will be refused."""
-        for key in [key for table, key in self._rows if table == name]:
+    def forget(self, name: str, since: int) -> None:
+        """Forget the tables of a name with lower numbers than this; their pending writes will be refused."""
+        known = self.tables.get(name)
+        if known is not None and known.number >= since:
+            return
+        for key in [
+            key for (table, key), row in self._rows.items() if table == name and row["table"] < since
+        ]:
             self.let_go(name, key)
-        self._store.delete(f"seen {name}")
+        if self._seen_of(name) < since:
+            self._store.delete(f"seen {name}")
         self._store.delete(f"table {name}")
         self.tables.pop(name, None)
 
+    def number_of(self, name: str) -> int | None:
+        """Give the number of the table of a name that this client has heard of last; None: of none."""
+        known = self.tables.get(name)
+        return (self._seen_of(name) or None) if known is None else known.number
+
     def seen(self, name: str) -> dict[str, int]:
         """Say up to which entry of the log each partition of a table has been seen."""
-        return self._store.get(f"seen {name}") or {}
+        kept = self._store.get(f"seen {name}")
+        return {} if kept is None else kept["partitions"]
 
-    def see(self, name: str, partition: int, lsn: int) -> None:
-        """Take note that a partition has been seen up to an entry."""
-        seen = self.seen(name)
-        if seen.get(str(partition), 0) < lsn:
-            self._store.put(f"seen {name}", {**seen, str(partition): lsn})
+    def see(self, name: str, table: int, partition: int, lsn: int) -> None:
+        """Take note that a partition of the table of a number has been seen up to an entry."""
+        number = self.number_of(name) or table
+        seen = self.seen(name) if self._seen_of(name) == table else {}
+        if number <= table and seen.get(str(partition), 0) < lsn:
+            kept = {"table": table, "partitions": {**seen, str(partition): lsn}}
+            self._store.put(f"seen {name}", kept)
+
+    def _seen_of(self, name: str) -> int:
+        """Give the number of the table of which :meth:`seen` tells; 0: of none."""
+        kept = self._store.get(f"seen {name}")
+        return 0 if kept is None else int(kept["table"])

@@ -19,8 +19,8 @@ from mudkit.systems.mud.tables import Table
 
 __all__ = ["Handle", "Matching"]
 
-Handle: TypeAlias = tuple[str, int]
-"""The endpoint ``netid/appid`` and the number of the continuous read there."""
+Handle: TypeAlias = tuple[str, str]
+"""The endpoint ``netid/appid``, and the incarnation and number of the continuous read there."""
 
 
 @dataclass(slots=True)
@@ -88,27 +88,34 @@ class Matching:
             after them those that join. A writer predicate that cannot be evaluated for a reader hides the
             record from that one.
         dict
-            Those whose predicate cannot be evaluated, and why.
+            Those to whom its writer shows it and whose predicate cannot be evaluated, and why. Of the others
+            none is asked: that it fails would tell them of the record.
         """
         record = record_of(row, table)
         failed: dict[Handle, MudkitError] = {}
         try:
             reached = self._index.match(record, from_json(row["predicate"]))
         except PredicateError:  # also of a writer's that looks into other tables: the index has none
-            wanted = self._wanted(record, failed)
-            reached = [each for each in wanted if self._is_shown(row, table, self._others[each])]
+            reached = self._one_by_one(row, table, record, failed)
         for handle, reader in self._joining.items():
-            if self._wants(handle, reader, record, failed) and self._is_shown(row, table, reader):
+            if self._is_shown(row, table, reader) and self._wants(handle, reader, record, failed):
                 reached.append(handle)
         return reached, failed
 
-    def _wanted(self, record: Mapping[str, Any], failed: dict[Handle, MudkitError]) -> list[Handle]:
-        """Find those of the index whose predicate is TRUE of a record, whoever may see it."""
+    def _one_by_one(
+        self, row: Mapping[str, Any], table: Table, record: Mapping[str, Any],
+        failed: dict[Handle, MudkitError],
+    ) -> list[Handle]:  # fmt: skip
+        """Find those of the index whom a version reaches, where the index cannot say it of all at once."""
+        others = self._others
         try:
-            return self._index.match(record)
+            wanted = self._index.match(record)
         except PredicateError:
-            others = self._others.items()
-            return [handle for handle, reader in others if self._wants(handle, reader, record, failed)]
+            return [
+                handle for handle, reader in others.items()
+                if self._is_shown(row, table, reader) and self._wants(handle, reader, record, failed)
+            ]  # fmt: skip
+        return [handle for handle in wanted if self._is_shown(row, table, others[handle])]
 
     def _wants(
         self, handle: Handle, reader: _Reader, record: Mapping[str, Any], failed: dict[Handle, MudkitError]

@@ -3,6 +3,7 @@
 Its rules (Mobius 5):
 
 ===========  =======================================================================================
+anything     dropped, unless it comes from who sends such messages, and of a client of itself
 hello        redirected, if another server is responsible; a known session goes on at the address
              that the hello came from, and what waits is sent there; else a new one begins
 heartbeat    the same, and nothing is sent again
@@ -38,7 +39,9 @@ from mudkit.events import (
     SetTimer,
     TimerFired,
 )
-from mudkit.systems.mud.places import host_of, server_of
+from mudkit.systems.mud.messages import FROM_CLIENTS, POLICIES, TELLS
+from mudkit.systems.mud.places import server_of
+from mudkit.systems.receiving import dropped
 from mudkit.systems.stream import Again, Incoming, Outgoing
 
 __all__ = ["HEARTBEAT_US", "NotificationServer"]
@@ -74,8 +77,8 @@ class NotificationServer:
     ports : Ports
     number : int
         Which of them it is.
-    servers : sequence of str
-        Addresses of all of them.
+    servers, processors : sequence of str
+        Addresses of all of them, and of those that tell them what changed.
     generator : str
         Address of the policy generator.
     most_waiting : int
@@ -85,10 +88,11 @@ class NotificationServer:
     """
 
     def __init__(
-        self, ports: Ports, number: int, servers: Sequence[str], generator: str, most_waiting: int,
-        longest_s: float,
+        self, ports: Ports, number: int, servers: Sequence[str], processors: Sequence[str], generator: str,
+        most_waiting: int, longest_s: float,
     ) -> None:  # fmt: skip
         self._store = ports.store
+        self._accepts = {generator: POLICIES, **dict.fromkeys(processors, TELLS)}
         self._number, self._servers, self._generator = number, servers, generator
         self._most_waiting, self._longest_us = most_waiting, round(longest_s * 1e6)
         self._life = 0
@@ -112,6 +116,8 @@ class NotificationServer:
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
         match event:
+            case Received() if not self._is_taken(event):
+                return dropped(event)
             case LinkUp():
                 if not self._life:
                     self._life = (self._store.get("life") or 0) + 1
@@ -135,13 +141,27 @@ class NotificationServer:
                 return self._again(now_us) if name == Again.NAME else self._sweep(now_us)
         return ()
 
+    def _is_taken(self, event: Received) -> bool:
+        """Say whether a message is one that its sender sends: of a client, of its own endpoint."""
+        message, accepts = event.message, self._accepts.get(event.source)
+        if accepts is not None:
+            return accepts(message)
+        if not FROM_CLIENTS(message):
+            return False
+        if message["kind"] == "hello":
+            endpoint = message["endpoint"]
+        else:
+            session = self._sessions.get(message["stream"])
+            if session is None:
+                return True  # one that was given up
+            endpoint = session.endpoint
+        return bool(endpoint.split("/")[0] == event.sender)
+
     def _follow(self) -> Sequence[Effect]:
         return Send(self._generator, {"kind": "follow"}), SetTimer(_FOLLOW, _FOLLOW_US)
 
     def _hello(self, now_us: int, source: str, message: Mapping[str, Any]) -> Sequence[Effect]:
         endpoint = message["endpoint"]
-        if endpoint.split("/")[0] != host_of(source):
-            return ()  # somebody else who would like to be told
         responsible = server_of(endpoint.split("/")[0], len(self._servers))
         if responsible != self._number:
             return (Send(source, {"kind": "redirect", "to": self._servers[responsible]}),)
@@ -201,8 +221,9 @@ class NotificationServer:
                     effects += self._queue(now_us, session, body)
                 continue
             told = self._sessions.get(body["session"])
-            if told is None:
-                effects.append(Send(source, {"kind": "gone", "session": body["session"]}))
+            if told is None or told.endpoint != body["endpoint"]:
+                gone = {"kind": "gone", "session": body["session"], "endpoint": body["endpoint"]}
+                effects.append(Send(source, gone))
             else:
                 effects += self._queue(now_us, told, body)
         return [*effects, incoming.confirm(source, name)]

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from zlib import crc32
 
-__all__ = ["host_of", "processor_of", "server_of"]
-
-
-def host_of(address: str) -> str:
-    """Give the host that an address belongs to: its head, for which the network vouches."""
-    return address.split("/")[0].split("@")[0]
+__all__ = ["processor_of", "server_of"]
 
 
 def processor_of(table: int, partition: int, processors: int) -> int:

@@ -6,12 +6,19 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any, Final
 
-from mudkit.errors import AccessDenied, MudkitError, ParameterError, PredicateError, TableProblem
+from mudkit.errors import (
+    AccessDenied,
+    MudkitError,
+    ParameterError,
+    PredicateError,
+    TableProblem,
+    TokenExpired,
+)
 
 __all__ = ["Conflict", "from_json", "to_json"]
 
 _KINDS: Final[dict[str, type[MudkitError]]] = {
-    each.__name__: each for each in (AccessDenied, ParameterError, PredicateError, TableProblem)
+    each.__name__: each for each in (AccessDenied, ParameterError, PredicateError, TableProblem, TokenExpired)
 }
 _FIELDS: Final = ("found", "expected", "remedy", "where")
 

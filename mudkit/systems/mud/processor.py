@@ -3,13 +3,14 @@
 Its rules (Mobius 4.2, 5); what it keeps is soft state, a restart loses it:
 
 ===========  =======================================================================================
+anything     dropped, unless it comes from a server of this cloud that sends such messages
 read         to the master when the latest is asked for, else to a replica
 write        to the master
 log          each row that changed is matched with the continuous reads; those that it reaches, and
              those that it no longer reaches, are told over the notification server; one whose
              predicate fails on it is ended, and told why
 register     at one point of the log: what is there already, as far as it is asked for, then what comes
-update_data  counts for what is written from then on
+update_data  counts for what is written from then on, unless its reader has said something later already
 unregister   it is gone, also when an older registration comes late
 gone         a notification server has given a client up: so has the processor
 ===========  =======================================================================================
@@ -22,23 +23,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, Final
 
-from mudkit.errors import AccessDenied, MudkitError
+from mudkit.errors import MudkitError, TokenExpired
 from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, TimerFired
 from mudkit.predicates.exchange import from_json
-from mudkit.systems.mud.copy import Row
+from mudkit.systems.mud.copy import Joined, Row, is_visible
 from mudkit.systems.mud.following import BEGIN, Follower
 from mudkit.systems.mud.matching import Handle, Matching
+from mudkit.systems.mud.messages import FOR_PROCESSORS, FROM_MASTER, GONE
 from mudkit.systems.mud.places import processor_of, server_of
 from mudkit.systems.mud.problems import to_json
 from mudkit.systems.mud.tables import Table, no_such_table
+from mudkit.systems.receiving import Accepts, dropped
 from mudkit.systems.stream import Again, Outgoing
 from mudkit.tokens import Claims
 
 __all__ = ["Processor"]
 
 _AGAIN_US: Final = 1_000_000
+_NOBODY: Final = Accepts()
 
 
 @dataclass
@@ -52,6 +57,8 @@ class _Reading:
     claims: Claims | None
     lsn: int
     """Where the log was when it began: what comes after that is told."""
+    data_seq: int
+    """Number of what its reader has said of itself: the highest that has come counts, whenever it came."""
     keys: set[str] = field(default_factory=set)
     """Which its reader has been told of."""
 
@@ -67,14 +74,17 @@ class Processor:
     processors : int
         How many there are.
     back_end : str
-    replicas, servers : sequence of str
-        Addresses, the latter of the notification servers.
+    replicas, gateways, servers : sequence of str
+        Addresses, the last of the notification servers.
     """
 
     def __init__(
         self, ports: Ports, number: int, processors: int, back_end: str, replicas: Sequence[str],
-        servers: Sequence[str],
+        gateways: Sequence[str], servers: Sequence[str],
     ) -> None:  # fmt: skip
+        self._accepts = {
+            back_end: FROM_MASTER, **dict.fromkeys(gateways, FOR_PROCESSORS), **dict.fromkeys(servers, GONE)
+        }  # fmt: skip
         self._store = ports.store
         self._me = ports.address
         self._number, self._processors = number, processors
@@ -87,6 +97,8 @@ class Processor:
         """Of those, by session, in the order of their beginnings."""
         self._ended: set[Handle] = set()
         """Which their clients have unregistered: a late copy of a registration does not begin them again."""
+        self._said: dict[Handle, tuple[int, Mapping[str, Any]]] = {}
+        """What readers have said of themselves whose registrations have not come."""
         self._matching: dict[int, Matching] = {}
         """By the number of the table."""
         self._told: dict[tuple[int, str], set[Handle]] = {}
@@ -96,6 +108,8 @@ class Processor:
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
         match event:
+            case Received() if not self._accepts.get(event.source, _NOBODY)(event.message):
+                return dropped(event)
             case LinkUp():
                 return self._begin(now_us)
             case TimerFired(name=name):
@@ -115,9 +129,10 @@ class Processor:
             case Received(source=source, message={"kind": "confirmed", "number": number} as message):
                 if source in self._streams and self._streams[source].name == message["stream"]:
                     self._streams[source].confirmed(number)
-            case Received(message={"kind": "gone", "session": session}):
+            case Received(message={"kind": "gone", "session": session} as message):
                 for handle in list(self._handles.get(session, ())):
-                    self._end(handle)
+                    if message.get("endpoint") in (None, handle[0]):  # nobody ends what is another's
+                        self._end(handle)
         return ()
 
     def _begin(self, now_us: int) -> Sequence[Effect]:
@@ -186,11 +201,11 @@ class Processor:
         change = {"op": "remove", "key": key, "ver": row["ver"]}
         if row["data"] is None:
             reading.keys.discard(key)
-            self._told[table.number, key].discard(handle)
+            self._told.get((table.number, key), set()).discard(handle)
         else:
             reading.keys.add(key)
             self._told.setdefault((table.number, key), set()).add(handle)
-            change = {"op": "upsert", **row, "data": table.seen(row["data"])}
+            change = {"op": "upsert", **row, "data": table.seen(row)}
         return self._send(now_us, handle, {"change": change, "lsn": lsn})
 
     def _send(self, now_us: int, handle: Handle, body: Mapping[str, Any]) -> Sequence[Effect]:
@@ -236,13 +251,13 @@ class Processor:
         if self._log.lsn < message["least"] or handle in self._ended:
             return ()  # not yet, or not any more: who waits asks again
         table = copy.tables.get(message["name"])
-        answer = {"kind": "registered", "id": message["id"], "life": self._life, "lsn": self._log.lsn}
-        if table is None or table.number != message["table"]:
-            error = to_json(no_such_table(message["name"], copy.tables))
-            return (Send(message["reply"], {**answer, "error": error}),)
+        answer = self._answer(message, message["data_seq"])
         claims = None if message["claims"] is None else Claims(**message["claims"])
+        if table is None or table.number != message["table"]:
+            error = to_json(no_such_table(message["name"], copy.tables, claims))
+            return (Send(message["reply"], {**answer, "error": error}),)
         if claims is not None and claims.expires_s <= now_us / 1e6:  # on the way from the gateway
-            error = to_json(AccessDenied("This token has expired.", where="token", remedy="take a new one"))
+            error = to_json(TokenExpired("This token has expired.", where="token", remedy="take a new one"))
             return (Send(message["reply"], {**answer, "error": error}),)
         effects: list[Effect] = []
         known = self._readings.get(handle)
@@ -254,20 +269,30 @@ class Processor:
                 return (Send(message["reply"], {**answer, "error": to_json(error)}),)
             effects += self._send(now_us, handle, {"synced": self._log.lsn})
         # Of a late copy, too: what was told since may still be lost.
-        return [*effects, Send(message["reply"], {**answer, "lsn": self._readings[handle].lsn})]
+        reading = self._readings[handle]
+        answer |= {"lsn": reading.lsn, "data_seq": reading.data_seq}
+        return [*effects, Send(message["reply"], answer)]
 
     def _begin_reading(
         self, now_us: int, handle: Handle, table: Table, claims: Claims | None, message: Mapping[str, Any]
     ) -> Sequence[Effect]:
-        predicate, data, auth = from_json(message["predicate"]), message["reader"], message["auth"]
+        predicate, auth = from_json(message["predicate"]), message["auth"]
         assert predicate is not None
+        sent = message["data_seq"], message["reader"]
+        data_seq, data = max(sent, self._said.pop(handle, sent), key=itemgetter(0))
         there = [  # before anybody is told anything: the predicate may fail
             row
             for place in message["partitions"]
             for row in self._log.copy.select(table, place, predicate, None, data, auth)
         ]
         self._readings[handle] = reading = _Reading(
-            message["request"], message["session"], table, message["expires_s"], claims, self._log.lsn
+            message["request"],
+            message["session"],
+            table,
+            message["expires_s"],
+            claims,
+            self._log.lsn,
+            data_seq,
         )
         self._handles.setdefault(reading.session, {})[handle] = None
         self._matching.setdefault(table.number, Matching(self._log.copy)).add(handle, predicate, data, auth)
@@ -282,8 +307,13 @@ class Processor:
                 reading.keys.add(row["key"])
                 self._told.setdefault((table.number, row["key"]), set()).add(handle)
         for key in sorted(held - reading.keys):
-            known = self._log.copy.get(table, key)
-            if known is None or table.partition_of(key) not in message["partitions"]:
+            if table.partition_of(key) not in message["partitions"]:
+                continue
+            copy = self._log.copy
+            known = copy.get(table, key)
+            if known is None or not is_visible(known, data, auth, table, Joined(copy, data, auth)):
+                # Who says that he was told of it learns that it is not for him: not whether there is one.
+                effects += self._tell(now_us, handle, None, {"key": key, "ver": None, "data": None})
                 continue
             self._told.setdefault((table.number, key), set()).add(handle)
             reading.keys.add(key)
@@ -301,10 +331,24 @@ class Processor:
         if message["kind"] == "unregister":
             self._end(handle)
             self._ended.add(handle)
-        elif handle in self._readings:
-            self._matching[self._readings[handle].table.number].update(handle, message["reader"])
-        answer = {"kind": "registered", "id": message["id"], "life": self._life, "lsn": self._log.lsn}
-        return (Send(message["reply"], answer),)
+            return (Send(message["reply"], self._answer(message, message["data_seq"])),)
+        reading = self._readings.get(handle)
+        if reading is None:  # a registration may still be on its way, with what was said before
+            said_seq, _ = self._said.get(handle, (0, None))
+            if message["data_seq"] > said_seq:
+                self._said[handle] = message["data_seq"], message["reader"]
+            return (Send(message["reply"], self._answer(message, message["data_seq"])),)
+        if message["data_seq"] > reading.data_seq:
+            reading.data_seq = message["data_seq"]
+            self._matching[reading.table.number].update(handle, message["reader"])
+        return (Send(message["reply"], self._answer(message, reading.data_seq)),)
+
+    def _answer(self, message: Mapping[str, Any], data_seq: int) -> dict[str, Any]:
+        """Give the answer to what concerns a continuous read, with what its reader has said last."""
+        return {
+            "kind": "registered", "id": message["id"], "life": self._life, "lsn": self._log.lsn,
+            "data_seq": data_seq,
+        }  # fmt: skip
 
     def _end(self, handle: Handle) -> None:
         reading = self._readings.pop(handle, None)

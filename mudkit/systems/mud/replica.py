@@ -8,11 +8,14 @@ from typing import Any, Final
 
 from mudkit.events import Effect, Event, LinkUp, Ports, Received, SetTimer, TimerFired
 from mudkit.systems.mud.following import Follower
+from mudkit.systems.mud.messages import FROM_MASTER, READS
 from mudkit.systems.mud.reading import answered
+from mudkit.systems.receiving import Accepts, dropped
 
 __all__ = ["Replica"]
 
 _APPLY: Final = "apply"
+_NOBODY: Final = Accepts()
 
 
 class Replica:
@@ -23,12 +26,15 @@ class Replica:
     ports : Ports
     master : str
         The back end's address.
+    processors : sequence of str
+        Addresses of those that pass reads on.
     lag_us : int
         How long after it came an entry counts here.
     """
 
-    def __init__(self, ports: Ports, master: str, lag_us: int) -> None:
+    def __init__(self, ports: Ports, master: str, processors: Sequence[str], lag_us: int) -> None:
         self._master = master
+        self._accepts = {master: FROM_MASTER, **dict.fromkeys(processors, READS)}
         self._lag_us = lag_us
         self._log = Follower(master, ports.entropy(8).hex())
         self._waiting: deque[tuple[int, dict[str, Any]]] = deque()
@@ -36,6 +42,8 @@ class Replica:
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
         match event:
+            case Received() if not self._accepts.get(event.source, _NOBODY)(event.message):
+                return dropped(event)
             case LinkUp() | TimerFired(name="begin"):
                 return self._log.begin()
             case TimerFired():

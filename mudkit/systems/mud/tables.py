@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from math import isfinite
+from math import inf, isfinite
 from typing import Any, Final
 
 from mudkit.errors import AccessDenied, ParameterError, TableProblem, did_you_mean
@@ -58,8 +58,9 @@ class Table:
         First keys of all partitions but the first.
     schema : mapping of str to str or None
         Types of columns; None: any columns.
-    removed : sequence of str
-        Columns that were taken out: they read NULL.
+    removed : mapping of str to (int or None)
+        Columns that were taken out, which read NULL; the number is that of the entry of the log with which
+        one was added again: what older rows hold of it reads NULL still.
     number : int
         Which no other table has or had, also none of the same name.
     lsn : int
@@ -72,7 +73,7 @@ class Table:
     apps: Sequence[str] | None = None
     split: Sequence[str] = ()
     schema: Mapping[str, str] | None = None
-    removed: Sequence[str] = field(default=())
+    removed: Mapping[str, int | None] = field(default_factory=dict)
     number: int = 0
     lsn: int = 0
 
@@ -84,7 +85,7 @@ class Table:
     def as_json(self) -> dict[str, Any]:
         """Give it as JSON can hold it."""
         sent = asdict(self)
-        return sent | {name: list(sent[name]) for name in ("split", "removed")}
+        return sent | {"split": list(sent["split"])}
 
     @property
     def partitions(self) -> int:
@@ -115,6 +116,14 @@ class Table:
                 "This table is not open to this app.", where=f"table {self.name!r}", found=_shown(claims),
                 expected=f"one of {', '.join(self.apps)}",
             )  # fmt: skip
+
+    def admits(self, claims: Claims | None) -> bool:
+        """Say whether :meth:`check_access` lets somebody in."""
+        try:
+            self.check_access(claims)
+        except AccessDenied:
+            return False
+        return True
 
     def check_owner(self, claims: Claims | None) -> None:
         """Let only the app in that created the table.
@@ -155,10 +164,17 @@ class Table:
                     found=f"{type(value).__name__}: {value!r}"[:120], expected=kind,
                 )  # fmt: skip
 
-    def seen(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """Give a record without the columns that were taken out."""
-        removed = self.removed
-        return {name: data[name] for name in data if name not in removed} if removed else dict(data)
+    def seen(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Give the columns of a row, or of a pending write, without those that were taken out since."""
+        data, removed = row["data"], self.removed
+        if not removed:
+            return dict(data)
+        lsn = row.get("lsn", inf)  # what is pending is newer than every entry of the log
+        return {
+            name: value
+            for name, value in data.items()
+            if name not in removed or ((since := removed[name]) is not None and lsn >= since)
+        }
 
     def altered(self, properties: Mapping[str, Any], lsn: int) -> Table:
         """Give the table as it is after ``alter``.
@@ -176,6 +192,14 @@ class Table:
                 found=", ".join(both),
                 expected="one of them",
             )
+        for column, kind in add.items():
+            known = (self.schema or {}).get(column, kind)
+            if known != kind:  # its values would be of the other type
+                raise ParameterError(
+                    "The table has this column already, of another type.",
+                    where=f"table {self.name!r}, column {column!r}", found=kind, expected=known,
+                    remedy="remove it first, which forgets its values, and then add it",
+                )  # fmt: skip
         schema = None if self.schema is None else {**self.schema, **add}
         for column in remove:
             if schema is not None and schema.pop(column, None) is None:
@@ -183,7 +207,8 @@ class Table:
                     "The table has no such column.", where=f"table {self.name!r}", found=repr(column),
                     expected=", ".join(self.schema or ()),
                 )  # fmt: skip
-        removed = [each for each in dict.fromkeys([*self.removed, *remove]) if each not in add]
+        removed = {**self.removed, **dict.fromkeys(remove)}
+        removed |= {column: lsn for column in add if column in removed and removed[column] is None}
         acl = properties.get("acl") or self.acl
         _check_acl(acl)
         return replace(self, acl=acl, schema=schema, removed=removed, lsn=lsn)
@@ -212,7 +237,7 @@ class Table:
         apps, schema = properties.get("apps"), properties.get("schema")
         return cls(
             name, owner, acl, None if apps is None else _texts("apps", apps), split,
-            None if schema is None else _schema("schema", schema), (), number, number,
+            None if schema is None else _schema("schema", schema), {}, number, number,
         )  # fmt: skip
 
 
@@ -345,8 +370,11 @@ def check_record(data: Any, names: Collection[str] = ("key",)) -> dict[str, Any]
     )  # fmt: skip
 
 
-def no_such_table(name: str, known: Collection[str] = ()) -> TableProblem:
-    """Give the error for a table that is not there."""
+def no_such_table(
+    name: str, tables: Mapping[str, Table] | None = None, claims: Claims | None = None
+) -> TableProblem:
+    """Give the error for a table that is not there; of the others it names those that admit who asks."""
+    known = [each.name for each in (tables or {}).values() if each.admits(claims)]
     return TableProblem(
         "There is no such table.", where="table", found=repr(name),
         expected=", ".join(sorted(known)[:10]) or "a table that an app has created",

@@ -51,19 +51,24 @@ class Watching:
     ports : Ports
     local : Local
     connection : Connection
-    server : str
-        The notification server that everyone knows; it knows who is responsible.
+    servers : sequence of str
+        The notification servers: the first one knows who is responsible.
     shelves : sequence of Shelf
         Of the policies that this client follows.
     """
 
     def __init__(
-        self, ports: Ports, local: Local, connection: Connection, server: str, shelves: Sequence[Shelf]
+        self,
+        ports: Ports,
+        local: Local,
+        connection: Connection,
+        servers: Sequence[str],
+        shelves: Sequence[Shelf],
     ) -> None:
         self._store = ports.store
         self._local = local
         self._connection = connection
-        self._server = server
+        self._servers, self._server = servers, servers[0]
         self._shelves = shelves
         self._session: str | None = None
         self._is_greeted = False
@@ -93,7 +98,8 @@ class Watching:
             )  # fmt: skip
         handle = self._local.next_number("count of handles")
         reading = {
-            "handle": handle, "name": arguments["table"], "predicate": to_json(arguments["predicate"]),
+            "handle": handle, "data_seq": 1, "name": arguments["table"],
+            "predicate": to_json(arguments["predicate"]),
             "reader": dict(arguments["reader"]), "sync_us": None if sync is None else round(sync * 1e6),
             "since": {}, "held": {}, "listener": arguments["listener"], "table": None,
         }  # fmt: skip
@@ -111,6 +117,7 @@ class Watching:
         """Give a continuous read other reader data."""
         reading = self._known(arguments["handle"])
         reading["reader"] = dict(arguments["reader"])
+        reading["data_seq"] += 1
         self._save(reading)
         return self._tell("update_data", reading, op_id)
 
@@ -139,6 +146,8 @@ class Watching:
 
     def redirected(self, to: str) -> Sequence[Effect]:
         """Ask the server that is responsible."""
+        if to not in self._servers:
+            return ()
         self._server = to
         return self.hello()
 
@@ -196,7 +205,9 @@ class Watching:
         return [effect for handle in lost for effect in self._register(handle)]
 
     def _told(self, body: Mapping[str, Any]) -> Sequence[Effect]:
-        handle, processor, life = body["handle"], body["processor"], body["life"]
+        processor, life = body["processor"], body["life"]
+        incarnation, _, number = body["handle"].partition(" ")
+        handle = int(number) if incarnation == self._connection.incarnation and number.isdecimal() else 0
         reading = self._readings.get(handle)
         newest = max(self._lives.get(processor, 0), self._registered.get(handle, {}).get(processor, 0))
         if reading is None or life < newest:
@@ -217,7 +228,9 @@ class Watching:
                 return ()
             since[processor] = lsn
         key, version = change["key"], change["ver"]
-        if version <= held.get(key, 0):
+        if version is None:  # it was said to be held when this was registered again
+            version = held.get(key, 0)
+        elif version <= held.get(key, 0):
             self._save(reading)
             return ()
         effects: list[Effect] = []
@@ -237,17 +250,18 @@ class Watching:
     def _register(self, handle: int) -> Sequence[Effect]:
         request = self._local.next_number("count of requests")
         session = self._session
+        asked = self._readings[handle]
         self._requests[handle] = request
         self._since_asked.setdefault(handle, (dict(self._readings[handle]["since"]), {}))
 
         def what() -> dict[str, Any]:
-            reading = self._readings.get(handle, {})
+            reading = self._readings.get(handle, asked)
             return {
-                "op": "register", "name": reading.get("name", ""), "endpoint": self._connection.endpoint,
-                "handle": handle, "request": request, "session": session,
-                "predicate": reading.get("predicate"), "reader": reading.get("reader", {}),
-                "since": dict(reading.get("since", {})), "held": sorted(reading.get("held", {})),
-                "sync_us": reading.get("sync_us"), "table": reading.get("table"),
+                "op": "register", "name": reading["name"], "handle": self._wire(handle),
+                "request": request, "session": session, "data_seq": reading["data_seq"],
+                "predicate": reading["predicate"], "reader": reading["reader"],
+                "since": dict(reading["since"]), "held": sorted(reading["held"]),
+                "sync_us": reading["sync_us"], "table": reading["table"],
             }  # fmt: skip
 
         def answered(last: Mapping[str, Any], parts: Mapping[Any, Mapping[str, Any]]) -> Sequence[Effect]:
@@ -280,6 +294,8 @@ class Watching:
                 self._save(reading)
             effects: list[Effect] = [] if op_id is None else [Complete(op_id, handle)]
             if reading is not None:
+                if any(part["data_seq"] < reading["data_seq"] for part in parts.values()):
+                    effects += self._tell("update_data", reading, None)
                 is_late = self._step_back(reading, lives)
                 if is_late or any(life < self._lives.get(place, 0) for place, life in lives.items()):
                     effects += self._register(handle)
@@ -309,8 +325,8 @@ class Watching:
     def _tell(self, op: str, reading: Mapping[str, Any], op_id: int | None) -> Sequence[Effect]:
         def what() -> dict[str, Any]:
             return {
-                "op": op, "name": reading["name"], "endpoint": self._connection.endpoint,
-                "handle": reading["handle"], "reader": reading["reader"],
+                "op": op, "name": reading["name"], "handle": self._wire(reading["handle"]),
+                "reader": reading["reader"], "data_seq": reading["data_seq"],
             }  # fmt: skip
 
         def answered(last: Mapping[str, Any], parts: Mapping[Any, Mapping[str, Any]]) -> Sequence[Effect]:
@@ -318,6 +334,10 @@ class Watching:
             return () if op_id is None else (Complete(op_id, error=error),)
 
         return self._connection.ask(what, answered)
+
+    def _wire(self, handle: int) -> str:
+        """Give a handle as processors know it: a wiped device's are not those that it had before."""
+        return f"{self._connection.incarnation} {handle}"
 
     def _known(self, handle: Any) -> dict[str, Any]:
         if handle not in self._readings:

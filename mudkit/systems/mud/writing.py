@@ -12,6 +12,7 @@ committed          the version held becomes the one that the store gave; who sta
 conflict           the pending update goes, the store's version is held if it may be seen; whatever
                    conditional stands on it conflicts, too
 refused            it goes, with the reason; who stands on it conflicts
+token has expired  it stays, listed as held, until there is a token that has not
 due                a delay is over: whatever of this client waits, too, goes in the same message, but for
                    what is held for ever (Mobius 7.3)
 =================  ==================================================================================
@@ -23,7 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from mudkit.errors import MudkitError, ParameterError
+from mudkit.errors import MudkitError, ParameterError, TokenExpired
 from mudkit.events import Complete, Effect, Ports, Record, SetTimer
 from mudkit.predicates.exchange import to_json
 from mudkit.systems.mud.connection import Connection
@@ -52,11 +53,14 @@ class Writing:
         Called when a write is over.
     waits : callable
         Says whether a write must wait for a read.
+    refused : callable
+        Called when a write is held because the token has expired.
     """
 
     def __init__(
         self, ports: Ports, local: Local, connection: Connection, policy: WritePolicy,
         settled: Callable[[int], Sequence[Effect]], waits: Callable[[Write], bool],
+        refused: Callable[[int, MudkitError], Sequence[Effect]],
     ) -> None:  # fmt: skip
         self._store = ports.store
         self._local = local
@@ -64,6 +68,7 @@ class Writing:
         self._policy = policy
         self._settled = settled
         self._waits = waits
+        self._refused = refused
         self._calls: dict[int, int] = {}  # op_id by number: callers do not outlive the machine
         self._under_way: set[int] = set()
 
@@ -86,7 +91,7 @@ class Writing:
         if predicate is not None and predicate.unbound:
             predicate = predicate.bind(sender=context)
         number = self._local.last_write() + 1
-        key = check_key(f"{self._connection.endpoint} {number}" if key is None else key)
+        key = check_key(self._own_key(number) if key is None else key)
         held, pending = self._local.row(name, key), self._local.pending(name, key)
         write: Write = {
             "number": number, "name": name, "key": key, "type": kind,
@@ -94,7 +99,7 @@ class Writing:
             "replaces": 0 if held is None else held["ver"],
             "after": pending[-1]["number"] if pending else None,
             "base": None if held is None or held["data"] is None else held, "invoked_us": now_us,
-            "table": None if table is None else table.number, "due_us": None,
+            "table": self._local.number_of(name), "due_us": None, "is_refused": False,
         }  # fmt: skip
         delay = self._policy.delay({**write, "utility": arguments["utility"]}, {**context, "now_us": now_us})
         if delay is not None:
@@ -107,10 +112,28 @@ class Writing:
             return (written, *self.go_on(now_us))
         return (written, *self._begin(write)) if not pending else (written,)
 
+    def _own_key(self, number: int) -> str:
+        """Make up a key: no other client has it, nor this one had it before its device was wiped."""
+        return f"{self._connection.endpoint} {self._connection.incarnation} {number}"
+
+    def pending(self) -> list[dict[str, Any]]:
+        """List the writes that are not answered; ``held`` says by what one is held, if it is."""
+        listed = [dict(write) for _, write in sorted(self._local.writes.items())]
+        for write in listed:
+            by_policy = "policy" if write["due_us"] == NEVER else None
+            write["held"] = "token" if write.pop("is_refused") else by_policy
+        return listed
+
     def _begin(self, write: Write) -> Sequence[Effect]:
         """Send the head of a record, whose time has come (stage 2), unless something else holds it."""
         if write["number"] in self._under_way or self._waits(write):
             return ()
+        if write["is_refused"]:
+            said = self._connection.claimed
+            if said is not None and said.expires_s <= self._connection.now_us / 1e6:
+                return ()
+            write["is_refused"] = False
+            self._local.save(write)
         self._under_way.add(write["number"])
         return self._ask(write)
 
@@ -149,7 +172,7 @@ class Writing:
             names = ("name", "key", "type", "data", "predicate", "reader", "replaces", "number", "table")
             known = next(iter(self._local.writes))
             asked = {name: write[name] for name in names}
-            return {"op": "write", "client": self._connection.endpoint, "known": known, **asked}
+            return {"op": "write", "known": known, "incarnation": self._connection.incarnation, **asked}
 
         return self._connection.ask(what, lambda answer, _: self._over(write, answer))
 
@@ -160,11 +183,12 @@ class Writing:
         name, key = write["name"], write["key"]
         effects: list[Effect] = []
         if "ver" in answer:
-            new = {each: write[each] for each in ("key", "data", "predicate")} | {"ver": answer["ver"]}
+            new = {each: write[each] for each in ("key", "data", "predicate")}
+            new |= {"ver": answer["ver"], "lsn": answer["lsn"]}
             if write["data"] is None and (held := self._local.row(name, key)) is not None:
                 new["predicate"] = held["predicate"]  # who could not see it does not see that it is gone
-            self._local.hold(name, new, now_us)
-            self._local.see(name, answer["partition"], answer["lsn"])
+            self._local.hold(name, answer["table"], new, now_us)
+            self._local.see(name, answer["table"], answer["partition"], answer["lsn"])
             self._store.crash_point("held, still pending")
             self._local.remove(write)
             for other in self._local.pending(name, key):
@@ -176,16 +200,25 @@ class Writing:
         elif "conflict" in answer:
             effects += self._conflict(now_us, write, answer)
         else:
-            effects += self._fail(write, from_json(answer["error"]), None)
+            error = from_json(answer["error"])
+            if isinstance(error, TokenExpired):
+                write["is_refused"] = True
+                self._local.save(write)
+                return self._hold_back(now_us, error)
+            effects += self._fail(write, error, None)
         return [*effects, *self._settled(now_us), *self.go_on(now_us)]
+
+    def _hold_back(self, now_us: int, error: MudkitError) -> Sequence[Effect]:
+        """Leave what an expired token has held up for another one; reads that wait for it are refused."""
+        return self._refused(now_us, error)
 
     def _conflict(self, now_us: int, write: Write, answer: Mapping[str, Any]) -> Sequence[Effect]:
         name, key, row = write["name"], write["key"], answer["conflict"]
         if row is None:
             self._local.let_go(name, key)
         else:
-            self._local.hold(name, row, now_us)
-        self._local.see(name, answer["partition"], answer["lsn"])
+            self._local.hold(name, answer["table"], row, now_us)
+        self._local.see(name, answer["table"], answer["partition"], answer["lsn"])
         found = "nothing that you may see" if row is None else f"version {row['ver']}"
         expected = f"version {write['replaces']}" if write["replaces"] else "no record"
         return self._fail(write, Conflict(

@@ -9,7 +9,7 @@ from mudkit.events import LinkUp, TimerFired
 from mudkit.fleet.store import MemoryStore
 from mudkit.predicates import Predicate
 from mudkit.predicates.exchange import to_json
-from mudkit.systems.mud.backend import BackEnd
+from mudkit.systems.mud.backend import BEFORE_FIRST, BackEnd
 
 
 @pytest.fixture
@@ -19,7 +19,11 @@ def store():
 
 @pytest.fixture
 def master(store):
-    return BackEnd(ports(store=store), ["replica", "processor"])
+    return begun(store)
+
+
+def begun(store):
+    return BackEnd(ports(store=store), ["gateway"], ["processor"], ["replica"])
 
 
 OWNER = {"app": "news", "user": None, "device": None, "expires_s": 1e9}
@@ -37,23 +41,26 @@ def create(master, name="t", identity="1"):
 
 
 def write(master, number, known=1, **more):
-    message = {
-        "id": f"w{number}", "client": "jane/news", "number": number, "known": known, "claims": None, "refused": None,
-        "name": "t", "key": "a", "type": "blind", "data": {"n": number}, "predicate": None, "reader": {},
-        "replaces": 0, "table": None, "reply": "gateway",
-    }  # fmt: skip
+    message = {"id": f"w{number}", "number": number, "known": known, "data": {"n": number}}
     return told(master, "write", "processor", **{**message, **more})
+
+
+def has(master, follower, lsn):
+    """Let a follower say up to which entry it has the log; they are counted from 1 here."""
+    return told(master, "has", follower, lsn=BEFORE_FIRST + lsn)
 
 
 def log(said):
     """Give the followers that were sent entries, with their numbers."""
     return {
-        to: [each["lsn"] for each in message["entries"]] for to, message in said if message["kind"] == "log"
+        to: [each["lsn"] - BEFORE_FIRST for each in message["entries"]]
+        for to, message in said
+        if message["kind"] == "log"
     }
 
 
 def kept(store):
-    return [int(key.removeprefix("log ")) for key, _ in store.items("log ")]
+    return [int(key.removeprefix("log ")) - BEFORE_FIRST for key, _ in store.items("log ")]
 
 
 def public(master):
@@ -76,17 +83,17 @@ def begin(master):
 
 def test_who_begins_is_sent_the_state_and_then_what_comes(master):
     create(master)
-    assert follow(master)["lsn"] == 1
+    assert follow(master)["lsn"] == BEFORE_FIRST + 1
     assert log(create(master, "u", "2")) == {"replica": [2]}
 
 
 def test_what_a_follower_has_is_not_sent_when_it_says_so_again(master):
     create(master)
     follow(master)
-    assert told(master, "has", "replica", lsn=1) == []
+    assert has(master, "replica", 1) == []
     create(master, "u", "2")
-    assert told(master, "has", "replica", lsn=1) == []  # it is under way
-    assert told(master, "has", "replica", lsn=2) == []
+    assert has(master, "replica", 1) == []  # it is under way
+    assert has(master, "replica", 2) == []
 
 
 def test_of_two_states_that_are_under_way_the_older_may_come_first(store, master):
@@ -94,26 +101,26 @@ def test_of_two_states_that_are_under_way_the_older_may_come_first(store, master
     follow(master, "processor")
     told(master, "follow", "replica", turn="now")
     create(master, "u", "2")
-    told(master, "has", "processor", lsn=2)
+    has(master, "processor", 2)
     told(master, "follow", "replica", turn="now")
     assert kept(store) == [1, 2]  # nobody knows what the replica has
     assert log(sent(master.handle(0, TimerFired("again")))) == {"replica": []}
-    assert log(told(master, "has", "replica", lsn=1)) == {"replica": [2]}
+    assert log(has(master, "replica", 1)) == {"replica": [2]}
 
 
 def test_a_life_that_begins_asks_its_followers_and_sends_what_they_lack(store, master):
     public(master)
-    again = BackEnd(ports(store=store), ["replica", "processor"])
+    again = begun(store)
     assert log(sent(again.handle(0, LinkUp("here", "server")))) == {"replica": [], "processor": []}
-    assert log(told(again, "has", "replica", lsn=1)) == {"replica": [2]}
-    assert told(again, "has", "processor", lsn=2) == []
+    assert log(has(again, "replica", 1)) == {"replica": [2]}
+    assert has(again, "processor", 2) == []
 
 
 def test_a_follower_that_has_nothing_of_the_log_yet_has_said_so(master):
     begin(master)  # at entry 0
-    assert told(master, "has", "replica", lsn=0) == []
+    assert has(master, "replica", 0) == []
     assert log(create(master)) == {"replica": [1], "processor": [1]}
-    assert told(master, "has", "replica", lsn=0) == []
+    assert has(master, "replica", 0) == []
 
 
 def test_entries_are_sent_again_until_they_have_come_and_only_then_forgotten(store, master):
@@ -121,12 +128,12 @@ def test_entries_are_sent_again_until_they_have_come_and_only_then_forgotten(sto
     create(master)
     create(master, "u", "2")
     assert log(sent(master.handle(0, TimerFired("again")))) == {"replica": [1, 2], "processor": [1, 2]}
-    told(master, "has", "replica", lsn=2)
+    has(master, "replica", 2)
     assert kept(store) == [1, 2]
-    told(master, "has", "processor", lsn=1)
+    has(master, "processor", 1)
     assert kept(store) == [2]
     assert log(sent(master.handle(0, TimerFired("again")))) == {"processor": [2]}
-    told(master, "has", "processor", lsn=2)
+    has(master, "processor", 2)
     assert kept(store) == []
     assert master.handle(0, TimerFired("again")) == ()
 
@@ -134,9 +141,9 @@ def test_entries_are_sent_again_until_they_have_come_and_only_then_forgotten(sto
 def test_old_news_of_a_follower_takes_nothing_back(master):
     begin(master)
     create(master)
-    told(master, "has", "replica", lsn=1)
-    told(master, "has", "processor", lsn=1)
-    told(master, "has", "replica", lsn=0)
+    has(master, "replica", 1)
+    has(master, "processor", 1)
+    has(master, "replica", 0)
     assert master.handle(0, TimerFired("again")) == ()
 
 
@@ -154,7 +161,7 @@ def test_what_its_client_knows_is_forgotten_and_a_late_copy_is_not_applied(store
     public(master)
     write(master, 1)
     write(master, 2, known=2)
-    assert list(store.get("applied jane/news\nNone\nNone")) == ["2"]
+    assert list(store.get("applied jane/news\nfirst\nNone\nNone")) == ["2"]
     assert write(master, 1) == []
     write(master, 3, known=1)  # an older message
     assert write(master, 1) == []
@@ -163,19 +170,30 @@ def test_what_its_client_knows_is_forgotten_and_a_late_copy_is_not_applied(store
 
 
 def test_a_refusal_holds_for_an_earlier_copy_that_comes_late(master):
-    public(master)
-    error = {"kind": "AccessDenied", "summary": "This token has expired."}
-    assert write(master, 1, refused=error)[0][1]["error"] == error
+    create(master)
+    error = write(master, 1)[0][1]["error"]
+    assert error["kind"] == "AccessDenied"
+    administer(master, "alter", "t", "2", acl="public")
     ((_, late),) = write(master, 1)
     assert late["error"] == error
     assert "ver" not in late
     assert write(master, 2)[0][1]["ver"] == 1
 
 
+def test_of_an_expired_token_nothing_comes_so_the_write_can_be_sent_with_another(master):
+    public(master)
+    error = {"kind": "TokenExpired", "summary": "This token has expired."}
+    for _ in range(2):
+        assert write(master, 1, refused=error)[0][1]["error"] == error
+    (_, first), *_ = write(master, 1)
+    assert first["ver"] == 1
+    assert write(master, 1) == [("gateway", first)]
+
+
 def test_a_write_that_was_applied_before_its_token_expired_has_succeeded(master):
     public(master)
     (_, first), *_ = write(master, 1)
-    assert write(master, 1, refused={"kind": "AccessDenied", "summary": "no"}) == [("gateway", first)]
+    assert write(master, 1, refused={"kind": "TokenExpired", "summary": "no"}) == [("gateway", first)]
 
 
 def test_a_write_that_changes_nothing_sends_nobody_anything(master):
@@ -208,12 +226,12 @@ def test_a_table_that_is_dropped_leaves_no_row(store, master):
 def test_what_a_deleted_record_was_hidden_by_hides_that_it_is_gone(master):
     public(master)
     write(master, 1, predicate=SECRET)
-    write(master, 2, data=None)
+    write(master, 2, data=None, reader={"age": 30})
     for age, shown in ((30, 2), (3, None)):
         ((_, answer),) = write(master, 2 + age, type="conditional", replaces=7, reader={"age": age})
         assert (answer["conflict"] or {"ver": None})["ver"] == shown
     ((_, answer), *_) = write(master, 99, type="conditional", replaces=0)  # nobody is there: it is an insert
-    assert answer["ver"] == 3
+    assert answer["ver"] == answer["lsn"] == BEFORE_FIRST + 5  # how often that was written is not for him
 
 
 def test_an_unknown_table_is_described_by_an_error(master):

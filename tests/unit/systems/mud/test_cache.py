@@ -18,7 +18,7 @@ MINUTE_US = 60_000_000
 
 
 def row(key, n=1, predicate=None):
-    return {"key": key, "ver": 1, "data": {"n": n}, "predicate": predicate}
+    return {"key": key, "ver": 1, "data": {"n": n}, "predicate": predicate, "lsn": 1}
 
 
 def asked(text, kind="committed", **reader):
@@ -37,7 +37,7 @@ class Device:
     def answered(self, text, *rows, at_us=0):
         losses = self.local.losses["t"].copy()
         for each in rows:
-            self.local.hold("t", each, at_us)
+            self.local.hold("t", 1, each, at_us)
         versions = {each["key"]: each["ver"] for each in rows}
         return self.cache.note(at_us, asked(text), {}, versions, losses)
 
@@ -62,8 +62,8 @@ def test_an_empty_cache_knows_nothing(device):
 
 
 def test_keys_that_are_all_held_are_complete(device):
-    device.local.hold("t", row("a"), 0)
-    device.local.hold("t", row("b", n=2), MINUTE_US // 2)
+    device.local.hold("t", 1, row("a"), 0)
+    device.local.hold("t", 1, row("b", n=2), MINUTE_US // 2)
     found = device.find("key IN ('a', 'b') AND n = 2")
     assert list(found.versions) == ["b"]
     assert quality(found) == (60.0, 1.0, 0.0)  # that a does not match is known for a minute
@@ -71,7 +71,7 @@ def test_keys_that_are_all_held_are_complete(device):
 
 def test_of_keys_that_are_not_all_held_some_are_missing(device):
     for key in ("a", "b", "x"):
-        device.local.hold("t", row(key), 0)
+        device.local.hold("t", 1, row(key), 0)
     assert quality(device.find("key IN ('a', 'x', 'y')")) == (60.0, 2 / 3, 0.5)
     assert quality(device.find("key IN ('a', 'b', 'x', 'c', 'd', 'y')")) == (60.0, 0.5, 0.0)
 
@@ -110,7 +110,7 @@ def test_an_answer_that_does_not_fit_into_the_store_is_not_complete():
 
 def test_pending_writes_count_for_uncommitted_reads_only(device):
     write = {"number": 1, "name": "t", "key": "a", "type": "blind", "data": {"n": 7}, "predicate": None}
-    device.local.hold("t", row("a"), 0)
+    device.local.hold("t", 1, row("a"), 0)
     device.local.add(write)
     assert device.find("key = 'a'").versions["a"]["data"] == {"n": 1}
     found = device.find("key = 'a'", "uncommitted")
@@ -144,7 +144,7 @@ def test_the_queries_that_are_remembered_are_bounded(device):
 
 def test_what_its_writer_hides_is_not_returned(device):
     hidden = row("a", predicate=to_json(Predicate("receiver.age >= 21")))
-    device.local.hold("t", hidden, 0)
+    device.local.hold("t", 1, hidden, 0)
     assert device.find("key = 'a'", age=20).versions == {}
     assert list(device.find("key = 'a'", age=21).versions) == ["a"]
 

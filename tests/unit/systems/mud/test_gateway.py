@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from mud_machines import ports, told
+from mud_machines import ask as asked_by
+from mud_machines import is_dropped, ports, told
 
 from mudkit.predicates import Predicate
 from mudkit.predicates.exchange import to_json
@@ -12,9 +13,10 @@ from mudkit.systems.mud.gateway import Gateway
 from mudkit.tokens import Authority
 
 TABLE = {
-    "name": "t", "owner": "news", "acl": "app", "apps": None, "split": ["g"], "schema": None, "removed": [], "number": 3,
+    "name": "t", "owner": "news", "acl": "app", "apps": None, "split": ["g"], "schema": None, "removed": {}, "number": 3,
     "lsn": 7,
 }  # fmt: skip
+CLAIMS = {"app": "news", "user": "jane", "device": None, "expires_s": 100.0}
 
 
 @pytest.fixture
@@ -24,7 +26,7 @@ def authority():
 
 @pytest.fixture
 def machine(authority):
-    return Gateway(ports("me"), authority, "master", ["p0", "p1"])
+    return Gateway(ports("me"), authority, "master", ["p0", "p1"], ["r"])
 
 
 @pytest.fixture
@@ -33,13 +35,17 @@ def token(authority):
 
 
 def ask(machine, token, identity="1", now_us=0, **what):
-    what = {"op": "read", "name": "t", **what}
-    return told(machine, "ask", "jane", now_us, id=identity, client="jane/news", token=token, what=what)
+    return told(
+        machine, source="jane", now_us=now_us, **asked_by(identity, token=token, **{"op": "read", **what})
+    )
+
+
+def id_of(identity):
+    return f"jane/news {identity}"
 
 
 def read(**more):
-    return {"keys": None, "predicate": None, "reader": {}, "aggregate": None, "latest": False, "seen": {}, "table": 3,
-            **more}  # fmt: skip
+    return {"table": 3, **more}
 
 
 def described(machine, identity="1", table=TABLE, joined=(), **changed):
@@ -48,7 +54,7 @@ def described(machine, identity="1", table=TABLE, joined=(), **changed):
         machine,
         "described",
         "master",
-        id=identity,
+        id=id_of(identity),
         table=table,
         joined=joined,
         error={"kind": "TableProblem", "summary": "no"},
@@ -57,19 +63,19 @@ def described(machine, identity="1", table=TABLE, joined=(), **changed):
 
 def test_a_read_goes_to_each_partition_and_is_complete_after_the_last(machine, token):
     assert ask(machine, token, **read(seen={"0": 5, "1": 9}))[0] == (
-        "master", {"kind": "describe", "id": "1", "name": "t"},
+        "master", {"kind": "describe", "id": id_of("1"), "name": "t", "claims": CLAIMS},
     )  # fmt: skip
     asked = described(machine)
     assert [(to, message["partition"], message["least"]) for to, message in asked] == [
         ("p1", 0, 7),
         ("p0", 1, 9),
     ]
-    assert [m["kind"] for _, m in told(machine, "part", "r", id="1", partition=1)] == ["part"]
-    assert told(machine, "part", "r", id="1", partition=1) == []  # again
-    (_, part), (to, last) = told(machine, "part", "r", id="1", partition=0)
+    assert [m["kind"] for _, m in told(machine, "part", "r", id=id_of("1"), partition=1)] == ["part"]
+    assert told(machine, "part", "r", id=id_of("1"), partition=1) == []  # again
+    (_, part), (to, last) = told(machine, "part", "r", id=id_of("1"), partition=0)
     assert part["place"] == 0
     assert (to, last["kind"], last["places"], last["claims"]["user"]) == ("jane", "complete", [0, 1], "jane")
-    assert told(machine, "part", "r", id="1", partition=0) == []
+    assert told(machine, "part", "r", id=id_of("1"), partition=0) == []
 
 
 def test_what_was_seen_of_another_table_of_that_name_does_not_count(machine, token):
@@ -96,7 +102,9 @@ def joined(**changed):
 
 def test_a_read_that_looks_into_other_tables_asks_for_them_too_and_the_master_for_its_records(machine, token):
     assert ask(machine, token, **read(predicate=JOINS)) == [
-        ("master", {"kind": "describe", "id": "1", "name": "t", "joined": ["people", "cities"]}),
+        ("master", {
+            "kind": "describe", "id": id_of("1"), "name": "t", "claims": CLAIMS, "joined": ["people", "cities"],
+        }),
     ]  # fmt: skip
     assert [message["latest"] for _, message in described(machine, joined=joined())] == [True, True]
     ask(machine, token, "2", **read(predicate=to_json(Predicate("a = 'lookup'"))))
@@ -112,7 +120,7 @@ def test_a_continuous_read_waits_until_a_processor_knows_what_it_looks_into(mach
 
 @pytest.mark.parametrize("op", ["read", "register"])
 def test_who_may_not_come_into_a_table_may_not_look_into_it(machine, token, op):
-    ask(machine, token, **read(op=op, predicate=JOINS))
+    ask(machine, token, op=op, predicate=JOINS)
     ((to, message),) = described(machine, joined=joined(apps=["bank"]))
     assert (to, message["kind"], message["error"]["kind"]) == ("jane", "refused", "AccessDenied")
 
@@ -155,11 +163,11 @@ def test_a_forged_token_is_refused_at_once(machine, op):
 
 def test_whether_a_write_was_applied_before_its_token_expired_is_for_the_back_end(machine, token):
     ((_, message),) = ask(machine, token, now_us=100_000_000, **read())
-    assert message["error"]["kind"] == "AccessDenied"
+    assert message["error"]["kind"] == "TokenExpired"
     ((to, _),) = ask(machine, token, op="write", key="h", now_us=100_000_000)
     assert to == "master"
     ((to, message),) = described(machine)
-    assert (to, message["kind"], message["refused"]["kind"]) == ("p0", "write", "AccessDenied")
+    assert (to, message["kind"], message["refused"]["kind"]) == ("p0", "write", "TokenExpired")
     ask(machine, token, "2", op="write", key="h", now_us=99_999_999)
     ((_, message),) = described(machine, "2")
     assert message["refused"] is None
@@ -185,9 +193,12 @@ def test_a_continuous_read_goes_to_each_processor_of_the_table(machine, token):
     asked = described(machine, split=["g", "p"])
     assert {to: message["partitions"] for to, message in asked} == {"p1": [0, 2], "p0": [1]}
     assert {message["expires_s"] for _, message in asked} == {100.0}
-    assert [m["kind"] for _, m in told(machine, "registered", "p0", id="1")] == ["registered"]
-    assert told(machine, "registered", "elsewhere", id="1") == []
-    assert [m["kind"] for _, m in told(machine, "registered", "p1", id="1")] == ["registered", "complete"]
+    assert [m["kind"] for _, m in told(machine, "registered", "p0", id=id_of("1"))] == ["registered"]
+    assert is_dropped(machine, "registered", "elsewhere", id=id_of("1"))
+    assert [m["kind"] for _, m in told(machine, "registered", "p1", id=id_of("1"))] == [
+        "registered",
+        "complete",
+    ]
     ask(machine, None, "2", op="register")
     assert {message["expires_s"] for _, message in described(machine, "2", acl="public")} == {None}
 
@@ -196,9 +207,9 @@ def test_a_continuous_read_goes_to_each_processor_of_the_table(machine, token):
 def test_requests_of_tables_go_to_the_back_end(machine, token, op):
     ((to, message),) = ask(machine, token, op=op)
     assert (to, message["kind"], message["claims"]["app"]) == ("master", "admin", "news")
-    ((to, message),) = told(machine, "administered", "master", id="1", table=None)
+    ((to, message),) = told(machine, "administered", "master", id=id_of("1"), table=None)
     assert (to, message["claims"]["user"]) == ("jane", "jane")
-    assert told(machine, "administered", "master", id="1", table=None) == []
+    assert told(machine, "administered", "master", id=id_of("1"), table=None) == []
 
 
 def test_of_too_many_the_one_asked_longest_ago_is_forgotten(machine, token, monkeypatch):

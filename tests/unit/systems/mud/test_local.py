@@ -45,11 +45,13 @@ def held(local: Local) -> dict[str, Any]:
 
 
 _names, _keys = st.sampled_from(TABLES), st.sampled_from(KEYS)
+_numbers = st.integers(1, 3)
 _steps = st.lists(st.one_of(
-    st.tuples(st.just("hold"), _names, _keys, st.integers(1, 5)), st.tuples(st.just("let go"), _names, _keys),
+    st.tuples(st.just("hold"), _names, _keys, st.integers(1, 5), _numbers), st.tuples(st.just("let go"), _names, _keys),
     st.tuples(st.just("write"), _names, _keys), st.tuples(st.just("change"), st.integers(0, 9)),
     st.tuples(st.just("over"), st.integers(0, 9)), st.tuples(st.just("learn"), _names, st.integers(1, 3), st.integers(1, 5)),
-    st.tuples(st.just("forget"), _names), st.tuples(st.just("see"), _names, st.integers(0, 2), st.integers(1, 9)),
+    st.tuples(st.just("forget"), _names, st.integers(1, 4)),
+    st.tuples(st.just("see"), _names, _numbers, st.integers(0, 2), st.integers(1, 9)),
     st.tuples(st.just("restart")),
 ), max_size=40)  # fmt: skip
 
@@ -61,8 +63,8 @@ def test_what_is_read_back_is_what_was_there(steps, most_rows):
     pending: dict[int, tuple[str, str]] = {}
     for now_us, (what, *given_) in enumerate(steps):
         if what == "hold":
-            name, key, ver = given_
-            local.hold(name, row(key, ver, {"at": now_us}), now_us)
+            name, key, ver, number = given_
+            local.hold(name, number, row(key, ver, {"at": now_us}), now_us)
         elif what == "let go":
             local.let_go(*given_)
         elif what == "write":
@@ -96,20 +98,20 @@ def test_what_is_read_back_is_what_was_there(steps, most_rows):
 
 def test_the_newest_version_is_held():
     local = Local(MemoryStore(), 9)
-    local.hold("news", row("a", 2, {"n": 2}), 10)
-    local.hold("news", row("a", 1, {"n": 1}), 20)
-    kept = {"key": "a", "ver": 2, "data": {"n": 2}, "predicate": None}
+    local.hold("news", 1, row("a", 2, {"n": 2}), 10)
+    local.hold("news", 1, row("a", 1, {"n": 1}), 20)
+    kept = {"key": "a", "ver": 2, "data": {"n": 2}, "predicate": None, "lsn": 7, "table": 1}
     assert local.row("news", "a") == kept | {"held_us": 10}
-    local.hold("news", row("a", 2, {"n": 2}), 30)
+    local.hold("news", 1, row("a", 2, {"n": 2}), 30)
     assert local.row("news", "a")["held_us"] == 30
-    local.hold("news", row("a", 3), 40)
+    local.hold("news", 1, row("a", 3), 40)
     assert local.row("news", "a")["data"] is None
 
 
 def test_tables_do_not_share_records():
     local = Local(MemoryStore(), 9)
-    local.hold("news", row("a", 1), 0)
-    local.hold("n", row("a", 2), 0)
+    local.hold("news", 1, row("a", 1), 0)
+    local.hold("n", 1, row("a", 2), 0)
     assert [each["ver"] for each in local.rows("news")] == [1]
     local.let_go("news", "a")
     local.let_go("news", "never held")
@@ -120,15 +122,15 @@ def test_tables_do_not_share_records():
 def test_those_held_longest_ago_go_first():
     local = Local(MemoryStore(), 2)
     for now_us, key in enumerate("abac"):
-        local.hold("news", row(key, 1), now_us)
+        local.hold("news", 1, row(key, 1), now_us)
     assert sorted(each["key"] for each in local.rows("news")) == ["a", "c"]
 
 
 def test_an_old_answer_does_not_cost_a_newer_record():
     local = Local(MemoryStore(), 2)
-    local.hold("news", row("a", 5), 0)
-    local.hold("news", row("b", 1), 1)
-    local.hold("news", row("a", 4), 2)
+    local.hold("news", 1, row("a", 5), 0)
+    local.hold("news", 1, row("b", 1), 1)
+    local.hold("news", 1, row("a", 4), 2)
     assert sorted(each["key"] for each in local.rows("news")) == ["a", "b"]
 
 
@@ -136,9 +138,9 @@ def test_after_a_restart_too_those_held_longest_ago_go_first():
     store = MemoryStore()
     local = Local(store, 3)
     for now_us, key in enumerate("cba"):
-        local.hold("news", row(key, 1), now_us)
+        local.hold("news", 1, row(key, 1), now_us)
     local = Local(store, 3)
-    local.hold("news", row("d", 1), 9)
+    local.hold("news", 1, row("d", 1), 9)
     assert sorted(each["key"] for each in local.rows("news")) == ["a", "b", "d"]
 
 
@@ -146,9 +148,9 @@ def test_a_smaller_store_after_a_restart_holds_less():
     store = MemoryStore()
     local = Local(store, 9)
     for now_us, key in enumerate("abcd"):
-        local.hold("news", row(key, 1), now_us)
+        local.hold("news", 1, row(key, 1), now_us)
     local = Local(store, 2)
-    local.hold("news", row("e", 1), 9)
+    local.hold("news", 1, row("e", 1), 9)
     assert len(list(local.rows("news"))) == len(list(Local(store, 2).rows("news"))) == 2
 
 
@@ -160,8 +162,8 @@ def test_eviction_drops_no_pending_write_and_nothing_that_was_seen():
     local = Local(store, 1)
     for number, key in enumerate("abcd", 1):
         local.add(write(number, key=key))
-        local.see("news", 0, number)
-        local.hold("news", row(key, 1), number)
+        local.see("news", 1, 0, number)
+        local.hold("news", 1, row(key, 1), number)
     for each in (local, Local(store, 1)):
         assert sorted(each.writes) == [1, 2, 3, 4]
         assert each.pending_keys("news") == list("abcd")
@@ -203,9 +205,9 @@ def test_a_write_that_the_store_refuses_is_not_pending(data):
 
 def test_a_record_that_the_store_refuses_is_not_held():
     local = Local(MemoryStore(), 9)
-    local.hold("news", row("a", 1, {"n": 1}), 0)
+    local.hold("news", 1, row("a", 1, {"n": 1}), 0)
     with pytest.raises(ParameterError, match="cannot be stored"):
-        local.hold("news", row("a", 2, {"n": float("nan")}), 1)
+        local.hold("news", 1, row("a", 2, {"n": float("nan")}), 1)
     assert local.row("news", "a")["ver"] == 1
 
 
@@ -231,7 +233,7 @@ def test_what_is_not_committed_is_undone_with_the_machine():
     local.add(write(1))
     store.commit()
     local.remove(local.writes[1])
-    local.hold("news", row("a", 1), 0)
+    local.hold("news", 1, row("a", 1), 0)
     store.rollback()
     again = Local(store, 9)
     assert (sorted(again.writes), again.row("news", "a")) == ([1], None)
@@ -243,7 +245,7 @@ def test_what_is_not_committed_is_undone_with_the_machine():
 def test_a_newer_state_of_a_table_is_learnt():
     store = MemoryStore()
     local = Local(store, 9)
-    local.hold("news", row("a", 1), 0)
+    local.hold("news", 1, row("a", 1), 0)
     assert local.learn(table(lsn=1)).lsn == 1
     assert local.learn(table(lsn=5)).lsn == 5
     assert local.learn(table(lsn=3)).lsn == 5
@@ -255,9 +257,9 @@ def test_another_table_of_the_same_name_takes_what_was_held():
     store = MemoryStore()
     local = Local(store, 9)
     local.learn(table(number=1))
-    local.hold("news", row("a", 1), 0)
-    local.hold("n", row("a", 1), 0)
-    local.see("news", 0, 4)
+    local.hold("news", 1, row("a", 1), 0)
+    local.hold("n", 1, row("a", 1), 0)
+    local.see("news", 1, 0, 4)
     local.add(write(1))
     assert local.learn(table(number=7, lsn=7)).number == 7
     for each in (local, Local(store, 9)):
@@ -270,8 +272,8 @@ def test_another_table_of_the_same_name_takes_what_was_held():
 def test_a_late_word_of_the_table_before_is_not_learnt():
     local = Local(MemoryStore(), 9)
     local.learn(table(number=7, lsn=7))
-    local.hold("news", row("a", 1), 0)
-    local.see("news", 0, 8)
+    local.hold("news", 7, row("a", 1), 0)
+    local.see("news", 7, 0, 8)
     assert local.learn(table(number=1, lsn=3)).number == 7
     assert local.row("news", "a") is not None
     assert local.seen("news") == {"0": 8}
@@ -281,11 +283,11 @@ def test_a_table_that_is_forgotten_leaves_its_pending_writes():
     store = MemoryStore()
     local = Local(store, 9)
     local.learn(table())
-    local.hold("news", row("a", 1), 0)
-    local.see("news", 0, 4)
+    local.hold("news", 1, row("a", 1), 0)
+    local.see("news", 1, 0, 4)
     local.add(write(1))
-    local.forget("news")
-    local.forget("never known")
+    local.forget("news", 2)
+    local.forget("never known", 2)
     for each in (local, Local(store, 9)):
         assert (each.tables, list(each.rows("news")), each.seen("news")) == ({}, [], {})
         assert sorted(each.writes) == [1]
@@ -295,7 +297,7 @@ def test_a_partition_has_been_seen_up_to_the_latest_entry():
     store = MemoryStore()
     local = Local(store, 9)
     for place, lsn in ((0, 5), (1, 2), (0, 3), (1, 4)):
-        local.see("news", place, lsn)
+        local.see("news", 1, place, lsn)
     assert local.seen("news") == Local(store, 9).seen("news") == {"0": 5, "1": 4}
     assert local.seen("n") == {}
 
@@ -305,9 +307,9 @@ def test_the_hash_of_what_is_held_is_made_once_and_goes_with_it(monkeypatch):
     monkeypatch.setattr(module, "value_hash", lambda data: made.append(data) or f"hash {data}")
     local = Local(MemoryStore(), 10)
     first, second, gone = {"n": 1}, {"n": 2}, {"n": 1}
-    local.hold("news", row("a", 1, first), 5)
+    local.hold("news", 1, row("a", 1, first), 5)
     assert [local.hash_of("news", "a", first) for _ in range(3)] == [f"hash {first}"] * 3
-    local.hold("news", row("a", 2, second), 6)
+    local.hold("news", 1, row("a", 2, second), 6)
     assert [local.hash_of("news", "a", second) for _ in range(3)] == [f"hash {second}"] * 3
     assert made == [first, second]
     local.let_go("news", "a")

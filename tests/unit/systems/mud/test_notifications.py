@@ -19,10 +19,12 @@ class Cell:
     def __init__(self, most_waiting=2, longest_s=100.0, **named):
         self.server = NotificationServer(
             ports("server"), **{"number": 0, "servers": ["server"], **named}, generator="generator",
-            most_waiting=most_waiting, longest_s=longest_s,
+            processors=["processor", "another processor"], most_waiting=most_waiting, longest_s=longest_s,
         )  # fmt: skip
         self.server.handle(0, LinkUp("server", "server"))
-        self.stream = Outgoing("processor 1")
+        self.stream, self.shipping = Outgoing("processor 1"), Outgoing("generator 1")
+        self.endpoints = {}
+        """By session."""
 
     def hello(self, who="jane", address=None, session=None, now_us=0, *, is_new=True, policies=None):
         said = told(
@@ -35,17 +37,27 @@ class Cell:
             is_new=is_new,
             policies=policies or {},
         )
-        return said[0][1].get("session"), said[1:]
+        name = said[0][1].get("session")
+        self.endpoints[name] = f"{who}/news"
+        return name, said[1:]
+
+    def body(self, session, key="a"):
+        change = {"op": "upsert", "key": key, "ver": 1, "data": {}}
+        return {
+            "what": "tell", "endpoint": self.endpoints[session], "session": session, "handle": "first 1",
+            "processor": "processor", "life": 1, "table": 1, "change": change, "lsn": 7,
+        }  # fmt: skip
 
     def tell(self, session, now_us=0, key="a"):
-        body = {"what": "tell", "session": session, "key": key}
-        return self.bring(body, now_us)
+        return self.bring(self.body(session, key), now_us)
 
     def bring(self, body, now_us=0):
-        message = self.stream.add(now_us, body)
-        *said, (to, confirmed) = told(self.server, source="processor", now_us=now_us, **message)
-        assert (to, confirmed["kind"], confirmed["number"]) == ("processor", "confirmed", message["number"])
-        self.stream.confirmed(message["number"])
+        source = "generator" if body["what"] == "policy" else "processor"
+        stream = self.shipping if source == "generator" else self.stream
+        message = stream.add(now_us, body)
+        *said, (to, confirmed) = told(self.server, source=source, now_us=now_us, **message)
+        assert (to, confirmed["kind"], confirmed["number"]) == (source, "confirmed", message["number"])
+        stream.confirmed(message["number"])
         return said
 
     def timer(self, name, now_us):
@@ -199,19 +211,19 @@ def test_a_life_of_a_processor_is_told_to_all_though_some_are_given_up(cell):
 
 def test_what_comes_twice_is_told_once(cell):
     session, _ = cell.hello()
-    message = cell.stream.add(0, {"what": "tell", "session": session})
+    message = cell.stream.add(0, cell.body(session))
     assert len(numbers(told(cell.server, source="processor", **message))) == 1
     assert len(numbers(told(cell.server, source="processor", **message))) == 0
 
 
 def test_what_has_overtaken_something_is_told_after_it_unless_its_processor_has_begun_another_life(cell):
     jane, _ = cell.hello()
-    bodies = [{"what": "tell", "session": jane, "key": key} for key in "abcd"]
+    bodies = [cell.body(jane, key) for key in "abcd"]
     a, b, c, d = (cell.stream.add(0, body) for body in bodies)
 
     def brings(message):
         said = told(cell.server, source="processor", **message)
-        return [message["body"]["key"] for _, message in said if message["kind"] == "stream"]
+        return [message["body"]["change"]["key"] for _, message in said if message["kind"] == "stream"]
 
     assert [brings(each) for each in (b, a, d)] == [[], ["a", "b"], []]
     other = Outgoing("another processor 1")
@@ -228,7 +240,7 @@ def test_another_life_of_the_server_has_other_sessions():
     store_ports = ports("server")
     names = set()
     for _ in range(2):
-        server = NotificationServer(store_ports, 0, ["server"], "generator", 2, 100.0)
+        server = NotificationServer(store_ports, 0, ["server"], ["processor"], "generator", 2, 100.0)
         for _ in range(2):  # it may hear of its link again
             server.handle(0, LinkUp("server", "server"))
         hello = {"endpoint": "jane/news", "session": None, "is_new": True, "policies": {}}

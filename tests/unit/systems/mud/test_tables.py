@@ -168,23 +168,47 @@ def test_an_empty_schema_allows_no_column():
 # -- altering
 
 
+def row(lsn=None, **data):
+    """A row as of an entry of the log; None: a pending write."""
+    return {"data": data} if lsn is None else {"data": data, "lsn": lsn}
+
+
 def test_columns_come_and_go():
     made = table(schema={"topic": "text", "n": "number"})
     new = made.altered({"add": {"city": "text"}, "remove": ["n"]}, 9)
     assert (new.schema, new.lsn, new.number) == ({"topic": "text", "city": "text"}, 9, 3)
-    assert new.seen({"topic": "arts", "n": 1, "city": "Austin"}) == {"topic": "arts", "city": "Austin"}
+    for lsn in (4, 10, None):
+        assert new.seen(row(lsn, topic="arts", n=1, city="Austin")) == {"topic": "arts", "city": "Austin"}
     with pytest.raises(ParameterError, match="no such column"):
         new.check_columns({"n": 1})
     again = new.altered({"add": {"n": "text"}}, 10)
     again.check_columns({"n": "one"})
-    assert again.seen({"n": "one"}) == {"n": "one"}
+    for lsn in (11, None):
+        assert again.seen(row(lsn, n="one")) == {"n": "one"}
     assert (made.schema, list(made.removed), made.lsn) == ({"topic": "text", "n": "number"}, [], 3)
+
+
+def test_a_column_that_is_added_again_has_no_old_values():
+    made = table().altered({"remove": ["n"]}, 9).altered({"add": {"n": "number"}}, 12)
+    assert made.seen(row(11, n="old", m=1)) == {"m": 1}
+    assert made.seen(row(12, n=1)) == {"n": 1}
+    more = made.altered({"add": {"m": "text", "n": "number"}}, 20)  # which are there
+    assert more.seen(row(13, n=1, m=1)) == {"n": 1, "m": 1}
+    assert more.altered({"remove": ["n"]}, 21).seen(row(30, n=1)) == {}
 
 
 def test_what_was_removed_before_stays_removed():
     new = table().altered({"remove": ["a"]}, 9).altered({"remove": ["b", "a"]}, 10)
-    assert new.seen({"a": 1, "b": 2, "c": 3}) == {"c": 3}
+    assert new.seen(row(a=1, b=2, c=3)) == {"c": 3}
     assert list(new.removed) == ["a", "b"]
+
+
+def test_a_column_keeps_its_type():
+    made = table(schema={"n": "number"})
+    assert made.altered({"add": {"n": "number"}}, 9).schema == {"n": "number"}
+    with pytest.raises(ParameterError, match="of another type"):
+        made.altered({"add": {"n": "text"}}, 9)
+    assert made.altered({"remove": ["n"]}, 9).altered({"add": {"n": "text"}}, 10).schema == {"n": "text"}
 
 
 def test_a_level_is_changed_alone():
@@ -196,7 +220,7 @@ def test_a_level_is_changed_alone():
 def test_the_designs_example_of_alter():
     new = table(split=["g", "p"]).altered({"acl": "user", "add": {"city": "text"}, "remove": ["article"]}, 9)
     assert new.acl == "user"
-    assert new.seen({"city": "Austin", "article": "new"}) == {"city": "Austin"}
+    assert new.seen(row(city="Austin", article="new")) == {"city": "Austin"}
 
 
 def test_a_column_cannot_come_and_go_at_once():
@@ -280,7 +304,8 @@ def test_a_record_that_is_let_in_can_be_stored_and_sent(value):
 
 
 def test_it_says_which_table_may_have_been_meant():
-    error = no_such_table("newz", ["news", "spots"])
+    open_to_all = {name: Table(name, "news", "public") for name in ("news", "spots")}
+    error = no_such_table("newz", open_to_all)
     assert isinstance(error, TableProblem)
     assert error.remedy == "did you mean 'news'?"
     assert error.expected == "news, spots"

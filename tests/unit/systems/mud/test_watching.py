@@ -13,7 +13,10 @@ from mudkit.systems.mud.connection import Connection
 from mudkit.systems.mud.local import Local
 from mudkit.systems.mud.watching import HELLO, Watching
 
-TABLE = {"name": "t", "owner": "news", "acl": "public", "split": [], "number": 1, "lsn": 1}
+TABLE = {
+    "name": "t", "owner": "news", "acl": "public", "apps": None, "split": [], "schema": None, "removed": {}, "number": 1,
+    "lsn": 1,
+}  # fmt: skip
 REFUSED = {"kind": "AccessDenied", "summary": "no"}
 
 
@@ -23,9 +26,9 @@ class Cell:
     def __init__(self, store=None, *, is_up=True):
         self.ports = ports("jane", store or MemoryStore())
         self.connection = Connection("jane/news", None, ["gateway"], 0)
-        self.connection.life = 1
+        self.connection.life, self.connection.incarnation = "life", "first"
         self.local = Local(self.ports.store, 10)
-        self.watching = Watching(self.ports, self.local, self.connection, "server", [])
+        self.watching = Watching(self.ports, self.local, self.connection, ["server"], [])
         if is_up:
             self.connection.up()
         self.number = 0
@@ -38,7 +41,10 @@ class Cell:
     def answer(self, asked, lives):
         """Answer a registration, with the lives of the processors that have it."""
         for place, life in lives.items():
-            part = {"kind": "registered", "id": asked["id"], "place": place, "life": life, "lsn": 5}
+            part = {
+                "kind": "registered", "id": asked["id"], "place": place, "life": life, "lsn": 5,
+                "data_seq": asked["what"]["data_seq"],
+            }  # fmt: skip
             self.connection.take(part)
         whole = {"kind": "complete", "id": asked["id"], "table": TABLE, "places": ["p0", "p1"]}
         return self.connection.take(whole)
@@ -51,7 +57,7 @@ class Cell:
 
     def hear(self, what="tell", stream="s", processor="p0", life=1, **body):
         self.number += 1
-        body = {"what": what, "processor": processor, "life": life, "handle": 1, "table": 1, **body}
+        body = {"what": what, "processor": processor, "life": life, "handle": "first 1", "table": 1, **body}
         message = {"kind": "stream", "stream": stream, "number": self.number, "first": 1, "body": body}
         return self.watching.stream("server", message)
 
@@ -155,7 +161,7 @@ def test_what_comes_is_passed_on_once(cell):
     assert told(cell.change(ver=4, lsn=9, op="remove")) == []  # it was not told of it
     assert told(cell.change(ver=5, lsn=9, processor="p1")) == [("upsert", "a", 5)]  # another's log
     other = {"op": "upsert", "key": "b", "ver": 1, "data": {}}
-    assert told(cell.hear(change=other, lsn=10, handle=7)) == []
+    assert told(cell.hear(change=other, lsn=10, handle="first 7")) == []
 
 
 def test_a_message_of_another_session_is_left_and_not_confirmed(cell):
@@ -248,7 +254,7 @@ def test_an_end_is_said_once(cell):
 def test_what_one_processor_ends_is_ended_at_the_others(cell):
     cell.begin()
     ((_, asked),) = asks(cell.hear(ended="no more", is_alone=True))
-    assert (asked["what"]["op"], asked["what"]["handle"]) == ("unregister", 1)
+    assert (asked["what"]["op"], asked["what"]["handle"]) == ("unregister", "first 1")
     assert cell.connection.take({"kind": "complete", "id": asked["id"]})[:-1] == []
     assert asks(cell.hear(ended="no more", is_alone=True)) == []
 
@@ -270,7 +276,7 @@ def test_what_one_processor_refuses_is_ended_at_the_others(cell, is_first):
     assert told(effects) == ([] if is_first else ["ended"])
     assert len(completed(effects)) == is_first
     ((_, asked),) = asks(effects)
-    assert (asked["what"]["op"], asked["what"]["handle"]) == ("unregister", 1)
+    assert (asked["what"]["op"], asked["what"]["handle"]) == ("unregister", "first 1")
 
 
 def test_what_is_changed_or_ended_is_told_to_the_cloud(cell):
@@ -298,7 +304,9 @@ def test_a_table_is_known_from_what_comes_before_the_answer(cell):
     cell.watching.welcome("s")
     cell.change(table=7)
     (again,) = [
-        message for _, message in asks(cell.watching.welcome("another")) if message["what"]["handle"] == 1
+        message
+        for _, message in asks(cell.watching.welcome("another"))
+        if message["what"]["handle"] == "first 1"
     ]
     assert again["what"]["table"] == 7
 
