@@ -70,7 +70,15 @@ class Port:
         if on_filter is not None:
             self._installed.listen(decisions(name), self._decide)
         self._installed.listen(listener(name), self._came)
-        self._installed.call("open", port=name, parameters=self._parameters, asks=on_filter is not None)
+        self.open()
+
+    def open(self) -> None:
+        """Tell the module of it, and also one that has begun anew; filters are to be installed again then."""
+        asks = self._on_filter is not None
+        self._taken.clear()
+        self._installed.call("open", port=self.name, parameters=self._parameters, asks=asks)
+        if self._on_item is not None:
+            self._installed.call("listen", port=self.name)
 
     # -- parameters
 

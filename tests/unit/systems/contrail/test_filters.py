@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from contrail_place import marked
 
-from mudkit.errors import ParameterError, PredicateError
+from mudkit.errors import FailureWarning, ParameterError, PredicateError
 from mudkit.predicates import Predicate, function
 from mudkit.predicates.functions import remove
 from mudkit.systems.contrail import Group, Item, Published
@@ -65,8 +65,9 @@ def test_an_application_that_fails_to_decide_has_not_accepted(place):
         raise RuntimeError("undecided")
 
     ann = there.port("ann", on_filter=decide)
-    with pytest.raises(RuntimeError, match="undecided"):
+    with pytest.warns(FailureWarning, match="undecided"):
         there.install(there.port("bob"), EVERYTHING, to=("ann", "app"))
+    assert list(there.lab.problems["device"]) == ["ann"]
     there.run(65)
     assert who(there, ann, marked("x")) == []
 
