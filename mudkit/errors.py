@@ -123,17 +123,23 @@ class FailureWarning(UserWarning):
     ----------
     errors : sequence of Exception
         What was raised, the first first; its notes say where and when.
+    count : int
+        How many there were: not all of them are kept.
     """
 
-    def __init__(self, errors: Sequence[Exception]) -> None:
+    def __init__(self, errors: Sequence[Exception], count: int) -> None:
         self.errors = tuple(errors)
+        self.count = count
         first = errors[0]
         notes = "; ".join(getattr(first, "__notes__", ()))
-        more = f" and {len(errors) - 1:,} more" if len(errors) > 1 else ""
+        more = f" and {count - 1:,} more" if count > 1 else ""
         super().__init__(
             f"Something has failed, and the lab has gone on: {type(first).__name__}: {first}\n"
             f"    {notes}{more}\n    See lab.problems."
         )
+
+    def __reduce__(self) -> tuple[type[FailureWarning], tuple[Sequence[Exception], int]]:
+        return type(self), (self.errors, self.count)
 
 
 class SimulationProblem(MudkitError, RuntimeError):

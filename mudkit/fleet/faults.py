@@ -92,6 +92,21 @@ class Faults:
         """Make the machines of a host again, with their storage as it was committed."""
         self._host(host).restart()
 
+    def wipe(self, device: str) -> None:
+        """Let a device come back under its name with empty stores: it was reset, or is a new one.
+
+        Its machines begin anew at once, unless it is off: then when it is switched on.
+
+        Parameters
+        ----------
+        device : str
+            Its name.
+        """
+        host = self._device(device)
+        host.wipe()
+        if host.is_on:
+            host.restart()
+
     def change_address(self, device: str, address: str | None = None) -> str:
         """Give a device another address, as when its network gives it a new one."""
         host = self._device(device)

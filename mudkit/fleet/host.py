@@ -102,7 +102,7 @@ class Host:
         self.watched |= process.watch
         try:
             if self.is_on:
-                process.start()
+                process.begin()
         except Exception:
             self.world.unregister(process)  # so that it can be mended and installed again
             raise
@@ -152,10 +152,21 @@ class Host:
             process.kill()
 
     def restart(self) -> None:
-        """Make the machines that were killed again, with their storage as it was committed."""
+        """Make the machines that were killed again, with their storage as it was committed.
+
+        One that cannot be made is a failure, and stays away; the others are there.
+        """
         for process in self.processes:
             if process.machine is None:
                 process.start()
+        self.world.tell_failures()
+
+    def wipe(self) -> None:
+        """End its machines, and empty their stores."""
+        self.kill()
+        for process in self.processes:
+            process.store.wipe()
+        self.world.on_incident(self, "wiped", None)
 
 
 class Device(Host):
@@ -357,11 +368,19 @@ class Process:
         return np.stack(self._stream.words(self.host.number, steps), 1).astype("<u8").tobytes()[:n]
 
     def start(self) -> None:
-        """Make the machine, also again after it was killed, and tell it of its link and its context."""
+        """Make the machine again, as :meth:`begin`; if it cannot be made, that is a failure."""
+        try:
+            self.begin()
+        except Exception as error:
+            self.store.rollback()
+            self.host.world.failed(self.host, self.system, error, "making it")
+
+    def begin(self) -> None:
+        """Make the machine, and tell it of its link and its context."""
         self.session += 1
+        self.machine = self._make(Ports(self.store, self.entropy, self.address))
         if self.session > 1:
             self.host.world.on_incident(self.host, "restarted", self.name or None)
-        self.machine = self._make(Ports(self.store, self.entropy, self.address))
         if context := self.host.snapshot():
             self.host.world.soon(self, ContextChanged(context))
         if self.host.is_online:

@@ -39,6 +39,9 @@ _SERVER_LATENCY_US: Final = 500
 """Between two servers of one data centre."""
 _MOST_SHOWN: Final = 200
 """Letters of an event that is told with a failure."""
+_MOST_TOLD: Final = 100
+"""Errors that are kept to be told; a machine may fail at each of a million events."""
+_SEQUENCES: Final = frozenset((tuple, list))
 
 
 class World(Clock):
@@ -53,9 +56,9 @@ class World(Clock):
     """
 
     __slots__ = (
-        "_addresses", "_bill", "_carry_out", "_latencies", "_meddle", "_reach", "_untold", "_when_arrived",
-        "_when_due", "_when_handed", "_when_onward", "at_address", "hosts", "on_answer", "on_failure",
-        "on_fate", "on_incident", "on_install", "on_leg", "on_link", "on_operation", "seed",
+        "_addresses", "_bill", "_carry_out", "_failures", "_latencies", "_meddle", "_reach", "_untold",
+        "_when_arrived", "_when_due", "_when_handed", "_when_onward", "at_address", "hosts", "on_answer",
+        "on_failure", "on_fate", "on_incident", "on_install", "on_leg", "on_link", "on_operation", "seed",
     )  # fmt: skip
 
     def __init__(self, seed: int = 0) -> None:
@@ -78,6 +81,8 @@ class World(Clock):
         """Told what has failed in which system. As long as nobody is there to be told, it comes out of
         whatever lets time go on; who judges a machine wants it so."""
         self._untold: list[Exception] = []
+        self._failures = 0
+        """How many there were since the last were told, those included that are not kept to be told."""
         self.on_install: Callable[[Process], None] = lambda process: None
         self.on_operation: Callable[[Operation], None] = lambda operation: None
         self.on_answer: Callable[[Operation], None] = lambda operation: None
@@ -209,6 +214,7 @@ class World(Clock):
     def call(self, process: Process, event: Call) -> None:
         """Let a machine handle what an application asks for; see :meth:`Clock.ask`."""
         self.ask(self._event, (process, process.session, event))
+        self.tell_failures()
 
     def was_cut(self, leg: Leg, gone: int) -> None:
         """Take note of a transfer that was cut, and tell its sender."""
@@ -244,6 +250,8 @@ class World(Clock):
         effects: Sequence[Effect] = ()
         try:
             effects = machine.handle(self.now_us, event)
+            if type(effects) not in _SEQUENCES:  # one that is made on the way writes on the way, too
+                effects = _sequence(process, effects)
             if store.is_dirty:
                 store.crash_point("before commit")
                 store.commit()
@@ -260,14 +268,11 @@ class World(Clock):
             self._fails(process, event, error)
             return
         carry_out = self._carry_out
-        try:
-            for effect in effects:
-                try:
-                    carry_out[type(effect)](process, effect)
-                except Exception as error:
-                    self._fails(process, event, _cannot(process, effect, error))
-        except TypeError as error:  # they are no sequence
-            self._fails(process, event, _cannot(process, effects, error))
+        for effect in effects:
+            try:
+                carry_out[type(effect)](process, effect)
+            except Exception as error:
+                self._fails(process, event, _cannot(process, effect, error))
 
     def _fails(self, process: Process, event: Event, error: Exception) -> None:
         """Take note that a machine has failed: that ends the event, a call included, and nothing else."""
@@ -279,23 +284,26 @@ class World(Clock):
         """Take note of a failure of a machine or of a callback, and tell it when time stands still again."""
         error.add_note(f"in {system} on {host.name} at {self.now_us / 1e6:.6f} s, {doing}")
         self.on_failure(host, system, error)
-        self._untold.append(error)
+        self._failures += 1
+        if len(self._untold) < _MOST_TOLD:
+            self._untold.append(error)
 
     def run(self, until_us: int, tick: Callable[[int], None] | None = None) -> None:
         """See :meth:`Clock.run`; what has failed meanwhile is told in a :class:`FailureWarning`."""
         super().run(until_us, tick)
-        self._tell_failures()
+        self.tell_failures()
 
     def run_until(self, done: Callable[[], bool], deadline_us: int, turn_s: float = float("inf")) -> None:
         """See :meth:`Clock.run_until`, and :meth:`run`."""
         super().run_until(done, deadline_us, turn_s)
-        self._tell_failures()
+        self.tell_failures()
 
-    def _tell_failures(self) -> None:
-        """Warn of what has failed, once."""
-        if self._untold:
-            untold, self._untold = self._untold, []
-            warnings.warn(FailureWarning(untold), stacklevel=4)
+    def tell_failures(self) -> None:
+        """Warn of what has failed, once, when time stands still."""
+        if self._untold and self.stands_still:
+            warning = FailureWarning(self._untold, self._failures)
+            self._untold, self._failures = [], 0
+            warnings.warn(warning, stacklevel=4)
 
     def _set_timer(self, process: Process, effect: SetTimer) -> None:
         if type(effect.delay_us) is not int or effect.delay_us < 0:
@@ -415,6 +423,21 @@ class World(Clock):
 def comes_out(host: Host, system: str, error: Exception) -> None:
     """Let a failure end the run: as :attr:`World.on_failure`."""
     raise error
+
+
+def _sequence(process: Process, effects: Any) -> Sequence[Effect]:
+    """Give effects that are given one after the other as a sequence.
+
+    Raises
+    ------
+    SimulationProblem
+        They are none.
+    """
+    try:
+        each = iter(effects)
+    except TypeError as error:
+        raise _cannot(process, effects, error) from error
+    return tuple(each)
 
 
 def _cannot(process: Process, effects: Any, error: Exception) -> Exception:

@@ -156,7 +156,12 @@ class Operation:
                 self._callbacks.pop(0)(self)
             except Exception as error:
                 process = self.process
-                self._world.failed(process.host, process.system, error, f"in a callback of {self!r}")
+                try:
+                    self._world.failed(process.host, process.system, error, f"in a callback of {self!r}")
+                except Exception:  # it is to come out; the others are called when time goes on again
+                    if self._callbacks:
+                        self._tell_soon()
+                    raise
 
     def _deadline_us(self, timeout_s: float) -> int:
         is_number = isinstance(timeout_s, int | float | np.integer | np.floating)

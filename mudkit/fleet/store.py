@@ -115,6 +115,11 @@ class MemoryStore:
                 self._data[key] = value
         self.commit()
 
+    def wipe(self) -> None:
+        """Forget everything, also what was committed."""
+        self._data.clear()
+        self.commit()
+
     def _remember(self, key: str) -> None:
         self.is_dirty = True
         if key not in self._undo:
@@ -203,6 +208,11 @@ class SqliteStore:
         """Undo what was written since the last commit."""
         self._changes.clear()
         self.is_dirty = False
+
+    def wipe(self) -> None:
+        """Forget everything, also what was committed."""
+        self.rollback()
+        self._execute("DELETE FROM store")
 
     def close(self) -> None:
         """Close the file; what was not committed is undone."""

@@ -16,14 +16,17 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mudkit.events import Effect
+from mudkit.errors import MudkitError
+from mudkit.events import Effect, SetTimer
 from mudkit.predicates import Predicate
 from mudkit.predicates.exchange import from_json
 from mudkit.reproduce.campaign_judge import play
-from mudkit.systems.mud import Conflict, copy, matching
+from mudkit.systems.mud import Conflict, client, copy, matching
 from mudkit.systems.mud.asking import Asking
 from mudkit.systems.mud.backend import BackEnd
+from mudkit.systems.mud.connection import RETRY, Connection
 from mudkit.systems.mud.local import Local, Write
+from mudkit.systems.mud.processor import Processor
 from mudkit.systems.mud.watching import Watching
 from mudkit.systems.mud.writing import Writing
 from mudkit.systems.stream import Incoming
@@ -116,7 +119,7 @@ def hunt(bug: Bug, seeds: Sequence[int]) -> Catch | None:
 
 # -- what is put there instead
 
-_fail, _heads, _register = Writing._fail, Local.heads, Watching._register
+_fail, _heads, _register, _change = Writing._fail, Local.heads, Watching._register, Processor._change
 
 
 def _keeps_conflicts(
@@ -150,6 +153,26 @@ def _registers_once(self: Watching, handle: int) -> Sequence[Effect]:
 def _of_readers_only(sent: Mapping[str, Any] | None) -> Predicate | None:
     """Take a predicate; a writer's, which is over its receiver, holds for everyone."""
     return Predicate("TRUE") if sent is not None and "receiver" in sent["text"] else from_json(sent)
+
+
+def _takes_every_word(self: Processor, message: Mapping[str, Any]) -> Sequence[Effect]:
+    reading = self._readings.get((message["endpoint"], message["handle"]))
+    if reading is not None:
+        reading.data_seq = -1
+    return _change(self, message)
+
+
+def _is_put_off(self: Connection) -> Sequence[Effect]:
+    """Set the timer anew with whatever is asked."""
+    for ask in self._asks.values():
+        ask.due_us = self.now_us + 10_000_000
+    return (SetTimer(RETRY, 10_000_000),) if self._asks else ()
+
+
+def _gives_up(self: Writing, now_us: int, error: MudkitError) -> Sequence[Effect]:
+    """Forget what an expired token has held up."""
+    refused = [write for write in self._local.writes.values() if write["is_refused"]]
+    return [effect for write in refused for effect in self._fail(write, error, None)]
 
 
 BUGS: Final = (
@@ -211,6 +234,36 @@ BUGS: Final = (
         "a processor that does not say that it was restarted",
         "continuous reads end unsaid when a processor has forgotten them",
         ((Watching, "_heard", lambda self, *given: ()),),
+        in_histories=False,
+    ),
+    Bug(
+        "a reader's word that counts because it came last",
+        "who has said since what hides a record from him is told of it",
+        ((Processor, "_change", _takes_every_word),),
+        in_histories=False,
+    ),
+    Bug(
+        "a timer that traffic puts off",
+        "what was lost waits until nothing else is asked",
+        ((Connection, "_wait", _is_put_off),),
+        in_histories=False,
+    ),
+    Bug(
+        "a wiped device that is taken for what it was",
+        "its writes are answered with what came of others",
+        ((client, "incarnation", lambda ports: "the same"),),
+        in_histories=False,
+    ),
+    Bug(
+        "rows of a dropped table that are held",
+        "a table shows what was in another of its name",
+        ((Local, "forget", lambda self, name, since: None),),
+        in_histories=False,
+    ),
+    Bug(
+        "writes that end with their token",
+        "a write that was to wait for another token is gone",
+        ((Writing, "_hold_back", _gives_up),),
         in_histories=False,
     ),
     Bug(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Final
 
+from mudkit.fleet.store import unheeded
 from mudkit.lab import Lab
 from mudkit.systems.mud import Cloud
 
@@ -34,7 +35,7 @@ _KILLS: Final = {
     )
     for point in points
 }  # fmt: skip
-KINDS: Final = ("cut", *_KILLS, "address", "network", "lost", "repeated", "late")
+KINDS: Final = ("cut", *_KILLS, "wiped", "address", "network", "lost", "repeated", "late")
 """What a run does to the fleet; a restart comes with each kill."""
 STANDING: Final = ("lagging replicas", "two devices")
 """In effect for a whole run."""
@@ -124,6 +125,11 @@ class Trouble:
             minutes = draw.choice([0.05, 1, self._longest_s / 60])
             faults.cut(device, minutes=minutes)
             self._is_on(kind, minutes * 60)
+        elif kind == "wiped":
+            self._killed_now = device
+            faults.wipe(device)
+            self._killed_now = None
+            self._is_on(kind, 0.0)
         elif kind == "address":
             faults.change_address(device)
             self._is_on(kind, 0.0)
@@ -143,8 +149,16 @@ class Trouble:
         """Take the traps away, and let everything begin again that is not there."""
         for name, host in self._world.hosts.items():
             for process in host.processes:
-                process.store.at_crash_point = lambda name: None
+                process.store.at_crash_point = unheeded
             self._faults.restart(name)
+
+    @property
+    def is_armed(self) -> bool:
+        """Whether some machine will be killed when it comes to a crash point, or is down."""
+        return bool(self._down) or any(
+            process.store.at_crash_point is not unheeded
+            for host in self._world.hosts.values() for process in host.processes
+        )  # fmt: skip
 
     # -- inside
 

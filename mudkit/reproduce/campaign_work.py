@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final, Literal
@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 from mudkit.systems.mud import Artefact, Client, Cloud, freshness
 from mudkit.systems.mud.policies import NEVER
 
-__all__ = ["APP", "MAIN", "SIDE", "HeldBack", "Ship", "Watch", "Work", "Written"]
+__all__ = ["APP", "MAIN", "SIDE", "Burst", "HeldBack", "Said", "Ship", "Watch", "Work", "Written"]
 
 APP: Final = "app"
 """Of all clients."""
@@ -34,6 +34,15 @@ class Written:
 
 
 @dataclass
+class Said:
+    """What a reader has said of itself, when, and the operation by which; the first word has none."""
+
+    data: dict[str, str]
+    at_us: int
+    operation: Any = None
+
+
+@dataclass
 class Watch:
     """A continuous read, and what an application was told."""
 
@@ -41,13 +50,27 @@ class Watch:
     table: str
     text: str | None
     sync: float | None
-    data: list[dict[str, str]]
-    """What its reader has said of itself, the first first."""
+    words: list[Said]
+    """The first first; the last one counts."""
     operation: Any = None
     told: list[Any] = field(default_factory=list)
+    told_us: list[int] = field(default_factory=list)
     lsn: int = 0
     """Up to where the log had come when it was registered."""
     is_on: bool = True
+    most_told: int | None = None
+    """How much had been told when its device was wiped: nothing may come after that."""
+
+
+@dataclass
+class Burst:
+    """A write whose first messages were all lost, and the traffic that went on after that."""
+
+    client: str
+    every_s: float
+    operation: Any
+    seconds: float | None = None
+    """How long it took on a network that was well; None: it was not answered meanwhile."""
 
 
 @dataclass
@@ -88,13 +111,16 @@ class Work:
         What the user of each says of himself.
     with_predicates, with_side : bool
         Whether writers hide records, and whether there is a table that comes and goes.
+    now_us : callable
+        Gives the time.
     """
 
     def __init__(
         self, clients: Mapping[str, Client], cloud: Cloud, draw: Random, keys: list[str],
-        groups: Mapping[str, str], *, with_predicates: bool, with_side: bool,
+        groups: Mapping[str, str], *, with_predicates: bool, with_side: bool, now_us: Callable[[], int],
     ) -> None:  # fmt: skip
         self._clients = clients
+        self._now_us = now_us
         self._cloud = cloud
         self._draw = draw
         self._keys = keys
@@ -106,6 +132,8 @@ class Work:
         self.reads: list[Any] = []
         self.watches: list[Watch] = []
         self.ships: list[Ship] = []
+        self.creations: list[Any] = []
+        """Operations that create the table that comes and goes."""
         self._count = 0
 
     def happen(self, name: str | None = None) -> None:
@@ -113,7 +141,7 @@ class Work:
         draw = self._draw
         name = draw.choice(list(self._clients)) if name is None else name
         what = draw.choices(
-            ["write", "delete", "read", "watch", "brief", "unwatch", "change", "table"],
+            ["write", "delete", "read", "watch", "brief", "unwatch", "say", "table"],
             [10, 2, 12, 2, 2.5, 0.7, 0.7, 4 if self.with_side else 0],
         )[0]
         table = SIDE if self.with_side and draw.random() < 0.3 else MAIN
@@ -131,23 +159,35 @@ class Work:
             self._end_at_once(self.watch(name, table))
         elif what == "table":
             self._administer(name)
+        elif what == "unwatch":
+            self._end_one(name)
         else:
-            self._change(name, what)
+            self.say(name)
 
-    def write(self, name: str, table: str = MAIN) -> None:
-        """Let an application write."""
+    def write(self, name: str, table: str = MAIN, key: str | None = None) -> Any:
+        """Let an application write, and give the operation; to a key of its own it writes blind."""
         draw = self._draw
         self._count += 1
-        key, kind, value = (
-            draw.choice(self._keys),
-            draw.choice(["blind", "conditional"]),
-            f"{name} {self._count}",
-        )
+        kind = draw.choice(["blind", "conditional"]) if key is None else "blind"
+        key = draw.choice(self._keys) if key is None else key
+        value = f"{name} {self._count}"
         is_hidden = self._with_predicates and draw.random() < 0.5
         predicate = f"receiver.group = '{draw.choice('xy')}'" if is_hidden else None
         record = {"v": value, "n": self._count % 3}
         made = self._clients[name].write(table, key, record, kind, predicate, data=self._data(name))
         self.writes.append(Written(name, table, key, kind, value, made))
+        return made
+
+    def ask(self, name: str) -> None:
+        """Let an application ask for something that only the cloud can answer."""
+        read = self._clients[name].read(MAIN, "n = 7", "committed", self._data(name), latest=True)
+        self.reads.append(read)
+
+    def wiped(self, name: str) -> None:
+        """Take note that a device has forgotten everything."""
+        for watch in self.watches:
+            if watch.client == name and watch.most_told is None:
+                watch.is_on, watch.most_told = False, len(watch.told)
 
     def ship(self) -> None:
         """Let somebody ship a policy; now and then one that is no newer than another."""
@@ -172,9 +212,14 @@ class Work:
             / 1e6
         )
         sync = draw.choice([None, 0.0, draw.uniform(0.0, now_s)])
-        watch = Watch(name, table, text, sync, [self._data(name)])
+        watch = Watch(name, table, text, sync, [Said(self._data(name), self._now_us())])
+
+        def tell(each: Any) -> None:
+            watch.told.append(each)
+            watch.told_us.append(self._now_us())
+
         read = self._clients[name].read
-        watch.operation = read(table, text, "continuous", watch.data[0], None, sync, watch.told.append)
+        watch.operation = read(table, text, "continuous", watch.words[0].data, None, sync, tell)
 
         def registered(_: Any) -> None:
             watch.lsn = max(self.log, default=0)
@@ -206,26 +251,70 @@ class Work:
             latest=draw.random() < 0.15, aggregate=aggregate,
         ))  # fmt: skip
 
-    def _change(self, name: str, what: str) -> None:
-        """Change or end a continuous read of a client, if there is one."""
-        for watch in self.watches:
-            if watch.client == name and watch.is_on and watch.operation.status == "ok":
-                handle, client = watch.operation.result(), self._clients[name]
-                if any(isinstance(each, dict) for each in watch.told):
-                    continue
-                if what == "unwatch":
-                    client.unregister(handle)
-                    watch.is_on = False
-                else:
-                    watch.data.append({"group": self._draw.choice("xy")})
-                    client.update_data(handle, watch.data[-1])
-                return
+    def say(self, name: str) -> None:
+        """Let the readers of a client say something of themselves, one thing right after another."""
+        for watch, handle in self._watched(name):
+            for _ in range(self._draw.choice([1, 2, 3])):
+                data = {"group": self._draw.choice("xy")}
+                made = self._clients[name].update_data(handle, data)
+                watch.words.append(Said(data, self._now_us(), made))
+
+    def _end_one(self, name: str) -> None:
+        """End a continuous read of a client, if there is one."""
+        for watch, handle in self._watched(name)[:1]:
+            self._clients[name].unregister(handle)
+            watch.is_on = False
+
+    def _watched(self, name: str) -> list[tuple[Watch, int]]:
+        """Give the continuous reads of a client that go on, with their handles."""
+        return [
+            (watch, watch.operation.result())
+            for watch in self.watches
+            if watch.client == name and watch.is_on and watch.operation.status == "ok"
+            and not any(isinstance(each, dict) for each in watch.told)
+        ]  # fmt: skip
+
+    def _create(self, client: Client) -> Any:
+        made = client.create(SIDE, acl=self._draw.choice(["public", "app", "user"]), split=["g"])
+        self.creations.append(made)
+        return made
+
+    def renew_table(self, run: Callable[[float], None]) -> None:
+        """Let a table be dropped and created again under a client that holds its records.
+
+        It hears of the other table when it asks for something else. ``run`` lets seconds pass.
+        """
+        draw, names = self._draw, list(self._clients)
+        reader, other = draw.choice(names), draw.choice(names)
+        self.write(other, SIDE)
+        run(draw.choice([1.0, 10.0]))
+        self._ask(reader, self._keys, latest=True)
+        run(draw.choice([0.1, 5.0]))
+        if draw.random() < 0.5:
+            self.write(reader, SIDE)
+        self._clients[other].drop(SIDE)
+        run(draw.choice([0.1, 5.0]))
+        self._create(self._clients[other])
+        self.write(other, SIDE)
+        run(draw.choice([0.1, 5.0]))
+        self._ask(reader, ["another"], latest=True)
+        run(draw.choice([1.0, 10.0]))
+        self._ask(reader, self._keys, latest=False)
+        self.write(reader, SIDE)
+
+    def _ask(self, name: str, keys: Sequence[str], *, latest: bool) -> None:
+        read = self._clients[name].read
+        for key in keys:
+            utility = None if latest else freshness(600.0)
+            self.reads.append(
+                read(SIDE, f"key = '{key}'", "committed", self._data(name), utility, latest=latest)
+            )
 
     def _administer(self, name: str) -> None:
         client = self._clients[name]
         what = self._draw.choice(["create", "create", "alter", "drop"])
         if what == "create":
-            made = client.create(SIDE, acl=self._draw.choice(["public", "app", "user"]), split=["g"])
+            made = self._create(client)
 
             def watched(_: Any) -> None:
                 self.watch(name, SIDE)

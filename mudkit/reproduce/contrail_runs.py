@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from mudkit.errors import SimulationProblem
+from mudkit.fleet.kernel import comes_out
 from mudkit.lab import Lab
 from mudkit.systems.contrail import Item, Module, Port, Relay
 
@@ -34,6 +35,7 @@ class Pair:
         encrypted: bool = True,
     ) -> None:  # fmt: skip
         self.lab = Lab(seed=seed, held=True)
+        self.lab.world.on_failure = comes_out
         self.relay = Relay(self.lab, most_waiting=100_000)
         names = [f"receiver-{number}" for number in range(receivers)]
         sender = Module(self.lab.device("sender", link=link), self.relay, friends=names, encrypted=encrypted)
@@ -161,6 +163,7 @@ def self_latencies_s(
         After the first.
     """
     lab = Lab(seed=seed, messages=False)
+    lab.world.on_failure = comes_out
     relay = Relay(lab, instances, service_ms=service_ms)
     found: list[float] = []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from mudkit.fleet.kernel import comes_out
 from mudkit.lab import Lab
 from mudkit.systems.lasthop import Forwarding, Publications, Subscriber, Subscription
 from mudkit.systems.lasthop.policies import FOREVER_US
@@ -39,6 +40,7 @@ class Fleet:
     ) -> None:  # fmt: skip
         self._lab = Lab(seed=1, messages=False)
         self._world = world = self._lab.world
+        world.on_failure = comes_out
         self.forwarded: list[int] = []
         self.read: list[int] = []
         server = Publications(self._lab, spool_capacity=1 << 20)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from mudkit import Lab
 from mudkit.experiment import Scenario, run
+from mudkit.fleet.store import MemoryStore
 from mudkit.sources.workloads import Poisson
 from mudkit.systems.radiator import Client, Context, People, Radiator, Server, Time, Volume, distance_km
 
@@ -28,7 +29,7 @@ FUNCTIONS = {
 who = st.sampled_from(NAMES)
 steps = st.lists(
     st.tuples(
-        st.sampled_from(["send"] * 5 + ["cut", "kill", "mangle", "move", "leave", "off"]),
+        st.sampled_from(["send"] * 5 + ["cut", "kill", "mangle", "move", "leave", "off", "wipe", "attributes", "lose"]),
         who,
         st.integers(0, 3),
         st.integers(1, 40),
@@ -46,7 +47,9 @@ class Fleet:
         self.got: dict[str, list[Context]] = defaultdict(list)
         self.clients = {}
         self.sent: dict[str, Context] = {}
+        self.said: dict[str, Any] = {}
         self.left: set[str] = set()
+        self.wiped: set[str] = set()
         for place, name in enumerate(NAMES):
             attributes = {"p2p_enabled": name != "bob", "x": place % 2}
             self.clients[name] = Client(
@@ -63,7 +66,7 @@ class Fleet:
                 {name}, {"x": x, "serial": serial}, (lab.world.now_us, lab.world.now_us)
             )
             if lab.devices[name].is_on and client.installed.machine is not None:
-                client.propagate_context(self.sent[serial])
+                self.said[serial] = client.propagate_context(self.sent[serial])
             else:
                 del self.sent[serial]
         elif what == "cut":
@@ -81,6 +84,18 @@ class Fleet:
         elif what == "leave" and len(self.left) < 2 and name not in self.left:
             client.unregister()
             self.left.add(name)
+        elif what == "wipe" and name not in self.left and client.installed.machine is not None:
+            client.installed.kill()
+            client.installed.store = MemoryStore()
+            client.installed.start()
+            client.register({"p2p_enabled": name != "bob", "x": x})
+            self.wiped.add(name)
+        elif what == "attributes" and name not in self.left and client.installed.machine is not None:
+            client.register({"p2p_enabled": name != "bob", "x": x})
+        elif what == "lose":
+            lab.faults.messages(loss_share=1.0)
+            lab.run(seconds=1)
+            lab.faults.messages()
         lab.run(seconds=seconds)
 
     def settle(self) -> None:
@@ -100,15 +115,24 @@ def test_everyone_registered_throughout_gets_everything_once(name, story, chain,
     missing = 0
     for client in NAMES:
         serials = Counter(serial for context in fleet.got[client] for serial in context["serial"])
-        assert max(serials.values(), default=1) == 1, "nothing twice"
+        if client not in fleet.wiped:
+            assert max(serials.values(), default=1) == 1, "nothing twice"
         if client not in fleet.left:
-            stayed = {serial for serial in fleet.sent if serial.split()[0] not in fleet.left}
+            stayed = {
+                serial
+                for serial in fleet.sent
+                if serial.split()[0] not in {*fleet.left, *fleet.wiped} or fleet.said[serial].status == "ok"
+            }
             wanted = {serial for serial in stayed if echo or not serial.startswith(client)}
             missing += len(wanted - set(serials))
         for context in fleet.got[client]:
             check_union([fleet.sent[serial] for serial in context["serial"]], context)
             if name == "people":
                 assert len(context.people) >= 3
+    for client in {*NAMES} - fleet.left:
+        assert fleet.clients[client].registered.done(), client
+    for serial, operation in fleet.said.items():
+        assert operation.done(), serial
     assert missing <= (dropped if name == "people" else 0)
 
 

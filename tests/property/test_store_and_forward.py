@@ -33,6 +33,10 @@ steps = st.lists(
     ),
     max_size=25,
 )
+wipes = st.lists(
+    st.tuples(st.just("wipe"), when, st.sampled_from((*NAMES, "relay")), st.sampled_from([1, S, 40 * S])),
+    max_size=4,
+)
 
 
 class Spied:
@@ -58,6 +62,10 @@ class Ward:
         self.told: dict[str, list[str]] = defaultdict(list)
         self.rows: list[Any] = []
         self.sent: dict[tuple[str, str], list[str]] = defaultdict(list)
+        self.operations: dict[tuple[str, str, str], Any] = {}
+        self.life: dict[tuple[str, str, str], int] = {}
+        self.lives: dict[str, list[Any]] = {}
+        self.stores = stores
         self.world.on_record = lambda process, effect: self.rows.append(effect.row)
         relay = self.world.add_server("relay")
         self.machines = {
@@ -74,12 +82,15 @@ class Ward:
                 "messages", lambda message, name=name: self.told[name].append(message["text"])
             )
 
+        self.lives = {name: [process.store] for name, process in self.machines.items()}
+
     def send(self, step: Any) -> None:
         sender, receiver = self.machines[step[2]], step[3]
         if sender.machine is not None:
             text = f"{step[2]} {len(self.sent[step[2], receiver])}"
             self.sent[step[2], receiver].append(text)
-            sender.call("send", to=receiver, text=text)
+            self.life[step[2], receiver, text] = len(self.lives[step[2]])
+            self.operations[step[2], receiver, text] = sender.call("send", to=receiver, text=text)
 
     def do(self, step: Any) -> None:
         what, at, name, detail = step
@@ -95,6 +106,9 @@ class Ward:
             world.at(at, process.host.change_network, detail)
         elif what == "kill":
             world.at(at, lambda _: process.kill())
+            world.at(at + detail, self.restart, process)
+        elif what == "wipe":
+            world.at(at, lambda _: self.wipe(process))
             world.at(at + detail, self.restart, process)
         elif what == "mangle":
             shares = {"loss_share": detail, "repeat_share": detail, "delay_share": detail, "delay_s": 20.0}
@@ -113,11 +127,17 @@ class Ward:
 
         return at_crash_point
 
+    def wipe(self, process: Any) -> None:
+        process.kill()
+        process.store = self.stores()
+        self.lives[process.host.name].append(process.store)
+
     def restart(self, process: Any) -> None:
         if process.machine is None:
             process.start()
 
-    def settle(self) -> None:
+    def settle(self, *, with_hello: bool = False) -> None:
+        """Let faults end; a device says hello only if something of it has changed, unless all are to."""
         world = self.world
         world.run(300 * S)
         Faults(world).messages()
@@ -126,8 +146,16 @@ class Ward:
             self.restart(process)
             if process.host.link is not None:
                 process.host.link_up("outage")
-            process.host.change_context(busy=False)
-        world.run(3600 * S)
+            if with_hello or process.host.context.get("busy"):
+                process.host.change_context(busy=False)
+        world.run(3 * 3600 * S)
+
+        self.check_silence()
+
+    def check_silence(self) -> None:
+        """Nobody has something that another waits for."""
+        assert not any(self.machines[name].store.items("out ") for name in NAMES)
+        assert not self.machines["relay"].store.items("for ")
 
 
 def check(ward: Ward) -> None:
@@ -159,6 +187,30 @@ def test_once_and_in_order(steps: Any) -> None:
     received = sum(len(store.items("in ")) for store in clients)
     assert received == sum(store.get("number") or 0 for store in clients)  # all that was taken
     assert sum("delivered_us" in row for row in ward.rows) == received
+
+
+@settings(max_examples=150)
+@given(steps=steps, wipes=wipes)
+def test_whoever_is_wiped_nobody_waits_for_ever_and_nothing_comes_twice(steps: Any, wipes: Any) -> None:
+    ward = Ward()
+    for step in (*steps, *wipes):
+        ward.do(step)
+    # A relay that has lost its store finds a device that has nothing to say when it says hello.
+    ward.settle(with_hello=len(ward.lives["relay"]) > 1)
+    for name in NAMES:
+        inboxes = [[message for _, message in store.items("in ")] for store in ward.lives[name]]
+        for sender in NAMES:
+            for inbox in inboxes:
+                texts = [message["text"] for message in inbox if message["from"] == sender]
+                assert len(set(texts)) == len(texts)
+                for life in {ward.life[sender, name, text] for text in texts}:
+                    of_life = [text for text in texts if ward.life[sender, name, text] == life]
+                    assert of_life == [text for text in ward.sent[sender, name] if text in set(of_life)]
+            came = {message["text"] for inbox in inboxes for message in inbox if message["from"] == sender}
+            sent = ward.sent[sender, name]
+            accepted = {text for text in sent if ward.operations[sender, name, text].status == "ok"}
+            if len(ward.lives["relay"]) == 1:
+                assert accepted <= came
 
 
 def test_every_event_and_effect_takes_part() -> None:

@@ -4,7 +4,9 @@ import pytest
 
 import mudkit.errors as errors
 
-KINDS = [each for each in errors.__all__ if each not in ("MudkitError", "did_you_mean", "listed")]
+KINDS = [
+    each for each in errors.__all__ if each not in ("FailureWarning", "MudkitError", "did_you_mean", "listed")
+]
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -16,6 +18,16 @@ def test_every_kind_is_a_builtin_too_and_survives_pickling(name):
     assert type(again) is kind
     assert str(again) == str(error)
     assert (again.found, again.expected, again.remedy, again.where) == ("a", "b", "c", "d")
+
+
+def test_a_warning_of_failures_survives_pickling():
+    first = KeyError("a")
+    first.add_note("in mail on ann at 1.000000 s")
+    warning = errors.FailureWarning([first, ValueError("b")], 1_200)
+    again = pickle.loads(pickle.dumps(warning))
+    assert str(again) == str(warning)
+    assert "KeyError: 'a'\n    in mail on ann at 1.000000 s and 1,199 more" in str(warning)
+    assert ([type(each) for each in again.errors], again.count) == ([KeyError, ValueError], 1_200)
 
 
 def test_message_names_what_came_and_what_to_do():

@@ -204,9 +204,13 @@ class Writing:
             if isinstance(error, TokenExpired):
                 write["is_refused"] = True
                 self._local.save(write)
-                return self._refused(now_us, error)
+                return self._hold_back(now_us, error)
             effects += self._fail(write, error, None)
         return [*effects, *self._settled(now_us), *self.go_on(now_us)]
+
+    def _hold_back(self, now_us: int, error: MudkitError) -> Sequence[Effect]:
+        """Leave what an expired token has held up for another one; reads that wait for it are refused."""
+        return self._refused(now_us, error)
 
     def _conflict(self, now_us: int, write: Write, answer: Mapping[str, Any]) -> Sequence[Effect]:
         name, key, row = write["name"], write["key"], answer["conflict"]

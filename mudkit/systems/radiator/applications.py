@@ -20,6 +20,7 @@ from typing import Any, Final, TypeAlias
 
 from mudkit.systems.radiator import joins
 from mudkit.systems.radiator.context import Context
+from mudkit.systems.radiator.functions import check_join
 from mudkit.systems.radiator.joins import Join
 from mudkit.systems.radiator.places import Cell, cell, distance_km
 from mudkit.systems.radiator.thresholds import Aggregability, People, Threshold, Time, Volume, aggregability
@@ -46,6 +47,11 @@ class Application:
     sense : callable
     tells : str
         What the cells of its maps tell, with the unit.
+
+    Raises
+    ------
+    ParameterError
+        The join lacks a setting.
     """
 
     name: str
@@ -53,6 +59,9 @@ class Application:
     join: Join
     sense: Sense
     tells: str = "people"
+
+    def __post_init__(self) -> None:
+        check_join(self.join)
 
 
 def _place_and_speed(name: str, loc: tuple[float, float], speed_kmh: float) -> dict[str, Any]:
@@ -93,8 +102,7 @@ def _twenty_people(sender: str, receiver: str) -> People:
 
 @aggregability(key=_noise_cell, sender_key=_noise_cell)
 def _near_sooner(sender: Cell, receiver: Cell) -> Time:
-    is_near = abs(sender.row - receiver.row) <= 1 and abs(sender.column - receiver.column) <= 1
-    return Time(seconds=60 if is_near else 1800)
+    return Time(seconds=60 if sender.is_beside(receiver) else 1800)
 
 
 def friends_nearby(friends: Mapping[str, frozenset[str]]) -> Application:

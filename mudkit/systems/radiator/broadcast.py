@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from mudkit.systems.radiator.client_arrays import ClientArrays
 from mudkit.systems.radiator.context import Context
+from mudkit.systems.radiator.functions import check_join
 from mudkit.systems.radiator.groups import Groups
 from mudkit.systems.radiator.joining import join_problem, joined
 from mudkit.systems.radiator.joins import Join, concatenation
@@ -66,7 +67,13 @@ def broadcast(
     compress : bool
     until_us : int, optional
         Time goes on until then after the last message.
+
+    Raises
+    ------
+    ParameterError
+        The join lacks a setting.
     """
+    check_join(join)
 
     def gone(now_us: int, entries: list[Entry]) -> Iterator[Aggregate]:
         for entry in entries:

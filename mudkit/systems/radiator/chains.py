@@ -10,9 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+import numpy as np
+
+from mudkit.errors import ParameterError, PropagationProblem
 from mudkit.systems.radiator.context import Context
+from mudkit.systems.radiator.problems import failure
 
 __all__ = ["Chainability", "chains"]
 
@@ -27,6 +31,7 @@ def chains(
     can_pass: Mapping[str, bool],
     contexts: Callable[[str], Context],
     chainability: Chainability | None = None,
+    failed: Callable[[PropagationProblem], None] = lambda problem: None,
 ) -> list[list[str]]:
     """Divide the recipients of one aggregate into chains; whom no peer can reach is a chain of its own.
 
@@ -44,6 +49,8 @@ def chains(
         Without, they are chained in the order in which they come. With it, each chain begins with the first
         that is in none yet, and goes on with the one that belongs best with its last; where none does, it
         ends.
+    failed : callable
+        Told of a chainability that raises, or gives no number: the pair does not belong into one chain.
     """
     alone = [[each] for each in recipients if not (share and can_pass[each])]
     peers = [each for each in recipients if share and can_pass[each]]
@@ -57,7 +64,12 @@ def chains(
         del left[chain[0]]
         while left and len(chain) < size:
             last = contexts(chain[-1])
-            fits = {each: float(chainability(last, contexts(each))) for each in left}
+            fits = dict.fromkeys(left, 0.0)
+            for each in left:
+                try:
+                    fits[each] = _number(chainability(last, contexts(each)))
+                except Exception as error:
+                    failed(_problem(error, chainability, chain[-1], each))
             best = max(fits, key=fits.__getitem__)
             if not fits[best] > 0:
                 break
@@ -65,3 +77,20 @@ def chains(
             del left[best]
         made.append(chain)
     return [*alone, *made]
+
+
+def _number(given: Any) -> float:
+    is_number = isinstance(given, bool | int | float | np.bool_ | np.integer | np.floating)
+    if not is_number or math.isnan(given):
+        raise ParameterError(
+            "It gave no number.", found=repr(given)[:200], expected="True or False, or a number"
+        )
+    return float(given)
+
+
+def _problem(error: Exception, chainability: Chainability, last: str, each: str) -> PropagationProblem:
+    name = getattr(chainability, "__qualname__", type(chainability).__name__)
+    return failure(
+        f"The chainability {name}", error, where=f"{name}, of {last!r} and {each!r}",
+        expected="True or False, or a number", remedy="the two are taken not to belong into one chain",
+    )  # fmt: skip

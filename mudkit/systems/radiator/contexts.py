@@ -39,13 +39,16 @@ class Contexts:
     def register(self, client: str, attributes: Mapping[str, Any]) -> bool:
         """Take what a client gives at its registration; what it has propagated stays over it.
 
+        What it has propagated before it left does not: with that its context was deleted (Radiator 4.2).
+
         Returns
         -------
         bool
             Whether it is new: nothing of it can wait anywhere.
         """
         is_new = client not in self._last
-        self._left_us.pop(client, None)
+        if self._left_us.pop(client, None) is not None:
+            del self._last[client]
         self._attributes[client] = attributes
         last = self._last.setdefault(client, Context(frozenset((client,))))
         self._current[client] = last.over(attributes)

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from mudkit.errors import ParameterError, PropagationProblem
+from mudkit.errors import ParameterError
 from mudkit.events import Host, Network, Operation
 from mudkit.sources.parameters import number, of_kind
 from mudkit.systems.arguments import check_device, check_lab
 from mudkit.systems.radiator.chains import Chainability
 from mudkit.systems.radiator.client import APP, ClientMachine
 from mudkit.systems.radiator.context import Context
+from mudkit.systems.radiator.functions import check_function, check_join
 from mudkit.systems.radiator.joins import Join, concatenation
-from mudkit.systems.radiator.server import PROBLEMS, ServerMachine, Settings
+from mudkit.systems.radiator.packing import check_size
+from mudkit.systems.radiator.server import ServerMachine
+from mudkit.systems.radiator.settings import Settings
 from mudkit.systems.radiator.thresholds import Aggregability, Function
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["NAME", "Client", "Server"]
 
 NAME: Final = "radiator"
 _PORT: Final = "radiator"
+_LONGEST: Final = 512
 
 
 class Server:
@@ -56,12 +63,14 @@ class Server:
     Raises
     ------
     ParameterError
-        It is given no lab or no function, a parameter is out of range, or the name is a device's.
+        It is given no lab or no function, a function that takes other arguments than it will be given (a
+        join that needs a ``k`` that is not set), a parameter is out of range, or the name is a device's.
 
     Attributes
     ----------
-    problems : list of PropagationProblem
-        What has gone wrong with these functions: each problem once, with function, sender and receiver.
+    problems : pandas.DataFrame
+        What has gone wrong at this server: ``device, ts, detail, system``, a part of ``lab.problems``. Each
+        problem of its functions is there once, with function, sender and receiver, at most 1,000 of them.
     """
 
     def __init__(
@@ -80,11 +89,9 @@ class Server:
         name: str = "radiator",
     ) -> None:
         check_lab(lab)
-        for where, function in (("aggregability", aggregability), ("join", join)):
-            if not callable(function):
-                raise ParameterError(
-                    "This is no function.", where=where, found=repr(function), expected="a function"
-                )
+        if chainability is not None:
+            check_function("chainability", chainability, ["one", "other"])
+        check_join(join)
         decides = aggregability if isinstance(aggregability, Aggregability) else Aggregability(aggregability)
         self.compress = bool(compress)
         settings = Settings(
@@ -93,11 +100,17 @@ class Server:
             round(number("silence_s", silence_s, 1e-6, 1e9) * 1e6),
             None if link_kbps is None else number("link_kbps", link_kbps, 1e-3, 1e12),
         )  # fmt: skip
+        self._lab, self._name = lab, name
         self.installed = lab.server(name).install(
             NAME, lambda ports: ServerMachine(ports, settings), name=_PORT
         )
-        self.problems: list[PropagationProblem] = []
-        self.installed.listen(PROBLEMS, self.problems.append)
+
+    @property
+    def problems(self) -> pd.DataFrame:
+        """What has gone wrong here so far; see :attr:`mudkit.lab.Lab.problems`."""
+        found = self._lab.problems
+        here = (found["device"] == self._name) & (found["system"] == NAME)
+        return found[here].reset_index(drop=True)
 
     def clients(self) -> Operation:
         """Tell who is registered, and whether the server believes that it is there."""
@@ -168,10 +181,13 @@ class Client:
         of_kind("server", server, Server, expected="the server of Radiator, such as Server(lab, function)")
         self.client_id = device.name if client_id is None else client_id
         given: Any = self.client_id
-        if not isinstance(given, str) or not given:
+        if not isinstance(given, str) or not 1 <= len(given) <= _LONGEST:
             raise ParameterError(
-                "This is no client id.", where="client_id", found=repr(client_id), expected="a text"
-            )
+                "This is no client id.", where="client_id", found=repr(client_id)[:120],
+                expected=f"a text of at most {_LONGEST} letters",
+            )  # fmt: skip
+        if receive is not None:
+            check_function("receive", receive, ["context"])
         address, compress = server.installed.address, server.compress
         self.installed = device.install(
             NAME,
@@ -224,10 +240,14 @@ class Client:
 
 
 def _as_json(where: str, value: Any) -> Any:
-    """Give it as it is after its way over the network."""
+    """Give it as it is after its way over the network; it can be stored, too."""
     try:
-        return msgspec.json.decode(msgspec.json.encode(value))
-    except (TypeError, ValueError) as error:
+        sent = msgspec.json.encode(value)
+        given = msgspec.json.decode(sent)
+        msgspec.msgpack.encode(given)  # whole numbers of at most 64 bit
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise ParameterError(
             "This cannot be sent.", where=where, found=str(error), expected="what JSON can hold"
         ) from error
+    check_size(where, sent)
+    return given

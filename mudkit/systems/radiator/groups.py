@@ -27,7 +27,7 @@ from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.contexts import Contexts
 from mudkit.systems.radiator.literal import Entry
 from mudkit.systems.radiator.pending import Batch, Message, Pending
-from mudkit.systems.radiator.problems import Problems
+from mudkit.systems.radiator.problems import Problems, text_of
 from mudkit.systems.radiator.thresholds import Aggregability, Key
 
 __all__ = ["Groups"]
@@ -41,12 +41,13 @@ class _Failed:
 
     def __init__(self, error: Exception) -> None:
         self.error = error
+        self._text = text_of(error)
 
     def __hash__(self) -> int:
-        return hash(str(self.error))
+        return hash(self._text)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Failed) and str(other.error) == str(self.error)
+        return isinstance(other, _Failed) and other._text == self._text
 
 
 class _Cohort:
@@ -301,7 +302,6 @@ class Groups:
     def _view(self, client: str) -> Hashable:
         try:
             view: Hashable = self.function.view(self.contexts[client])
-            hash(view)
         except Exception as error:
             return _Failed(error)
         return view

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from mudkit.errors import MudkitError, ParameterError, PropagationProblem
+from mudkit.errors import ParameterError, PropagationProblem
 from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.joins import Join
 from mudkit.systems.radiator.literal import Entry
+from mudkit.systems.radiator.problems import failure
 
 __all__ = ["join_problem", "joined"]
 
@@ -34,12 +35,7 @@ def join_problem(error: Exception, join: Join, entry: Entry) -> PropagationProbl
     name = getattr(function, "__qualname__", type(function).__name__)
     senders = ", ".join(dict.fromkeys(repr(message.sender) for message in entry.batch))
     receivers = ", ".join(map(repr, entry.recipients[:5])) + (", …" if len(entry.recipients) > 5 else "")
-    if not isinstance(error, MudkitError):
-        error = MudkitError(f"{type(error).__name__}: {error}", expected="a Context")
-    return PropagationProblem(
-        f"The join {name} has failed: {error.summary}",
-        where=f"{name}, sender {senders}, receiver {receivers}",
-        found=error.found,
-        expected=error.expected,
-        remedy="its messages wait, and are joined again with whatever comes next",
-    )
+    return failure(
+        f"The join {name}", error, where=f"{name}, sender {senders}, receiver {receivers}",
+        expected="a Context", remedy="its messages wait, and are joined again with whatever comes next",
+    )  # fmt: skip

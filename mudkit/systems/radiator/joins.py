@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from mudkit.errors import ParameterError
 from mudkit.systems.radiator.context import Context
-from mudkit.systems.radiator.places import Cell, cell
+from mudkit.systems.radiator.places import Cell, box, cell
 
 __all__ = [
     "Join",
@@ -40,7 +40,7 @@ def concatenation(contexts: Sequence[Context]) -> Context:
 def bounding_box(contexts: Sequence[Context], *, loc: str = "loc") -> Context:
     """Join places into the box that holds them all, and other attributes into lists.
 
-    A box that would be wider than half the globe goes the other way round, over the date line.
+    It is the smallest one; where it is over the date line, its west is greater than its east.
 
     Returns
     -------
@@ -52,13 +52,9 @@ def bounding_box(contexts: Sequence[Context], *, loc: str = "loc") -> Context:
     ContextProblem
         One has no place.
     """
-    lats, lons = zip(*(context[loc] for context in contexts), strict=True)
-    west, east = min(lons), max(lons)
-    if east - west > 180:
-        west, east = min(lon for lon in lons if lon > 0), max(lon for lon in lons if lon <= 0)
+    held = box([context[loc] for context in contexts])
     others = {name: values for name, values in _lists(contexts).items() if name != loc}
-    box = [min(lats), west, max(lats), east]
-    return _joined(contexts, {**others, "box": box, "messages": len(contexts)})
+    return _joined(contexts, {**others, "box": held, "messages": len(contexts)})
 
 
 def mean(contexts: Sequence[Context], *, of: Sequence[str] = ("speed_kmh",), loc: str = "loc") -> Context:
@@ -67,7 +63,8 @@ def mean(contexts: Sequence[Context], *, of: Sequence[str] = ("speed_kmh",), loc
     Returns
     -------
     Context
-        With the mean of each attribute named in ``of``, ``messages``, and ``box`` where there are places.
+        With the mean of each attribute named in ``of``, ``messages``, and ``box`` where there are places, as
+        of :func:`bounding_box`.
 
     Raises
     ------
@@ -78,8 +75,7 @@ def mean(contexts: Sequence[Context], *, of: Sequence[str] = ("speed_kmh",), loc
     attributes: dict[str, Any] = {**means, "messages": len(contexts)}
     places = [context.attributes[loc] for context in contexts if loc in context.attributes]
     if places:
-        lats, lons = [place[0] for place in places], [place[1] for place in places]
-        attributes["box"] = [min(lats), min(lons), max(lats), max(lons)]
+        attributes["box"] = box(places)
     return _joined(contexts, attributes)
 
 

@@ -8,10 +8,16 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["LEVEL", "pack", "unpack"]
+from mudkit.errors import ParameterError
+
+__all__ = ["LEVEL", "MOST_BYTES", "check_size", "inflated", "pack", "unpack"]
 
 LEVEL: Final = 6
 """gzip's usual one."""
+MOST_BYTES: Final = 1 << 24
+"""As JSON, no message is larger: of a few kilobytes gzip can make gigabytes."""
+_ROOM_BYTES: Final = 1 << 20
+"""Of a message, for what is sent beside a context."""
 _MAGIC: Final = b"\x1f\x8b"
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -31,5 +37,38 @@ def pack(message: Any, compress: bool) -> bytes:
 
 
 def unpack(sent: bytes) -> Any:
-    """Give what :func:`pack` was given, with lists for tuples."""
-    return _decode(zlib.decompress(sent, 31) if sent[:2] == _MAGIC else sent)
+    """Give what :func:`pack` was given, with lists for tuples; None if these bytes are no such message.
+
+    It raises for no bytes at all, and makes no more than :data:`MOST_BYTES` of them.
+    """
+    try:
+        text = inflated(sent)
+        return None if text is None else _decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def inflated(sent: bytes) -> bytes | None:
+    """Give the JSON of what was sent; None if it is too large, or was not compressed as :func:`pack` does."""
+    if sent[:2] == _MAGIC:
+        inflate = zlib.decompressobj(31)
+        try:
+            text = inflate.decompress(sent, MOST_BYTES)
+        except zlib.error:
+            return None
+        return text if inflate.eof and not inflate.unused_data else None
+    return sent if len(sent) <= MOST_BYTES else None
+
+
+def check_size(where: str, text: bytes) -> None:
+    """Refuse what nobody would take.
+
+    Raises
+    ------
+    ParameterError
+    """
+    if len(text) > MOST_BYTES - _ROOM_BYTES:
+        raise ParameterError(
+            "This is too large to be sent.", where=where, found=f"{len(text):,} bytes as JSON",
+            expected=f"{MOST_BYTES - _ROOM_BYTES:,} at most",
+        )  # fmt: skip

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from mudkit.units import EARTH_RADIUS_KM, KM_PER_DEGREE
 
-__all__ = ["Cell", "cell", "distance_km"]
+__all__ = ["Cell", "box", "cell", "distance_km"]
 
 _KM_PER_DEGREE: Final = float(KM_PER_DEGREE)
 
@@ -31,8 +32,22 @@ class Cell(NamedTuple):
     @property
     def centre(self) -> tuple[float, float]:
         """Latitude and longitude of its middle, degrees to a metre."""
-        height, width = _sides(self.row, self.km)
-        return round((self.row + 0.5) * height, 5), round((self.column + 0.5) * width, 5)
+        west, east = self._edges
+        return round((self.row + 0.5) * _sides(self.row, self.km)[0], 5), round((west + east) / 2, 5)
+
+    def is_beside(self, other: Cell) -> bool:
+        """Say whether they touch, at a corner at least, or are the same; also over the date line."""
+        if self.km != other.km or abs(self.row - other.row) > 1:
+            return False
+        (west, east), (others_west, others_east) = self._edges, other._edges
+        apart = abs(_on_circle((west + east - others_west - others_east) / 2))
+        return apart <= (east - west + others_east - others_west) / 2 + 1e-9
+
+    @property
+    def _edges(self) -> tuple[float, float]:
+        """Longitudes of its west and its east; the date line cuts it off."""
+        _, width = _sides(self.row, self.km)
+        return max(self.column * width, -180.0), min((self.column + 1) * width, 180.0)
 
 
 def cell(loc: Sequence[float], *, km: float) -> Cell:
@@ -46,7 +61,28 @@ def cell(loc: Sequence[float], *, km: float) -> Cell:
         Side of the cells.
     """
     row = math.floor(loc[0] / (km / _KM_PER_DEGREE))
-    return Cell(row, math.floor(loc[1] / _sides(row, km)[1]), km)
+    return Cell(row, math.floor(_on_circle(loc[1]) / _sides(row, km)[1]), km)
+
+
+def box(places: Iterable[Sequence[float]]) -> list[float]:
+    """Give the smallest box that holds some places: south, west, north, east, degrees.
+
+    Over the date line, west is greater than east. Of two that are as wide, it is not the one over the date
+    line.
+
+    Parameters
+    ----------
+    places : iterable of (float, float)
+        Latitudes and longitudes, one at least.
+    """
+    lats, lons = zip(*places, strict=True)
+    around = sorted({_on_circle(lon) for lon in lons})
+    west, east = around[0], around[-1]
+    width = east - west
+    for before, after in pairwise(around):
+        if 360 - (after - before) < width:
+            west, east, width = after, before, 360 - (after - before)
+    return [min(lats), west, max(lats), east]
 
 
 def distance_km(here: Sequence[float], there: Sequence[float]) -> float:
@@ -66,6 +102,11 @@ def distance_km(here: Sequence[float], there: Sequence[float]) -> float:
     half_lambda = math.radians(there[1] - here[1]) / 2
     h = math.sin((psi - phi) / 2) ** 2 + math.cos(phi) * math.cos(psi) * math.sin(half_lambda) ** 2
     return 2 * EARTH_RADIUS_KM * math.asin(math.sqrt(min(h, 1.0)))
+
+
+def _on_circle(lon: float) -> float:
+    """Give a longitude in [-180, 180), where 180 is -180."""
+    return lon if -180 <= lon < 180 else (lon + 180) % 360 - 180
 
 
 def _sides(row: int, km: float) -> tuple[float, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -9,15 +10,17 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.errors import ParameterError
+from mudkit.errors import ContextProblem, ParameterError
 from mudkit.sources.parameters import number
 from mudkit.systems.radiator import joins
 from mudkit.systems.radiator.applications import Application
-from mudkit.systems.radiator.broadcast import broadcast
+from mudkit.systems.radiator.broadcast import Aggregate, broadcast
 from mudkit.systems.radiator.client_arrays import for_many
 from mudkit.systems.radiator.context import Context
+from mudkit.systems.radiator.packing import pack
 from mudkit.systems.radiator.pending import Message
 from mudkit.systems.radiator.places import distance_km
+from mudkit.systems.radiator.problems import Problems, failure
 from mudkit.units import distance_km as distances_km
 
 if TYPE_CHECKING:
@@ -53,7 +56,8 @@ class Played:
     sent : pandas.DataFrame
         What went to each who is watched: ``receiver, aggregates, messages, bytes`` (gzip, no addresses).
     problems : list
-        Of the application's functions.
+        Of the application's functions. What fails to sense says nothing; an aggregate in which there are no
+        cells, and cannot be, has no rows in ``heard``.
     """
 
     aggregates: pd.DataFrame
@@ -116,7 +120,7 @@ def play(
         engine.register(0, str(first.device), {"loc": [first.lat, first.lon]})
     for name, place in stand.items():
         engine.register(0, name, {"loc": list(place)})
-    told = _told(application, frame, times_us.tolist(), round(every_s * 1e6))
+    told = _told(application, frame, times_us.tolist(), round(every_s * 1e6), engine.problems)
     watched = {*watch, *stand}
     sums = {name: [0, 0, 0] for name in sorted(watched)}
     aggregates: list[Any] = []
@@ -131,12 +135,9 @@ def play(
         for receiver in sorted(watched.intersection(gone.recipients)):
             more = (1, len(gone.batch), gone.size_bytes)
             sums[receiver] = [now + plus for now, plus in zip(sums[receiver], more, strict=True)]
-            told_of = gone.context
-            if told_of.get("cells") is None:
-                told_of = joins.count_per_cell([each.context for each in gone.batch])
-            cells += rows(gone.gone_us / 1e6, receiver, sums[receiver][0], told_of)
+            cells += _cells(application, gone, receiver, sums[receiver][0], engine.problems)
             for each, wait_s in zip(gone.batch, waits_s, strict=True):
-                received.append((gone.gone_us, receiver, each.sender, *each.context["loc"], wait_s))
+                received.append((gone.gone_us, receiver, each.sender, *_place(each.context), wait_s))
     tracks = {name: _track(frame, times_us, name) for name in watched - stand.keys()}
     for_columns = ["ts", "messages", "people", "recipients", "size_bytes", "wait_s"]
     tables = [
@@ -153,6 +154,32 @@ def play(
         ),
         list(engine.problems),
     )  # fmt: skip
+
+
+def _cells(
+    application: Application, gone: Aggregate, receiver: str, number: int, problems: Problems
+) -> list[list[Any]]:
+    told_of = gone.context
+    try:
+        if told_of.get("cells") is None:
+            told_of = joins.count_per_cell([each.context for each in gone.batch])
+        return rows(gone.gone_us / 1e6, receiver, number, told_of)
+    except Exception as error:
+        where = f"{application.name}, receiver {receiver!r}"
+        remedy = "it is not among what was heard"
+        problems.add(
+            failure("What the join tells", error, where=where, expected="cells, or places", remedy=remedy)
+        )
+        return []
+
+
+def _place(context: Context) -> Place:
+    """Give where it was sent; not a number, where it does not say it."""
+    try:
+        lat, lon = context["loc"]
+        return float(lat), float(lon)
+    except (ContextProblem, TypeError, ValueError):
+        return math.nan, math.nan
 
 
 def rows(t_s: float, receiver: str, aggregate: int, context: Context) -> list[list[Any]]:
@@ -212,7 +239,9 @@ def _still(place: Place) -> Track:
     return np.zeros(1), np.array([place[0]]), np.array([place[1]])
 
 
-def _told(application: Application, frame: Any, times_us: list[int], every_us: int) -> Iterator[Message]:
+def _told(
+    application: Application, frame: Any, times_us: list[int], every_us: int, problems: Problems
+) -> Iterator[Message]:
     """Give what the devices tell, in time."""
     last: dict[str, tuple[int, tuple[float, float]]] = {}
     told_us: dict[str, int] = {}
@@ -230,9 +259,21 @@ def _told(application: Application, frame: Any, times_us: list[int], every_us: i
             if now_us == before_us:
                 continue
             speed_kmh = distance_km(before, loc) / ((now_us - before_us) / 3.6e9)
-        attributes: Mapping[str, Any] | None = application.sense(device, loc, speed_kmh)
         told_us[device] = now_us
-        if attributes is not None:
+        try:
+            attributes: Mapping[str, Any] | None = application.sense(device, loc, speed_kmh)
+            if attributes is None:
+                continue
             context = Context(frozenset((device,)), dict(attributes), (now_us, now_us))
-            yield Message(count, device, now_us, context)
-            count += 1
+            pack(context.describe(), compress=False)  # with what cannot be sent no join could be
+        except Exception as error:
+            where = f"{application.name}, device {device!r}"
+            expected = "a mapping, or None"
+            problems.add(
+                failure(
+                    "What senses", error, where=where, expected=expected, remedy="the device says nothing"
+                )
+            )
+            continue
+        yield Message(count, device, now_us, context)
+        count += 1

@@ -5,11 +5,47 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from mudkit.errors import PropagationProblem
+from mudkit.errors import MudkitError, PropagationProblem
 
-__all__ = ["Problems"]
+__all__ = ["Problems", "failure", "text_of"]
 
 _MOST: Final = 1000
+_MOST_SHOWN: Final = 500
+"""Letters of what a function has raised."""
+
+
+def failure(what: str, error: Exception, *, where: str, expected: str, remedy: str) -> PropagationProblem:
+    """Say that a function of the programmer's has failed.
+
+    Parameters
+    ----------
+    what : str
+        The function, with its name.
+    error : Exception
+        What it raised, or what is said of what it gave.
+    where : str
+        Of whose contexts.
+    expected : str
+        Of the function, if the error does not say it.
+    remedy : str
+        What becomes of it.
+    """
+    found: str | None = None
+    if isinstance(error, MudkitError):
+        told, found, expected = error.summary, error.found, error.expected or expected
+    else:
+        told = text_of(error)
+    return PropagationProblem(
+        f"{what} has failed: {told}", where=where, found=found, expected=expected, remedy=remedy
+    )
+
+
+def text_of(error: Exception) -> str:
+    """Give its kind and its text, in so far as it has one."""
+    try:
+        return f"{type(error).__name__}: {error}"[:_MOST_SHOWN]
+    except Exception:  # that fails, too
+        return type(error).__name__
 
 
 class Problems:

@@ -28,6 +28,7 @@ import msgspec
 from mudkit.errors import MudkitError, ParameterError, PropagationProblem
 from mudkit.sources.parameters import number
 from mudkit.systems.radiator.context import Context
+from mudkit.systems.radiator.functions import check_join
 from mudkit.systems.radiator.groups import Groups
 from mudkit.systems.radiator.joining import join_problem, joined
 from mudkit.systems.radiator.joins import Join, concatenation
@@ -178,7 +179,7 @@ class Shares:
     Raises
     ------
     ParameterError
-        The function declares no key.
+        The function declares no key, or the join lacks a setting.
     """
 
     aggregability: Aggregability
@@ -188,6 +189,7 @@ class Shares:
 
     def __post_init__(self) -> None:
         number("max_retention_s", self.max_retention_s, 1e-6, 1e9)
+        check_join(self.join)
         given: Any = self.aggregability
         if not isinstance(given, Aggregability) or given.key is None:
             name = getattr(given, "name", None) or getattr(given, "__qualname__", repr(given))

@@ -32,8 +32,14 @@ class _Reader(ClientMachine):
 
     def shown(self, now_us: int, context: Context) -> Sequence[Effect]:
         """Note those items that are for this device."""
-        pairs = zip(context["item"], context["receivers"], strict=True)
-        mine = [item for item, receivers in pairs if self.device in receivers]
+        items, receivers = context.get("item"), context.get("receivers")
+        if not isinstance(items, list) or not isinstance(receivers, list):
+            return ()  # not of an experiment: anybody may push something to who can be reached by its peers
+        mine = [
+            item
+            for item, those in zip(items, receivers, strict=False)
+            if isinstance(item, str) and isinstance(those, list) and self.device in those
+        ]
         self._unread += mine
         return [self._happened("delivered_us", item, now_us) for item in mine]
 

@@ -1,4 +1,4 @@
-"""The server's table of clients, and what it owes each (Radiator 3.2, 4.2)."""
+"""The server's table of clients, what it owes each, and what it knows of each device (Radiator 3.2, 4.2)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Owed", "Row"]
+from mudkit.systems.radiator.context import Context
+
+__all__ = ["Known", "Owed", "Row"]
 
 
 @dataclass
@@ -19,10 +21,13 @@ class Owed:
         As it is sent.
     again_us : int
         It is sent again then; a chain takes its time.
+    chain : tuple of str
+        The chain in which it was sent to this client last.
     """
 
     context: dict[str, Any]
     again_us: int
+    chain: tuple[str, ...] = ()
 
 
 @dataclass
@@ -51,5 +56,33 @@ class Row:
     p2p_enabled: bool = False
     attributes: Mapping[str, Any] | None = None
     is_there: bool = True
-    """Whether nothing has failed to reach it since it last showed life."""
+    """Whether nothing that the server sent has failed to reach it since it last showed life."""
+    doubted_until_us: int = 0
+    """Until then nothing is sent to it either: a peer has said since that it could not be reached."""
     owed: dict[str, Owed] = field(default_factory=dict)
+
+
+@dataclass
+class Known:
+    """What the server knows of a client on a device, also after it has left: its numbers go on then.
+
+    Parameters
+    ----------
+    incarnation : str
+        Of the client's store.
+    turn : int
+        The highest with which it has registered or unregistered.
+    last : int
+        Number of the last context that was taken.
+    is_another : bool
+        Whether there was another incarnation before: then contexts say of which they are.
+    """
+
+    incarnation: str
+    turn: int
+    last: int
+    is_another: bool = False
+    challenge: str | None = None
+    """What who comes with another incarnation, or an older turn, has to give back first."""
+    early: dict[int, Context] = field(default_factory=dict)
+    """Contexts that came before one that is missing, by number: none of them is confirmed."""

@@ -13,8 +13,10 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from mudkit.errors import MudkitError, PropagationProblem
+from mudkit.errors import PropagationProblem
 from mudkit.systems.radiator.context import Context
+from mudkit.systems.radiator.functions import check_function
+from mudkit.systems.radiator.problems import failure
 
 __all__ = ["Aggregability", "Function", "Key", "People", "Threshold", "Time", "Volume", "aggregability"]
 
@@ -107,6 +109,11 @@ class Aggregability:
         receivers with equal keys are alike.
     sender_key : callable, optional
         The same of the sender: what was decided for one is decided for all that are alike.
+
+    Raises
+    ------
+    ParameterError
+        One of them is no function, or takes other arguments than these.
     """
 
     def __init__(
@@ -115,6 +122,10 @@ class Aggregability:
         key: Callable[[Context], Any] | None = None,
         sender_key: Callable[[Context], Any] | None = None,
     ) -> None:
+        check_function("aggregability", function, ["sender", "receiver"])
+        for where, given, of in (("key", key, "receiver"), ("sender_key", sender_key, "sender")):
+            if given is not None:
+                check_function(where, given, [of])
         self.function = function
         self.key = key
         self.sender_key = sender_key
@@ -130,9 +141,13 @@ class Aggregability:
         Raises
         ------
         Exception
-            What its key raises.
+            What its key raises; a TypeError where its value is not hashable.
         """
-        return receiver if self.key is None else self.key(receiver)
+        if self.key is None:
+            return receiver
+        view = self.key(receiver)
+        hash(view)
+        return view
 
     def decide(self, sender: Context, receiver: Any) -> Key:
         """Apply it, and bring what it gives to a key.
@@ -187,15 +202,12 @@ class Aggregability:
 
     def problem(self, error: Exception, sender: str, receiver: str) -> PropagationProblem:
         """Say that it failed, for whom."""
-        told = error.summary if isinstance(error, MudkitError) else f"{type(error).__name__}: {error}"
-        found = error.found if isinstance(error, MudkitError) else None
-        return PropagationProblem(
-            f"The aggregability function {self.name} has failed: {told}",
+        return failure(
+            f"The aggregability function {self.name}", error,
             where=f"{self.name}, sender {sender!r}, receiver {receiver!r}",
-            found=found,
-            expected=error.expected if isinstance(error, MudkitError) else "Volume, People or Time",
+            expected="Volume, People or Time",
             remedy="the message waits until the function gives a threshold for it",
-        )
+        )  # fmt: skip
 
 
 def aggregability(

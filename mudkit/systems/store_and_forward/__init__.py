@@ -3,6 +3,11 @@
 A message that a client took is in the inbox of its receiver once, and in the order of its sender, whatever
 is cut, lost, repeated, moved, killed and restarted meanwhile, as soon as both have had a network for long
 enough.
+
+Once and in order is meant of an incarnation: a device that comes back with an empty store has forgotten what
+it had, and begins anew (see :mod:`~mudkit.systems.store_and_forward.relay`, also for a relay that lost its
+store). Long enough is some 10 s after the last message was lost, and up to 30 minutes if what was lost is the
+hello of a device that came back and then says nothing.
 """
 
 from mudkit.systems.store_and_forward.client import ClientMachine

@@ -7,6 +7,8 @@ from functools import partial
 from typing import Final
 
 from mudkit.events import Call, Complete, Effect, Event, Installed, Network, Ports, Received, Record, Send
+from mudkit.systems.receiving import dropped
+from mudkit.systems.store_and_forward.messages import FROM_PEER
 
 __all__ = ["Direct", "DirectMachine"]
 
@@ -42,7 +44,10 @@ class DirectMachine:
                 read = [self._happened("read_us", item, self._me, now_us) for item in self._unread]
                 self._unread.clear()
                 return (*read, Complete(op_id, len(read)))
-            case Received(message={"kind": "message", "key": item}):
+            case Received(source=source, message=message):
+                if not source.endswith(f"/{_PORT}") or not FROM_PEER(message):
+                    return dropped(event)
+                item = message["key"]
                 self._unread.append(item)
                 return (self._happened("delivered_us", item, self._me, now_us),)
         return ()

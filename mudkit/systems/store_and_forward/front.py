@@ -10,6 +10,7 @@ from mudkit.events import Host, Network, Operation
 from mudkit.sources.parameters import of_kind
 from mudkit.systems.arguments import check_device, check_lab
 from mudkit.systems.store_and_forward.client import APP, ClientMachine
+from mudkit.systems.store_and_forward.messages import MOST_LETTERS
 from mudkit.systems.store_and_forward.relay import RelayMachine
 
 __all__ = ["NAME", "Client", "Relay", "StoreAndForward"]
@@ -135,10 +136,10 @@ class StoreAndForward:
 
 
 def _check_text(name: str, given: Any, expected: str) -> None:
-    if not isinstance(given, str) or not given or not given.isprintable():
+    if not isinstance(given, str) or not 0 < len(given) <= MOST_LETTERS or not given.isprintable():
         raise ParameterError(
             "This is no name.",
             where=name,
             found=repr(given)[:120],
-            expected=f"{expected}: a text of one line",
+            expected=f"{expected}: a text of one line, of at most {MOST_LETTERS} letters",
         )

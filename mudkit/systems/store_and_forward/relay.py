@@ -3,36 +3,109 @@
 Its rules:
 
 ===============  ===================================================================================
-send             the next of its sender: into the receiver's queue, accepted; an old one is accepted
-                 again; one that is too early will come again: its sender is told from which on
+send             the next of its sender's incarnation: into the receiver's queue, accepted; an old one is
+                 accepted again; one that is too early will come again: its sender is told from which on
 hello            the device is at the address that it said hello from; deliver its queue, unless its
-                 user is busy; say welcome if asked to
+                 user is busy; say welcome if asked to; one that is older than the last changes nothing;
+                 of another incarnation than before: ask who lives there now (identify)
 delivered        out of the queue
-timer            deliver again what was not acknowledged, as long as the device is there; what comes in
-                 meanwhile puts it off, but not what is late
-send failed      the device is away until it says hello
+timer            deliver again what is overdue, and of its sender what came after it (the device has
+                 taken none of that); other messages wait for deadlines of their own
+send failed      the device is away until it says hello, or acknowledges what it is sent now and then
+started          devices are where they were: deliver
 ===============  ===================================================================================
+
+Numbers hold in one incarnation of a sender: a device that was wiped begins anew, and late copies of what it
+has sent before are known. A receiver that was wiped gets what waits and what comes; what its former
+incarnation has acknowledged is gone. **A relay that was wiped** has lost what waited in it. It goes on: a
+sender's hello says which of its numbers comes first, and the relay notes in the incidents (``began anew``)
+that it does not know the ones before. It finds devices when they say hello, and asks those for it that it
+hears of otherwise; one that says nothing and keeps its network it cannot find.
+
+Who has sent a message is what the network says. Whatever else is no message of a client is dropped.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from mudkit.events import Effect, Event, Ports, Received, Send, SendFailed, SetTimer, TimerFired, size_bytes
+from mudkit.events import (
+    Effect,
+    Event,
+    LinkUp,
+    Ports,
+    Received,
+    Record,
+    Send,
+    SendFailed,
+    SetTimer,
+    TimerFired,
+    size_bytes,
+)
+from mudkit.systems.receiving import dropped
+from mudkit.systems.store_and_forward.deadlines import Deadlines
+from mudkit.systems.store_and_forward.messages import FROM_CLIENT
 
-__all__ = ["AGAIN_US", "AGAIN_US_PER_BYTE", "RelayMachine"]
+__all__ = ["RelayMachine"]
 
-AGAIN_US: Final = 5_000_000
-AGAIN_US_PER_BYTE: Final = 400
-"""As for the client: nothing is delivered again while it may still be on its way."""
+_FIRST_TRY_US: Final = 60_000_000
+_LAST_TRY_US: Final = 1_800_000_000
+"""A device that is away says hello when it is back; the hello may be lost. So it is tried, twice as late each
+time, up to this."""
+
+
+class _Device:
+    """What the relay knows of a device.
+
+    Parameters
+    ----------
+    name : str
+    queue : dict
+        What waits for it, by key, of each sender the first first.
+    known : mapping, optional
+        What is in the store of its hello; without, it has never said one.
+    """
+
+    __slots__ = (
+        "address", "deadlines", "hello", "incarnation", "is_away", "is_busy", "name", "nonce", "queue",
+        "try_us",
+    )  # fmt: skip
+
+    def __init__(self, name: str, queue: dict[str, Any], known: Mapping[str, Any] | None = None) -> None:
+        self.name = name
+        self.queue = queue
+        self.deadlines: Deadlines[str] = Deadlines(name)
+        self.address: str | None = None
+        self.incarnation: str = ""
+        self.nonce: str | None = None
+        """What it was asked to say hello with, and has not."""
+        self.hello = 0
+        """Number of the last one."""
+        self.is_busy = self.is_away = False
+        self.try_us = _FIRST_TRY_US
+        """After which time one that is away is tried next."""
+        if known is not None:
+            self.address, self.incarnation = known["address"], known["incarnation"]
+            self.hello, self.is_busy = known["hello"], known["busy"]
+
+    @property
+    def is_there(self) -> bool:
+        """Whether something can be delivered."""
+        return self.address is not None and not self.is_busy and not self.is_away
+
+    def known(self) -> dict[str, Any]:
+        """Give what is kept of its hello."""
+        return {
+            "address": self.address, "incarnation": self.incarnation, "hello": self.hello,
+            "busy": self.is_busy,
+        }  # fmt: skip
 
 
 class RelayMachine:
     """The server's machine.
 
-    Its queues are in its store; which devices are where is not: they say hello again.
+    Its queues, and where devices are, are in its store.
 
     Parameters
     ----------
@@ -40,85 +113,206 @@ class RelayMachine:
     """
 
     def __init__(self, ports: Ports) -> None:
+        self._ports = ports
         self._store = ports.store
-        self._addresses: dict[str, str] = {}
-        self._under_way: Counter[str] = Counter()  # bytes sent to each device and not acknowledged
-        self._due_us: defaultdict[str, dict[str, int]] = defaultdict(dict)
-        """Until when each of them should be acknowledged, by key, the first first."""
-        self._missed: dict[str, int] = {}  # the last number that each sender was told to be missing
+        self._missed: dict[str, tuple[str, int]] = {}  # the last number that each sender was told is missing
+        self._devices: dict[str, _Device] = {}
+        self._at: dict[str, _Device] = {}
+        for key, known in self._store.items("at "):
+            device = self._devices[key[3:]] = _Device(key[3:], {}, known)
+            if device.address is not None:
+                self._at[device.address] = device
+        for key, message in self._store.items("for "):
+            self._device(message["to"]).queue[key] = message
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
         match event:
-            case Received(source=source, message={"kind": "send"} as message):
-                return self._accept(now_us, source, message)
-            case Received(message={"kind": "delivered", "to": device, "from": sender, "number": number}):
-                self._taken(device, _key(device, sender, number))
-            case Received(source=source, message={"kind": "hello", "device": device} as message):
-                return self._hello(now_us, source, device, message)
-            case TimerFired(name=device) if device in self._addresses:
-                return self._deliver(now_us, device)
+            case Received(source=source):
+                return self._received(now_us, source, event)
+            case TimerFired(name=name):
+                return self._overdue(now_us, self._devices[name])
             case SendFailed(to=address):
-                for device in [each for each, where in self._addresses.items() if where == address]:
-                    del self._addresses[device]
+                return self._away(address)
+            case LinkUp():
+                waiting = (each for each in self._devices.values() if each.is_there and each.queue)
+                return [effect for each in waiting for effect in self._deliver(now_us, each)]
         return ()
 
-    def _accept(self, now_us: int, source: str, message: Any) -> Sequence[Effect]:
-        sender, device, number = message["from"], message["to"], message["number"]
-        last = self._store.get(f"last {sender}") or 0
+    def _received(self, now_us: int, source: str, event: Received) -> Sequence[Effect]:
+        """Take what a client may say of itself; else drop it."""
+        message, sender = event.message, event.sender
+        if FROM_CLIENT(message):
+            kind = message["kind"]
+            if kind == "send" and message["from"] == sender:
+                return self._accept(now_us, source, message)
+            if kind == "delivered" and message["to"] == sender:
+                return self._delivered(now_us, source, message)
+            if kind == "hello" and message["device"] == sender:
+                return self._hello(now_us, source, message)
+        return dropped(event)
+
+    def _device(self, name: str) -> _Device:
+        return self._devices.get(name) or self._devices.setdefault(name, _Device(name, {}))
+
+    # -- what senders say
+
+    def _accept(self, now_us: int, source: str, message: Mapping[str, Any]) -> Sequence[Effect]:
+        sender, incarnation, number = message["from"], message["incarnation"], message["number"]
+        numbered = f"last {sender}\n{incarnation}"
+        last = self._store.get(numbered) or 0
         effects: list[Effect] = []
         if number == last + 1:
-            kept = {**message, "kind": "deliver", "after": self._store.get(f"last {sender}\n{device}") or 0}
-            key = _key(device, sender, number)
-            self._store.put(f"last {sender}", number)
-            self._store.put(f"last {sender}\n{device}", number)
+            device = self._device(message["to"])
+            last_there = f"{numbered}\n{device.name}"
+            kept = {
+                "kind": "deliver", "number": number, "incarnation": incarnation, "key": message["key"],
+                "from": sender, "to": device.name, "text": message["text"],
+                "after": self._store.get(last_there) or 0,
+            }  # fmt: skip
+            key = _key(kept)
+            self._store.put(numbered, number)
+            self._store.put(last_there, number)
             self._store.crash_point("accepted, not in the queue")
             self._store.put(key, kept)
-            if self._is_late(now_us, device):
-                effects += self._deliver(now_us, device)
-            elif device in self._addresses:
-                self._under_way[device] += size_bytes(kept)
-                again = self._again(device)
-                self._due_us[device][key] = now_us + again.delay_us
-                effects += [Send(self._addresses[device], kept), again]
+            device.queue[key] = kept
+            if device.is_there:
+                effects += self._send(now_us, device, [key])
+            elif device.is_away and len(device.queue) == 1:
+                effects.append(SetTimer(device.name, device.try_us))
             last = number
         if number <= last:
-            effects.append(Send(source, {"kind": "accepted", "key": message["key"], "number": number}))
-        elif self._missed.get(sender) != last + 1:  # told once: the others that are too early say the same
-            self._missed[sender] = last + 1
-            effects.append(Send(source, {"kind": "missing", "number": last + 1}))
+            told = {"kind": "accepted", "number": number, "incarnation": incarnation, "key": message["key"]}
+            effects.append(Send(source, told))
+        elif self._missed.get(sender) != (incarnation, last + 1):  # once: all that are too early say the same
+            self._missed[sender] = incarnation, last + 1
+            effects.append(Send(source, {"kind": "missing", "number": last + 1, "incarnation": incarnation}))
+        return [*effects, *self._ask_unknown(self._device(sender), source)]
+
+    def _ask_unknown(self, device: _Device, source: str) -> Sequence[Effect]:
+        """Ask a device for its hello that should have said one."""
+        return self._identify(device, source) if device.address is None else ()
+
+    def _identify(self, device: _Device, source: str) -> Sequence[Effect]:
+        if device.nonce is None:
+            device.nonce = self._ports.entropy(4).hex()
+        return (Send(source, {"kind": "identify", "nonce": device.nonce}),)
+
+    # -- what receivers say
+
+    def _hello(self, now_us: int, source: str, message: Mapping[str, Any]) -> Sequence[Effect]:
+        device, incarnation, said = self._device(message["device"]), message["incarnation"], message["number"]
+        is_other = device.incarnation not in ("", incarnation)
+        if is_other and (device.nonce is None or message.get("nonce") != device.nonce):
+            return self._identify(device, source)
+        told = {"kind": "welcome", "number": said, "incarnation": incarnation}
+        effects: list[Effect] = [Send(source, told)] if message.get("answer") else []
+        if incarnation == device.incarnation and said <= device.hello:
+            return effects
+        effects += self._begin_anew(message)
+        if is_other:
+            for key, _ in self._store.items(f"seen {device.name}\n"):
+                self._store.delete(key)
+        self._move(device, source)
+        device.incarnation, device.nonce = incarnation, None
+        device.hello, device.is_busy = said, message["busy"]
+        self._store.put(f"at {device.name}", device.known())
+        self._found(device)
+        return effects if device.is_busy else [*effects, *self._deliver(now_us, device)]
+
+    def _begin_anew(self, message: Mapping[str, Any]) -> Sequence[Effect]:
+        """Go on at the number at which a sender is, if the store does not know those before."""
+        numbered = f"last {message['device']}\n{message['incarnation']}"
+        last = self._store.get(numbered) or 0
+        if message["first"] - 1 <= last:
+            return ()
+        self._store.put(numbered, message["first"] - 1)
+        detail = f"messages of {message['device']} up to number {message['first'] - 1} are not known here"
+        return (Record("incidents", {"incident": "began anew", "detail": detail}),)
+
+    def _delivered(self, now_us: int, source: str, message: Mapping[str, Any]) -> Sequence[Effect]:
+        device = self._device(message["to"])
+        if message["receiver"] != device.incarnation:  # of a former one; or of the next, whose hello comes
+            return self._ask_unknown(device, source)
+        numbered, number = _seen(message), message["number"]
+        if number > (self._store.get(numbered) or 0):
+            self._store.put(numbered, number)
+        key = _key(message)
+        if device.queue.pop(key, None) is not None:
+            self._store.delete(key)
+        effects = device.deadlines.met(key)
+        if device.is_away and device.address == source:
+            self._found(device)
+            return [*effects, *self._deliver(now_us, device)]
         return effects
 
-    def _hello(self, now_us: int, source: str, device: str, message: Any) -> Sequence[Effect]:
-        welcome = [Send(source, {"kind": "welcome"})] if message.get("answer") else []
-        if message["busy"]:
-            self._addresses.pop(device, None)
-            return welcome
-        self._addresses[device] = source
-        return [*welcome, *self._deliver(now_us, device)]
+    # -- delivering
 
-    def _deliver(self, now_us: int, device: str) -> Sequence[Effect]:
-        address = self._addresses[device]
-        waiting = self._store.items(f"for {device}\n")
-        self._under_way[device] = sum(size_bytes(message) for _, message in waiting)
-        again = self._again(device)
-        self._due_us[device] = dict.fromkeys((key for key, _ in waiting), now_us + again.delay_us)
-        return [*(Send(address, message) for _, message in waiting), again] if waiting else ()
+    def _deliver(self, now_us: int, device: _Device) -> list[Effect]:
+        """Deliver all that waits."""
+        device.deadlines.clear()
+        return self._send(now_us, device, sorted(device.queue))
 
-    def _taken(self, device: str, key: str) -> None:
-        message = self._store.get(key)
-        if message is not None:
-            self._store.delete(key)
-            self._under_way[device] = max(self._under_way[device] - size_bytes(message), 0)
-            self._due_us[device].pop(key, None)
+    def _send(self, now_us: int, device: _Device, keys: Iterable[str]) -> list[Effect]:
+        effects: list[Effect] = []
+        for key in keys:
+            message = self._after_what_it_has(device, device.queue[key])
+            effects.append(Send(str(device.address), message))
+            effects += device.deadlines.set(key, now_us, size_bytes(message))
+        return effects
 
-    def _is_late(self, now_us: int, device: str) -> bool:
-        """Say whether something should have been acknowledged by now."""
-        return device in self._addresses and now_us >= next(iter(self._due_us[device].values()), now_us + 1)
+    def _after_what_it_has(self, device: _Device, message: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Let a message follow what this incarnation of its receiver has, if the one before is gone."""
+        after = message["after"]
+        if after == 0 or _key({**message, "number": after}) in device.queue:
+            return message
+        seen = self._store.get(_seen(message)) or 0
+        return message if seen == after else {**message, "after": seen}
 
-    def _again(self, device: str) -> SetTimer:
-        return SetTimer(device, AGAIN_US + AGAIN_US_PER_BYTE * self._under_way[device])
+    def _overdue(self, now_us: int, device: _Device) -> Sequence[Effect]:
+        if device.is_away and device.queue:
+            device.try_us = min(2 * device.try_us, _LAST_TRY_US)
+            message = self._after_what_it_has(device, device.queue[min(device.queue)])
+            return Send(str(device.address), message), SetTimer(device.name, device.try_us)
+        if not device.is_there:
+            return ()
+        late, streams, again = set(device.deadlines.overdue(now_us)), set(), []
+        for key in sorted(device.queue) if late else ():
+            stream = key.rpartition("\n")[0]
+            if key in late or stream in streams:
+                streams.add(stream)
+                again.append(key)
+        return [*self._send(now_us, device, again), *device.deadlines.fired(now_us)]
+
+    def _away(self, address: str) -> Sequence[Effect]:
+        device = self._at.get(address)
+        if device is None or device.is_away:
+            return ()
+        device.is_away = True
+        device.deadlines.clear()
+        return (SetTimer(device.name, device.try_us),) if device.queue else ()
+
+    def _found(self, device: _Device) -> None:
+        device.is_away, device.try_us = False, _FIRST_TRY_US
+
+    def _move(self, device: _Device, address: str) -> None:
+        """Let a device be at an address from now on; who was there before is there no more."""
+        if device.address is not None and self._at.get(device.address) is device:
+            del self._at[device.address]
+        before = self._at.get(address)
+        if before is not None:
+            before.address = None
+            self._store.put(f"at {before.name}", before.known())
+        device.address = address
+        self._at[address] = device
 
 
-def _key(device: str, sender: str, number: int) -> str:
-    return f"for {device}\n{sender}\n{number:012d}"
+def _key(message: Mapping[str, Any]) -> str:
+    """Give the key of a message in the queue of its receiver."""
+    stream = f"{message['to']}\n{message['from']}\n{message['incarnation']}"
+    return f"for {stream}\n{message['number']:019d}"
+
+
+def _seen(message: Mapping[str, Any]) -> str:
+    """Give the key of the last number that its receiver has acknowledged."""
+    return f"seen {message['to']}\n{message['from']}\n{message['incarnation']}"

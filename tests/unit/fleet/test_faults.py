@@ -38,9 +38,9 @@ def test_another_address(stage):
     stage.do("ann", Send("server", 3))
     stage.world.run(9 * S)
     assert stage.puppets["server"].of(SendFailed) == [SendFailed("ann", 1)]
-    assert stage.puppets["ann"].of(Received) == [Received("server", 2)]
+    assert stage.puppets["ann"].of(Received) == [Received("server", 2, "server")]
     assert stage.puppets["ann"].of(LinkUp)[-1] == LinkUp("ann@2", "lte")
-    assert stage.puppets["server"].of(Received) == [Received("ann@2", 3)]
+    assert stage.puppets["server"].of(Received) == [Received("ann@2", 3, "ann")]
     assert faults.change_address("ann") == "ann@3"
     assert {row.device for row in stage.world.bill()} == {"ann"}
     with pytest.raises(ParameterError, match="in use"):

@@ -38,7 +38,7 @@ def test_a_message_takes_the_time_of_its_bytes_and_its_way(stage):
     stage.do("ann", Send("server", b"x" * 141_000))
     stage.world.run(60 * S)
     [(t_us, event)] = stage.puppets["server"].seen[1:]
-    assert event == Received("ann", b"x" * 141_000)
+    assert event == Received("ann", b"x" * 141_000, "ann")
     carried_us = 141_000 * 8_000 / 5_640
     assert carried_us + 260_000 < t_us < carried_us + 260_000 + 200_000  # the radio was closed
     assert stage.account("ann", "up")[3:5] == (1, 141_000)
@@ -47,7 +47,7 @@ def test_a_message_takes_the_time_of_its_bytes_and_its_way(stage):
 def test_from_device_to_device_both_pay(stage):
     stage.do("ann", Send("bob", {"a": 1}))
     stage.world.run(60 * S)
-    assert stage.puppets["bob"].of(Received) == [Received("ann", {"a": 1})]
+    assert stage.puppets["bob"].of(Received) == [Received("ann", {"a": 1}, "ann")]
     assert stage.account("ann", "up").bytes == stage.account("bob", "down").bytes == len('{"a":1}')
 
 

@@ -9,7 +9,7 @@ import pytest
 from fleet_machines import Puppet, Stage
 
 from mudkit import Lab
-from mudkit.errors import ParameterError, SimulationProblem
+from mudkit.errors import FailureWarning, ParameterError, SimulationProblem
 from mudkit.events import Call, Ciphertext, Complete, Received, Record, Send, SetTimer, TimerFired
 from mudkit.fleet import World
 from mudkit.fleet.store import MemoryStore, SqliteStore
@@ -192,8 +192,13 @@ def test_a_long_message_on_a_slow_link_is_sent_once():
 def test_effects_that_are_none_say_whose_they_are(effects, told):
     lab = Lab()
     process = lab.device("ann").install("puppets", Puppet)
+    with pytest.warns(FailureWarning, match=told):
+        asked = process.call("do", effects=effects)
     with pytest.raises(SimulationProblem, match=told):
-        process.call("do", effects=effects)
+        asked.result()
+    [problem] = lab.problems.to_dict("records")
+    assert (problem["device"], problem["system"]) == ("ann", "puppets")
+    assert told.split("|")[-1] in problem["detail"]
 
 
 @pytest.mark.parametrize("delay_us", [100.5, float("nan"), "1", True, -1])

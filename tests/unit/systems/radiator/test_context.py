@@ -5,7 +5,17 @@ from __future__ import annotations
 import pytest
 
 from mudkit.errors import ContextProblem, ParameterError
-from mudkit.systems.radiator import Context, Message, aggregability, pack, unpack
+from mudkit.systems.radiator import (
+    Aggregability,
+    ClientLists,
+    Context,
+    Message,
+    Volume,
+    aggregability,
+    for_many,
+    pack,
+    unpack,
+)
 from mudkit.systems.radiator.contexts import Contexts
 from mudkit.systems.radiator.server_link import ServerLink
 
@@ -80,3 +90,33 @@ def test_the_link_takes_its_time_in_order():
     (sent,) = link.fired(110_000)
     assert sent.to == "b"
     assert (link.messages_sent, link.bytes_sent) == (2, 110)
+
+
+def test_who_has_left_begins_with_what_it_registers_with():
+    contexts = Contexts(100)
+    contexts.register("ann", {"x": 1})
+    contexts.propagated("ann", Context({"ann"}, {"x": 2}))
+    contexts.leave(0, "ann")
+    assert not contexts.register("ann", {"x": 9}), "something of it may wait"
+    assert contexts["ann"].attributes == {"x": 9}
+    contexts.register("ann", {"y": 1})
+    assert contexts["ann"].attributes == {"y": 1}
+
+
+@pytest.mark.parametrize("with_key", [False, True])
+@pytest.mark.parametrize("make", [ClientLists, for_many])
+def test_in_all_engines(make, with_key):
+    def g(sender, receiver):
+        there = receiver if with_key else receiver["x"]
+        return Volume(1 if (sender["x"], there) == (0, 9) else 5)
+
+    engine = make(Aggregability(g, (lambda receiver: receiver["x"]) if with_key else None), 1000)
+    engine.register(0, "ann", {"x": 0})
+    engine.register(0, "bob", {"x": 9})
+    assert not engine.take(1, Message(1, "bob", 1, Context({"bob"}, {"x": 2})))
+    assert not engine.take(1, Message(2, "ann", 1, Context({"ann"}, {"x": 0})))
+    engine.unregister(2, "bob")
+    engine.register(3, "bob", {"x": 9})
+    (entry,) = engine.take(4, Message(3, "ann", 4, Context({"ann"}, {"x": 0})))
+    assert entry.recipients == ["bob"]
+    assert [message.number for message in entry.batch] == [3], "what waited for it when it left is gone"

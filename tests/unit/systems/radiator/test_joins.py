@@ -90,3 +90,49 @@ def test_cells_and_distances():
     assert distance_km((38.7, -9.1), (41.1, -8.6)) == pytest.approx(
         float(on_the_sphere(38.7, -9.1, 41.1, -8.6))
     )
+
+
+@pytest.mark.parametrize(
+    ("lons", "west", "east"),
+    [
+        ([179.5, -179.5], 179.5, -179.5),
+        ([100.0, -100.0, 10.0], -100.0, 100.0),
+        ([-170.0, 0.0, 171.0], 171.0, 0.0),
+        ([350.0, 10.0], -10.0, 10.0),
+        ([180.0, -180.0], -180.0, -180.0),
+        ([0.0, 180.0], -180.0, 0.0),
+        ([5.0], 5.0, 5.0),
+        ([170.0, -170.0, 180.0, -179.0], 170.0, -170.0),
+    ],
+)
+def test_boxes_are_as_wide_as_the_places_are_apart(lons, west, east):
+    contexts = [Context({f"n{i}"}, {"loc": [i, lon], "speed_kmh": 1}) for i, lon in enumerate(lons)]
+    wanted = [0, west, len(lons) - 1, east]
+    assert joins.bounding_box(contexts)["box"] == wanted
+    assert joins.mean(contexts)["box"] == wanted
+    assert joins.people_count(contexts, k=1, loc="loc")["box"] == wanted
+
+
+def test_cells_at_the_date_line():
+    for km in (0.5, 3.0, 500.0):
+        for lat in (0.01, 38.7, -71.3):
+            here, there = cell((lat, 179.9999), km=km), cell((lat, -179.9999), km=km)
+            assert here != there
+            assert here.is_beside(there)
+            assert there.is_beside(here)
+            assert cell((lat, 180.0), km=km) == there == cell((lat, -180.0), km=km)
+            assert cell(here.centre, km=km) == here
+            assert -180 <= here.centre[1] < 180
+
+
+def test_cells_beside_each_other():
+    for lon in (-97.7, 0.0, 12.3, 179.8):
+        here = cell((30.27, lon), km=5.0)
+        around = [(30.27 + north, lon) for north in (-0.045, 0, 0.045)] + [
+            (30.27, lon - 0.05),
+            (30.27, lon + 0.05),
+        ]
+        assert all(here.is_beside(cell(place, km=5.0)) for place in around), lon
+        assert not here.is_beside(cell((30.27, lon + 0.16), km=5.0))
+        assert not here.is_beside(cell((30.27 + 0.1, lon), km=5.0))
+        assert not here.is_beside(cell((30.27, lon), km=1.0))

@@ -1,0 +1,210 @@
+"""What a reader may not see takes no part in aggregates; what it says of itself, and the order of its reads, is kept.
+
+Mistakes that no test had noticed: aggregates of what is hidden, reader data that a restart forgets, reads in order
+that overtake each other, a restarted client that takes answers to its former life for its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from mud_place import Place
+
+from mudkit.errors import TableProblem
+from mudkit.fleet.link import Transfer
+from mudkit.systems.mud import freshness
+
+FRESH = freshness(3600)
+ASKED = "count(*), max(salary), min(salary), sum(salary), avg(salary)"
+
+
+def salaries(**cloud: Any) -> tuple[Place, Any, Any]:
+    """Give a table in which ann shows some salaries to all, some to nobody else, and some to adults."""
+    place = Place(**cloud)
+    ann, bob = place.client("ann"), place.client("bob")
+    ann.create("staff", acl="public").result()
+    ann.create("friends", acl="public").result()
+    ann.write("friends", "bob", {"of": "ann"}, type="blind").result()
+    ann.write("friends", "cy", {"of": "ann"}, type="blind", predicate="auth.user = 'ann'").result()
+    for key, salary, predicate in (
+        ("open", 10, None), ("own", 99, "auth.user = 'ann'"), ("adults", 50, "receiver.age >= 21"),
+        ("friends", 30, "lookup('friends', auth.user, 'of') = 'ann'"), ("gone", 7, None), ("was open", 5, None),
+    ):  # fmt: skip
+        ann.write("staff", key, {"salary": salary}, type="blind", predicate=predicate).result()
+    ann.delete("staff", "gone").result()
+    ann.write("staff", "was open", {"salary": 88}, type="blind", predicate="auth.user = 'ann'").result()
+    place.lab.run(seconds=30)
+    return place, ann, bob
+
+
+def of(*salaries: int) -> dict[str, Any]:
+    names = ("count(*)", "max(salary)", "min(salary)", "sum(salary)", "avg(salary)")
+    values = (len(salaries), max(salaries), min(salaries), sum(salaries), sum(salaries) / len(salaries))
+    return dict(zip(names, values, strict=True))
+
+
+def aggregates(client: Any, predicate: str | None = None, **more: Any) -> Any:
+    return client.read("staff", predicate, aggregate=ASKED, **more).result().aggregates
+
+
+@pytest.mark.parametrize("replicas", [0, 2])
+@pytest.mark.parametrize("latest", [False, True])
+@pytest.mark.parametrize("kills", [False, True])
+def test_an_aggregate_counts_what_its_reader_is_shown(replicas: int, latest: bool, kills: bool) -> None:
+    place, ann, bob = salaries(replicas=replicas)
+    if kills:
+        for name in [name for name in place.lab.world.hosts if name not in place.lab.devices]:
+            place.lab.faults.kill(name)
+            place.lab.run(seconds=1)
+            place.lab.faults.restart(name)
+        place.lab.run(minutes=2)
+    cy = place.client("cy")
+    for client, data, shown in (
+        (bob, {}, (10, 30)), (bob, {"age": 30}, (10, 50, 30)), (bob, {"age": 20}, (10, 30)),
+        (cy, {"age": 30}, (10, 50)), (ann, {}, (10, 99, 88)),
+    ):  # fmt: skip
+        assert aggregates(client, data=data, latest=latest) == of(*shown)
+    assert aggregates(bob, "salary > 20", latest=latest) == of(30)
+    by_key = bob.read("staff", "key = 'own'", aggregate="count(*), max(salary)", latest=latest).result()
+    assert by_key.aggregates == {"count(*)": 0, "max(salary)": None}
+    looked_up = "lookup('friends', auth.user, 'of') = 'ann'"
+    assert aggregates(bob, looked_up, latest=latest) == of(10, 30)
+    # The record of cy is there, and cy is not shown it.
+    assert cy.read("staff", looked_up, aggregate="count(*)", latest=latest).result().aggregates == {
+        "count(*)": 0
+    }
+
+
+def processors(place: Place) -> list[str]:
+    found = [name for name in place.lab.world.hosts if "processor" in name]
+    assert found
+    return found
+
+
+@pytest.mark.parametrize("who", ["device", "processor", "both"])
+@pytest.mark.parametrize(("before", "after"), [(10, 30), (30, 10)])
+def test_what_a_reader_says_last_of_itself_survives_restarts(who: str, before: int, after: int) -> None:
+    place = Place()
+    ann, bob = place.client("ann"), place.client("bob")
+    ann.create("news", acl="public").result()
+    told: list[Any] = []
+    handle = bob.read("news", type="continuous", data={"age": before}, callback=told.append).result()
+    bob.update_data(handle, {"age": after}).result()
+    names = {"device": ["bob"], "processor": processors(place), "both": ["bob", *processors(place)]}[who]
+    for name in names:
+        place.lab.faults.kill(name)
+    place.lab.run(seconds=20)
+    for name in names:
+        place.lab.faults.restart(name)
+    place.lab.run(minutes=3)
+    ann.write("news", "k", {"x": "adults only"}, type="blind", predicate="receiver.age >= 21").result()
+    place.lab.run(minutes=3)
+    assert [change.key for change in told] == (["k"] if after >= 21 else [])
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("writes", [False, True])
+def test_reads_in_order_of_one_table_do_not_overtake_each_other(seed: int, writes: bool) -> None:
+    """Whether they are asked of the cloud, answered from here, or wait for a write."""
+    place = Place()
+    jane = place.client("jane")
+    jane.create("news", acl="app").result()
+    for key in "abcdefgh":
+        jane.write("news", key, {"n": 0}, type="blind").result()
+    jane.read("news").result()
+    place.lab.faults.messages(delay_share=0.8, delay_s=2.0 + seed)
+    asked, order = [], []
+    for number, key in enumerate("abcdefgh"):
+        if writes and number in (seed % 3, 4):
+            jane.write("news", key, {"n": number}, type="blind")
+        utility = FRESH if (number + seed) % 3 else None
+        asked.append(jane.read("news", f"key = '{key}'", "committed_wio", utility=utility))
+        asked[-1].add_done_callback(lambda done, number=number: order.append(number))
+        place.lab.run(seconds=0.2 * (seed % 4))
+    place.lab.run(minutes=2)
+    place.lab.faults.messages()
+    place.lab.run(minutes=5)
+    assert order == list(range(8))
+    times = [each.responded_us for each in asked]
+    assert times == sorted(times)
+
+
+def test_a_read_in_order_that_waits_for_a_write_holds_up_the_next_of_its_table() -> None:
+    place = Place()
+    jane = place.client("jane")
+    jane.create("news", acl="app").result()
+    for key in "ab":
+        jane.write("news", key, {"n": 0}, type="blind").result()
+    jane.read("news").result()
+    place.lab.faults.cut("jane")
+    jane.write("news", "a", {"n": 1}, type="blind")
+    first = jane.read("news", "key = 'a'", "committed_wio", utility=FRESH)
+    second = jane.read("news", "key = 'b'", "committed_wio", utility=FRESH)
+    jane.read("news", "key = 'b'", "committed", utility=FRESH).result()
+    jane.write("news", "b", {"n": 1}, type="blind")
+    place.lab.run(minutes=1)
+    assert (first.done(), second.done()) == (False, False)
+    place.lab.faults.mend("jane")
+    first.result()
+    second.result()
+    assert first.responded_us <= second.responded_us
+    assert second.result().records["b"]["n"] == 0  # it was asked before the write
+
+
+def test_a_restarted_client_makes_the_table_that_it_asks_for() -> None:
+    """What its former life has asked for is done; the cloud must not take the one for the other."""
+    place = Place()
+    jane = place.client("jane")
+    for name in ("one", "two", "three"):
+        jane.create(name).result()
+        jane.write(name, "k", {"n": name}).result()
+        place.lab.faults.kill("jane")
+        place.lab.run(seconds=1)
+        place.lab.faults.restart("jane")
+        place.lab.run(seconds=5)
+    for name in ("one", "two", "three"):
+        assert jane.read(name, latest=True).result().records == {"k": {"n": name}}
+    jane.drop("one").result()
+    place.lab.faults.kill("jane")
+    place.lab.faults.restart("jane")
+    jane.drop("two").result()
+    bob = place.client("bob", user="jane")
+    for name in ("one", "two"):
+        with pytest.raises(TableProblem):
+            bob.read(name).result()
+    assert len(bob.read("three").result()) == 1
+
+
+@pytest.mark.parametrize("operation", ["read", "write"])
+def test_a_restarted_client_takes_no_late_answer_to_its_former_life(operation: str) -> None:
+    place = Place()
+    jane = place.client("jane")
+    jane.create("news").result()
+    for key in "ab":
+        jane.write("news", key, {"n": key}).result()
+    place.lab.run(minutes=1)
+    for _ in range(2):
+        place.lab.faults.kill("jane")
+        place.lab.run(seconds=1)
+        place.lab.faults.restart("jane")
+        place.lab.run(seconds=5)
+        # Each life begins with the same: its answers are late, and come to the next one.
+        host = place.lab.devices["jane"]
+
+        def late(transfer: Transfer, host: Any = host) -> tuple[int, ...]:
+            return (0, 9_000_000) if transfer.to.startswith(host.address) else (0,)
+
+        place.lab.world.meddle = late
+        if operation == "read":
+            jane.read("news", "key = 'a'", latest=True).result()
+        else:
+            jane.write("news", "a", {"n": "again"}, type="blind").result()
+        place.lab.faults.kill("jane")
+        place.lab.faults.restart("jane")
+        place.lab.world.meddle = lambda transfer: () if transfer.message.get("kind") == "ask" else (0,)
+        second = jane.read("news", "key = 'b'", latest=True)
+        place.lab.run(seconds=9)
+        assert not second.done()  # what it has asked has not come to anybody
+        place.lab.world.meddle = None
+        assert second.result().records == {"b": {"n": "b"}}

@@ -1,0 +1,182 @@
+"""Each thing that was sent has a deadline of its own, whatever traffic goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mudkit import Lab
+from mudkit.events import CancelTimer, SetTimer
+from mudkit.fleet.link import Transfer
+from mudkit.systems.store_and_forward import Client, Relay
+from mudkit.systems.store_and_forward.deadlines import RETRY_US, Deadlines
+
+S = 1_000_000
+EVERY_S = (0.5, 1, 2, 3, 4, 5, 6, 9, 15, 30)
+
+
+class Traffic:
+    """Senders, a receiver, and what is lost of a kind."""
+
+    def __init__(self) -> None:
+        self.lab = Lab(seed=7)
+        relay = Relay(self.lab)
+        self.clients = {
+            n: Client(self.lab.device(n, link="ideal"), relay) for n in ("ann", "bob", "cy", "dan")
+        }
+        self.lab.run(seconds=30)
+        self.sent: dict[str, list[str]] = {"ann": [], "cy": [], "dan": []}
+        self.lost = 0
+
+    def lose(self, kind: str, to_or_from: str, count: int = 1) -> None:
+        """Lose the next messages of a kind that one device sends or gets."""
+
+        def meddle(transfer: Transfer) -> tuple[int, ...]:
+            hosts = transfer.sender.host.name, transfer.to.split("/")[0]
+            if transfer.message["kind"] == kind and to_or_from in hosts and self.lost < count:
+                self.lost += 1
+                return ()
+            return (0,)
+
+        self.lab.world.meddle = meddle
+
+    def send(self, sender: str) -> Any:
+        text = f"{sender} {len(self.sent[sender])}"
+        self.sent[sender].append(text)
+        return self.clients[sender].send("bob", text)
+
+    def until(self, done: Callable[[], bool], every_s: float, at_most_s: float) -> None:
+        """Let all go on sending until something holds."""
+        waited_s = 0.0
+        while not done():
+            assert waited_s < at_most_s
+            for sender in self.sent:
+                self.send(sender)
+            self.lab.run(seconds=every_s)
+            waited_s += every_s
+
+    def got(self) -> list[str]:
+        return [message["text"] for _, message in self.clients["bob"].installed.store.items("in ")]
+
+    def all_came(self) -> None:
+        self.lab.run(minutes=1)
+        got = self.got()
+        for sender, texts in self.sent.items():
+            assert [text for text in got if text.startswith(sender)] == texts
+
+
+@pytest.mark.parametrize("every_s", EVERY_S)
+@pytest.mark.parametrize("kind", ["send", "accepted"])
+def test_a_message_that_was_lost_is_sent_again(kind: str, every_s: float) -> None:
+    traffic = Traffic()
+    traffic.lose(kind, "ann")
+    first = traffic.send("ann")
+    traffic.until(first.done, every_s, 6 + every_s)
+    assert traffic.lost == 1
+    traffic.all_came()
+
+
+@pytest.mark.parametrize("every_s", EVERY_S)
+@pytest.mark.parametrize("kind", ["deliver", "delivered"])
+def test_a_delivery_that_was_lost_comes_again(kind: str, every_s: float) -> None:
+    traffic = Traffic()
+    traffic.lose(kind, "bob")
+    traffic.send("ann")
+    traffic.lab.run(seconds=0.2)
+    assert traffic.lost == 1
+    store = traffic.lab.world.hosts["relay"].processes[0].store
+    [(gone_on, _)] = store.items("for bob\nann\n")
+    traffic.until(lambda: store.get(gone_on) is None, every_s, 6 + every_s)
+    traffic.all_came()
+    assert not store.items("for ")
+
+
+@pytest.mark.parametrize("every_s", EVERY_S)
+@pytest.mark.parametrize("kind", ["hello", "welcome"])
+@pytest.mark.parametrize("is_sending", [False, True])
+def test_the_relay_hears_that_a_user_is_no_longer_busy(kind: str, every_s: float, is_sending: bool) -> None:
+    traffic = Traffic()
+    if is_sending:
+        traffic.sent["bob"] = []  # to himself
+    bob = traffic.lab.devices["bob"]
+    bob.change_context(busy=True)
+    traffic.lab.run(seconds=1)
+    traffic.send("ann")
+    traffic.lab.run(seconds=30)
+    assert traffic.got() == []
+    traffic.lose(kind, "bob", count=2)
+    bob.change_context(busy=False)
+    traffic.until(lambda: "ann 0" in traffic.got(), every_s, 11 + every_s)
+    traffic.lab.run(seconds=20)
+    assert traffic.lost == 2
+    traffic.all_came()
+
+
+@pytest.mark.parametrize("every_s", EVERY_S)
+def test_the_relay_hears_that_a_user_is_busy(every_s: float) -> None:
+    traffic = Traffic()
+    traffic.lose("hello", "bob", count=2)
+    traffic.lab.devices["bob"].change_context(busy=True)
+    waited_s, last = 0.0, -1
+    while last != len(traffic.got()):
+        last = len(traffic.got())
+        assert waited_s <= 11 + 2 * every_s
+        traffic.send("ann")
+        traffic.lab.run(seconds=every_s)
+        waited_s += every_s
+    traffic.lab.devices["bob"].change_context(busy=False)
+    traffic.all_came()
+
+
+@pytest.mark.parametrize("what", ["first", "link up", "address"])
+def test_a_device_that_says_nothing_more_gets_its_mail_though_its_hello_was_lost(what: str) -> None:
+    lab = Lab(seed=7)
+    relay = Relay(lab)
+    ann = Client(lab.device("ann", link="ideal"), relay)
+    lab.run(seconds=9)
+    if what == "first":
+        lab.faults.messages(loss_share=1.0)
+    bob = Client(lab.device("bob", link="ideal"), relay)
+    lab.run(seconds=9)
+    if what == "link up":
+        lab.faults.cut("bob")
+        ann.send("bob", "lunch?").result()
+        lab.run(minutes=10)
+        lab.faults.messages(loss_share=1.0)
+        lab.faults.mend("bob")
+    elif what == "address":
+        lab.faults.messages(loss_share=1.0)
+        lab.faults.change_address("bob")
+    lab.run(seconds=2)
+    lab.faults.messages()
+    if what != "link up":
+        ann.send("bob", "lunch?").result()
+    lab.run(minutes=15)
+    assert [message["text"] for message in bob.read().result()] == ["lunch?"]
+
+
+def test_what_is_sent_later_does_not_move_a_deadline_and_an_answer_touches_only_its_own() -> None:
+    deadlines: Deadlines[str] = Deadlines("t")
+    assert deadlines.set("a", 0, 0) == (SetTimer("t", RETRY_US),)
+    assert deadlines.set("b", 3 * S, 0) == ()
+    assert deadlines.met("c") == ()
+    assert deadlines.overdue(5 * S) == ["a"]
+    assert deadlines.set("a", 5 * S, 0) == ()  # the timer has fired: it is set below
+    assert deadlines.fired(5 * S) == (SetTimer("t", 3 * S),)
+    assert deadlines.met("b") == ()
+    assert deadlines.overdue(8 * S) == []
+    assert deadlines.fired(8 * S) == (SetTimer("t", 2 * S),)
+    assert deadlines.met("a") == (CancelTimer("t"),)
+    assert deadlines.met("a") == deadlines.fired(9 * S) == ()
+
+
+def test_who_waits_for_much_waits_longer() -> None:
+    deadlines: Deadlines[str] = Deadlines("t")
+    deadlines.set("long", 0, 100_000)
+    deadlines.set("behind it", 0, 100)
+    assert (len(deadlines.overdue(45 * S)), deadlines.size_bytes) == (1, 100_100)
+    assert deadlines.overdue(45 * S) == ["long"]
+    deadlines.met("long")
+    assert deadlines.size_bytes == 100

@@ -1,0 +1,216 @@
+"""Who comes back under its name with an empty store begins anew, and nobody waits for ever for what it has forgotten."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mudkit import Lab
+from mudkit.fleet.link import Transfer
+from mudkit.fleet.store import MemoryStore
+from mudkit.systems.store_and_forward import Client, Relay
+
+
+def wipe(installed: Any) -> None:
+    installed.kill()
+    installed.store = MemoryStore()
+    installed.start()
+
+
+def place() -> tuple[Lab, Relay, Client, Client]:
+    lab = Lab(seed=7)
+    relay = Relay(lab)
+    ann, bob = (Client(lab.device(name), relay) for name in ("ann", "bob"))
+    return lab, relay, ann, bob
+
+
+def texts(client: Client) -> list[str]:
+    return [message["text"] for message in client.read().result()]
+
+
+def test_a_sender_that_was_wiped_loses_nothing_and_late_copies_of_its_former_messages_are_known() -> None:
+    lab, _, ann, bob = place()
+    copies: list[Transfer] = []
+
+    def meddle(transfer: Transfer) -> tuple[int, ...]:
+        copies.append(transfer)
+        return (0, 90_000_000)  # whatever it is comes again, a minute and a half later
+
+    lab.world.meddle = meddle
+    for text in ("one", "two"):
+        ann.send("bob", text).result()
+    lab.run(seconds=5)
+    wipe(ann.installed)
+    for text in ("three", "four", "five"):
+        ann.send("bob", text).result(5)
+    lab.run(minutes=5)
+    assert {copy.message["kind"] for copy in copies} >= {
+        "hello",
+        "welcome",
+        "send",
+        "accepted",
+        "deliver",
+        "delivered",
+    }
+    assert texts(bob) == ["one", "two", "three", "four", "five"]
+    assert not ann.installed.store.items("out ")
+
+
+def test_an_answer_to_a_former_life_does_not_take_a_message_out_of_the_outbox() -> None:
+    lab, _, ann, bob = place()
+    lab.run(seconds=5)
+    lab.world.meddle = lambda transfer: (0, 7_000_000) if transfer.message["kind"] == "accepted" else (0,)
+    ann.send("bob", "one").result()
+    wipe(ann.installed)
+    lab.run(seconds=5)
+    lab.world.meddle = lambda transfer: () if transfer.message["kind"] == "send" else (0,)
+    ann.send("bob", "after the wipe")
+    lab.run(seconds=4)  # the late answer, to number 1 as well, is here
+    lab.world.meddle = None
+    lab.run(minutes=1)
+    assert texts(bob) == ["one", "after the wipe"]
+
+
+@pytest.mark.parametrize("read_before", [0, 1, 3])
+def test_a_receiver_that_was_wiped_gets_what_waits_and_what_comes(read_before: int) -> None:
+    lab, _, ann, bob = place()
+    for number in range(read_before):
+        ann.send("bob", f"before {number}").result()
+    lab.run(seconds=30)
+    assert len(texts(bob)) == read_before
+    lab.faults.cut("bob")
+    ann.send("bob", "waits 1").result()
+    ann.send("bob", "waits 2").result()
+    wipe(bob.installed)
+    lab.faults.mend("bob")
+    lab.run(seconds=9)
+    ann.send("bob", "comes").result()
+    lab.run(minutes=1)
+    assert texts(bob) == ["waits 1", "waits 2", "comes"]
+
+
+def test_what_a_former_life_acknowledges_late_is_delivered_to_the_next() -> None:
+    lab, relay, ann, bob = place()
+    lab.run(seconds=5)
+    lab.world.meddle = lambda transfer: (9_000_000,) if transfer.message["kind"] == "delivered" else (0,)
+    ann.send("bob", "one").result()
+    lab.run(seconds=2)  # it is in the inbox, and the relay does not know it yet
+    lab.world.meddle = None
+    wipe(bob.installed)
+    lab.run(seconds=20)
+    ann.send("bob", "two").result()
+    lab.run(minutes=1)
+    assert texts(bob) == ["one", "two"]
+    assert not relay.installed.store.items("for ")
+
+
+def test_a_late_hello_of_a_former_life_or_of_a_former_moment_changes_nothing() -> None:
+    lab, _, ann, bob = place()
+    lab.world.meddle = lambda transfer: (0, 20_000_000) if transfer.message["kind"] == "hello" else (0,)
+    lab.devices["bob"].change_context(busy=True)
+    lab.run(seconds=5)
+    lab.devices["bob"].change_context(busy=False)
+    lab.run(seconds=5)
+    wipe(bob.installed)
+    lab.faults.change_address("bob")
+    lab.world.meddle = None
+    lab.run(seconds=30)  # all of them have come again: busy, and from where it was
+    ann.send("bob", "lunch?").result()
+    lab.run(seconds=5)
+    assert texts(bob) == ["lunch?"]
+
+
+def test_a_first_hello_that_comes_after_that_of_the_next_life_changes_nothing() -> None:
+    """The relay has heard of neither before: which of them lives, only the living can say."""
+    lab = Lab(seed=7)
+    relay = Relay(lab)
+    ann = Client(lab.device("ann"), relay)
+    lab.world.meddle = lambda transfer: (20_000_000,) if transfer.message["kind"] == "hello" else (0,)
+    bob = Client(lab.device("bob"), relay)
+    lab.run(seconds=1)
+    lab.world.meddle = None
+    wipe(bob.installed)
+    lab.faults.change_address("bob")  # a question that goes to where he was does not reach him
+    lab.run(minutes=1)
+    ann.send("bob", "lunch?").result()
+    lab.run(seconds=5)
+    assert texts(bob) == ["lunch?"]
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_a_relay_that_was_wiped_goes_on_and_says_so(is_cut: bool) -> None:
+    lab, relay, ann, bob = place()
+    for number in range(3):
+        ann.send("bob", f"{number}").result()
+        bob.send("ann", f"{number}").result()
+    lab.run(seconds=9)
+    assert (texts(ann), texts(bob)) == (["0", "1", "2"], ["0", "1", "2"])
+    wipe(relay.installed)
+    if is_cut:
+        lab.faults.cut("bob", minutes=1)
+    sent = [ann.send("bob", "after"), bob.send("ann", "after"), ann.send("bob", "more")]
+    lab.run(minutes=3)
+    assert [each.status for each in sent] == ["ok"] * 3
+    assert (texts(ann), texts(bob)) == (["after"], ["after", "more"])
+    incidents = lab.frame("incidents")
+    told = incidents.loc[incidents["incident"] == "began anew", "detail"].tolist()
+    assert sorted(each.split(" are")[0] for each in told) == [
+        "messages of ann up to number 3", "messages of bob up to number 3"
+    ]  # fmt: skip
+    assert lab.problems.empty
+
+
+def test_a_relay_that_was_wiped_finds_a_device_again_that_only_listens_when_it_says_hello() -> None:
+    lab, relay, ann, bob = place()
+    lab.run(seconds=9)
+    wipe(relay.installed)
+    ann.send("bob", "where are you?").result()
+    lab.run(hours=1)
+    assert texts(bob) == []  # nobody knows where he is
+    lab.faults.cut("bob", minutes=1)
+    lab.run(minutes=2)
+    assert texts(bob) == ["where are you?"]
+
+
+def test_a_relay_that_was_restarted_knows_where_devices_are() -> None:
+    lab, relay, ann, bob = place()
+    lab.run(seconds=9)
+    ann.send("bob", "one").result()
+    lab.run(seconds=9)
+    relay.installed.kill()
+    lab.run(seconds=9)
+    relay.installed.start()
+    ann.send("bob", "two").result()
+    lab.run(minutes=1)
+    assert texts(bob) == ["one", "two"]
+
+
+def test_two_wipes_at_once() -> None:
+    lab, relay, ann, bob = place()
+    for number in range(3):
+        ann.send("bob", f"{number}").result()
+    lab.run(seconds=9)
+    for installed in (relay.installed, bob.installed, ann.installed):
+        wipe(installed)
+    ann.send("bob", "all is new").result()
+    lab.run(minutes=1)
+    assert texts(bob) == ["all is new"]
+
+
+def test_who_takes_anothers_address_is_not_told_its_messages() -> None:
+    lab, relay, ann, bob = place()
+    cy = Client(lab.device("cy"), relay)
+    lab.run(seconds=9)
+    assert lab.faults.change_address("bob") == "bob@2"
+    lab.run(seconds=9)
+    lab.faults.cut("bob")
+    ann.send("bob", "secret").result()
+    lab.run(seconds=9)
+    lab.faults.change_address("bob", "elsewhere")  # the relay does not hear of it
+    lab.faults.change_address("cy", "bob@2")
+    lab.run(hours=2)
+    assert texts(cy) == []
+    lab.faults.mend("bob")
+    lab.run(minutes=1)
+    assert texts(bob) == ["secret"]
