@@ -157,6 +157,8 @@ class ClientMachine:
             case Received(message={"kind": "redirect", "to": to}):
                 return self._watching.redirected(to)
             case Received(message={"id": _} as message):
+                if not self._connection.fits(message):
+                    return dropped(event)
                 self._planner.used(now_us)
                 if message.get("claims") is not None:
                     self._cache.claims = Claims(**message["claims"])

@@ -190,7 +190,7 @@ class Joined(Mapping[str, "_Joined"]):
     def __getitem__(self, name: str) -> _Joined:
         table = self._copy.tables.get(name)
         auth = self._auth
-        claims = Claims(auth["app"], auth.get("user"), None, inf) if auth else None
+        claims = Claims(auth["app"], auth.get("user"), None, inf) if "app" in auth else None
         if table is None:
             raise no_such_table(name, self._copy.tables, claims)
         table.check_access(claims)

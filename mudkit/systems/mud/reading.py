@@ -30,7 +30,7 @@ def answered(copy: Copy, message: Mapping[str, Any], master: str | None = None) 
     if master is not None and (copy.lsn < message["least"] or table is None):
         return (Send(master, message),)
     part = {"kind": "part", "id": message["id"], "partition": message["partition"], "lsn": copy.lsn}
-    if table is None or table.number != message["table"]:
+    if table is None or not table.has(message["table"], [message["partition"]]):
         error = to_json(no_such_table(message["name"], copy.tables))
         return (Send(message["reply"], {**part, "error": error}),)
     try:

@@ -96,6 +96,10 @@ class Table:
         """Say into which partition a key falls."""
         return bisect_right(self.split, key)
 
+    def has(self, number: int, partitions: Sequence[int]) -> bool:
+        """Say whether this is the table of a number, and these are partitions of it."""
+        return self.number == number and all(each < self.partitions for each in partitions)
+
     def check_access(self, claims: Claims | None) -> None:
         """Let those in who have shown enough.
 
