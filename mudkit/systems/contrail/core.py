@@ -172,4 +172,7 @@ class Core:
         """
         self.count(what)
         detail = f"{what}: {type(error).__name__}: {error}"
-        self.effects += [Record("incidents", {"incident": incident, "detail": detail}), Notify(PROBLEMS, error)]
+        self.effects += [
+            Record("incidents", {"incident": incident, "detail": detail}),
+            Notify(PROBLEMS, error),
+        ]

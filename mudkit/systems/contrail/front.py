@@ -173,7 +173,7 @@ class Module:
             each.directory[self.device.name] = keys
 
     def _begun(self, keys: PublicKeys) -> None:
-        """Register the keys of a device that has just begun; after a wipe its applications begin again, too."""
+        """Register the keys of a device that has just begun; after a wipe its applications begin, too."""
         self._register(keys)
         if keys.life:
             for port in self._ports.values():

@@ -49,9 +49,7 @@ _MOST_BODY: Final = 1_200_000
 """An item of 1 MiB, what the deliveries call it, and what encryption adds."""
 _MOST_LISTED: Final = 100_000
 
-Text = Annotated[
-    str, msgspec.Meta(min_length=1, max_length=200, pattern="^[^\x00-\x1f\x7f\ud800-\udfff]+$")
-]
+Text = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern="^[^\x00-\x1f\x7f\ud800-\udfff]+$")]
 Body = Annotated[bytes, msgspec.Meta(max_length=_MOST_BODY)]
 Slot = Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
 
@@ -176,7 +174,7 @@ class Membership(_Typed, frozen=True, tag="group"):
 
 
 class Withdraw(_Typed, frozen=True, tag="withdraw"):
-    """A device takes back what it has sent to another one before this and waits there: they are friends no more.
+    """A device takes back what it has sent to another one and waits there: they are friends no more.
 
     The paper has no such message: it says that communication is between friends only (3.3).
     """
@@ -209,7 +207,7 @@ class Sent(_Typed, frozen=True, tag="sent"):
 
 
 class Page(_Typed, frozen=True, tag="deliver"):
-    """What waits for a device, by number; a cloud may have changed it, so that the module looks for itself."""
+    """What waits for a device, by number; a cloud may have changed it: the module looks for itself."""
 
     visit: Count
     page: Annotated[list[Any], msgspec.Meta(max_length=_MOST_LISTED)]
@@ -360,9 +358,7 @@ class _Ctx(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gateway: Name
     client: Name
     what: _What
-    step: Literal[
-        "join", "send", "group", "withdraw", "pull", "data", "named", "spread", "append", "moved"
-    ]
+    step: Literal["join", "send", "group", "withdraw", "pull", "data", "named", "spread", "append", "moved"]
     asked: list[tuple[Name, _AnyOp]]
     todo: list[tuple[Name, _AnyOp]]
     results: list[tuple[_AnyOp, Any]]

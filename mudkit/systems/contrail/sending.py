@@ -240,10 +240,10 @@ class Sending:
 
     def unfriend(self, device: str) -> None:
         """Let nothing go to a device any more but this: its filters are to go that this one has there."""
-        there: dict[int, Mapping[str, Any]] = {}
+        there: dict[int, dict[str, Any]] = {}
         for slot, asked in self._asked.items():
             if asked["to"] in (None, device):
-                there[slot] = asked
+                there[slot] = dict(asked)
                 if asked["to"] == device:
                     self._asked.remove(slot)
         for _, message, entry in self._forget(device):

@@ -51,7 +51,7 @@ from mudkit.systems.lasthop.context import Following
 from mudkit.systems.lasthop.device_queue import DeviceQueue
 from mudkit.systems.lasthop.facts import Facts
 from mudkit.systems.lasthop.messages import FromServer
-from mudkit.systems.lasthop.server import AGAIN_US, AGAIN_US_PER_BYTE
+from mudkit.systems.lasthop.phone import AGAIN_US, AGAIN_US_PER_BYTE
 from mudkit.systems.lasthop.subscription import Subscription
 from mudkit.systems.receiving import dropped
 from mudkit.systems.stream import Incoming

@@ -251,7 +251,7 @@ class FromServer(Accepts):
 
 def _can_be_had(fact: Mapping[str, Any]) -> bool:
     try:
-        return Subscription.read(fact["subscription"]).topic == fact["topic"]
+        return bool(Subscription.read(fact["subscription"]).topic == fact["topic"])
     except MudkitError:
         return False
 

@@ -23,7 +23,6 @@ old one was subscribed to ends, and what is still on its way from it is dropped.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from mudkit.errors import MudkitError, ParameterError
@@ -39,82 +38,23 @@ from mudkit.events import (
     SendFailed,
     SetTimer,
     TimerFired,
-    size_bytes,
 )
 from mudkit.systems.lasthop.indexer import Indexer, is_query
 from mudkit.systems.lasthop.messages import FromDevice
+from mudkit.systems.lasthop.phone import AGAIN_US, Phone
 from mudkit.systems.lasthop.policies import FOREVER_US
 from mudkit.systems.lasthop.spooled import Missed, Spooled
 from mudkit.systems.lasthop.subscription import Subscription
 from mudkit.systems.receiving import dropped
 from mudkit.systems.stream import Outgoing
 
-__all__ = ["AGAIN_US", "AGAIN_US_PER_BYTE", "SpoolServer"]
+__all__ = ["SpoolServer"]
 
-AGAIN_US: Final = 5_000_000
-AGAIN_US_PER_BYTE: Final = 400
-"""Nothing is sent again while it may still be on its way: a slow link takes 100 µs a byte."""
 _MOST_MISSED: Final = 1000
 """Of what is kept for a device that is away; with more it has to say what it has."""
-_MOST_ASKED: Final = 64
-"""So many numbers of reads behind the last one are told apart."""
-_MOST_FORMER: Final = 64
-"""So many incarnations of a device are known as such."""
 _TAKEN: Final = FromDevice()
 _AGAIN: Final = "again"
 _DUE: Final = "due "
-
-
-@dataclass
-class _Phone:
-    """A device."""
-
-    number: int
-    """In the order in which the server heard of them."""
-    session: tuple[str, int, int] = ("", 0, 0)
-    former: list[str] = field(default_factory=list)
-    """Incarnations that it had before this one."""
-    address: str | None = None
-    stream: Outgoing | None = None
-    """None: nobody knows what it has."""
-    due_us: dict[int, int] = field(default_factory=dict)
-    """When what waits in the stream is sent again, by number: what comes later moves none of these."""
-    is_there: bool = False
-    told: int = 0
-    """Number of the last fact that it told."""
-    asked: set[int] = field(default_factory=set)
-    """Numbers of the reads that were asked for, or are over, in this session: the last ones."""
-    room: float = float("inf")
-    topics: dict[str, Spooled] = field(default_factory=dict)
-
-    def is_over(self, session: tuple[Any, ...]) -> bool:
-        """Say whether another session has come after this one: what belongs to it is a late copy."""
-        return session[0] in self.former or (session[0] == self.session[0] and session < self.session)
-
-    def asks(self, number: int) -> bool:
-        """Say whether a read asks for the first time, and take note of it."""
-        if number in self.asked or number <= max(self.asked, default=0) - _MOST_ASKED:
-            return False
-        self.asked.add(number)
-        if len(self.asked) > _MOST_ASKED:
-            self.asked.discard(min(self.asked))
-        return True
-
-    def overdue(self, now_us: int) -> frozenset[int]:
-        """Say what in the stream has to be sent again now, and take note that it is.
-
-        Each message has a time of its own: as long as it and what goes before it may take on a slow link.
-        """
-        late, before_bytes, due_us = [], 0, {}
-        for number, added_us, body in () if self.stream is None else self.stream.waiting:
-            before_bytes += size_bytes(body)
-            may_take_us = AGAIN_US + AGAIN_US_PER_BYTE * before_bytes
-            due_us[number] = self.due_us.get(number, added_us + may_take_us)
-            if due_us[number] <= now_us:
-                late.append(number)
-                due_us[number] = now_us + may_take_us
-        self.due_us = due_us
-        return frozenset(late)
 
 
 class SpoolServer:
@@ -132,7 +72,7 @@ class SpoolServer:
     def __init__(self, ports: Ports, time_of_day_us: int, capacity: int) -> None:
         self._store = ports.store
         self._begins_us, self._capacity = time_of_day_us, capacity
-        self._phones: dict[str, _Phone] = {}
+        self._phones: dict[str, Phone] = {}
         self._owed: set[str] = set()
         """Devices that were told something which they may not have confirmed."""
         self._subscribers: dict[str, dict[str, Spooled]] = {}
@@ -260,6 +200,10 @@ class SpoolServer:
             return
         before, after = phone.stream, message["after"]
         if session[0] != phone.session[0]:
+            if phone.session[0] and not phone.is_alive(session):
+                phone.claimed = session
+                self._send(source, "who", device, session=session)
+                return
             self._begins_anew(device, phone)
             before = None
         if session == phone.session or (after is not None and (before is None or before.name != after[0])):
@@ -313,14 +257,14 @@ class SpoolServer:
             lost = phone.stream.missing(frozenset(message.get("missing", ())))
             self._effects += [Send(phone.address, {**each, "device": device}) for each in lost]
 
-    def _check(self, source: str, device: str, phone: _Phone, session: tuple[Any, ...]) -> bool:
+    def _check(self, source: str, device: str, phone: Phone, session: tuple[Any, ...]) -> bool:
         """Say whether this is the session that goes on; a device that believes so is asked who it is."""
         goes_on = session == phone.session and phone.is_there
         if not goes_on and not phone.is_over(session):
             self._send(source, "who", device, session=session)
         return goes_on
 
-    def _take_facts(self, device: str, phone: _Phone, facts: Sequence[Any]) -> bool:
+    def _take_facts(self, device: str, phone: Phone, facts: Sequence[Any]) -> bool:
         """Take what is new of what a device tells, and say whether anything is."""
         new = [(number, fact) for number, fact in facts if number > phone.told]
         for number, fact in new:
@@ -342,9 +286,9 @@ class SpoolServer:
                 phone.topics[topic].told(self._now_us, fact)
         return bool(new)
 
-    def _phone(self, device: str) -> _Phone:
+    def _phone(self, device: str) -> Phone:
         if device not in self._phones:
-            self._phones[device] = _Phone(len(self._phones))
+            self._phones[device] = Phone(len(self._phones))
         return self._phones[device]
 
     def _begin(self, device: str, number: int, wanted: Subscription) -> None:
@@ -398,21 +342,19 @@ class SpoolServer:
             if spooled is not None and spooled.number == body["run"]:
                 spooled.spool.lost(body["id"])
 
-    def _begins_anew(self, device: str, phone: _Phone) -> None:
+    def _begins_anew(self, device: str, phone: Phone) -> None:
         """Forget what was the device's that had this name: it is another one, and knows nothing of that."""
-        if phone.session[0]:
-            phone.former = [*phone.former, phone.session[0]][-_MOST_FORMER:]
         for topic in list(phone.topics):
             self._end(device, topic)
-        phone.session, phone.told, phone.stream = ("", 0, 0), 0, None
+        phone.was_wiped()
 
-    def _away(self, phone: _Phone) -> None:
+    def _away(self, phone: Phone) -> None:
         """Forward nothing any more, until the device says hello and what it holds."""
         phone.is_there = False
         for spooled in phone.topics.values():
             spooled.spool.is_up = False
 
-    def _keep(self, device: str, phone: _Phone) -> None:
+    def _keep(self, device: str, phone: Phone) -> None:
         kept = {
             "session": list(phone.session), "former": phone.former, "address": phone.address,
             "told": phone.told,

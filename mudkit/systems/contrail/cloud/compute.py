@@ -239,7 +239,11 @@ def _is_a(found: Any, what: Any) -> bool:
 
 def _fits(ctx: Mapping[str, Any]) -> bool:
     """Say whether a step is one of what a device has asked for, and about it."""
-    asked = [*(op for _, op in ctx["asked"]), *(op for _, op in ctx["todo"]), *(op for op, _ in ctx["results"])]
+    asked = [
+        *(op for _, op in ctx["asked"]),
+        *(op for _, op in ctx["todo"]),
+        *(op for op, _ in ctx["results"]),
+    ]
     kinds = {op["op"] for op in asked}
     match ctx["what"], ctx["step"]:
         case {"kind": "send", "message": {"kind": "data", "body": body}}, "named":

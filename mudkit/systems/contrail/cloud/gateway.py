@@ -82,7 +82,7 @@ class Gateway:
             return _OF_STORAGE(message)
         if not _OF_DEVICES(message) or message["device"] != event.sender:
             return False
-        return message["kind"] != "send" or message["message"]["from"] == event.sender
+        return message["kind"] != "send" or bool(message["message"]["from"] == event.sender)
 
     def _hold(self, device: str, address: str | None) -> None:
         if self._held.get(device) == address:

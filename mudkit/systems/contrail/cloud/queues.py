@@ -52,7 +52,7 @@ class Queue:
         ----------
         now_us : int
         entry : mapping
-            ``slot, seq, expires_us, message, number``: it replaces the entry of its slot, unless that is newer.
+            ``slot, seq, expires_us, message, number``: it replaces its slot's, unless that is newer.
         most : int
             So many items wait at most.
 
@@ -118,7 +118,12 @@ class Queue:
         """Take note of an entry that is in the store."""
         is_item = entry["message"]["kind"] == "data"
         self._waiting[number] = _Waiting(
-            entry["slot"], entry["seq"], entry["expires_us"], is_item, entry["message"]["from"], entry["number"]
+            entry["slot"],
+            entry["seq"],
+            entry["expires_us"],
+            is_item,
+            entry["message"]["from"],
+            entry["number"],
         )
         self._slots[entry["slot"]] = number
         self._items += is_item

@@ -45,7 +45,7 @@ _AGAIN: Final = "again"
 _AGAIN_US: Final = 1_000_000
 _TELL: Final = "tell again "
 _TELL_US: Final = 20_000_000
-"""A device that is told of something asks for it at once; a slow link takes 7 s, and others may be in front."""
+"""A device that is told of something asks for it at once; a slow link takes 7 s, and others may go first."""
 _OF_COMPUTE: Final = Accepts(Do)
 _OF_STORAGE: Final = Accepts(Moving, Adopted)
 _OF_GATEWAYS: Final = Accepts(Gone)

@@ -428,10 +428,26 @@ def test_an_answer_to_less_than_was_told_leaves_the_rest_to_its_own_time():
 def test_two_of_one_rank_and_one_number_are_in_order_all_the_same(phone):
     """A server may have to number them anew: what was in the queue before is still remembered there."""
     for identity in ("a", "b", "c"):
-        phone.says("message", id=identity, rank=4.0, order=1, expires_us=None, shown=False, content={"text": identity})
+        phone.says(
+            "message",
+            id=identity,
+            rank=4.0,
+            order=1,
+            expires_us=None,
+            shown=False,
+            content={"text": identity},
+        )
         phone.says("retract", id=identity)
     for identity in ("e", "d"):
-        phone.says("message", id=identity, rank=4.0, order=1, expires_us=None, shown=False, content={"text": identity})
+        phone.says(
+            "message",
+            id=identity,
+            rank=4.0,
+            order=1,
+            expires_us=None,
+            shown=False,
+            content={"text": identity},
+        )
     phone.gets(LinkDown())
     phone.read(2)
     assert [each["text"] for each in phone.answers[2]] == ["d", "e"]

@@ -330,7 +330,7 @@ def test_a_phone_goes_on_with_the_next_of_the_same_rank(kind, ends):
     assert place.read() == ["two", "three"]
 
 
-@pytest.mark.parametrize("topic", ["query: a ==", "query: own.battery > 1 AND a = 1", "x" * 100_000])
+@pytest.mark.parametrize("topic", ["query: a ==", "query: receiver.battery > 1 AND a = 1", "x" * 100_000])
 def test_a_topic_that_no_server_can_have_is_refused_when_it_is_asked_for(topic):
     place = Place()
     with pytest.raises(MudkitError):

@@ -33,7 +33,9 @@ class Place:
         bob.subscribe("sport", mode="on-line", at_h=(8.0,), policy="on-line")
         lab.run(minutes=1)
         ids = [
-            self.news.publish("x" * 40, rank=n / 20, kind="ab"[n % 2], expires_s=300.0 if n % 3 else None).result()
+            self.news.publish(
+                "x" * 40, rank=n / 20, kind="ab"[n % 2], expires_s=300.0 if n % 3 else None
+            ).result()
             for n in range(20)
         ]
         ids.append(self.sport.publish("goal", rank=0.5).result())
@@ -75,9 +77,13 @@ def talked():
         place.talk()
     kinds = {event.message["kind"] for events in heard.values() for event in events}
     assert kinds == {"hello", "told", "read", "confirmed", "welcome", "heard", "who", "stream"}
-    bodies = [event.message.get("body", {"what": None})["what"] for events in heard.values() for event in events]
+    bodies = [
+        event.message.get("body", {"what": None})["what"] for events in heard.values() for event in events
+    ]
     assert {"message", "rank", "retract", "show", "offered"} <= set(bodies)
-    facts = [fact["what"] for events in heard.values() for e in events for _, fact in e.message.get("facts", ())]
+    facts = [
+        fact["what"] for events in heard.values() for e in events for _, fact in e.message.get("facts", ())
+    ]
     assert set(facts) == {"subscribe", "unsubscribe", "read", "gone", "shown"}
     return place, heard
 
@@ -93,7 +99,9 @@ def test_a_device_takes_nothing_from_another_machine_of_its_servers_host(talked)
     place, heard = talked
     process = place.ann.installed
     for event in heard[process]:
-        (effect,) = process.machine.handle(place.lab.world.now_us, Received("spool/x", event.message, "spool"))
+        (effect,) = process.machine.handle(
+            place.lab.world.now_us, Received("spool/x", event.message, "spool")
+        )
         assert effect.row["incident"] == "dropped"
 
 
@@ -102,7 +110,8 @@ def test_odd_messages_of_strangers_change_nothing():
     with overhear(place.lab) as heard:
         place.talk()
     strangers = {
-        process: [Received("mal/x", event.message, "mal") for event in events] for process, events in heard.items()
+        process: [Received("mal/x", event.message, "mal") for event in events]
+        for process, events in heard.items()
     }
     before = {process: process.store.items() for process in heard}
     sent = bombard(place.lab, strangers, 3_000, seed=5)

@@ -319,8 +319,10 @@ def test_what_comes_later_does_not_put_off_what_was_lost(server):
     server.gets(TimerFired("again"), 10)
     assert server.said() == ["lost"]
     server.gets(TimerFired("again"), 15)
+    assert server.said() == []  # that may still be on its way
+    server.gets(TimerFired("again"), 16)
     assert server.said() == ["lost"]
-    server.gets(TimerFired("again"), 35)
+    server.gets(TimerFired("again"), 55)
     assert [each[:1] for each in server.said()] == ["l", "1"]
 
 
@@ -341,3 +343,25 @@ def test_a_read_that_comes_late_is_not_taken_for_one_that_was_asked_for_before(s
         server.hears("read", topic="news", number=number, most=1)
         assert server.new == []
     assert len(server.machine._phones["ann"].asked) <= 64
+
+
+def test_another_incarnation_is_believed_when_it_answers_and_a_late_hello_of_an_unknown_one_does_not():
+    def hello(life, count):
+        said = {"kind": "hello", "device": "ann", "after": None, "holds": {}, "facts": [], "room": None}
+        server.gets(Received("ann/p", {**said, "session": [life, 1, count]}))
+
+    server = Server()
+    server.hello()
+    server.subscribe()
+    hello("ffffffff", 1)
+    assert server.kinds() == ["who"]
+    server.publish("for ann")
+    assert server.said() == ["for ann"]
+    hello("ffffffff", 1)  # repeated on its way
+    assert server.kinds() == ["who"]
+    hello("ffffffff", 2)
+    assert server.kinds() == ["welcome"]
+    server.publish("for nobody")
+    assert server.new == []
+    hello(LIFE, 9)
+    assert server.new == []  # that one is over
