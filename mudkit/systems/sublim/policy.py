@@ -22,11 +22,11 @@ from mudkit.errors import MudkitError
 from mudkit.files import existing
 from mudkit.predicates import Language, Predicate
 from mudkit.predicates.values import KINDS
-from mudkit.systems.sublim.actions import Action, action_of, described
+from mudkit.systems.sublim.actions import Action, Every, Summary, action_of, described
 from mudkit.systems.sublim.check import Finding, findings
 from mudkit.systems.sublim.deciding import DROPPED, HELD, SENT, STOPPED, Seen, Verdict, values_of
 from mudkit.systems.sublim.doing import Doing, Step
-from mudkit.systems.sublim.limits import MAX_ACTIONS, MAX_RULES, MAX_VARIABLES
+from mudkit.systems.sublim.limits import MAX_ACTIONS, MAX_BOOKS_BYTES, MAX_RULES, MAX_VARIABLES
 from mudkit.systems.sublim.messages import thawed
 from mudkit.systems.sublim.problems import Places, PolicyError
 from mudkit.systems.sublim.state import AUTOMATIC, Beyond, State, Tables
@@ -137,6 +137,13 @@ class Policy:
             )
         _check_declared(self.message, self.variables, self.places)
         self.language = self._language()
+        self._books = frozenset(
+            action.variable
+            for rule in self.rules
+            for action in rule.actions
+            if isinstance(action, Every | Summary)
+        )
+        self._room_bytes = MAX_BOOKS_BYTES // max(len(self._books), 1)
         self._compiled = [self._compile(number, rule) for number, rule in enumerate(self.rules)]
         self._decides = [
             (number, None if each.predicate is None else each.predicate.form.matches,
@@ -236,12 +243,12 @@ class Policy:
         now_s : float
             When it was published, seconds since 1970.
         """
-        state = State(variables, automatic, now_s)
+        state = State(variables, automatic, now_s, self._books)
         everything, clock, tables = state.all, {"now_s": now_s}, Tables(state.all)
         try:
             for number, matches, constants, steps in self._decides:
                 if matches is None or matches(constants, tables, message, everything, clock):
-                    doing = Doing(message, state, clock, tables)
+                    doing = Doing(message, state, clock, tables, self._room_bytes)
                     for step in steps:
                         if not step(doing):
                             outcome = DROPPED if doing.held is None else HELD
