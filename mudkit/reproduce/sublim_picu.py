@@ -19,7 +19,7 @@ _ECG: Final = bytes(1_000)
 _MINE: Final = (1, 2, 3, 4)
 _LIVE: Final = 100
 _LIVE_GAP_S: Final = 3.1
-"""Between two messages: nearly all of so many patients were sent for within five minutes, and the next is due."""
+"""Between two messages: when one patient is due again, nearly all others are not."""
 _Case: TypeAlias = tuple[dict[str, Any], dict[str, Any]]
 
 SITUATIONS: Final[tuple[tuple[dict[str, Any], dict[str, Any], str], ...]] = (

@@ -7,6 +7,7 @@ from typing import Final
 __all__ = [
     "MAX_ACTIONS",
     "MAX_BOOKS_BYTES",
+    "MAX_CPU_S",
     "MAX_KEYS",
     "MAX_LINES",
     "MAX_MESSAGE_BYTES",
@@ -32,4 +33,6 @@ MAX_KEYS: Final = 1_000
 MAX_BOOKS_BYTES: Final = 131_072
 """Of all books of a policy, as JSON: they forget their oldest keys, and stop no message for want of room."""
 MAX_LINES: Final = 20_000
-"""Lines of Python that a policy function may run for one message."""
+"""Lines of Python that a policy function, or a registered method, may run for one message."""
+MAX_CPU_S: Final = 2.0
+"""Processor time that it may take: of a call into a library no lines are counted."""

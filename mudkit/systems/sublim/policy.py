@@ -30,6 +30,7 @@ from mudkit.systems.sublim.limits import MAX_ACTIONS, MAX_BOOKS_BYTES, MAX_RULES
 from mudkit.systems.sublim.messages import thawed
 from mudkit.systems.sublim.problems import Places, PolicyError
 from mudkit.systems.sublim.state import AUTOMATIC, Beyond, State, Tables
+from mudkit.systems.sublim.watching import TooLong, told
 from mudkit.systems.sublim.yaml_text import read_yaml
 
 __all__ = ["SCOPES", "Policy", "Rule"]
@@ -254,10 +255,10 @@ class Policy:
                             outcome = DROPPED if doing.held is None else HELD
                             return Verdict.of(outcome, None, number, state, variables, doing.held)
                     return Verdict.of(SENT, doing.out, number, state, variables)
-        except (Beyond, MudkitError) as error:
+        except (Beyond, MudkitError, TooLong) as error:
             return Verdict(STOPPED, None, None, variables, str(error))
-        except Exception as error:  # a registered method may do anything
-            return Verdict(STOPPED, None, None, variables, f"{type(error).__name__}: {error}")
+        except (Exception, SystemExit) as error:  # a registered method may do anything
+            return Verdict(STOPPED, None, None, variables, told(error))
         return Verdict(DROPPED, None, None, variables)
 
     def explain(

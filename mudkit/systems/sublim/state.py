@@ -108,7 +108,7 @@ class State(Mapping[str, Any]):
         self.all[name] = value
 
     def set_books(self, name: str, books: dict[str, Any]) -> None:
-        """Set the books of a rate limit or a summary: small and storable by the way in which they are made."""
+        """Set the books of a rate limit or a summary: made small, and of what can be stored."""
         self._own()[name] = self.all[name] = books
 
     def remove_property(self, name: str) -> None:
