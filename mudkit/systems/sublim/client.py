@@ -12,6 +12,9 @@ deliver           the next one: into the inbox, the application is told. In any 
 read              what has come since the last read
 timer             the same again of what was not answered
 ================  ====================================================================================
+
+An attachment, a report and a policy that were not answered have a timer each: what comes and goes meanwhile
+does not put any of them off.
 """
 
 from __future__ import annotations
@@ -45,7 +48,9 @@ APP: Final = "messages"
 PROBLEMS: Final = "problems"
 """The application that is told when a policy was stopped."""
 _RETRY_US: Final = 5_000_000
-_RETRY: Final = "retry"
+_ATTACH: Final = "attach again"
+_LATE: Final = "report again"
+_POLICY: Final = "policy again"
 _REPORT: Final = "report"
 
 
@@ -79,6 +84,7 @@ class ClientMachine:
         self._reported: dict[str, Any] = {}
         self._reported_us: int | None = None
         self._answered = 0  # the last report of which the access point has said that it has it
+        self._said_us: dict[int, int] = {}  # when each report was said that is not answered
         self._calls: dict[int, int] = {}  # op_id by number of the policy
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
@@ -89,7 +95,7 @@ class ClientMachine:
             case Received(source=source, message={"kind": "attached", "epoch": epoch, "report": report}):
                 return self._attached(now_us, source, epoch, report)
             case Received(message={"kind": "reported", "number": number}):
-                self._answered = max(self._answered, number)
+                return self._has_reported(now_us, number)
             case Received(message={"kind": "policy set", "number": number} as message):
                 return self._policy_set(number, message.get("problem"))
             case ContextChanged(context=context):
@@ -101,9 +107,13 @@ class ClientMachine:
                 return self._attach(now_us)
             case LinkDown():
                 self._has_link = self._is_attached = False
-                return CancelTimer(_RETRY), CancelTimer(_REPORT)
-            case TimerFired(name="retry") if self._has_link:
-                return self._retry(now_us)
+                return [CancelTimer(each) for each in (_ATTACH, _LATE, _POLICY, _REPORT)]
+            case TimerFired(name="attach again") if self._has_link and not self._is_attached:
+                return self._attach(now_us)
+            case TimerFired(name="report again") if self._is_attached:
+                return self._report_late(now_us)
+            case TimerFired(name="policy again") if self._is_attached:
+                return self._say_policy()
             case TimerFired(name="report") if self._is_attached:
                 return self._report(now_us)
             case Call(op_id=op_id, operation="set_policy", arguments={"policy": policy}):
@@ -119,7 +129,7 @@ class ClientMachine:
         stored = self._store.get("attachment") or {"epoch": 0, "at": None, "from": None, "fresh": True}
         wanted = self._best(stored["at"])
         if wanted is None:
-            return (SetTimer(_RETRY, _RETRY_US),)
+            return (SetTimer(_ATTACH, _RETRY_US),)
         if wanted != stored["at"]:
             origin = stored["from"] or wanted
             stored = {**stored, "epoch": stored["epoch"] + 1, "at": wanted, "from": origin}
@@ -130,17 +140,19 @@ class ClientMachine:
             "kind": "attach", "subscriber": self._me, "epoch": stored["epoch"], "from": stored["from"],
             "fresh": stored["fresh"], "report": self._store.get("report"), "automatic": self._automatic,
         }  # fmt: skip
-        return Send(wanted, attach), SetTimer(_RETRY, _RETRY_US)
+        return Send(wanted, attach), SetTimer(_ATTACH, _RETRY_US)
 
     def _attached(self, now_us: int, source: str, epoch: int, report: int) -> Sequence[Effect]:
         stored = self._store.get("attachment")
         if stored is None or epoch != stored["epoch"] or source != stored["at"] or not self._has_link:
             return ()
         self._is_attached = True
-        self._answered = max(self._answered, report)
+        answered = self._has_reported(now_us, report)
         if stored["fresh"] or stored["from"] != source:
             self._store.put("attachment", {**stored, "from": source, "fresh": False})
-        return [*self._retry(now_us), *self._report(now_us)]  # what has changed since it asked
+        late = self._report_late(now_us) if self._is_late() else ()
+        changed = self._report(now_us)  # since it asked
+        return [CancelTimer(_ATTACH), *answered, *late, *self._say_policy(), *changed]
 
     def _go_on(self, now_us: int) -> Sequence[Effect]:
         """See whether it matters that the context has changed."""
@@ -162,16 +174,35 @@ class ClientMachine:
         if self._reported_us is not None and now_us - self._reported_us < self._every_us:
             return (SetTimer(_REPORT, self._reported_us + self._every_us - now_us),)
         self._note_report(now_us)
-        return [self._say_report(), SetTimer(_RETRY, _RETRY_US)]
+        return self._say_report(now_us)
 
     def _note_report(self, now_us: int) -> None:
         self._store.put("report", (self._store.get("report") or 0) + 1)
         self._reported, self._reported_us = self._automatic, now_us
 
-    def _say_report(self) -> Send:
+    def _say_report(self, now_us: int) -> Sequence[Effect]:
         number = self._store.get("report")
         message = {"kind": "report", "subscriber": self._me, "number": number, "automatic": self._reported}
-        return Send(self._store.get("attachment")["at"], message)
+        is_first = not self._said_us
+        self._said_us[number] = now_us
+        timer = [SetTimer(_LATE, _RETRY_US)] if is_first else []
+        return [Send(self._store.get("attachment")["at"], message), *timer]
+
+    def _has_reported(self, now_us: int, number: int) -> Sequence[Effect]:
+        """Take note of an answer; the next report that has none has the deadline that it has."""
+        self._answered = max(self._answered, number)
+        self._said_us = {each: at_us for each, at_us in self._said_us.items() if each > self._answered}
+        if not self._said_us:
+            return (CancelTimer(_LATE),)
+        return (SetTimer(_LATE, max(min(self._said_us.values()) + _RETRY_US - now_us, 1)),)
+
+    def _is_late(self) -> bool:
+        return self._answered < int(self._store.get("report") or 0)
+
+    def _report_late(self, now_us: int) -> Sequence[Effect]:
+        """Say the last report again: it stands for those before it."""
+        self._said_us = {}
+        return self._say_report(now_us) if self._is_late() else ()
 
     # -- the policy
 
@@ -200,7 +231,7 @@ class ClientMachine:
         message = {
             "kind": "policy", "subscriber": self._me, "number": stored["number"], "policy": stored["policy"],
         }  # fmt: skip
-        return Send(self._store.get("attachment")["at"], message), SetTimer(_RETRY, _RETRY_US)
+        return Send(self._store.get("attachment")["at"], message), SetTimer(_POLICY, _RETRY_US)
 
     # -- messages
 
@@ -230,13 +261,6 @@ class ClientMachine:
             *(Record("deliveries", row) for row in rows),
             Complete(op_id, [each["body"] for _, each in new]),
         ]
-
-    def _retry(self, now_us: int) -> Sequence[Effect]:
-        if not self._is_attached:
-            return self._attach(now_us)
-        late = [self._say_report()] if self._answered < (self._store.get("report") or 0) else []
-        again: list[Effect] = [*late, *self._say_policy()]
-        return [*again, SetTimer(_RETRY, _RETRY_US)] if again else (CancelTimer(_RETRY),)
 
 
 def _automatic(context: Mapping[str, Any]) -> dict[str, Any]:
