@@ -226,6 +226,25 @@ class Policy:
         """Give the condition of a rule, from 0; None: it always holds."""
         return self._compiled[number].predicate
 
+    def steps(self, number: int) -> tuple[Step, ...]:
+        """Give what is done by a rule, from 0, action by action."""
+        return self._compiled[number].steps
+
+    def fires(
+        self,
+        message: Mapping[str, Any],
+        variables: Mapping[str, Any],
+        automatic: Mapping[str, Any],
+        now_s: float = 0.0,
+    ) -> int | None:
+        """Say which rule fires, from 0; None: none does."""
+        state = {**variables, **automatic}
+        clock, tables = {"now_s": now_s}, Tables(state)
+        for number, matches, constants, _ in self._decides:
+            if matches is None or matches(constants, tables, message, state, clock):
+                return number
+        return None
+
     def decide(
         self,
         message: Mapping[str, Any],
