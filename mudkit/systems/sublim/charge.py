@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["More", "Sends", "more_on_less"]
 
 _BATTERY: Final = ("state", ("battery",))
+_LINK: Final = ("bandwidth_kbps", "display_px")
 _SHOWN: Final = 60
 
 
@@ -201,6 +202,14 @@ class _Trial:
         )
         return -1 if fired is None else fired
 
+    def _key(self, per: str | None) -> str | None:
+        """Give the expression of a limit, if it is not the same for all messages."""
+        if per is None:
+            return None
+        names = _read(per, self._policy.language).names()
+        changes = {name.split(".")[0] for name in names["state"]} & {*self._contexts.changed, *_LINK}
+        return " ".join(per.split()) if names["message"] or names["clock"] or changes else None
+
     def _sends(self, context: Context, number: int, level: float) -> Sends | None:
         """Say what a rule sends, its limits aside; None: that cannot be told."""
         if number < 0:
@@ -213,7 +222,7 @@ class _Trial:
             if isinstance(action, Drop):
                 return Sends(None)
             if isinstance(action, Every | Summary):
-                limits.append((float(action.seconds), _key(self._policy, action.per)))
+                limits.append((float(action.seconds), self._key(action.per)))
                 continue
             if isinstance(action, Call):
                 self._unsure.setdefault(number, f"nobody knows what {action.name!r} makes of a message")
@@ -240,15 +249,6 @@ def _computes_with_battery(policy: Policy, number: int) -> bool:
 @lru_cache(maxsize=256)
 def _read(text: str, language: Language) -> Expression:
     return Expression(text, language=language)
-
-
-def _key(policy: Policy, per: str | None) -> str | None:
-    """Give the expression of a limit, if it is not the same for all messages."""
-    if per is None:
-        return None
-    names = _read(per, policy.language).names()
-    varies = names["message"] or names["clock"] or names["state"] - {"battery"}
-    return " ".join(per.split()) if varies else None
 
 
 def _is_computable(policy: Policy, action: Any, doing: Doing) -> bool:

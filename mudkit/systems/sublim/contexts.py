@@ -161,6 +161,8 @@ class Contexts:
         Of all rules.
     computed : list of Atom
         What actions compute.
+    changed : set of str
+        Manual variables that the policy changes.
     is_whole : bool
         Whether none was left out.
     """
@@ -180,10 +182,15 @@ class Contexts:
         self.computed = [Atom(each.root, each.constants) for each in expressions]
         self._in_conditions = {name for atom in self.conditions for name in atom.names()}
         self._in_actions = {name for atom in self.computed for name in atom.names()}
+        looked = {path[0] for scope, path in self._in_conditions if scope == "message"}
+        made = {name for each in self._actions if isinstance(each, SetField) for name in each.values}
+        self._missing = sorted(made - looked)
+        """Fields that rules set, and a message need not have."""
         self.levels = battery_levels(self.conditions, self.computed, policy.variables)
         self.is_whole = True
         self.states: list[Mapping[str, Any]] = [policy.variables]
-        if self._looked_at() & self._changed():
+        self.changed = self._changed()
+        if self._looked_at() & self.changed:
             self.states = self._reached()
 
     def told_apart(self) -> Iterator[Context]:
@@ -249,15 +256,17 @@ class Contexts:
             if name[0] != "state" or name[1] in (("bandwidth_kbps",), ("display_px",))
         ]
         lengths = self._lengths() if base is not None else [_LENGTHS[0]]
-        kinds: list[list[Any]] = [list(states), lengths, *(values for _, values in choices)]
+        missing = [[], self._missing] if base is not None and self._missing else [[]]
+        kinds: list[list[Any]] = [list(states), lengths, missing, *(values for _, values in choices)]
         count = math.prod(len(each) for each in kinds)
         if count <= most:
             drawn: Iterable[Sequence[Any]] = itertools.product(*kinds)
         else:
             self.is_whole = False
             drawn = ([draw.choice(each) for each in kinds] for _ in range(most))
-        for state, length, *values in drawn:
+        for state, length, left_out, *values in drawn:
             given = dict(zip((name for name, _ in choices), values, strict=True))
+            given |= {("message", (name,)): None for name in left_out}
             yield self._context(state, length, given, base)
 
     def _context(
@@ -342,6 +351,8 @@ class Contexts:
         if scope == "state":
             found = [each for each in found if each is None or (_is_number(each) and each >= 0)]
         right = [each for each in found if _is_of_kind(each, kind)]
+        if all(each is None for each in right):
+            right += self._sensible(scope, path, kind)
         return list({(type(each).__name__, repr(each)): each for each in right}.values())
 
     def _sensible(self, scope: str, path: tuple[str, ...], kind: str | None) -> list[Any]:
