@@ -7,8 +7,10 @@ link up           attach to the best access point; it may be the same as before
 context changed   another access point is better: attach there, with the next epoch. An automatic
                   variable has changed by more than a share: report, but not too often
 attached          this one serves it from now on; send it what it does not have yet
+behind            an older incarnation had got as far as this epoch: attach with the next one
 set policy        with the next number, until the access point says that it has it
-deliver           the next one: into the inbox, the application is told. In any case say which was last
+deliver           the next one: into the inbox, the application is told. In any case say which was last.
+                  From an access point that does not serve this incarnation: say that it has left
 read              what has come since the last read
 timer             the same again of what was not answered
 ================  ====================================================================================
@@ -39,8 +41,11 @@ from mudkit.events import (
     SetTimer,
     TimerFired,
 )
+from mudkit.systems.incarnation import incarnation
+from mudkit.systems.receiving import dropped
 from mudkit.systems.sublim.problems import PolicyError
 from mudkit.systems.sublim.sites import Site, best
+from mudkit.systems.sublim.wire import TO_CLIENT
 
 __all__ = ["APP", "PROBLEMS", "ClientMachine"]
 
@@ -73,6 +78,7 @@ class ClientMachine:
     def __init__(
         self, ports: Ports, me: str, sites: Sequence[Site], every_us: int, change_share: float
     ) -> None:
+        self._ports = ports
         self._store = ports.store
         self._me = me
         self._sites = sites
@@ -90,14 +96,8 @@ class ClientMachine:
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
         match event:
-            case Received(source=source, message={"kind": "deliver"} as message):
-                return self._take(now_us, source, message)
-            case Received(source=source, message={"kind": "attached", "epoch": epoch, "report": report}):
-                return self._attached(now_us, source, epoch, report)
-            case Received(message={"kind": "reported", "number": number}):
-                return self._has_reported(now_us, number)
-            case Received(message={"kind": "policy set", "number": number} as message):
-                return self._policy_set(number, message.get("problem"))
+            case Received():
+                return self._received(now_us, event)
             case ContextChanged(context=context):
                 self._loc = context.get("loc")
                 self._automatic = _automatic(context)
@@ -122,6 +122,27 @@ class ClientMachine:
                 return self._read(op_id, now_us)
         return ()
 
+    def _received(self, now_us: int, event: Received) -> Sequence[Effect]:
+        """Take what access points say to this incarnation."""
+        source, message = event.source, event.message
+        is_point = any(site.address == source and site.is_stateful for site in self._sites)
+        if not is_point or not TO_CLIENT(message):
+            return dropped(event)
+        if message["kind"] == "deliver":
+            return self._take(now_us, source, message) if message["subscriber"] == self._me else ()
+        if message["incarnation"] != incarnation(self._ports):
+            return ()  # to the one that it was
+        match message:
+            case {"kind": "attached", "epoch": epoch, "report": report}:
+                return self._attached(now_us, source, epoch, report)
+            case {"kind": "behind", "epoch": epoch}:
+                return self._behind(now_us, source, epoch)
+            case {"kind": "reported", "number": number}:
+                return self._has_reported(now_us, number)
+            case {"kind": "policy set", "number": number}:
+                return self._policy_set(number, message.get("problem"))
+        return ()
+
     # -- attaching
 
     def _attach(self, now_us: int) -> Sequence[Effect]:
@@ -139,6 +160,7 @@ class ClientMachine:
         attach = {
             "kind": "attach", "subscriber": self._me, "epoch": stored["epoch"], "from": stored["from"],
             "fresh": stored["fresh"], "report": self._store.get("report"), "automatic": self._automatic,
+            "incarnation": incarnation(self._ports),
         }  # fmt: skip
         return Send(wanted, attach), SetTimer(_ATTACH, _RETRY_US)
 
@@ -153,6 +175,13 @@ class ClientMachine:
         late = self._report_late(now_us) if self._is_late() else ()
         changed = self._report(now_us)  # since it asked
         return [CancelTimer(_ATTACH), *answered, *late, *self._say_policy(), *changed]
+
+    def _behind(self, now_us: int, source: str, epoch: int) -> Sequence[Effect]:
+        stored = self._store.get("attachment")
+        if stored is None or source != stored["at"] or epoch < stored["epoch"] or not self._has_link:
+            return ()
+        self._store.put("attachment", {**stored, "epoch": epoch + 1})
+        return self._attach(now_us)
 
     def _go_on(self, now_us: int) -> Sequence[Effect]:
         """See whether it matters that the context has changed."""
@@ -182,7 +211,10 @@ class ClientMachine:
 
     def _say_report(self, now_us: int) -> Sequence[Effect]:
         number = self._store.get("report")
-        message = {"kind": "report", "subscriber": self._me, "number": number, "automatic": self._reported}
+        message = {
+            "kind": "report", "subscriber": self._me, "number": number, "automatic": self._reported,
+            "incarnation": incarnation(self._ports),
+        }  # fmt: skip
         is_first = not self._said_us
         self._said_us[number] = now_us
         timer = [SetTimer(_LATE, _RETRY_US)] if is_first else []
@@ -230,12 +262,19 @@ class ClientMachine:
             return ()
         message = {
             "kind": "policy", "subscriber": self._me, "number": stored["number"], "policy": stored["policy"],
+            "incarnation": incarnation(self._ports),
         }  # fmt: skip
         return Send(self._store.get("attachment")["at"], message), SetTimer(_POLICY, _RETRY_US)
 
     # -- messages
 
     def _take(self, now_us: int, source: str, message: Mapping[str, Any]) -> Sequence[Effect]:
+        attachment = self._store.get("attachment")
+        if attachment is None or source not in (attachment["at"], attachment["from"]):
+            if attachment is None or attachment["fresh"]:
+                return ()  # perhaps it goes on with what is kept there
+            left = {"kind": "left", "subscriber": self._me, "incarnation": incarnation(self._ports)}
+            return (Send(source, left),)
         number, seen = message["number"], self._store.get("seen") or 0
         seen = max(seen, message["first"] - 1)
         effects: list[Effect] = []

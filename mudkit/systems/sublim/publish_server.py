@@ -18,6 +18,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from mudkit.events import Call, Complete, Effect, Event, LinkUp, Ports, Received, Send, SetTimer, TimerFired
+from mudkit.systems.receiving import dropped
+from mudkit.systems.sublim.sites import Site
+from mudkit.systems.sublim.wire import TO_PUBLISHER
 
 __all__ = ["AT_ONCE", "KEPT", "PublishServerMachine"]
 
@@ -37,13 +40,16 @@ class PublishServerMachine:
     ports : Ports
     start_us : int
         What time 0 is, in µs since 1970.
+    sites : sequence of Site
+        The access points, as they are put up: nobody else is told of messages.
     kept : int
         So many messages are kept.
     """
 
-    def __init__(self, ports: Ports, start_us: int, kept: int = KEPT) -> None:
+    def __init__(self, ports: Ports, start_us: int, sites: Sequence[Site], kept: int = KEPT) -> None:
         self._store = ports.store
         self._start_us = start_us
+        self._sites = sites
         self._kept = kept
         self._last: int = ports.store.get("last") or 0
         self._points: dict[str, int] = dict.fromkeys(ports.store.get("points") or [], 0)
@@ -55,6 +61,10 @@ class PublishServerMachine:
         match event:
             case Call(op_id=op_id, operation="publish", arguments=arguments):
                 return self._publish(now_us, op_id, arguments)
+            case Received(source=source, message=message) if not TO_PUBLISHER(message) or all(
+                site.address != source for site in self._sites
+            ):
+                return dropped(event)
             case Received(source=source, message={"kind": "join"}):
                 if source not in self._points:
                     self._points[source] = 0
