@@ -51,6 +51,8 @@ _MOST_LISTED: Final = 100_000
 
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern="^[^\x00-\x1f\x7f\ud800-\udfff]+$")]
 Body = Annotated[bytes, msgspec.Meta(max_length=_MOST_BODY)]
+Moves = Annotated[int, msgspec.Meta(ge=0, le=1 << 26)]
+"""How often a queue has moved: numbers of what waits in it begin with that."""
 Slot = Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
 
 
@@ -261,7 +263,7 @@ class Ask(_Typed, frozen=True, tag="ask"):
 class _Op(msgspec.Struct, frozen=True, tag_field="op", kw_only=True, forbid_unknown_fields=True):
     """What storage does. ``version``: the move of a queue by which the instance was sent here."""
 
-    version: Count = 0
+    version: Moves = 0
 
 
 class _OpJoin(_Op, frozen=True, tag="join"):
@@ -391,7 +393,7 @@ class Moving(_Typed, frozen=True, tag="moving"):
     number: Count
     to: Name
     device: Text
-    version: Count
+    version: Moves
     friends: list[Text] | None
     entries: list[_Waiting]
     open_from: Count
@@ -408,7 +410,7 @@ class Moved(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An answer of storage: the queue has gone to another data centre."""
 
     moved: Name
-    version: Count
+    version: Moves
 
 
 class _Read(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
