@@ -59,6 +59,7 @@ class HandingOver:
         self._me = ports.address
         self._agents = agents
         self._begin = begin
+        self._told_behind: dict[str, tuple[str, int]] = {}
 
     def heard(
         self, now_us: int, source: str, message: Mapping[str, Any], next_number: int
@@ -115,6 +116,8 @@ class HandingOver:
                 "kind": "ask", "subscriber": timer.removeprefix(WANT), "epoch": waits["epoch"],
                 "fresh": waits["fresh"], "incarnation": waits["incarnation"],
             }  # fmt: skip
+            if waits["adopts"]:
+                asked["adopts"] = True
             return Send(waits["from"], asked), SetTimer(timer, _AGAIN_US)
         return Send(waits["to"], waits["parcel"]), SetTimer(timer, _AGAIN_US)
 
@@ -133,8 +136,9 @@ class HandingOver:
             for each in (agent.record if agent is not None else None, gone, before)
             if each is not None and each["incarnation"] not in ("", incarnation)
         ]
-        if others and epoch <= max(others):
-            told = {"kind": "behind", "incarnation": incarnation, "epoch": max(others)}
+        if others and not self._lives(name, incarnation, epoch, max(others)):
+            told = {"kind": "behind", "incarnation": incarnation, "epoch": max(*others, epoch)}
+            self._told_behind[name] = incarnation, max(*others, epoch)
             return (Send(source, told),)
         begins = message["fresh"]
         if agent is not None:
@@ -159,12 +163,18 @@ class HandingOver:
         want = {
             "epoch": epoch, "from": origin, "address": source, "fresh": begins and not is_known,
             "report": message["report"], "automatic": message["automatic"], "incarnation": incarnation,
+            "adopts": begins and is_known,
         }  # fmt: skip
         if before is not None and (before["epoch"], before["incarnation"]) == (epoch, incarnation):
             self._store.put(WANT + name, {**before, "address": source})
             return ()  # it is being asked for
         self._store.put(WANT + name, want)
         return self.again(WANT + name)
+
+    def _lives(self, name: str, incarnation: str, epoch: int, known: int) -> bool:
+        """Say whether a client has answered that it was behind: a late copy does not."""
+        asked, at_least = self._told_behind.get(name, ("", 0))
+        return asked == incarnation and epoch > max(at_least, known)
 
     def _forget(self, agent: Agent) -> None:
         agent.remove()
@@ -188,7 +198,11 @@ class HandingOver:
         epoch, agent, gone = message["epoch"], self._agents.get(name), self._gone(name)
         if agent is None and gone is None:
             want = self._store.get(WANT + name)
-            if not message["fresh"] or want is not None:
+            is_waited_for = want is not None and want["incarnation"] == message["incarnation"]
+            if is_waited_for and want["from"] == source and want["epoch"] < epoch:
+                self._store.delete(WANT + name)  # each wants it of the other: nobody has it
+                is_waited_for = False
+            if not message["fresh"] or is_waited_for:
                 return ()  # it is on its way here: whoever asks will ask again
             Agent.install(self._store, name, fresh(next_number))
             agent = self._begin(name)
@@ -200,7 +214,8 @@ class HandingOver:
             if epoch <= gone["epoch"]:
                 return (Send(source, {"kind": "stale", **told}),)
             return (Send(source, {"kind": "moved", **told, "to": gone["to"]}),)
-        if epoch <= agent.record["epoch"]:
+        is_another = agent.record["incarnation"] not in ("", message["incarnation"])
+        if epoch <= agent.record["epoch"] or (is_another and not message.get("adopts")):
             return (Send(source, {"kind": "stale", **told}),)
         parcel = {"kind": "parcel", **told, **agent.pack()}
         self._store.put(LEAVE + name, {"to": source, "epoch": epoch, "parcel": parcel})
