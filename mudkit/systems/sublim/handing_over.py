@@ -103,7 +103,9 @@ class HandingOver:
                 want = self._store.get(WANT + name)
                 if want is not None and want["epoch"] == epoch:
                     self._store.delete(WANT + name)
-                    return (CancelTimer(WANT + name),)
+                    behind = {"kind": "behind", "incarnation": want["incarnation"], "epoch": epoch}
+                    # Whoever still is here has begun anew, and is to go on from a later epoch.
+                    return CancelTimer(WANT + name), Send(want["address"], behind)
         return ()
 
     def again(self, timer: str) -> Sequence[Effect]:
@@ -116,8 +118,6 @@ class HandingOver:
                 "kind": "ask", "subscriber": timer.removeprefix(WANT), "epoch": waits["epoch"],
                 "fresh": waits["fresh"], "incarnation": waits["incarnation"],
             }  # fmt: skip
-            if waits["adopts"]:
-                asked["adopts"] = True
             return Send(waits["from"], asked), SetTimer(timer, _AGAIN_US)
         return Send(waits["to"], waits["parcel"]), SetTimer(timer, _AGAIN_US)
 
@@ -150,11 +150,14 @@ class HandingOver:
             self._forget(agent)  # the one that it was has stayed here
         if gone is not None and epoch <= gone["epoch"]:
             return ()
-        is_known = gone is not None and (gone["incarnation"] == incarnation or begins)
-        origin = gone["to"] if is_known else message["from"]
-        if begins and gone is None and before is not None and before["incarnation"] != incarnation:
-            origin = before["from"]  # the one that it was is on its way here
-            is_known = True
+        if gone is not None and begins and gone["incarnation"] != incarnation:
+            self._store.delete(_GONE + name)
+            gone = None
+        if before is not None and begins and before["incarnation"] != incarnation:
+            self._store.delete(WANT + name)
+            before = None
+        is_known = gone is not None and gone["incarnation"] == incarnation
+        origin = gone["to"] if gone is not None and is_known else message["from"]
         if origin == self._me:  # nobody has served it yet, or this one has lost nothing: it never did
             if not begins:
                 return ()
@@ -163,7 +166,6 @@ class HandingOver:
         want = {
             "epoch": epoch, "from": origin, "address": source, "fresh": begins and not is_known,
             "report": message["report"], "automatic": message["automatic"], "incarnation": incarnation,
-            "adopts": begins and is_known,
         }  # fmt: skip
         if before is not None and (before["epoch"], before["incarnation"]) == (epoch, incarnation):
             self._store.put(WANT + name, {**before, "address": source})
@@ -196,6 +198,8 @@ class HandingOver:
 
     def _ask(self, source: str, name: str, message: Mapping[str, Any], next_number: int) -> Sequence[Effect]:
         epoch, agent, gone = message["epoch"], self._agents.get(name), self._gone(name)
+        if gone is not None and message["fresh"] and gone["incarnation"] != message["incarnation"]:
+            gone = None  # of the one that it was
         if agent is None and gone is None:
             want = self._store.get(WANT + name)
             is_waited_for = want is not None and want["incarnation"] == message["incarnation"]
@@ -215,7 +219,7 @@ class HandingOver:
                 return (Send(source, {"kind": "stale", **told}),)
             return (Send(source, {"kind": "moved", **told, "to": gone["to"]}),)
         is_another = agent.record["incarnation"] not in ("", message["incarnation"])
-        if epoch <= agent.record["epoch"] or (is_another and not message.get("adopts")):
+        if epoch <= agent.record["epoch"] or (is_another and not message["fresh"]):
             return (Send(source, {"kind": "stale", **told}),)
         parcel = {"kind": "parcel", **told, **agent.pack()}
         self._store.put(LEAVE + name, {"to": source, "epoch": epoch, "parcel": parcel})

@@ -232,16 +232,12 @@ class Left(msgspec.Struct, frozen=True, tag_field="kind", tag="left"):
 
 
 class Ask(msgspec.Struct, frozen=True, tag_field="kind", tag="ask"):
-    """Access point to another one: hand the subscriber over.
-
-    ``adopts``: also what is kept of another incarnation, since this one begins; absent: it does not.
-    """
+    """Access point to another one: hand the subscriber over."""
 
     subscriber: _Subscriber
     incarnation: _Incarnation
     epoch: Count
     fresh: bool
-    adopts: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class Parcel(msgspec.Struct, frozen=True, tag_field="kind", tag="parcel"):
