@@ -30,6 +30,8 @@ __all__ = ["More", "Sends", "more_on_less"]
 _BATTERY: Final = ("state", ("battery",))
 _LINK: Final = ("bandwidth_kbps", "display_px")
 _SHOWN: Final = 60
+_MOST_PAIRS: Final = 200_000
+"""Of charges in a context that are compared."""
 
 
 class Sends(NamedTuple):
@@ -114,6 +116,7 @@ class _Trial:
         self._levels = contexts.levels
         self._computes = [_computes_with_battery(policy, number) for number in range(len(policy.rules))]
         self._told: set[tuple[int, int]] = set()
+        self._left = _MOST_PAIRS
         self._noted: set[tuple[int, int]] = set()
         self._unsure: dict[int, str] = {}
         self._open = {
@@ -136,6 +139,9 @@ class _Trial:
                 groups.setdefault((tuple(fires), self._contexts.shared(context)), (context, fires))
         for base, fires in groups.values():
             for context in self._contexts.computed_with(base):
+                if self._left <= 0:
+                    self._unsure.setdefault(0, "there is too much to compare")
+                    return
                 yield from self._compared(context, fires)
 
     def warnings(self) -> Iterator[More]:
@@ -157,6 +163,7 @@ class _Trial:
             sends = self._sends(context, rule, level)
             if sends is not None and not (tried and tried[-1][1:] == (rule, sends)):
                 tried.append((level, rule, sends))
+        self._left -= len(tried) * (len(tried) + 10)
         for place, (lower, less, at_less) in enumerate(tried):
             for higher, more, at_more in tried[place + 1 :]:
                 if (less, more) not in self._told and less >= 0:

@@ -32,6 +32,10 @@ __all__ = ["Atom", "Context", "Contexts", "atoms", "battery_levels", "given_expr
 
 _MOST: Final = 2_000
 """Contexts that are tried; of more, so many are drawn."""
+_LEAST: Final = 40
+_MOST_LEVELS: Final = 160
+_MOST_CONDITIONS: Final = 200_000
+"""Conditions that are evaluated: of rules, contexts and charges."""
 _MOST_COMPUTED: Final = 60
 """Of values that only actions look at, for each context that conditions tell apart."""
 _STATES: Final = 8
@@ -187,7 +191,8 @@ class Contexts:
         self._missing = sorted(made - looked)
         """Fields that rules set, and a message need not have."""
         self.levels = battery_levels(self.conditions, self.computed, policy.variables)
-        self.is_whole = True
+        self.is_whole = len(self.levels) <= _MOST_LEVELS
+        self.levels = self.levels[:: -(-len(self.levels) // _MOST_LEVELS)]
         self.states: list[Mapping[str, Any]] = [policy.variables]
         self.changed = self._changed()
         if self._looked_at() & self.changed:
@@ -195,7 +200,10 @@ class Contexts:
 
     def told_apart(self) -> Iterator[Context]:
         """Give the contexts that conditions can tell apart."""
-        yield from self._drawn(self._in_conditions, _MOST, Random(1), self.states)
+        affordable = _MOST_CONDITIONS // (len(self.levels) * len(self._policy.rules))
+        yield from self._drawn(
+            self._in_conditions, max(min(affordable, _MOST), _LEAST), Random(1), self.states
+        )
 
     def computed_with(self, context: Context) -> Iterator[Context]:
         """Give a context with all that only actions look at, and with contents of some lengths."""

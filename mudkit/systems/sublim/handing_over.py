@@ -59,6 +59,7 @@ class HandingOver:
         self._me = ports.address
         self._agents = agents
         self._begin = begin
+        self._told_behind: dict[str, tuple[str, int]] = {}
 
     def heard(
         self, now_us: int, source: str, message: Mapping[str, Any], next_number: int
@@ -102,7 +103,9 @@ class HandingOver:
                 want = self._store.get(WANT + name)
                 if want is not None and want["epoch"] == epoch:
                     self._store.delete(WANT + name)
-                    return (CancelTimer(WANT + name),)
+                    behind = {"kind": "behind", "incarnation": want["incarnation"], "epoch": epoch}
+                    # Whoever still is here has begun anew, and is to go on from a later epoch.
+                    return CancelTimer(WANT + name), Send(want["address"], behind)
         return ()
 
     def again(self, timer: str) -> Sequence[Effect]:
@@ -133,8 +136,9 @@ class HandingOver:
             for each in (agent.record if agent is not None else None, gone, before)
             if each is not None and each["incarnation"] not in ("", incarnation)
         ]
-        if others and epoch <= max(others):
-            told = {"kind": "behind", "incarnation": incarnation, "epoch": max(others)}
+        if others and not self._lives(name, incarnation, epoch, max(others)):
+            told = {"kind": "behind", "incarnation": incarnation, "epoch": max(*others, epoch)}
+            self._told_behind[name] = incarnation, max(*others, epoch)
             return (Send(source, told),)
         begins = message["fresh"]
         if agent is not None:
@@ -146,11 +150,14 @@ class HandingOver:
             self._forget(agent)  # the one that it was has stayed here
         if gone is not None and epoch <= gone["epoch"]:
             return ()
-        is_known = gone is not None and (gone["incarnation"] == incarnation or begins)
-        origin = gone["to"] if is_known else message["from"]
-        if begins and gone is None and before is not None and before["incarnation"] != incarnation:
-            origin = before["from"]  # the one that it was is on its way here
-            is_known = True
+        if gone is not None and begins and gone["incarnation"] != incarnation:
+            self._store.delete(_GONE + name)
+            gone = None
+        if before is not None and begins and before["incarnation"] != incarnation:
+            self._store.delete(WANT + name)
+            before = None
+        is_known = gone is not None and gone["incarnation"] == incarnation
+        origin = gone["to"] if gone is not None and is_known else message["from"]
         if origin == self._me:  # nobody has served it yet, or this one has lost nothing: it never did
             if not begins:
                 return ()
@@ -165,6 +172,11 @@ class HandingOver:
             return ()  # it is being asked for
         self._store.put(WANT + name, want)
         return self.again(WANT + name)
+
+    def _lives(self, name: str, incarnation: str, epoch: int, known: int) -> bool:
+        """Say whether a client has answered that it was behind: a late copy does not."""
+        asked, at_least = self._told_behind.get(name, ("", 0))
+        return asked == incarnation and epoch > max(at_least, known)
 
     def _forget(self, agent: Agent) -> None:
         agent.remove()
@@ -186,9 +198,15 @@ class HandingOver:
 
     def _ask(self, source: str, name: str, message: Mapping[str, Any], next_number: int) -> Sequence[Effect]:
         epoch, agent, gone = message["epoch"], self._agents.get(name), self._gone(name)
+        if gone is not None and message["fresh"] and gone["incarnation"] != message["incarnation"]:
+            gone = None  # of the one that it was
         if agent is None and gone is None:
             want = self._store.get(WANT + name)
-            if not message["fresh"] or want is not None:
+            is_waited_for = want is not None and want["incarnation"] == message["incarnation"]
+            if is_waited_for and want["from"] == source and want["epoch"] < epoch:
+                self._store.delete(WANT + name)  # each wants it of the other: nobody has it
+                is_waited_for = False
+            if not message["fresh"] or is_waited_for:
                 return ()  # it is on its way here: whoever asks will ask again
             Agent.install(self._store, name, fresh(next_number))
             agent = self._begin(name)
@@ -200,7 +218,8 @@ class HandingOver:
             if epoch <= gone["epoch"]:
                 return (Send(source, {"kind": "stale", **told}),)
             return (Send(source, {"kind": "moved", **told, "to": gone["to"]}),)
-        if epoch <= agent.record["epoch"]:
+        is_another = agent.record["incarnation"] not in ("", message["incarnation"])
+        if epoch <= agent.record["epoch"] or (is_another and not message["fresh"]):
             return (Send(source, {"kind": "stale", **told}),)
         parcel = {"kind": "parcel", **told, **agent.pack()}
         self._store.put(LEAVE + name, {"to": source, "epoch": epoch, "parcel": parcel})

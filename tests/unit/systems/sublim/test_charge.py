@@ -224,3 +224,23 @@ def test_the_checker_agrees_with_who_tries_all_charges(drawn, last):
             for level in (each.lower, each.higher)
         )
         assert is_more(low, high)
+
+
+def test_a_large_policy_is_checked_in_bounded_work(monkeypatch):
+    """Whoever sends a policy must not keep an access point busy."""
+    decided = []
+    fires = Policy.fires
+    monkeypatch.setattr(Policy, "fires", lambda *given: decided.append(1) or fires(*given))
+    rules = [
+        Rule(
+            f"state.battery + {n / 7} < {' + '.join(f'message.f{m}' for m in range(n % 9 + 1))} AND message.g{n} IN (1, 2, 3)",
+            [
+                Compress("ecg", f"{n + 2} + state.battery / {n + 10}"),
+                Resize("ecg", f"message.f{n % 9} * {n + 1}"),
+            ],
+        )
+        for n in range(63)
+    ]
+    found = Policy("large", [*rules, Rule()]).findings()
+    assert NOT_CHECKED in {each.kind for each in found}
+    assert len(decided) <= 40 * 160
