@@ -22,7 +22,7 @@ class Deliveries:
     def __init__(self) -> None:
         self._rows: dict[tuple[str, str, str], list[int | None]] = {}
 
-    def note(self, system: str, row: Mapping[str, Any]) -> None:
+    def note(self, system: str, row: Mapping[str, Any]) -> bool:
         """Note something of an item.
 
         Parameters
@@ -32,6 +32,11 @@ class Deliveries:
             ``item``, ``receiver``, and some of ``created_us``, ``delivered_us``, ``read_us``, ``refused_us``
             (of each the earliest counts), ``expired_us`` (when it will be, or was: the last that is noted
             counts): virtual times.
+
+        Returns
+        -------
+        bool
+            Whether the item has been created so far.
 
         Raises
         ------
@@ -53,22 +58,15 @@ class Deliveries:
             before_us = known[place]
             if before_us is None or place == _EXPIRED or time_us < before_us:
                 known[place] = time_us
+        return known[_CREATED] is not None
 
     def rows(self, now_us: int) -> Iterator[tuple[Any, ...]]:
         """Give the rows in the columns of the trace's table, sorted by creation, system, item and receiver.
 
-        Raises
-        ------
-        SimulationProblem
-            Something happened to an item that nobody has created.
+        An item that nobody has created has no row: a peer can say of anything that it is an item.
         """
-        for (system, item, receiver), times in self._rows.items():
-            if times[_CREATED] is None:
-                raise SimulationProblem(
-                    f"Nobody has recorded when {item!r} for {receiver!r} was created.", where=system,
-                    remedy="the machine that takes an item records it with created_us",
-                )  # fmt: skip
-        in_order = sorted(self._rows.items(), key=lambda each: (each[1][_CREATED] or 0, each[0]))
+        created_only = [(key, times) for key, times in self._rows.items() if times[_CREATED] is not None]
+        in_order = sorted(created_only, key=lambda each: (each[1][_CREATED] or 0, each[0]))
         for key, (created, delivered, read, expired, refused) in in_order:
             assert created is not None
             latency_s = None if delivered is None else (delivered - created) / 1e6

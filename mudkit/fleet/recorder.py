@@ -159,6 +159,10 @@ class Recorder:
     def _incident(self, host: Host, incident: str, detail: str | None) -> None:
         self.add("incidents", (host.name, self.world.now_us, incident, detail, None))
 
+    def _told(self, process: Process, incident: str, detail: str | None) -> None:
+        what = None if detail is None else detail[:_DETAIL]
+        self.add("incidents", (process.host.name, self.world.now_us, incident, what, process.system))
+
     def _failure(self, host: Host, system: str, error: Exception) -> None:
         notes = "; ".join(getattr(error, "__notes__", ()))
         what = f"{type(error).__name__}: {error}\n{notes}"[:_DETAIL]
@@ -198,15 +202,17 @@ class Recorder:
     def _record(self, process: Process, effect: Record) -> None:
         row = effect.row
         if effect.table == "deliveries":
-            self.deliveries.note(process.system, row)
+            if not self.deliveries.note(process.system, row):
+                item = (
+                    f"item {row['item']!r} for {row['receiver']!r}, which nobody has recorded with created_us"
+                )
+                self._told(process, "dropped", item)
         elif effect.table == "operations":
             self._describe(process, row)
         elif effect.table == "reads":
             self.read(process.host, row["box_km"], row["window_s"])
         elif effect.table == "incidents":
-            detail, now_us = _text(row.get("detail")), self.world.now_us
-            what = None if detail is None else detail[:_DETAIL]
-            self.add("incidents", (process.host.name, now_us, row["incident"], what, process.system))
+            self._told(process, row["incident"], _text(row.get("detail")))
         else:
             raise SimulationProblem(
                 f"A machine has recorded a row of {effect.table!r}.",

@@ -151,7 +151,7 @@ class ClientMachine:
 
     def _take(self, op_id: int, arguments: Any, now_us: int) -> Sequence[Effect]:
         number = (self._store.get("number") or 0) + 1
-        item = arguments.get("item") or f"{self._me} {number}"
+        item = arguments.get("item") or f"{self._me} {incarnation(self._ports)} {number}"
         message = {
             "kind": "send", "number": number, "incarnation": incarnation(self._ports), "key": item,
             "from": self._me, "to": arguments["to"], "text": arguments["text"],

@@ -123,8 +123,10 @@ def test_notes_that_cannot_be_read(row):
     assert list(deliveries.rows(0)) == []
 
 
-def test_an_item_that_nobody_has_created():
+def test_an_item_that_nobody_has_created_has_no_row_and_hides_no_other():
     deliveries = Deliveries()
-    deliveries.note("mail", {**NAMED, "read_us": 5})
-    with pytest.raises(SimulationProblem, match="created_us"):
-        list(deliveries.rows(9))
+    assert not deliveries.note("mail", {**NAMED, "read_us": 5})
+    assert deliveries.note("mail", {**NAMED, "receiver": "other", "created_us": 4})
+    assert [row[:3] for row in deliveries.rows(9)] == [("mail", NAMED["item"], "other")]
+    assert deliveries.note("mail", {**NAMED, "created_us": 4})
+    assert len(list(deliveries.rows(9))) == 2

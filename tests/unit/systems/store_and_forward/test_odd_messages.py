@@ -191,3 +191,18 @@ def test_the_baseline_takes_messages_of_its_own_kind_only() -> None:
     lab.run(minutes=1)
     assert lab.problems.empty
     assert dropped(lab) > 5_000
+
+
+def test_an_item_that_nobody_has_created_is_told_and_hides_no_delivery() -> None:
+    lab = Lab(seed=1)
+    for name in ("ann", "bob", "eve"):
+        lab.device(name)
+    with overhear(lab) as heard:
+        Direct(lab).publish("item", "ann", ["bob"], 9)
+        lab.run(seconds=5)
+    [(process, [event])] = heard.items()
+    lab.world._handle(process, Received("eve/direct", {**event.message, "key": "of nobody"}, "eve"))
+    assert list(lab.deliveries()["item"]) == ["item"]
+    [told] = lab.frame("incidents").to_dict("records")
+    assert (told["device"], told["incident"]) == ("bob", "dropped")
+    assert "of nobody" in told["detail"]

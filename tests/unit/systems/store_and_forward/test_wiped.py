@@ -214,3 +214,13 @@ def test_who_takes_anothers_address_is_not_told_its_messages() -> None:
     lab.faults.mend("bob")
     lab.run(minutes=1)
     assert texts(bob) == ["secret"]
+
+
+def test_what_a_wiped_sender_names_by_itself_is_not_the_name_of_something_of_its_former_life() -> None:
+    lab, _, ann, _ = place()
+    ann.send("bob", "one").result()
+    lab.run(seconds=5)
+    wipe(ann.installed)
+    ann.send("bob", "two").result(5)
+    lab.run(seconds=5)
+    assert lab.deliveries()["item"].nunique() == 2
