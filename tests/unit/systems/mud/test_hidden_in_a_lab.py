@@ -105,9 +105,9 @@ def test_an_error_tells_nothing_of_a_record_that_is_hidden(ann, bob, year_of):
     for latest in (False, True):
         found = bob.read("news", "year_of(d) > 2000", latest=latest).result()
         assert set(found.records) == {"b"}
-        assert bob.read("news", "year_of(d) > 2000", latest=latest, aggregate="count(*)").result().aggregates == {
-            "count(*)": 1
-        }
+        assert bob.read(
+            "news", "year_of(d) > 2000", latest=latest, aggregate="count(*)"
+        ).result().aggregates == {"count(*)": 1}
     with pytest.raises(PredicateError, match="year_of"):
         ann.read("news", "year_of(d) > 2000", latest=True).result()
 
@@ -122,7 +122,7 @@ def test_a_record_that_is_hidden_ends_no_continuous_read(place, ann, bob, year_o
     assert [each.key for each in told] == ["b"]
     assert "ended" in own[0]
     again = []
-    bob.read("news", "year_of(d) > 2000", None or "continuous", sync_timestamp=0, callback=again.append).result()
+    bob.read("news", "year_of(d) > 2000", "continuous", sync_timestamp=0, callback=again.append).result()
     place.lab.run(minutes=1)
     assert [each.key for each in again] == ["b"]
 
@@ -158,7 +158,9 @@ def test_a_version_does_not_say_how_often_what_is_hidden_was_written(place, ann,
     assert versions[1] == 1_000_000_000 + entries
     found = ann.read("news", latest=True).result()
     assert found.records == {"a": {"n": 9}, "b": {"n": 9}}
-    assert [ann.write("news", key, {"n": 10}, "conditional").result() for key in "ab"] == [each + 1 for each in versions]
+    assert [ann.write("news", key, {"n": 10}, "conditional").result() for key in "ab"] == [
+        each + 1 for each in versions
+    ]
 
 
 def test_who_knows_the_version_writes_the_next_though_he_may_not_see_the_record(ann):
@@ -218,7 +220,9 @@ def twins(act, **cloud):
             ann.write("news", key, {"n": 1}).result()
         for number in range(times):
             for key in ("a", "b", "h", "q")[:: 1 if number else 2]:
-                ann.write("news", f"{key} {number % 7}", {"n": number, "long": "x" * 50}, predicate=ANNS).result()
+                ann.write(
+                    "news", f"{key} {number % 7}", {"n": number, "long": "x" * 50}, predicate=ANNS
+                ).result()
         place.lab.run(seconds=3600 - place.lab.world.now_us / 1e6)
         noticed.append(act(place, bob))
     return noticed
@@ -242,10 +246,21 @@ def test_a_read_takes_as_long_whatever_is_hidden(read):
 def test_what_is_told_comes_when_it_would_whatever_is_hidden():
     def act(place, bob):
         noticed, sync = [], []
-        made = bob.read("news", "n > 0", "continuous", callback=lambda each: noticed.append((place.lab.world.now_us, each)))
+        made = bob.read(
+            "news",
+            "n > 0",
+            "continuous",
+            callback=lambda each: noticed.append((place.lab.world.now_us, each)),
+        )
         made.result()
         place.lab.run(seconds=30)
-        other = bob.read("news", None, "continuous", sync_timestamp=0, callback=lambda each: sync.append((place.lab.world.now_us, each)))
+        other = bob.read(
+            "news",
+            None,
+            "continuous",
+            sync_timestamp=0,
+            callback=lambda each: sync.append((place.lab.world.now_us, each)),
+        )
         other.result()
         place.lab.run(seconds=30)
         said = bob.update_data(made.result(), {"age": 3})
