@@ -129,7 +129,7 @@ class Gateway:
             return False
         client = message["client"]
         asks = message["asks"] if message["kind"] == "asks" else (message,)
-        is_own = all(each["id"].startswith(f"{client} ") for each in asks)
+        is_own = all(each["id"].rpartition(" ")[0] == client for each in asks)
         return is_own and netid_of(client) == event.sender
 
     def _take(self, now_us: int, source: str, message: Mapping[str, Any]) -> Sequence[Effect]:

@@ -261,6 +261,10 @@ class Processor:
         if claims is not None and claims.expires_s <= now_us / 1e6:  # on the way from the gateway
             error = to_json(TokenExpired("This token has expired.", where="token", remedy="take a new one"))
             return (Send(message["reply"], {**answer, "error": error}),)
+        try:
+            table.check_access(claims)  # it may have been closed on the way from the gateway
+        except MudkitError as problem:
+            return (Send(message["reply"], {**answer, "error": to_json(problem)}),)
         effects: list[Effect] = []
         known = self._readings.get(handle)
         if known is None or known.request < message["request"]:

@@ -8,7 +8,7 @@ from typing import Any
 from mudkit.errors import MudkitError
 from mudkit.events import Effect, Send
 from mudkit.predicates.exchange import from_json
-from mudkit.systems.mud.copy import Copy
+from mudkit.systems.mud.copy import Copy, claims_of
 from mudkit.systems.mud.problems import to_json
 from mudkit.systems.mud.tables import no_such_table
 
@@ -34,6 +34,7 @@ def answered(copy: Copy, message: Mapping[str, Any], master: str | None = None) 
         error = to_json(no_such_table(message["name"], copy.tables))
         return (Send(message["reply"], {**part, "error": error}),)
     try:
+        table.check_access(claims_of(message["auth"]))  # it may have been closed on the way from the gateway
         predicate = from_json(message["predicate"])
         rows = copy.select(
             table, message["partition"], predicate, message["keys"], message["reader"], message["auth"]

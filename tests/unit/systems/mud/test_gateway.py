@@ -238,6 +238,14 @@ def test_who_asks_in_anothers_name_is_not_heard(machine, client, source):
     assert is_dropped(machine, source=source, **{**asked_by("1", op="read"), "id": f"{client} 1"})
 
 
+def test_an_ask_is_of_the_client_that_its_name_begins_with_and_no_longer_one(machine):
+    """An app may have a blank in its name, and so may a device."""
+    theirs = asked_by("1", "jane/a b/news", op="read")
+    assert machine.handle(0, Received("x/mud-news", theirs, "jane/a b"))[0].message["kind"] == "describe"
+    mine = {**theirs, "client": "jane/a"}
+    assert machine.handle(0, Received("jane/mud-a", mine, "jane"))[0].row["incident"] == "dropped"
+
+
 def test_a_device_may_have_a_slash_in_its_name(machine):
     message = asked_by("1", "jane/b/news", op="read")
     effects = machine.handle(0, Received("jane/b/mud-news", message, "jane/b"))

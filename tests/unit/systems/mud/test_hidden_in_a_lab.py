@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from mud_place import Place
 
-from mudkit.errors import PredicateError, TableProblem
+from mudkit.errors import AccessDenied, PredicateError, TableProblem
 from mudkit.predicates import function
 from mudkit.predicates.functions import remove
-from mudkit.systems.mud import Conflict
+from mudkit.systems.mud import Change, Client, Conflict
 
 ADULTS = "receiver.age >= 21"
 ANNS = "auth.user = 'ann'"
@@ -136,6 +136,31 @@ def test_a_lookup_fails_on_no_record_that_is_hidden(place, ann, bob, year_of):
 
 
 # -- what else could tell of it (2)
+
+
+@pytest.mark.parametrize("replicas", [0, 2])
+@pytest.mark.parametrize("kind", ["committed", "continuous"])
+def test_who_asks_before_a_table_is_closed_is_shown_nothing_that_is_written_after(kind, replicas):
+    """What the gateway has let through is late, between the cloud's own servers."""
+    place = Place(replicas=replicas)
+    ann, told = place.client("ann"), []
+    app = Client(place.lab.device("app"), place.cloud, app="news", token=place.lab.token(app="news"))
+    ann.create("news").result()
+    ann.write("news", "a", {"n": 1}).result()
+    place.lab.run(minutes=1)
+    place.lab.world.meddle = lambda transfer: (
+        (3_000_000,) if transfer.message["kind"] in ("read", "register") else (0,)
+    )
+    made = app.read("news", None, kind, sync_timestamp=0, callback=told.append)
+    place.lab.run(seconds=2)
+    ann.alter("news", acl="user").result()
+    ann.write("news", "b", {"n": 2}).result()
+    with pytest.raises(AccessDenied):
+        made.result()
+    place.lab.world.meddle = None
+    ann.write("news", "c", {"n": 3}).result()
+    place.lab.run(minutes=2)
+    assert not any(isinstance(each, Change) for each in told)
 
 
 def test_aggregates_are_of_what_is_seen(ann, bob):
