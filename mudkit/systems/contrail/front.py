@@ -9,7 +9,7 @@ from typing import Any, Final
 from mudkit.errors import ParameterError
 from mudkit.events import Host, Operation
 from mudkit.predicates import Predicate
-from mudkit.sources.parameters import number
+from mudkit.sources.parameters import number, of_kind
 from mudkit.systems.arguments import check_device
 from mudkit.systems.contrail.core import IDENTITY, PROBLEMS, KeyUse, Settings
 from mudkit.systems.contrail.crypto import PublicKeys
@@ -181,12 +181,14 @@ class Module:
 
     def join(self, group: Group) -> Operation:
         """Join a group; one with a rule, whenever that is true."""
+        of_kind("group", group, Group, expected='a group, such as Group("club")')
         if group.rule is not None:
             Predicate.parse(group.rule, language=CONTEXT)
         return self.installed.call("join", group=check_name("a group", group.name), rule=group.rule)
 
     def leave(self, group: Group) -> Operation:
         """Leave a group: the filters that came by it go."""
+        of_kind("group", group, Group, expected='a group, such as Group("club")')
         return self.installed.call("leave", group=check_name("a group", group.name))
 
     def counts(self) -> Operation:

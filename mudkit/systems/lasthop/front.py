@@ -10,10 +10,9 @@ import msgspec
 from mudkit.errors import ParameterError
 from mudkit.events import Host, Network, Operation
 from mudkit.sources.parameters import number, of_kind, whole_number
-from mudkit.systems.arguments import check_device, check_lab
+from mudkit.systems.arguments import check_device, check_lab, is_storable
 from mudkit.systems.lasthop.context import Following
 from mudkit.systems.lasthop.device import APP, ARRIVALS, DeviceMachine
-from mudkit.systems.lasthop.messages import is_storable
 from mudkit.systems.lasthop.server import SpoolServer
 from mudkit.systems.lasthop.subscription import Subscription, check_topic
 
@@ -204,7 +203,7 @@ class Subscriber:
 
     def unsubscribe(self, topic: str) -> Operation:
         """End a subscription, with all that waits; done when the server knows."""
-        return self.installed.call("unsubscribe", topic=topic)
+        return self.installed.call("unsubscribe", topic=check_topic(topic))
 
     def read(self, topic: str) -> Operation:
         """Read the best messages of a topic; without a link, the best that are on the device.
@@ -220,7 +219,7 @@ class Subscriber:
             Of a list of mappings with their text, rank and topic; the result raises for a topic without a
             subscription.
         """
-        return self.installed.call("read", topic=topic)
+        return self.installed.call("read", topic=check_topic(topic))
 
     def follow(
         self, wanted: str | Subscription, places: Mapping[str, tuple[float, float, float]], **settings: Any

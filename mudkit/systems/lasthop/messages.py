@@ -7,12 +7,12 @@ beginnings of that. A stream of messages to the device belongs to one session an
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import isfinite
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
 from mudkit.errors import MudkitError
+from mudkit.systems.arguments import is_storable
 from mudkit.systems.lasthop.subscription import Subscription
 from mudkit.systems.receiving import Accepts, Count
 from mudkit.systems.stream import MOST_AHEAD
@@ -28,7 +28,6 @@ __all__ = [
     "Told",
     "Welcome",
     "Who",
-    "is_storable",
 ]
 
 _Text = Annotated[str, Meta(min_length=1, max_length=1 << 16)]
@@ -36,7 +35,6 @@ _Rank = Annotated[float, Meta(ge=-1e9, le=1e9)]
 _Incarnation = Annotated[str, Meta(pattern="^[0-9a-f]{8}$")]
 _Session = tuple[_Incarnation, Count, Count]
 _Number = Annotated[int, Meta(ge=1, le=1 << 62)]
-_DEEPEST: Final = 64
 
 
 # -- what a device tells
@@ -254,32 +252,3 @@ def _can_be_had(fact: Mapping[str, Any]) -> bool:
         return bool(Subscription.read(fact["subscription"]).topic == fact["topic"])
     except MudkitError:
         return False
-
-
-def is_storable(value: Any, deepest: int = _DEEPEST) -> bool:
-    """Say whether a store gives a value back as it is, and a message can carry it."""
-    kind = type(value)
-    if kind is str:
-        return value.isascii() or _is_text(value)
-    if kind is int:
-        return bool(-(1 << 63) <= value < 1 << 63)
-    if kind is float:
-        return isfinite(value)
-    if value is None or kind is bool:
-        return True
-    if not deepest:
-        return False
-    if kind is dict:
-        return all(
-            type(name) is str and is_storable(name) and is_storable(each, deepest - 1)
-            for name, each in value.items()
-        )
-    return kind is list and all(is_storable(each, deepest - 1) for each in value)
-
-
-def _is_text(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:  # half of a pair
-        return False
-    return True

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from mudkit.errors import ParameterError
-from mudkit.sources.parameters import number, whole_number
+from mudkit.sources.parameters import number, of_kind, whole_number
 from mudkit.systems.lasthop.indexer import check_query
 from mudkit.systems.lasthop.policies import Forwarding
 
@@ -86,7 +86,8 @@ class Subscription:
             number("interrupt", self.interrupt, -1e9, 1e9)
         if self.per_day is not None:
             whole_number("per_day", self.per_day, 0, 1 << 31)
-        for name, hours in (("quiet_h", self.quiet_h or ()), ("at_h", self.at_h)):
+        for name, hours in (("quiet_h", () if self.quiet_h is None else self.quiet_h), ("at_h", self.at_h)):
+            of_kind(name, hours, tuple, list, expected="hours of the day, such as (22, 7)")
             for each in hours:
                 number(name, each, 0.0, 24.0)
         quiet: Any = self.quiet_h  # as it came

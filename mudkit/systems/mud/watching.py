@@ -340,7 +340,7 @@ class Watching:
         return f"{self._connection.incarnation} {handle}"
 
     def _known(self, handle: Any) -> dict[str, Any]:
-        if handle not in self._readings:
+        if not isinstance(handle, int) or handle not in self._readings:
             raise ParameterError(
                 "There is no such continuous read.", where="handle", found=repr(handle),
                 expected=", ".join(map(str, self._readings)) or "none is registered",

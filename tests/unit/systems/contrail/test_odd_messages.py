@@ -90,7 +90,8 @@ def test_odd_messages_of_strangers_change_nothing():
     there, heard = talked_of()
     there.lab.run(minutes=5)  # what is under way has come
     strangers = {
-        process: [Received("mal/x", event.message, "mal") for event in events] for process, events in heard.items()
+        process: [Received("mal/x", event.message, "mal") for event in events]
+        for process, events in heard.items()
     }
     before = {process: process.store.items() for process in heard}
     told = dropped(there)
@@ -111,7 +112,9 @@ def test_no_odd_message_of_whoever_raises(seed):
 def test_odd_messages_of_a_device_in_its_own_name_concern_no_other(seed):
     there, heard = talked_of()
     of_bob = {
-        process: found for process, events in heard.items() if (found := [e for e in events if e.host == "bob"])
+        process: found
+        for process, events in heard.items()
+        if (found := [e for e in events if e.host == "bob"])
     }
     assert {type(process.machine).__name__ for process in of_bob} == {"Gateway"}
     bombard(there.lab, of_bob, 10_000, seed)
@@ -125,7 +128,9 @@ def test_odd_messages_of_a_relay_fail_no_module(seed):
     """The paper trusts no relay (3.3)."""
     there, heard = talked_of()
     modules = {
-        process: events for process, events in heard.items() if type(process.machine).__name__ == "ModuleMachine"
+        process: events
+        for process, events in heard.items()
+        if type(process.machine).__name__ == "ModuleMachine"
     }
     bombard(there.lab, modules, 10_000, seed)
     there.run(600)
