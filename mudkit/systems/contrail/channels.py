@@ -6,6 +6,10 @@ A channel is a port of a sender and everybody who has a filter there. Its key ha
   somebody who came after something was encrypted in the last one: so nobody reads what is older than the own
   filter, and nobody who has left reads what is newer;
 * the key goes to a receiver with the first item that it gets in an epoch, and to nobody else.
+
+The key is that of the port, whatever the filters say: who has it could read every item of the epoch, those
+too that the own filter leaves out, if a relay handed them over. So a narrower filter saves bytes; it is no
+secret from a friend whom the relay helps. What only some may read needs a port of its own.
 """
 
 from __future__ import annotations

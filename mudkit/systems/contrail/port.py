@@ -126,6 +126,9 @@ class Port:
     ) -> Operation:
         """Ask for items of a friend, or of the friends in a group.
 
+        A filter says what is sent, not what may be read: all whose filters match something at a port share
+        its key, and a relay that helped one of them could hand over what her filter leaves out.
+
         Parameters
         ----------
         predicate : str or Predicate

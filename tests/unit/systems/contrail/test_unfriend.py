@@ -53,7 +53,8 @@ def test_her_filters_match_nothing_and_she_is_told_by_an_error_when_she_asks(pla
     there.run(5)
     there.modules["bob"].unfriend("ann").result()
     there.run(1)
-    assert isinstance(call.error, AccessDenied)
+    with pytest.raises(AccessDenied, match="no friend any more"):
+        call.result(0)
     there.lab.faults.mend("bob")
     there.run(65)
     assert there.publish(ann, marked("x")).result().destinations == ()
