@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from mudkit.errors import AccessDenied, ParameterError
 from mudkit.events import Host, Operation
@@ -21,6 +21,9 @@ from mudkit.systems.mud.writing import WRITE_TYPES
 from mudkit.tokens import Authority
 
 __all__ = ["Client"]
+
+_MOST_NAME: Final = 400
+"""Characters of the names of a device and an app together: messages are named after them."""
 
 
 class Client:
@@ -85,6 +88,11 @@ class Client:
             raise ParameterError(
                 "This is no name of an app.", where="app", found=repr(app), expected="a text without '/'"
             )
+        if len(f"{device.name}/{app}") > _MOST_NAME:
+            raise ParameterError(
+                "The names of the device and of the app are too long.", where="app", found=repr(app)[:120],
+                expected=f"at most {_MOST_NAME} characters together",
+            )  # fmt: skip
         _check_app(app, token, cloud.authority)
         settings = Settings(
             device.name, app, token, cloud.gateways, cloud.servers,
@@ -297,8 +305,8 @@ class Client:
                 listener=listener, type=type,
             )  # fmt: skip
         made = self.installed.call(
-            "read", table=table, predicate=parsed, type=type, reader=reader, utility=utility, latest=latest,
-            aggregate=aggregate,
+            "read", table=table, predicate=parsed, type=type, reader=reader, utility=utility,
+            latest=bool(latest), aggregate=aggregate,
         )  # fmt: skip
         if callback is not None:
             made.add_done_callback(callback)
@@ -398,6 +406,8 @@ def _check_app(app: str, token: str | None, authority: Authority) -> None:
     try:
         proven = authority.read(token).app
     except AccessDenied:
+        if not isinstance(token, str):
+            raise  # the cloud takes no message with such a token
         return
     if proven != app:
         raise ParameterError(

@@ -23,7 +23,6 @@ __all__ = [
 ]  # fmt: skip
 
 _Fields = Mapping[str, Any]
-_Text = Annotated[str, Meta(max_length=1 << 16)]
 _Number = Annotated[int, Meta(ge=-(1 << 62), le=1 << 62)]
 _Endpoint = Annotated[str, Meta(max_length=1024, pattern=r"\A[^\n]+/[^/\n]+\Z")]
 """``netid/appid``."""
@@ -38,7 +37,7 @@ def _check(fits: bool) -> None:
 class _Predicate(msgspec.Struct, frozen=True):
     """A predicate as it is sent."""
 
-    text: _Text
+    text: str
     constants: list[Any]
 
 
@@ -94,9 +93,9 @@ class _Read(msgspec.Struct, frozen=True, tag_field="op", tag="read"):
     name: Name
     table: Count | None
     predicate: _Predicate | None
-    keys: list[Name] | None
+    keys: list[str] | None
     reader: _Fields
-    aggregate: _Text | None
+    aggregate: str | None
     latest: bool
     seen: dict[str, Count]
 
@@ -230,10 +229,10 @@ class _PassedRead(_ToProcessor, frozen=True, tag_field="kind", tag="read"):
     table: Count
     partition: Count
     predicate: _Predicate | None
-    keys: list[Name] | None
+    keys: list[str] | None
     reader: _Fields
     auth: dict[str, str]
-    aggregate: _Text | None
+    aggregate: str | None
     latest: bool
     least: Count
 
