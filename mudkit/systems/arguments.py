@@ -7,10 +7,9 @@ from typing import Any, Final
 
 from mudkit.errors import ParameterError
 
-__all__ = ["check_device", "check_lab", "check_text", "is_storable"]
+__all__ = ["check_device", "check_lab", "is_storable"]
 
 _DEEPEST: Final = 64
-_LONGEST: Final = 512
 
 
 def check_lab(given: Any) -> None:
@@ -38,21 +37,6 @@ def check_device(given: Any) -> None:
             "This is no device.", where="device", found=_shown(given),
             expected="a device of the lab", remedy="give lab.device(name), or lab.devices[name]",
         )  # fmt: skip
-
-
-def check_text(what: str, given: Any) -> str:
-    """Give the name of something, if it is one that can be kept and sent.
-
-    Raises
-    ------
-    ParameterError
-    """
-    if isinstance(given, str) and 0 < len(given) <= _LONGEST and is_storable(str(given)):
-        return str(given)
-    raise ParameterError(
-        f"This is no name of a {what}.", where=what, found=repr(given)[:120],
-        expected=f"a text of 1 to {_LONGEST} characters",
-    )  # fmt: skip
 
 
 def is_storable(value: Any, deepest: int = _DEEPEST) -> bool:

@@ -9,7 +9,7 @@ from mudkit.errors import AccessDenied, ParameterError
 from mudkit.events import Host, Operation
 from mudkit.predicates import Predicate
 from mudkit.sources.parameters import number, of_kind, whole_number
-from mudkit.systems.arguments import check_device, check_text, is_storable
+from mudkit.systems.arguments import check_device
 from mudkit.systems.mud.client import ClientMachine, Settings
 from mudkit.systems.mud.cloud import NAME, PORT, Cloud
 from mudkit.systems.mud.policies import Now, PrefetchPolicy, ReadPolicy, WritePolicy
@@ -140,8 +140,8 @@ class Client:
             :class:`~mudkit.errors.AccessDenied` without a token of the app, and
             :class:`~mudkit.errors.TableProblem` when there is such a table already.
         """
-        properties = _properties({"acl": acl, "apps": apps, "split": split, "schema": schema})
-        return self.installed.call("create", table=check_text("table", table), properties=properties)
+        properties = {"acl": acl, "apps": apps, "split": split, "schema": schema}
+        return self.installed.call("create", table=table, properties=properties)
 
     def alter(
         self,
@@ -152,12 +152,12 @@ class Client:
         remove: Sequence[str] = (),
     ) -> Operation:
         """Change a table's level, and add or remove columns; only the app that created it may."""
-        properties = _properties({"acl": acl, "add": add, "remove": remove})
-        return self.installed.call("alter", table=check_text("table", table), properties=properties)
+        properties = {"acl": acl, "add": add, "remove": remove}
+        return self.installed.call("alter", table=table, properties=properties)
 
     def drop(self, table: str) -> Operation:
         """Delete a table with all its records; only the app that created it may."""
-        return self.installed.call("drop", table=check_text("table", table))
+        return self.installed.call("drop", table=table)
 
     # -- records
 
@@ -289,8 +289,6 @@ class Client:
         """
         parsed = _parsed(predicate)
         reader = _reader(data)
-        check_text("table", table)
-        of_kind("latest", latest, bool, expected="True or False")
         if type == "continuous":
             if sync_timestamp is not None:
                 number("sync_timestamp", sync_timestamp, -1e12, 1e12)
@@ -376,7 +374,7 @@ class Client:
             pending is None, so is the record of what is deleted, and ``visible`` where only the cloud can
             say.
         """
-        return self.installed.call("held", table=check_text("table", table), reader=_reader(data))
+        return self.installed.call("held", table=table, reader=_reader(data))
 
     def _update(
         self, operation: str, table: str, key: str | None, record: Mapping[str, Any] | None, kind: str,
@@ -391,7 +389,7 @@ class Client:
                 expected=", ".join(WRITE_TYPES),
             )
         made = self.installed.call(
-            operation, table=check_text("table", table), key=key, record=record, type=kind,
+            operation, table=table, key=key, record=record, type=kind,
             predicate=_parsed(predicate), utility=utility, reader=_reader(data),
         )  # fmt: skip
         if callback is not None:
@@ -421,18 +419,6 @@ def _parsed(predicate: str | Predicate | None) -> Predicate | None:
         predicate = Predicate(predicate)  # refuses what is no text
     tables_of(predicate)  # refuses tables without a name
     return predicate
-
-
-def _properties(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Give a table's properties, if they can be sent; what they may be the cloud says."""
-    sent = {name: list(each) if isinstance(each, tuple) else each for name, each in given.items()}
-    for name, each in sent.items():
-        if not is_storable(each):
-            raise ParameterError(
-                "This is no property of a table.", where=name, found=repr(each)[:120],
-                expected="texts, and lists and mappings of them",
-            )  # fmt: skip
-    return sent
 
 
 def _reader(data: Mapping[str, Any] | None) -> dict[str, Any]:

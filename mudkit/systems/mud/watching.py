@@ -122,10 +122,13 @@ class Watching:
         return self._tell("update_data", reading, op_id)
 
     def unregister(self, op_id: int, arguments: Mapping[str, Any]) -> Sequence[Effect]:
-        """End a continuous read."""
+        """End a continuous read, and the call that began it if that was never answered."""
         reading = self._known(arguments["handle"])
         self._forget(reading)
-        effects = self._tell("unregister", reading, op_id)
+        began = self._calls.pop(reading["handle"], None)
+        effects = [*self._tell("unregister", reading, op_id)]
+        if began is not None:
+            effects.append(Complete(began, reading["handle"]))
         return effects if self._is_told else [*effects, *self.down()]
 
     def hello(self) -> Sequence[Effect]:

@@ -7,7 +7,7 @@ import contextlib
 import pytest
 
 from mudkit import Lab
-from mudkit.errors import AccessDenied, MudkitError, ParameterError
+from mudkit.errors import AccessDenied, MudkitError, ParameterError, TableProblem
 from mudkit.systems import contrail, lasthop, mud, radiator, sublim
 from mudkit.systems import store_and_forward as sf
 
@@ -233,5 +233,5 @@ def test_what_is_no_record_is_refused_before_anything_is_queued(lab):
     assert client.pending().result() == []
     for call in (client.read, client.drop, client.held, lambda table: client.write(table, "a", {})):
         for table in (3, "", "\ud800", "x" * 1000, None, ["news"]):
-            with pytest.raises(ParameterError, match="no name of a table"):
-                call(table)
+            with pytest.raises(TableProblem, match="no such table"):
+                call(table).result()

@@ -70,6 +70,14 @@ def test_a_read_of_keys_that_no_record_has_ends(jane, predicate, kind):
         assert set(found.records) == ({"k"} if "'k'" in predicate else set())
 
 
+def test_a_continuous_read_that_is_ended_before_it_began_is_answered(jane):
+    first = jane.read("news", type="continuous", callback=lambda _: None).result()
+    began = jane.read("news", type="continuous", callback=lambda _: None)
+    ended = jane.unregister(first + 1)
+    jane.device.world.run(jane.device.world.now_us + 60_000_000)
+    assert (began.status, ended.status) == ("ok", "ok")
+
+
 @pytest.mark.parametrize("latest", [1, 0, "yes", None, np.bool_(True)])
 def test_whether_the_latest_is_asked_for_is_yes_or_no(jane, latest):
     assert ended(lambda: jane.read("news", latest=latest)).records == {"k": {"n": 1}}
