@@ -19,6 +19,7 @@ __all__ = [
     "box_bounds",
     "distance_km",
     "in_box",
+    "middle",
     "solar_time",
 ]
 
@@ -148,6 +149,28 @@ def solar_time(t_us: ArrayLike, lon: ArrayLike) -> tuple[NDArray[np.float64], ND
     )
 
 
-def _on_circle(lon: NDArray[np.float64]) -> NDArray[np.float64]:
+def middle(lat: ArrayLike, lon: ArrayLike) -> tuple[float, float]:
+    """Give the median place of places: of the latitudes, and of the longitudes on the side where they are.
+
+    Parameters
+    ----------
+    lat, lon : array_like of float, shape (n,)
+        Degrees; NaN are left out. Places on both sides of the date line are next to each other.
+
+    Returns
+    -------
+    tuple of float
+        Degrees; NaN where there is no place.
+    """
+    places = np.array([lat, lon], dtype=np.float64)
+    lats, lons = places[:, ~np.isnan(places).any(axis=0)]
+    if not len(lons):
+        return np.nan, np.nan
+    if np.ptp(lons) > 180.0:
+        lons = np.where(lons < 0.0, lons + 360.0, lons)
+    return float(np.median(lats)), float(_on_circle(np.median(lons)))
+
+
+def _on_circle(lon: NDArray[np.float64] | np.float64) -> NDArray[np.float64]:
     """Bring longitudes in [-360, 360) to [-180, 180), those that are there already untouched."""
     return np.where(lon < -180.0, lon + 360.0, np.where(lon >= 180.0, lon - 360.0, lon))

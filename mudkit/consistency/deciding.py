@@ -94,10 +94,13 @@ def judge(
     first: Contradiction | None = None
     count = 0
     is_sure = True
-    for count, reading in enumerate(record.readings(), start=1):
-        if count > _MOST_READINGS or (count > 1 and budget.is_over()):
+    for reading in record.readings():
+        if count >= _MOST_READINGS or ((count or reading is None) and budget.is_over()):
             is_sure = False
             break
+        if reading is None:
+            continue
+        count += 1
         found = _of(reading) if isinstance(reading, Anomaly) else decide(reading, model, budget)
         if found is None:
             is_sure = False

@@ -28,6 +28,7 @@ INITIAL: Final = -1
 _UNWRITTEN: Final = "read without its write"
 _NONE: Final = -2
 """Stands for no write at all: what would have to be seen was not there."""
+_NO_MORE: Final = -3
 
 
 @dataclass
@@ -223,28 +224,79 @@ class Record:
 
     # -- readings
 
-    def readings(self) -> Iterator[Reading | Anomaly]:
-        """Give all readings; one that cannot be is an anomaly."""
-        for choice in itertools.product(*(found for found, _ in self._choices)):
+    def readings(self) -> Iterator[Reading | Anomaly | None]:
+        """Give all readings; one that cannot be is an anomaly, and None a choice that leads to none.
+
+        Who has no time to wait for all looks at it whenever there is something.
+        """
+        for chosen in self._chosen():
+            if chosen is None:
+                yield None
+                continue
             saw: dict[int, int] = {}
             expected: dict[int, int] = {}
             given: dict[int, int] = {}
-            owner: dict[int, int] = {}
-            is_possible = True
-            for write, (_, sights) in zip(choice, self._choices, strict=True):
+            for write, (_, sights) in zip(chosen, self._choices, strict=True):
                 for sight in sights:
-                    known = write if self._must_see(sight) or self._fits(sight, write) else _NONE
+                    known = write if self._is_of(sight, write) else _NONE
                     (saw if sight.is_seen else expected)[sight.place] = known
-                    version = sight.content.version
-                    if known in self._loose and version is not None:  # one to one
-                        is_possible &= given.setdefault(known, version) == version
-                        is_possible &= owner.setdefault(version, known) == known
-            if is_possible:
-                reading = self._reading(saw, expected, given)
-                yield reading
-                if isinstance(reading, Reading):
-                    for some in self._unseen(reading, len(reading.avoids)):
-                        yield self._reading(saw, expected, given, some)
+                    if known in self._loose and sight.content.version is not None:
+                        given[known] = sight.content.version
+            reading = self._reading(saw, expected, given)
+            yield reading
+            if isinstance(reading, Reading):
+                for some in self._unseen(reading, len(reading.avoids)):
+                    yield self._reading(saw, expected, given, some)
+
+    def _chosen(self) -> Iterator[list[int] | None]:
+        """Give what may be chosen together, in order; None for each choice that contradicts those before it.
+
+        A write has one version, and a version one write. What contradicts that is left at once: there are
+        more ways than can be tried where two dozen versions are of writes that were never answered.
+        """
+        chosen: list[int] = []
+        ways: list[Iterator[int]] = []
+        bound: list[int | None] = []
+        versions: dict[int, int] = {}
+        writes: dict[int, int] = {}
+        while True:
+            if len(chosen) == len(self._choices):
+                yield chosen
+            else:
+                ways.append(iter(self._choices[len(chosen)][0]))
+            while ways:
+                if len(chosen) == len(ways):  # that way has been followed to its end
+                    write, version = chosen.pop(), bound.pop()
+                    if version is not None:
+                        del versions[write], writes[version]
+                write = next(ways[-1], _NO_MORE)
+                if write == _NO_MORE:
+                    ways.pop()
+                    continue
+                version = self._binds(len(chosen), write)
+                if version is not None and (write in versions or version in writes):
+                    if versions.get(write) != version or writes.get(version) != write:
+                        yield None
+                        continue
+                    version = None
+                if version is not None:
+                    versions[write], writes[version] = version, write
+                chosen.append(write)
+                bound.append(version)
+                break
+            else:
+                return
+
+    def _binds(self, place: int, write: int) -> int | None:
+        """Give the version that a choice gives to a write of which none is known."""
+        sights = self._choices[place][1]
+        if write not in self._loose or not any(self._is_of(sight, write) for sight in sights):
+            return None
+        return sights[0].content.version
+
+    def _is_of(self, sight: _Sight, write: int) -> bool:
+        """Say whether an operation looks at a write, if that is what was there."""
+        return self._must_see(sight) or self._fits(sight, write)
 
     def _unseen(self, reading: Reading, most: int) -> Iterator[tuple[int, ...]]:
         """Give writes that nobody saw, by which conflicts may be explained that do not say."""

@@ -28,7 +28,7 @@ from mudkit.systems.radiator import (
 )
 from mudkit.systems.radiator.played import heard, rows
 from mudkit.systems.radiator.thresholds import Function
-from mudkit.units import KM_PER_DEGREE, distance_km
+from mudkit.units import KM_PER_DEGREE, distance_km, middle
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -144,7 +144,8 @@ class Traffic:
     @staticmethod
     def middle(said: pd.DataFrame) -> tuple[float, float]:
         """Give the middle of what is said, degrees."""
-        return round(float(said["lat"].median()), 5), round(float(said["lon"].median()), 5)
+        lat, lon = middle(said["lat"], said["lon"])
+        return round(lat, 5), round(lon, 5)
 
     def listeners(self, said: pd.DataFrame) -> dict[str, tuple[float, float]]:
         """Give the places of those who stand still and listen."""

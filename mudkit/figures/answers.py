@@ -11,7 +11,7 @@ from mudkit.errors import ParameterError, TraceContentError
 from mudkit.figures.charts import GREY
 from mudkit.figures.colours import STOPS
 from mudkit.figures.frame import from_mercator, to_mercator
-from mudkit.units import distance_km
+from mudkit.units import distance_km, middle
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -92,8 +92,8 @@ def near_most(reads: pd.DataFrame, km: float = 30.0) -> pd.DataFrame:
     cells = by_cell(reads.assign(is_local=False, is_stale=False), _TOWN_ZOOM).to_pandas()
     busiest = cells.loc[cells["reads"].idxmax()]
     there = distance_km(reads["lat"], reads["lon"], busiest["lat"], busiest["lon"]) <= _TOWN_KM
-    middle = reads.loc[there, ["lat", "lon"]].median()
-    return reads[distance_km(reads["lat"], reads["lon"], middle["lat"], middle["lon"]) <= km]
+    lat, lon = middle(reads.loc[there, "lat"], reads.loc[there, "lon"])
+    return reads[distance_km(reads["lat"], reads["lon"], lat, lon) <= km]
 
 
 def answers(reads: pd.DataFrame, *, title: str, zoom: int = 14) -> go.Figure:

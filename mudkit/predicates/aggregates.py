@@ -125,6 +125,12 @@ class Aggregates:
                 whole[number] = _combined(aggregate.name, whole[number], state[number])
         return tuple(whole)
 
+    def is_state(self, state: Any) -> bool:
+        """Say whether something can be what :meth:`of` gives, as far as :meth:`combine` needs it."""
+        if not isinstance(state, list | tuple) or len(state) != len(self._aggregates):
+            return False
+        return all(_is_part(each.name, part) for each, part in zip(self._aggregates, state, strict=True))
+
     def result(self, state: State) -> dict[str, Any]:
         """Give the values, by aggregate as it is written; ``None`` is NULL."""
         return {
@@ -152,6 +158,22 @@ def _parts(text: str) -> list[list[Any]]:
 
 def _start(name: str) -> Any:
     return 0 if name == "count" else [0, 0] if name in ("sum", "avg") else None
+
+
+def _is_part(name: str, part: Any) -> bool:
+    if name == "count":
+        return _is_count(part)
+    if name in ("sum", "avg"):
+        return isinstance(part, list) and len(part) == 2 and all(map(_is_whole, part)) and _is_count(part[0])
+    return part is None or kind_of(part) in _ORDER
+
+
+def _is_whole(item: Any) -> bool:
+    return isinstance(item, int) and not isinstance(item, bool)
+
+
+def _is_count(item: Any) -> bool:
+    return _is_whole(item) and item >= 0
 
 
 def _single(name: str, item: Any) -> Any:

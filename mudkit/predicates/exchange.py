@@ -10,9 +10,12 @@ import msgspec
 from mudkit.errors import PredicateError
 from mudkit.predicates.language import MOBIUS, Language
 from mudkit.predicates.predicate import Predicate
-from mudkit.predicates.values import LIST, Members, Point
+from mudkit.predicates.values import LIST, Members, Point, point, value
 
 __all__ = ["from_json", "to_json"]
+
+_pack, _unpack = msgspec.msgpack.encode, msgspec.msgpack.decode
+"""What comes back from there as it was can be stored: no NaN, no number beyond 64 bit."""
 
 
 def to_json(predicate: Predicate | None) -> dict[str, Any] | None:
@@ -47,7 +50,7 @@ def from_json(sent: Mapping[str, Any] | None, language: Language = MOBIUS) -> Pr
         return Predicate.restored(sent["text"], [_in(each) for each in sent["constants"]], language)
     except PredicateError:
         raise
-    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise PredicateError(
             "This is no predicate as it is sent.", found=repr(sent)[:200],
             expected="a text with the constants that stand in it",
@@ -71,8 +74,18 @@ def _out(constant: Any) -> Any:
 
 
 def _in(sent: Any) -> Any:
-    if not isinstance(sent, Mapping):
+    if sent is None or sent is True or sent is False:
         return sent
-    if "point" in sent:
-        return Point(*sent["point"])
-    return Members.of([_in(each) for each in sent["in"]]) if "in" in sent else sent["struct"]
+    found: Any = None
+    if isinstance(sent, float | str):
+        found = value(sent)
+    elif isinstance(sent, Mapping):
+        if "point" in sent:
+            found = point(sent["point"])
+        elif "in" in sent:
+            found = Members.of([_in(each) for each in sent["in"]])
+        elif isinstance(sent["struct"], Mapping) and _unpack(_pack(sent["struct"])) == sent["struct"]:
+            found = sent["struct"]
+    if found is None:
+        raise TypeError("it is no constant")
+    return found

@@ -11,7 +11,7 @@ from mudkit.errors import TraceContentError
 from mudkit.figures.frame import from_mercator
 from mudkit.figures.slides import MAX_ROWS, knowledge_map
 from mudkit.systems.radiator import APPLICATIONS, Played, play
-from mudkit.units import KM_PER_DEGREE, distance_km
+from mudkit.units import KM_PER_DEGREE, distance_km, middle
 
 if TYPE_CHECKING:
     import folium
@@ -212,7 +212,7 @@ def played(positions: pa.Table, application: str, far_km: float) -> Played:
     far_km : float
         From the one to the other.
     """
-    lat, lon = (float(np.median(positions[name].to_numpy())) for name in ("lat", "lon"))
+    lat, lon = middle(positions["lat"].to_numpy(), positions["lon"].to_numpy())
     north = min(lat + far_km / float(KM_PER_DEGREE), 89.0)
     return play(APPLICATIONS[application], positions, stand={NEAR: (lat, lon), FAR: (north, lon)})
 
@@ -250,7 +250,7 @@ def what_is_known(run: Played, application: str, near_km: float = 5.0) -> str:
         What is not farther from the middle is of it.
     """
     found = run.received
-    lat, lon = (float(found[name].median()) for name in ("lat", "lon"))
+    lat, lon = middle(found["lat"], found["lon"])
     of_middle = found[distance_km(found["lat"], found["lon"], lat, lon) <= near_km]
     age_s = of_middle.groupby("receiver")["age_s"].mean()
     parts = [

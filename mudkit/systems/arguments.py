@@ -1,12 +1,15 @@
-"""What fronts are given: a lab, and a device of it."""
+"""What fronts are given: a lab, a device of it, and what a machine keeps and sends."""
 
 from __future__ import annotations
 
-from typing import Any
+from math import isfinite
+from typing import Any, Final
 
 from mudkit.errors import ParameterError
 
-__all__ = ["check_device", "check_lab"]
+__all__ = ["check_device", "check_lab", "is_storable"]
+
+_DEEPEST: Final = 64
 
 
 def check_lab(given: Any) -> None:
@@ -34,6 +37,35 @@ def check_device(given: Any) -> None:
             "This is no device.", where="device", found=_shown(given),
             expected="a device of the lab", remedy="give lab.device(name), or lab.devices[name]",
         )  # fmt: skip
+
+
+def is_storable(value: Any, deepest: int = _DEEPEST) -> bool:
+    """Say whether a store gives a value back as it is, and a message can carry it."""
+    kind = type(value)
+    if kind is str:
+        return value.isascii() or _is_text(value)
+    if kind is int:
+        return bool(-(1 << 63) <= value < 1 << 63)
+    if kind is float:
+        return isfinite(value)
+    if value is None or kind is bool:
+        return True
+    if not deepest:
+        return False
+    if kind is dict:
+        return all(
+            type(name) is str and is_storable(name) and is_storable(each, deepest - 1)
+            for name, each in value.items()
+        )
+    return kind is list and all(is_storable(each, deepest - 1) for each in value)
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # half of a pair
+        return False
+    return True
 
 
 def _shown(given: Any) -> str:

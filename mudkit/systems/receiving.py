@@ -34,6 +34,8 @@ class Accepts:
 
     def __init__(self, *kinds: type[msgspec.Struct]) -> None:
         self._any = Union[kinds] if kinds else None  # noqa: UP007 - of types that are not known before
+        self._tag_field = kinds[0].__struct_config__.tag_field if len(kinds) == 1 else None
+        """Of a single struct msgspec takes a message without its kind, too."""
 
     def __call__(self, message: Any) -> bool:
         """Say whether a message is one of them."""
@@ -43,7 +45,7 @@ class Accepts:
             msgspec.convert(message, self._any)
         except (msgspec.ValidationError, RecursionError):
             return False
-        return True
+        return self._tag_field is None or self._tag_field in message
 
 
 def dropped(event: Received) -> Sequence[Effect]:

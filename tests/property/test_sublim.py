@@ -9,6 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mudkit import Lab
+from mudkit.fleet.store import MemoryStore
 from mudkit.reproduce.sublim_roaming import Roaming
 from mudkit.systems.sublim import AccessPoint, Policy, PublishServer, Rule, Subscriber
 from mudkit.systems.sublim.actions import Compress, Every, Keep
@@ -126,3 +127,53 @@ def test_a_policy_in_which_the_checker_finds_nothing_sends_no_more_on_a_lower_ba
     outs = [policy.decide({**message, "ecg": bytes(1_200)}, {}, {"battery": level}).out for level in levels]
     sizes = [len(out["ecg"]) for out in outs]
     assert sizes == sorted(sizes)
+
+
+ACTS = st.one_of(
+    st.tuples(st.just("move"), st.integers(0, 2)),
+    st.tuples(st.just("wipe"), st.just(0)),
+    st.tuples(st.just("kill"), st.integers(0, 2)),
+    st.tuples(st.just("publish"), st.just(0)),
+    st.tuples(st.just("policy"), st.integers(0, 1)),
+    st.tuples(st.just("lose"), st.integers(0, 1)),
+)
+
+
+@given(st.lists(st.tuples(ACTS, st.sampled_from([0.0, 0.05, 0.5, 3.0, 20.0])), max_size=14))
+@settings(max_examples=40, deadline=None)
+def test_whatever_was_wiped_killed_and_lost_all_is_well_two_minutes_after_the_last_fault(acts):
+    lab = Lab(seed=1)
+    net = PublishServer(lab)
+    points = [AccessPoint(lab, net, at=(number * 0.001, 0.0), range_m=80.0) for number in range(3)]
+    device = lab.device("doctor", link="wifi", at=(0.0, 0.0))
+    doctor = Subscriber(device, net, report_s=2)
+    policies = [Policy("all", [Rule()]), Policy("short", [Rule(None, Keep(("n",)))])]
+    for (act, which), wait_s in acts:
+        match act:
+            case "move":
+                device.measured("loc", (which * 0.001, 0.0))
+            case "wipe":
+                doctor.installed.kill()
+                doctor.installed.store = MemoryStore()
+                doctor.installed.start()
+            case "kill":
+                points[which].installed.kill()
+                points[which].installed.start()
+            case "publish":
+                net.publish({"n": -1})
+            case "policy":
+                doctor.set_policy(policies[which])
+            case "lose":
+                lab.faults.messages(loss_share=0.4 * which)
+        lab.run(seconds=wait_s)
+    lab.faults.messages()
+    device.change_context(display_px=777)
+    lab.run(minutes=2)
+    doctor.set_policy(policies[1]).result(30)
+    doctor.read().result()
+    for number in range(5):
+        net.publish({"n": number, "m": 0}).result()
+    lab.run(seconds=20)
+    assert doctor.read().result() == [{"n": number} for number in range(5)]
+    assert doctor.state()["automatic"]["display_px"] == 777
+    assert lab.problems.empty

@@ -11,8 +11,8 @@ __all__ = ["Place"]
 class Place:
     """A lab with a cloud, and clients by name."""
 
-    def __init__(self, **cloud):
-        self.lab = Lab(seed=7)
+    def __init__(self, *, seed=7, **cloud):
+        self.lab = Lab(seed=seed)
         self.cloud = Cloud(self.lab, **cloud)
 
     def client(self, name, app="news", *, token="", user=None, **more):

@@ -11,7 +11,7 @@ from typing import Any
 from mudkit import Lab
 from mudkit.events import Received, Record
 
-__all__ = ["bombard", "forge", "overhear"]
+__all__ = ["bombard", "cross", "crossed", "forge", "garbled", "leaves", "mutated", "overhear"]
 
 _WORDS = ["", "x", "ann", "bob", "eve", "\n", "\u0000", "2" * 600, "-1", "none"]
 
@@ -111,3 +111,78 @@ def forge(lab: Lab, heard: dict[Any, list[Received]], host: str = "eve") -> Coun
             )
             tried[type(process.machine).__name__] += 1
     return tried
+
+
+def leaves(message: Any) -> Iterator[Any]:
+    """Give the single values in a message."""
+    if isinstance(message, dict):
+        for each in message.values():
+            yield from leaves(each)
+    elif isinstance(message, list | tuple):
+        for each in message:
+            yield from leaves(each)
+    else:
+        yield message
+
+
+def crossed(draw: Random, message: Any, pool: dict[type, list[Any]]) -> Any:
+    """Put something of another message, of the same type, into a place of a message: it stays likely."""
+    if isinstance(message, dict) and message:
+        name = draw.choice(list(message))
+        return {**message, name: crossed(draw, message[name], pool)}
+    if isinstance(message, list | tuple) and message:
+        place = draw.randrange(len(message))
+        return [*message[:place], crossed(draw, message[place], pool), *message[place + 1 :]]
+    found = pool.get(type(message))
+    return draw.choice(found) if found else message
+
+
+def cross(lab: Lab, heard: dict[Any, list[Received]], count: int, seed: int) -> Counter[str]:
+    """Do as :func:`bombard` does, with messages of which one or two places hold what stands in others."""
+    draw, sent = Random(seed), Counter()
+    pool: dict[type, list[Any]] = defaultdict(list)
+    for event in (event for events in heard.values() for event in events):
+        for leaf in leaves(event.message):
+            pool[type(leaf)].append(leaf)
+    for process, events in heard.items():
+        for _ in range(count):
+            event = draw.choice(events)
+            message = crossed(draw, event.message, pool)
+            if draw.random() < 0.5:
+                message = crossed(draw, message, pool)
+            lab.world._handle(process, Received(event.source, message, event.host))
+            sent[type(process.machine).__name__] += 1
+    problems = lab.problems
+    assert problems.empty, problems["detail"].iloc[0]
+    return sent
+
+
+@contextmanager
+def garbled(lab: Lab, seed: int, copies: int = 2) -> Iterator[Counter[str]]:
+    """Let each message of a lab meanwhile be preceded by garbled copies of itself: what waits for it gets them.
+
+    Gives how many there were, by kind of machine.
+    """
+    draw, sent = Random(seed), Counter()
+    pool: dict[type, list[Any]] = defaultdict(list)
+    world, handle = lab.world, type(lab.world)._handle
+
+    def garbling(self: Any, process: Any, event: Any) -> None:
+        if type(event) is Received and self is world and process.machine is not None:
+            for leaf in leaves(event.message):
+                if len(pool[type(leaf)]) < 10_000:
+                    pool[type(leaf)].append(leaf)
+            for _ in range(copies):
+                message = event.message
+                for _ in range(draw.randrange(1, 3)):
+                    is_likely = draw.random() < 0.6
+                    message = crossed(draw, message, pool) if is_likely else mutated(draw, message)
+                handle(self, process, Received(event.source, message, event.host))
+                sent[type(process.machine).__name__] += 1
+        handle(self, process, event)
+
+    type(world)._handle = garbling
+    try:
+        yield sent
+    finally:
+        type(world)._handle = handle

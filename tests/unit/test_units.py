@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from mudkit.units import KM_PER_DEGREE, Box, box_bounds, distance_km, in_box
+from mudkit.units import KM_PER_DEGREE, Box, box_bounds, distance_km, in_box, middle
 
 
 @pytest.mark.parametrize(
@@ -46,6 +46,17 @@ def test_box_across_the_date_line(centre):
     assert box.west > box.east
     assert in_box(0.0, [180.0, -180.0, 179.95, -179.95], box).all()
     assert not in_box(0.0, [179.0, -179.0, 0.0], box).any()
+
+
+@pytest.mark.parametrize(("lons", "lon"), [
+    ([9.0, 10.0, 12.0], 10.0),
+    ([-9.5], -9.5),
+    ([179.5, -179.5, -179.0], -179.5),
+    ([179.0, 179.5, -179.5], 179.5),
+    ([179.5, -179.5], -180.0),
+])  # fmt: skip
+def test_the_middle_is_where_the_places_are(lons, lon):
+    assert middle([1.0] * len(lons), lons) == (1.0, lon)
 
 
 def test_box_that_ends_on_the_date_line():

@@ -6,6 +6,10 @@ A channel is a port of a sender and everybody who has a filter there. Its key ha
   somebody who came after something was encrypted in the last one: so nobody reads what is older than the own
   filter, and nobody who has left reads what is newer;
 * the key goes to a receiver with the first item that it gets in an epoch, and to nobody else.
+
+The key is that of the port, whatever the filters say: who has it could read every item of the epoch, those
+too that the own filter leaves out, if a relay handed them over. So a narrower filter saves bytes; it is no
+secret from a friend whom the relay helps. What only some may read needs a port of its own.
 """
 
 from __future__ import annotations
@@ -35,7 +39,8 @@ class Channel:
     def __init__(self, core: Core, port: str) -> None:
         self._core, self.port = core, port
         self._state: dict[str, Any] = core.store.get(f"channel {port}") or {
-            "seq": 0, "epoch": 0, "began_us": 0, "is_used": False, "renew": False, "least": {},
+            "seq": core.first, "epoch": core.first, "began_us": 0, "is_used": False, "renew": False,
+            "least": {},
         }  # fmt: skip
 
     @property
@@ -59,6 +64,18 @@ class Channel:
         """Begin a new epoch with the next item."""
         self._state["renew"] = True
         self._keep()
+
+    def forget(self, device: str) -> None:
+        """Take a device for somebody who was never here, and begin a new epoch with the next item."""
+        gone = [name for name in self._state["least"] if name.split("\n")[0] == device]
+        self._state["least"] = {name: each for name, each in self._state["least"].items() if name not in gone}
+        for key, kept in self._core.store.items(self._keys):
+            holders = [name for name in kept["holders"] if name.split("\n")[0] != device]
+            if len(holders) < len(kept["holders"]):
+                gone.append(key)
+                self._core.store.put(key, {**kept, "holders": holders})
+        if gone:
+            self.renew()
 
     def next_seq(self) -> int:
         """Give the number of an item; it comes again with the same content only."""
@@ -118,8 +135,12 @@ class Channel:
     def _keep(self) -> None:
         self._core.store.put(f"channel {self.port}", self._state)
 
+    @property
+    def _keys(self) -> str:
+        return f"channel key {self.port}\n"
+
     def _key(self, epoch: int) -> str:
-        return f"channel key {self.port}\n{epoch:012d}"
+        return f"{self._keys}{epoch:012d}"
 
 
 def _name(endpoint: Endpoint) -> str:

@@ -7,13 +7,27 @@ from dataclasses import dataclass
 from typing import Final
 
 from mudkit.errors import MudkitError
-from mudkit.events import Effect, Notify, Ports
-from mudkit.systems.contrail.crypto import KEY_BYTES, Cipher, Directory, Plain, Sealing, Secret, channel_key
+from mudkit.events import Effect, Notify, Ports, Record
+from mudkit.systems.contrail.crypto import (
+    KEY_BYTES,
+    Cipher,
+    Directory,
+    Plain,
+    PublicKeys,
+    Sealing,
+    Secret,
+    channel_key,
+    digest,
+)
 
-__all__ = ["PROBLEMS", "Core", "KeyUse", "Settings"]
+__all__ = ["IDENTITY", "PROBLEMS", "Core", "KeyUse", "Settings"]
 
 PROBLEMS: Final = "problems"
 """The application that is told of what was wrong."""
+IDENTITY: Final = "identity"
+"""The application that is told of this device's public keys, when they are new."""
+_BITS: Final = 32
+"""Of a number within a life: what a device counts goes on above all that it counted before it was wiped."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +59,7 @@ class Settings:
     device : str
     relays : sequence of sequence of (str, (float, float) or None)
         Of each cloud provider the gateways: address, and place in degrees.
-    directory : mapping of str to PublicKeys
+    directory : Directory
     friends : sequence of str
         When it begins; later its own.
     shows_friends : bool
@@ -89,22 +103,50 @@ class Core:
         seed = self.store.get("identity")
         if seed is None:
             seed = ports.entropy(2 * KEY_BYTES)
+            before = settings.directory.get(self.me)
             self.store.put("identity", seed)
+            self.store.put("life", 0 if before is None else before.life + 1)
             self.store.put("friends", sorted(settings.friends))
         self._entropy, self._seed = ports.entropy, Secret(seed)
         self.friends: set[str] = set(self.store.get("friends"))
+        life = int(self.store.get("life") or 0)
+        self.first = life << _BITS
+        """What it counts begins after this."""
         self.cipher: Cipher = (
-            Sealing(self.me, self._seed, settings.directory) if settings.is_encrypted else Plain(self.me)
+            Sealing(self.me, self._seed, settings.directory, life)
+            if settings.is_encrypted
+            else Plain(self.me, life)
         )
+        self._met: dict[str, PublicKeys] = {}
+        self._changes = 0
 
     def befriend(self, device: str, *, is_friend: bool) -> None:
         """Take a device on to the white-list, or off."""
         (self.friends.add if is_friend else self.friends.discard)(device)
         self.store.put("friends", sorted(self.friends))
+        self._changes = 0  # look again
+
+    def begun_anew(self) -> list[str]:
+        """Give the friends that have other keys since they were met: they have lost everything they had."""
+        changes = self.settings.directory.changes
+        if changes == self._changes:
+            return []
+        self._changes, found = changes, []
+        for device in sorted(self.friends):
+            keys = self.settings.directory.get(device)
+            if keys is None or self._met.get(device) is keys:
+                continue
+            self._met[device] = keys
+            mark = digest(keys.agreement + keys.signing + keys.life.to_bytes(8, "big"))
+            before = self.store.get(f"met {device}")
+            if before != mark:
+                self.store.put(f"met {device}", mark)
+                found += [device] * (before is not None)
+        return found
 
     def next_number(self) -> int:
         """Give a number that nothing else on this device has had or will have."""
-        number = int(self.store.get("number") or 0) + 1
+        number = int(self.store.get("number") or self.first) + 1
         self.store.put("number", number)
         return number
 
@@ -117,7 +159,20 @@ class Core:
         counts = self.store.get("counts") or {}
         self.store.put("counts", counts | {what: counts.get(what, 0) + 1})
 
-    def problem(self, what: str, error: MudkitError) -> None:
-        """Count it, and tell who wants to know."""
+    def problem(self, what: str, error: MudkitError, incident: str = "dropped") -> None:
+        """Count it, write it down, and tell who wants to know.
+
+        Parameters
+        ----------
+        what : str
+        error : MudkitError
+        incident : {'dropped', 'failed', 'begun anew'}
+            What the incidents call it: something that came was not taken, a function of a user has failed, or
+            a friend has other keys.
+        """
         self.count(what)
-        self.effects.append(Notify(PROBLEMS, error))
+        detail = f"{what}: {type(error).__name__}: {error}"
+        self.effects += [
+            Record("incidents", {"incident": incident, "detail": detail}),
+            Notify(PROBLEMS, error),
+        ]

@@ -2,9 +2,11 @@
 
 Each device has a key pair for agreement (X25519) and one for signatures (Ed25519). Two devices agree once
 on a secret; from it come one-time keys for what one tells the other (filters, channel keys), and the key of
-the tags of destinations. Items are encrypted under the key of their channel (ChaCha20-Poly1305), which its
-receivers share. So each of them could impersonate the sender, as the paper says and accepts (3.3), were it
-not for the tags: they also cover the ciphertext, under a key that only the sender and one receiver have.
+the tags of destinations. Each item is encrypted (ChaCha20-Poly1305) under a key of its own, which is made of
+the key of its channel; that the receivers share. So who came too late for the key of a channel can be given
+the key of one item, and the ciphertext stays as it is (3.4.1). And so each receiver could impersonate the
+sender, as the paper says and accepts (3.3), were it not for the tags: they also cover the ciphertext, under a
+key that only the sender and one receiver have.
 
 No nonce comes twice under a key, whatever is killed and restarted, and even if the random source began anew:
 keys and nonces are made of numbers that were stored before anything encrypted under them leaves the device.
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
@@ -65,14 +68,22 @@ class PublicKeys(msgspec.Struct, frozen=True):
     Parameters
     ----------
     agreement, signing : bytes
+    life : int
+        How many devices had the name before: one that was wiped, or bought anew, has other keys.
     """
 
     agreement: bytes
     signing: bytes
+    life: int = 0
 
 
-Directory = Mapping[str, PublicKeys]
-"""Public keys by device: what a public key infrastructure gives, which the paper assumes (3.3)."""
+class Directory(Mapping[str, PublicKeys]):
+    """Public keys by device: what a public key infrastructure gives, which the paper assumes (3.3)."""
+
+    @property
+    @abstractmethod
+    def changes(self) -> int:
+        """How often a device has got other keys, the first ones included."""
 
 
 class Cipher(Protocol):
@@ -94,8 +105,12 @@ class Cipher(Protocol):
         """Verify and decrypt; TamperedMessage if it is not as its sender made it."""
         ...
 
+    def item_key(self, key: bytes, header: list[Any]) -> Secret:
+        """Give the key of one item from that of its channel: it opens nothing else."""
+        ...
+
     def encrypt(self, key: bytes, number: int, header: list[Any], plain: bytes) -> bytes:
-        """Encrypt under the key of a channel; no number comes twice with other content."""
+        """Encrypt under the key of an item; no number comes twice with other content."""
         ...
 
     def decrypt(self, key: bytes, number: int, header: list[Any], data: bytes) -> bytes:
@@ -120,10 +135,11 @@ class Sealing:
     seed : Secret
         64 bytes: its private keys.
     directory : mapping of str to PublicKeys
+    life : int
     """
 
-    def __init__(self, me: str, seed: Secret, directory: Directory) -> None:
-        self._me = me
+    def __init__(self, me: str, seed: Secret, directory: Mapping[str, PublicKeys], life: int = 0) -> None:
+        self._me, self._life = me, life
         self._agreement = X25519PrivateKey.from_private_bytes(bytes(seed[:KEY_BYTES]))
         self._signing = Ed25519PrivateKey.from_private_bytes(bytes(seed[KEY_BYTES:]))
         self._directory = directory
@@ -135,8 +151,9 @@ class Sealing:
     def public(self) -> PublicKeys:
         """The public half of this device's key pairs."""
         return PublicKeys(
-            self._agreement.public_key().public_bytes_raw(), self._signing.public_key().public_bytes_raw()
-        )
+            self._agreement.public_key().public_bytes_raw(), self._signing.public_key().public_bytes_raw(),
+            self._life,
+        )  # fmt: skip
 
     def seal(self, to: str, header: list[Any], plain: bytes) -> tuple[bytes, bytes]:
         """Encrypt for one device, and sign."""
@@ -157,8 +174,12 @@ class Sealing:
         except (InvalidSignature, InvalidTag, ValueError) as error:
             raise _tampered(source, "what it sealed is not what came") from error
 
+    def item_key(self, key: bytes, header: list[Any]) -> Secret:
+        """Give the key of one item from that of its channel."""
+        return Secret(hmac.digest(bytes(key), b"contrail item " + _encoded(header), "sha256"))
+
     def encrypt(self, key: bytes, number: int, header: list[Any], plain: bytes) -> bytes:
-        """Encrypt under the key of a channel."""
+        """Encrypt under the key of an item."""
         nonce = number.to_bytes(_NONCE_BYTES, "big")
         return Ciphertext(ChaCha20Poly1305(bytes(key)).encrypt(nonce, plain, _encoded(header)))
 
@@ -206,10 +227,15 @@ class Plain:
     Parameters
     ----------
     me : str
+    life : int
     """
 
-    def __init__(self, me: str) -> None:
-        self.public = PublicKeys(me.encode(), me.encode())
+    def __init__(self, me: str, life: int = 0) -> None:
+        self.public = PublicKeys(me.encode(), me.encode(), life)
+
+    def item_key(self, key: bytes, header: list[Any]) -> Secret:
+        """Give some key."""
+        return Secret(key)
 
     def seal(self, to: str, header: list[Any], plain: bytes) -> tuple[bytes, bytes]:
         """Give it as it is."""

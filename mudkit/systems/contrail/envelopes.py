@@ -3,13 +3,16 @@
 ======  ============================  ================================================================
 kind    in clear                      encrypted
 ======  ============================  ================================================================
-data    source, item, sequence        the item, under the key of the source port's channel; a tag for
-        number, epoch of the key;     each destination, which covers the header, that destination and
-        of each destination device,   the ciphertext
+data    source, item, sequence        the item, under a key of its own, which is made of that of the
+        number, epoch of the key;     source port's channel; a tag for each destination, which covers
+        of each destination device,   the header, that destination and the ciphertext
         port and expiry
 filter  source, number, slot, group,  the filter, sealed for each destination and signed
         expiry, destinations
-key     source, number, slot, epoch,  the key of a channel, sealed for each destination and signed
+key     source, number, slot: the     the key of a channel, sealed for each destination and signed
+        epoch, destinations
+item    source, number, slot: the     the key of one item, sealed for each destination and signed, for
+key     item's sequence number,       who may not have the key of the channel of then
         destinations
 ======  ============================  ================================================================
 
@@ -21,10 +24,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from mudkit.systems.contrail.crypto import Cipher, digest
+from mudkit.systems.contrail.crypto import Cipher, Secret, digest
+from mudkit.systems.contrail.items import MOST_NAME
 from mudkit.systems.contrail.problems import TamperedMessage
 
-__all__ = ["Data", "Sealed", "data", "encrypted", "read", "sealed"]
+__all__ = ["Data", "Sealed", "data", "encrypted", "item_key", "read", "sealed"]
 
 _LAST: Final = 1 << 62
 
@@ -53,8 +57,12 @@ class Data:
         destination = _destination(self.to_port, self.expires_us, self.body)
         cipher.check(self.source, [*self.header, *destination], self.tag)
 
+    def key(self, cipher: Cipher, channel: bytes) -> Secret:
+        """Give its key from that of its channel."""
+        return cipher.item_key(channel, self.header)
+
     def content(self, cipher: Cipher, key: bytes) -> bytes:
-        """Decrypt it."""
+        """Decrypt it with its key."""
         return cipher.decrypt(key, self.seq, self.header, self.body)
 
     def copy(self) -> dict[str, Any]:
@@ -137,10 +145,17 @@ def data(
     }  # fmt: skip
 
 
+def item_key(
+    cipher: Cipher, channel: bytes, source: tuple[str, str], item: str, seq: int, epoch: int
+) -> Secret:
+    """Give the key of an item from that of its channel."""
+    return cipher.item_key(channel, _header(*source, item, seq, epoch))
+
+
 def encrypted(
     cipher: Cipher, key: bytes, source: tuple[str, str], item: str, seq: int, epoch: int, plain: bytes
 ) -> bytes:
-    """Encrypt the content of an item; a sequence number and an epoch have one content only."""
+    """Encrypt the content of an item under its key; a sequence number has one content only."""
     return cipher.encrypt(key, seq, _header(*source, item, seq, epoch), plain)
 
 
@@ -153,7 +168,7 @@ def sealed(
     Parameters
     ----------
     cipher : Cipher
-    kind : {'filter', 'key'}
+    kind : {'filter', 'key', 'item key'}
     source : (str, str)
     number : int
         Which no other message of this device has.
@@ -186,8 +201,8 @@ def read(message: Any, me: str) -> Data | Sealed:
     if not isinstance(message, Mapping):
         raise _wrong(f"a {type(message).__name__}", "a message")
     kind = message.get("kind")
-    if kind not in ("data", "filter", "key"):
-        raise _wrong(f"kind: {kind!r}"[:100], "data, filter or key")
+    if kind not in ("data", "filter", "key", "item key"):
+        raise _wrong(f"kind: {kind!r}"[:100], "data, filter, key or item key")
     if _text(_entry(message), "device") != me:
         raise _wrong(f"a message for {_entry(message)['device']}", f"one for {me}")
     return Data(message) if kind == "data" else Sealed(message)
@@ -215,7 +230,7 @@ def _entry(message: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _text(where: Mapping[str, Any], name: str) -> str:
     found = where.get(name)
-    if not isinstance(found, str) or not found.isprintable():
+    if not isinstance(found, str) or not 0 < len(found) <= MOST_NAME or not found.isprintable():
         raise _wrong(f"{name}: {found!r}"[:100], "a text")
     return found
 

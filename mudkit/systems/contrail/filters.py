@@ -27,6 +27,7 @@ from mudkit.predicates import Language, Predicate
 from mudkit.predicates.exchange import from_json, to_json
 from mudkit.systems.contrail.core import Core
 from mudkit.systems.contrail.items import Endpoint
+from mudkit.systems.receiving import Count
 
 __all__ = ["ITEM", "MOST_FILTERS", "MOST_OF_DEVICE", "MOST_TEXT", "Filters", "acceptances", "parsed"]
 
@@ -43,6 +44,13 @@ _MATCH: Final = ("accepted", "asked")
 def acceptances(port: str) -> str:
     """Name the application that is told of the filters that are accepted at a port."""
     return f"filters accepted at {port}"
+
+
+class _Sent(msgspec.Struct, frozen=True):
+    """What is sealed in a filter's message: only its receiver can look at it, and does so when it comes."""
+
+    predicate: str | dict[str, Any] | None
+    item_expires_us: Count | None
 
 
 class Filters:
@@ -67,6 +75,8 @@ class Filters:
 
         Raises
         ------
+        ValueError
+            It is no filter.
         PredicateError
             It is not of the language; it is kept as refused.
         ParameterError
@@ -79,22 +89,22 @@ class Filters:
             is_same = before is not None and last == number
             self._core.count("duplicate filters" if is_same else "obsolete filters")
             return None
-        told = msgspec.json.decode(sent)
+        told = msgspec.json.decode(sent, type=_Sent)
         kept = {
-            "number": number, "state": "removed", "predicate": told["predicate"], "group": group,
-            "expires_us": expires_us, "item_expires_us": told["item_expires_us"], "from": list(source),
+            "number": number, "state": "removed", "predicate": told.predicate, "group": group,
+            "expires_us": expires_us, "item_expires_us": told.item_expires_us, "from": list(source),
         }  # fmt: skip
         self._keep(key, kept)
-        if told["predicate"] is None:
+        if told.predicate is None:
             return None
         kept["state"] = "refused"
         try:
-            predicate = parsed(told["predicate"])
+            predicate = parsed(told.predicate)
             self._check_number(source[0], port)
         except (PredicateError, ParameterError):
             self._keep(key, kept)
             raise
-        if before is not None and before["predicate"] == told["predicate"]:
+        if before is not None and before["predicate"] == told.predicate:
             self._keep(key, {**kept, "state": before["state"]})  # it was decided already
             return None
         kept["state"] = "asked" if is_asked else "accepted"
@@ -161,7 +171,7 @@ class Filters:
             try:
                 matches = predicate(metadata)
             except PredicateError as error:
-                self._core.problem("filters that raised", error)
+                self._core.problem("filters that raised", error, "failed")
                 continue
             if matches:
                 endpoint = tuple(kept["from"])

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from mudkit.errors import ParameterError
 from mudkit.events import Host, Operation
 from mudkit.predicates import Predicate
-from mudkit.sources.parameters import number
+from mudkit.sources.parameters import number, of_kind
 from mudkit.systems.arguments import check_device
-from mudkit.systems.contrail.core import PROBLEMS, KeyUse, Settings
+from mudkit.systems.contrail.core import IDENTITY, PROBLEMS, KeyUse, Settings
+from mudkit.systems.contrail.crypto import PublicKeys
 from mudkit.systems.contrail.groups import CONTEXT
 from mudkit.systems.contrail.items import check_name
 from mudkit.systems.contrail.machine import ModuleMachine
@@ -103,12 +105,10 @@ class Module:
             NAME, lambda ports: ModuleMachine(ports, self._settings), name=PORT, watch=("loc",)
         )
 
-        def registered(operation: Any) -> None:
-            for each in relays:
-                each.directory[device.name] = operation.result()
-
-        self.installed.call("public").add_done_callback(registered)
+        self._relays = relays
         self._ports: dict[str, Port] = {}
+        self.installed.listen(IDENTITY, self._begun)
+        self.installed.call("public").add_done_callback(lambda operation: self._register(operation.result()))
 
     def open_port(
         self,
@@ -149,20 +149,46 @@ class Module:
 
     def befriend(self, device: str) -> Operation:
         """Take a device on to the white-list."""
-        return self.installed.call("befriend", device=check_name("a device", device), is_friend=True)
+        return self._change_friend(device, is_friend=True)
 
     def unfriend(self, device: str) -> Operation:
-        """Take a device off: its filters here and those on it go, and all keys are renewed."""
-        return self.installed.call("befriend", device=check_name("a device", device), is_friend=False)
+        """Take a device off: its filters here and those on it go, and all keys are renewed.
+
+        Nothing more reaches it from here but that filters on it are taken back. What waits for it on this
+        device, in a batch too, does not go; what waits for it at a provider is withdrawn, as soon as this
+        device can be heard there. What it has fetched before, it has. Calls that were about it alone end:
+        an item has no destination then, and a filter is refused with AccessDenied.
+        """
+        return self._change_friend(device, is_friend=False)
+
+    def _change_friend(self, device: str, *, is_friend: bool) -> Operation:
+        name = check_name("a device", device)
+        made = self.installed.call("befriend", device=name, is_friend=is_friend)
+        friends = {each for each in self._settings.friends if each != name} | ({name} if is_friend else set())
+        self._settings = replace(self._settings, friends=sorted(friends))  # for one that is wiped
+        return made
+
+    def _register(self, keys: PublicKeys) -> None:
+        for each in self._relays:
+            each.directory[self.device.name] = keys
+
+    def _begun(self, keys: PublicKeys) -> None:
+        """Register the keys of a device that has just begun; after a wipe its applications begin, too."""
+        self._register(keys)
+        if keys.life:
+            for port in self._ports.values():
+                port.open()
 
     def join(self, group: Group) -> Operation:
         """Join a group; one with a rule, whenever that is true."""
+        of_kind("group", group, Group, expected='a group, such as Group("club")')
         if group.rule is not None:
             Predicate.parse(group.rule, language=CONTEXT)
         return self.installed.call("join", group=check_name("a group", group.name), rule=group.rule)
 
     def leave(self, group: Group) -> Operation:
         """Leave a group: the filters that came by it go."""
+        of_kind("group", group, Group, expected='a group, such as Group("club")')
         return self.installed.call("leave", group=check_name("a group", group.name))
 
     def counts(self) -> Operation:

@@ -11,6 +11,7 @@ from mudkit.errors import ParameterError
 
 __all__ = [
     "MOST_BYTES",
+    "MOST_NAME",
     "Backlogged",
     "Endpoint",
     "Item",
@@ -23,7 +24,7 @@ __all__ = [
 
 MOST_BYTES: Final = 1 << 20
 """Of an item: its metadata and its payload."""
-_MOST_NAME: Final = 200
+MOST_NAME: Final = 200
 _LENGTH: Final = 4
 _HEAD: Final = 6
 """Bytes that say how long the metadata are, and then what the deliveries call the item."""
@@ -158,9 +159,9 @@ def check_name(what: str, name: Any) -> str:
     ------
     ParameterError
     """
-    if not isinstance(name, str) or not 0 < len(name) <= _MOST_NAME or not name.isprintable():
+    if not isinstance(name, str) or not 0 < len(name) <= MOST_NAME or not name.isprintable():
         raise ParameterError(
             f"This is no name of {what}.", where=what, found=repr(name)[:200],
-            expected=f"a text of 1 to {_MOST_NAME} printable characters",
+            expected=f"a text of 1 to {MOST_NAME} printable characters",
         )  # fmt: skip
     return name

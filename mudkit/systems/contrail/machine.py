@@ -4,6 +4,7 @@
 call       of an application: ports, items, filters, groups, friends; a problem is the answer
 link       outboxes and pulls of all providers begin and end with it
 context    the nearest gateways; the groups whose rules it is about
+messages   of a gateway of its providers; others are dropped, and so is what makes no sense
 deliver    what others have sent is taken; then the next page is asked for
 sent       a provider's answer to what was pushed
 timers     polling, pushing, trying again
@@ -13,7 +14,7 @@ timers     polling, pushing, trying again
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from mudkit.errors import AccessDenied, MudkitError, ParameterError, did_you_mean, listed
 from mudkit.events import (
@@ -31,17 +32,22 @@ from mudkit.events import (
     TimerFired,
 )
 from mudkit.systems.contrail.asked import Asked
-from mudkit.systems.contrail.core import Core, Settings
+from mudkit.systems.contrail.core import IDENTITY, Core, Settings
 from mudkit.systems.contrail.filters import Filters
 from mudkit.systems.contrail.groups import Groups
 from mudkit.systems.contrail.inbox import Inbox
+from mudkit.systems.contrail.messages import Filled, Page, Sent
 from mudkit.systems.contrail.outbox import RETRY, Outbox
+from mudkit.systems.contrail.problems import KeysChanged
 from mudkit.systems.contrail.pull import PULL, Pull
 from mudkit.systems.contrail.receiving import Receiving, decisions
 from mudkit.systems.contrail.sending import PUSH, Sending
+from mudkit.systems.receiving import Accepts, dropped
 from mudkit.units import distance_km
 
 __all__ = ["ModuleMachine"]
+
+_OF_GATEWAYS: Final = Accepts(Page, Filled, Sent)
 
 
 class ModuleMachine:
@@ -67,6 +73,8 @@ class ModuleMachine:
         if not self._is_awake:
             self._is_awake = True
             self._wake_up()
+        for friend in self._core.begun_anew():
+            self._meet_again(friend)
         match event:
             case Call(op_id=op_id, operation=operation, arguments=arguments):
                 try:
@@ -74,7 +82,10 @@ class ModuleMachine:
                 except MudkitError as error:
                     effects.append(Complete(op_id, error=error))
             case Received(source=source, message=message):
-                self._received(source, message)
+                relay = self._relay_of(source)
+                if relay is None or not _OF_GATEWAYS(message):
+                    return [*effects, *dropped(event)]
+                self._received(relay, message)
             case SendFailed(to=to, message=message):
                 self._failed(to, message)
             case TimerFired(name=name):
@@ -99,6 +110,7 @@ class ModuleMachine:
         """Take up what another life has left."""
         if self._core.store.get("joined") is None:
             self._core.store.put("joined", True)
+            self._core.effects.append(Notify(IDENTITY, self._core.cipher.public))
             self._show_friends()
         self._choose_gateways()
         self._set_pulls()
@@ -212,15 +224,26 @@ class ModuleMachine:
         if is_friend == (device in self._core.friends):
             return
         if not is_friend:
-            self._sending.remove_from(device)
+            self._sending.unfriend(device)
             self._filters.forget(source=device)
-            self._sending.renew()
+            self._receiving.forget(device)
         self._core.befriend(device, is_friend=is_friend)
         if self._settings.shows_friends:
             self._show_friends()
         for slot, asked in self._asked.items():
             if asked["group"] is not None:
                 self._sending.again(slot)
+
+    def _meet_again(self, device: str) -> None:
+        """Begin anew with a friend whose device was wiped: it has neither filters nor keys any more."""
+        self._filters.forget(source=device)
+        self._receiving.forget(device)
+        self._sending.anew(device)
+        self._core.problem("friends that have begun anew", KeysChanged(
+            "A friend has other keys: its device was wiped, or is another one.", where=device,
+            found="keys that it did not have before", expected="the keys that it was met with",
+            remedy="nothing, if that is so: its filters here are gone, this device's filters are sent again",
+        ), "begun anew")  # fmt: skip
 
     def _show_friends(self) -> None:
         friends = sorted(self._core.friends) if self._settings.shows_friends else None
@@ -241,19 +264,18 @@ class ModuleMachine:
 
     # -- providers
 
-    def _received(self, source: str, message: Any) -> None:
-        relay = self._relay_of(source)
+    def _received(self, relay: int, message: Any) -> None:
         match message:
-            case {"kind": "deliver", "visit": int(), "page": list(), "more": bool()} if relay is not None:
+            case {"kind": "deliver"}:
                 pull = self._pulls[relay]
                 self._receiving.known()
                 for each in pull.came(message):
                     self._receiving.take(each)
                 if not pull.is_asleep and self._settings.is_combined:
                     self._sending.flush()
-            case {"kind": "filled"} if relay is not None:
+            case {"kind": "filled"}:
                 self._pulls[relay].filled()
-            case {"kind": "sent", "number": int(number), "results": results} if relay is not None:
+            case {"kind": "sent", "number": number, "results": results}:
                 self._sending.answered(relay, number, results)
                 self._go_with_pushes()
 

@@ -10,7 +10,8 @@ flush     everything that waits goes
 sent      the relay has it: out of the outbox; an item that was only named and is not in the cache
           any more goes again, with its content
 failed    the relay is not there: it is tried again
-timer     what nobody has answered goes again
+timer     what nobody has answered in its time goes again: each message has a time of its own, which
+          nothing that is sent later moves
 link up   the same
 ========  ==========================================================================================
 """
@@ -53,13 +54,15 @@ class Outbox:
         self.is_reached = True
         """Whether the provider answered of late."""
         self._sent: dict[int, tuple[int, int] | None] = {}
-        """By number the bytes and the time of what may be on its way; None: it waits for a flush."""
+        """By number the size of what may be on its way and when it goes again; None: it waits for a flush."""
+        self._underway_bytes = 0
         self._own: dict[int, None] = {}
         """What may go when there is no room: it has been asked for by nobody."""
         self._last: dict[str, int] = {}
         for key, kept in core.store.items(self._prefix):
             self._note(int(key.removeprefix(self._prefix)), kept)
-        self._is_timer_set = False
+        self._timer_us: int | None = None
+        """When the timer fires."""
         self._failures = 0
 
     def __len__(self) -> int:
@@ -97,6 +100,21 @@ class Outbox:
             self._forget(next(iter(self._own)))
         return number
 
+    def forget(self, device: str) -> list[tuple[int, Mapping[str, Any], Mapping[str, Any]]]:
+        """Take a device off the destinations of what waits; give numbers, messages, and its entries there."""
+        found = []
+        for number in list(self._sent):
+            kept = self._core.store.get(self._key(number))
+            message = kept["entry"].get("message", {"to": []})
+            left = [each for each in message["to"] if each["device"] != device]
+            found += [(number, message, each) for each in message["to"] if each["device"] == device]
+            if left and len(left) < len(message["to"]):
+                entry = {**kept["entry"], "message": {**message, "to": left}}
+                self._core.store.put(self._key(number), {**kept, "entry": entry})
+            elif message["to"] and not left:
+                self._forget(number)
+        return found
+
     def flush(self) -> None:
         """Send everything that waits; what may be on its way is left to it."""
         self._send([number for number, sent in self._sent.items() if sent is None])
@@ -108,6 +126,8 @@ class Outbox:
         self.is_reached, self._failures = True, 0
         kept = self._core.store.get(self._key(number))
         if results is None:
+            if not kept["named"]:
+                return None  # it comes late: the content is on its way already
             self._core.store.put(self._key(number), {**kept, "named": False})
             self._send([number])
             return None
@@ -121,22 +141,19 @@ class Outbox:
             return
         if self.is_reached or not self._failures:
             self._failures += 1
-            self._set_timer(_LOST_US << self._failures)
-        self._sent[number] = (0, 0)
         self.is_reached = False
+        self._mark(number, 0)
 
     def again(self) -> None:
         """Send again what nobody has answered for long."""
-        self._is_timer_set = False
+        self._timer_us = None
         if not self.is_up:
             return
         if not self.is_reached:
             self._failures = min(self._failures + 1, _MOST_DOUBLED)
-        before_us = self._core.now_us - self._wait_us()
-        overdue = [number for number, sent in self._sent.items() if sent is not None and sent[1] <= before_us]
-        self._send(overdue)
-        if any(self._sent.values()):
-            self._set_timer(self._wait_us())
+        now_us = self._core.now_us
+        self._send([number for number, sent in self._sent.items() if sent is not None and sent[1] <= now_us])
+        self._fire_at(min((sent[1] for sent in self._sent.values() if sent), default=None))
 
     def link(self, *, is_up: bool) -> None:
         """Take note of the network; what was sent over another one may be lost."""
@@ -145,7 +162,7 @@ class Outbox:
             self._send([number for number, sent in self._sent.items() if sent is not None])
 
     def _note(self, number: int, kept: Mapping[str, Any]) -> None:
-        self._sent[number] = None
+        self._sent[number] = None  # it waits
         if kept["own"]:
             self._own[number] = None
         if kept["replaces"] is not None:
@@ -153,7 +170,8 @@ class Outbox:
 
     def _forget(self, number: int) -> None:
         self._core.store.delete(self._key(number))
-        del self._sent[number]
+        sent = self._sent.pop(number)
+        self._underway_bytes -= sent[0] if sent else 0
         self._own.pop(number, None)
         for name in [each for each, last in self._last.items() if last == number]:
             del self._last[name]
@@ -164,21 +182,30 @@ class Outbox:
             message = kept["entry"]
             if kept["named"]:
                 message = {**message, "message": {**message["message"], "body": None}}
-            self._sent[number] = size_bytes(message), self._core.now_us
+            self._mark(number, size_bytes(message))
             if self.is_up:
                 self._core.effects.append(Send(self.gateway, message))
-        if numbers and self.is_up and not self._is_timer_set:
-            self._set_timer(self._wait_us())
+
+    def _mark(self, number: int, size: int) -> None:
+        """Take note that a message may be on its way from now on, and when it goes again."""
+        before = self._sent[number]
+        self._underway_bytes += size - (before[0] if before else 0)
+        due_us = self._core.now_us + self._wait_us()
+        self._sent[number] = size, due_us
+        if self.is_up:
+            self._fire_at(due_us)
 
     def _wait_us(self) -> int:
         """Say how long an answer may take."""
         if not self.is_reached:
             return _LOST_US << self._failures
-        return _RETRY_US + _RETRY_US_PER_BYTE * sum(sent[0] for sent in self._sent.values() if sent)
+        return _RETRY_US + _RETRY_US_PER_BYTE * self._underway_bytes
 
-    def _set_timer(self, delay_us: int) -> None:
-        self._is_timer_set = True
-        self._core.effects.append(SetTimer(f"{RETRY}{self.relay}", delay_us))
+    def _fire_at(self, due_us: int | None) -> None:
+        """Let the timer fire then, unless it fires before."""
+        if due_us is not None and (self._timer_us is None or due_us < self._timer_us):
+            self._timer_us = due_us
+            self._core.effects.append(SetTimer(f"{RETRY}{self.relay}", due_us - self._core.now_us))
 
     @property
     def _prefix(self) -> str:

@@ -11,7 +11,7 @@ from mudkit.errors import ParameterError
 from mudkit.events import Installed, Operation
 from mudkit.predicates import Predicate
 from mudkit.predicates.exchange import to_json
-from mudkit.sources.parameters import number, whole_number
+from mudkit.sources.parameters import number, of_kind, whole_number
 from mudkit.systems.contrail.filters import acceptances, parsed
 from mudkit.systems.contrail.inbox import listener
 from mudkit.systems.contrail.items import Item, check_name, pack
@@ -70,7 +70,15 @@ class Port:
         if on_filter is not None:
             self._installed.listen(decisions(name), self._decide)
         self._installed.listen(listener(name), self._came)
-        self._installed.call("open", port=name, parameters=self._parameters, asks=on_filter is not None)
+        self.open()
+
+    def open(self) -> None:
+        """Tell the module of it, and also one that has begun anew; filters are to be installed again then."""
+        asks = self._on_filter is not None
+        self._taken.clear()
+        self._installed.call("open", port=self.name, parameters=self._parameters, asks=asks)
+        if self._on_item is not None:
+            self._installed.call("listen", port=self.name)
 
     # -- parameters
 
@@ -118,6 +126,9 @@ class Port:
     ) -> Operation:
         """Ask for items of a friend, or of the friends in a group.
 
+        A filter says what is sent, not what may be read: all whose filters match something at a port share
+        its key, and a relay that helped one of them could hand over what her filter leaves out.
+
         Parameters
         ----------
         predicate : str or Predicate
@@ -143,6 +154,9 @@ class Port:
                 "A filter goes to a device or a group, and a port there.", where="to", found=repr(to),
                 expected='("child", "location")',
             )  # fmt: skip
+        of_kind("predicate", predicate, str, Predicate, expected="a condition, such as \"what = 'photo'\"")
+        if replaces is not None:
+            whole_number("replaces", replaces, 0, 1 << 62)
         group = check_name("a group", target.name) if isinstance(target, Group) else None
         return self._installed.call(
             "install", port=self.name, to=None if group is not None else check_name("a device", target),
@@ -153,7 +167,7 @@ class Port:
 
     def remove_filter(self, slot: int) -> Operation:
         """Take an own filter back."""
-        return self._installed.call("remove", slot=slot)
+        return self._installed.call("remove", slot=whole_number("slot", slot, 0, 1 << 62))
 
     def on_accepted(self, callback: Callable[[Predicate, str], Any]) -> None:
         """Call ``callback`` with each filter that matches here from then on, and whose it is.
@@ -201,6 +215,8 @@ class Port:
                 "Names with '~' are given to items without one.", where="item_id", found=item_id,
                 expected="a name that begins otherwise, or none",
             )  # fmt: skip
+        if only is not None:
+            of_kind("only", only, list, tuple, set, frozenset, expected='names of devices, such as ["bob"]')
         return self._installed.call(
             "publish", port=self.name, item=item_id,
             packed=pack(item, None if called is None else check_name("a delivery", called)),

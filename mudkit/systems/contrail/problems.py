@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from mudkit.errors import MudkitError
 
-__all__ = ["QueueFull", "TamperedMessage"]
+__all__ = ["KeysChanged", "QueueFull", "TamperedMessage"]
+
+
+class KeysChanged(MudkitError, RuntimeError):
+    """A friend has other keys than before: its device was wiped, or is another one."""
 
 
 class QueueFull(MudkitError, RuntimeError):

@@ -14,7 +14,7 @@ no room              in the inbox of a port: dropped, counted
 unknown              from a friend of whom nobody has a public key yet, since the process is new:
                      kept until somebody has, up to ``MOST_UNKNOWN``
 filter               kept; the application decides
-key                  kept, and early items are taken
+key                  kept, and early items are taken; so is the key of one item
 item                 kept until its application has it
 ===================  ===============================================================================
 """
@@ -83,8 +83,17 @@ class Receiving:
                 self._item(came)
             elif came.kind == "filter":
                 self._filter(came, plain)
-            else:
+            elif not self._asked.has(came.to_port, came.source, came.port):
+                self._core.count("not asked for")
+            elif len(plain) != KEY_BYTES:
+                raise TamperedMessage(
+                    "This is no key.", where=f"from {came.source}", found=f"{len(plain)} bytes",
+                    expected=f"{KEY_BYTES}",
+                )  # fmt: skip
+            elif came.kind == "key":
                 self._key(came, plain)
+            else:
+                self._item_key(came, plain)
         except TamperedMessage as error:
             self._core.problem("tampered", error)
 
@@ -96,6 +105,14 @@ class Receiving:
                 message = self._core.store.get(key)
                 self._core.store.delete(key)
                 self.take(message)
+
+    def forget(self, device: str) -> None:
+        """Drop what has come from a device and waits for a key."""
+        for key, _ in self._core.store.items(f"early {device}\n"):
+            self._core.store.delete(key)
+        for key, _ in self._core.store.items(f"unknown {device}\n"):
+            self._core.store.delete(key)
+            self._waiting.remove(key)
 
     def _unknown(self, came: Data | Sealed) -> None:
         if len(self._waiting) >= MOST_UNKNOWN:
@@ -125,28 +142,32 @@ class Receiving:
                 self._core.effects.append(Notify(decisions(came.to_port), question))
 
     def _key(self, came: Sealed, key: bytes) -> None:
-        if not self._asked.has(came.to_port, came.source, came.port):
-            self._core.count("not asked for")
-            return
-        if len(key) != KEY_BYTES:
-            raise TamperedMessage(
-                "This is no key.", where=f"from {came.source}", found=f"{len(key)} bytes",
-                expected=f"{KEY_BYTES}",
-            )  # fmt: skip
-        prefix = f"key {came.source}\n{came.port}\n"
-        name = f"{prefix}{came.slot:012d}"
+        if self._keep_key(f"key {came.source}\n{came.port}\n", came.slot, key, KEPT_EPOCHS):
+            self._take_early(came, "epoch")
+
+    def _item_key(self, came: Sealed, key: bytes) -> None:
+        if self._keep_key(f"single key {came.source}\n{came.port}\n", came.slot, key, MOST_EARLY):
+            self._take_early(came, "seq")
+
+    def _keep_key(self, prefix: str, slot: int, key: bytes, most: int) -> bool:
+        """Keep a key, if it is none of the last ones already and not older than those."""
+        name = f"{prefix}{slot:012d}"
         held = [each for each, _ in self._core.store.items(prefix)]
         if name in held:
             self._core.count("duplicate keys")
-            return
-        if len(held) >= KEPT_EPOCHS and name < held[0]:
+            return False
+        if len(held) >= most and name < held[0]:
             self._core.count("obsolete keys")
-            return
+            return False
         self._core.store.put(name, bytes(key))
-        for each in held[: max(len(held) + 1 - KEPT_EPOCHS, 0)]:
+        for each in held[: max(len(held) + 1 - most, 0)]:
             self._core.store.delete(each)
+        return True
+
+    def _take_early(self, came: Sealed, field: str) -> None:
+        """Take the items that have waited for a key."""
         for each, message in self._core.store.items(f"early {came.source}\n{came.port}\n"):
-            if message["epoch"] == came.slot:
+            if message[field] == came.slot:
                 self._core.store.delete(each)
                 self.take(message)
 
@@ -167,11 +188,11 @@ class Receiving:
         if not self._inbox.has_room(came.to_port):
             core.count("no room")
             return
-        key = core.store.get(f"key {came.source}\n{came.port}\n{came.epoch:012d}")
+        key = self._key_of(came)
         if key is None:
             self._early(came)
             return
-        content = came.content(core.cipher, Secret(key))
+        content = came.content(core.cipher, key)
         self._inbox.add(came, content)
         core.store.put(seen_key, came.seq)
         if came.seq > last:
@@ -182,6 +203,14 @@ class Receiving:
             "item": delivery((came.source, came.port), came.item, came.seq, content), "receiver": core.me,
             "delivered_us": now_us,
         }))  # fmt: skip
+
+    def _key_of(self, came: Data) -> Secret | None:
+        store, channel = self._core.store, f"key {came.source}\n{came.port}\n"
+        key = store.get(f"{channel}{came.epoch:012d}")
+        if key is not None:
+            return came.key(self._core.cipher, Secret(key))
+        single = store.get(f"single {channel}{came.seq:012d}")
+        return None if single is None else Secret(single)
 
     def _forget_seen(self, channel: str, until: int) -> None:
         for key, seq in self._core.store.items(f"seen {channel}"):

@@ -10,7 +10,7 @@ from mudkit.events import Network
 from mudkit.sources.parameters import number, whole_number
 from mudkit.systems.arguments import check_lab
 from mudkit.systems.contrail.cloud import Compute, Gateway, Storage
-from mudkit.systems.contrail.crypto import PublicKeys
+from mudkit.systems.contrail.crypto import Directory, PublicKeys
 from mudkit.systems.contrail.items import check_name
 
 __all__ = ["NAME", "PORT", "Directories", "Relay"]
@@ -48,7 +48,7 @@ class Relay:
 
     Attributes
     ----------
-    directory : dict of str to PublicKeys
+    directory : Registered
         Of the devices with modules: the public key infrastructure that the paper assumes (3.3). The machines
         of the cloud do not have it.
     """
@@ -75,29 +75,35 @@ class Relay:
         check_name("a relay", name)
         places: Mapping[str, Any] = {"": None} if centres is None else centres
         self.name = name
-        self.directory: dict[str, PublicKeys] = {}
+        self.directory = Registered()
         self.gateways: list[tuple[str, tuple[float, float] | None]] = []
-        self.instances: list[str] = []
 
         def server(tier: str, centre: str) -> str:
             return "-".join(each for each in (name, tier, centre) if each)
 
         units = [f"{server('storage', centre)}/{PORT}" for centre in places]
+        gateways = [f"{server('gateway', centre)}/{PORT}" for centre in places]
+        computes = {
+            centre: [f"{server(f'compute-{each}', centre)}/{PORT}" for each in range(1, instances + 1)]
+            for centre in places
+        }
+        self.instances = [each for of_centre in computes.values() for each in of_centre]
+        everywhere = frozenset(self.instances)
         for unit in units:
-            lab.server(unit.split("/")[0]).install(
-                NAME, partial(Storage, most_waiting=most_waiting, most_cached=most_cached), name=PORT
-            )
-        for unit, (centre, place) in zip(units, places.items(), strict=True):
-            computes = [f"{server(f'compute-{each}', centre)}/{PORT}" for each in range(1, instances + 1)]
-            for address in computes:
+            lab.server(unit.split("/")[0]).install(NAME, partial(
+                Storage, most_waiting=most_waiting, most_cached=most_cached, computes=everywhere,
+                units=units, gateways=gateways,
+            ), name=PORT)  # fmt: skip
+        for unit, gateway, (centre, place) in zip(units, gateways, places.items(), strict=True):
+            for address in computes[centre]:
                 lab.server(address.split("/")[0]).install(NAME, partial(
-                    Compute, units=units, here=unit, move_after=move_after, service_us=service_us
+                    Compute, units=units, here=unit, move_after=move_after, service_us=service_us,
+                    gateways=[gateway],
                 ), name=PORT)  # fmt: skip
-            self.instances += computes
-            installed = lab.server(server("gateway", centre)).install(
-                NAME, partial(Gateway, instances=computes), name=PORT
+            lab.server(gateway.split("/")[0]).install(
+                NAME, partial(Gateway, instances=computes[centre], units=units), name=PORT
             )
-            self.gateways.append((installed.address, place))
+            self.gateways.append((gateway, place))
 
     @property
     def servers(self) -> list[str]:
@@ -105,11 +111,33 @@ class Relay:
         return [address.split("/")[0] for address, _ in self.gateways]
 
 
-class Directories(Mapping[str, PublicKeys]):
+class Registered(dict[str, PublicKeys]):
+    """The public keys of the devices at one provider, by name.
+
+    Attributes
+    ----------
+    changes : int
+        How often a device has got other keys, the first ones included.
+    """
+
+    changes = 0
+
+    def __setitem__(self, device: str, keys: PublicKeys) -> None:
+        """Register the keys of a device."""
+        self.changes += self.get(device) != keys
+        super().__setitem__(device, keys)
+
+
+class Directories(Directory):
     """The directories of several providers as one."""
 
     def __init__(self, relays: Sequence[Relay]) -> None:
         self._relays = relays
+
+    @property
+    def changes(self) -> int:
+        """How often a device has got other keys, the first ones included."""
+        return sum(relay.directory.changes for relay in self._relays)
 
     def __getitem__(self, device: str) -> PublicKeys:
         for relay in self._relays:

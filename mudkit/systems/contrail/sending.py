@@ -5,7 +5,11 @@ publish    filters are evaluated; an item that nobody has asked for goes nowhere
            encrypted once, for all who have asked, and waits in the outbox of each provider that has
            room there; without one it is answered with a backlog; an item that a provider should have
            in its cache is only named
+again      an item of the last ``MOST_NAMED`` is known by its name, and its content is not sent again:
+           who may not have the channel's key of then is sent the key of this item alone
 install    a filter is sealed for a device, or for all friends who may be in a group
+forget     somebody is no friend any more, or has begun anew: nothing that waits here or at a provider
+           goes to the device, and the calls that were about it are answered
 batch      when one port has as many messages waiting as it wants at most, everything goes; and after
            a time in any case
 answer     the call is answered when a provider has taken it for everybody, or all that can be reached
@@ -17,7 +21,7 @@ refused    a key that a provider has no room for goes again with the next item
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -29,7 +33,7 @@ from mudkit.systems.contrail.asked import Asked
 from mudkit.systems.contrail.channels import Channel
 from mudkit.systems.contrail.core import Core
 from mudkit.systems.contrail.crypto import Secret, digest
-from mudkit.systems.contrail.envelopes import data, encrypted, sealed
+from mudkit.systems.contrail.envelopes import data, encrypted, item_key, sealed
 from mudkit.systems.contrail.filters import Filters
 from mudkit.systems.contrail.items import Backlogged, Endpoint, Published, delivery, unpack
 from mudkit.systems.contrail.outbox import MOST_OUT, Outbox
@@ -48,9 +52,13 @@ class _Open:
     """A call that waits for the answers of providers."""
 
     op_id: int
-    decide: Callable[[Mapping[Endpoint, str], bool], Any]
+    to: list[Endpoint] | None
+    """Whom it is for; None: for whoever is in a group."""
+    decide: Callable[[_Open, bool], Any]
     """Gives its result from the best answers so far and whether there may be more; None: not yet."""
-    left: set[int]
+    nobody: Any
+    """Its result when there is nobody left whom it is for."""
+    left: set[int] = field(default_factory=set)
     answers: dict[Endpoint, str] = field(default_factory=dict)
 
 
@@ -99,14 +107,16 @@ class Sending:
         message = data(self._core.cipher, (self._core.me, port), name, seq, epoch, body, to)
         is_uploaded = any(each.relay not in relays for each in rooms)
 
-        def decide(answers: Mapping[Endpoint, str], more: bool) -> Any:
-            taken = tuple(each for each in destinations if answers.get(each) in _TAKEN)
-            if len(taken) == len(destinations):
-                return Published(destinations, is_uploaded)
-            full = tuple(each for each in destinations if each not in taken)
+        def decide(call: _Open, more: bool) -> Any:
+            wanted = tuple(call.to or ())
+            taken = tuple(each for each in wanted if call.answers.get(each) in _TAKEN)
+            if len(taken) == len(wanted):
+                return Published(wanted, is_uploaded)
+            full = tuple(each for each in wanted if each not in taken)
             return None if more else Backlogged(full, taken)
 
-        self._send(port, message, _Open(op_id, decide, set()), rooms, named=relays)
+        call = _Open(op_id, list(destinations), decide, Published((), uploaded=False))
+        self._send(port, message, call, rooms, named=relays)
         for device, _ in destinations:
             row = {"item": delivery((self._core.me, port), name, seq, packed), "receiver": device}
             times = {"created_us": self._core.now_us, "expired_us": to[device, _]}
@@ -117,26 +127,32 @@ class Sending:
     ) -> tuple[str, int, int, bytes, set[int]]:
         """Give the name, number, epoch and ciphertext of an item, and the providers that have it already.
 
-        An item of the last ``MOST_NAMED`` of a port is known again by its name.
+        An item of the last ``MOST_NAMED`` of a port is known again by its name: a provider that has its
+        ciphertext is sent it no more (Contrail 3.4.1), whoever it is for now.
         """
         core, port = self._core, channel.port
         key = f"item {port}\n{item}"
         known = None if item is None else core.store.get(key)
         relays: set[int] = set()
         if known is None or known["digest"] != digest(packed):
-            seq, epoch = channel.next_seq(), channel.epoch_for(to)
+            seq, epoch, readers = channel.next_seq(), channel.epoch_for(to), to
             self._rename(port, item, None if known is None else known["seq"], seq)
-        elif channel.can_read(known["epoch"], to):
-            seq, epoch, relays = known["seq"], known["epoch"], set(known["relays"])
+            name = f"~{seq}" if item is None else item
+            own = None
         else:
-            seq, epoch = known["seq"], channel.epoch_for(to)
-        name = f"~{seq}" if item is None else item
-        secret, lacking = channel.use(epoch, to)
-        self._distribute(port, epoch, secret, lacking)
-        body = encrypted(core.cipher, secret, (core.me, port), name, seq, epoch, packed)
+            seq, epoch, relays, own = known["seq"], known["epoch"], set(known["relays"]), Secret(known["key"])
+            name, readers = str(item), [each for each in to if channel.can_read(epoch, [each])]
+            self._distribute("item key", port, seq, own, [each for each in to if each not in readers])
+        if readers or own is None:
+            secret, lacking = channel.use(epoch, readers)
+            self._distribute("key", port, epoch, secret, lacking)
+            own = own or item_key(core.cipher, secret, (core.me, port), name, seq, epoch)
+        body = encrypted(core.cipher, own, (core.me, port), name, seq, epoch, packed)
         if item is not None:
             have = sorted(relays | {each.relay for each in rooms})
-            core.store.put(key, {"digest": digest(packed), "seq": seq, "epoch": epoch, "relays": have})
+            core.store.put(key, {
+                "digest": digest(packed), "seq": seq, "epoch": epoch, "relays": have, "key": bytes(own),
+            })  # fmt: skip
         return name, seq, epoch, body, relays
 
     def _rename(self, port: str, item: str | None, before: int | None, seq: int) -> None:
@@ -152,8 +168,8 @@ class Sending:
             store.delete(oldest)
             store.delete(f"item {port}\n{forgotten}")
 
-    def _distribute(self, port: str, epoch: int, secret: Secret, to: Sequence[Endpoint]) -> None:
-        """Send the key of a channel to those who have not got it (Contrail 3.3)."""
+    def _distribute(self, kind: str, port: str, slot: int, secret: Secret, to: Sequence[Endpoint]) -> None:
+        """Send the key of a channel, or of one item, to those who have not got it (Contrail 3.3)."""
         by_device: dict[str, list[str]] = {}
         for device, their_port in to:
             by_device.setdefault(device, []).append(their_port)
@@ -162,16 +178,20 @@ class Sending:
             by_device = {device: theirs for device, theirs in by_device.items() if theirs}
             number = self._core.next_number()
             message = sealed(
-                self._core.cipher, "key", (self._core.me, port), number, epoch, ports, bytes(secret)
+                self._core.cipher, kind, (self._core.me, port), number, slot, ports, bytes(secret)
             )
             for outbox in self._outboxes:
                 outbox.add({"kind": "send", "message": message}, is_own=True)
 
     def renew(self) -> None:
         """Begin a new epoch in all channels with their next items: somebody has left."""
+        for channel in self._all_channels():
+            channel.renew()
+
+    def _all_channels(self) -> Iterator[Channel]:
         for key, _ in self._core.store.items("channel "):
-            if not key.startswith("channel key "):
-                self._channel(key.removeprefix("channel ")).renew()
+            if "\n" not in key:  # else it is a key of one: a port may be named anything that is printable
+                yield self._channel(key.removeprefix("channel "))
 
     # -- filters
 
@@ -195,7 +215,7 @@ class Sending:
             "item_expires_us": item_expires_us, "expires_us": until_us,
         }  # fmt: skip
         self._asked.add(slot, asked)
-        self._tell(op_id, slot, asked, is_new=is_new)
+        self._tell(self._answer(op_id, slot, asked, is_new=is_new), slot, asked)
 
     def again(self, slot: int) -> None:
         """Send a group's filter again: friends have come or gone."""
@@ -212,18 +232,81 @@ class Sending:
                 expected="what install_filter gave, once",
             )  # fmt: skip
         self._check_room()
-        self._tell(op_id, slot, {**asked, "predicate": None})
+        taken_back = {**asked, "predicate": None}
+        self._tell(self._answer(op_id, slot, taken_back), slot, taken_back)
         self._asked.remove(slot)
 
-    def remove_from(self, device: str) -> None:
-        """Take back what this device has asked another one for, by itself or as a member of a group."""
-        if device not in self._core.settings.directory:
-            return
+    # -- who comes and goes
+
+    def unfriend(self, device: str) -> None:
+        """Let nothing go to a device any more but this: its filters are to go that this one has there."""
+        there: dict[int, dict[str, Any]] = {}
         for slot, asked in self._asked.items():
             if asked["to"] in (None, device):
-                self._tell(None, slot, {**asked, "predicate": None, "to": device, "group": None})
+                there[slot] = dict(asked)
                 if asked["to"] == device:
                     self._asked.remove(slot)
+        for _, message, entry in self._forget(device):
+            if message["kind"] == "filter":
+                there.setdefault(message["slot"], {
+                    "port": message["port"], "remote": entry["port"], "item_expires_us": None,
+                    "expires_us": None,
+                })  # fmt: skip
+        for call in self._calls():
+            self._leave(call, device)
+        if device in self._core.settings.directory:
+            for slot, asked in sorted(there.items()):
+                self._tell(None, slot, {**asked, "predicate": None, "to": device, "group": None})
+        self.renew()
+        self.flush()
+
+    def anew(self, device: str) -> None:
+        """Tell a device that has begun anew, and lost everything, what this one has asked it for.
+
+        What was for its former self is of no use to it: it is not sent, and calls wait for it no more.
+        """
+        waiting: dict[int, _Open] = {}
+        for number, message, _ in self._forget(device):
+            call = self._open.get(number)
+            if call is not None and message["kind"] == "filter":
+                waiting[message["slot"]] = call
+        for call in waiting.values():
+            self._drop(call)
+            call.left.clear()
+        for call in self._calls():
+            self._leave(call, device)
+        for slot, asked in self._asked.items():
+            if asked["to"] in (None, device):
+                self._tell(waiting.pop(slot, None), slot, asked)
+        for call in waiting.values():  # of filters that were to be taken back: they are gone anyway
+            call.to = []
+            self._settle(call)
+        self.flush()
+
+    def _forget(self, device: str) -> list[tuple[int, Mapping[str, Any], Mapping[str, Any]]]:
+        """Take everything back that waits for a device here or at a provider; give what waited here.
+
+        Numbers, messages, and their entries of that device.
+        """
+        for channel in self._all_channels():
+            channel.forget(device)
+        found = [each for outbox in self._outboxes for each in outbox.forget(device)]
+        for outbox in self._outboxes:
+            message = {"kind": "withdraw", "receiver": device}
+            outbox.add(message, is_own=True, replaces=f"withdraw {device}")
+        return found
+
+    def _leave(self, call: _Open, device: str) -> None:
+        """Let a call wait for a device no more."""
+        left = [each for each in call.to or () if each[0] != device]
+        if call.to is not None and len(left) < len(call.to):
+            call.to = left
+            if not left or call.answers:
+                self._settle(call)
+
+    def _calls(self) -> list[_Open]:
+        """Give the calls that wait, each once."""
+        return list({id(each): each for each in self._open.values()}.values())
 
     def _check_room(self) -> None:
         if all(each.is_full for each in self._outboxes):
@@ -232,7 +315,43 @@ class Sending:
                 remedy="try again when one of them has answered",
             )  # fmt: skip
 
-    def _tell(self, op_id: int | None, slot: int, asked: Mapping[str, Any], *, is_new: bool = False) -> None:
+    def _answer(
+        self, op_id: int | None, slot: int, asked: Mapping[str, Any], *, is_new: bool = False
+    ) -> _Open | None:
+        """Make the call that waits for what becomes of a filter."""
+        if op_id is None:
+            return None
+
+        def decide(call: _Open, more: bool) -> Any:
+            if asked["group"] is not None or any(each in _TAKEN for each in call.answers.values()):
+                return slot
+            if more:
+                return None
+            if is_new:
+                self._asked.remove(slot)
+            if "stranger" not in call.answers.values():
+                return QueueFull(
+                    "Too much waits for this device already.",
+                    where=str(asked["to"]),
+                    remedy="try again later",
+                )
+            return AccessDenied(
+                "A relay has refused this filter: the device does not know this one.", where=str(asked["to"]),
+                found=f"a filter from {self._core.me}", expected="one from a friend of that device",
+                remedy="ask its user to make this device a friend",
+            )  # fmt: skip
+
+        if asked["group"] is not None:
+            return _Open(op_id, None, decide, slot)
+        gone: Any = slot
+        if asked["predicate"] is not None:
+            gone = AccessDenied(
+                "This device is no friend any more.", where="to", found=repr(asked["to"]),
+                expected="a friend until a relay has the filter", remedy="befriend it again first",
+            )  # fmt: skip
+        return _Open(op_id, [(asked["to"], asked["remote"])], decide, gone)
+
+    def _tell(self, call: _Open | None, slot: int, asked: Mapping[str, Any]) -> None:
         core = self._core
         sent = {"predicate": asked["predicate"], "item_expires_us": asked["item_expires_us"]}
         to = [asked["to"]] if asked["to"] is not None else sorted(core.friends & set(core.settings.directory))
@@ -242,26 +361,6 @@ class Sending:
             group=asked["group"], expires_us=asked["expires_us"],
         )  # fmt: skip
 
-        def decide(answers: Mapping[Endpoint, str], more: bool) -> Any:
-            if asked["group"] is not None or any(each in _TAKEN for each in answers.values()):
-                return slot
-            if more:
-                return None
-            if is_new:
-                self._asked.remove(slot)
-            if "stranger" not in answers.values():
-                return QueueFull(
-                    "Too much waits for this device already.",
-                    where=str(asked["to"]),
-                    remedy="try again later",
-                )
-            return AccessDenied(
-                "A relay has refused this filter: the device does not know this one.", where=str(asked["to"]),
-                found=f"a filter from {core.me}", expected="one from a friend of that device",
-                remedy="ask its user to make this device a friend",
-            )  # fmt: skip
-
-        call = None if op_id is None else _Open(op_id, decide, set())
         rooms = self._outboxes if call is None else [each for each in self._outboxes if not each.is_full]
         self._send(asked["port"], message, call, rooms)
 
@@ -299,15 +398,13 @@ class Sending:
 
     def answered(self, relay: int, number: int, results: Any) -> None:
         """Take the answer of a provider."""
-        if results is not None and not isinstance(results, list):
-            return
         sent = self._outboxes[relay].answered(number, results)
         if sent is None:
             return
-        told = [each for each in results or () if _is_answer(each)]
+        told = results or ()
         call = self._open.pop(number, None)
         if call is None:
-            if sent.get("message", {}).get("kind") == "key":
+            if sent.get("message", {}).get("kind") == "key":  # the key of one item goes each time
                 self._refused(sent["message"], told)
             return
         call.left.discard(relay)
@@ -329,21 +426,20 @@ class Sending:
 
     def _settle(self, call: _Open) -> None:
         more = any(self._outboxes[relay].is_reached for relay in call.left)
-        result = call.decide(call.answers, more)
+        result = call.nobody if call.to == [] else call.decide(call, more)
         if result is None:
             return
-        for number in [each for each, other in self._open.items() if other is call]:
-            del self._open[number]
+        self._drop(call)
         is_error = isinstance(result, BaseException)
         self._core.effects.append(Complete(
             call.op_id, None if is_error else result, result if is_error else None
         ))  # fmt: skip
 
+    def _drop(self, call: _Open) -> None:
+        for number in [each for each, other in self._open.items() if other is call]:
+            del self._open[number]
+
     def _channel(self, port: str) -> Channel:
         if port not in self._channels:
             self._channels[port] = Channel(self._core, port)
         return self._channels[port]
-
-
-def _is_answer(told: Any) -> bool:
-    return isinstance(told, list) and len(told) == 3 and all(isinstance(each, str) for each in told)

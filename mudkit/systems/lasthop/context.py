@@ -64,6 +64,7 @@ class Following:
                 )  # fmt: skip
             for each, low, high in zip(place, (-90.0, -180.0, 0.0), (90.0, 360.0, 21_000.0), strict=True):
                 number(f"places[{name!r}]", each, low, high)
+            self.subscription.to(self.subscription.topic.replace(PLACE, name))  # refused here, not on the way
 
     def topic(self, loc: tuple[float, float] | None) -> str | None:
         """Give the topic that is wanted at a place; None: nowhere it is."""

@@ -17,7 +17,7 @@ context changed  another place is another subscription
 ===============  ===================================================================================
 
 What is shown counts as read. What has expired is let go when somebody looks. Queue and facts outlive the
-machine.
+machine. A device with an empty store is a new one, and has an incarnation of its own in its sessions.
 """
 
 from __future__ import annotations
@@ -46,11 +46,14 @@ from mudkit.events import (
     TimerFired,
     size_bytes,
 )
+from mudkit.systems.incarnation import incarnation
 from mudkit.systems.lasthop.context import Following
 from mudkit.systems.lasthop.device_queue import DeviceQueue
 from mudkit.systems.lasthop.facts import Facts
-from mudkit.systems.lasthop.server import AGAIN_US, AGAIN_US_PER_BYTE
+from mudkit.systems.lasthop.messages import FromServer
+from mudkit.systems.lasthop.phone import AGAIN_US, AGAIN_US_PER_BYTE
 from mudkit.systems.lasthop.subscription import Subscription
+from mudkit.systems.receiving import dropped
 from mudkit.systems.stream import Incoming
 
 __all__ = ["APP", "ARRIVALS", "DeviceMachine"]
@@ -63,6 +66,7 @@ _AGAIN: Final = "again"
 _MISSING: Final = "missing"
 _PATIENCE_US: Final = 15_000_000
 """So long a reader waits for better messages."""
+_TAKEN: Final = FromServer()
 
 
 @dataclass
@@ -89,7 +93,7 @@ class DeviceMachine:
     """
 
     def __init__(self, ports: Ports, me: str, server: str, capacity: int | None) -> None:
-        self._store = ports.store
+        self._ports, self._store = ports, ports.store
         self._me, self._server = me, server
         self._capacity = capacity
         self._queue = DeviceQueue(ports.store, math.inf if capacity is None else capacity)
@@ -103,6 +107,7 @@ class DeviceMachine:
             for key, (described, topic) in ports.store.items("follow ")
         }
         self._loc: tuple[float, float] | None = None
+        self._incarnation = ""
         self._life = self._count = self._reads = 0
         self._stream = Incoming({"first": 1})
         self._overtaken: Sequence[int] = ()
@@ -110,9 +115,10 @@ class DeviceMachine:
         self._after: list[Any] | None = None
         """The last session in which the server has spoken, and up to where it has come."""
         self._has_link = self._is_welcome = self._is_again_set = False
+        self._telling = 0
+        """The last fact of those that were told and may be on their way; 0: none are."""
         self._hello_us = self._told_us = 0
         """When to say it again."""
-        self._is_telling = False
         self._calls: dict[int, int] = {}  # op_id by number of the fact
         self._asks: dict[int, _Ask] = {}
         self._now_us = 0
@@ -120,8 +126,11 @@ class DeviceMachine:
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
+        if type(event) is Received and not (event.source == self._server and _TAKEN(event.message)):
+            return dropped(event)
         self._now_us, self._effects = now_us, []
         if not self._life:
+            self._incarnation = incarnation(self._ports)
             self._life = (self._store.get("life") or 0) + 1
             self._store.put("life", self._life)
         self._queue.expire(now_us)
@@ -134,8 +143,9 @@ class DeviceMachine:
                     self._take(body)
                 self._confirm()
                 self._await_overtaken()
-            case Received(message={"kind": "heard", "number": number}):
-                self._heard(number)
+            case Received(message={"kind": "heard", "session": session, "number": number}):
+                if list(session) == self._session:
+                    self._heard(number)
             case Received(message={"kind": "welcome", "session": session, "number": number}):
                 if list(session) == self._session:
                     self._heard(number)
@@ -157,7 +167,7 @@ class DeviceMachine:
                 loc = context.get("loc")
                 self._loc = None if loc is None else (loc[0], loc[1])
                 self._moved()
-        if self._facts.pending and not self._is_telling:
+        if self._facts.pending and not self._telling:
             self._tell()
         return self._effects
 
@@ -345,19 +355,19 @@ class DeviceMachine:
     # -- what the server hears
 
     @property
-    def _session(self) -> list[int]:
-        return [self._life, self._count]
+    def _session(self) -> list[str | int]:
+        return [self._incarnation, self._life, self._count]
 
     @property
     def _name(self) -> str:
-        return f"{self._me} {self._life}.{self._count}"
+        return f"{self._incarnation} {self._life}.{self._count}"
 
     def _hello(self) -> None:
         """Begin a session."""
         self._lose_session()
         self._count += 1
         self._stream, self._overtaken = Incoming({"first": 1}), ()
-        self._is_telling = False
+        self._telling = 0
         self._say_hello()
 
     def _welcome(self) -> None:
@@ -383,12 +393,13 @@ class DeviceMachine:
 
     def _tell(self) -> None:
         if self._is_welcome:
-            self._is_telling = True
+            self._telling = max(self._facts.pending)
             self._told_us = self._send("told", facts=self._facts.as_sent())
             self._set_again()
 
     def _heard(self, number: int) -> None:
-        self._is_telling = False
+        if number >= self._telling:
+            self._telling = 0
         for each in self._facts.heard(number):
             if each in self._calls:
                 self._effects.append(Complete(self._calls.pop(each)))
@@ -399,14 +410,14 @@ class DeviceMachine:
         if not self._is_welcome:
             if self._now_us >= self._hello_us:
                 self._say_hello()
-        elif self._is_telling and self._now_us >= self._told_us:
+        elif self._telling and self._now_us >= self._told_us:
             self._tell()
         for number, ask in list(self._asks.items()):
             if self._now_us - ask.since_us >= _PATIENCE_US:
                 self._read_what_is_there([number])
             else:
                 self._ask(number)
-        if not self._is_welcome or self._is_telling or self._asks:
+        if not self._is_welcome or self._telling or self._asks:
             self._set_again()
 
     def _set_again(self) -> None:

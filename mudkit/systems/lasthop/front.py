@@ -10,7 +10,7 @@ import msgspec
 from mudkit.errors import ParameterError
 from mudkit.events import Host, Network, Operation
 from mudkit.sources.parameters import number, of_kind, whole_number
-from mudkit.systems.arguments import check_device, check_lab
+from mudkit.systems.arguments import check_device, check_lab, is_storable
 from mudkit.systems.lasthop.context import Following
 from mudkit.systems.lasthop.device import APP, ARRIVALS, DeviceMachine
 from mudkit.systems.lasthop.server import SpoolServer
@@ -24,6 +24,7 @@ _DAY_US: Final = 86_400_000_000
 _HOUR_US: Final = 3_600_000_000
 _OWN: Final = ("topic", "rank")
 _INBOX: Final = "inbox"
+_SHOWN: Final = 200
 
 
 class Publications:
@@ -120,10 +121,15 @@ class Topic:
                 found=str(error),
                 expected="what JSON can hold",
             ) from error
+        content = {"text": text, **attributes}
+        if not is_storable(content):
+            raise ParameterError(
+                "A message cannot be kept.", where="text, attributes", found=repr(content)[:_SHOWN],
+                expected="whole characters, and whole numbers of at most 64 bit",
+            )  # fmt: skip
         lasts_us = None if expires_s is None else round(number("expires_s", expires_s, 1e-6, 1e10) * 1e6)
         return self._installed.call(
-            "publish", topic=self.name, rank=rank, expires_us=lasts_us, content={"text": text, **attributes},
-            item=item,
+            "publish", topic=self.name, rank=rank, expires_us=lasts_us, content=content, item=item
         )  # fmt: skip
 
     def rerank(self, identity: str, rank: float) -> Operation:
@@ -197,7 +203,7 @@ class Subscriber:
 
     def unsubscribe(self, topic: str) -> Operation:
         """End a subscription, with all that waits; done when the server knows."""
-        return self.installed.call("unsubscribe", topic=topic)
+        return self.installed.call("unsubscribe", topic=check_topic(topic))
 
     def read(self, topic: str) -> Operation:
         """Read the best messages of a topic; without a link, the best that are on the device.
@@ -213,7 +219,7 @@ class Subscriber:
             Of a list of mappings with their text, rank and topic; the result raises for a topic without a
             subscription.
         """
-        return self.installed.call("read", topic=topic)
+        return self.installed.call("read", topic=check_topic(topic))
 
     def follow(
         self, wanted: str | Subscription, places: Mapping[str, tuple[float, float, float]], **settings: Any

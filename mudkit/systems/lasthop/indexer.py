@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from mudkit.errors import PredicateError
 from mudkit.predicates import Predicate, SubscriptionIndex
 
-__all__ = ["Indexer", "is_query", "query"]
+__all__ = ["Indexer", "check_query", "is_query", "query"]
 
 _BEGINS: Final = "query: "
 
@@ -37,6 +38,18 @@ def query(text: str, /) -> str:
             "A query is over messages only.", text=text, found=", ".join(others), expected="record"
         )
     return _BEGINS + text
+
+
+@lru_cache(maxsize=1024)
+def check_query(topic: str) -> None:
+    """Refuse the topic of a query that is none; any other topic may be.
+
+    Raises
+    ------
+    PredicateError
+    """
+    if is_query(topic):
+        query(topic.removeprefix(_BEGINS))
 
 
 def is_query(topic: str) -> bool:

@@ -191,7 +191,7 @@ class PushSpool:
         if identity in self._known:
             self._rank_changed(now_us, self._known[identity], rank)
             return
-        if rank < self._threshold or expires_us <= now_us or identity in self._finished:
+        if not rank >= self._threshold or expires_us <= now_us or identity in self._finished:
             return
         self._order += 1
         message = Message(identity, rank, self._order, now_us, expires_us)
@@ -338,7 +338,7 @@ class PushSpool:
 
     def _rank_changed(self, now_us: int, message: Message, rank: float) -> None:
         on_device = message.place == _DEVICE
-        if rank < self._threshold:
+        if not rank >= self._threshold:
             self._forget(now_us, message)
             if on_device:
                 self._retract(message)

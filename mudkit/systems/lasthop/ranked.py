@@ -36,6 +36,10 @@ class Message(msgspec.Struct, gc=False, eq=False):
     expires_us: int
     place: int = NOWHERE
 
+    def __lt__(self, other: Message) -> bool:
+        """Put two in order of which rank and number are the same: whoever numbers them may begin anew."""
+        return str(self.identity) < str(other.identity)
+
 
 Entry = tuple[float, int, Message]
 """``(-rank, order, message)``: sorted, the highest rank comes first, of equals the one that came first."""

@@ -64,6 +64,11 @@ class ServedSpool(Spool):
         message = self._known.get(identity)
         return message is not None and message.place == DEVICE
 
+    @property
+    def last(self) -> int:
+        """The number of the last message that came."""
+        return self._order
+
     def all(self) -> list[Message]:
         """Give all that wait here or are on the device."""
         return list(self._known.values())
@@ -144,17 +149,19 @@ class ServedSpool(Spool):
 
     def read_offline(self, at_us: int, identities: Iterable[Hashable]) -> None:
         """Take note of what was read on the device, also of what was believed lost."""
-        told = list(identities)
+        told = list(dict.fromkeys(identities))
         self._has_come(told)
         super().read_offline(at_us, told)
 
     def let_go(self, now_us: int, identities: Iterable[Hashable]) -> None:
         """Take note of what a device has let go, also of what was believed lost."""
-        told = list(identities)
+        told = list(dict.fromkeys(identities))
         self._has_come(told)
         super().let_go(now_us, told)
 
-    def restore(self, now_us: int, messages: Iterable[Message], reads: Iterable[tuple[int, int]]) -> None:
+    def restore(
+        self, now_us: int, messages: Iterable[Message], reads: Iterable[tuple[int, int]], last: int
+    ) -> None:
         """Go on from another life: all of its messages wait.
 
         Parameters
@@ -164,7 +171,10 @@ class ServedSpool(Spool):
             In no queue.
         reads : iterable of (int, int)
             When it was read of late, and how many.
+        last : int
+            Number of the last message that came: none is used again.
         """
+        self._order = max(self._order, last)
         for at_us, count in reads:
             self.habits.read(at_us, count)
         self._learn()

@@ -139,7 +139,7 @@ class Spool:
         if identity in self._known:
             self._rank_changed(now_us, self._known[identity], rank)
             return
-        if rank < self._threshold or expires_us <= now_us:
+        if not rank >= self._threshold or expires_us <= now_us:  # what is no number is no rank
             return
         if identity in self._finished or identity in self._finished_before:
             return

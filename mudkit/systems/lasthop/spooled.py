@@ -81,7 +81,7 @@ class Spooled:
         self._contents: dict[str, Mapping[str, Any]] = {}
         low = store.items(f"low {self._key}\n")
         self._low: dict[str, list[Any]] = {key.rsplit("\n", 1)[1]: each for key, each in low}
-        state = store.get(f"state {self._key}") or {"reads": [], "day": 0, "shown": 0, "due": 0}
+        state = store.get(f"state {self._key}") or {"reads": [], "day": 0, "shown": 0, "due": 0, "last": 0}
         self._reads: list[tuple[int, int]] = [tuple(each) for each in state["reads"]]
         self._day, self._shown = state["day"], state["shown"]
         self._due = math.inf if state["due"] is None else state["due"]
@@ -94,7 +94,7 @@ class Spooled:
         self._begin(subscription)
         kept = store.items(f"message {self._key}\n")
         messages = [self._restored(key.rsplit("\n", 1)[1], *each) for key, each in kept]
-        self.spool.restore(now_us, sorted(messages, key=_order), self._reads)
+        self.spool.restore(now_us, sorted(messages, key=_order), self._reads, state["last"])
 
     # -- what the server hears
 
@@ -104,12 +104,12 @@ class Spooled:
         before, messages = self.spool, self.spool.all()
         self._begin(subscription)
         self.spool.room = before.room
+        held = [each.identity for each in messages if before.is_on_device(each.identity)]
+        good = [each for each in messages if each.rank >= subscription.threshold]
+        self.spool.restore(now_us, sorted(good, key=_order), self._reads, before.last)
         for message in messages:
             if message.rank < subscription.threshold:
                 self._ended(message)
-        held = [each.identity for each in messages if before.is_on_device(each.identity)]
-        good = [each for each in messages if each.rank >= subscription.threshold]
-        self.spool.restore(now_us, sorted(good, key=_order), self._reads)
         for strange in self.spool.holds(now_us, held):
             self._say("retract", id=strange)
         self.spool.network(now_us, is_up=before.is_up)
@@ -339,7 +339,7 @@ class Spooled:
     def _put_state(self) -> None:
         due = None if self._due == math.inf else self._due
         state = {"reads": [list(each) for each in self._reads], "day": self._day, "shown": self._shown}
-        self._store.put(f"state {self._key}", state | {"due": due})
+        self._store.put(f"state {self._key}", state | {"due": due, "last": self.spool.last})
 
     def _forward(self, message: Message) -> None:
         identity = str(message.identity)
@@ -363,6 +363,8 @@ class Spooled:
         identity = str(message.identity)
         self._contents.pop(identity, None)
         self._store.delete(f"message {self._key}\n{identity}")
+        if message.order == self.spool.last:
+            self._put_state()  # nothing else tells its number, which the device may remember
 
     def _ask_to_show(self, identities: list[str]) -> None:
         asked = [each for each in identities if each not in self._showing]

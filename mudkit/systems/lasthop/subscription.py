@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from mudkit.errors import ParameterError
-from mudkit.sources.parameters import number, whole_number
+from mudkit.sources.parameters import number, of_kind, whole_number
+from mudkit.systems.lasthop.indexer import check_query
 from mudkit.systems.lasthop.policies import Forwarding
 
 __all__ = ["MODES", "Subscription", "check_topic"]
@@ -16,6 +17,8 @@ __all__ = ["MODES", "Subscription", "check_topic"]
 MODES: Final = ("on-line", "on-demand")
 _DAY_US: Final = 86_400_000_000
 _HOUR_US: Final = 3_600_000_000
+_LONGEST: Final = 1 << 16
+_SHOWN: Final = 200
 
 
 def check_topic(topic: Any, what: str = "topic") -> str:
@@ -25,10 +28,11 @@ def check_topic(topic: Any, what: str = "topic") -> str:
     ------
     ParameterError
     """
-    if not isinstance(topic, str) or not topic or not topic.isprintable():
+    if not isinstance(topic, str) or not 0 < len(topic) <= _LONGEST or not topic.isprintable():
         raise ParameterError(
-            f"This is no name of a {what}.", where=what, found=repr(topic), expected="a text on one line"
-        )
+            f"This is no name of a {what}.", where=what, found=repr(topic)[:_SHOWN],
+            expected=f"a text on one line, of at most {_LONGEST:,} letters",
+        )  # fmt: skip
     return topic
 
 
@@ -70,6 +74,7 @@ class Subscription:
 
     def __post_init__(self) -> None:
         check_topic(self.topic)
+        check_query(self.topic)
         if self.mode not in MODES:
             raise ParameterError(
                 "There is no such mode.", where="mode", found=repr(self.mode), expected=", ".join(MODES)
@@ -81,7 +86,8 @@ class Subscription:
             number("interrupt", self.interrupt, -1e9, 1e9)
         if self.per_day is not None:
             whole_number("per_day", self.per_day, 0, 1 << 31)
-        for name, hours in (("quiet_h", self.quiet_h or ()), ("at_h", self.at_h)):
+        for name, hours in (("quiet_h", () if self.quiet_h is None else self.quiet_h), ("at_h", self.at_h)):
+            of_kind(name, hours, tuple, list, expected="hours of the day, such as (22, 7)")
             for each in hours:
                 number(name, each, 0.0, 24.0)
         quiet: Any = self.quiet_h  # as it came

@@ -54,6 +54,7 @@ FEATURES: Final[Mapping[str, str]] = {
 place and time only. Hours (0 to 24) and weekdays (Monday is 0) are those of mean solar time, UTC and an hour
 for each 15 degrees of longitude: a device needs no table of time zones. ``held``: records in the answer.
 ``density``: of writes at that hour in the cell of the read or write, by the table that comes with it."""
+_NAMES: Final = tuple(FEATURES)
 _MOST_NODES: Final = 100_000
 _FLOAT32_ENDS: Final = 2.0**128 - 2.0**103
 """From here on numbers are rounded to infinity."""
@@ -277,7 +278,12 @@ def _features(given: Any) -> tuple[str, ...]:
     if not isinstance(given, list):
         raise _refused("features", repr(given), "a list of names with their units")
     for each in given:
-        if not isinstance(each, list) or len(each) != 2 or FEATURES.get(each[0]) != each[1]:
+        if (
+            not isinstance(each, list)
+            or len(each) != 2
+            or each[0] not in _NAMES
+            or FEATURES[each[0]] != each[1]
+        ):
             expected = ", ".join(f"{name} in {unit}" for name, unit in FEATURES.items())
             raise _refused("features", repr(each), expected)
     return tuple(each[0] for each in given)

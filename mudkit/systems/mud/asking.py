@@ -263,6 +263,10 @@ class Asking:
         seen = self._local.seen(name)
         if any(place not in parts or parts[place]["lsn"] < seen.get(str(place), 0) for place in wanted):
             return self._ask(query)  # a part was lost on the way, or something newer was seen meanwhile
+        if query.aggregates is not None and not all(
+            query.aggregates.is_state(parts[p]["state"]) for p in wanted
+        ):
+            return self._ask(query)
         for place in wanted:
             self._local.see(name, table.number, place, parts[place]["lsn"])
         if query.aggregates is not None:

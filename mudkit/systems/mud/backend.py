@@ -28,6 +28,7 @@ from typing import Any, Final
 from mudkit.errors import AccessDenied, MudkitError, TableProblem
 from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, TimerFired
 from mudkit.predicates.exchange import from_json
+from mudkit.predicates.exchange import to_json as predicate_to_json
 from mudkit.systems.mud.copy import Copy, Joined, Row, is_visible
 from mudkit.systems.mud.messages import FOR_BACK_END, FROM_FOLLOWERS, TO_STORE
 from mudkit.systems.mud.problems import to_json
@@ -92,6 +93,8 @@ class BackEnd:
                 self._has[source] = -1
                 state = {"kind": "state", "turn": turn, **self._copy.dump()}
                 return Send(source, state), *self._timer.soon()
+            case Received(message={"kind": "has", "lsn": lsn}) if not self._can_have(lsn):
+                return dropped(event)
             case Received(source=source, message={"kind": "has", "lsn": lsn}):
                 was = self._has.get(source, -1)
                 self._has[source] = max(lsn, was)
@@ -103,6 +106,10 @@ class BackEnd:
                 self._timer.fired()
                 return self._push(self._has)
         return ()
+
+    def _can_have(self, lsn: int) -> bool:
+        """Say whether a follower can have the log up to an entry; -1: it has nothing."""
+        return lsn == -1 or BEFORE_FIRST <= lsn <= self._copy.lsn
 
     def _describe(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Give the properties of a table, and of those that a read of it looks into."""
@@ -157,7 +164,7 @@ class BackEnd:
             check_key(message["key"])
             if message["data"] is not None:
                 table.check_columns(check_record(message["data"]))
-            self._check_predicate(message["predicate"], claims)
+            predicate = self._checked(message["predicate"], claims)
         except MudkitError as error:
             return {"error": to_json(error)}
         row, reader = self._copy.get(table, message["key"]), message["reader"]
@@ -177,7 +184,7 @@ class BackEnd:
         next_version = version + 1 if is_known else lsn
         new: Row = {
             "key": message["key"], "ver": next_version, "data": message["data"], "ts_us": now_us,
-            "predicate": message["predicate"], "lsn": lsn,
+            "predicate": predicate, "lsn": lsn,
         }  # fmt: skip
         if new["data"] is None:
             new["predicate"] = None if row is None else row["predicate"]
@@ -186,18 +193,20 @@ class BackEnd:
         self._log({"op": "row", "name": table.name, "row": new})
         return {"ver": new["ver"], "lsn": self._copy.lsn, **where}
 
-    def _check_predicate(self, predicate: Mapping[str, Any] | None, claims: Claims | None) -> None:
+    def _checked(self, sent: Mapping[str, Any] | None, claims: Claims | None) -> dict[str, Any] | None:
         """Refuse a writer predicate that is none, or that looks into a table that is not there.
 
-        It would show nobody anything.
+        It would show nobody anything. What is given is as it is sent, with nothing else in it.
 
         Raises
         ------
         MudkitError
         """
-        for name in tables_of(from_json(predicate)):
+        predicate = from_json(sent)
+        for name in tables_of(predicate):
             if name not in self._copy.tables:
                 raise no_such_table(name, self._copy.tables, claims)
+        return predicate_to_json(predicate)
 
     def _matches(self, message: Mapping[str, Any], row: Row | None, version: int) -> bool:
         """Say whether a conditional write may replace what is there."""

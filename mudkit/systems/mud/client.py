@@ -38,7 +38,7 @@ from mudkit.systems.mud.prefetching import LOOK, Prefetching
 from mudkit.systems.mud.problems import from_json
 from mudkit.systems.mud.queries import tables_of
 from mudkit.systems.mud.shipped import Shelf, Shipped, ShippedReads, ShippedWrites
-from mudkit.systems.mud.tables import Table
+from mudkit.systems.mud.tables import Table, check_name, plain
 from mudkit.systems.mud.watching import HEARTBEAT, HELLO, Watching
 from mudkit.systems.mud.writing import DUE, Writing
 from mudkit.systems.receiving import Accepts, dropped
@@ -157,6 +157,8 @@ class ClientMachine:
             case Received(message={"kind": "redirect", "to": to}):
                 return self._watching.redirected(to)
             case Received(message={"id": _} as message):
+                if not self._connection.fits(message):
+                    return dropped(event)
                 self._planner.used(now_us)
                 if message.get("claims") is not None:
                     self._cache.claims = Claims(**message["claims"])
@@ -192,6 +194,8 @@ class ClientMachine:
     def _call(
         self, now_us: int, op_id: int, operation: str, arguments: Mapping[str, Any]
     ) -> Sequence[Effect]:
+        if "table" in arguments and operation != "create":
+            arguments = {**arguments, "table": check_name(arguments["table"])}
         match operation:
             case "write" | "delete":
                 self._asking.check_access(now_us, arguments["table"])
@@ -245,7 +249,9 @@ class ClientMachine:
     def _administer(self, op_id: int, operation: str, arguments: Mapping[str, Any]) -> Sequence[Effect]:
         name, properties = arguments["table"], dict(arguments.get("properties", {}))
         if operation == "create":
-            Table.created(name, "", properties, 0)  # what cannot be is refused here
+            name = Table.created(name, "", properties, 0).name  # what cannot be is refused here
+        elif operation == "alter":
+            Table(name, "").altered(properties, 0)  # what no table can become is, too
 
         def answered(last: Mapping[str, Any], parts: Mapping[Any, Mapping[str, Any]]) -> Sequence[Effect]:
             if "error" in last:
@@ -256,7 +262,8 @@ class ClientMachine:
                 self.local.learn(last["table"])
             return (Complete(op_id),)
 
-        what = {"op": operation, "name": name, "properties": properties}
+        sent = {each: value and plain(value) for each, value in properties.items()}
+        what = {"op": operation, "name": name, "properties": sent}
         return self._connection.ask(lambda: what, answered)
 
 

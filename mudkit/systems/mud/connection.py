@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from mudkit.events import CancelTimer, Effect, Send, SetTimer, size_bytes
+from mudkit.systems.mud.places import netid_of
 from mudkit.tokens import Claims, claimed
 
 __all__ = ["RETRY", "Ask", "Connection"]
@@ -22,6 +23,14 @@ _RETRY_US_PER_BYTE: Final = 400
 """A slow link takes 100 µs a byte, and others may be in front."""
 _LOST_US: Final = 1_000_000
 """After a gateway could not be reached, the next is tried."""
+_TABLES: Final = ("create", "alter", "drop")
+_PARTS: Final = {
+    "read": "part",
+    "register": "registered",
+    "update_data": "registered",
+    "unregister": "registered",
+}
+"""In which messages the parts of an answer come, by what is asked."""
 
 
 class Ask(msgspec.Struct):
@@ -34,6 +43,8 @@ class Ask(msgspec.Struct):
         Gives what is asked, as of now: it is called for each sending.
     answered : callable
         Takes the last message of the answer, and the parts that came before it.
+    asked : mapping
+        What was asked when it was sent last.
     due_us : int
         When it is sent again, if it is not answered before; -1: it is not sent yet.
     """
@@ -42,6 +53,7 @@ class Ask(msgspec.Struct):
     what: Callable[[], dict[str, Any]]
     answered: Callable[[Mapping[str, Any], dict[Any, Mapping[str, Any]]], Sequence[Effect]]
     parts: dict[Any, Mapping[str, Any]] = msgspec.field(default_factory=dict)
+    asked: Mapping[str, Any] = msgspec.field(default_factory=dict)
     size_bytes: int = 0
     due_us: int = -1
 
@@ -62,7 +74,7 @@ class Connection:
 
     def __init__(self, endpoint: str, token: str | None, gateways: Sequence[str], first: int) -> None:
         self.endpoint = endpoint
-        self.netid = endpoint.split("/")[0]
+        self.netid = netid_of(endpoint)
         self.token: str | None
         self.claimed: Claims | None
         self.use(token)
@@ -132,6 +144,23 @@ class Connection:
         self._is_set = True
         return (SetTimer(RETRY, _LOST_US),)
 
+    def fits(self, message: Mapping[str, Any]) -> bool:
+        """Say whether a message can be of the answer to what is asked; one to what nobody asks may come."""
+        ask = self._asks.get(message["id"])
+        if ask is None or message["kind"] == "refused":
+            return True
+        asked, op, kind = ask.asked, ask.asked.get("op", ""), message["kind"]
+        if kind == _PARTS.get(op):
+            return (
+                op != "read" or "error" in message or ("state" in message) == (asked["aggregate"] is not None)
+            )
+        if kind == "complete":
+            return op in _PARTS and message["table"]["name"] == asked["name"]
+        if kind == "administered":
+            table = message.get("table")
+            return op in _TABLES and (table is None or table["name"] == asked["name"])
+        return bool(op == "write" and kind == "outcome" and message["key"] == asked["key"])
+
     def take(self, message: Mapping[str, Any]) -> Sequence[Effect]:
         """Take a message of an answer."""
         ask = self._asks.get(message["id"])
@@ -164,9 +193,10 @@ class Connection:
 
     def _send(self, ask: Ask) -> Send:
         ask.parts.clear()
+        ask.asked = ask.what()
         message = {
             "kind": "ask", "id": ask.identity, "client": self.endpoint, "token": self.token,
-            "what": ask.what(),
+            "what": ask.asked,
         }  # fmt: skip
         self._under_way_bytes -= ask.size_bytes
         ask.size_bytes = size_bytes(message)

@@ -18,7 +18,7 @@ from mudkit.predicates.exchange import from_json
 from mudkit.systems.mud.tables import Table, no_such_table
 from mudkit.tokens import Claims
 
-__all__ = ["Copy", "Joined", "Row", "detached", "is_visible", "record_of"]
+__all__ = ["Copy", "Joined", "Row", "claims_of", "detached", "is_visible", "record_of"]
 
 _NESTED: Final = frozenset({dict, list})
 
@@ -42,6 +42,11 @@ def detached(data: Mapping[str, Any]) -> dict[str, Any]:
     if _NESTED.isdisjoint(map(type, data.values())):
         return dict(data)
     return deepcopy(dict(data))
+
+
+def claims_of(auth: Mapping[str, Any]) -> Claims | None:
+    """Give what was verified of a reader as what a table's level is compared with."""
+    return Claims(auth["app"], auth.get("user"), None, inf) if "app" in auth else None
 
 
 def is_visible(
@@ -190,7 +195,7 @@ class Joined(Mapping[str, "_Joined"]):
     def __getitem__(self, name: str) -> _Joined:
         table = self._copy.tables.get(name)
         auth = self._auth
-        claims = Claims(auth["app"], auth.get("user"), None, inf) if auth else None
+        claims = claims_of(auth)
         if table is None:
             raise no_such_table(name, self._copy.tables, claims)
         table.check_access(claims)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from mudkit.errors import AccessDenied, ParameterError
 from mudkit.events import Host, Operation
 from mudkit.predicates import Predicate
-from mudkit.sources.parameters import of_kind, whole_number
+from mudkit.sources.parameters import number, of_kind, whole_number
 from mudkit.systems.arguments import check_device
 from mudkit.systems.mud.client import ClientMachine, Settings
 from mudkit.systems.mud.cloud import NAME, PORT, Cloud
@@ -21,6 +21,9 @@ from mudkit.systems.mud.writing import WRITE_TYPES
 from mudkit.tokens import Authority
 
 __all__ = ["Client"]
+
+_MOST_NAME: Final = 400
+"""Characters of the names of a device and an app together: messages are named after them."""
 
 
 class Client:
@@ -85,6 +88,11 @@ class Client:
             raise ParameterError(
                 "This is no name of an app.", where="app", found=repr(app), expected="a text without '/'"
             )
+        if len(f"{device.name}/{app}") > _MOST_NAME:
+            raise ParameterError(
+                "The names of the device and of the app are too long.", where="app", found=repr(app)[:120],
+                expected=f"at most {_MOST_NAME} characters together",
+            )  # fmt: skip
         _check_app(app, token, cloud.authority)
         settings = Settings(
             device.name, app, token, cloud.gateways, cloud.servers,
@@ -144,9 +152,8 @@ class Client:
         remove: Sequence[str] = (),
     ) -> Operation:
         """Change a table's level, and add or remove columns; only the app that created it may."""
-        return self.installed.call(
-            "alter", table=table, properties={"acl": acl, "add": add, "remove": remove}
-        )
+        properties = {"acl": acl, "add": add, "remove": remove}
+        return self.installed.call("alter", table=table, properties=properties)
 
     def drop(self, table: str) -> Operation:
         """Delete a table with all its records; only the app that created it may."""
@@ -283,6 +290,8 @@ class Client:
         parsed = _parsed(predicate)
         reader = _reader(data)
         if type == "continuous":
+            if sync_timestamp is not None:
+                number("sync_timestamp", sync_timestamp, -1e12, 1e12)
             if parsed is None:
                 parsed = Predicate("TRUE")
             self._watched += 1
@@ -294,8 +303,8 @@ class Client:
                 listener=listener, type=type,
             )  # fmt: skip
         made = self.installed.call(
-            "read", table=table, predicate=parsed, type=type, reader=reader, utility=utility, latest=latest,
-            aggregate=aggregate,
+            "read", table=table, predicate=parsed, type=type, reader=reader, utility=utility,
+            latest=bool(latest), aggregate=aggregate,
         )  # fmt: skip
         if callback is not None:
             made.add_done_callback(callback)
@@ -380,8 +389,8 @@ class Client:
                 expected=", ".join(WRITE_TYPES),
             )
         made = self.installed.call(
-            operation, table=table, key=key, record=record, type=kind, predicate=_parsed(predicate),
-            utility=utility, reader=_reader(data),
+            operation, table=table, key=key, record=record, type=kind,
+            predicate=_parsed(predicate), utility=utility, reader=_reader(data),
         )  # fmt: skip
         if callback is not None:
             made.add_done_callback(callback)
@@ -395,6 +404,8 @@ def _check_app(app: str, token: str | None, authority: Authority) -> None:
     try:
         proven = authority.read(token).app
     except AccessDenied:
+        if not isinstance(token, str):
+            raise  # the cloud takes no message with such a token
         return
     if proven != app:
         raise ParameterError(

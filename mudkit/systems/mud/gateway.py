@@ -27,7 +27,7 @@ from typing import Any, Final
 from mudkit.errors import MudkitError, TokenExpired
 from mudkit.events import Effect, Event, Ports, Received, Send
 from mudkit.systems.mud.messages import ASKS, FROM_STORE, PARTS, REGISTERED
-from mudkit.systems.mud.places import processor_of
+from mudkit.systems.mud.places import netid_of, processor_of
 from mudkit.systems.mud.problems import to_json
 from mudkit.systems.mud.queries import tables_of_sent
 from mudkit.systems.mud.tables import Table, check_record
@@ -37,6 +37,10 @@ from mudkit.tokens import Authority, Claims
 __all__ = ["Gateway"]
 
 _MOST_OPEN: Final = 10_000
+_TABLES: Final = ("create", "alter", "drop")
+_ANSWERED_BY: Final = {"read": "part", "write": "outcome", **dict.fromkeys(_TABLES, "administered")}
+"""In which messages an answer comes, by what was asked; to the others, which are of continuous reads,
+``registered``."""
 
 
 @dataclass
@@ -45,9 +49,20 @@ class _Ask:
     message: Mapping[str, Any]
     claims: Claims | None
     refused: dict[str, Any] | None
+    joined: Sequence[str]
+    """Names of the tables that it looks into."""
     table: Table | None = None
     places: list[Any] = field(default_factory=list)
     missing: set[Any] = field(default_factory=set)
+
+    def fits(self, message: Mapping[str, Any]) -> bool:
+        """Say whether a message can be of the answer to this."""
+        what, kind = self.message["what"], message["kind"]
+        if kind != "described":
+            return bool(kind == _ANSWERED_BY.get(what["op"], "registered"))
+        described = [message["table"], *message.get("joined", ())]
+        names = [None if each is None else each["name"] for each in described]
+        return what["op"] not in _TABLES and (names == [None] or names == [what["name"], *self.joined])
 
 
 class Gateway:
@@ -86,17 +101,24 @@ class Gateway:
             case Received(source=source, message={"kind": "asks", "asks": asks} as message):
                 said = {name: message[name] for name in ("client", "token")}
                 return [sent for each in asks for sent in self._take(now_us, source, {**said, **each})]
-            case Received(message={"kind": "described", "id": identity} as message):
+            case Received(source=source, message={"id": identity} as message):
                 ask = self._asks.get(identity)
-                return () if ask is None or ask.table is not None else self._route(ask, message)
-            case Received(message={"kind": "part", "id": identity} as message):
-                return self._part(identity, message["partition"], message)
-            case Received(source=source, message={"kind": "registered", "id": identity} as message):
-                return self._part(identity, source, message)
-            case Received(message={"kind": "outcome" | "administered", "id": identity} as message):
-                ask = self._asks.pop(identity, None)
-                return () if ask is None else (Send(ask.source, {**message, "claims": _claims(ask)}),)
+                if ask is None:
+                    return ()
+                return self._answered(ask, source, message) if ask.fits(message) else dropped(event)
         return ()
+
+    def _answered(self, ask: _Ask, source: str, message: Mapping[str, Any]) -> Sequence[Effect]:
+        """Take what the cloud answers to an ask."""
+        match message["kind"]:
+            case "described":
+                return self._route(ask, message) if ask.table is None else ()
+            case "part":
+                return self._part(ask, message["partition"], message)
+            case "registered":
+                return self._part(ask, source, message)
+        del self._asks[message["id"]]
+        return (Send(ask.source, {**message, "claims": _claims(ask)}),)
 
     def _is_taken(self, event: Received) -> bool:
         """Say whether a message is one that its sender sends: of a client, one in its own name."""
@@ -107,8 +129,8 @@ class Gateway:
             return False
         client = message["client"]
         asks = message["asks"] if message["kind"] == "asks" else (message,)
-        is_own = all(each["id"].startswith(f"{client} ") for each in asks)
-        return is_own and bool(client.split("/")[0] == event.sender)
+        is_own = all(each["id"].rpartition(" ")[0] == client for each in asks)
+        return is_own and netid_of(client) == event.sender
 
     def _take(self, now_us: int, source: str, message: Mapping[str, Any]) -> Sequence[Effect]:
         identity, what = message["id"], message["what"]
@@ -117,7 +139,7 @@ class Gateway:
         if token is not None:
             try:
                 claims = self._authority.read(token)
-                claims.check(now_us / 1e6, client.split("/")[0])
+                claims.check(now_us / 1e6, netid_of(client))
             except MudkitError as error:
                 if what["op"] != "write" or not isinstance(error, TokenExpired):
                     return (_refused(source, identity, error),)
@@ -127,11 +149,11 @@ class Gateway:
             check_record(what.get("reader", {}), ())
         except MudkitError as error:
             return (_refused(source, identity, error),)
-        self._asks[identity] = ask = _Ask(source, message, claims, refused)
+        self._asks[identity] = ask = _Ask(source, message, claims, refused, joined)
         self._asks.move_to_end(identity)
         if len(self._asks) > _MOST_OPEN:
             self._asks.popitem(last=False)
-        if what["op"] in ("create", "alter", "drop"):
+        if what["op"] in _TABLES:
             sent = {**what, "kind": "admin", "id": identity, "claims": _claims(ask)}
             return (Send(self._back_end, sent),)
         sent = {"kind": "describe", "id": identity, "name": what["name"], "claims": _claims(ask)}
@@ -196,13 +218,12 @@ class Gateway:
             }) for processor, places in places_of.items()
         ]  # fmt: skip
 
-    def _part(self, identity: str, place: Any, message: Mapping[str, Any]) -> Sequence[Effect]:
-        ask = self._asks.get(identity)
-        if ask is None or place not in ask.missing:
+    def _part(self, ask: _Ask, place: Any, message: Mapping[str, Any]) -> Sequence[Effect]:
+        if place not in ask.missing:
             return ()
         ask.missing.discard(place)
         passed = Send(ask.source, dict(message, place=place))
-        return passed, *(() if ask.missing else self._completed(identity, ask))
+        return passed, *(() if ask.missing else self._completed(message["id"], ask))
 
     def _completed(self, identity: str, ask: _Ask) -> Sequence[Effect]:
         assert ask.table is not None

@@ -55,16 +55,16 @@ class Matching:
         if tables_of(predicate):
             self._joining[handle] = reader
             return
-        self._others[handle] = reader
         self._index.add(handle, predicate, receiver=data, auth=auth)
+        self._others[handle] = reader
 
     def update(self, handle: Handle, data: Mapping[str, Any]) -> None:
         """Take it that a reader says something else of itself."""
         if handle in self._joining:
             self._joining[handle].data = data
             return
-        self._others[handle].data = data
         self._index.update(handle, receiver=data)
+        self._others[handle].data = data
 
     def remove(self, handle: Handle) -> None:
         """Take one out."""

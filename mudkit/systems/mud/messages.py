@@ -1,8 +1,9 @@
 """Every message of MUD tables on the wire: who sends it to whom, and what it holds.
 
 Machines check what comes against what its sender may send, at one place each (the names at the end); what is
-odd is dropped. A record, a reader's data and the properties of a table are the application's, and are checked
-where they are used.
+odd is dropped. That its fields fit each other is checked here, too; that it fits what a machine knows, there.
+A record, a reader's data and the properties of a table are the application's, and are checked where they are
+used.
 """
 
 from __future__ import annotations
@@ -22,18 +23,25 @@ __all__ = [
 ]  # fmt: skip
 
 _Fields = Mapping[str, Any]
-_Text = Annotated[str, Meta(max_length=1 << 16)]
 _Number = Annotated[int, Meta(ge=-(1 << 62), le=1 << 62)]
+_Endpoint = Annotated[str, Meta(max_length=1024, pattern=r"\A[^\n]+/[^/\n]+\Z")]
+"""``netid/appid``."""
+
+
+def _check(fits: bool) -> None:
+    """Refuse a message whose fields do not fit each other: msgspec makes a ValidationError of it."""
+    if not fits:
+        raise ValueError("its fields do not fit each other")
 
 
 class _Predicate(msgspec.Struct, frozen=True):
     """A predicate as it is sent."""
 
-    text: _Text
+    text: str
     constants: list[Any]
 
 
-class _Claims(msgspec.Struct, frozen=True):
+class _Claims(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a gateway has found that a token proves."""
 
     app: str
@@ -47,14 +55,18 @@ class _Error(msgspec.Struct, frozen=True):
 
     kind: str
     summary: str
+    found: str | UnsetType = UNSET
+    expected: str | UnsetType = UNSET
+    remedy: str | UnsetType = UNSET
+    where: str | UnsetType = UNSET
 
 
-class _Table(msgspec.Struct, frozen=True):
+class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The properties of a table, see :class:`mudkit.systems.mud.tables.Table`."""
 
     name: Name
     owner: str
-    acl: str
+    acl: Literal["public", "app", "user"]
     apps: list[str] | None
     split: list[str]
     schema: dict[str, str] | None
@@ -81,9 +93,9 @@ class _Read(msgspec.Struct, frozen=True, tag_field="op", tag="read"):
     name: Name
     table: Count | None
     predicate: _Predicate | None
-    keys: list[Name] | None
+    keys: list[str] | None
     reader: _Fields
-    aggregate: _Text | None
+    aggregate: str | None
     latest: bool
     seen: dict[str, Count]
 
@@ -155,14 +167,14 @@ class _Asked(msgspec.Struct, frozen=True):
 class _Ask(_Asked, frozen=True, tag_field="kind", tag="ask"):
     """Client to gateway: something is asked, again and again until it is answered."""
 
-    client: Name
+    client: _Endpoint
     token: str | None
 
 
 class _Asks(msgspec.Struct, frozen=True, tag_field="kind", tag="asks"):
     """Client to gateway: the same for several."""
 
-    client: Name
+    client: _Endpoint
     token: str | None
     asks: list[_Asked]
 
@@ -170,7 +182,7 @@ class _Asks(msgspec.Struct, frozen=True, tag_field="kind", tag="asks"):
 class _Hello(msgspec.Struct, frozen=True, tag_field="kind", tag="hello"):
     """Client to notification server: where it is, and that it lives (Mobius 5)."""
 
-    endpoint: Name
+    endpoint: _Endpoint
     session: str | None
     is_new: bool
     policies: dict[str, Count]
@@ -217,10 +229,10 @@ class _PassedRead(_ToProcessor, frozen=True, tag_field="kind", tag="read"):
     table: Count
     partition: Count
     predicate: _Predicate | None
-    keys: list[Name] | None
+    keys: list[str] | None
     reader: _Fields
     auth: dict[str, str]
-    aggregate: _Text | None
+    aggregate: str | None
     latest: bool
     least: Count
 
@@ -228,7 +240,7 @@ class _PassedRead(_ToProcessor, frozen=True, tag_field="kind", tag="read"):
 class _PassedWrite(_ToProcessor, frozen=True, tag_field="kind", tag="write"):
     """Gateway to processor to back end: a write; ``refused``: its token is not valid any more."""
 
-    client: Name
+    client: _Endpoint
     incarnation: Name
     claims: _Claims | None
     refused: _Error | None
@@ -245,7 +257,7 @@ class _PassedWrite(_ToProcessor, frozen=True, tag_field="kind", tag="write"):
 
 
 class _PassedOfContinuousRead(_ToProcessor, frozen=True):
-    endpoint: Name
+    endpoint: _Endpoint
     handle: Name
     reader: _Fields
     data_seq: Count
@@ -267,6 +279,9 @@ class _PassedRegister(_PassedOfContinuousRead, frozen=True, tag_field="kind", ta
     claims: _Claims | None
     expires_s: float | None
     least: Count
+
+    def __post_init__(self) -> None:
+        _check(self.expires_s == (None if self.claims is None else self.claims.expires_s))
 
 
 class _PassedUpdate(_PassedOfContinuousRead, frozen=True, tag_field="kind", tag="update_data"):
@@ -293,6 +308,9 @@ class _RowEntry(msgspec.Struct, frozen=True, tag_field="op", tag="row"):
     lsn: Count
     name: Name
     row: _Row
+
+    def __post_init__(self) -> None:
+        _check(self.row.lsn == self.lsn)
 
 
 class _TableEntry(msgspec.Struct, frozen=True, tag_field="op", tag="table"):
@@ -328,6 +346,9 @@ class _Described(msgspec.Struct, frozen=True, tag_field="kind", tag="described")
     error: _Error | None
     joined: list[_Table] | UnsetType = UNSET
 
+    def __post_init__(self) -> None:
+        _check((self.table is None) is not (self.error is None))
+
 
 class _Administered(msgspec.Struct, frozen=True, tag_field="kind", tag="administered"):
     """Back end to gateway to client: what came of it."""
@@ -337,6 +358,10 @@ class _Administered(msgspec.Struct, frozen=True, tag_field="kind", tag="administ
     dropped: Count | UnsetType = UNSET
     error: _Error | UnsetType = UNSET
     claims: _Claims | None = None
+
+    def __post_init__(self) -> None:
+        _check((self.table is UNSET) is not (self.error is UNSET))
+        _check(self.table is not None or self.dropped is not UNSET)
 
 
 class _Outcome(msgspec.Struct, frozen=True, tag_field="kind", tag="outcome"):
@@ -352,6 +377,10 @@ class _Outcome(msgspec.Struct, frozen=True, tag_field="kind", tag="outcome"):
     error: _Error | UnsetType = UNSET
     claims: _Claims | None = None
 
+    def __post_init__(self) -> None:
+        _check((self.ver, self.conflict, self.error).count(UNSET) == 2)
+        _check(self.error is not UNSET or UNSET not in (self.lsn, self.partition, self.table))
+
 
 class _Part(msgspec.Struct, frozen=True, tag_field="kind", tag="part"):
     """Back end or replica to gateway to client: a partition's part of an answer."""
@@ -362,6 +391,9 @@ class _Part(msgspec.Struct, frozen=True, tag_field="kind", tag="part"):
     rows: list[_Row] | UnsetType = UNSET
     state: list[Any] | UnsetType = UNSET
     error: _Error | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        _check((self.rows, self.state, self.error).count(UNSET) == 2)
 
 
 class _Registered(msgspec.Struct, frozen=True, tag_field="kind", tag="registered"):
@@ -386,7 +418,7 @@ class _Remove(msgspec.Struct, frozen=True, tag_field="op", tag="remove"):
 
 
 class _Tell(msgspec.Struct, frozen=True, tag_field="what", tag="tell"):
-    endpoint: Name
+    endpoint: _Endpoint
     session: Name
     handle: Name
     processor: Name
@@ -396,6 +428,10 @@ class _Tell(msgspec.Struct, frozen=True, tag_field="what", tag="tell"):
     lsn: Count | UnsetType | None = UNSET
     synced: Count | UnsetType = UNSET
     ended: str | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        _check((self.change, self.synced, self.ended).count(UNSET) == 2)
+        _check((self.change is UNSET) is (self.lsn is UNSET))
 
 
 class _Life(msgspec.Struct, frozen=True, tag_field="what", tag="life"):
@@ -411,25 +447,35 @@ class _Policy(msgspec.Struct, frozen=True, tag_field="what", tag="policy"):
     app: str
     policy: str
     document: _Document
-    to: list[str] | UnsetType | None = UNSET
 
 
-class _StreamOfProcessor(msgspec.Struct, frozen=True, tag_field="kind", tag="stream"):
+class _PolicyFor(msgspec.Struct, frozen=True):
+    what: Literal["policy"]  # msgspec does not ask for the tag of a struct that is alone
+    app: str
+    policy: str
+    document: _Document
+    to: list[str] | None
+
+
+class _Stream(msgspec.Struct, frozen=True):
+    stream: Name
+    number: Annotated[int, Meta(ge=1, le=1 << 62)]
+    first: Annotated[int, Meta(ge=1, le=1 << 62)]
+
+    def __post_init__(self) -> None:
+        _check(self.first <= self.number)
+
+
+class _StreamOfProcessor(_Stream, frozen=True, tag_field="kind", tag="stream"):
     """Processor to notification server: what is to be told, and that a life has begun."""
 
-    stream: Name
-    number: Count
-    first: Count
     body: _Tell | _Life
 
 
-class _StreamOfGenerator(msgspec.Struct, frozen=True, tag_field="kind", tag="stream"):
+class _StreamOfGenerator(_Stream, frozen=True, tag_field="kind", tag="stream"):
     """Generator to notification server: a policy, and the devices that it is for."""
 
-    stream: Name
-    number: Count
-    first: Count
-    body: _Policy
+    body: _PolicyFor
 
 
 class _Followed(msgspec.Struct, frozen=True, tag_field="kind", tag="followed"):
@@ -440,7 +486,7 @@ class _Gone(msgspec.Struct, frozen=True, tag_field="kind", tag="gone"):
     """Notification server to processor: a client was given up, or one says that it has another's session."""
 
     session: Name
-    endpoint: Name | UnsetType = UNSET
+    endpoint: _Endpoint | UnsetType = UNSET
 
 
 # -- what clients are told
@@ -459,23 +505,24 @@ class _Complete(msgspec.Struct, frozen=True, tag_field="kind", tag="complete"):
     id: Name
     table: _Table
     claims: _Claims | None
-    places: list[Any]
+    places: list[Count | Name]
 
 
-class _PartOfAnswer(_Part, frozen=True, tag_field="kind", tag="part"):
-    place: Count = 0
+class _PartOfAnswer(_Part, frozen=True, tag_field="kind", tag="part", kw_only=True):
+    """Gateway to client: the same."""
+
+    place: Count
 
 
-class _RegisteredAt(_Registered, frozen=True, tag_field="kind", tag="registered"):
-    place: str = ""
+class _RegisteredAt(_Registered, frozen=True, tag_field="kind", tag="registered", kw_only=True):
+    """Gateway to client: the same, and which processor it is."""
+
+    place: Name
 
 
-class _StreamOfServer(msgspec.Struct, frozen=True, tag_field="kind", tag="stream"):
+class _StreamOfServer(_Stream, frozen=True, tag_field="kind", tag="stream"):
     """Notification server to client: what changed, and policies."""
 
-    stream: Name
-    number: Count
-    first: Count
     body: _Tell | _Life | _Policy
 
 

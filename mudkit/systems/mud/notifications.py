@@ -40,7 +40,7 @@ from mudkit.events import (
     TimerFired,
 )
 from mudkit.systems.mud.messages import FROM_CLIENTS, POLICIES, TELLS
-from mudkit.systems.mud.places import server_of
+from mudkit.systems.mud.places import app_of, netid_of, server_of
 from mudkit.systems.receiving import dropped
 from mudkit.systems.stream import Again, Incoming, Outgoing
 
@@ -145,7 +145,9 @@ class NotificationServer:
         """Say whether a message is one that its sender sends: of a client, of its own endpoint."""
         message, accepts = event.message, self._accepts.get(event.source)
         if accepts is not None:
-            return accepts(message)
+            return accepts(message) and (
+                message["kind"] != "stream" or message["stream"].rpartition(" ")[0] == event.source
+            )
         if not FROM_CLIENTS(message):
             return False
         if message["kind"] == "hello":
@@ -155,14 +157,14 @@ class NotificationServer:
             if session is None:
                 return True  # one that was given up
             endpoint = session.endpoint
-        return bool(endpoint.split("/")[0] == event.sender)
+        return netid_of(endpoint) == event.sender
 
     def _follow(self) -> Sequence[Effect]:
         return Send(self._generator, {"kind": "follow"}), SetTimer(_FOLLOW, _FOLLOW_US)
 
     def _hello(self, now_us: int, source: str, message: Mapping[str, Any]) -> Sequence[Effect]:
         endpoint = message["endpoint"]
-        responsible = server_of(endpoint.split("/")[0], len(self._servers))
+        responsible = server_of(netid_of(endpoint), len(self._servers))
         if responsible != self._number:
             return (Send(source, {"kind": "redirect", "to": self._servers[responsible]}),)
         name = message["session"]
@@ -285,9 +287,9 @@ def _number(session: _Session) -> int:
 
 def _is_wanted(session: _Session, body: Mapping[str, Any]) -> bool:
     """Say whether a client follows policies of this app and kind, and has not this one or a newer one."""
-    (netid, app), version = session.endpoint.split("/", 1), int(body["document"]["version"])
-    is_meant = body["to"] is None or netid in body["to"]
-    return bool(body["app"] == app and is_meant and session.policies.get(body["policy"], version) < version)
+    endpoint, version = session.endpoint, int(body["document"]["version"])
+    is_meant = body["app"] == app_of(endpoint) and (body["to"] is None or netid_of(endpoint) in body["to"])
+    return is_meant and session.policies.get(body["policy"], version) < version
 
 
 def _told(session: _Session, body: Mapping[str, Any]) -> Mapping[str, Any]:

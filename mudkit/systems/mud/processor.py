@@ -33,7 +33,7 @@ from mudkit.systems.mud.copy import Joined, Row, is_visible
 from mudkit.systems.mud.following import BEGIN, Follower
 from mudkit.systems.mud.matching import Handle, Matching
 from mudkit.systems.mud.messages import FOR_PROCESSORS, FROM_MASTER, GONE
-from mudkit.systems.mud.places import processor_of, server_of
+from mudkit.systems.mud.places import netid_of, processor_of, server_of
 from mudkit.systems.mud.problems import to_json
 from mudkit.systems.mud.tables import Table, no_such_table
 from mudkit.systems.receiving import Accepts, dropped
@@ -114,6 +114,8 @@ class Processor:
                 return self._begin(now_us)
             case TimerFired(name=name):
                 return self._log.begin() if name == BEGIN else self._timer.again(now_us, self._streams)
+            case Received(message={"kind": "state" | "log"} as message) if not self._log.fits(message):
+                return dropped(event)
             case Received(message={"kind": "state"} as message):
                 return self._log.state(message)
             case Received(message={"kind": "log"} as message):
@@ -210,7 +212,7 @@ class Processor:
 
     def _send(self, now_us: int, handle: Handle, body: Mapping[str, Any]) -> Sequence[Effect]:
         endpoint, number = handle
-        server = self._servers[server_of(endpoint.split("/")[0], len(self._servers))]
+        server = self._servers[server_of(netid_of(endpoint), len(self._servers))]
         reading = self._readings[handle]
         sent = {
             "what": "tell", "endpoint": endpoint, "session": reading.session, "handle": number,
@@ -253,12 +255,16 @@ class Processor:
         table = copy.tables.get(message["name"])
         answer = self._answer(message, message["data_seq"])
         claims = None if message["claims"] is None else Claims(**message["claims"])
-        if table is None or table.number != message["table"]:
+        if table is None or not table.has(message["table"], message["partitions"]):
             error = to_json(no_such_table(message["name"], copy.tables, claims))
             return (Send(message["reply"], {**answer, "error": error}),)
         if claims is not None and claims.expires_s <= now_us / 1e6:  # on the way from the gateway
             error = to_json(TokenExpired("This token has expired.", where="token", remedy="take a new one"))
             return (Send(message["reply"], {**answer, "error": error}),)
+        try:
+            table.check_access(claims)  # it may have been closed on the way from the gateway
+        except MudkitError as problem:
+            return (Send(message["reply"], {**answer, "error": to_json(problem)}),)
         effects: list[Effect] = []
         known = self._readings.get(handle)
         if known is None or known.request < message["request"]:
@@ -285,6 +291,7 @@ class Processor:
             for place in message["partitions"]
             for row in self._log.copy.select(table, place, predicate, None, data, auth)
         ]
+        self._matching.setdefault(table.number, Matching(self._log.copy)).add(handle, predicate, data, auth)
         self._readings[handle] = reading = _Reading(
             message["request"],
             message["session"],
@@ -295,7 +302,6 @@ class Processor:
             data_seq,
         )
         self._handles.setdefault(reading.session, {})[handle] = None
-        self._matching.setdefault(table.number, Matching(self._log.copy)).add(handle, predicate, data, auth)
         since = message["since"].get(self._me)
         held = set(message["held"])
         effects: list[Effect] = []

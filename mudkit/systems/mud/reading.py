@@ -8,7 +8,7 @@ from typing import Any
 from mudkit.errors import MudkitError
 from mudkit.events import Effect, Send
 from mudkit.predicates.exchange import from_json
-from mudkit.systems.mud.copy import Copy
+from mudkit.systems.mud.copy import Copy, claims_of
 from mudkit.systems.mud.problems import to_json
 from mudkit.systems.mud.tables import no_such_table
 
@@ -30,10 +30,11 @@ def answered(copy: Copy, message: Mapping[str, Any], master: str | None = None) 
     if master is not None and (copy.lsn < message["least"] or table is None):
         return (Send(master, message),)
     part = {"kind": "part", "id": message["id"], "partition": message["partition"], "lsn": copy.lsn}
-    if table is None or table.number != message["table"]:
+    if table is None or not table.has(message["table"], [message["partition"]]):
         error = to_json(no_such_table(message["name"], copy.tables))
         return (Send(message["reply"], {**part, "error": error}),)
     try:
+        table.check_access(claims_of(message["auth"]))  # it may have been closed on the way from the gateway
         predicate = from_json(message["predicate"])
         rows = copy.select(
             table, message["partition"], predicate, message["keys"], message["reader"], message["auth"]

@@ -48,6 +48,8 @@ class Replica:
                 return self._log.begin()
             case TimerFired():
                 return self._apply(now_us)
+            case Received(message={"kind": "state" | "log"} as message) if not self._log.fits(message):
+                return dropped(event)
             case Received(message={"kind": "state"} as message):
                 return self._log.state(message)
             case Received(message={"kind": "log"} as message):

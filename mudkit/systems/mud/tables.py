@@ -15,12 +15,15 @@ from mudkit.tokens import Claims
 __all__ = [
     "LEVELS",
     "MAX_KEY_BYTES",
+    "MAX_NAME",
     "MAX_RECORD_BYTES",
     "TYPES",
     "Table",
     "check_key",
+    "check_name",
     "check_record",
     "no_such_table",
+    "plain",
 ]
 
 LEVELS: Final = ("public", "app", "user")
@@ -39,6 +42,8 @@ MAX_RECORD_BYTES: Final = 64 * 1024
 """Of a record as JSON."""
 _LEAST: Final = -(1 << 63)
 MAX_KEY_BYTES: Final = 512
+MAX_NAME: Final = 512
+"""Characters of the name of a table."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +100,10 @@ class Table:
     def partition_of(self, key: str) -> int:
         """Say into which partition a key falls."""
         return bisect_right(self.split, key)
+
+    def has(self, number: int, partitions: Sequence[int]) -> bool:
+        """Say whether this is the table of a number, and these are partitions of it."""
+        return self.number == number and all(each < self.partitions for each in partitions)
 
     def check_access(self, claims: Claims | None) -> None:
         """Let those in who have shown enough.
@@ -209,8 +218,7 @@ class Table:
                 )  # fmt: skip
         removed = {**self.removed, **dict.fromkeys(remove)}
         removed |= {column: lsn for column in add if column in removed and removed[column] is None}
-        acl = properties.get("acl") or self.acl
-        _check_acl(acl)
+        acl = _level(properties.get("acl") or self.acl)
         return replace(self, acl=acl, schema=schema, removed=removed, lsn=lsn)
 
     @classmethod
@@ -222,21 +230,21 @@ class Table:
         ParameterError
             A property cannot be.
         """
-        if not _is_line(name):
+        if not _is_line(name) or len(name) > MAX_NAME:
             raise ParameterError(
-                "This is no name of a table.", found=repr(name), expected="a text of one line"
-            )
+                "This is no name of a table.", found=repr(name)[:120],
+                expected=f"a text of one line, 1 to {MAX_NAME} characters",
+            )  # fmt: skip
         split = _texts("split", properties.get("split") or ())
         if split != sorted(set(split)):
             raise ParameterError(
                 "Partitions begin at keys in ascending order.", where="split", found=repr(split),
                 expected="texts such as ['g', 'p'], each greater than the one before",
             )  # fmt: skip
-        acl = properties.get("acl") or "app"
-        _check_acl(acl)
+        acl = _level(properties.get("acl") or "app")
         apps, schema = properties.get("apps"), properties.get("schema")
         return cls(
-            name, owner, acl, None if apps is None else _texts("apps", apps), split,
+            str.__str__(name), owner, acl, None if apps is None else _texts("apps", apps), split,
             None if schema is None else _schema("schema", schema), {}, number, number,
         )  # fmt: skip
 
@@ -245,11 +253,12 @@ def _shown(claims: Claims | None) -> str:
     return "no token" if claims is None else f"app {claims.app!r}, user {claims.user!r}"
 
 
-def _check_acl(acl: Any) -> None:
+def _level(acl: Any) -> str:
     if acl not in LEVELS:
         raise ParameterError(
             "There is no such level.", where="acl", found=repr(acl), expected=", ".join(LEVELS)
         )
+    return str.__str__(acl)
 
 
 def _is_line(text: Any) -> bool:
@@ -271,7 +280,7 @@ def _texts(where: str, given: Any) -> list[str]:
             found=repr(given)[:120],
             expected="a list of texts of one line",
         )
-    return list(given)
+    return [str.__str__(each) for each in given]
 
 
 def _schema(where: str, given: Any) -> dict[str, str]:
@@ -285,7 +294,7 @@ def _schema(where: str, given: Any) -> dict[str, str]:
                 "This is no column of a schema.", where=where, found=f"{column!r}: {kind!r}",
                 expected=f"a name other than 'key', and one of {', '.join(TYPES)}",
             )  # fmt: skip
-    return dict(given)
+    return {str.__str__(column): str.__str__(kind) for column, kind in given.items()}
 
 
 def _is_flat(data: Any) -> bool:
@@ -305,20 +314,27 @@ def _is_flat(data: Any) -> bool:
     return True
 
 
-def _plain(value: Any) -> Any:
-    """Give a value as others will see it: what JSON and a store hold, pairs as lists."""
+def plain(value: Any) -> Any:
+    """Give a value as others will see it: what JSON and a store hold, pairs as lists.
+
+    Raises
+    ------
+    ValueError
+        It is something else.
+    """
     if value is None or isinstance(value, bool | str):
         if isinstance(value, str):
             value.encode()
+            return str.__str__(value)  # of a kind of its own, such as numpy's, it could not be sent
         return value
     if isinstance(value, int) and _LEAST <= value < -_LEAST:
         return int(value)
     if isinstance(value, float) and isfinite(value):
         return float(value)
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [plain(each) for each in value]
     if isinstance(value, Mapping) and all(isinstance(each, str) for each in value):
-        return {_plain(name): _plain(each) for name, each in value.items()}
+        return {plain(name): plain(each) for name, each in value.items()}
     raise ValueError(f"{type(value).__name__}: {value!r}"[:120])
 
 
@@ -334,8 +350,19 @@ def check_key(key: Any) -> str:
             "This is no primary key.", where="key", found=f"{type(key).__name__}: {key!r}"[:120],
             expected=f"a text of one line, 1 to {MAX_KEY_BYTES} bytes",
         )  # fmt: skip
-    text: str = key
-    return text
+    return str.__str__(key)
+
+
+def check_name(name: Any) -> str:
+    """Refuse what no table can be called, as the cloud would: it takes no message with such a name.
+
+    Raises
+    ------
+    TableProblem
+    """
+    if not _is_line(name) or len(name) > MAX_NAME:
+        raise no_such_table(name)
+    return str.__str__(name)
 
 
 def check_record(data: Any, names: Collection[str] = ("key",)) -> dict[str, Any]:
@@ -354,7 +381,7 @@ def check_record(data: Any, names: Collection[str] = ("key",)) -> dict[str, Any]
         problem = "a column 'key': the primary key is given apart"
     else:
         try:
-            record: dict[str, Any] = data.copy() if is_flat else _plain(data)
+            record: dict[str, Any] = data.copy() if is_flat else plain(data)
             size = size_bytes(record)
         except RecursionError:
             problem = "it is nested too deep"
@@ -376,7 +403,7 @@ def no_such_table(
     """Give the error for a table that is not there; of the others it names those that admit who asks."""
     known = [each.name for each in (tables or {}).values() if each.admits(claims)]
     return TableProblem(
-        "There is no such table.", where="table", found=repr(name),
+        "There is no such table.", where="table", found=repr(name)[:120],
         expected=", ".join(sorted(known)[:10]) or "a table that an app has created",
         remedy=did_you_mean(name, known, "create it first: client.create(name)"),
     )  # fmt: skip

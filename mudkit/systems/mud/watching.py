@@ -122,10 +122,13 @@ class Watching:
         return self._tell("update_data", reading, op_id)
 
     def unregister(self, op_id: int, arguments: Mapping[str, Any]) -> Sequence[Effect]:
-        """End a continuous read."""
+        """End a continuous read, and the call that began it if that was never answered."""
         reading = self._known(arguments["handle"])
         self._forget(reading)
-        effects = self._tell("unregister", reading, op_id)
+        began = self._calls.pop(reading["handle"], None)
+        effects = [*self._tell("unregister", reading, op_id)]
+        if began is not None:
+            effects.append(Complete(began, reading["handle"]))
         return effects if self._is_told else [*effects, *self.down()]
 
     def hello(self) -> Sequence[Effect]:
@@ -340,7 +343,7 @@ class Watching:
         return f"{self._connection.incarnation} {handle}"
 
     def _known(self, handle: Any) -> dict[str, Any]:
-        if handle not in self._readings:
+        if not isinstance(handle, int) or handle not in self._readings:
             raise ParameterError(
                 "There is no such continuous read.", where="handle", found=repr(handle),
                 expected=", ".join(map(str, self._readings)) or "none is registered",

@@ -96,9 +96,9 @@ class Context(msgspec.Struct, frozen=True):
 
 def _names(given: Any) -> frozenset[str]:
     if isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping):
-        names = frozenset(given)
+        names = list(given)
         if all(isinstance(name, str) for name in names):
-            return names
+            return frozenset(names)
     raise _refused("people", given, "names of people, such as {'ann'}")
 
 

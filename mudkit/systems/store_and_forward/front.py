@@ -8,7 +8,7 @@ from typing import Any, Final
 from mudkit.errors import ParameterError
 from mudkit.events import Host, Network, Operation
 from mudkit.sources.parameters import of_kind
-from mudkit.systems.arguments import check_device, check_lab
+from mudkit.systems.arguments import check_device, check_lab, is_storable
 from mudkit.systems.store_and_forward.client import APP, ClientMachine
 from mudkit.systems.store_and_forward.messages import MOST_LETTERS
 from mudkit.systems.store_and_forward.relay import RelayMachine
@@ -98,10 +98,11 @@ class Client:
             The receiver, the message or the item is no text.
         """
         _check_text("to", to, "the name of a device, such as 'bob'")
-        if not isinstance(text, str):
+        of_kind("text", text, str, expected="a text", remedy="write it as one, for instance with json.dumps")
+        if not is_storable(text):
             raise ParameterError(
-                "A message is a text.", where="text", found=repr(text)[:120], expected="a text",
-                remedy="write it as one, for instance with json.dumps",
+                "This text cannot be sent.", where="text", found=repr(text)[:120],
+                expected="whole characters",
             )  # fmt: skip
         if item is not None:
             _check_text("item", item, "what the deliveries call it")

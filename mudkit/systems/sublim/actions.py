@@ -37,6 +37,7 @@ from mudkit.systems.sublim.doing import (
 from mudkit.systems.sublim.messages import compress, create_message, method_of, resize, thawed
 from mudkit.systems.sublim.problems import PolicyError
 from mudkit.systems.sublim.state import checked_bytes
+from mudkit.systems.sublim.watching import Watched
 from mudkit.systems.sublim.windows import Every, Summary
 
 __all__ = [
@@ -255,7 +256,8 @@ class Call:
         called = method_of(self.name)
 
         def step(doing: Doing) -> bool:
-            made = called(create_message(doing.out), create_message(doing.state.all))
+            with Watched():
+                made = called(create_message(doing.out), create_message(doing.state.all))
             if made is None:
                 return False
             doing.out = create_message(made)

@@ -20,6 +20,7 @@ WAITING: Final = 5_000
 AGAIN: Final = "again "
 _AGAIN_US: Final = 5_000_000
 _AGAIN_US_PER_BYTE: Final = 400
+_SHOWN: Final = 200
 
 AnyPolicy = Policy | FunctionPolicy
 
@@ -28,7 +29,7 @@ def fresh(next_number: int) -> dict[str, Any]:
     """Give the parcel of a subscriber of whom nobody has heard: the next message is the first."""
     record = {
         "epoch": 0, "address": "", "report": 0, "automatic": {}, "variables": {}, "next": next_number,
-        "last": 0, "policy": 0, "stopped": 0, "skipped": 0,
+        "last": 0, "policy": 0, "stopped": 0, "skipped": 0, "incarnation": "",
     }  # fmt: skip
     return {"record": record, "policy": None, "out": []}
 
@@ -51,7 +52,9 @@ class Agent:
         self.policy = policy
         self.record: dict[str, Any] = store.get(f"agent {name}")
         self._waiting = deque(entry for _, entry in store.items(f"out {name}\n"))
-        self._on_way = 0
+        self._on_way: deque[tuple[int, int]] = deque()
+        """How large each of those under way is, and when it has to be sent again."""
+        self._timer_us: int | None = None
         self.is_away = False
 
     @staticmethod
@@ -87,6 +90,11 @@ class Agent:
         if number > self.record["report"]:
             self.change(report=number, automatic=dict(automatic))
 
+    def belongs_to(self, incarnation: str) -> None:
+        """Go on for another incarnation of the client, which counts its reports and policies from 1."""
+        if incarnation != self.record["incarnation"]:
+            self.change(incarnation=incarnation, report=0, policy=0)
+
     def use(self, number: int, sent: Any, policy: AnyPolicy) -> None:
         """Decide by another policy from the next message on; it begins with its own first variables."""
         self.policy = policy
@@ -99,13 +107,17 @@ class Agent:
         if missed > 0:
             self.change(next=first, skipped=self.record["skipped"] + missed)
 
-    def decide(self, message: Mapping[str, Any]) -> Sequence[Effect]:
+    def decide(self, now_us: int, message: Mapping[str, Any]) -> Sequence[Effect]:
         """Decide about the next message; what is to be sent waits behind what was decided before."""
         record = self.record
         verdict = self.verdict(message["body"], message["at_s"])
         variables = verdict.variables
         stopped = record["stopped"] + (verdict.outcome == STOPPED)
         entry = None
+        failed: list[Effect] = []
+        if verdict.outcome == STOPPED:
+            detail = f"policy of {self.name}: {verdict.problem}"[:_SHOWN]
+            failed.append(Record("incidents", {"incident": "failed", "detail": detail}))
         if verdict.outcome == SENT:
             entry = {"number": record["last"] + 1, "item": message["item"], "body": verdict.out}
         elif verdict.outcome == STOPPED and stopped == 1:  # told once: a policy may fail for every message
@@ -116,11 +128,11 @@ class Agent:
         )  # fmt: skip
         self._store.crash_point("decided, not in the queue")
         if entry is None:
-            return ()
+            return failed
         self._put(entry)
         row = {"item": message["item"], "receiver": self.name, "created_us": message["created_us"]}
         created = [Record("deliveries", row)] if "body" in entry else []
-        return [*created, *self.deliver()]
+        return [*failed, *created, *self.deliver(now_us)]
 
     def verdict(self, body: Mapping[str, Any], at_s: float) -> Verdict:
         """Say what would be decided about a message now."""
@@ -129,43 +141,54 @@ class Agent:
             return Verdict(SENT, dict(body), None, variables)
         return self.policy.decide(body, variables, automatic, at_s)
 
-    def deliver(self) -> Sequence[Effect]:
+    def deliver(self, now_us: int) -> Sequence[Effect]:
         """Send what the window has room for."""
-        if self.is_away or self._on_way >= min(WINDOW, len(self._waiting)):
+        if self.is_away or len(self._on_way) >= min(WINDOW, len(self._waiting)):
             return ()
         first = self._waiting[0]["number"]
-        sent = []
-        while self._on_way < min(WINDOW, len(self._waiting)):
-            entry = self._waiting[self._on_way]
-            sent.append({"kind": "deliver", "subscriber": self.name, "first": first, **entry})
-            self._on_way += 1
-        return [*(Send(self.record["address"], each) for each in sent), self._timer()]
+        sent: list[Effect] = []
+        while len(self._on_way) < min(WINDOW, len(self._waiting)):
+            entry = self._waiting[len(self._on_way)]
+            message = {"kind": "deliver", "subscriber": self.name, "first": first, **entry}
+            sent.append(Send(self.record["address"], message))
+            size = size_bytes(entry)
+            under_way = size + sum(each for each, _ in self._on_way)
+            self._on_way.append((size, now_us + _AGAIN_US + _AGAIN_US_PER_BYTE * under_way))
+        return [*sent, *self._timer(now_us)]
 
-    def again(self) -> Sequence[Effect]:
+    def again(self, now_us: int) -> Sequence[Effect]:
         """Send again what nobody has confirmed."""
-        self._on_way = 0
-        return self.deliver()
+        self._on_way.clear()
+        self._timer_us = None
+        return self.deliver(now_us)
 
-    def confirmed(self, number: int) -> Sequence[Effect]:
+    def confirmed(self, now_us: int, number: int) -> Sequence[Effect]:
         """Forget what the device has, and go on."""
         before = len(self._waiting)
         while self._waiting and self._waiting[0]["number"] <= number:
             self._store.delete(_key(self.name, self._waiting.popleft()["number"]))
-            self._on_way = max(self._on_way - 1, 0)
-        return self.deliver() if len(self._waiting) < before else ()
+            if self._on_way:
+                self._on_way.popleft()
+        if len(self._waiting) == before:
+            return ()
+        return self.deliver(now_us) or self._timer(now_us)
 
     def _put(self, entry: dict[str, Any]) -> None:
         if len(self._waiting) >= WAITING:
             gone = self._waiting.popleft()
             self.change(skipped=self.record["skipped"] + 1)
-            self._on_way = max(self._on_way - 1, 0)
+            if self._on_way:
+                self._on_way.popleft()
             self._store.delete(_key(self.name, gone["number"]))
         self._waiting.append(entry)
         self._store.put(_key(self.name, entry["number"]), entry)
 
-    def _timer(self) -> SetTimer:
-        under_way = sum(size_bytes(entry) for entry in list(self._waiting)[: self._on_way])
-        return SetTimer(AGAIN + self.name, _AGAIN_US + _AGAIN_US_PER_BYTE * under_way)
+    def _timer(self, now_us: int) -> Sequence[Effect]:
+        """Set the timer for the oldest that is on its way: what is sent after it does not put it off."""
+        if not self._on_way or self._on_way[0][1] == self._timer_us:
+            return ()
+        self._timer_us = self._on_way[0][1]
+        return (SetTimer(AGAIN + self.name, max(self._timer_us - now_us, 1)),)
 
 
 def _key(name: str, number: int) -> str:

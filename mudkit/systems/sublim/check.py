@@ -6,8 +6,10 @@ unknown name     a rule looks at a variable that is neither automatic nor set by
 unreachable      no situation is left for a rule: those before it, or its own condition, take all
 contradiction    two rules hold in the same situations and do something else; or the actions of one rule
                  undo each other
-more on less     on a lower battery, all else equal, more is sent: more fields, less compressed, more often
-not checked      the conditions tell too many situations apart to look at all (a warning)
+more on less     on a lower battery, all else equal, more is sent: more fields, longer ones, more often; with
+                 a witness (:mod:`~mudkit.systems.sublim.charge`)
+not checked      the conditions tell too many situations apart to look at all, or it depends on what nobody
+                 knows before whether more is sent on a lower battery (warnings)
 ===============  =======================================================================================
 """
 
@@ -22,6 +24,7 @@ from numpy.typing import NDArray
 from mudkit.predicates import tree
 from mudkit.predicates.expression import Expression
 from mudkit.systems.sublim.actions import (
+    Call,
     Compress,
     Drop,
     Every,
@@ -32,6 +35,9 @@ from mudkit.systems.sublim.actions import (
     SetField,
     Summary,
 )
+from mudkit.systems.sublim.charge import more_on_less
+from mudkit.systems.sublim.contexts import given_expressions
+from mudkit.systems.sublim.messages import RATIO
 from mudkit.systems.sublim.situations import TRUE, Situations
 from mudkit.systems.sublim.state import AUTOMATIC
 
@@ -45,11 +51,6 @@ UNREACHABLE: Final = "unreachable"
 CONTRADICTION: Final = "contradiction"
 MORE_ON_LESS: Final = "more on less"
 NOT_CHECKED: Final = "not checked"
-_BATTERY: Final = "state.battery"
-_TENTHS: Final = [10.0 * tenth for tenth in range(11)]
-"""Charges at which a value that is computed of the charge is looked at, besides those that rules name."""
-_MAX_LEVELS: Final = 64
-"""Of more charges that matter, only neighbours are compared."""
 
 
 class Finding(NamedTuple):
@@ -85,7 +86,7 @@ def findings(policy: Policy) -> list[Finding]:
     list of Finding
         In the order of the rules; empty: nothing is wrong with it.
     """
-    found = [*_unknown(policy), *_undone(policy), *_by_situation(policy)]
+    found = [*_unknown(policy), *_undone(policy), *_by_situation(policy), *_by_charge(policy)]
     return sorted(found, key=lambda each: (each.rule, each.kind))
 
 
@@ -133,6 +134,10 @@ def _unknown_fields(policy: Policy, number: int, rule: Rule) -> Iterator[Finding
                 yield _finding(policy, UNKNOWN, number, told, "do")
         if isinstance(action, SetField):
             made |= action.values.keys()
+        elif isinstance(action, Compress | Resize):
+            made.add(action.field + RATIO)
+        elif isinstance(action, Call):
+            return  # it may have made any field
 
 
 def _looked_at(policy: Policy, number: int, rule: Rule) -> Iterator[tuple[str, set[str], set[str]]]:
@@ -145,16 +150,7 @@ def _looked_at(policy: Policy, number: int, rule: Rule) -> Iterator[tuple[str, s
 
 
 def _expressions(policy: Policy, action: Any) -> Iterator[Expression]:
-    given: list[Any] = []
-    if isinstance(action, SetField | Remember):
-        given = list(action.values.values())
-    elif isinstance(action, Compress | Resize):
-        given = [action.ratio if isinstance(action, Compress) else action.pixels]
-    elif isinstance(action, Every | Summary):
-        given = [action.per]
-    for each in given:
-        if isinstance(each, str):
-            yield Expression(each, language=policy.language)
+    return (Expression(each, language=policy.language) for each in given_expressions(action))
 
 
 def _tables(root: tree.Node, constants: tuple[Any, ...]) -> set[str]:
@@ -184,6 +180,10 @@ def _undone(policy: Policy) -> Iterator[Finding]:
                 yield _finding(policy, UNREACHABLE, number, "nothing after drop is done", "do")
             if isinstance(action, Keep):
                 kept = set(action.fields) if kept is None else kept & set(action.fields)
+            if isinstance(action, SetField) and kept is not None:
+                kept |= action.values.keys()
+            if isinstance(action, Call):
+                kept = None  # it may have made any field
             if isinstance(action, Compress | Resize) and kept is not None and action.field not in kept:
                 told = f"{action.NAME} is about {action.field!r}, which is not kept"
                 yield _finding(policy, CONTRADICTION, number, told, "do")
@@ -197,18 +197,17 @@ def _undone(policy: Policy) -> Iterator[Finding]:
                 touched[name] = action.NAME
 
 
+def _by_charge(policy: Policy) -> Iterator[Finding]:
+    for each in more_on_less(policy):
+        yield _finding(policy, MORE_ON_LESS if each.is_error else NOT_CHECKED, each.rule, each.text)
+
+
 # -- situations
 
 
 def _by_situation(policy: Policy) -> Iterator[Finding]:
-    computed = any(
-        "battery" in expression.names()["state"]
-        for rule in policy.rules
-        for action in rule.actions
-        for expression in _expressions(policy, action)
-    )
     predicates = [policy.predicate(number) for number in range(len(policy.rules))]
-    situations = Situations(predicates, {_BATTERY: _TENTHS} if computed else None)
+    situations = Situations(predicates)
     if situations.count is None:
         told = "the conditions tell too many situations apart; rules after it may be unreachable"
         yield _finding(policy, NOT_CHECKED, 0, told)
@@ -222,7 +221,6 @@ def _by_situation(policy: Policy) -> Iterator[Finding]:
         elif not free.any():
             yield _taken(policy, number, holds)
         fires[free] = number
-    yield from _more_on_less(policy, situations, fires)
 
 
 def _taken(policy: Policy, number: int, holds: list[NDArray[np.bool_]]) -> Finding:
@@ -235,79 +233,3 @@ def _taken(policy: Policy, number: int, holds: list[NDArray[np.bool_]]) -> Findi
     first = [each for each in range(number) if (holds[each] & holds[number]).any()]
     names = " or ".join(repr(policy.rules[each].name) for each in first)
     return _finding(policy, UNREACHABLE, number, f"{names} always comes before it")
-
-
-def _more_on_less(policy: Policy, situations: Situations, fires: NDArray[np.int64]) -> Iterator[Finding]:
-    """Compare what is sent at each charge with what is sent at the next higher one, all else equal."""
-    levels = situations.values(_BATTERY)
-    numbers = [place for place, value in enumerate(levels) if isinstance(value, float)]
-    if not numbers:
-        return
-    places = situations.places(_BATTERY)
-    told: set[tuple[int, int]] = set()
-    rows = [np.flatnonzero(places == place) for place in numbers]
-    sizes = [
-        [_sent(policy, number, levels[place]) for number in range(len(policy.rules))] for place in numbers
-    ]
-    nothing = _Sent(frozenset(), {}, np.inf)
-    for lower in range(len(numbers)):
-        most = len(numbers) if len(numbers) <= _MAX_LEVELS else lower + 2
-        for higher in range(lower + 1, min(most, len(numbers))):
-            pairs = np.unique(np.stack([fires[rows[lower]], fires[rows[higher]]]), axis=1)
-            for less, more in pairs.T.tolist():
-                at_less = sizes[lower][less] if less >= 0 else nothing
-                at_more = sizes[higher][more] if more >= 0 else nothing
-                if (less, more) not in told and at_less.is_more(at_more):
-                    told.add((less, more))
-                    where = f"a battery of {levels[numbers[lower]]:g} than of {levels[numbers[higher]]:g}"
-                    other = "where no rule fires" if more < 0 else f"where {policy.rules[more].name!r} fires"
-                    yield _finding(policy, MORE_ON_LESS, less, f"it sends more on {where}, {other}")
-
-
-class _Sent(NamedTuple):
-    """How much a rule sends: which fields (None: all), how much smaller, how seldom."""
-
-    fields: frozenset[str] | None
-    ratios: dict[str, float]
-    seconds: float
-
-    def is_more(self, other: _Sent) -> bool:
-        """Say whether it is certainly more: in one way more, in none less."""
-        if self.seconds == np.inf:
-            return False
-        if other.seconds == np.inf:
-            return True
-        mine, theirs = self.fields, other.fields
-        is_superset = mine is None or (theirs is not None and mine >= theirs)
-        if not is_superset or self.seconds > other.seconds:
-            return False
-        shared = self.ratios.keys() | other.ratios.keys()
-        shared = shared if theirs is None else shared & theirs
-        steps = [(self.ratios.get(name, 1.0), other.ratios.get(name, 1.0)) for name in shared]
-        if any(here > there for here, there in steps):
-            return False
-        return mine != theirs or self.seconds < other.seconds or any(here < there for here, there in steps)
-
-
-def _sent(policy: Policy, number: int, battery: float) -> _Sent:
-    fields: frozenset[str] | None = None
-    ratios: dict[str, float] = {}
-    seconds = 0.0
-    for action in policy.rules[number].actions:
-        if isinstance(action, Drop):
-            return _Sent(frozenset(), {}, np.inf)
-        if isinstance(action, Keep):
-            kept = frozenset(action.fields)
-            fields = kept if fields is None else fields & kept
-        elif isinstance(action, Compress):
-            ratios[action.field] = ratios.get(action.field, 1.0) * _ratio(policy, action.ratio, battery)
-        elif isinstance(action, Every | Summary):
-            seconds = max(seconds, action.seconds)
-    return _Sent(fields, ratios, seconds)
-
-
-def _ratio(policy: Policy, given: float | str, battery: float) -> float:
-    value: Any = given
-    if isinstance(given, str):
-        value = Expression(given, language=policy.language)({}, {"battery": battery})
-    return max(float(value), 1.0) if isinstance(value, int | float) else 1.0

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from mudkit.predicates import Language
 from mudkit.predicates.expression import Expression
+from mudkit.systems.sublim.limits import MAX_BOOKS_BYTES
 from mudkit.systems.sublim.problems import PolicyError
 from mudkit.systems.sublim.state import State, Tables
 
 __all__ = [
+    "KEY_LETTERS",
     "NUMBER",
     "Doing",
     "Step",
@@ -24,6 +27,8 @@ __all__ = [
 ]
 
 NUMBER: Final = (int, float)
+KEY_LETTERS: Final = 40
+"""Of a key of books at most; a longer value, or one that JSON writes longer, is told by its hash."""
 
 
 class Doing:
@@ -36,10 +41,15 @@ class Doing:
     state : State
     """
 
-    __slots__ = ("clock", "held", "message", "out", "state", "tables")
+    __slots__ = ("clock", "held", "message", "out", "room_bytes", "state", "tables")
 
     def __init__(
-        self, message: Mapping[str, Any], state: State, clock: Mapping[str, Any], tables: Tables
+        self,
+        message: Mapping[str, Any],
+        state: State,
+        clock: Mapping[str, Any],
+        tables: Tables,
+        room_bytes: int = MAX_BOOKS_BYTES,
     ) -> None:
         self.message = message
         self.out: Any = dict(message)
@@ -48,6 +58,8 @@ class Doing:
         self.tables = tables
         self.held: str | None = None
         """Why it is dropped for coming too soon."""
+        self.room_bytes = room_bytes
+        """Of the books of one rate limit or summary."""
 
 
 Step: TypeAlias = Callable[[Doing], bool]
@@ -64,7 +76,7 @@ def value_of(given: Any, language: Language) -> Callable[[Doing], Any]:
 
 
 def key_of(per: str | None, language: Language) -> Callable[[Doing], str]:
-    """Make what gives the key under which a message is counted."""
+    """Make what gives the key under which a message is counted: short, and another one for each value."""
     if per is None:
         return lambda doing: "all"
     if not isinstance(per, str):
@@ -72,7 +84,14 @@ def key_of(per: str | None, language: Language) -> Callable[[Doing], str]:
             "What a limit is per is an expression.", found=repr(per), expected="'message.patient'"
         )
     value = value_of(per, language)
-    return lambda doing: repr(value(doing))[:100]
+
+    def key(doing: Doing) -> str:
+        written = repr(value(doing))
+        if len(written) <= KEY_LETTERS and written.isascii():
+            return written
+        return f"#{hashlib.blake2b(written.encode(), digest_size=16).hexdigest()}"
+
+    return key
 
 
 def check_name(what: str, given: Any) -> str:

@@ -61,7 +61,7 @@ class PublishServer:
         self.functions: dict[str, FunctionPolicy] = {}
         """Policies that are functions, by the name under which they were set."""
         self.installed = lab.server(name).install(
-            NAME, lambda ports: PublishServerMachine(ports, lab.start_us), name=_PORT
+            NAME, lambda ports: PublishServerMachine(ports, lab.start_us, self.sites), name=_PORT
         )
 
     def publish(self, message: Mapping[str, Any], item: str | None = None) -> Operation:
@@ -145,7 +145,7 @@ class AccessPoint:
         server = net.installed.address
         make: Make = partial(PlainAccessPointMachine, server=server)
         if stateful:
-            make = partial(AccessPointMachine, server=server, functions=net.functions)
+            make = partial(AccessPointMachine, server=server, functions=net.functions, sites=net.sites)
         self.installed: Installed = lab.server(self.name).install(NAME, make, name=_PORT)
         net.access_points.append(self)
         net.sites.append(Site(self.installed.address, at, range_m, stateful))

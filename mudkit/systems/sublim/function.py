@@ -4,20 +4,19 @@ A function is given the message, which it cannot change, and the state. It gives
 the one that was published, or another one (:func:`~mudkit.systems.sublim.messages.create_message`); nothing
 drops it. What it raises, and what goes beyond a limit (lines run, size of the state and of the message),
 stops it for this message only: the state is as it was before, and other subscribers notice nothing. It is
-no sandbox: a call into a library that never comes back is not stopped.
+no sandbox: :mod:`~mudkit.systems.sublim.watching` says what cannot be ended.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeAlias
 
 from mudkit.systems.sublim.deciding import DROPPED, SENT, STOPPED, Seen, Verdict
-from mudkit.systems.sublim.limits import MAX_LINES
 from mudkit.systems.sublim.messages import create_message, frozen
 from mudkit.systems.sublim.problems import PolicyError
 from mudkit.systems.sublim.state import Beyond, State, checked_bytes
+from mudkit.systems.sublim.watching import TooLong, Watched, told
 
 __all__ = ["FunctionPolicy", "policy"]
 
@@ -55,14 +54,14 @@ class FunctionPolicy:
         """Decide about one message, as :meth:`mudkit.systems.sublim.Policy.decide`."""
         state = State(_copied(variables), automatic, now_s)
         try:
-            with _Watched():
+            with Watched():
                 out = self.function(frozen(message), state)
             made = None if out is None else create_message(out)
             checked_bytes(made, "the message")
             return Verdict.of(DROPPED if made is None else SENT, made, None, state, variables)
-        except (Exception, SystemExit, _TooLong) as error:  # whatever the function does is its own affair
-            told = str(error) if isinstance(error, Beyond | _TooLong) else f"{type(error).__name__}: {error}"
-            return Verdict(STOPPED, None, None, variables, told)
+        except (Exception, SystemExit, TooLong) as error:  # whatever the function does is its own affair
+            why = str(error) if isinstance(error, Beyond | TooLong) else told(error)
+            return Verdict(STOPPED, None, None, variables, why)
 
     def explain(
         self,
@@ -116,26 +115,3 @@ def _copied(variables: Mapping[str, Any]) -> dict[str, Any]:
     """Copy what a function could change in place."""
     copied: dict[str, Any] = create_message(variables)
     return copied
-
-
-class _TooLong(BaseException):
-    """No ``except Exception`` of the function may catch it."""
-
-
-class _Watched:
-    """Counts the lines that run, and stops a function that does not come to an end."""
-
-    def __enter__(self) -> None:
-        self._before = sys.gettrace()
-        self._left = MAX_LINES
-        if self._before is None:  # a debugger or a measure of coverage goes first
-            sys.settrace(self._trace)
-
-    def __exit__(self, *_: object) -> None:
-        sys.settrace(self._before)
-
-    def _trace(self, frame: Any, event: str, argument: Any) -> Any:
-        self._left -= 1
-        if self._left < 0:
-            raise _TooLong(f"more than {MAX_LINES} lines for one message")
-        return self._trace

@@ -5,7 +5,10 @@ access point. What the access points say to each other, and what they do:
 
 ==========  ==========================================================================================
 attach      mine, and not older: it is here. Known to have gone to another one: ask that one. Else ask
-            the one that the client says has served it
+            the one that the client says has served it. Of another incarnation of the client than was
+            served, and not newer: it is behind
+behind      (the client) go on from this epoch
+left        mine, of another incarnation than the client that says so: it is no more
 ask         mine, and newer: it becomes a parcel, and goes; from now on it is gone to the other, with
             this epoch. Gone: tell where to. Never heard of, and the client has never been confirmed:
             an empty parcel. Older: tell so
@@ -14,6 +17,10 @@ parcel      newer than all that is known of this subscriber here: it is mine. In
 moved       ask the one that was told
 stale       the client has gone on: want it no more
 ==========  ==========================================================================================
+
+A device that was wiped counts its epochs from 1 again. Told that it is behind it goes on from the last epoch,
+and who has the state goes on for it; where nobody knows it, it begins anew, and what is kept elsewhere of the
+one that it was is over when the two meet.
 
 Everything but the messages is stored before they leave: whoever dies goes on where it was when it is there
 again. An access point that is away keeps its subscribers' state until it is back; they wait for it.
@@ -52,12 +59,16 @@ class HandingOver:
         self._me = ports.address
         self._agents = agents
         self._begin = begin
+        self._told_behind: dict[str, tuple[str, int]] = {}
 
-    def heard(self, source: str, message: Mapping[str, Any], next_number: int) -> Sequence[Effect]:
+    def heard(
+        self, now_us: int, source: str, message: Mapping[str, Any], next_number: int
+    ) -> Sequence[Effect]:
         """Take what a client or another access point says.
 
         Parameters
         ----------
+        now_us : int
         source : str
         message : mapping
         next_number : int
@@ -65,11 +76,16 @@ class HandingOver:
         """
         match message:
             case {"kind": "attach", "subscriber": name}:
-                return self._attach(source, name, message, next_number)
-            case {"kind": "ask", "subscriber": name, "epoch": epoch, "fresh": is_fresh}:
-                return self._ask(source, name, epoch, is_fresh, next_number)
+                return self._attach(now_us, source, name, message, next_number)
+            case {"kind": "left", "subscriber": name, "incarnation": incarnation}:
+                agent = self._agents.get(name)
+                if agent is not None and agent.record["incarnation"] != incarnation:
+                    self._forget(agent)
+                return ()
+            case {"kind": "ask", "subscriber": name}:
+                return self._ask(source, name, message, next_number)
             case {"kind": "parcel", "subscriber": name}:
-                return self._parcel(source, name, message)
+                return self._parcel(now_us, source, name, message)
             case {"kind": "parcel has come", "subscriber": name, "epoch": epoch}:
                 leaving = self._store.get(LEAVE + name)
                 if leaving is not None and leaving["epoch"] == epoch:
@@ -87,7 +103,9 @@ class HandingOver:
                 want = self._store.get(WANT + name)
                 if want is not None and want["epoch"] == epoch:
                     self._store.delete(WANT + name)
-                    return (CancelTimer(WANT + name),)
+                    behind = {"kind": "behind", "incarnation": want["incarnation"], "epoch": epoch}
+                    # Whoever still is here has begun anew, and is to go on from a later epoch.
+                    return CancelTimer(WANT + name), Send(want["address"], behind)
         return ()
 
     def again(self, timer: str) -> Sequence[Effect]:
@@ -98,7 +116,7 @@ class HandingOver:
         if timer.startswith(WANT):
             asked = {
                 "kind": "ask", "subscriber": timer.removeprefix(WANT), "epoch": waits["epoch"],
-                "fresh": waits["fresh"],
+                "fresh": waits["fresh"], "incarnation": waits["incarnation"],
             }  # fmt: skip
             return Send(waits["from"], asked), SetTimer(timer, _AGAIN_US)
         return Send(waits["to"], waits["parcel"]), SetTimer(timer, _AGAIN_US)
@@ -109,45 +127,86 @@ class HandingOver:
         return [effect for key in keys for effect in self.again(key)]
 
     def _attach(
-        self, source: str, name: str, message: Mapping[str, Any], next_number: int
+        self, now_us: int, source: str, name: str, message: Mapping[str, Any], next_number: int
     ) -> Sequence[Effect]:
-        epoch, agent, gone = message["epoch"], self._agents.get(name), self._gone(name)
+        epoch, incarnation = message["epoch"], message["incarnation"]
+        agent, gone, before = self._agents.get(name), self._gone(name), self._store.get(WANT + name)
+        others = [
+            each["epoch"]
+            for each in (agent.record if agent is not None else None, gone, before)
+            if each is not None and each["incarnation"] not in ("", incarnation)
+        ]
+        if others and not self._lives(name, incarnation, epoch, max(others)):
+            told = {"kind": "behind", "incarnation": incarnation, "epoch": max(*others, epoch)}
+            self._told_behind[name] = incarnation, max(*others, epoch)
+            return (Send(source, told),)
+        begins = message["fresh"]
         if agent is not None:
             if epoch < agent.record["epoch"]:
                 return ()
-            return self._here(agent, source, epoch, message)
+            is_its_own = agent.record["incarnation"] in ("", incarnation)
+            if is_its_own or begins or message["from"] == self._me:
+                return self._here(now_us, agent, source, epoch, message)
+            self._forget(agent)  # the one that it was has stayed here
         if gone is not None and epoch <= gone["epoch"]:
             return ()
-        origin = gone["to"] if gone is not None else message["from"]
+        if gone is not None and begins and gone["incarnation"] != incarnation:
+            self._store.delete(_GONE + name)
+            gone = None
+        if before is not None and begins and before["incarnation"] != incarnation:
+            self._store.delete(WANT + name)
+            before = None
+        is_known = gone is not None and gone["incarnation"] == incarnation
+        origin = gone["to"] if gone is not None and is_known else message["from"]
         if origin == self._me:  # nobody has served it yet, or this one has lost nothing: it never did
-            if not message["fresh"]:
+            if not begins:
                 return ()
             Agent.install(self._store, name, fresh(next_number))
-            return self._here(self._begin(name), source, epoch, message)
+            return self._here(now_us, self._begin(name), source, epoch, message)
         want = {
-            "epoch": epoch, "from": origin, "address": source, "fresh": message["fresh"] and gone is None,
-            "report": message["report"], "automatic": message["automatic"],
+            "epoch": epoch, "from": origin, "address": source, "fresh": begins and not is_known,
+            "report": message["report"], "automatic": message["automatic"], "incarnation": incarnation,
         }  # fmt: skip
-        before = self._store.get(WANT + name)
-        if before is not None and before["epoch"] == epoch:
+        if before is not None and (before["epoch"], before["incarnation"]) == (epoch, incarnation):
             self._store.put(WANT + name, {**before, "address": source})
             return ()  # it is being asked for
         self._store.put(WANT + name, want)
         return self.again(WANT + name)
 
-    def _here(self, agent: Agent, source: str, epoch: int, message: Mapping[str, Any]) -> Sequence[Effect]:
+    def _lives(self, name: str, incarnation: str, epoch: int, known: int) -> bool:
+        """Say whether a client has answered that it was behind: a late copy does not."""
+        asked, at_least = self._told_behind.get(name, ("", 0))
+        return asked == incarnation and epoch > max(at_least, known)
+
+    def _forget(self, agent: Agent) -> None:
+        agent.remove()
+        del self._agents[agent.name]
+
+    def _here(
+        self, now_us: int, agent: Agent, source: str, epoch: int, message: Mapping[str, Any]
+    ) -> Sequence[Effect]:
+        incarnation = message["incarnation"]
+        agent.belongs_to(incarnation)
         if (agent.record["epoch"], agent.record["address"]) != (epoch, source):
             agent.change(epoch=epoch, address=source)
         agent.reported(message["report"], message["automatic"])
         agent.is_away = False
-        told = {"kind": "attached", "epoch": epoch, "report": agent.record["report"]}
-        return [Send(source, told), *agent.again()]
+        told = {
+            "kind": "attached", "incarnation": incarnation, "epoch": epoch, "report": agent.record["report"],
+        }  # fmt: skip
+        return [Send(source, told), *agent.again(now_us)]
 
-    def _ask(self, source: str, name: str, epoch: int, is_fresh: bool, next_number: int) -> Sequence[Effect]:
-        agent, gone = self._agents.get(name), self._gone(name)
+    def _ask(self, source: str, name: str, message: Mapping[str, Any], next_number: int) -> Sequence[Effect]:
+        epoch, agent, gone = message["epoch"], self._agents.get(name), self._gone(name)
+        if gone is not None and message["fresh"] and gone["incarnation"] != message["incarnation"]:
+            gone = None  # of the one that it was
         if agent is None and gone is None:
             want = self._store.get(WANT + name)
-            if not is_fresh or want is not None:
+            is_waited_for = want is not None and want["incarnation"] == message["incarnation"]
+            if is_waited_for and want["from"] == source and want["epoch"] < epoch:
+                self._store.delete(WANT + name)  # each wants it of the other: nobody has it
+                is_waited_for = False
+            if not message["fresh"] or is_waited_for:
                 return ()  # it is on its way here: whoever asks will ask again
             Agent.install(self._store, name, fresh(next_number))
             agent = self._begin(name)
@@ -159,17 +218,17 @@ class HandingOver:
             if epoch <= gone["epoch"]:
                 return (Send(source, {"kind": "stale", **told}),)
             return (Send(source, {"kind": "moved", **told, "to": gone["to"]}),)
-        if epoch <= agent.record["epoch"]:
+        is_another = agent.record["incarnation"] not in ("", message["incarnation"])
+        if epoch <= agent.record["epoch"] or (is_another and not message["fresh"]):
             return (Send(source, {"kind": "stale", **told}),)
         parcel = {"kind": "parcel", **told, **agent.pack()}
         self._store.put(LEAVE + name, {"to": source, "epoch": epoch, "parcel": parcel})
         self._store.crash_point("packed, not gone")
-        self._store.put(_GONE + name, {"to": source, "epoch": epoch})
-        agent.remove()
-        del self._agents[name]
+        self._store.put(_GONE + name, {"to": source, "epoch": epoch, "incarnation": message["incarnation"]})
+        self._forget(agent)
         return self.again(LEAVE + name)
 
-    def _parcel(self, source: str, name: str, message: Mapping[str, Any]) -> Sequence[Effect]:
+    def _parcel(self, now_us: int, source: str, name: str, message: Mapping[str, Any]) -> Sequence[Effect]:
         epoch, agent, gone = message["epoch"], self._agents.get(name), self._gone(name)
         told = Send(source, {"kind": "parcel has come", "subscriber": name, "epoch": epoch})
         known = max(
@@ -187,7 +246,11 @@ class HandingOver:
         agent.change(epoch=epoch)
         if want is None or want["epoch"] < epoch:
             return (told,)  # the client will say where it is
-        return [told, CancelTimer(WANT + name), *self._here(agent, want["address"], want["epoch"], want)]
+        return [
+            told,
+            CancelTimer(WANT + name),
+            *self._here(now_us, agent, want["address"], want["epoch"], want),
+        ]
 
     def _gone(self, name: str) -> Any:
         return self._store.get(_GONE + name)

@@ -37,7 +37,9 @@ from mudkit.events import (
     TimerFired,
 )
 from mudkit.predicates import Language, Predicate
+from mudkit.systems.receiving import dropped
 from mudkit.systems.sublim.sites import Site, best
+from mudkit.systems.sublim.wire import FROM_PLAIN_CLIENT, FROM_PUBLISHER, TO_PLAIN_CLIENT
 
 __all__ = ["APP", "LANGUAGE", "PlainAccessPointMachine", "PlainClientMachine", "PlainService"]
 
@@ -58,18 +60,20 @@ class PlainService:
         """By subscriber: its address, and its predicate."""
         self._last = 0
 
-    def heard(self, event: Event) -> None:
-        """Take what a subscriber says, and that one is away."""
-        match event:
-            case Received(source=source, message={"kind": "hello", "subscriber": name, "filter": text}):
+    def heard(self, source: str, message: Mapping[str, Any]) -> None:
+        """Take what a subscriber says."""
+        match message:
+            case {"kind": "hello", "subscriber": name, "filter": text}:
                 try:
                     self._wanted[name] = source, Predicate.parse(text, language=LANGUAGE)
                 except PredicateError:  # the client has checked it: whoever sent this is none
                     self._wanted.pop(name, None)
-            case Received(message={"kind": "bye", "subscriber": name}):
+            case {"kind": "bye", "subscriber": name}:
                 self._wanted.pop(name, None)
-            case SendFailed(to=to, message={"kind": "plain"}):
-                self._wanted = {name: each for name, each in self._wanted.items() if each[0] != to}
+
+    def is_away(self, address: str) -> None:
+        """Take note that nobody is at an address."""
+        self._wanted = {name: each for name, each in self._wanted.items() if each[0] != address}
 
     def flood(self, messages: Sequence[Mapping[str, Any]]) -> Sequence[Effect]:
         """Send what is new to those who want it."""
@@ -84,8 +88,15 @@ class PlainService:
                 "item": message["item"],
                 "body": message["body"],
             }
-            for name, (address, predicate) in self._wanted.items():
-                if predicate(message["body"]) is True:
+            for name, (address, predicate) in list(self._wanted.items()):
+                try:
+                    is_wanted = predicate(message["body"]) is True
+                except PredicateError as error:  # a lookup, say: there is nothing to look up in
+                    del self._wanted[name]
+                    detail = f"predicate of {name}: {error.summary}"
+                    effects.append(Record("incidents", {"incident": "failed", "detail": detail}))
+                    continue
+                if is_wanted:
                     row = {"item": message["item"], "receiver": name, "created_us": message["created_us"]}
                     effects += [Record("deliveries", row), Send(address, sent)]
         return effects
@@ -109,14 +120,22 @@ class PlainAccessPointMachine:
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
         match event:
-            case Received(message={"kind": "messages", "messages": messages, "last": last}):
+            case Received(source=source, message=message) if source == self._server:
+                if not FROM_PUBLISHER(message):
+                    return dropped(event)
                 self._has_joined = True
-                return [*self._service.flood(messages), Send(self._server, {"kind": "have", "last": last})]
+                have = Send(self._server, {"kind": "have", "last": message["last"]})
+                return [*self._service.flood(message["messages"]), have]
+            case Received(source=source, message=message):
+                if not FROM_PLAIN_CLIENT(message) or message["subscriber"] != event.sender:
+                    return dropped(event)
+                self._service.heard(source, message)
+            case SendFailed(to=to, message={"kind": "plain"}):
+                self._service.is_away(to)
             case LinkUp() | TimerFired() if not self._has_joined:
                 return Send(self._server, {"kind": _JOIN}), SetTimer(_JOIN, _JOIN_US)
             case Call(op_id=op_id):
                 return (Complete(op_id),)  # it keeps no state of anybody
-        self._service.heard(event)
         return ()
 
 
@@ -146,8 +165,12 @@ class PlainClientMachine:
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
         match event:
-            case Received(message={"kind": "plain", "number": number} as message) if number > self._last:
-                self._last = number
+            case Received(source=source, message=message):
+                if not TO_PLAIN_CLIENT(message) or all(site.address != source for site in self._sites):
+                    return dropped(event)
+                if message["number"] <= self._last:
+                    return ()
+                self._last = message["number"]
                 self._unread.append(message)
                 row = {"item": message["item"], "receiver": self._me, "delivered_us": now_us}
                 return Record("deliveries", row), Notify(APP, message["body"])

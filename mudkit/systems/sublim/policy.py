@@ -22,14 +22,15 @@ from mudkit.errors import MudkitError
 from mudkit.files import existing
 from mudkit.predicates import Language, Predicate
 from mudkit.predicates.values import KINDS
-from mudkit.systems.sublim.actions import Action, action_of, described
+from mudkit.systems.sublim.actions import Action, Every, Summary, action_of, described
 from mudkit.systems.sublim.check import Finding, findings
 from mudkit.systems.sublim.deciding import DROPPED, HELD, SENT, STOPPED, Seen, Verdict, values_of
 from mudkit.systems.sublim.doing import Doing, Step
-from mudkit.systems.sublim.limits import MAX_ACTIONS, MAX_RULES, MAX_VARIABLES
+from mudkit.systems.sublim.limits import MAX_ACTIONS, MAX_BOOKS_BYTES, MAX_RULES, MAX_VARIABLES
 from mudkit.systems.sublim.messages import thawed
 from mudkit.systems.sublim.problems import Places, PolicyError
 from mudkit.systems.sublim.state import AUTOMATIC, Beyond, State, Tables
+from mudkit.systems.sublim.watching import TooLong, told
 from mudkit.systems.sublim.yaml_text import read_yaml
 
 __all__ = ["SCOPES", "Policy", "Rule"]
@@ -137,6 +138,13 @@ class Policy:
             )
         _check_declared(self.message, self.variables, self.places)
         self.language = self._language()
+        self._books = frozenset(
+            action.variable
+            for rule in self.rules
+            for action in rule.actions
+            if isinstance(action, Every | Summary)
+        )
+        self._room_bytes = MAX_BOOKS_BYTES // max(len(self._books), 1)
         self._compiled = [self._compile(number, rule) for number, rule in enumerate(self.rules)]
         self._decides = [
             (number, None if each.predicate is None else each.predicate.form.matches,
@@ -218,6 +226,25 @@ class Policy:
         """Give the condition of a rule, from 0; None: it always holds."""
         return self._compiled[number].predicate
 
+    def steps(self, number: int) -> tuple[Step, ...]:
+        """Give what is done by a rule, from 0, action by action."""
+        return self._compiled[number].steps
+
+    def fires(
+        self,
+        message: Mapping[str, Any],
+        variables: Mapping[str, Any],
+        automatic: Mapping[str, Any],
+        now_s: float = 0.0,
+    ) -> int | None:
+        """Say which rule fires, from 0; None: none does."""
+        state = {**variables, **automatic}
+        clock, tables = {"now_s": now_s}, Tables(state)
+        for number, matches, constants, _ in self._decides:
+            if matches is None or matches(constants, tables, message, state, clock):
+                return number
+        return None
+
     def decide(
         self,
         message: Mapping[str, Any],
@@ -236,21 +263,21 @@ class Policy:
         now_s : float
             When it was published, seconds since 1970.
         """
-        state = State(variables, automatic, now_s)
+        state = State(variables, automatic, now_s, self._books)
         everything, clock, tables = state.all, {"now_s": now_s}, Tables(state.all)
         try:
             for number, matches, constants, steps in self._decides:
                 if matches is None or matches(constants, tables, message, everything, clock):
-                    doing = Doing(message, state, clock, tables)
+                    doing = Doing(message, state, clock, tables, self._room_bytes)
                     for step in steps:
                         if not step(doing):
                             outcome = DROPPED if doing.held is None else HELD
                             return Verdict.of(outcome, None, number, state, variables, doing.held)
                     return Verdict.of(SENT, doing.out, number, state, variables)
-        except (Beyond, MudkitError) as error:
+        except (Beyond, MudkitError, TooLong) as error:
             return Verdict(STOPPED, None, None, variables, str(error))
-        except Exception as error:  # a registered method may do anything
-            return Verdict(STOPPED, None, None, variables, f"{type(error).__name__}: {error}")
+        except (Exception, SystemExit) as error:  # a registered method may do anything
+            return Verdict(STOPPED, None, None, variables, told(error))
         return Verdict(DROPPED, None, None, variables)
 
     def explain(

@@ -18,6 +18,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from mudkit.events import Call, Complete, Effect, Event, LinkUp, Ports, Received, Send, SetTimer, TimerFired
+from mudkit.systems.receiving import dropped
+from mudkit.systems.sublim.sites import Site
+from mudkit.systems.sublim.wire import TO_PUBLISHER
 
 __all__ = ["AT_ONCE", "KEPT", "PublishServerMachine"]
 
@@ -37,23 +40,31 @@ class PublishServerMachine:
     ports : Ports
     start_us : int
         What time 0 is, in µs since 1970.
+    sites : sequence of Site
+        The access points, as they are put up: nobody else is told of messages.
     kept : int
         So many messages are kept.
     """
 
-    def __init__(self, ports: Ports, start_us: int, kept: int = KEPT) -> None:
+    def __init__(self, ports: Ports, start_us: int, sites: Sequence[Site], kept: int = KEPT) -> None:
         self._store = ports.store
         self._start_us = start_us
+        self._sites = sites
         self._kept = kept
         self._last: int = ports.store.get("last") or 0
         self._points: dict[str, int] = dict.fromkeys(ports.store.get("points") or [], 0)
         """Access points by address, and the last number of which they have said that they heard of it."""
+        self._is_waiting = False
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
         match event:
             case Call(op_id=op_id, operation="publish", arguments=arguments):
                 return self._publish(now_us, op_id, arguments)
+            case Received(source=source, message=message) if not TO_PUBLISHER(message) or all(
+                site.address != source for site in self._sites
+            ):
+                return dropped(event)
             case Received(source=source, message={"kind": "join"}):
                 if source not in self._points:
                     self._points[source] = 0
@@ -63,11 +74,30 @@ class PublishServerMachine:
                 return (Send(source, self._replayed(first)),)
             case Received(source=source, message={"kind": "have", "last": last}):
                 self._points[source] = max(self._points.get(source, 0), last)
-            case TimerFired() | LinkUp():
+            case LinkUp():
                 late = [each for each, last in self._points.items() if last < self._last]
-                again = [SetTimer(_AGAIN, AGAIN_US)] if late else []
-                return [*(Send(each, self._told()) for each in late), *again]
+                return [*(Send(each, self._told()) for each in late), *self._timer(now_us, late)]
+            case TimerFired():
+                late = [each for each, last in self._points.items() if self._left_us(now_us, last) == 0]
+                return [*(Send(each, self._told()) for each in late), *self._timer(now_us, late)]
         return ()
+
+    def _left_us(self, now_us: int, last: int) -> int | None:
+        """Say how long an access point still has to say that it has heard of the message after its last."""
+        if last >= self._last:
+            return None
+        kept = self._store.get(_key(last + 1))
+        return 0 if kept is None else max(kept["created_us"] + AGAIN_US - now_us, 0)
+
+    def _timer(self, now_us: int, told: Sequence[str]) -> Sequence[Effect]:
+        """Set the timer for who has to be told next: each at its time, whatever is published meanwhile."""
+        left = [
+            AGAIN_US if each in told else left_us
+            for each, last in self._points.items()
+            if (left_us := self._left_us(now_us, last)) is not None
+        ]
+        self._is_waiting = bool(left)
+        return (SetTimer(_AGAIN, max(min(left), 1)),) if left else ()
 
     def _publish(self, now_us: int, op_id: int, arguments: Any) -> Sequence[Effect]:
         self._last += 1
@@ -82,7 +112,9 @@ class PublishServerMachine:
         self._store.delete(_key(self._last - self._kept))
         flooded = {**self._told(), "messages": [kept]}
         sent = [Send(each, flooded) for each in self._points]
-        return [*sent, SetTimer(_AGAIN, AGAIN_US), Complete(op_id, self._last)]
+        timer = [] if self._is_waiting else [SetTimer(_AGAIN, AGAIN_US)]
+        self._is_waiting = True
+        return [*sent, *timer, Complete(op_id, self._last)]
 
     def _replayed(self, first: int) -> dict[str, Any]:
         begin = max(first, self._last - self._kept + 1)

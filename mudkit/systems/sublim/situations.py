@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from mudkit.predicates import Predicate, tree
 from mudkit.predicates.values import BOOLEAN, Members, kind_of
 
-__all__ = ["FALSE", "MAX_SITUATIONS", "NULL", "TRUE", "Situations"]
+__all__ = ["FALSE", "MAX_SITUATIONS", "NULL", "TRUE", "Situations", "critical"]
 
 FALSE: Final = 0
 NULL: Final = 1
@@ -67,7 +68,7 @@ class Situations:
             self._texts.setdefault((name, ()), name)
             self._values.setdefault((name, ()), []).extend(more)
         for key, values in self._values.items():
-            self._values[key] = _critical(values)
+            self._values[key] = critical(values)
         sizes = [len(values) for values in self._values.values()]
         total = 1
         for size in sizes:
@@ -181,13 +182,17 @@ def _key(node: tree.Node, constants: tuple[Any, ...]) -> Key:
     return tree.text_of(node), tuple((type(each).__name__, repr(each)) for each in used)
 
 
-def _critical(values: list[Any]) -> list[Any]:
+def critical(values: list[Any]) -> list[Any]:
     """Give the values that matter: those that are given, between and around them, NULL and something else."""
     numbers = sorted({float(each) for each in values if isinstance(each, float)})
-    between = [(low + high) / 2 for low, high in itertools.pairwise(numbers)]
-    around = [numbers[0] - 1.0, numbers[-1] + 1.0] if numbers else []
+    between = [low / 2 + high / 2 for low, high in itertools.pairwise(numbers)]
+    around = []
+    if numbers:  # a number may be so large that one more or less is the same
+        around = [min(numbers[0] - 1.0, math.nextafter(numbers[0], -math.inf))]
+        around.append(max(numbers[-1] + 1.0, math.nextafter(numbers[-1], math.inf)))
+    around = [each for each in around if math.isfinite(each)]
     texts = sorted({each for each in values if isinstance(each, str)})
-    text_gaps = [each + " " for each in texts] + ([""] if texts and texts[0] else [])
+    text_gaps = [each + "\x01" for each in texts] + ([""] if texts and texts[0] else [])
     flags = [True, False] if any(isinstance(each, bool) for each in values) else []
     ordered = sorted({*numbers, *between, *around})
     return [None, _Other(), *flags, *sorted({*texts, *text_gaps}), *ordered]

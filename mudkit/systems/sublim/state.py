@@ -61,14 +61,25 @@ class State(Mapping[str, Any]):
     automatic : mapping
     now_s : float
         When the message was published, seconds since 1970.
+    books : frozenset of str
+        The variables in which rate limits and summaries keep books, which bound themselves.
     """
 
-    __slots__ = ("_automatic", "_is_own", "all", "now_s", "variables")
+    __slots__ = ("_automatic", "_books", "_by_hand", "_is_own", "all", "now_s", "variables")
 
-    def __init__(self, variables: Mapping[str, Any], automatic: Mapping[str, Any], now_s: float) -> None:
+    def __init__(
+        self,
+        variables: Mapping[str, Any],
+        automatic: Mapping[str, Any],
+        now_s: float,
+        books: frozenset[str] = frozenset(),
+    ) -> None:
         self.variables: Mapping[str, Any] = variables
         self._automatic = automatic
         self._is_own = False
+        self._books = books
+        self._by_hand: set[str] = set()
+        """What the policy has set itself: only this can go beyond a limit."""
         self.now_s = now_s
         self.all: dict[str, Any] = {**variables, **automatic}
         """Both kinds, as predicates see them."""
@@ -93,7 +104,12 @@ class State(Mapping[str, Any]):
         if name in AUTOMATIC:
             return
         self._own()[name] = thawed(value)
+        self._by_hand.add(name)
         self.all[name] = value
+
+    def set_books(self, name: str, books: dict[str, Any]) -> None:
+        """Set the books of a rate limit or a summary: made small, and of what can be stored."""
+        self._own()[name] = self.all[name] = books
 
     def remove_property(self, name: str) -> None:
         """Remove a manual variable; removing an automatic one does nothing (``removeProperty``)."""
@@ -110,7 +126,11 @@ class State(Mapping[str, Any]):
         """
         if len(self.variables) > MAX_VARIABLES:
             raise Beyond(f"{len(self.variables)} variables; a policy may keep {MAX_VARIABLES}")
-        taken = checked_bytes(dict(self.variables), "a variable")
+        if self._is_own and not self._by_hand:
+            return  # what else is there was within the limit before
+        left_out = self._books - self._by_hand
+        kept = {name: value for name, value in self.variables.items() if name not in left_out}
+        taken = checked_bytes(kept, "a variable")
         if taken > MAX_STATE_BYTES:
             raise Beyond(f"variables of {taken} bytes; a policy may keep {MAX_STATE_BYTES}")
 

@@ -6,16 +6,31 @@ not matter which access point decides, or when.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final, TypeGuard
 
 from mudkit.predicates import Language
-from mudkit.systems.sublim.doing import NUMBER, Doing, Step, check_name, check_seconds, checked_names, key_of
+from mudkit.systems.sublim.doing import (
+    KEY_LETTERS,
+    NUMBER,
+    Doing,
+    Step,
+    check_name,
+    check_seconds,
+    checked_names,
+    key_of,
+)
 from mudkit.systems.sublim.limits import MAX_KEYS
 from mudkit.systems.sublim.state import State
 
 __all__ = ["Every", "Summary"]
+
+_ENTRY_BYTES: Final = 2 * KEY_LETTERS + 45
+"""Of a key and a time in books, as JSON, at most: each letter of a key may need another one before it."""
+_SUMMED_BYTES: Final = 110
+"""Of four numbers over a window, and what stands around them."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +67,13 @@ class Every:
             if isinstance(last_s, NUMBER) and now_s - last_s < seconds:
                 doing.held = f"the last of {key} was sent {now_s - last_s:g} s ago, less than {seconds:g}"
                 return False
-            kept = {other: at_s for other, at_s in sent.items() if now_s - at_s < seconds and other != key}
+            kept = dict(sent)
+            kept.pop(key, None)
+            over = itertools.takewhile(lambda each: not _is_within(now_s, each[1], seconds), kept.items())
+            for other, _ in list(over):  # the oldest come first: nobody need look at all of them
+                del kept[other]
             kept[key] = now_s
-            state.set_property(variable, _newest(kept))
+            state.set_books(variable, _newest(kept, doing.room_bytes, _ENTRY_BYTES))
             return True
 
         return step
@@ -93,21 +112,21 @@ class Summary:
     def compiled(self, language: Language) -> Step:
         """Make the step that does it."""
         keyed, variable, seconds, of = key_of(self.per, language), self.variable, self.seconds, self.of
+        entry_bytes = _ENTRY_BYTES + sum(len(name) + _SUMMED_BYTES for name in of)
 
         def step(doing: Doing) -> bool:
             state, key = doing.state, keyed(doing)
             windows, now_s = dict(_books(state, variable)), state.now_s
-            window = windows.pop(key, None)
-            is_over = isinstance(window, Mapping) and now_s - window["since_s"] >= seconds
-            before = None if is_over else window
-            since_s = before["since_s"] if isinstance(before, Mapping) else now_s
+            window = _window(windows.pop(key, None))
+            is_over = window is not None and now_s - window["since_s"] >= seconds
+            before = {} if is_over or window is None else window
+            since_s = before.get("since_s", now_s)
             seen: dict[str, Any] = {"since_s": since_s}
             for name in of:
-                earlier = before.get(name) if isinstance(before, Mapping) else None
-                seen[name] = _added(earlier, doing.message.get(name))
+                seen[name] = _added(before.get(name), doing.message.get(name))
             windows[key] = seen
-            state.set_property(variable, _newest(windows))
-            if not is_over:
+            state.set_books(variable, _newest(windows, doing.room_bytes, entry_bytes))
+            if window is None or not is_over:
                 doing.held = f"the window of {key} began {now_s - since_s:g} s ago, less than {seconds:g}"
                 return False
             doing.out.update({name: _summed(window.get(name)) for name in of})
@@ -122,22 +141,37 @@ def _books(state: State, variable: str) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def _newest(kept: dict[str, Any]) -> dict[str, Any]:
-    return kept if len(kept) <= MAX_KEYS else dict(list(kept.items())[-MAX_KEYS:])
+def _window(found: Any) -> Mapping[str, Any] | None:
+    """Give a window; what the policy put there itself is none."""
+    is_one = isinstance(found, Mapping) and isinstance(found.get("since_s"), NUMBER)
+    return found if is_one else None
+
+
+def _is_within(now_s: float, at_s: Any, seconds: float) -> bool:
+    return isinstance(at_s, NUMBER) and now_s - at_s < seconds
+
+
+def _newest(kept: dict[str, Any], room_bytes: int, entry_bytes: int) -> dict[str, Any]:
+    most = max(min(MAX_KEYS, room_bytes // entry_bytes), 1)
+    return kept if len(kept) <= most else dict(list(kept.items())[-most:])
 
 
 def _added(earlier: Any, value: Any) -> list[float] | None:
     """Add a value to ``[count, least, greatest, sum]``; what is no number does not count."""
     if not isinstance(value, NUMBER) or isinstance(value, bool) or not abs(value) < 1e300:
-        return earlier if isinstance(earlier, list) else None
-    if not isinstance(earlier, list):
+        return earlier if _is_summed(earlier) else None
+    if not _is_summed(earlier):
         return [1, value, value, value]
     count, least, greatest, total = earlier
     return [count + 1, min(least, value), max(greatest, value), total + value]
 
 
+def _is_summed(kept: Any) -> TypeGuard[list[float]]:
+    return isinstance(kept, list) and len(kept) == 4 and all(isinstance(each, NUMBER) for each in kept)
+
+
 def _summed(kept: Any) -> dict[str, Any]:
-    if not isinstance(kept, list):
+    if not _is_summed(kept):
         return {"count": 0, "min": None, "max": None, "mean": None}
     count, least, greatest, total = kept
     return {"count": count, "min": least, "max": greatest, "mean": total / count}

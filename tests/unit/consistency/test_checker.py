@@ -225,6 +225,15 @@ def test_many_ways_to_read_it_are_a_bound_as_well():
     assert (verdict.status, verdict.explanation.kind) == (Status.UNKNOWN, "too large")
 
 
+@pytest.mark.parametrize(("writes", "status"), [(30, Status.OK), (29, Status.UNKNOWN)])
+def test_ways_that_contradict_themselves_are_left_at_once_and_the_time_bounds_those_too(writes, status):
+    """Thirty versions of writes that were never answered, one a write: trying all ways takes for ever."""
+    clients = "\n".join(f"p{n}: w1…" for n in range(writes))
+    history = History.of(f"{clients}\nq: " + " ".join(f"r1@{version}" for version in range(1, 31)))
+    verdict = check(history, "sequential", within_s=0.2)
+    assert verdict.status is status
+
+
 # -- the table of models
 
 

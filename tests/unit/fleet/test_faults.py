@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from fleet_machines import Stage
+from fleet_machines import Puppet, Stage
 
+from mudkit import Lab
 from mudkit.errors import ParameterError
-from mudkit.events import LinkUp, Received, Send, SendFailed
+from mudkit.events import Call, LinkUp, Received, Send, SendFailed
 from mudkit.fleet import Faults
 
 S = 1_000_000
@@ -107,3 +108,37 @@ def test_an_unknown_device_is_answered_with_where_and_the_nearest(stage):
     with pytest.raises(ParameterError, match=r"add it first: lab\.device") as caught:
         Faults(stage.world).kill("xyz")
     assert caught.value.where == "host"
+
+
+class Writer(Puppet):
+    """Writes whenever it is called."""
+
+    def handle(self, now_us, event):
+        if isinstance(event, Call):
+            self.ports.store.put("n", event.op_id)
+        return super().handle(now_us, event)
+
+
+@pytest.mark.parametrize("meanwhile", ["kill", "wipe", "off"])
+def test_a_crash_point_is_forgotten_when_the_machines_end_otherwise(meanwhile):
+    lab = Lab()
+    process = lab.device("ann").install("w", Writer)
+    lab.run(seconds=1)
+    lab.faults.kill("ann", at="before commit")
+    if meanwhile == "kill":
+        lab.faults.kill("ann")
+        lab.faults.restart("ann")
+    elif meanwhile == "wipe":
+        lab.faults.wipe("ann")
+    else:
+        lab.faults.switch_off("ann")
+        lab.run(seconds=1)
+        lab.faults.switch_on("ann")
+    lab.run(seconds=1)
+    process.call("write", effects=())
+    lab.run(seconds=1)
+    assert process.machine is not None
+    lab.faults.kill("ann", at="before commit")
+    process.call("write", effects=())
+    lab.run(seconds=1)
+    assert process.machine is None

@@ -131,3 +131,12 @@ def test_changing_what_is_sent_does_not_change_the_predicate():
     sent = to_json(predicate)
     sent["constants"].clear()
     assert predicate({"a": 1, "p": (1, 2)}) is True
+
+
+@pytest.mark.parametrize("constant", [
+    float("nan"), float("inf"), 5, 1 << 70, [], b"x", "\0", {}, {"point": [100.0, 0.0]}, {"point": None}, {"in": 5},
+    {"in": [float("nan")]}, {"struct": {"a": float("nan")}}, {"struct": {"a": 1 << 70}}, {"struct": [1]},
+], ids=repr)  # fmt: skip
+def test_what_no_store_and_no_predicate_holds_is_no_constant(constant):
+    with pytest.raises(PredicateError, match="no predicate as it is sent"):
+        from_json({"text": "a = :x", "constants": [constant]})

@@ -62,4 +62,5 @@ def test_s2_is_not_reproduced_when_something_is_wrong(spoilt):
 def test_s3_counts_decisions():
     found = complete(S3, sublim_picu.measure_speed(nothing_said, decisions=200, runs=2))
     assert found.figures["decisions/s"].low > 0
+    assert found.figures["decisions/s with 100 live keys"].low > 0
     assert S3.is_speed

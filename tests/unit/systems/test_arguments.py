@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 from mudkit import Lab
-from mudkit.errors import AccessDenied, ParameterError, TableProblem
+from mudkit.errors import AccessDenied, MudkitError, ParameterError, TableProblem
 from mudkit.systems import contrail, lasthop, mud, radiator, sublim
 from mudkit.systems import store_and_forward as sf
 
@@ -66,6 +68,128 @@ def test_what_is_in_a_wrong_place_is_refused_there(lab, wrong):
     assert told in str(caught.value)
 
 
+ODD = (
+    3, "\ud800", object(), 3.5, None, "", "x" * 5000, b"x", [1], {}, {"a": 1}, True, float("nan"), float("inf"), -1,
+    1 << 70, "\n", "a\nb", "\0", ("a",), [[]], lambda: 1,
+)  # fmt: skip
+
+
+def _asked_in_odd_ways():
+    """Give calls of all fronts, each of which takes one odd thing where something else belongs."""
+    lab = Lab(seed=1)
+    relay = sf.Relay(lab)
+    ann = sf.Client(lab.device("ann"), relay)
+    yield lab, [lambda v: ann.send(v, "x"), lambda v: ann.send("bob", v), lambda v: ann.send("bob", "x", v)]
+    news = lasthop.Publications(lab).topic("news")
+    reader = lasthop.Subscriber(lab.device("reader"), lasthop.Publications(lab, "second"))
+    settings = ("max", "threshold", "mode", "policy", "quiet_h", "interrupt", "at_h", "per_day")
+    yield (
+        lab,
+        [
+            news.publish,
+            lambda v: news.publish("x", rank=v),
+            lambda v: news.publish("x", expires_s=v),
+            lambda v: news.publish("x", a=v),
+            lambda v: news.publish("x", item=v),
+            lambda v: news.rerank(v, 1.0),
+            lambda v: news.rerank("news 1", v),
+            reader.subscribe,
+            reader.unsubscribe,
+            reader.read,
+            lambda v: reader.follow(v, {"a": (1.0, 1.0, 1.0)}),
+            lambda v: reader.follow("n{place}", v),
+            lambda v: reader.follow("n{place}", {"a": v}),
+            *(lambda v, name=name: reader.subscribe("news", **{name: v}) for name in settings),
+        ],
+    )
+    cloud = contrail.Relay(lab)
+    two = [contrail.Module(lab.device(name), cloud, friends=["c1", "c2"]) for name in ("c1", "c2")]
+    port, other = (module.open_port("p") for module in two)
+    other.install_filter("TRUE", to=("c1", "p")).result()
+    lab.run(minutes=2)
+    item = contrail.Item({"a": 1}, b"")
+    yield (
+        lab,
+        [
+            two[0].open_port,
+            two[0].befriend,
+            two[1].unfriend,
+            two[0].join,
+            two[0].leave,
+            lambda v: two[0].join(contrail.Group(v)),
+            lambda v: two[0].join(contrail.Group("g", rule=v)),
+            lambda v: port.install_filter(v, to=("c2", "p")),
+            lambda v: port.install_filter("TRUE", to=v),
+            lambda v: port.install_filter("TRUE", to=(v, "p")),
+            lambda v: port.install_filter("TRUE", to=("c2", v)),
+            lambda v: port.install_filter("TRUE", to=("c2", "p"), item_expires_s=v),
+            lambda v: port.install_filter("TRUE", to=("c2", "p"), lifetime_s=v),
+            lambda v: port.install_filter("TRUE", to=("c2", "p"), replaces=v),
+            port.remove_filter,
+            port.publish,
+            lambda v: port.publish(contrail.Item({"a": v}, b"")),
+            lambda v: port.publish(contrail.Item(v, b"")),
+            lambda v: port.publish(contrail.Item({}, v)),
+            lambda v: port.publish(item, v),
+            lambda v: port.publish(item, "x", v),
+            lambda v: port.publish(item, only=v),
+            lambda v: port.publish(item, called=v),
+        ],
+    )
+    server = radiator.Server(lab, _one)
+    told = radiator.Client(lab.device("told"), server, receive=lambda _: None)
+    lab.run(seconds=10)
+    yield (
+        lab,
+        [
+            told.propagate_context,
+            lambda v: told.propagate_context(radiator.Context(v, {})),
+            lambda v: told.propagate_context(radiator.Context({"a"}, v)),
+            told.register,
+            lambda v: told.propagate_context(radiator.Context({"a"}, {"b": v})),
+            lambda v: told.register({"p2p_enabled": v}),
+        ],
+    )
+    client = mud.Client(lab.device("tables"), mud.Cloud(lab), app="a", token=lab.token(user="u", app="a"))
+    client.create("t").result()
+    handle = client.read("t", type="continuous", callback=lambda _: None).result()
+    yield lab, [
+        client.create, lambda v: client.create("u", acl=v), lambda v: client.create("u", apps=v),
+        lambda v: client.create("u", split=v), lambda v: client.create("u", split=[v]),
+        lambda v: client.create("u", schema=v), lambda v: client.create("u", schema={"a": v}), client.drop,
+        lambda v: client.alter(v, acl="app"), lambda v: client.alter("t", acl=v),
+        lambda v: client.alter("t", add=v), lambda v: client.alter("t", remove=v),
+        lambda v: client.write(v, "k", {}), lambda v: client.write("t", v, {}), lambda v: client.write("t", "k", v),
+        lambda v: client.write("t", "k", {"n": v}), lambda v: client.write("t", "k", {}, v),
+        lambda v: client.write("t", "k", {}, predicate=v), lambda v: client.write("t", "k", {}, data=v),
+        lambda v: client.delete(v, "k"), lambda v: client.delete("t", v), client.read, client.held,
+        lambda v: client.read("t", v), lambda v: client.read("t", type=v), lambda v: client.read("t", data=v),
+        lambda v: client.read("t", data={"a": v}), lambda v: client.read("t", aggregate=v),
+        lambda v: client.read("t", latest=v), lambda v: client.read(v, type="continuous"),
+        lambda v: client.read("t", type="continuous", sync_timestamp=v), client.renew,
+        lambda v: client.update_data(v, {}), lambda v: client.update_data(handle, v), client.unregister,
+    ]  # fmt: skip
+
+
+def test_whatever_a_front_is_given_is_refused_or_answered_and_stops_nothing():
+    for lab, calls in _asked_in_odd_ways():
+        asked = []
+        for number, call in enumerate(calls):
+            for odd in ODD:
+                try:
+                    made = call(odd)
+                except MudkitError:
+                    continue
+                if hasattr(made, "done"):
+                    asked.append((number, odd, made))
+        lab.run(minutes=30)
+        assert [(number, odd) for number, odd, made in asked if not made.done()] == []
+        for _, _, made in asked:
+            with contextlib.suppress(MudkitError):
+                made.result()
+        assert lab.problems.empty
+
+
 def test_store_and_forward_sends_texts_only(lab):
     ann = sf.Client(lab.devices["p"], sf.Relay(lab))
     for to, text, item, where in (
@@ -107,5 +231,7 @@ def test_what_is_no_record_is_refused_before_anything_is_queued(lab):
             client.write("news", "a", record)
         assert caught.value.where == "record"
     assert client.pending().result() == []
-    with pytest.raises(TableProblem, match=r"found: +3"):
-        client.read(3).result()
+    for call in (client.read, client.drop, client.held, lambda table: client.write(table, "a", {})):
+        for table in (3, "", "\ud800", "x" * 1000, None, ["news"]):
+            with pytest.raises(TableProblem, match="no such table"):
+                call(table).result()

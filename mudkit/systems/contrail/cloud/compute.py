@@ -2,6 +2,7 @@
 
 What it has begun travels with its questions to storage and comes back with the answers: so each instance can
 do everything, and one that dies takes only what is just then in its hands, which devices ask for again.
+It takes messages of its cloud's gateways and storages only.
 
 ========  ==========================================================================================
 join      the device has a queue
@@ -10,23 +11,30 @@ send      an item into the cache, or out of it when it is only named; then a cop
 retrieve  what the device has got goes out of its queue; what waits goes to it, and its queue to this
           data centre when the device has come here often enough
 group     the device joins or leaves a group; filters that wait there for it go into its queue
+withdraw  what the device has sent to another one goes out of the queue of that
 ========  ==========================================================================================
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 from zlib import crc32
 
+import msgspec
+
 from mudkit.events import Effect, Event, Ports, Received, Send, SetTimer, TimerFired
+from mudkit.systems.contrail.messages import ANSWERS, Ask, Done, Moved
+from mudkit.systems.receiving import Accepts, dropped
 
 __all__ = ["PAGE_BYTES", "Compute"]
 
 PAGE_BYTES: Final = 65_536
 """What goes to a device at a time, unless one message is larger."""
 _DONE: Final = "done"
+_OF_GATEWAYS: Final = Accepts(Ask)
+_OF_STORAGE: Final = Accepts(Done)
 
 
 class Compute:
@@ -43,11 +51,15 @@ class Compute:
         A queue moves here when its device was here so many times running; None: never.
     service_us : int
         What a request takes; others wait meanwhile.
+    gateways : collection of str
+        Addresses of the gateways that ask it.
     """
 
     def __init__(
-        self, ports: Ports, units: Sequence[str], here: str, move_after: int | None, service_us: int
-    ) -> None:
+        self, ports: Ports, units: Sequence[str], here: str, move_after: int | None, service_us: int,
+        gateways: Collection[str],
+    ) -> None:  # fmt: skip
+        self._gateways = gateways
         self._units, self._here = units, here
         self._move_after, self._service_us = move_after, service_us
         self._line: deque[Mapping[str, Any]] = deque()
@@ -57,6 +69,8 @@ class Compute:
         """See :class:`mudkit.events.Machine`."""
         self._effects = []
         match event:
+            case Received(source=source, message=message) if not self._takes(source, message):
+                return dropped(event)
             case Received(message={"kind": "ask"} as message):
                 if not self._service_us:
                     self._begin(message)
@@ -71,6 +85,23 @@ class Compute:
             case Received(source=source, message={"kind": "done", "results": results, "ctx": ctx}):
                 self._go_on(source, results, ctx)
         return self._effects
+
+    def _takes(self, source: str, message: Any) -> bool:
+        """Say whether a message is of its own cloud, and makes sense."""
+        if source in self._gateways:
+            return _OF_GATEWAYS(message) and message["gateway"] == source
+        if source not in self._units or not _OF_STORAGE(message):
+            return False
+        results, ctx = message["results"], message["ctx"]
+        return len(results) == len(ctx["asked"]) and all(
+            self._is_answer(op, answer)
+            for op, answer in [*ctx["results"], *zip((op for _, op in ctx["asked"]), results, strict=True)]
+        ) and all(unit in self._units for unit, _ in ctx["todo"]) and _fits(ctx)  # fmt: skip
+
+    def _is_answer(self, op: Mapping[str, Any], answer: Any) -> bool:
+        if isinstance(answer, Mapping) and "moved" in answer:
+            return _is_a(answer, Moved) and answer["moved"] in self._units and "device" in op
+        return _is_a(answer, ANSWERS[op["op"]]) if op["op"] in ANSWERS else answer == "ok"
 
     def _begin(self, ask: Mapping[str, Any]) -> None:
         what = ask["what"]
@@ -93,6 +124,8 @@ class Compute:
                 ops = [{"op": "spread", "group": group, "filter": message}]
             case {"kind": "send", "message": message}:
                 ops = [_append(message, entry) for entry in message["to"]]
+            case {"kind": "withdraw", "device": device, "receiver": receiver, "number": number}:
+                ops = [{"op": "withdraw", "device": receiver, "source": device, "number": number}]
             case {"kind": "group", "device": device, "group": group, "joins": joins}:
                 ops = [{"op": "member" if joins else "unmember", "group": group, "member": device}]
             case {"kind": "pull", "device": device, "got": got, "hold": hold}:
@@ -194,3 +227,41 @@ def _append(message: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, A
     expires_us = entry.get("expires_us", message.get("expires_us"))
     kept = {"slot": slot, "seq": seq, "expires_us": expires_us, "message": copy}
     return {"op": "append", "device": entry["device"], "entry": kept}
+
+
+def _is_a(found: Any, what: Any) -> bool:
+    try:
+        msgspec.convert(found, what)
+    except (msgspec.ValidationError, RecursionError):
+        return False
+    return True
+
+
+def _fits(ctx: Mapping[str, Any]) -> bool:
+    """Say whether a step is one of what a device has asked for, and about it."""
+    asked = [
+        *(op for _, op in ctx["asked"]),
+        *(op for _, op in ctx["todo"]),
+        *(op for op, _ in ctx["results"]),
+    ]
+    kinds = {op["op"] for op in asked}
+    match ctx["what"], ctx["step"]:
+        case {"kind": "send", "message": {"kind": "data", "body": body}}, "named":
+            return body is None and [op["op"] for op in asked] == ["cached"]
+        case {"kind": "send", "message": {"kind": "data", "body": bytes()}}, "data":
+            return kinds <= {"cache", "append"}
+        case {"kind": "send"}, "spread":
+            return [op["op"] for op in asked] == ["spread"]
+        case {"kind": "send" | "group"}, "append":
+            return kinds <= {"append"}
+        case {"kind": "send"}, "send":
+            return kinds <= {"append"}
+        case {"kind": "group", "joins": bool(joins)}, "group":
+            return [op["op"] for op in asked] == ["member" if joins else "unmember"]
+        case {"kind": "pull"}, "pull":
+            return [op["op"] for op in asked].count("read") == 1 and kinds <= {"drop", "read"}
+        case {"kind": "pull"}, "moved":
+            return kinds <= {"move"}
+        case {"kind": "join" | "withdraw" as kind}, step:
+            return kind == step and kinds == {kind}
+    return False

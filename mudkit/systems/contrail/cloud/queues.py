@@ -23,6 +23,8 @@ class _Waiting:
     seq: int
     expires_us: int | None
     is_item: bool
+    source: str
+    number: int
 
 
 class Queue:
@@ -50,7 +52,7 @@ class Queue:
         ----------
         now_us : int
         entry : mapping
-            ``slot, seq, expires_us, message``: it replaces the entry of its slot, unless that is newer.
+            ``slot, seq, expires_us, message, number``: it replaces its slot's, unless that is newer.
         most : int
             So many items wait at most.
 
@@ -94,6 +96,11 @@ class Queue:
             self._items -= found.is_item
             self._store.delete(self._key(number))
 
+    def withdraw(self, source: str, number: int) -> None:
+        """Take out what a device has sent up to a number."""
+        for each in [at for at, w in self._waiting.items() if w.source == source and w.number <= number]:
+            self.drop(each)
+
     def entries(self) -> Iterator[dict[str, Any]]:
         """Give all entries, the oldest first."""
         for number in self._waiting:
@@ -110,7 +117,14 @@ class Queue:
     def note(self, number: int, entry: Mapping[str, Any]) -> None:
         """Take note of an entry that is in the store."""
         is_item = entry["message"]["kind"] == "data"
-        self._waiting[number] = _Waiting(entry["slot"], entry["seq"], entry["expires_us"], is_item)
+        self._waiting[number] = _Waiting(
+            entry["slot"],
+            entry["seq"],
+            entry["expires_us"],
+            is_item,
+            entry["message"]["from"],
+            entry["number"],
+        )
         self._slots[entry["slot"]] = number
         self._items += is_item
 

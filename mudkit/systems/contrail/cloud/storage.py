@@ -13,29 +13,42 @@ cached    that ciphertext, if it is the copy that is meant
 member    a device is in a group: the filters that wait for it there go to it
 unmember  it has left
 spread    a filter for a group: kept, for the members that it is addressed to and those that come later
+withdraw  what a device has sent to another one before goes out of the queue of that
 move      a queue goes to another data centre; who asks here from then on is sent there
 ========  ==========================================================================================
 
 What is kept is bounded: by device the items, and the filters and keys, that wait (``most_waiting``,
 ``MOST_CONTROLS``), the cache (``most_cached``), a white-list, where its queue has gone; by device and group
-the filters (``MOST_FILTERS``); by data centre the moves that are under way.
+the filters (``MOST_FILTERS``); by data centre the moves that are under way; by two devices the last time that
+one has withdrawn something from the other.
+
+It takes messages of its cloud's compute instances, storages and gateways only. Who waits for more is told so
+until it asks, or its gateway says that it holds no connection any more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
-from mudkit.events import Effect, Event, Ports, Received, Send, SetTimer, TimerFired
+from mudkit.events import CancelTimer, Effect, Event, Ports, Received, Send, SetTimer, TimerFired
 from mudkit.systems.contrail.cloud.cache import ItemCache
 from mudkit.systems.contrail.cloud.groups import PublisherGroups
 from mudkit.systems.contrail.cloud.moves import Moves
 from mudkit.systems.contrail.cloud.queues import Queue
+from mudkit.systems.contrail.messages import Adopted, Do, Gone, Moving
+from mudkit.systems.receiving import Accepts, dropped
 
 __all__ = ["Storage"]
 
 _AGAIN: Final = "again"
 _AGAIN_US: Final = 1_000_000
+_TELL: Final = "tell again "
+_TELL_US: Final = 20_000_000
+"""A device that is told of something asks for it at once; a slow link takes 7 s, and others may go first."""
+_OF_COMPUTE: Final = Accepts(Do)
+_OF_STORAGE: Final = Accepts(Moving, Adopted)
+_OF_GATEWAYS: Final = Accepts(Gone)
 
 
 class Storage:
@@ -48,15 +61,23 @@ class Storage:
         Items in the queue of a device.
     most_cached : int
         Items of a device in the cache.
+    computes, units, gateways : collection of str
+        Addresses of the cloud's compute instances, storages and gateways, of all data centres.
     """
 
-    def __init__(self, ports: Ports, most_waiting: int, most_cached: int) -> None:
+    def __init__(
+        self, ports: Ports, most_waiting: int, most_cached: int, *, computes: Collection[str],
+        units: Collection[str], gateways: Collection[str],
+    ) -> None:  # fmt: skip
         self._store = ports.store
+        self._computes, self._units, self._gateways = computes, units, gateways
         self._me = ports.address
         self._most_waiting, self._most_cached = most_waiting, most_cached
         self._queues: dict[str, Queue] = {}
         self._watchers: dict[str, str] = {}
-        """Gateways that hold a connection with a device: they ask again when this is forgotten."""
+        """Gateways that hold a connection with a device, as they are stored."""
+        self._told: set[str] = set()
+        """Devices that were told that something waits, and have not asked since."""
         self._visits: dict[str, tuple[str, int]] = {}
         """How often running a device has come to which data centre."""
         self._is_awake = False
@@ -69,17 +90,45 @@ class Storage:
             self._is_awake = True
             self._wake()
         match event:
+            case Received(source=source, message=message) if not self._takes(source, message):
+                return dropped(event)
             case Received(source=source, message={"kind": "do", "ops": ops, "ctx": ctx}):
-                results = [self._do(now_us, op) for op in ops]
+                results = [self._do(now_us, op, ctx) for op in ops]
                 self._effects.append(Send(source, {"kind": "done", "results": results, "ctx": ctx}))
             case Received(source=source, message={"kind": "moving"} as message):
                 self._adopt(now_us, message)
                 self._effects.append(Send(source, {"kind": "adopted", "number": message["number"]}))
             case Received(message={"kind": "adopted", "number": number}):
                 self._moves.adopted(number)
-            case TimerFired():
-                self._send_moving()
+            case Received(message={"kind": "gone", "device": device}):
+                self._watch(device, None)
+            case TimerFired(name=name):
+                if name == _AGAIN:
+                    self._send_moving()
+                else:
+                    self._tell_watcher(name.removeprefix(_TELL))
         return self._effects
+
+    def _takes(self, source: str, message: Any) -> bool:
+        """Say whether a message is of its own cloud."""
+        if source in self._computes:
+            return _OF_COMPUTE(message) and self._knows(message["ops"], message["ctx"]["what"])
+        if source in self._units:
+            return _OF_STORAGE(message)
+        return source in self._gateways and _OF_GATEWAYS(message)
+
+    def _knows(self, ops: Sequence[Mapping[str, Any]], what: Mapping[str, Any]) -> bool:
+        """Say whether all that is named is of its own cloud, and items are what somebody has sent."""
+        for op in ops:
+            match op:
+                case {"op": "read", "here": here, "watcher": watcher}:
+                    if here not in self._units or (watcher is not None and watcher not in self._gateways):
+                        return False
+                case {"op": "move", "to": to} if to not in self._units:
+                    return False
+                case {"op": "append", "entry": {"message": {"kind": "data"}}} if what["kind"] != "send":
+                    return False
+        return True
 
     def _wake(self) -> None:
         """Look through what another life has left, once."""
@@ -90,8 +139,12 @@ class Storage:
             device, number = key.removeprefix("queue ").split("\n")
             self._queue(device).note(int(number), entry)
         self._send_moving()
+        for key, watcher in self._store.items("watcher "):
+            device = key.removeprefix("watcher ")
+            self._watchers[device] = watcher
+            self._tell_watcher(device)
 
-    def _do(self, now_us: int, op: Mapping[str, Any]) -> Any:
+    def _do(self, now_us: int, op: Mapping[str, Any], ctx: Mapping[str, Any]) -> Any:
         if "device" in op:
             moved = self._moves.gone(op["device"], op.get("version", 0))
             if moved is not None:
@@ -100,7 +153,7 @@ class Storage:
             case "join":
                 self._store.put(f"white {op['device']}", op["friends"])
             case "append":
-                return self._append(now_us, op["device"], op["entry"])
+                return self._append(now_us, op["device"], _numbered(op["entry"], ctx["what"]))
             case "read":
                 return self._read(now_us, op)
             case "drop":
@@ -117,6 +170,8 @@ class Storage:
                 self._groups.leave(op["group"], op["member"])
             case "spread":
                 return self._groups.spread(now_us, op["group"], op["filter"])
+            case "withdraw":
+                self._withdraw(op["device"], op["source"], op["number"])
             case "move" if op["to"] != self._me:  # it may have come here meanwhile
                 self._move(op["device"], op["to"])
         return "ok"
@@ -134,6 +189,8 @@ class Storage:
             friends = self._store.get(f"white {device}")
             if friends is not None and message["from"] not in friends:
                 return "stranger"
+        if entry["number"] <= self._withdrawn(device).get(message["from"], 0):
+            return "obsolete"  # it comes late
         done = self._queue(device).append(now_us, entry, self._most_waiting)
         if done == "ok":
             self._tell_watcher(device)
@@ -141,29 +198,59 @@ class Storage:
 
     def _read(self, now_us: int, op: Mapping[str, Any]) -> dict[str, Any]:
         device = op["device"]
-        if op["watcher"] is None:
-            self._watchers.pop(device, None)
-        else:
-            self._watchers[device] = op["watcher"]
+        self._watch(device, op["watcher"])
         if op["begins"]:
             where, times = self._visits.get(device, (op["here"], 0))
             self._visits[device] = op["here"], times + 1 if where == op["here"] else 1
         page, is_more = self._queue(device).read(now_us, op["most_bytes"])
         return {"page": page, "more": is_more, "times": self._visits.get(device, ("", 0))[1]}
 
+    def _watch(self, device: str, gateway: str | None) -> None:
+        """Take note of who holds a connection with a device now; that it was told of something is over."""
+        if device in self._told:
+            self._told.discard(device)
+            self._effects.append(CancelTimer(f"{_TELL}{device}"))
+        if self._watchers.get(device) == gateway:
+            return
+        if gateway is None:
+            del self._watchers[device]
+            self._store.delete(f"watcher {device}")
+        else:
+            self._watchers[device] = gateway
+            self._store.put(f"watcher {device}", gateway)
+
     def _tell_watcher(self, device: str) -> None:
-        if device in self._watchers:
-            self._effects.append(Send(self._watchers[device], {"kind": "filled", "device": device}))
+        """Tell a device that something waits, and again, until it asks."""
+        if device in self._watchers and len(self._queue(device)):
+            self._effects += [
+                Send(self._watchers[device], {"kind": "filled", "device": device}),
+                SetTimer(f"{_TELL}{device}", _TELL_US),
+            ]
+            self._told.add(device)
+
+    def _withdraw(self, device: str, source: str, number: int) -> None:
+        """Take out of a queue what somebody has put there before, and what of it comes later."""
+        if number > self._withdrawn(device).get(source, 0):
+            self._store.put(f"withdrawn {device}\n{source}", number)
+        self._queue(device).withdraw(source, number)
+
+    def _withdrawn(self, device: str) -> dict[str, int]:
+        prefix = f"withdrawn {device}\n"
+        return {key.removeprefix(prefix): number for key, number in self._store.items(prefix)}
 
     # -- data centres
 
     def _move(self, device: str, to: str) -> None:
         queue = self._queue(device)
         friends = self._store.get(f"white {device}")
-        self._moves.begin(device, to, {"friends": friends, "entries": list(queue.entries())})
-        queue.clear()
+        withdrawn = self._withdrawn(device)
+        self._moves.begin(device, to, {
+            "friends": friends, "entries": list(queue.entries()),
+            **({"withdrawn": withdrawn} if withdrawn else {}),
+        })  # fmt: skip
         self._tell_watcher(device)
-        self._watchers.pop(device, None)
+        self._watch(device, None)
+        queue.clear()
         self._send_moving()
 
     def _send_moving(self) -> None:
@@ -183,6 +270,20 @@ class Storage:
             return
         if self._store.get(f"white {device}") is None:
             self._store.put(f"white {device}", message["friends"])
+        for source, number in message.get("withdrawn", {}).items():
+            self._withdraw(device, source, number)
+        withdrawn = self._withdrawn(device)
         for entry in message["entries"]:
+            if entry["number"] <= withdrawn.get(entry["message"]["from"], 0):
+                continue
             self._queue(device).append(now_us, entry, self._most_waiting + len(message["entries"]))
         self._tell_watcher(device)
+
+
+def _numbered(entry: Mapping[str, Any], what: Mapping[str, Any]) -> dict[str, Any]:
+    """Give an entry of a queue with the number by which its sender may withdraw it.
+
+    Filters and keys have one; of an item it is that of the push which it came with.
+    """
+    is_item = entry["message"]["kind"] == "data"
+    return {**entry, "number": what["number"] if is_item else entry["seq"]}

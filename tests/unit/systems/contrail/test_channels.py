@@ -86,6 +86,25 @@ def test_keys_go_to_those_only_who_get_an_item(place):
     assert seen[1]["epoch"] == 1  # it had asked before anything was encrypted
 
 
+def test_a_narrower_filter_is_no_secret_from_a_friend_whom_the_relay_helps(place):
+    """As the chapter and the docstring say: a port has one key; another port has another one."""
+    there = place("ann bob cyd")
+    ann, bob, cyd = (there.port(name) for name in ("ann", "bob", "cyd"))
+    private = there.port("ann", "private")
+    there.install(bob, "what > ''", to=("ann", "app"))
+    there.install(bob, "what > 'a'", to=("ann", "private"))
+    there.install(cyd, "what = 'metadata of blue'", to=("ann", "app"))
+    seen, seen_by_cyd = there.handed("bob"), there.handed("cyd")
+    for port, text in ((ann, "blue"), (ann, "red"), (private, "green")):
+        publish(there, port, text, text)
+    there.run(35)
+    assert [each["item"] for each in seen_by_cyd if each["kind"] == "data"] == ["blue"]
+    items = {each["item"]: each for each in seen if each["kind"] == "data"}
+    assert {name: readable(there, "cyd", each) for name, each in items.items()} == {
+        "blue": True, "red": True, "green": False,
+    }  # fmt: skip
+
+
 def test_keys_are_renewed_in_time(place):
     there = place("ann bob", module={"renew_s": 1000.0})
     ann, bob = there.port("ann"), there.port("bob")

@@ -30,13 +30,13 @@ def item(name="a", seq=1, epoch=1, sender="ann", to="bob", expires_us=None, body
 
 
 def test_nobody_sends_in_anothers_name():
-    gateway = Gateway(ports(), INSTANCES)
+    gateway = Gateway(ports(), INSTANCES, ["store"])
     assert told(gateway, {"kind": "send", "device": "eve", "number": 1, "message": item()}) == []
     assert len(told(gateway, {"kind": "send", "device": "ann", "number": 1, "message": item()})) == 1
 
 
 def test_a_request_goes_to_every_instance_once_when_none_is_there():
-    gateway = Gateway(ports(), INSTANCES)
+    gateway = Gateway(ports(), INSTANCES, ["store"])
     ((to, ask),) = told(gateway, {"kind": "join", "device": "ann", "number": 1, "friends": None})
     tried = [to]
     while effects := gateway.handle(0, SendFailed(tried[-1], ask)):
@@ -46,36 +46,40 @@ def test_a_request_goes_to_every_instance_once_when_none_is_there():
 
 
 def test_a_connection_is_held_as_long_as_the_device_is_there():
-    gateway = Gateway(ports(), INSTANCES)
+    gateway = Gateway(ports(), INSTANCES, ["store"])
     filled = {"kind": "filled", "device": "bob"}
     pull = {"kind": "pull", "device": "bob", "visit": 1, "got": [], "hold": True}
     told(gateway, pull, "bob/contrail")
-    assert told(gateway, filled) == [("bob/contrail", {"kind": "filled"})]
+    assert told(gateway, filled, "store") == [("bob/contrail", {"kind": "filled"})]
     gateway.handle(0, SendFailed("bob/contrail", {"kind": "filled"}))
-    assert told(gateway, filled) == []
+    assert told(gateway, filled, "store") == [("store", {"kind": "gone", "device": "bob"})]
     told(gateway, pull, "bob/contrail")
     told(gateway, {"kind": "bye", "device": "bob"}, "bob/contrail")
-    assert told(gateway, filled) == []
+    assert told(gateway, filled, "store") == [("store", {"kind": "gone", "device": "bob"})]
     told(gateway, pull, "bob/contrail")
     told(gateway, {**pull, "hold": False}, "bob/contrail")
-    assert told(gateway, filled) == []
+    assert told(gateway, filled, "store") == [("store", {"kind": "gone", "device": "bob"})]
 
 
 class Tiers:
     """A storage, and another compute instance for each step: what is under way is with none of them."""
 
     def __init__(self, **more):
-        self.storage = Storage(ports("store"), **{"most_waiting": 10, "most_cached": 10, **more})
+        mine = {"computes": ["compute"], "units": ["store"], "gateways": ["gateway"]}
+        self.storage = Storage(ports("store"), **{"most_waiting": 10, "most_cached": 10, **mine, **more})
 
     def ask(self, what, now_us=0):
-        pending = [("compute", {"kind": "ask", "gateway": "gateway", "client": "client", "what": what})]
+        ask = {"kind": "ask", "gateway": "gateway", "client": "client", "what": what, "tries": 1}
+        pending = [("compute", ask)]
         answers = []
         while pending:
             to, message = pending.pop(0)
             if to == "store":
                 pending += told(self.storage, message, "compute", now_us)
             elif to == "compute":
-                pending += told(Compute(ports(), ["store"], "store", 3, 0), message, "store", now_us)
+                source = "gateway" if message["kind"] == "ask" else "store"
+                instance = Compute(ports(), ["store"], "store", 3, 0, ["gateway"])
+                pending += told(instance, message, source, now_us)
             elif message["kind"] == "tell":
                 answers.append(message["message"])
         return answers
@@ -150,8 +154,8 @@ def test_pages_are_bounded_but_hold_one_message(size, pages):
 
 
 def test_an_instance_serves_one_request_after_the_other():
-    compute = Compute(ports(), ["store"], "store", None, 1000)
-    ask = {"kind": "ask", "gateway": "g", "client": "c", "what": {"kind": "join", "device": "ann", "number": 1, "friends": None}}  # fmt: skip
+    compute = Compute(ports(), ["store"], "store", None, 1000, ["g"])
+    ask = {"kind": "ask", "gateway": "g", "client": "c", "what": {"kind": "join", "device": "ann", "number": 1, "friends": None}, "tries": 1}  # fmt: skip
     timers = [*compute.handle(0, Received("g", ask)), *compute.handle(0, Received("g", ask))]
     assert [each.delay_us for each in timers] == [1000]
     done = compute.handle(1000, TimerFired("done"))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from contrail_place import marked
 
-from mudkit.errors import ParameterError, PredicateError
+from mudkit.errors import FailureWarning, ParameterError, PredicateError
 from mudkit.predicates import Predicate, function
 from mudkit.predicates.functions import remove
 from mudkit.systems.contrail import Group, Item, Published
@@ -65,8 +66,9 @@ def test_an_application_that_fails_to_decide_has_not_accepted(place):
         raise RuntimeError("undecided")
 
     ann = there.port("ann", on_filter=decide)
-    with pytest.raises(RuntimeError, match="undecided"):
+    with pytest.warns(FailureWarning, match="undecided"):
         there.install(there.port("bob"), EVERYTHING, to=("ann", "app"))
+    assert list(there.lab.problems["device"]) == ["ann"]
     there.run(65)
     assert who(there, ann, marked("x")) == []
 
@@ -88,6 +90,28 @@ def test_a_decision_outlives_the_module_and_an_open_question_is_asked_again(plac
     there.run(5)
     assert asked == ["bob", "cyd", "cyd"]
     assert who(there, ann, marked("x")) == ["bob", "cyd"]
+
+
+@pytest.mark.parametrize("expiry", ["soon", -1, 1.5, [], 1 << 70, True])
+def test_a_filter_with_no_number_as_expiry_is_refused_when_it_comes(place, expiry, monkeypatch):
+    there = place("ann bob")
+    ann, bob = there.port("ann"), there.port("bob")
+    with pytest.raises(ParameterError):
+        bob.install_filter(EVERYTHING, to=("ann", "app"), item_expires_s=expiry if expiry != 1.5 else "1.5")
+    encode = msgspec.json.encode
+
+    def forged(sent, **more):  # of a module that does not check what it is given
+        is_filter = isinstance(sent, dict) and "item_expires_us" in sent
+        return encode({**sent, "item_expires_us": expiry} if is_filter else sent, **more)
+
+    monkeypatch.setattr(msgspec.json, "encode", forged)
+    there.install(bob, EVERYTHING, to=("ann", "app"))
+    monkeypatch.undo()
+    assert who(there, ann, marked("x")) == []
+    assert there.counts("ann") == {"refused filters": 1}
+    assert there.lab.problems.empty
+    there.install(bob, EVERYTHING, to=("ann", "app"))
+    assert who(there, ann, marked("x")) == ["bob"]
 
 
 def test_a_filter_is_replaced_and_removed(place):

@@ -72,6 +72,32 @@ def test_who_asks_later_gets_what_is_in_the_cache_if_the_key_may_be_had(place):
     assert received(there, bob) == ["photograph"]
 
 
+def test_an_item_is_uploaded_once_whoever_asks_later(place):
+    """The newcomer is given the key of this item alone (Contrail 3.4.1)."""
+    there, ports = arranged(place, "bob")
+    item = Item({"what": "big"}, b"a photograph " * 8000)
+    there.publish(ports["ann"], item, "photograph").result()
+    there.publish(ports["ann"], marked("another"), "another").result()
+    there.run(65)
+    for name in ("cyd", "dan"):
+        there.module(name, ["ann"])
+        there.modules["ann"].befriend(name).result()
+        ports[name] = there.port(name)
+        there.install(ports[name], EVERYTHING, to=("ann", "app"))
+        before = there.bytes_up("ann")
+        again = there.publish(ports["ann"], item, "photograph").result()
+        there.run(1)
+        assert not again.uploaded
+        assert there.bytes_up("ann") - before < 3_000
+        there.run(65)
+        assert [each.payload for each in ports[name].receive_all().result()] == [item.payload]
+        assert not there.lab.devices[name].processes[0].store.items("key ann\n")
+    there.publish(ports["ann"], marked("later"), "later").result()
+    there.run(65)
+    for name in ("bob", "cyd", "dan"):
+        assert ports[name].receive_all().result()[-1].payload == b"payload of later"
+
+
 def test_what_has_left_the_cache_is_uploaded_again(place):
     there, ports = arranged(place, "bob", most_cached=2)
     first = marked("first")

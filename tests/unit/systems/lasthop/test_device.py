@@ -27,6 +27,8 @@ from mudkit.systems.lasthop.device_queue import DeviceQueue
 from mudkit.systems.lasthop.facts import Facts
 
 S = 1_000_000
+LIFE = "00000000"
+"""The incarnation of a store, where nothing is random."""
 
 
 class Phone:
@@ -34,7 +36,7 @@ class Phone:
 
     def __init__(self, capacity=None, store=None):
         self.store = store or MemoryStore()
-        self.machine = DeviceMachine(Ports(self.store, lambda n: b"", "ann/p"), "ann", "spool/p", capacity)
+        self.machine = DeviceMachine(Ports(self.store, bytes, "ann/p"), "ann", "spool/p", capacity)
         self.now_us, self.sent, self.answers, self.number = 0, [], {}, 0
         self.shown, self.arrived = [], []
 
@@ -59,12 +61,14 @@ class Phone:
         self.hears("welcome", session=self.last("hello")["session"], number=0)
 
     def hears(self, kind, **more):
+        if kind == "heard":
+            more = {"session": self.last("hello")["session"], **more}
         self.gets(Received("spool/p", {"kind": kind, "device": "ann", **more}))
 
     def says(self, what, **body):
         """Let the server say something in the stream."""
         self.number += 1
-        name = "ann {}.{}".format(*self.last("hello")["session"])
+        name = "{} {}.{}".format(*self.last("hello")["session"])
         body = {"what": what, "topic": "news", "run": 1, **body}
         self.hears("stream", stream=name, number=self.number, first=1, body=body)
 
@@ -214,10 +218,10 @@ def test_what_has_expired_is_neither_taken_nor_read(phone):
 def test_what_is_repeated_late_or_of_another_subscription_changes_nothing(phone):
     phone.message("a", 1.0)
     before = dict(phone.machine._queue.held("news"))
-    repeated = {"kind": "stream", "stream": "ann 1.1", "number": 1, "first": 1,
+    repeated = {"kind": "stream", "device": "ann", "stream": f"{LIFE} 1.1", "number": 1, "first": 1,
                 "body": {"what": "retract", "topic": "news", "run": 1, "id": "a"}}  # fmt: skip
     phone.gets(Received("spool/p", repeated))
-    phone.gets(Received("spool/p", {**repeated, "stream": "ann 0.9", "number": 2}))
+    phone.gets(Received("spool/p", {**repeated, "stream": f"{LIFE} 0.9", "number": 2}))
     phone.says("retract", id="a", run=77)
     phone.says("retract", id="a", topic="sport")
     assert phone.machine._queue.held("news") == before == {"a": 1.0}
@@ -271,7 +275,7 @@ def test_queue_and_facts_outlive_the_machine(phone):
     again = Phone(store=phone.store)
     again.up(20)
     hello = again.last("hello")
-    assert hello["session"] == [2, 1]
+    assert hello["session"] == [LIFE, 2, 1]
     assert hello["after"] is None
     assert hello["holds"] == {"news": {"c": 3.0}}
     assert [fact["ids"] for _, fact in hello["facts"]] == [["b", "a"]]
@@ -283,12 +287,12 @@ def test_a_session_that_is_known_goes_on_where_it_was(phone):
     phone.message("a", 1.0)
     phone.message("b", 1.0)
     phone.up(10)
-    assert phone.last("hello")["after"] == ["ann 1.1", 2]
+    assert phone.last("hello")["after"] == [f"{LIFE} 1.1", 2]
     assert phone.last("hello")["holds"] == {}
-    phone.hears("who", session=[1, 1])  # of a session that is over
-    assert phone.last("hello")["session"] == [1, 2]
-    phone.hears("who", session=[1, 2])
-    assert phone.last("hello")["session"] == [1, 3]
+    phone.hears("who", session=[LIFE, 1, 1])  # of a session that is over
+    assert phone.last("hello")["session"] == [LIFE, 1, 2]
+    phone.hears("who", session=[LIFE, 1, 2])
+    assert phone.last("hello")["session"] == [LIFE, 1, 3]
     assert phone.last("hello")["holds"] == {"news": {"a": 1.0, "b": 1.0}}
 
 
@@ -299,7 +303,7 @@ def test_hello_is_said_again_until_it_is_answered():
         phone.gets(TimerFired("again"), at_s)
     hellos = [each["session"] for each in phone.sent if each["kind"] == "hello"]
     assert len(hellos) >= 2
-    assert set(map(tuple, hellos)) == {(1, 1)}
+    assert set(map(tuple, hellos)) == {(LIFE, 1, 1)}
 
 
 def test_what_is_unknown_is_refused(phone):
@@ -399,3 +403,51 @@ def _kept(server, ann):
             todo += [getattr(each, name, None) for name in names]
             todo += [getattr(each, name, None) for name in getattr(each, "__struct_fields__", ())]
     return found + sum(len(each.installed.store.items()) for each in (server, ann))
+
+
+def test_an_answer_to_less_than_was_told_leaves_the_rest_to_its_own_time():
+    phone = Phone()
+    phone.up()
+    for op_id, topic in enumerate(("a", "b", "c"), 1):
+        wanted = dict(Subscription(topic).describe())
+        phone.gets(Call(op_id, "subscribe", {"subscription": wanted}), 0)
+    phone.gets(TimerFired("again"), 5)
+    phone.gets(TimerFired("again"), 10)
+    told = [len(each["facts"]) for each in phone.sent if each["kind"] == "told"]
+    assert told == [1, 3]
+    phone.hears("heard", number=1)  # it was late
+    assert phone.answers == {1: None}
+    assert len([each for each in phone.sent if each["kind"] == "told"]) == 2
+    phone.gets(TimerFired("again"), 15)
+    phone.gets(TimerFired("again"), 20)
+    assert [number for number, _ in phone.last("told")["facts"]] == [2, 3]
+    phone.hears("heard", number=3)
+    assert phone.answers == {1: None, 2: None, 3: None}
+
+
+def test_two_of_one_rank_and_one_number_are_in_order_all_the_same(phone):
+    """A server may have to number them anew: what was in the queue before is still remembered there."""
+    for identity in ("a", "b", "c"):
+        phone.says(
+            "message",
+            id=identity,
+            rank=4.0,
+            order=1,
+            expires_us=None,
+            shown=False,
+            content={"text": identity},
+        )
+        phone.says("retract", id=identity)
+    for identity in ("e", "d"):
+        phone.says(
+            "message",
+            id=identity,
+            rank=4.0,
+            order=1,
+            expires_us=None,
+            shown=False,
+            content={"text": identity},
+        )
+    phone.gets(LinkDown())
+    phone.read(2)
+    assert [each["text"] for each in phone.answers[2]] == ["d", "e"]

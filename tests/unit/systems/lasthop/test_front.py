@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mudkit import Lab
-from mudkit.errors import ParameterError
+from mudkit.errors import MudkitError, ParameterError
 from mudkit.experiment import Scenario, run
 from mudkit.systems.lasthop import Forwarding, LastHop, Publications, Subscriber, Subscription
 
@@ -290,3 +290,61 @@ def test_an_experiment_runs_it():
     assert status["read"] > 0
     assert set(status.index) <= {"read", "unread", "lost"}
     assert (done.bill["bytes"] > 0).all()
+
+
+def _expired(place):
+    place.lab.run(minutes=2)
+
+
+def _retracted(place):
+    place.news.rerank("news 1", -1.0).result()
+
+
+def _read(place):
+    place.read()
+
+
+@pytest.mark.parametrize("ends", [_expired, _retracted, _read])
+@pytest.mark.parametrize("kind", ["limits", "restart", "unsubscribe"])
+def test_a_phone_goes_on_with_the_next_of_the_same_rank(kind, ends):
+    place = Place(policy="on-line", max=None)
+    place.news.publish("one", rank=4.0, expires_s=60).result()
+    place.lab.run(seconds=30)
+    ends(place)
+    place.lab.run(minutes=1)
+    match kind:
+        case "limits":
+            place.ann.subscribe("news", policy="on-line", max=None, threshold=0.5).result()
+        case "restart":
+            place.lab.faults.kill("spool")
+            place.lab.faults.restart("spool")
+        case "unsubscribe":
+            place.ann.unsubscribe("news").result()
+            place.ann.subscribe("news", policy="on-line", max=None).result()
+    place.lab.run(minutes=1)
+    for text in ("two", "three"):
+        place.news.publish(text, rank=4.0).result()
+    place.lab.run(minutes=1)
+    orders = [row[1] for _, row in place.ann.installed.store.items("queue\n")]
+    assert orders == ([1, 2] if kind == "unsubscribe" else [2, 3])  # no number is used again
+    assert place.read() == ["two", "three"]
+
+
+@pytest.mark.parametrize("topic", ["query: a ==", "query: receiver.battery > 1 AND a = 1", "x" * 100_000])
+def test_a_topic_that_no_server_can_have_is_refused_when_it_is_asked_for(topic):
+    place = Place()
+    with pytest.raises(MudkitError):
+        place.ann.subscribe(topic)
+    with pytest.raises(MudkitError):
+        place.ann.follow(topic, {"here": (0.0, 0.0, 1.0)})
+    with pytest.raises(MudkitError):
+        place.ann.follow("news {place}", {"he\nre": (0.0, 0.0, 1.0)})
+
+
+@pytest.mark.parametrize("attributes", [{"n": 1 << 64}, {"n": [{"m": -(1 << 70)}]}, {"text": "\ud800"}])
+def test_what_nobody_can_keep_or_send_is_refused_before_anybody_has_it(attributes):
+    place = Place(policy="on-line")
+    with pytest.raises(ParameterError):
+        place.news.publish(**{"text": "x", **attributes})
+    place.news.publish("good", n=(1 << 63) - 1).result()
+    assert place.read() == ["good"]

@@ -101,7 +101,7 @@ def test_another_life_goes_on_where_one_has_ended():
     spool.restore(
         10 * S,
         [Message("old", 0.5, 7, S, 20 * S), Message("older", 0.5, 3, S, 1 << 62), Message("c", 0.1, 9, S, 1 << 62)],
-        [(S, 1), (2 * S, 1)],
+        [(S, 1), (2 * S, 1)], last=12,
     )  # fmt: skip
     assert spool.prefetch_limit == 2
     spool.network(10 * S, is_up=True)
@@ -111,7 +111,7 @@ def test_another_life_goes_on_where_one_has_ended():
     assert spool.forwarded == ["older", "old", "c"]
     assert {each.identity for each in spool.all()} == {"older", "c"}
     spool.notification(21 * S, "new", 0.1)
-    assert spool.find("new").order == 10
+    assert spool.find("new").order == 13
 
 
 def test_too_much_that_comes_back_is_evicted_by_rank():
@@ -125,3 +125,12 @@ def test_too_much_that_comes_back_is_evicted_by_rank():
         spool.notification(2 * S, number, 0.9)
     assert len(spool.gone) == 5
     assert spool.gone[1:3] == ["a", "b"]
+
+
+def test_what_a_device_names_twice_ends_once():
+    spool = Watched(Forwarding("buffer", 3))
+    spool.come(1, a=0.1, b=0.2, c=0.3)
+    spool.read_offline(2 * S, ["a", "a"])
+    spool.let_go(2 * S, ["b", "b"])
+    assert spool.gone == ["a", "b"]
+    assert spool.habits.read_at_a_time == 1.0

@@ -11,6 +11,7 @@ from mudkit.systems.lasthop import Forwarding, Subscription
 from mudkit.systems.lasthop.server import SpoolServer
 
 S = 1_000_000
+LIFE = "a0b1c2d3"
 LIMIT_2 = Forwarding("buffer", 2)
 
 
@@ -19,7 +20,7 @@ class Server:
 
     def __init__(self, store=None, capacity=100):
         self.store = store or MemoryStore()
-        self.machine = SpoolServer(Ports(self.store, lambda n: b"", "spool/p"), 0, capacity)
+        self.machine = SpoolServer(Ports(self.store, bytes, "spool/p"), 0, capacity)
         self.now_us, self.sent, self.answers, self.rows, self.facts = 0, [], [], [], 0
 
     def gets(self, event, at_s=None):
@@ -39,7 +40,7 @@ class Server:
         self.store.commit()
 
     def hears(self, kind, source="ann/p", session=(1, 1), **more):
-        self.gets(Received(source, {"kind": kind, "device": "ann", "session": list(session), **more}))
+        self.gets(Received(source, {"kind": kind, "device": "ann", "session": [LIFE, *session], **more}))
 
     def hello(self, session=(1, 1), source="ann/p", after=None, holds=None, facts=(), room=None):
         self.hears("hello", source, session, after=after, holds=holds or {}, facts=list(facts), room=room)
@@ -88,7 +89,7 @@ def test_what_is_forwarded_is_sent_again_until_it_is_confirmed(server):
     assert server.said() == ["a"]
     server.gets(TimerFired("again"), 60)
     assert server.said() == ["a"]
-    server.hears("confirmed", stream="ann 1.1", number=1)
+    server.hears("confirmed", stream=f"{LIFE} 1.1", number=1)
     server.gets(TimerFired("again"), 120)
     assert server.new == []
 
@@ -96,15 +97,15 @@ def test_what_is_forwarded_is_sent_again_until_it_is_confirmed(server):
 def test_what_the_device_misses_is_sent_again_at_once_and_nothing_else(server):
     for identity in "ab":
         server.publish(identity)
-    server.hears("confirmed", stream="ann 1.1", number=0, missing=[1])
+    server.hears("confirmed", stream=f"{LIFE} 1.1", number=0, missing=[1])
     assert (server.said(), server.new[0][0]) == (["a"], "ann/p")
-    server.hears("confirmed", stream="ann 0.9", number=0, missing=[1])
+    server.hears("confirmed", stream=f"{LIFE} 0.9", number=0, missing=[1])
     assert server.new == []
-    server.hears("confirmed", stream="ann 1.1", number=1, missing=[1])
+    server.hears("confirmed", stream=f"{LIFE} 1.1", number=1, missing=[1])
     assert server.new == []
     to, message = server.sent[-1]
     server.gets(SendFailed(to, message))
-    server.hears("confirmed", stream="ann 1.1", number=1, missing=[2])
+    server.hears("confirmed", stream=f"{LIFE} 1.1", number=1, missing=[2])
     assert server.new == []  # it is away, and says itself what it has
 
 
@@ -125,7 +126,7 @@ def test_nothing_is_sent_to_who_cannot_be_reached(server):
     assert server.queues() == (1, 0)
     server.publish("b")
     assert server.new == []
-    server.hello((1, 2), "ann/q", after=["ann 1.1", 0])
+    server.hello((1, 2), "ann/q", after=[f"{LIFE} 1.1", 0])
     assert server.said() == ["a", "b"]
     assert server.new[-1][0] == "ann/q"
 
@@ -133,7 +134,7 @@ def test_nothing_is_sent_to_who_cannot_be_reached(server):
 def test_a_short_hello_tells_what_has_come_from_what_was_lost(server):
     server.publish("a")
     server.publish("b", 2.0)
-    server.hello((1, 2), after=["ann 1.1", 1])
+    server.hello((1, 2), after=[f"{LIFE} 1.1", 1])
     assert server.said() == ["b"]
     assert server.queues() == (0, 2)
 
@@ -141,7 +142,7 @@ def test_a_short_hello_tells_what_has_come_from_what_was_lost(server):
 def test_a_short_hello_that_nobody_understands_is_not_enough(server):
     server.publish("a")
     again = Server(server.store)
-    again.hello((1, 2), after=["ann 1.1", 1])
+    again.hello((1, 2), after=[f"{LIFE} 1.1", 1])
     assert again.kinds()[-1] == "who"
     again.hello((1, 3), holds={"news": {"a": 1.0}})
     assert again.said() == []
@@ -154,7 +155,7 @@ def test_what_a_device_missed_of_ranks_it_is_told(server):
     server.gets(SendFailed("ann/p", {"device": "ann", "kind": "welcome"}))
     server.gets(Call(1, "rerank", {"topic": "news", "identity": "a", "rank": 4.0}))
     server.gets(Call(1, "rerank", {"topic": "news", "identity": "b", "rank": -9.0}))
-    server.hello((1, 2), after=["ann 1.1", 2])
+    server.hello((1, 2), after=[f"{LIFE} 1.1", 2])
     assert (server.said("rank"), server.said("retract")) == (["a"], ["b"])
     server.hello((2, 1), holds={"news": {"a": 1.0, "b": 5.0}})
     assert (server.said("rank"), server.said("retract")) == (["a"], ["b"])
@@ -165,19 +166,19 @@ def test_who_missed_too_much_has_to_say_what_it_has(server):
     server.gets(SendFailed("ann/p", {"device": "ann", "kind": "welcome"}))
     for number in range(1100):
         server.gets(Call(1, "rerank", {"topic": "news", "identity": "a", "rank": float(number)}))
-    server.hello((1, 2), after=["ann 1.1", 1])
+    server.hello((1, 2), after=[f"{LIFE} 1.1", 1])
     assert server.kinds() == ["who"]
 
 
 def test_late_and_repeated_hellos_begin_nothing(server):
     server.publish("a")
-    server.hello((1, 2), after=["ann 1.1", 0])
+    server.hello((1, 2), after=[f"{LIFE} 1.1", 0])
     assert server.said() == ["a"]
     for session in ((1, 2), (1, 1), (0, 9)):
         server.hello(session)
         assert server.said() == []
     assert server.queues() == (0, 1)
-    server.hears("confirmed", stream="ann 1.1", number=1)
+    server.hears("confirmed", stream=f"{LIFE} 1.1", number=1)
     server.gets(TimerFired("again"), 60)
     assert server.said() == ["a"]
 
@@ -187,7 +188,7 @@ def test_what_is_told_counts_once(server):
         server.publish(identity)
     facts = server.told({"what": "read", "topic": "news", "at_us": 0, "ids": ["a"], "number": 1})
     assert server.said() == ["c"]
-    assert ("ann/p", {"kind": "heard", "device": "ann", "number": 2}) in server.new
+    assert ("ann/p", {"kind": "heard", "device": "ann", "session": (LIFE, 1, 1), "number": 2}) in server.new
     server.hears("told", facts=facts)
     assert server.said() == []
     spool = server.machine._phones["ann"].topics["news"].spool
@@ -296,8 +297,8 @@ def test_what_stays_too_low_is_kept_in_bounds(server):
 def test_strangers_are_asked_who_they_are():
     server = Server()
     server.hears("told", facts=[])
-    assert server.kinds() == ["heard", "who"]
-    server.hears("confirmed", stream="ann 1.1", number=1)
+    assert server.kinds() == ["who"]
+    server.hears("confirmed", stream=f"{LIFE} 1.1", number=1)
     server.gets(SendFailed("ann/p", {"kind": "who", "device": "bob"}))
     assert server.new == []
 
@@ -307,3 +308,60 @@ def test_what_it_cannot_do_is_refused(server):
     assert isinstance(server.answers[-1], ParameterError)
     server.gets(Call(1, "queues", {"device": "bob", "topic": "news"}))
     assert isinstance(server.answers[-1], ParameterError)
+
+
+def test_what_comes_later_does_not_put_off_what_was_lost(server):
+    server.subscribe(policy="on-line")
+    server.publish("lost")
+    for at_s in range(1, 10):
+        server.now_us = at_s * S
+        server.publish(f"{at_s}" + "x" * 60_000)
+    server.gets(TimerFired("again"), 10)
+    assert server.said() == ["lost"]
+    server.gets(TimerFired("again"), 15)
+    assert server.said() == []  # that may still be on its way
+    server.gets(TimerFired("again"), 16)
+    assert server.said() == ["lost"]
+    server.gets(TimerFired("again"), 55)
+    assert [each[:1] for each in server.said()] == ["l", "1"]
+
+
+def test_a_read_that_comes_late_is_not_taken_for_one_that_was_asked_for_before(server):
+    for number in range(4):
+        server.publish(f"m{number}", float(number))
+    server.hears("read", topic="news", number=2, most=1)
+    assert len(server.said("offered")) == 1
+    server.hears("read", topic="news", number=1, most=1)
+    assert len(server.said("offered")) == 1
+    for number in (1, 2):
+        server.hears("read", topic="news", number=number, most=1)
+        assert server.new == []
+    for number in range(3, 300):
+        server.hears("read", topic="news", number=number, most=1)
+        assert len(server.said("offered")) == 1
+    for number in (1, 2, 235, 250, 299):
+        server.hears("read", topic="news", number=number, most=1)
+        assert server.new == []
+    assert len(server.machine._phones["ann"].asked) <= 64
+
+
+def test_another_incarnation_is_believed_when_it_answers_and_a_late_hello_of_an_unknown_one_does_not():
+    def hello(life, count):
+        said = {"kind": "hello", "device": "ann", "after": None, "holds": {}, "facts": [], "room": None}
+        server.gets(Received("ann/p", {**said, "session": [life, 1, count]}))
+
+    server = Server()
+    server.hello()
+    server.subscribe()
+    hello("ffffffff", 1)
+    assert server.kinds() == ["who"]
+    server.publish("for ann")
+    assert server.said() == ["for ann"]
+    hello("ffffffff", 1)  # repeated on its way
+    assert server.kinds() == ["who"]
+    hello("ffffffff", 2)
+    assert server.kinds() == ["welcome"]
+    server.publish("for nobody")
+    assert server.new == []
+    hello(LIFE, 9)
+    assert server.new == []  # that one is over

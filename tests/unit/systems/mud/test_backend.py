@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from mud_machines import ports, sent, told
+from mud_machines import is_dropped, ports, sent, told
 
 from mudkit.events import LinkUp, TimerFired
 from mudkit.fleet.store import MemoryStore
@@ -278,3 +278,32 @@ def test_a_conflict_shows_a_record_to_whom_its_writer_does_by_another_table(mast
     for number, (age, is_shown) in enumerate(((20, False), (21, True)), 3):
         ((_, answer), *_) = write(master, number, type="conditional", reader={"age": age})
         assert (answer["conflict"] is not None) == is_shown
+
+
+def test_a_follower_has_no_entry_that_there_is_not(master):
+    begin(master)
+    create(master)
+    for lsn in (-2, 0, 7, BEFORE_FIRST - 1, BEFORE_FIRST + 2, 1 << 62):  # looking each up would take for ever
+        assert is_dropped(master, "has", "replica", lsn=lsn)
+    assert log(sent(master.handle(0, TimerFired("again")))) == {"replica": [1], "processor": [1]}
+
+
+def test_of_a_writer_predicate_nothing_else_is_kept(store, master):
+    public(master)
+    odd = {**SECRET, "more": float("nan")}
+    assert write(master, 1, predicate=odd)[0][1]["ver"] == 1
+    assert store.get("row\nt\na")["predicate"] == SECRET
+    nan, large = float("nan"), 1 << 70
+    odd = [
+        nan,
+        large,
+        {"in": [large]},
+        [],
+        b"x",
+        {"point": [nan, 0]},
+        {"struct": {"a": nan}},
+        {"struct": [large]},
+    ]
+    for number, constant in enumerate(odd, 2):
+        ((_, answer),) = write(master, number, predicate={**SECRET, "constants": [constant]}, key="b")
+        assert answer["error"]["kind"] == "PredicateError"

@@ -80,3 +80,47 @@ def test_the_timer_goes_on_while_something_is_asked(connection, answers):
     ask(connection, answers)
     effects = connection.take({"kind": "complete", "id": first["id"]})
     assert CancelTimer(RETRY) not in effects
+
+
+TABLE, OTHER = {"name": "t"}, {"name": "u"}
+FITTING = {
+    "read": [
+        {"kind": "part", "rows": []},
+        {"kind": "part", "error": {}},
+        {"kind": "complete", "table": TABLE},
+    ],
+    "sum": [
+        {"kind": "part", "state": []},
+        {"kind": "part", "error": {}},
+        {"kind": "complete", "table": TABLE},
+    ],
+    "write": [{"kind": "outcome", "key": "a"}],
+    "create": [{"kind": "administered", "error": {}}, {"kind": "administered", "table": TABLE}],
+    "drop": [{"kind": "administered", "table": None}],
+    "register": [{"kind": "registered"}, {"kind": "complete", "table": TABLE}],
+    "unregister": [{"kind": "registered"}, {"kind": "complete", "table": TABLE}],
+}
+NEVER = [
+    {"kind": "outcome", "key": "b"}, {"kind": "complete", "table": OTHER}, {"kind": "administered", "table": OTHER},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("op", FITTING)
+def test_what_is_no_answer_to_what_was_asked_does_not_fit(connection, op):
+    asked = {
+        "op": "read" if op == "sum" else op,
+        "name": "t",
+        "key": "a",
+        "aggregate": "sum(n)" if op == "sum" else None,
+    }
+    ((_, message),) = sent(connection.ask(lambda: asked, lambda last, parts: ()))
+
+    def fits(answer, identity=message["id"]):
+        return connection.fits({"id": identity, **answer})
+
+    every = [*NEVER, *(each for answers in FITTING.values() for each in answers)]
+    for answer in every:
+        is_own = answer in FITTING[op] or (answer["kind"] == "administered" and op in ("create", "drop"))
+        assert fits(answer) == (is_own and answer not in NEVER)
+        assert fits(answer, "another")  # nobody waits for it
+    assert fits({"kind": "refused"})

@@ -551,6 +551,14 @@ def test_what_was_overheard_is_of_no_use_to_others(place, jane):
     assert jane.read("news", latest=True).result().versions == {"a": 1, "b": 1, "c": 1}
 
 
+def test_a_device_may_have_a_slash_in_its_name(place, jane):
+    told, other = [], place.client("jane/b")
+    other.read("news", type="continuous", callback=told.append).result()
+    other.write("news", "a", {"x": 1}).result()
+    place.lab.run(minutes=1)
+    assert [each.key for each in told] == ["a"]
+
+
 def test_an_expired_token_reads_nothing_not_even_here(place, jane):
     jane.write("news", "a", {"x": 1}).result()
     place.lab.run(hours=25)

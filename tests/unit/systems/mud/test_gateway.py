@@ -6,6 +6,7 @@ import pytest
 from mud_machines import ask as asked_by
 from mud_machines import is_dropped, ports, told
 
+from mudkit.events import Received
 from mudkit.predicates import Predicate
 from mudkit.predicates.exchange import to_json
 from mudkit.systems.mud import gateway
@@ -57,7 +58,7 @@ def described(machine, identity="1", table=TABLE, joined=(), **changed):
         id=id_of(identity),
         table=table,
         joined=joined,
-        error={"kind": "TableProblem", "summary": "no"},
+        error={"kind": "TableProblem", "summary": "no"} if table is None else None,
     )
 
 
@@ -203,13 +204,62 @@ def test_a_continuous_read_goes_to_each_processor_of_the_table(machine, token):
     assert {message["expires_s"] for _, message in described(machine, "2", acl="public")} == {None}
 
 
+OUTCOME = {"kind": "outcome", "key": "a", "ver": 1, "lsn": 1, "partition": 0, "table": 3}
+ANSWERS = {
+    "read": ("r", {"kind": "part", "partition": 0}),
+    "write": ("master", OUTCOME),
+    "create": ("master", {"kind": "administered", "table": TABLE}),
+    "register": ("p1", {"kind": "registered"}),
+}
+
+
+@pytest.mark.parametrize("op", ANSWERS)
+def test_what_is_no_answer_to_what_was_asked_is_odd(machine, token, op):
+    ask(machine, token, op=op)
+    for other, (source, answer) in ANSWERS.items():
+        if other != op:
+            assert is_dropped(machine, source=source, id=id_of("1"), **answer)
+    error = {"kind": "TableProblem", "summary": "no"}
+    for table, why in ((TABLE, error), (None, None), ({**TABLE, "name": "u"}, None)):
+        assert is_dropped(machine, "described", "master", id=id_of("1"), table=table, error=why)
+    if op == "create":
+        assert is_dropped(machine, "described", "master", id=id_of("1"), table=TABLE)
+    else:
+        described(machine)
+    source, answer = ANSWERS[op]
+    assert told(machine, source=source, id=id_of("1"), **answer) != []
+
+
+@pytest.mark.parametrize(("client", "source"), [
+    ("bob/news", "jane"), ("jane", "jane"), ("jane/b/news", "jane"), ("/news", "jane"), ("jane/news\n", "jane"),
+])  # fmt: skip
+def test_who_asks_in_anothers_name_is_not_heard(machine, client, source):
+    assert is_dropped(machine, source=source, **asked_by("1", client, op="read"))
+    assert is_dropped(machine, source=source, **{**asked_by("1", op="read"), "id": f"{client} 1"})
+
+
+def test_an_ask_is_of_the_client_that_its_name_begins_with_and_no_longer_one(machine):
+    """An app may have a blank in its name, and so may a device."""
+    theirs = asked_by("1", "jane/a b/news", op="read")
+    assert machine.handle(0, Received("x/mud-news", theirs, "jane/a b"))[0].message["kind"] == "describe"
+    mine = {**theirs, "client": "jane/a"}
+    assert machine.handle(0, Received("jane/mud-a", mine, "jane"))[0].row["incident"] == "dropped"
+
+
+def test_a_device_may_have_a_slash_in_its_name(machine):
+    message = asked_by("1", "jane/b/news", op="read")
+    effects = machine.handle(0, Received("jane/b/mud-news", message, "jane/b"))
+    assert [each.message["kind"] for each in effects] == ["describe"]
+    assert machine.handle(0, Received("jane/mud-news", message, "jane"))[0].row["incident"] == "dropped"
+
+
 @pytest.mark.parametrize("op", ["create", "alter", "drop"])
 def test_requests_of_tables_go_to_the_back_end(machine, token, op):
     ((to, message),) = ask(machine, token, op=op)
     assert (to, message["kind"], message["claims"]["app"]) == ("master", "admin", "news")
-    ((to, message),) = told(machine, "administered", "master", id=id_of("1"), table=None)
+    ((to, message),) = told(machine, "administered", "master", id=id_of("1"), table=None, dropped=3)
     assert (to, message["claims"]["user"]) == ("jane", "jane")
-    assert told(machine, "administered", "master", id=id_of("1"), table=None) == []
+    assert told(machine, "administered", "master", id=id_of("1"), table=None, dropped=3) == []
 
 
 def test_of_too_many_the_one_asked_longest_ago_is_forgotten(machine, token, monkeypatch):

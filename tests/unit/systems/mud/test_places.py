@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudkit.systems.mud.places import processor_of, server_of
+from mudkit.systems.mud.places import app_of, netid_of, processor_of, server_of
 
 NETIDS = [f"phone-{number}" for number in range(2000)]
 
@@ -42,3 +43,8 @@ def test_a_server_has_a_range_which_two_halves_share():
 
 def test_it_is_the_same_in_every_process():
     assert [server_of(netid, 10) for netid in ("jane-phone", "bob-phone", "")] == [2, 7, 0]
+
+
+@pytest.mark.parametrize(("netid", "app"), [("jane", "news"), ("a/b", "news"), ("a@2", "n s")])
+def test_an_endpoint_is_of_one_device_and_one_app(netid, app):
+    assert (netid_of(f"{netid}/{app}"), app_of(f"{netid}/{app}")) == (netid, app)

@@ -13,6 +13,7 @@ from mudkit.systems.mud.places import processor_of
 from mudkit.systems.mud.processor import Processor
 
 TABLE = {"name": "t", "owner": "news", "acl": "public", "split": ["g"], "number": 1, "lsn": 1}
+REST = {"apps": None, "schema": None, "removed": {}}
 TURN = bytes(8).hex()
 CLAIMS = {"app": "news", "user": "jane", "device": None, "expires_s": 100.0}
 
@@ -33,7 +34,7 @@ class Cell:
         self.processor = begun(self.ports, number, processors, replicas)
         self.processor.handle(0, LinkUp("me", "server"))
         self.lsn = 5
-        tables = [{**TABLE, "apps": None, "schema": None, "removed": {}}]
+        tables = [{**TABLE, **REST}]
         told(
             self.processor,
             "state",
@@ -157,6 +158,15 @@ def test_a_registration_waits_until_the_log_is_there(cell):
 def test_a_registration_for_a_table_that_is_not_there_is_refused(cell, other):
     ((_, answer),) = cell.register(**other)
     assert answer["error"]["kind"] == "TableProblem"
+
+
+def test_a_registration_that_comes_after_its_table_was_closed_is_refused(cell):
+    """The gateway had let it in before."""
+    cell.log({"lsn": 6, "op": "table", "table": {**TABLE, **REST, "acl": "user", "lsn": 6}})
+    ((_, answer),) = cell.register()
+    assert answer["error"]["kind"] == "AccessDenied"
+    assert cell.change("a", 1, {}) == []
+    assert cell.register(claims=CLAIMS, expires_s=100.0)[-1][1].get("error") is None
 
 
 def test_a_token_that_expires_on_the_way_is_refused():

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+import re
+import signal
+import sys
+import threading
+
 import pytest
 
-from mudkit.systems.sublim import PolicyError, create_message, policy
+from mudkit.systems.sublim import Policy, PolicyError, Rule, create_message, method, policy, watching
+from mudkit.systems.sublim.actions import Call
 from mudkit.systems.sublim.limits import MAX_MESSAGE_BYTES, MAX_STATE_BYTES, MAX_VARIABLES
 
 BODY = {"pulse": 48, "nested": {"a": [1, 2]}}
@@ -69,6 +76,56 @@ def loops(message, state):
         pass
 
 
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """What a clock ends is ended soon: what it ends runs for hours otherwise."""
+    monkeypatch.setattr(watching, "MAX_CPU_S", 0.2)
+
+
+# fmt: off
+def loops_on_a_line(message, state):
+    while True: pass  # noqa: E701
+
+
+def loops_in_an_inner_function(message, state):
+    def inner():
+        while True: pass  # noqa: E701
+
+    return inner()
+
+
+def loops_in_a_list(message, state):
+    return [each + 1 for each in itertools.count()]
+
+
+def loops_in_a_generator(message, state):
+    return sum(each for each in itertools.count())
+
+
+def loops_in_a_callback(message, state):
+    return max(itertools.count(), key=lambda each: each)
+
+
+def loops_in_an_iterator(message, state):
+    class Endless:
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            return 1
+
+    return sum(Endless())
+
+
+def waits_for_what_never_changes(message, state):
+    while message["pulse"] == 48: state.now_s  # noqa: E701, B018
+
+
+def loops_for(message, state):
+    for _ in itertools.count(): pass  # noqa: E701
+
+
+# fmt: on
 def loops_and_catches(message, state):
     while True:
         try:
@@ -76,6 +133,15 @@ def loops_and_catches(message, state):
                 pass
         except Exception:
             continue
+
+
+class Mute(Exception):
+    def __str__(self):
+        raise ValueError("no words")
+
+
+def fails_at_saying_so(message, state):
+    raise Mute
 
 
 def recurses(message, state):
@@ -87,6 +153,19 @@ def recurses(message, state):
     [
         (loops, "lines"),
         (loops_and_catches, "lines"),
+        (loops_on_a_line, "lines"),
+        (loops_in_an_inner_function, "lines"),
+        (loops_in_a_list, "lines"),
+        (loops_in_a_generator, "lines"),
+        (loops_in_a_callback, "lines"),
+        (loops_in_an_iterator, "lines"),
+        (waits_for_what_never_changes, "lines"),
+        (loops_for, "lines"),
+        (lambda message, state: 10**10**10, "processor time"),
+        (lambda message, state: re.match("(a|a)*$", "a" * 60 + "b"), "processor time"),
+        (lambda message, state: "a" * 10**15, "MemoryError"),
+        (lambda message, state: [0] * 10**15, "MemoryError"),
+        (fails_at_saying_so, "Mute"),
         (recurses, "Recursion"),
         (lambda message, state: 1 / 0, "ZeroDivisionError"),
         (lambda message, state: exit(1), "SystemExit"),
@@ -110,3 +189,38 @@ def test_what_goes_wrong_stops_it_and_leaves_the_state(function, says):
 def test_it_explains_what_it_was_given():
     (seen,) = policy(loops).explain({"pulse": 48}, {"a": 1}, {"battery": 3})
     assert (seen.name, seen.values) == ("loops", {"message.pulse": 48, "state.a": 1, "state.battery": 3})
+
+
+@pytest.mark.parametrize(
+    "function", [loops, loops_on_a_line, loops_in_a_generator, lambda message, state: exit(1)]
+)
+def test_a_registered_method_is_ended_as_a_function_is(function):
+    method("endless_one")(function)
+    verdict = Policy("calls", [Rule(None, [Call("endless_one")])]).decide(BODY, {"old": 1}, {}, 5.0)
+    assert (verdict.outcome, verdict.out, verdict.variables) == ("stopped", None, {"old": 1})
+
+
+def test_a_function_that_a_tracer_watches_already_is_ended_by_the_clock():
+    before = sys.gettrace()
+    sys.settrace(lambda frame, event, argument: None)
+    try:
+        verdict = decide(loops_on_a_line)
+    finally:
+        sys.settrace(before)
+    assert "processor time" in verdict.problem
+
+
+def test_it_leaves_nothing_behind():
+    before = sys.gettrace(), signal.getsignal(signal.SIGVTALRM)
+    for function in (loops_on_a_line, lambda message, state: message, lambda message, state: 10**10**10):
+        decide(function)
+        assert (sys.gettrace(), signal.getsignal(signal.SIGVTALRM)) == before
+        assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0.0, 0.0)
+
+
+def test_another_thread_counts_lines_too():
+    found = []
+    thread = threading.Thread(target=lambda: found.append(decide(loops_on_a_line)))
+    thread.start()
+    thread.join(30)
+    assert [each.outcome for each in found] == ["stopped"]

@@ -104,3 +104,17 @@ def test_an_access_point_checks_what_comes_although_the_client_has():
     net.publish({"number": 1, "a": 1})
     lab.run(seconds=10)
     assert subscribers["doctor"].read().result() == [{"number": 1}]  # what was set before goes on
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_a_policy_that_fails_is_among_the_problems_of_its_subscriber(bad):
+    lab, net, subscribers = ward(bad=BAD[bad], good=Policy("good", [Rule(None, [Keep(("number",))])]))
+    assert lab.problems.empty
+    for number in range(8):
+        net.publish({"number": number, "nested": {"a": 0}, "text": "x" * 66_000}).result()
+    lab.run(minutes=5)
+    problems = lab.problems
+    assert len(problems) == subscribers["bad"].state()["stopped"] >= 4
+    assert all(detail.startswith("policy of bad: ") for detail in problems["detail"])
+    assert set(problems["system"]) == {"sublim"}
+    assert [each["number"] for each in subscribers["good"].read().result()] == list(range(8))

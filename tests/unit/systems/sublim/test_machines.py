@@ -12,6 +12,10 @@ from mudkit.systems.sublim.access_point import AccessPointMachine
 from mudkit.systems.sublim.agent import WAITING, WINDOW, Agent, fresh
 from mudkit.systems.sublim.handing_over import HandingOver
 from mudkit.systems.sublim.publish_server import AT_ONCE, PublishServerMachine
+from mudkit.systems.sublim.sites import Site
+
+LIFE = "00000000"
+SITES = [Site("ap", None, 100.0, True), Site("other-ap", None, 100.0, True)]
 
 
 def ports(store: MemoryStore, address: str = "me") -> Ports:
@@ -26,7 +30,7 @@ def sent(effects: Any, kind: str) -> list[Any]:
 
 
 def server(store: MemoryStore, kept: int = 5) -> PublishServerMachine:
-    return PublishServerMachine(ports(store), start_us=1_000_000, kept=kept)
+    return PublishServerMachine(ports(store), 1_000_000, [Site("ap", None, 100.0, True)], kept=kept)
 
 
 def publish(machine: PublishServerMachine, count: int) -> Any:
@@ -86,21 +90,21 @@ def message(number: int) -> dict[str, Any]:
 
 def test_a_window_is_under_way_and_the_others_wait():
     mine = agent(MemoryStore())
-    effects = [each for number in range(1, WINDOW + 5) for each in mine.decide(message(number))]
+    effects = [each for number in range(1, WINDOW + 5) for each in mine.decide(0, message(number))]
     assert [each["number"] for each in sent(effects, "deliver")] == list(range(1, WINDOW + 1))
-    effects = mine.confirmed(3)
+    effects = mine.confirmed(0, 3)
     assert [(each["number"], each["first"]) for each in sent(effects, "deliver")] == [
         (WINDOW + n, 4) for n in (1, 2, 3)
     ]
-    assert len(sent(mine.again(), "deliver")) == WINDOW
+    assert len(sent(mine.again(0), "deliver")) == WINDOW
 
 
 def test_nothing_is_sent_to_a_device_that_is_away():
     mine = agent(MemoryStore())
     mine.is_away = True
-    assert sent(mine.decide(message(1)), "deliver") == []
+    assert sent(mine.decide(0, message(1)), "deliver") == []
     mine.is_away = False
-    assert len(sent(mine.again(), "deliver")) == 1
+    assert len(sent(mine.again(0), "deliver")) == 1
 
 
 def test_of_what_waits_too_long_the_oldest_goes():
@@ -108,16 +112,16 @@ def test_of_what_waits_too_long_the_oldest_goes():
     mine = agent(store)
     mine.is_away = True
     for number in range(1, WAITING + 3):
-        mine.decide(message(number))
+        mine.decide(0, message(number))
     mine.is_away = False
-    assert [each["number"] for each in sent(mine.again(), "deliver")][:1] == [3]
+    assert [each["number"] for each in sent(mine.again(0), "deliver")][:1] == [3]
     assert len(store.items("out ")) == WAITING
 
 
 def test_an_agent_is_as_it_was_after_a_restart():
     store = MemoryStore()
     mine = agent(store)
-    mine.decide(message(1))
+    mine.decide(0, message(1))
     mine.reported(2, {"battery": 50})
     mine.reported(1, {"battery": 60})  # an older one that comes late
     again = Agent(store, "doctor", None)
@@ -144,12 +148,12 @@ class Point:
     def attach(self, epoch: int, origin: str, is_fresh: bool = False, client: str = "pda") -> Any:
         message = {
             "kind": "attach", "subscriber": "doctor", "epoch": epoch, "from": origin, "fresh": is_fresh,
-            "report": epoch, "automatic": {},
+            "report": epoch, "automatic": {}, "incarnation": LIFE,
         }  # fmt: skip
-        return self.over.heard(client, message, 1)
+        return self.over.heard(0, client, message, 1)
 
     def hear(self, source: str, message: Any) -> Any:
-        return self.over.heard(source, message, 1)
+        return self.over.heard(0, source, message, 1)
 
 
 def handed_over() -> tuple[Point, Point, Any]:
@@ -220,7 +224,12 @@ def test_who_asks_for_one_that_has_come_back_is_stale():
 
 def test_nobody_else_begins_with_one_that_somebody_may_have():
     two = Point("two")
-    assert two.hear("three", {"kind": "ask", "subscriber": "doctor", "epoch": 3, "fresh": False}) == ()
+    assert (
+        two.hear(
+            "three", {"kind": "ask", "subscriber": "doctor", "epoch": 3, "fresh": False, "incarnation": LIFE}
+        )
+        == ()
+    )
     assert two.agents == {}
     assert two.attach(1, "two") == ()  # confirmed before, and unknown here
 
@@ -247,13 +256,13 @@ def test_an_attachment_from_another_address_is_the_same_subscriber():
 
 
 def access_point(store: MemoryStore) -> AccessPointMachine:
-    machine = AccessPointMachine(ports(store, "ap"), "server", {})
+    machine = AccessPointMachine(ports(store, "ap"), "server", {}, SITES)
     machine.handle(0, Received("server", {"kind": "messages", "last": 0, "first": 1, "messages": []}))
     return machine
 
 
 ATTACH = {
-    "kind": "attach", "subscriber": "doctor", "epoch": 1, "from": "ap", "fresh": True, "report": 1, "automatic": {},
+    "kind": "attach", "subscriber": "doctor", "epoch": 1, "from": "ap", "fresh": True, "report": 1, "automatic": {}, "incarnation": LIFE,
 }  # fmt: skip
 
 
@@ -266,7 +275,7 @@ def flooded(*numbers: int, last: int = 0, first: int = 1) -> Received:
 
 def test_what_was_missed_is_asked_for_once_and_decided_in_order():
     machine = access_point(MemoryStore())
-    machine.handle(0, Received("pda", ATTACH))
+    machine.handle(0, Received("doctor", ATTACH))
     effects = machine.handle(0, flooded(3))
     assert [each["from"] for each in sent(effects, "replay")] == [1]
     assert sent(machine.handle(0, flooded(4)), "replay") == []
@@ -277,7 +286,7 @@ def test_what_was_missed_is_asked_for_once_and_decided_in_order():
 
 def test_what_is_no_longer_to_be_had_is_skipped_and_counted():
     machine = access_point(MemoryStore())
-    machine.handle(0, Received("pda", ATTACH))
+    machine.handle(0, Received("doctor", ATTACH))
     effects = machine.handle(0, flooded(7, 8, first=7))
     assert [each["body"]["n"] for each in sent(effects, "deliver")] == [7, 8]
     (state,) = machine.handle(5, Call(1, "state", {"subscriber": "doctor"}))
@@ -286,30 +295,37 @@ def test_what_is_no_longer_to_be_had_is_skipped_and_counted():
 
 def test_a_lost_replay_is_asked_for_again():
     machine = access_point(MemoryStore())
-    machine.handle(0, Received("pda", ATTACH))
+    machine.handle(0, Received("doctor", ATTACH))
     machine.handle(0, flooded(3))
     assert len(sent(machine.handle(0, TimerFired("replay")), "replay")) == 1
 
 
 def test_until_it_knows_which_message_is_next_it_begins_with_nobody():
-    machine = AccessPointMachine(ports(MemoryStore(), "ap"), "server", {})
-    assert machine.handle(0, Received("pda", ATTACH)) == []
+    machine = AccessPointMachine(ports(MemoryStore(), "ap"), "server", {}, SITES)
+    assert machine.handle(0, Received("doctor", ATTACH)) == []
     assert sent(machine.handle(0, LinkUp("ap", "server")), "join")
     assert sent(machine.handle(0, TimerFired("join")), "join")
 
 
 def test_what_could_not_be_delivered_waits_for_the_next_attachment():
     machine = access_point(MemoryStore())
-    machine.handle(0, Received("pda", ATTACH))
+    machine.handle(0, Received("doctor", ATTACH))
     (deliver,) = sent(machine.handle(0, flooded(1)), "deliver")
-    machine.handle(0, SendFailed("pda", deliver))
+    machine.handle(0, SendFailed("doctor", deliver))
     assert sent(machine.handle(0, flooded(2)), "deliver") == []
-    effects = machine.handle(0, Received("pda", ATTACH))
+    effects = machine.handle(0, Received("doctor", ATTACH))
     assert [each["body"]["n"] for each in sent(effects, "deliver")] == [1, 2]
 
 
 @pytest.mark.parametrize("kind", ["got", "report", "policy"])
 def test_who_is_not_served_here_is_not_answered(kind):
     machine = access_point(MemoryStore())
-    told = {"kind": kind, "subscriber": "nobody", "number": 1, "automatic": {}, "policy": {}}
-    assert machine.handle(0, Received("pda", told)) == ()
+    told = {
+        "kind": kind,
+        "subscriber": "nobody",
+        "number": 1,
+        "automatic": {},
+        "policy": {},
+        "incarnation": LIFE,
+    }
+    assert machine.handle(0, Received("nobody", told)) == ()

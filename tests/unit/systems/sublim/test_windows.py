@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
+from mudkit.events import size_bytes
 from mudkit.systems.sublim import Explanation, Policy, Rule
-from mudkit.systems.sublim.actions import Every, Summary
-from mudkit.systems.sublim.limits import MAX_KEYS
+from mudkit.systems.sublim.actions import Every, Remember, Summary
+from mudkit.systems.sublim.limits import MAX_BOOKS_BYTES, MAX_KEYS, MAX_STATE_BYTES
 
 
 def play(policy, messages):
@@ -85,3 +88,66 @@ def test_a_window_without_a_number_is_told_so():
     policy = Policy("summary", [Rule(None, [Summary(60, ("pulse",))])])
     sent, _ = play(policy, [(0, {}), (60, {"pulse": 1})])
     assert sent[0][1]["pulse"] == {"count": 0, "min": None, "max": None, "mean": None}
+
+
+@pytest.mark.parametrize("letter", ["k", '"', "\\", "é", "\n"])
+@pytest.mark.parametrize("length", [1, 20, 36, 50, 80, 5_000])
+def test_keys_of_any_length_stop_no_message(length, letter):
+    """../shared/repro/sublim_many_keys.py: books beyond the room of the state stopped the policy."""
+    policy = Policy("limit", [Rule(None, [Every(1e6, "message.k")])])
+    sent, variables = play(
+        policy, [(1267448400.123456 + at, {"k": f"{at:06d}" + letter * length}) for at in range(1_100)]
+    )
+    assert len(sent) == 1_100
+    assert len(variables["sent"]) == MAX_KEYS
+    assert size_bytes(variables) <= MAX_BOOKS_BYTES
+
+
+def test_long_keys_that_begin_alike_are_told_apart():
+    policy = Policy("limit", [Rule(None, [Every(300, "message.k")])])
+    sent, _ = play(
+        policy, [(0, {"k": "x" * 200 + "1"}), (0, {"k": "x" * 200 + "2"}), (1, {"k": "x" * 200 + "1"})]
+    )
+    assert len(sent) == 2
+
+
+def test_windows_with_long_keys_and_many_fields_stop_no_message():
+    fields = tuple(f"field_{n}" for n in range(20))
+    policy = Policy("summary", [Rule(None, [Summary(60, fields, "message.k")])])
+    given = [
+        (1267448400.123456 + at, {"k": f"{at:06d}" * 9, **dict.fromkeys(fields, 1e299 / 7)})
+        for at in range(1_100)
+    ]
+    sent, variables = play(policy, given)
+    assert sent == []
+    assert 10 < len(variables["window"]) < MAX_KEYS
+    assert size_bytes(variables) <= MAX_BOOKS_BYTES
+    assert [each["k"] for _, each in given[-5:]] == [given[n][1]["k"] for n in range(1_095, 1_100)]
+
+
+def test_the_books_of_all_limits_share_one_room_and_leave_the_variables_theirs():
+    rules = [
+        Rule(f"message.n = {n}", [Every(1e6, "message.k", f"sent{n}"), Remember({"a": "message.a"})])
+        for n in range(4)
+    ]
+    policy = Policy("limits", rules)
+    big = "x" * (MAX_STATE_BYTES - 100)
+    sent, variables = play(policy, [(at, {"n": at % 4, "k": f"{at:040d}", "a": big}) for at in range(5_000)])
+    assert len(sent) == 5_000
+    assert size_bytes({name: each for name, each in variables.items() if name != "a"}) <= MAX_BOOKS_BYTES
+    assert min(len(variables[f"sent{n}"]) for n in range(4)) > 200
+
+
+def test_nothing_large_hides_among_the_books():
+    policy = Policy("hides", [Rule(None, [Remember({"sent": "message.a"}), Every(300)])])
+    verdict = policy.decide({"a": {"first": 1.0, "x": "y" * MAX_STATE_BYTES}}, {}, {}, 0.0)
+    assert verdict.outcome == "stopped"
+
+
+@pytest.mark.parametrize(
+    "spoilt", [{"all": "x"}, {"all": {}}, {"all": None}, {"all": {"since_s": 0.0, "p": [1]}}, {"b": "x"}]
+)
+def test_books_that_a_message_has_spoilt_stop_nothing(spoilt):
+    limit, window = Policy("l", [Rule(None, [Every(300)])]), Policy("s", [Rule(None, [Summary(60, ("p",))])])
+    assert limit.decide({"p": 1}, {"sent": spoilt}, {}, 100.0).outcome == "sent"
+    assert window.decide({"p": 1}, {"window": spoilt}, {}, 100.0).outcome in ("sent", "held back")

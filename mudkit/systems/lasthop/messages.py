@@ -1,0 +1,254 @@
+"""Every message of last hop, from whom to whom; the check of all that a machine takes (Last hop 3).
+
+A session is ``[incarnation, life, count]``: a life of the device's store, a life of its machine, and the
+beginnings of that. A stream of messages to the device belongs to one session and has its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from mudkit.errors import MudkitError
+from mudkit.systems.arguments import is_storable
+from mudkit.systems.lasthop.subscription import Subscription
+from mudkit.systems.receiving import Accepts, Count
+from mudkit.systems.stream import MOST_AHEAD
+
+__all__ = [
+    "Confirmed",
+    "FromDevice",
+    "FromServer",
+    "Heard",
+    "Hello",
+    "Read",
+    "Stream",
+    "Told",
+    "Welcome",
+    "Who",
+]
+
+_Text = Annotated[str, Meta(min_length=1, max_length=1 << 16)]
+_Rank = Annotated[float, Meta(ge=-1e9, le=1e9)]
+_Incarnation = Annotated[str, Meta(pattern="^[0-9a-f]{8}$")]
+_Session = tuple[_Incarnation, Count, Count]
+_Number = Annotated[int, Meta(ge=1, le=1 << 62)]
+
+
+# -- what a device tells
+
+
+class Policy(Struct, frozen=True, forbid_unknown_fields=True):
+    """A forwarding policy of a subscription; :class:`Subscription` knows the bounds."""
+
+    kind: str
+    prefetch_limit: int | str
+    expiration_threshold_s: float | str | None
+    delay_s: float | str | None
+
+
+class Wanted(Struct, frozen=True, forbid_unknown_fields=True):
+    """A subscription as it is described; :class:`Subscription` knows the bounds (3.2)."""
+
+    topic: _Text
+    max: int | None
+    threshold: float
+    mode: str
+    policy: Policy
+    quiet_h: tuple[float, float] | None
+    interrupt: float | None
+    at_h: list[float]
+    per_day: int | None
+
+
+class _Fact(Struct, frozen=True, tag_field="what"):
+    """Something that a device tells of a topic, once and in order."""
+
+    topic: _Text
+
+
+class Subscribes(_Fact, frozen=True, tag="subscribe"):
+    """It wants the topic, or other limits of it (3.2)."""
+
+    subscription: Wanted
+
+
+class Unsubscribes(_Fact, frozen=True, tag="unsubscribe"):
+    """It wants no more of the topic."""
+
+
+class HasRead(_Fact, frozen=True, tag="read"):
+    """These were read there at some time, by the read of that number (4.2: those read offline as well)."""
+
+    at_us: Count
+    ids: list[_Text]
+    number: Count
+
+
+class LetGo(_Fact, frozen=True, tag="gone"):
+    """These are not there and will not be shown."""
+
+    ids: list[_Text]
+
+
+class Shown(_Fact, frozen=True, tag="shown"):
+    """These were shown, which counts as read."""
+
+    ids: list[_Text]
+
+
+_Facts = list[tuple[_Number, Subscribes | Unsubscribes | HasRead | LetGo | Shown]]
+
+
+class _Message(Struct, frozen=True, tag_field="kind"):
+    """A message; ``device`` says whose talk it belongs to."""
+
+    device: _Text
+
+
+class Hello(_Message, frozen=True, tag="hello"):
+    """Device to server: a session begins.
+
+    It says how many messages have room (null: any number), up to where the last session had come, or else
+    what is there with its ranks, and the facts that the server has not heard.
+    """
+
+    session: _Session
+    room: Annotated[int, Meta(ge=1, le=1 << 31)] | None
+    after: tuple[_Text, Count] | None
+    holds: dict[_Text, dict[_Text, _Rank]]
+    facts: _Facts
+
+
+class Told(_Message, frozen=True, tag="told"):
+    """Device to server: the facts that it has not heard."""
+
+    session: _Session
+    facts: _Facts
+
+
+class Read(_Message, frozen=True, tag="read"):
+    """Device to server: somebody reads at most so many (null: all), is there anything better? (4.5)."""
+
+    session: _Session
+    topic: _Text
+    number: _Number
+    most: Annotated[float, Meta(ge=0.0)] | None
+
+
+class Confirmed(_Message, frozen=True, tag="confirmed"):
+    """Device to server: all of a stream has come up to a number, and those that it misses have not."""
+
+    stream: _Text
+    number: Count
+    missing: Annotated[list[_Number], Meta(max_length=MOST_AHEAD)] = []
+
+
+# -- what a server tells
+
+
+class Welcome(_Message, frozen=True, tag="welcome"):
+    """Server to device: the session has begun, and the facts are known up to a number."""
+
+    session: _Session
+    number: Count
+
+
+class Heard(_Message, frozen=True, tag="heard"):
+    """Server to device, in answer to what it told: the facts are known up to a number."""
+
+    session: _Session
+    number: Count
+
+
+class Who(_Message, frozen=True, tag="who"):
+    """Server to device: it does not know this session, which has to begin anew."""
+
+    session: _Session
+
+
+class _Body(Struct, frozen=True, tag_field="what"):
+    """What a stream carries: of the subscription to a topic that began with the fact of a number."""
+
+    topic: _Text
+    run: _Number
+
+
+class Forwarded(_Body, frozen=True, tag="message"):
+    """A message, to be kept there or shown at once; ``order`` is which it was of all that came (4.5)."""
+
+    id: _Text
+    rank: _Rank
+    order: Count
+    expires_us: Count | None
+    shown: bool
+    content: dict[str, Any]
+
+
+class Ranks(_Body, frozen=True, tag="rank"):
+    """A message that is there has another rank (3.1)."""
+
+    id: _Text
+    rank: _Rank
+
+
+class Retracts(_Body, frozen=True, tag="retract"):
+    """A message is not wanted there any more: its rank has fallen below the threshold (3.1)."""
+
+    id: _Text
+
+
+class Shows(_Body, frozen=True, tag="show"):
+    """Messages that are there are to be shown now."""
+
+    ids: list[_Text]
+
+
+class Offered(_Body, frozen=True, tag="offered"):
+    """All that is better has come, for the read of that number."""
+
+    number: Count
+
+
+class Stream(_Message, frozen=True, tag="stream"):
+    """Server to device: the next of a session's stream, see :mod:`mudkit.systems.stream`."""
+
+    stream: _Text
+    number: _Number
+    first: _Number
+    body: Forwarded | Ranks | Retracts | Shows | Offered
+
+
+class FromDevice(Accepts):
+    """What a server takes, from the device of which it is."""
+
+    def __init__(self) -> None:
+        super().__init__(Hello, Told, Read, Confirmed)
+
+    def __call__(self, message: Any) -> bool:
+        """Say whether a message is one of them, and all that it wants can be had."""
+        return super().__call__(message) and all(
+            _can_be_had(fact) for _, fact in message.get("facts", ()) if fact["what"] == "subscribe"
+        )
+
+
+class FromServer(Accepts):
+    """What a device takes, from its server."""
+
+    def __init__(self) -> None:
+        super().__init__(Welcome, Heard, Who, Stream)
+
+    def __call__(self, message: Any) -> bool:
+        """Say whether a message is one of them, and what it brings can be stored."""
+        return super().__call__(message) and (
+            message["kind"] != "stream" or is_storable(message["body"].get("content"))
+        )
+
+
+def _can_be_had(fact: Mapping[str, Any]) -> bool:
+    try:
+        return bool(Subscription.read(fact["subscription"]).topic == fact["topic"])
+    except MudkitError:
+        return False

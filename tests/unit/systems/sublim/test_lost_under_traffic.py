@@ -1,0 +1,111 @@
+"""What was lost is sent again by its own deadline, whatever else is said meanwhile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mudkit import Lab
+from mudkit.events import Call, LinkUp, Ports, Received, Send, SetTimer, TimerFired
+from mudkit.fleet.store import MemoryStore
+from mudkit.systems.sublim import AccessPoint, Policy, PublishServer, Rule, Subscriber
+from mudkit.systems.sublim.agent import Agent, fresh
+from mudkit.systems.sublim.publish_server import PublishServerMachine
+from mudkit.systems.sublim.sites import Site
+
+
+def lost(lab: Lab, action: Any) -> Any:
+    lab.faults.messages(loss_share=1.0)
+    operation = action()
+    lab.run(seconds=0.5)
+    lab.faults.messages()
+    return operation
+
+
+def ward() -> tuple[Lab, PublishServer, Any, Subscriber]:
+    lab = Lab(seed=7)
+    net = PublishServer(lab)
+    AccessPoint(lab, net, at=(44.4, 26.1), range_m=150)
+    device = lab.device("x", link="wifi", at=(44.4, 26.1), display_px=480)
+    subscriber = Subscriber(device, net, report_s=2)
+    lab.run(minutes=1)
+    return lab, net, device, subscriber
+
+
+@pytest.mark.parametrize("every_s", [2, 3, 4, 5, 9])
+def test_a_lost_policy_is_set_while_the_context_changes(every_s):
+    lab, _, device, subscriber = ward()
+    first = lost(lab, lambda: subscriber.set_policy(Policy("p", [Rule()])))
+    for number in range(60 // every_s):
+        device.change_context(display_px=960 if number % 2 == 0 else 480)
+        lab.run(seconds=every_s)
+        if first.done():
+            break
+    assert first.done()
+    assert lab.world.now_us <= 60e6 + 0.5e6 + 12e6
+
+
+@pytest.mark.parametrize("every_s", [2, 3, 4])
+def test_a_lost_message_comes_while_others_are_published(every_s):
+    lab, net, _, subscriber = ward()
+    lost(lab, lambda: net.publish({"n": -1}))
+    begin_us = lab.world.now_us
+    came: list[int] = []
+    subscriber.on_message(lambda body: came.append(lab.world.now_us) if body["n"] == -1 else None)
+    for number in range(60 // every_s):
+        net.publish({"n": number})
+        lab.run(seconds=every_s)
+    assert came
+    assert came[0] - begin_us <= 12e6
+    assert [each["n"] for each in subscriber.read().result()] == list(range(-1, 60 // every_s))
+
+
+def test_an_agent_sends_the_oldest_again_when_it_is_due_not_when_the_newest_is():
+    Agent.install(store := MemoryStore(), "doctor", fresh(1))
+    agent = Agent(store, "doctor", None)
+    due_us = None
+    for number in range(1, 8):
+        now_us = (number - 1) * 1_000_000
+        message = {
+            "number": number,
+            "item": f"m{number}",
+            "created_us": 0,
+            "at_s": 0.0,
+            "body": {"n": number},
+        }
+        for each in agent.decide(now_us, message):
+            if isinstance(each, SetTimer):
+                due_us = now_us + each.delay_us
+    assert due_us is not None
+    assert 5_000_000 <= due_us < 5_100_000
+    effects = agent.confirmed(4_000_000, 2)  # what is the oldest now has a deadline of its own
+    (timer,) = [each for each in effects if isinstance(each, SetTimer)]
+    assert 7_000_000 <= 4_000_000 + timer.delay_us < 7_200_000
+
+
+def test_an_access_point_that_has_missed_a_message_is_told_in_time_and_nobody_else_is():
+    sites = [Site("ap1", None, 1.0, True), Site("ap2", None, 1.0, True)]
+    machine = PublishServerMachine(Ports(MemoryStore(), lambda n: bytes(n), "server"), 0, sites)
+    for site in sites:
+        machine.handle(0, Received(site.address, {"kind": "join"}))
+    due_us = None
+    for second in range(5):
+        now_us = second * 1_000_000
+        effects = machine.handle(now_us, Call(second, "publish", {"body": {}, "item": None}))
+        for each in effects:
+            if isinstance(each, SetTimer):
+                assert due_us is None
+                due_us = now_us + each.delay_us
+        machine.handle(now_us, Received("ap1", {"kind": "have", "last": second + 1}))
+    machine.handle(0, Received("ap2", {"kind": "have", "last": 1}))
+    assert due_us == 5_000_000
+    effects = machine.handle(5_000_000, TimerFired("again"))
+    assert [each for each in effects if isinstance(each, Send)] == []
+    (timer,) = effects
+    effects = machine.handle(5_000_000 + timer.delay_us, TimerFired("again"))
+    assert timer.delay_us == 1_000_000
+    assert [each.to for each in effects if isinstance(each, Send)] == ["ap2"]
+    machine.handle(0, Received("ap2", {"kind": "have", "last": 5}))
+    assert machine.handle(20_000_000, TimerFired("again")) == []
+    assert machine.handle(20_000_000, LinkUp("server", "server")) == []

@@ -1,0 +1,138 @@
+"""A device that comes back under its name with an empty store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mudkit import Lab
+from mudkit.events import Ports, Received, Send
+from mudkit.fleet.store import MemoryStore
+from mudkit.systems.sublim import AccessPoint, Policy, PublishServer, Rule, Subscriber
+from mudkit.systems.sublim.access_point import AccessPointMachine
+from mudkit.systems.sublim.actions import Drop, Keep
+from mudkit.systems.sublim.sites import Site
+
+
+def wipe(installed: Any) -> None:
+    installed.kill()
+    installed.store = MemoryStore()
+    installed.start()
+
+
+def ward(points: int = 1, **more: Any) -> tuple[Lab, PublishServer, Any, Subscriber]:
+    lab = Lab(seed=7)
+    net = PublishServer(lab)
+    for number in range(points):
+        AccessPoint(lab, net, at=(number * 0.001, 0.0), range_m=80.0)
+    device = lab.device("doctor", link="wifi", at=(0.0, 0.0), **more)
+    doctor = Subscriber(device, net, report_s=2)
+    lab.run(seconds=30)
+    return lab, net, device, doctor
+
+
+def go(lab: Lab, device: Any, place: int) -> None:
+    device.measured("loc", (place * 0.001, 0.0))
+    lab.run(seconds=30)
+
+
+def numbers(doctor: Subscriber) -> list[int]:
+    return [each["n"] for each in doctor.read().result()]
+
+
+def publish(lab: Lab, net: PublishServer, *given: int) -> None:
+    for number in given:
+        net.publish({"n": number, "m": number}).result()
+    lab.run(seconds=60)
+
+
+ODD = Policy("odd", [Rule("message.n IN (1, 3, 5, 7, 9)"), Rule(None, Drop())])
+SHORT = Policy("short", [Rule(None, Keep(("n",)))])
+
+
+@pytest.mark.parametrize("walk", [[], [1], [1, 0], [1, 2, 0, 1, 2], [2, 1]])
+@pytest.mark.parametrize("after", [[], [0], [1], [2, 0], [0, 1, 2, 1]])
+def test_a_wiped_device_is_served_again_and_loses_nothing_from_then_on(walk, after):
+    lab, net, device, doctor = ward(3)
+    doctor.set_policy(ODD).result()
+    for place in walk:
+        go(lab, device, place)
+        publish(lab, net, 1, 2)
+    publish(lab, net, 3)
+    doctor.read().result()
+    wipe(doctor.installed)
+    lab.run(seconds=60)
+    doctor.set_policy(SHORT).result(120)
+    publish(lab, net, 4)
+    for number, place in enumerate(after):
+        go(lab, device, place)
+        publish(lab, net, 10 + number)
+    assert numbers(doctor) == [4, *range(10, 10 + len(after))]
+    device.change_context(display_px=777)
+    lab.run(seconds=60)
+    state = doctor.state()
+    assert state["automatic"]["display_px"] == 777
+    assert lab.problems.empty
+
+
+def test_its_state_goes_on_where_it_comes_back_to_who_has_it():
+    lab, net, device, doctor = ward()
+    doctor.set_policy(ODD).result()
+    for _ in range(3):
+        device.change_context(display_px=480)
+        lab.run(seconds=5)
+        device.change_context(display_px=960)
+        lab.run(seconds=5)
+    publish(lab, net, 1, 2, 3)
+    assert numbers(doctor) == [1, 3]
+    wipe(doctor.installed)
+    publish(lab, net, 5, 6, 7)
+    assert numbers(doctor) == [5, 7]
+    assert lab.problems.empty
+
+
+def test_it_is_wiped_again_and_again():
+    lab, net, device, doctor = ward(2)
+    for number in range(5):
+        doctor.set_policy(SHORT if number % 2 else ODD).result(120)
+        go(lab, device, number % 2)
+        publish(lab, net, 1, 3)
+        assert numbers(doctor) == [1, 3]
+        wipe(doctor.installed)
+        lab.run(seconds=30)
+
+
+def test_a_late_copy_of_an_older_incarnation_changes_nothing():
+    sites = [Site("ap", None, 100.0, True)]
+    machine = AccessPointMachine(Ports(MemoryStore(), lambda n: bytes(n), "ap"), "server", {}, sites)
+    machine.handle(0, Received("server", {"kind": "messages", "last": 0, "first": 1, "messages": []}))
+
+    def attach(incarnation: str, epoch: int, **more: Any) -> Any:
+        message = {
+            "kind": "attach", "subscriber": "doctor", "epoch": epoch, "from": "ap", "fresh": True, "report": epoch,
+            "automatic": {"battery": float(epoch)}, "incarnation": incarnation, **more,
+        }  # fmt: skip
+        return [
+            each.message
+            for each in machine.handle(0, Received("doctor/sublim", message))
+            if isinstance(each, Send)
+        ]
+
+    def state() -> Any:
+        return {**machine._agents["doctor"].record}
+
+    assert [each["kind"] for each in attach("aaaaaaaa", 3)] == ["attached"]
+    (told,) = attach("bbbbbbbb", 1)
+    assert told == {"kind": "behind", "incarnation": "bbbbbbbb", "epoch": 3}
+    assert state()["incarnation"] == "aaaaaaaa"
+    assert [each["kind"] for each in attach("bbbbbbbb", 4)] == ["attached"]
+    after = state()
+    for message in (
+        {"kind": "report", "number": 99, "automatic": {}},
+        {"kind": "policy", "number": 99, "policy": SHORT.describe()},
+    ):
+        late = {**message, "subscriber": "doctor", "incarnation": "aaaaaaaa"}
+        assert machine.handle(0, Received("doctor/sublim", late)) == ()
+    assert [each["kind"] for each in attach("aaaaaaaa", 3)] == ["behind"]  # who it was does not hear it
+    assert state() == after
