@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -51,6 +52,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if gone := [file for file in place if not file.is_file()]:
         raise pytest.UsageError(f"tests/conftest.py: LONGEST names what is not there: {gone}")
     items.sort(key=lambda item: place.get(item.path, len(place)))
+
+
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Python's own handler of Ctrl-C: a run that was started in the background has SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="session")

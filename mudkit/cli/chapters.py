@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from mudkit.cli.arguments import Overwrite
-from mudkit.errors import OutputExists
+from mudkit.errors import OutputExists, ParameterError
 from mudkit.files import staged_file
 
 __all__ = ["book", "judge", "lab"]
@@ -82,26 +82,32 @@ def lab(
     student: Annotated[
         bool, typer.Option("--student", help="Without solutions, on copies in the folder `chapters`.")
     ] = False,
+    source: Annotated[
+        bool, typer.Option("--source", help="On the chapters themselves: for who writes them.")
+    ] = False,
 ) -> None:
-    """Open JupyterLab on the chapters; further arguments go to JupyterLab.
+    """Open JupyterLab on copies of the chapters, in the folder `work`; further arguments go to JupyterLab.
+
+    A copy in which somebody has worked stays as it is; the others follow the chapters.
 
     Example: mudkit lab --no-browser --port 9000
 
     Arguments that are not named here go to JupyterLab, as --no-browser does.
     """
+    from mudkit.cli.jupyter import command, refuse_unknown
+
+    if student and source:
+        raise ParameterError(
+            "The chapters themselves have solutions.", where="--source", found="--student --source",
+            expected="one of them", remedy="leave one of them out",
+        )  # fmt: skip
+    refuse_unknown(context.args)
     chapters = _chapters()
-    if student:
+    if not source:
         from mudkit.exercises.handing_out import hand_out
 
-        chapters = hand_out(chapters, Path("chapters"))
-    command = [
-        sys.executable, "-m", "jupyterlab", "--ServerApp.ip=127.0.0.1",
-        f"--ServerApp.root_dir={chapters.resolve()}",
-        # Nothing leaves this machine unasked: no look for updates, no news, no extension manager.
-        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdates", "--LabApp.news_url=None",
-        "--LabApp.extension_manager=readonly", *context.args,
-    ]  # fmt: skip
-    os.execv(sys.executable, command)
+        chapters = hand_out(chapters, Path("chapters" if student else "work"), solutions=not student)
+    os.execv(sys.executable, command(chapters, context.args))
 
 
 def _chapters() -> Path:

@@ -11,6 +11,7 @@ from mudkit.errors import ParameterError, TraceContentError
 from mudkit.figures.charts import GREY
 from mudkit.figures.colours import STOPS
 from mudkit.figures.frame import from_mercator, to_mercator
+from mudkit.figures.template import template
 from mudkit.units import distance_km, middle
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def answers(reads: pd.DataFrame, *, title: str, zoom: int = 14) -> go.Figure:
     )  # fmt: skip
     figure.add_scatter(x=[], y=[], mode="markers", hoverinfo="text", showlegend=False)
     figure.update_layout(
-        template="simple_white", height=_HEIGHT_PX, margin={"l": 60, "r": 20, "t": 60, "b": 50},
+        template=template(), height=_HEIGHT_PX, margin={"l": 60, "r": 20, "t": 60, "b": 50},
         meta={"zoom": zoom},
         coloraxis={
             "cmin": 0, "cmax": 100,

@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 
 from mudkit.errors import ParameterError
 from mudkit.figures.charts import BLUE, GREY, ORANGE
+from mudkit.figures.template import template
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,7 +70,7 @@ def boxes(table: pd.DataFrame, *, title: str, lacking: tuple[float, float, str] 
     figure.update_xaxes(title_text="east, km")
     figure.update_yaxes(title_text="north, km", scaleanchor="x", scaleratio=1)
     figure.update_layout(
-        title={"text": title, "font": {"size": 16}}, template="simple_white", height=440,
+        title={"text": title, "font": {"size": 16}}, template=template(), height=440,
         margin={"l": 60, "r": 20, "t": 60, "b": 50},
     )  # fmt: skip
     return figure

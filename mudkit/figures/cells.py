@@ -12,6 +12,7 @@ import plotly.graph_objects as go
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.figures.charts import GREY
 from mudkit.figures.colours import ramp
+from mudkit.figures.template import template
 
 __all__ = ["MAX_CELLS", "MAX_FRAMES", "over_time"]
 
@@ -94,7 +95,7 @@ def over_time(
     figure = go.Figure([ground, frames[busiest].data[0]], frames=frames)
     play = {"frame": {"duration": 400, "redraw": True}, "fromcurrent": True}
     figure.update_layout(
-        template="simple_white",
+        template=template(),
         height=height_px,
         title={"text": title, "font": {"size": 16}},
         margin={"l": 60, "r": 20, "t": 60, "b": 40},

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from mudkit.figures.template import template
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -20,7 +22,7 @@ BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#999999"
 def _styled(figure: go.Figure, title: str, height_px: int = 380) -> go.Figure:
     figure.update_layout(
         title={"text": title, "font": {"size": 16}},
-        template="simple_white",
+        template=template(),
         height=height_px,
         margin={"l": 70, "r": 20, "t": 60, "b": 60},
         legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 1, "xanchor": "right"},

@@ -9,6 +9,7 @@ from plotly.subplots import make_subplots
 
 from mudkit.errors import ParameterError
 from mudkit.figures.charts import BLUE, GREY, ORANGE
+from mudkit.figures.template import template
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,7 +81,7 @@ def waste_and_loss(table: pd.DataFrame, *, title: str) -> go.Figure:
         range=[len(policies) - 0.5, -0.5], automargin=True, showgrid=False, zeroline=False,
     )  # fmt: skip
     figure.update_layout(
-        title={"text": title, "font": {"size": 16}, "y": 0.97, "yanchor": "top"}, template="simple_white",
+        title={"text": title, "font": {"size": 16}, "y": 0.97, "yanchor": "top"}, template=template(),
         height=_MARGINS_PX + _ROW_PX * max(len(policies), 2), margin={"l": 70, "r": 20, "t": 90, "b": 60},
         legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "xanchor": "left"},
     )  # fmt: skip

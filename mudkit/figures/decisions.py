@@ -11,6 +11,7 @@ from plotly.subplots import make_subplots
 from mudkit.errors import ParameterError
 from mudkit.figures.charts import BLUE, GREY, ORANGE
 from mudkit.figures.labels import natural
+from mudkit.figures.template import template
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -95,7 +96,7 @@ def decisions(
         note.update(x=0, xanchor="left", font={"size": 13})
     least = 5 if len(tables) == 1 else 2  # lanes: the legend stands beside them
     figure.update_layout(
-        title={"text": title, "font": {"size": 16}, "y": 0.98, "yanchor": "top"}, template="simple_white",
+        title={"text": title, "font": {"size": 16}, "y": 0.98, "yanchor": "top"}, template=template(),
         height=_MARGINS_PX + (_PANEL_PX + _LANE_PX * max(len(lanes), least)) * len(tables),
         margin={"l": 70, "r": 20, "t": 70, "b": 60},
         legend={"itemsizing": "trace"},

@@ -15,6 +15,7 @@ from mudkit.figures.charts import BLUE, GREY, ORANGE
 from mudkit.figures.clock import NO_TIME, Bars, TimeAxis, needed, times_us
 from mudkit.figures.colours import short_number
 from mudkit.figures.labels import natural
+from mudkit.figures.template import template
 from mudkit.units import US_PER_S
 
 __all__ = ["MAX_LINES", "STATES", "battery", "radio"]
@@ -237,7 +238,7 @@ def _band(lines: dict[str, pd.DataFrame], axis: TimeAxis) -> list[Any]:
 
 def _style(figure: go.Figure, title: str, subtitle: str, height_px: int) -> None:
     figure.update_layout(
-        template="simple_white",
+        template=template(),
         title={"text": title, "font": {"size": 16}, "subtitle": {"text": subtitle, "font": {"size": 12}}},
         height=height_px,
         margin={"l": 80, "r": 30, "t": 75, "b": 95},

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import plotly.graph_objects as go
 
 from mudkit.errors import ParameterError
+from mudkit.figures.template import template
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,7 +58,7 @@ def firing(table: pd.DataFrame, names: Sequence[str], *, title: str, x: str) -> 
     )
     figure.update_xaxes(title_text=x, type="category", side="bottom", ticks="", showgrid=False, tickangle=0)
     figure.update_yaxes(autorange="reversed", automargin=True, ticks="", type="category", showgrid=False)
-    figure.update_layout(template="simple_white", margin={"l": 70, "r": 20, "t": 50, "b": 60})
+    figure.update_layout(template=template(), margin={"l": 70, "r": 20, "t": 50, "b": 60})
     fill(figure, table, names, title=title)
     return figure
 

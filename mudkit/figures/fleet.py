@@ -18,6 +18,7 @@ from mudkit.figures.clock import as_us
 from mudkit.figures.ground import map_with_ground
 from mudkit.figures.page import add_call
 from mudkit.figures.places import places
+from mudkit.figures.template import template
 from mudkit.trace.schema import epoch_us
 from mudkit.units import US_PER_S
 
@@ -133,7 +134,7 @@ class Fleet:
         stretch = 1 / np.cos(np.radians(np.median(self.lat)))
         low, high = (np.quantile(self.lon, q) for q in (0.002, 0.998))
         figure.update_layout(
-            template="simple_white",
+            template=template(),
             height=height_px,
             showlegend=self.links is not None,
             legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 1, "xanchor": "right"},

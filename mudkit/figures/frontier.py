@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 
 from mudkit.errors import ParameterError
 from mudkit.figures.charts import BLUE, GREY, ORANGE
+from mudkit.figures.template import template
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,7 +70,7 @@ def frontier(
     if most is not None:
         figure.update_yaxes(range=[-100 * most / 40, 100 * most])
     figure.update_layout(
-        title={"text": title, "font": {"size": 16}}, template="simple_white", height=420,
+        title={"text": title, "font": {"size": 16}}, template=template(), height=420,
         margin={"l": 70, "r": 20, "t": 60, "b": 60},
         legend={"x": 1, "xanchor": "right", "y": 1, "yanchor": "top", "bgcolor": "rgba(255,255,255,0.7)"},
     )  # fmt: skip

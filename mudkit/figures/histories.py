@@ -12,6 +12,7 @@ from plotly.subplots import make_subplots
 
 from mudkit.consistency import Operation, Status, Verdict, seen_writes
 from mudkit.figures.charts import BLUE, GREY, ORANGE
+from mudkit.figures.template import template
 from mudkit.sources.parameters import of_kind
 
 __all__ = ["MAX_OPERATIONS", "branches", "history"]
@@ -67,7 +68,7 @@ def history(verdict: Verdict, *, title: str = "") -> go.Figure:
     if rows:
         _views(figure, rows)
     figure.update_layout(
-        template="simple_white", height=height, hovermode="closest",
+        template=template(), height=height, hovermode="closest",
         margin={"l": 90, "r": 30, "t": 120, "b": 100},
         legend={"orientation": "h", "yref": "container", "y": 0.01, "yanchor": "bottom", "x": 0},
         title={

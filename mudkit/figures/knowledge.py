@@ -14,6 +14,7 @@ from plotly.subplots import make_subplots
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.figures.charts import GREY
 from mudkit.figures.colours import STOPS
+from mudkit.figures.template import template
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -171,7 +172,7 @@ def knowledge(
     low, high = limits or (float(heard[value].min()), float(heard[value].max()))
     colours = STOPS[::-1]
     figure.update_layout(
-        template="simple_white",
+        template=template(),
         height=110 + (_PANEL_PX + 50) * rows,
         title={"text": title, "font": {"size": 16}},
         margin={"l": 60, "r": 20, "t": 100 if title else 60, "b": 50},

@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 
 from mudkit.errors import ParameterError
 from mudkit.figures.charts import BLUE, GREY, ORANGE
+from mudkit.figures.template import template
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,7 +76,7 @@ def latencies(table: pd.DataFrame, wanted: Mapping[str, int], *, title: str) -> 
     )  # fmt: skip
     figure.update_yaxes(title_text="useful, % of what was wanted", range=[0, 103])
     figure.update_layout(
-        title={"text": title, "font": {"size": 16}}, template="simple_white", height=420,
+        title={"text": title, "font": {"size": 16}}, template=template(), height=420,
         margin={"l": 70, "r": 20, "t": 60, "b": 60}, hovermode="closest",
     )  # fmt: skip
     return figure

@@ -8,6 +8,7 @@ from typing import Final
 import plotly.graph_objects as go
 
 from mudkit.figures.charts import BLUE, ORANGE
+from mudkit.figures.template import template
 
 __all__ = ["LEAST", "Now", "Point", "curve", "limits"]
 
@@ -60,7 +61,7 @@ def limits(points: Sequence[Point], now: Now, *, title: str) -> go.Figure:
     )  # fmt: skip
     figure.add_hline(1.0, line={"dash": "dot", "width": 1})
     figure.update_layout(
-        template="simple_white", height=400, margin={"l": 70, "r": 20, "t": 70, "b": 60},
+        template=template(), height=400, margin={"l": 70, "r": 20, "t": 70, "b": 60},
         legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 1, "xanchor": "right"},
     )  # fmt: skip
     curve(figure, points, now, title=title)

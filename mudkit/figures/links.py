@@ -15,6 +15,7 @@ from mudkit.figures.charts import BLUE, GREY, ORANGE
 from mudkit.figures.clock import Bars, TimeAxis, as_us, needed, rows_of, times_us, written
 from mudkit.figures.colours import short_number
 from mudkit.figures.labels import natural
+from mudkit.figures.template import template
 from mudkit.units import US_PER_S
 
 __all__ = ["MAX_LABELLED", "share", "stretches", "strip"]
@@ -134,7 +135,7 @@ def strip(
         told += f"; down {share(float(np.median(shares)))} of the time in the median, at most "
         told += share(shares.max())
     figure.update_layout(
-        template="simple_white",
+        template=template(),
         title={"text": title or "Links over time", "font": {"size": 16},
                "subtitle": {"text": told, "font": {"size": 12}}},
         height=175 + (26 * len(names) if named else min(800, max(420, 4 * len(names)))),

@@ -11,6 +11,7 @@ from plotly.subplots import make_subplots
 
 from mudkit.errors import ParameterError
 from mudkit.figures.charts import BLUE, GREY, ORANGE
+from mudkit.figures.template import template
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -112,7 +113,7 @@ def lives(
     figure.update_xaxes(title_text="hours (grey: no link; dotted: the user reads)", row=len(drawn), col=1)
     figure.update_layout(
         title={"text": title, "font": {"size": 16}, "y": 1 - 12 / height_px, "yanchor": "top"},
-        template="simple_white", shapes=shapes, height=height_px,
+        template=template(), shapes=shapes, height=height_px,
         margin={"l": 50, "r": 20, "t": 100, "b": 60},
         legend={
             "orientation": "h", "y": 1.0 + 30 / height_px, "yanchor": "bottom", "x": 1, "xanchor": "right",

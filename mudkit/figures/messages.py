@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from mudkit.figures.charts import BLUE, ORANGE
 from mudkit.figures.clock import NO_TIME, TimeAxis, needed, rows_of, times_us
 from mudkit.figures.labels import Label, Sheet
+from mudkit.figures.template import template
 from mudkit.figures.window import Choice, prepared
 from mudkit.trace.schema import FATES
 from mudkit.units import US_PER_S
@@ -353,7 +354,7 @@ def _style(
     is_tilted = longest_px > _PLOT_PX / len(names)
     above_px = round(longest_px / 2) if is_tilted else 0  # or names would lie on the title
     figure.update_layout(
-        template="simple_white",
+        template=template(),
         height=height_px + above_px,
         margin={"l": 80, "r": 30, "t": 110 + above_px, "b": 80},
         legend={"orientation": "h", "yref": "container", "y": 0.01, "yanchor": "bottom", "x": 0},

@@ -10,6 +10,7 @@ from plotly.subplots import make_subplots
 
 from mudkit.errors import ParameterError
 from mudkit.figures.charts import BLUE, ORANGE
+from mudkit.figures.template import template
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,7 +68,7 @@ def panels(
         figure.update_xaxes(title_text=words, range=[0, 1.35 * most or 1.0], nticks=4, row=1, col=place)
     figure.update_yaxes(autorange="reversed", automargin=True, ticks="")
     figure.update_layout(
-        title={"text": title, "font": {"size": 16}}, template="simple_white",
+        title={"text": title, "font": {"size": 16}}, template=template(),
         height=_MARGINS_PX + _ROW_PX * max(len(table), 2), margin={"l": 70, "r": 30, "t": 60, "b": 60},
     )  # fmt: skip
     return figure

@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 from mudkit.errors import ParameterError
 from mudkit.figures.charts import BLUE, GREY
 from mudkit.figures.colours import short_number
+from mudkit.figures.template import template
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,7 +54,7 @@ def pareto(table: pd.DataFrame, *, x: str, y: str, labels: tuple[str, str], titl
         ]
     )  # fmt: skip
     figure.update_layout(
-        template="simple_white", height=420, margin={"l": 80, "r": 30, "t": 90, "b": 60},
+        template=template(), height=420, margin={"l": 80, "r": 30, "t": 90, "b": 60},
         legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 1, "xanchor": "right"},
     )  # fmt: skip
     fill(figure, table, x=x, y=y, labels=labels, title=title)

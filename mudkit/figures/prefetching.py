@@ -16,6 +16,7 @@ import plotly.graph_objects as go
 from mudkit.errors import ParameterError
 from mudkit.figures.charts import GREY
 from mudkit.figures.colours import ramp
+from mudkit.figures.template import template
 from mudkit.sources.parameters import of_kind
 
 __all__ = [
@@ -323,7 +324,7 @@ def _styled(figure: go.Figure, table: pd.DataFrame, title: str, legend: str, *mo
         xanchor="left", align="left", showarrow=False, font={"size": 11, "color": "#555555"},
     )  # fmt: skip
     figure.update_layout(
-        title={"text": title, "font": {"size": 16}}, template="simple_white", height=440 + 15 * len(lines),
+        title={"text": title, "font": {"size": 16}}, template=template(), height=440 + 15 * len(lines),
         margin={"l": 70, "r": 20, "t": 60, "b": 68 + 15 * len(lines)}, legend={"title": {"text": legend}},
     )  # fmt: skip
     return figure

@@ -10,6 +10,7 @@ from plotly.subplots import make_subplots
 
 from mudkit.errors import ParameterError
 from mudkit.figures.charts import BLUE
+from mudkit.figures.template import template
 
 __all__ = ["signals"]
 
@@ -67,7 +68,7 @@ def signals(
     figure.update_yaxes(range=[low - margin, high + margin])
     figure.update_yaxes(title_text=y, nticks=4, row=(len(drawn) + 1) // 2, col=1)
     figure.update_layout(
-        title={"text": title, "font": {"size": 16}, "y": 0.98, "yanchor": "top"}, template="simple_white",
+        title={"text": title, "font": {"size": 16}, "y": 0.98, "yanchor": "top"}, template=template(),
         height=_MARGINS_PX + _ROW_PX * len(drawn), margin={"l": 70, "r": 20, "t": 70, "b": 50},
     )  # fmt: skip
     return figure

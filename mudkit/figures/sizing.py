@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 
 from mudkit.errors import ParameterError
 from mudkit.figures.charts import BLUE, ORANGE
+from mudkit.figures.template import template
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,7 +82,7 @@ def tradeoff(table: pd.DataFrame, *, x: str, best: object, title: str, unit: str
     )  # fmt: skip
     figure.update_yaxes(title_text="%", rangemode="tozero")
     figure.update_layout(
-        title={"text": title, "font": {"size": 16}, "y": 0.97, "yanchor": "top"}, template="simple_white",
+        title={"text": title, "font": {"size": 16}, "y": 0.97, "yanchor": "top"}, template=template(),
         height=400, margin={"l": 70, "r": 20, "t": 90, "b": 60}, hovermode="x unified",
         legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "xanchor": "left"},
     )  # fmt: skip

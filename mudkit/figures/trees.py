@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 
 from mudkit.errors import ParameterError
 from mudkit.figures.charts import BLUE, GREY, ORANGE
+from mudkit.figures.template import template
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,7 +58,7 @@ def tree(table: pd.DataFrame, *, title: str, most_depth: int = 4) -> go.Figure:
     figure.update_xaxes(visible=False, range=[-0.06, 1.06])
     figure.update_yaxes(visible=False, range=[-most_depth - 0.75, 0.35])
     figure.update_layout(
-        template="simple_white", showlegend=False, height=_MARGINS_PX + _LEVEL_PX * (most_depth + 1),
+        template=template(), showlegend=False, height=_MARGINS_PX + _LEVEL_PX * (most_depth + 1),
         margin={"l": 10, "r": 10, "t": 60, "b": 20}, title={"text": title, "font": {"size": 16}},
     )  # fmt: skip
     shown = [row for row in rows if depth[row["node"]] <= most_depth]

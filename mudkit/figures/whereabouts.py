@@ -11,6 +11,7 @@ from plotly.subplots import make_subplots
 from mudkit.errors import TraceContentError
 from mudkit.figures.charts import BLUE, GREY, ORANGE
 from mudkit.figures.clock import needed
+from mudkit.figures.template import template
 from mudkit.units import KM_PER_DEGREE
 
 __all__ = ["whereabouts"]
@@ -89,7 +90,7 @@ def whereabouts(
         showline=False, ticks="", row=1, col=2,
     )  # fmt: skip
     figure.update_layout(
-        title={"text": title, "font": {"size": 16}}, template="simple_white", height=430,
+        title={"text": title, "font": {"size": 16}}, template=template(), height=430,
         margin={"l": 70, "r": 20, "t": 90, "b": 110},
         legend={"orientation": "h", "y": -0.28, "yanchor": "top", "x": 0},
     )  # fmt: skip

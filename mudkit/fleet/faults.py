@@ -111,7 +111,7 @@ class Faults:
         """Give a device another address, as when its network gives it a new one."""
         host = self._device(device)
         given = str(address or host.next_address())
-        host.move(given)
+        host.readdress(given)
         return given
 
     def change_network(self, device: str, link: str, address: str | None = None) -> str:

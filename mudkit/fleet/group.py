@@ -6,9 +6,6 @@ import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from mudkit.errors import ParameterError
 from mudkit.fleet.battery import Battery, check_battery
 from mudkit.fleet.connectivity import Measured, follow_outages
@@ -17,7 +14,8 @@ from mudkit.fleet.kernel import World
 from mudkit.fleet.link import profile_of
 from mudkit.fleet.motion import Motion
 from mudkit.fleet.recorder import Recorder
-from mudkit.sources.courses import Course, Places
+from mudkit.fleet.still import Still, place
+from mudkit.sources.courses import Course
 from mudkit.sources.link_replay import LinkReplay
 from mudkit.sources.mobility import Mobility, mobility_of
 from mudkit.sources.outages import Outages, outages_of
@@ -60,7 +58,7 @@ class Group:
         self._names = [usable_name(name) for name in names]
         self._link = link
         self._kind = "lte" if isinstance(link, LinkReplay) else profile_of(link).name
-        self._at = None if at is None else _place(at)
+        self._at = None if at is None else place("at", at)
         self._mobility = None if mobility is None else mobility_of(mobility)
         self._outages = outages_of(outage)
         self._every_us = round(number("every_s", every_s, 0.001, 86_400.0) * US_PER_S)
@@ -69,6 +67,15 @@ class Group:
         self._battery_j = battery_j
         self._base_mw = base_mw
         _check_context(context)
+        for field, what, is_set in (
+            ("loc", "at= or mobility=", at is not None or mobility is not None),
+            ("battery_share", "battery_j=", battery_j is not None),
+        ):
+            if is_set and field in context:
+                raise ParameterError(
+                    "The lab sets this field itself.", where=field, found=f"{field}= and {what}",
+                    expected="one of them", remedy=f"leave {field}= out",
+                )  # fmt: skip
         self._context = dict(context)
 
     def add_to(self, world: World, recorder: Recorder) -> list[Device]:
@@ -85,7 +92,14 @@ class Group:
         capacities = [link.capacity(row) for row in range(len(names))] if isinstance(link, LinkReplay) else []
         course = self._course(world.seed, recorder.start_us + world.now_us)
         devices = [world.add_device(name, self._kind) for name in names]
+
+        def begin(device: Device) -> None:
+            assert device.course is not None
+            Motion(world, [device], device.course, self._every_us, recorder.positions)
+
         for device in devices:
+            device.course = course
+            device.on_first_move = begin
             device.context.update(self._context)
             if self._battery_j is not None:
                 device.battery = Battery(world, device, self._battery_j, self._base_mw)
@@ -116,21 +130,8 @@ class Group:
 
     def _course(self, seed: int, start_us: int) -> Course | None:
         if self._at is not None:
-            return _Still(*self._at)
+            return Still(*self._at)
         return None if self._mobility is None else self._mobility.course(seed, self._names, start_us)
-
-
-class _Still:
-    """The course of a device that stays where it is; it reports its place like one that moves."""
-
-    until_us: int | None = None
-
-    def __init__(self, lat: float, lon: float) -> None:
-        self._lat, self._lon = np.array([lat]), np.array([lon])
-        self._speed_mps: NDArray[np.float64] = np.zeros(1)
-
-    def at(self, t_us: int) -> Places:
-        return Places(self._lat, self._lon, self._speed_mps)
 
 
 def usable_name(given: Any) -> str:
@@ -146,19 +147,6 @@ def usable_name(given: Any) -> str:
             expected="text of characters that can be printed",
         )  # fmt: skip
     return given
-
-
-def _place(given: Any) -> tuple[float, float]:
-    try:
-        lat, lon = (float(each) for each in given)
-        is_place = -90 <= lat <= 90 and -180 <= lon <= 180
-    except (TypeError, ValueError):
-        is_place = False
-    if not is_place:
-        raise ParameterError(
-            "This is no place.", where="at", found=repr(given), expected="(lat, lon) in degrees"
-        )
-    return lat, lon
 
 
 def _check_context(context: Mapping[str, Any]) -> None:

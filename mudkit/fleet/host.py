@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +15,9 @@ from mudkit.events import Call, Complete, ContextChanged, Event, LinkDown, LinkU
 from mudkit.fleet.battery import Battery
 from mudkit.fleet.link import Link, profile_of
 from mudkit.fleet.operation import Operation
+from mudkit.fleet.still import Still, place
 from mudkit.fleet.store import MemoryStore, SqliteStore, unheeded
+from mudkit.sources.courses import Course
 from mudkit.sources.streams import Stream, device_number
 
 if TYPE_CHECKING:
@@ -179,7 +181,7 @@ class Device(Host):
     link : Link
     """
 
-    __slots__ = ("_held_down", "_moves", "battery")
+    __slots__ = ("_addresses", "_held_down", "battery", "course", "on_first_move")
 
     link: Link
 
@@ -188,7 +190,11 @@ class Device(Host):
         self.battery: Battery | None = None
         """None: it is on a charger."""
         self._held_down: set[str] = set()
-        self._moves = 0
+        self._addresses = 1
+        self.course: Course | None = None
+        """Where it is; None: nobody has said so."""
+        self.on_first_move: Callable[[Device], None] | None = None
+        """Writes down from then on where one is that had no place before."""
 
     @property
     def network(self) -> str:
@@ -247,7 +253,58 @@ class Device(Host):
         """Say what holds the link down."""
         return sorted(self._held_down)
 
-    def move(self, address: str) -> None:
+    def move(self, lat: float, lon: float) -> None:
+        """Put it at another place, where it stays: its machines are told now, its trace at the next interval.
+
+        Parameters
+        ----------
+        lat, lon : float
+            Degrees.
+
+        Raises
+        ------
+        ParameterError
+            It has a mobility, which moves it, or this is no place.
+        """
+        loc = place("lat, lon", (lat, lon))
+        if self.course is None:
+            self.course = Still(*loc)
+            if self.on_first_move is not None:
+                self.on_first_move(self)
+        elif isinstance(self.course, Still):
+            self.course.move(*loc)
+        else:
+            raise ParameterError(
+                "A device that moves by itself is not moved by hand.", where=self.name, found="mobility=",
+                expected="a device without mobility",
+                remedy="add it with at=…, or with a mobility of your own: Replay(trace)",
+            )  # fmt: skip
+        super().change_context(loc=loc)
+
+    def change_context(self, **context: Any) -> None:
+        """Change what it knows of itself; its machines are told.
+
+        Raises
+        ------
+        ParameterError
+            The lab sets one of these fields itself: a change would be undone.
+        """
+        self._check_context(context)
+        super().change_context(**context)
+
+    def _check_context(self, context: Mapping[str, Any]) -> None:
+        if self.course is not None:
+            by_hand = isinstance(self.course, Still)
+            remedy = "device.move(lat, lon)" if by_hand else "its mobility says where it is"
+            _refuse("loc", context, "the place of a device is", remedy)
+        if self.battery is not None:
+            _refuse("battery_share", context, "what is left in a battery is", "a device without battery_j=")
+        if isfinite(self.link.down_kbps):
+            _refuse(
+                "bandwidth_kbps", context, "what a link carries is", "a LinkReplay of what it is to carry"
+            )
+
+    def readdress(self, address: str) -> None:
         """Give it another address: what is sent to the old one fails from now on.
 
         Raises
@@ -283,8 +340,8 @@ class Device(Host):
 
     def next_address(self) -> str:
         """Make up another address: the name and a number."""
-        self._moves += 1
-        return f"{self.name}@{self._moves + 1}"
+        self._addresses += 1
+        return f"{self.name}@{self._addresses}"
 
     def switch_off(self, why: str = "off") -> None:
         """Switch it off: no link, no machine; its storage stays. It may be off already."""
@@ -321,6 +378,14 @@ class Device(Host):
                 expected="one that is on", remedy="switch it on: its machines are then there again",
             )  # fmt: skip
         super().restart()
+
+
+def _refuse(field: str, context: Mapping[str, Any], what: str, remedy: str) -> None:
+    if field in context:
+        raise ParameterError(
+            f"The lab sets this field itself: {what} measured.", where=field, found=repr(context[field]),
+            expected="other fields of the context", remedy=remedy,
+        )  # fmt: skip
 
 
 class Process:

@@ -15,6 +15,7 @@ from bs4 import BeautifulSoup, Tag
 from nbconvert import HTMLExporter
 from plotly.offline import get_plotlyjs
 
+from mudkit.figures.template import CONFIG
 from mudkit.files import staged_file
 
 __all__ = ["export_html"]
@@ -160,11 +161,10 @@ def _figure(figure: dict[str, Any], name: str) -> str:
         or layout.get("template", {}).get("layout", {}).get("height")
         or _DEFAULT_HEIGHT_PX
     )
-    config = {key: value for key, value in figure.get("config", {}).items() if key != "plotlyServerURL"}
     drawn = {
         "data": figure.get("data", []),
         "layout": layout,
-        "config": {"responsive": True, "displaylogo": False, **config},
+        "config": {"responsive": True, **figure.get("config", {}), **CONFIG},
         "frames": figure.get("frames"),
     }
     data = json.dumps(drawn, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")

@@ -183,7 +183,7 @@ class Ward:
         self.lab.faults.messages(loss_share=share, repeat_share=share, delay_share=share, delay_s=20.0)
 
     def do_move(self, name: str, _: None) -> None:
-        self.lab.devices[name].move(self.lab.devices[name].next_address())
+        self.lab.devices[name].readdress(self.lab.devices[name].next_address())
 
     def restart(self, process: Any) -> None:
         if process.machine is None:

@@ -80,7 +80,7 @@ class Fleet:
                 loss_share=0.1 * (seconds % 3), repeat_share=0.2, delay_share=0.2, delay_s=3.0
             )
         elif what == "move":
-            lab.devices[name].move(lab.devices[name].next_address())
+            lab.devices[name].readdress(lab.devices[name].next_address())
         elif what == "leave" and len(self.left) < 2 and name not in self.left:
             client.unregister()
             self.left.add(name)

@@ -101,7 +101,7 @@ class Ward:
             world.at(at, process.host.link_down, "outage")
             world.at(at + detail, process.host.link_up, "outage")
         elif what == "move":
-            world.at(at, lambda _: process.host.move(process.host.next_address()))
+            world.at(at, lambda _: process.host.readdress(process.host.next_address()))
         elif what == "network":
             world.at(at, process.host.change_network, detail)
         elif what == "kill":

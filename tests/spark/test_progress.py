@@ -194,6 +194,7 @@ from mudkit.pipeline import progress
 
 bars = sys.modules[progress.__module__]
 bars._PATIENCE_S = 0.0
+signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored in what runs in the background
 spark = pipeline.session(remote="local[2]")
 pipe = Path("pipe")
 os.mkfifo(pipe)

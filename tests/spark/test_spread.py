@@ -115,6 +115,7 @@ def test_a_sweep_over_spark_is_the_same(spark):
         sweep({"outage": [0.5, 1.5]}, {"days": 2}, [1], map=pipeline.spread(spark))
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_cancels(spark):
     def sleep(_):
         time.sleep(120)

@@ -1,5 +1,6 @@
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from mudkit import __version__, trace
-from mudkit.cli import app, chapters, jobs
+from mudkit.cli import app, chapters, jobs, jupyter
 from mudkit.errors import InputMissing, OutputExists, ParameterError, TraceContentError, TraceFormatError
 
 T0 = 1_211_100_000
@@ -177,6 +178,69 @@ def test_students_open_copies_without_solutions(tmp_path, monkeypatch):
     assert f"--ServerApp.root_dir={tmp_path / 'chapters'}" in opened[0]
     assert opened[0][-1] == "--no-browser"
     assert not [file for file in (tmp_path / "chapters").iterdir() if "A solution" in file.read_text()]
+
+
+def test_a_teacher_opens_copies_and_who_writes_chapters_their_source(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    opened = []
+    monkeypatch.setattr("os.execv", lambda program, command: opened.append(command))
+    run("lab")
+    run("lab", "--source")
+    assert f"--ServerApp.root_dir={tmp_path / 'work'}" in opened[0]
+    assert "A solution" in (tmp_path / "work" / "00_start_here.ipynb").read_text(encoding="utf-8")
+    its_own = (Path(chapters.__file__).parents[1] / "notebooks").resolve()
+    assert f"--ServerApp.root_dir={its_own}" in opened[1]
+    with pytest.raises(ParameterError, match="have solutions"):
+        run("lab", "--source", "--student")
+    assert len(opened) == 2
+
+
+@pytest.mark.parametrize(("arguments", "found", "remedy"), [
+    (["--no-browsr"], "--no-browsr", "'--no-browser'"),
+    (["--ServerApp.prt=3"], "--ServerApp.prt", "'--ServerApp.port'"),
+    (["--studnt"], "--studnt", "'--student'"),
+    (["--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdates"], "NeverCheckForUpdates", "help-all"),
+    (["--port", "abc"], "'abc'", "help-all"), (["--port"], "''", "help-all"), (["-x"], "-x", "help-all"),
+])  # fmt: skip
+def test_a_wrong_option_of_jupyterlab_is_told_before_anything_is_copied(
+    tmp_path, monkeypatch, arguments, found, remedy
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("os.execv", lambda program, command: pytest.fail(f"{command}"))
+    with pytest.raises(ParameterError) as told:
+        run("lab", *arguments)
+    assert found in str(told.value.found)
+    assert remedy in str(told.value.remedy)
+    assert not list(tmp_path.iterdir())
+
+
+def test_options_of_jupyterlab_are_taken():
+    jupyter.refuse_unknown([
+        *jupyter.ASKS_NOBODY, "-y", "--no-browser", "--allow-root", "--port", "9000", "--port=9000", "notes.ipynb",
+        "--ServerApp.port=0", "--IdentityProvider.token=x", "--ServerApp.jpserver_extensions={'a': True}",
+    ])  # fmt: skip
+
+
+def test_jupyterlab_starts_as_it_is_told_and_asks_nobody(tmp_path):
+    command = [
+        sys.executable, "-m", "mudkit", "lab", "--no-browser", "--ServerApp.port=0", "--allow-root",
+    ]  # fmt: skip
+    server = subprocess.Popen(
+        command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        env=os.environ | {"JUPYTER_RUNTIME_DIR": str(tmp_path / "run")},
+    )  # fmt: skip
+    lines = []
+    assert server.stderr is not None
+    for line in server.stderr:
+        lines.append(line)
+        if "/lab?token=" in line:
+            break
+    os.killpg(server.pid, signal.SIGKILL)
+    server.communicate()
+    told = "".join(lines)
+    assert "/lab?token=" in told
+    assert not [word for word in ("Traceback", "TraitError", "Extension Manager is 'pypi'") if word in told]
+    assert "Extension Manager is 'readonly'" in told
 
 
 @pytest.mark.parametrize(("remote", "size_bytes", "compiles_all"), [

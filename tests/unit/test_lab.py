@@ -320,7 +320,8 @@ def test_description_is_the_same_for_the_same_run(tmp_path):
 
 
 INTERRUPTED = """
-    import sys
+    import signal, sys
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what runs in the background
     from mudkit import Lab
     from mudkit.systems.store_and_forward import Client, Relay
 

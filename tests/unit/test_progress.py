@@ -139,6 +139,7 @@ def test_a_real_bar_of_a_lab(monkeypatch, capsys):
     assert "2.0/2.0 h" in told
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_waits_until_it_is_asked_for():
     steps = []
     with pytest.raises(KeyboardInterrupt), Interrupts() as interrupts:
@@ -151,6 +152,7 @@ def test_ctrl_c_waits_until_it_is_asked_for():
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_that_nobody_asked_for_comes_at_the_end():
     steps = []
     with pytest.raises(KeyboardInterrupt):
@@ -161,6 +163,7 @@ def test_ctrl_c_that_nobody_asked_for_comes_at_the_end():
     assert steps == ["this step ends"]
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_a_second_ctrl_c_comes_at_once():
     steps = []
     with pytest.raises(KeyboardInterrupt), Interrupts():
@@ -172,6 +175,7 @@ def test_a_second_ctrl_c_comes_at_once():
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_an_error_goes_before_ctrl_c():
     with pytest.raises(KeyError), Interrupts():
         signal.raise_signal(signal.SIGINT)
@@ -179,6 +183,7 @@ def test_an_error_goes_before_ctrl_c():
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_nothing_is_held_back_in_another_thread():
     seen: list[Any] = []
 
@@ -206,3 +211,16 @@ def test_a_handler_that_is_not_pythons_own_stays():
     finally:
         signal.signal(signal.SIGINT, before)
     assert heard == [signal.SIGINT]
+
+
+def test_where_ctrl_c_is_ignored_it_stays_ignored():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as nohup and & leave it
+    try:
+        with Interrupts() as interrupts:
+            signal.raise_signal(signal.SIGINT)
+            interrupts.check()
+        lab = Lab()
+        lab.run(hours=1)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)

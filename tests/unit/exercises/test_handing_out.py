@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
 from pathlib import Path
 
 import nbformat
@@ -55,13 +56,45 @@ def test_what_is_to_be_written_is_there_to_begin_with(chapter):
 
 def test_a_reader_keeps_what_she_wrote(tmp_path):
     folder = hand_out(CHAPTERS, tmp_path / "chapters")
-    assert {file.name for file in folder.iterdir()} == {file.name for file in CHAPTERS.glob("[0-9]*.ipynb")}
+    assert {file.name for file in folder.glob("*")} == {
+        ".handed_out.json", *(file.name for file in CHAPTERS.glob("[0-9]*.ipynb")),
+    }  # fmt: skip
     mine = folder / "00_start_here.ipynb"
     mine.write_text("mine", encoding="utf-8")
     (folder / "01_mud_tables.ipynb").unlink()
     hand_out(CHAPTERS, folder)
     assert mine.read_text(encoding="utf-8") == "mine"
     assert (folder / "01_mud_tables.ipynb").exists()
+
+
+@pytest.mark.parametrize("solutions", [False, True])
+def test_copies_that_nobody_changed_follow_the_chapters(tmp_path, solutions):
+    chapters, folder = tmp_path / "notebooks", tmp_path / "class" / "work"
+    chapters.mkdir()
+    for name in ("00_start_here.ipynb", "01_mud_tables.ipynb"):
+        shutil.copy(CHAPTERS / name, chapters / name)
+    hand_out(chapters, folder, solutions=solutions)
+    assert ("A solution" in (folder / "00_start_here.ipynb").read_text(encoding="utf-8")) == solutions
+    mine = folder / "01_mud_tables.ipynb"
+    worked_in = mine.read_text(encoding="utf-8") + " "
+    mine.write_text(worked_in, encoding="utf-8")
+    for file in chapters.iterdir():
+        file.write_text(file.read_text(encoding="utf-8").replace("# ", "# Newer: ", 1), encoding="utf-8")
+    for _ in range(2):
+        hand_out(chapters, folder, solutions=solutions)
+        assert "# Newer: " in (folder / "00_start_here.ipynb").read_text(encoding="utf-8")
+        assert mine.read_text(encoding="utf-8") == worked_in
+
+
+@pytest.mark.parametrize("note", [None, "", "[]", '{"00_start_here.ipynb": 3}'])
+def test_a_copy_of_which_nothing_is_noted_stays(tmp_path, note):
+    copy = tmp_path / "work" / "00_start_here.ipynb"
+    copy.parent.mkdir()
+    copy.write_text("mine", encoding="utf-8")
+    if note is not None:
+        (copy.parent / ".handed_out.json").write_text(note, encoding="utf-8")
+    hand_out(CHAPTERS, copy.parent, solutions=True)
+    assert copy.read_text(encoding="utf-8") == "mine"
 
 
 def test_what_chapters_read_comes_along(tmp_path):

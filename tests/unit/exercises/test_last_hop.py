@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 from functools import partial
+from pathlib import Path
 
 import pytest
 
-from mudkit.exercises import judge
+import mudkit
+from mudkit.exercises import judge, last_hop
 from mudkit.exercises.last_hop import _Case, _Judged, _play
 from mudkit.systems.lasthop import Forwarding, Item, Spool, play, simulate
 
@@ -105,3 +107,8 @@ def test_it_is_the_very_same_spool(limit):
 def test_a_rule_that_passes_serves_the_simulator_too():
     run = simulate(policy=Forwarding("rule", rule=solution), outage=0.9, days=30, seed=5)
     assert run.waste + run.loss < 0.1
+
+
+def test_the_chapter_says_what_the_judge_allows():
+    text = (Path(mudkit.__file__).parent / "notebooks" / "04_last_hop.ipynb").read_text(encoding="utf-8")
+    assert f"may be at most {last_hop._WITHIN:g} above those of the best fixed limit" in text

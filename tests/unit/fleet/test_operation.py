@@ -86,6 +86,7 @@ def test_a_callback_comes_in_an_event_of_its_own_also_to_what_is_answered_at_onc
     assert told == [1, 2, 3]
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_waits_until_a_call_is_handled(lab):
     ann, [machine] = answering(lab.device("ann"))
     lab.run()

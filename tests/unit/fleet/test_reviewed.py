@@ -112,15 +112,15 @@ def test_what_is_on_its_way_goes_to_who_has_the_address_when_it_gets_there():
     stage = Stage()
     ann, bob = stage.world.hosts["ann"], stage.world.hosts["bob"]
     stage.do("ann", Send("bob@2", "early"))  # bob is there before the upload is over
-    stage.world.at(1000, lambda _: bob.move("bob@2"))
+    stage.world.at(1000, lambda _: bob.readdress("bob@2"))
     stage.world.run(9 * S)
     assert [event.message for event in stage.puppets["bob"].of(Received)] == ["early"]
     assert stage.account("bob", "down").messages == 1
     stage.do("server", Send("bob@2", "late"))  # bob goes, and ann comes, while it is on its way down
 
     def swap(_: Any) -> None:
-        bob.move("bob@3")
-        ann.move("bob@2")
+        bob.readdress("bob@3")
+        ann.readdress("bob@2")
 
     stage.world.at(stage.world.now_us + 1000, swap)
     stage.world.run(99 * S)
@@ -134,13 +134,13 @@ def test_an_address_is_taken_by_nobody_else():
     before = dict(stage.world.at_address)
     for host, address in (("ann", "bob/x"), ("ann", "bob"), ("bob", "ann")):
         with pytest.raises(ParameterError, match="in use"):
-            stage.world.hosts[host].move(address)
+            stage.world.hosts[host].readdress(address)
     with pytest.raises(ParameterError, match="in use"):
         stage.world.hosts["ann"].change_network("wifi", "bob")
     assert stage.world.at_address == before
     assert stage.world.hosts["ann"].is_online
     assert stage.world.hosts["ann"].network == "lte"
-    stage.world.hosts["ann"].move("spot")
+    stage.world.hosts["ann"].readdress("spot")
     with pytest.raises(ParameterError, match="of this name"):
         stage.world.add_device("spot")
 

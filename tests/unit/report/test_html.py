@@ -102,7 +102,10 @@ def test_figures_share_one_plotly(export):
     assert [note.text for note in soup.find_all("noscript")] == [
         f"Figure: {name}. It needs JavaScript." for name in ("One", "Two", "Three")
     ]
-    assert "plotlyServerURL" not in json.dumps(drawn)
+    for each in drawn:
+        assert each["config"]["plotlyServerURL"] == ""
+        assert not each["config"]["showSendToCloud"]
+        assert not each["config"]["displaylogo"]
 
 
 def test_without_figures_there_is_no_plotly(export):

@@ -151,7 +151,7 @@ def test_a_late_copy_of_an_old_registration_changes_nothing():
         pair.bob.register({"x": 1}).result()
         pair.lab.run(seconds=1)
     (old,) = (each for each in heard[pair.server.installed] if unpack(each.message)["kind"] == "register")
-    pair.lab.devices["bob"].move(pair.lab.devices["bob"].next_address())
+    pair.lab.devices["bob"].readdress(pair.lab.devices["bob"].next_address())
     pair.bob.register({"x": 2}).result()
     pair.lab.world._handle(pair.server.installed, old)
     pair.lab.run(seconds=10)

@@ -1,0 +1,118 @@
+"""JupyterLab as ``mudkit lab`` starts it: options that take effect, and nothing asked of other machines."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from mudkit.errors import EnvironmentProblem, ParameterError, did_you_mean
+
+if TYPE_CHECKING:
+    from traitlets import TraitType
+
+__all__ = ["ASKS_NOBODY", "command", "refuse_unknown"]
+
+ASKS_NOBODY: Final = (
+    "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+    "--LabApp.news_url=None",
+    "--LabApp.extension_manager=readonly",
+)
+"""No look for updates, no news, no manager of extensions."""
+_OWN: Final = ("--student", "--source", "--help")
+
+
+def command(folder: Path, arguments: Sequence[str]) -> list[str]:
+    """Give the command that opens JupyterLab on a folder; arguments go before what is set here."""
+    return [
+        sys.executable, "-m", "jupyterlab", "--ServerApp.ip=127.0.0.1",
+        f"--ServerApp.root_dir={folder.resolve()}", *ASKS_NOBODY, *arguments,
+    ]  # fmt: skip
+
+
+def refuse_unknown(arguments: Sequence[str]) -> None:
+    """Look at options before JupyterLab does: with one that it cannot read, it leaves out all of them.
+
+    Parameters
+    ----------
+    arguments : sequence of str
+        As they stand on the command line, after those of mudkit.
+
+    Raises
+    ------
+    ParameterError
+        JupyterLab has no such option, or the option does not take this value.
+    EnvironmentProblem
+        There is no JupyterLab.
+    """
+    options = [each for each in arguments if each.startswith("-") and each.strip("-")]
+    if not options:
+        return
+    flags, aliases, traits = _known()
+    known = [*_OWN, *(f"--{name}" for name in (*flags, *aliases, *traits))]
+    for at, argument in enumerate(arguments):
+        if argument not in options:
+            continue
+        option, has_value, value = argument.partition("=")
+        name = option.removeprefix("--")
+        if not option.startswith("--"):
+            name = {"-y": "y", "-h": "help"}.get(option, "")
+        if name in flags or name in ("help", "help-all", "version"):
+            continue
+        trait = traits.get(aliases.get(name, name))
+        if trait is None:
+            raise ParameterError(
+                "JupyterLab has no such option.", where="mudkit lab", found=option,
+                expected="an option of `mudkit lab` or of JupyterLab",
+                remedy=did_you_mean(option, known, "`mudkit lab --help-all` lists them"),
+            )  # fmt: skip
+        if not has_value:
+            value = arguments[at + 1] if at + 1 < len(arguments) else ""
+        _refuse_value(option, trait, value)
+
+
+def _refuse_value(option: str, trait: TraitType[Any, Any], value: str) -> None:
+    from traitlets import Container, Dict, TraitError, Type
+    from traitlets.utils.importstring import import_item
+
+    if isinstance(trait, Container | Dict):  # may be given in parts, one an option
+        return
+    try:
+        read = trait.from_string(value)
+        if isinstance(trait, Type) and isinstance(read, str):
+            import_item(read)
+    except (TraitError, ValueError, ImportError) as error:
+        raise ParameterError(
+            "JupyterLab cannot read the value of an option.", where=option, found=repr(value),
+            expected=trait.info(), remedy="`mudkit lab --help-all` tells what each option takes",
+        ) from error  # fmt: skip
+
+
+def _known() -> tuple[set[str], dict[str, str], dict[str, TraitType[Any, Any]]]:
+    """Give JupyterLab's flags, its short names with the traits that they mean, and the traits."""
+    try:
+        from jupyter_server.serverapp import ServerApp
+        from jupyterlab.labapp import LabApp  # type: ignore[import-untyped]
+    except ImportError as error:
+        raise EnvironmentProblem(
+            "JupyterLab cannot be loaded.", found=str(error), remedy="install mudkit again: make setup"
+        ) from error
+    from traitlets import Type
+
+    apps = (LabApp(), ServerApp())
+    makes = [each for app in apps for each in (type(app), *app.classes)]
+    # Also the kinds that are named as a default only, such as IdentityProvider, which has the token.
+    chosen = [
+        trait.default_value for app in apps for trait in app.traits().values() if isinstance(trait, Type)
+    ]
+    kinds = {kind for each in (*makes, *chosen) if isinstance(each, type) for kind in each.mro()}
+    traits = {
+        f"{kind.__name__}.{name}": trait
+        for kind in kinds
+        if hasattr(kind, "class_traits")
+        for name, trait in kind.class_traits(config=True).items()
+    }
+    flags = {name for app in apps for name in app.flags}
+    aliases = {name: str(target) for app in apps for name, target in app.aliases.items()}
+    return flags, aliases, traits
