@@ -108,7 +108,9 @@ def test_devices_know_where_they_are(evening):
     assert known == list(zip(last["lat"].to_pylist(), last["lon"].to_pylist(), strict=True))
     speeds = evening.trace.table("positions")["speed_mps"]
     assert speeds.null_count > 0  # while a gap is too long
-    assert 20 < pc.max(speeds).as_py() <= 70
+    assert 20 < pc.max(speeds).as_py() <= 340
+    # A few receivers jump from one place that they believe in for long to another: both are kept.
+    assert pc.sum(pc.greater(speeds, 70)).as_py() <= 10
 
 
 def test_there_are_no_more_taxis_than_were_recorded(taxis):

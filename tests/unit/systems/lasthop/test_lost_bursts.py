@@ -54,7 +54,7 @@ def read_is_told(place):
 
 def hello(place):
     device = place.lab.devices["ann"]
-    device.move(device.next_address())
+    device.readdress(device.next_address())
     place.news.publish("m9", rank=9.5)
     return lambda: place.shown == ["m9"]
 
