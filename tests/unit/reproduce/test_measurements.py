@@ -337,15 +337,15 @@ def test_a_process_that_ends_early_says_so():
 
 def test_m6_counts_runs_and_what_broke_in_them(monkeypatch):
     bugs = [bug for bug in BUGS if bug.name == "a conflict that keeps the pending write"]
-    found = campaign_runs.measure(seeds=range(4), bugs=bugs)
+    found = campaign_runs.measure(seeds=[0, 1, 16, 30], bugs=bugs)
     assert {required.figure for required in M6.required} <= set(found.figures)
     assert found.figures["runs"].median == 4
     assert found.figures["runs in which a promise was broken"].median == 0
     assert found.figures["writes"].median > 10
-    assert "seed 3: ILLEGAL (fork-sequential" in found.parameters["smallest counterexample to definition 3"]
+    assert "seed 16: ILLEGAL (fork-sequential" in found.parameters["smallest counterexample to definition 3"]
     assert found.figures["seeded bugs that nothing caught"].median == 0
-    assert found.figures[f"operations of the smallest counterexample, {bugs[0].name}"].median == 3
-    assert "seed 0, 3 operations: ILLEGAL" in found.parameters[f"seeded, {bugs[0].name}"]
+    assert found.figures[f"operations of the smallest counterexample, {bugs[0].name}"].median == 2
+    assert "seed 30, 2 operations: ILLEGAL" in found.parameters[f"seeded, {bugs[0].name}"]
     monkeypatch.setattr(BackEnd, "_came_of", lambda self, client, number: None)  # a write is applied again
     found = campaign_runs.measure(seeds=range(10), bugs=())
     assert found.figures["runs in which a promise was broken"].median > 0
