@@ -64,12 +64,12 @@ class RadioModel:
 
     link: str = "lte"
     query_messages: float = 3.0
-    query_bytes: float = 605.0
-    answer_bytes: float = 460.0
-    point_bytes: float = 150.0
-    batch_bytes: float = 200.0
-    acknowledged_bytes: float = 180.0
-    write_bytes: float = 285.0
+    query_bytes: float = 645.0
+    answer_bytes: float = 390.0
+    point_bytes: float = 158.0
+    batch_bytes: float = 205.0
+    acknowledged_bytes: float = 213.0
+    write_bytes: float = 295.0
 
     def __post_init__(self) -> None:
         profile_of(self.link)

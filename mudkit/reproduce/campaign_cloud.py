@@ -206,8 +206,8 @@ class NotificationServerSeen:
     def _received(self, message: Any, sent: Sequence[Any], kinds: Sequence[str]) -> Iterator[str]:
         if message["kind"] == "hello":
             what = "hello" if message["is_new"] else "heartbeat"
-            if "redirect" in kinds:
-                yield f"notifications: {what} redirected"
+            if "redirect" in kinds:  # whichever of the two it was
+                yield "notifications: hello redirected"
                 return
             welcome = next(each for each in sent if each["kind"] == "welcome")
             is_known = welcome["session"] == message["session"]

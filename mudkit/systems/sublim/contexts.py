@@ -10,11 +10,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from random import Random
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
+
+import numpy as np
 
 from mudkit.predicates import tree
 from mudkit.predicates.expression import Expression
+from mudkit.sources.streams import Stream
 from mudkit.systems.sublim.actions import (
     Call,
     Compress,
@@ -30,6 +32,9 @@ from mudkit.systems.sublim.situations import critical
 
 __all__ = ["Atom", "Context", "Contexts", "atoms", "battery_levels", "given_expressions"]
 
+_T = TypeVar("_T")
+
+_AT_ONCE: Final = 1024
 _MOST: Final = 2_000
 """Contexts that are tried; of more, so many are drawn."""
 _LEAST: Final = 40
@@ -152,6 +157,22 @@ def battery_levels(
     return sorted({round(each, 6) for each in levels})
 
 
+class _Draw:
+    """What is drawn for a policy is the same at every check."""
+
+    def __init__(self, name: str) -> None:
+        self._stream, self._step = Stream(0, f"contexts of a policy, {name}"), 0
+        self._words: list[int] = []
+
+    def choice(self, values: Sequence[_T]) -> _T:
+        """Draw one of some."""
+        if not self._words:
+            steps = np.arange(self._step, self._step + _AT_ONCE)
+            self._step += _AT_ONCE
+            self._words = self._stream.words(0, steps)[0].tolist()
+        return values[self._words.pop() % len(values)]
+
+
 class Contexts:
     """The contexts of a policy.
 
@@ -202,13 +223,13 @@ class Contexts:
         """Give the contexts that conditions can tell apart."""
         affordable = _MOST_CONDITIONS // (len(self.levels) * len(self._policy.rules))
         yield from self._drawn(
-            self._in_conditions, max(min(affordable, _MOST), _LEAST), Random(1), self.states
+            self._in_conditions, max(min(affordable, _MOST), _LEAST), _Draw("told apart"), self.states
         )
 
     def computed_with(self, context: Context) -> Iterator[Context]:
         """Give a context with all that only actions look at, and with contents of some lengths."""
         rest = self._in_actions - self._in_conditions
-        yield from self._drawn(rest, _MOST_COMPUTED, Random(2), [context.variables], context)
+        yield from self._drawn(rest, _MOST_COMPUTED, _Draw("computed with"), [context.variables], context)
 
     def shared(self, context: Context) -> tuple[Any, ...]:
         """Give what both conditions and actions look at."""
@@ -234,7 +255,7 @@ class Contexts:
 
     def _reached(self) -> list[Mapping[str, Any]]:
         """Give states to which the policy comes by itself."""
-        policy, draw, looked = self._policy, Random(3), sorted(self._looked_at())
+        policy, draw, looked = self._policy, _Draw("reached"), sorted(self._looked_at())
         found: dict[str, Mapping[str, Any]] = {}
         if any(isinstance(each, Call) for each in self._actions):
             return self.states  # nobody calls a user's method for a look
@@ -254,7 +275,7 @@ class Contexts:
         self,
         names: set[Name],
         most: int,
-        draw: Random,
+        draw: _Draw,
         states: Sequence[Mapping[str, Any]],
         base: Context | None = None,
     ) -> Iterator[Context]:

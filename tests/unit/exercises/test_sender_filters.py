@@ -76,7 +76,10 @@ def opened(album, name, number):
     key = hosts[name].processes[0].store.get(f"key kim\nalbum\n{held['epoch']:012d}")
     header = ["data", "kim", "album", f"item {number}", held["seq"], held["epoch"]]
     cipher = Sealing(name, Secret(bytes(64)), {})
-    return None if key is None else cipher.decrypt(Secret(key), held["seq"], header, held["body"])
+    if key is None:
+        return None
+    own = cipher.item_key(key, header)
+    return cipher.decrypt(own, held["seq"], header, held["body"])
 
 
 @pytest.mark.parametrize("steps", [("item", "bob", "item"), ("bob", "item", "bob", "item"), ("item",) * 3])

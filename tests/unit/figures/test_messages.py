@@ -26,7 +26,7 @@ def messages(*rows, content="{}"):
 
 def incidents(*rows):
     """Rows of (device, second, incident)."""
-    return pd.DataFrame([(name, at(t), what, None) for name, t, what in rows], columns=INCIDENTS.names)
+    return pd.DataFrame([(name, at(t), what, None, None) for name, t, what in rows], columns=INCIDENTS.names)
 
 
 RUN = messages(
