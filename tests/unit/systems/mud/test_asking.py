@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 
 from mudkit import Lab
@@ -58,7 +59,7 @@ def seen(lab, made):
     rows = lab.history()
     rows = rows[(rows["op_id"] == made.op_id) & (rows["client"] == made.process.host.name)]
     rows = rows[rows["key"].notna()]
-    return {key: None if version != version else int(version)
+    return {key: None if pd.isna(version) else int(version)
             for key, version in zip(rows["key"], rows["version"], strict=True)}  # fmt: skip
 
 
