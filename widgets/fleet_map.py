@@ -27,6 +27,8 @@ class FleetMap(Panel):
         Positions of a trace.
     links : pyarrow.Table, optional
         Links of a trace: a device's state holds until its next row. Who has none is an orange cross.
+    tz : str
+        The time zone in which times are told.
     step_s : float
         Time between two pictures, seconds.
 
@@ -42,12 +44,14 @@ class FleetMap(Panel):
         There are no positions; the table of links lacks a column; the step is not over 0.
     """
 
-    def __init__(self, positions: pa.Table, links: pa.Table | None = None, *, step_s: float = 300.0) -> None:
+    def __init__(
+        self, positions: pa.Table, links: pa.Table | None = None, *, tz: str = "UTC", step_s: float = 300.0
+    ) -> None:
         if not step_s > 0:
             raise ParameterError(
                 "A step needs a length.", where="step_s", found=str(step_s), expected="over 0 s"
             )
-        self._fleet = Fleet.of(positions, links)
+        self._fleet = Fleet.of(positions, links, tz)
         self._first_us, last_us = self._fleet.span_us()
         self._step_us = round(step_s * US_PER_S)
         steps = max(1, (last_us - self._first_us) // self._step_us)
@@ -66,5 +70,5 @@ class FleetMap(Panel):
 
     def _moved(self, change: dict[str, Any]) -> None:
         t_us = self._first_us + int(change["new"]) * self._step_us
-        self._label.value = moment(t_us)
+        self._label.value = moment(t_us, self._fleet.tz)
         move(self.figure, self._fleet, t_us)

@@ -39,6 +39,8 @@ class ViewsExplorer(Panel):
         In the notation of :mod:`mudkit.consistency.notation`.
     model : str
         One of :data:`mudkit.consistency.MODELS`.
+    reads : sequence of str, optional
+        The types of the reads that count, whatever they promise; without, those that promise the model.
     seconds : float
         Of real time that the verdicts may take after a change, about; what is not known by then is UNKNOWN.
 
@@ -59,13 +61,20 @@ class ViewsExplorer(Panel):
         There is no such model, or the time is not over 0.
     """
 
-    def __init__(self, history: str = "", model: str = "fork-sequential", *, seconds: float = 1.0) -> None:
+    def __init__(
+        self,
+        history: str = "",
+        model: str = "fork-sequential",
+        *,
+        reads: Sequence[str] | None = None,
+        seconds: float = 1.0,
+    ) -> None:
         if not seconds > 0:
             raise ParameterError(
                 "A check needs time.", where="seconds", found=repr(seconds), expected="seconds over 0"
             )
         check(History(), model)
-        self._seconds = seconds
+        self._reads, self._seconds = reads, seconds
         self._is_changing = False
         self._history = History()
         self._found = check(self._history, model)
@@ -126,11 +135,11 @@ class ViewsExplorer(Panel):
     def _check(self) -> None:
         """Check the chosen record; a verdict and its explanation take as long as they may, each."""
         part, key = self._history, self.record.value
-        self._found = check(part, self.model.value, key=key, within_s=self._seconds / 4)
+        self._found = check(part, self.model.value, key=key, reads=self._reads, within_s=self._seconds / 4)
         for name in MODELS:
             if name not in self._statuses and name != self._found.model:
                 few = self._seconds / (4 * len(MODELS))
-                self._statuses[name] = check(part, name, key=key, within_s=few).status
+                self._statuses[name] = check(part, name, key=key, reads=self._reads, within_s=few).status
         self._statuses[self._found.model] = self._found.status
         views = self._views()
         was_at_end = self.step.value == self.step.max

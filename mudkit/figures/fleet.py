@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import folium
 import numpy as np
@@ -47,6 +49,8 @@ class Fleet:
     links : dict of str to (ndarray of int64, ndarray of bool), optional
         Of a device: the times of its link's states, ascending, and whether it is up from there on. None:
         links are not known.
+    tz : str
+        The time zone in which times are told.
     """
 
     t_us: NDArray[np.int64]
@@ -55,9 +59,10 @@ class Fleet:
     device: NDArray[np.int64]
     names: list[str]
     links: dict[str, tuple[NDArray[np.int64], NDArray[np.bool_]]] | None = None
+    tz: str = "UTC"
 
     @classmethod
-    def of(cls, positions: pa.Table, links: pa.Table | None = None) -> Fleet:
+    def of(cls, positions: pa.Table, links: pa.Table | None = None, tz: str = "UTC") -> Fleet:
         """Prepare a table of positions.
 
         Parameters
@@ -66,6 +71,8 @@ class Fleet:
         links : pyarrow.Table, optional
             Columns of :data:`mudkit.trace.schema.LINKS`. A state holds until the device's next row; before
             its first row, and without any, a device has a link.
+        tz : str
+            The time zone in which times are told.
 
         Raises
         ------
@@ -81,7 +88,8 @@ class Fleet:
         codes = names.indices.to_numpy(zero_copy_only=False)
         edges = np.searchsorted(codes, np.arange(len(names.dictionary) + 1))
         lat, lon = (np.asarray(positions[name].to_numpy(), dtype=np.float64) for name in ("lat", "lon"))
-        return cls(epoch_us(positions["ts"]), lat, lon, edges, names.dictionary.to_pylist(), _states(links))
+        t_us, devices = epoch_us(positions["ts"]), names.dictionary.to_pylist()
+        return cls(t_us, lat, lon, edges, devices, _states(links), tz)
 
     def at(self, t_us: int) -> tuple[NDArray[np.float64], NDArray[np.float64], list[str]]:
         """Latitudes, longitudes and names of the devices heard of within the last ten minutes."""
@@ -106,7 +114,7 @@ class Fleet:
         """Say how many devices there are at one moment and, if links are known, how many have none."""
         names = self.at(t_us)[2]
         down = f"{int(self.down(t_us, names).sum()):,} without a link, " if self.links is not None else ""
-        return f"{len(names):,} devices, {down}{moment(t_us)}"
+        return f"{len(names):,} devices, {down}{moment(t_us, self.tz)}"
 
     def figure(self, t_us: int, *, title: str = "", height_px: int = 480) -> go.Figure:
         """Draw the fleet at one moment; the second trace holds the devices.
@@ -171,9 +179,10 @@ class Fleet:
         return int(self.t_us.min()), int(self.t_us.max())
 
 
-def moment(t_us: int) -> str:
-    """Write a time as text, UTC."""
-    return str(np.datetime64(t_us, "us").astype("datetime64[m]")).replace("T", " ") + " UTC"
+def moment(t_us: int, tz: str = "UTC") -> str:
+    """Write a time as text, as a time zone has it."""
+    local = dt.datetime.fromtimestamp(t_us // US_PER_S, ZoneInfo(tz))
+    return f"{local:%Y-%m-%d %H:%M} {tz}"
 
 
 def move(figure: Any, fleet: Fleet, t_us: int) -> None:

@@ -27,6 +27,7 @@ from mudkit.figures.places import (
     refuse_off_sphere,
     texts,
 )
+from mudkit.units import middle
 
 __all__ = ["MAX_HEAT_POINTS", "MAX_POINTS", "MAX_RECTANGLES", "base_map", "cell_map", "heat_map", "point_map"]
 
@@ -85,7 +86,8 @@ def heat_map(
     ----------
     cells : pyarrow.Table
         Columns ``lat`` and ``lon`` of the cells' middles, degrees, and a weight, 0 or more; null counts as 0.
-        Above ``MAX_HEAT_POINTS`` rows neighbours are joined and their weights added.
+        Above ``MAX_HEAT_POINTS`` rows neighbours are joined and their weights added. Without any the map has
+        nothing but its ground, and says so, if there are positions.
     positions : pyarrow.Table, optional
         What the ground is drawn from; without it the ground is empty below 200 km.
     weight : str
@@ -106,6 +108,11 @@ def heat_map(
     TraceContentError
         A table is empty, or holds a place that is not on the sphere.
     """
+    title = label or weight
+    if positions is not None and not len(cells):
+        title += ": none"
+        here = middle(*places(placed(positions, "positions"), "positions"))
+        cells = pa.table({"lat": [here[0]], "lon": [here[1]], weight: [0.0]})
     kept = placed(cells, "cells")
     weights = np.nan_to_num(column(kept, "cells", weight))
     lat, lon = places(kept, "cells")
@@ -117,7 +124,6 @@ def heat_map(
             expected="0 or more",
             remedy="use cell_map, which shows any number",
         )
-    title = label or weight
     leaflet_map, frame = map_with_ground(
         f"Heat map: {title}", [(lat, lon)], _ground(positions), height_px, tiles, weights, heat=True
     )

@@ -208,6 +208,26 @@ def test_form(chapter):
         assert not [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)], cell.source
 
 
+def test_no_cell_makes_what_it_does_not_show(chapter):
+    """A notebook shows the last expression of a cell; a table or figure before it is lost without a word."""
+    makers = {
+        "show",
+        "diagram",
+        "strip",
+        "heat_map",
+        "cell_map",
+        "point_map",
+        "history",
+        "histories",
+        "energy",
+    }
+    for cell in code_cells(nbformat.read(chapter, as_version=4)):
+        for statement in ast.parse(cell.source).body[:-1]:
+            if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+                made = ast.unparse(statement.value.func).split(".")[-1]
+                assert made not in makers, cell.source
+
+
 def test_only_checked_cells_have_outputs_and_all_of_them_do(chapter):
     notebook = nbformat.read(chapter, as_version=4)
     assert code_cells(notebook, CHECKED)

@@ -56,6 +56,7 @@ def test_no_positions():
 
 def test_moment():
     assert moment(T0) == "2008-05-18 08:40 UTC"
+    assert moment(T0, "America/Chicago") == "2008-05-18 03:40 America/Chicago"
 
 
 def links(*rows):

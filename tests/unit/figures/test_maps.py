@@ -280,6 +280,11 @@ def test_places_all_around_stay_where_they_are():
         (lambda: maps.base_map([(1, 2)]), ParameterError, "found:    list"),
         (lambda: maps.base_map(table([0.0], [0.0]), height_px=20), ParameterError, "height_px"),
         (lambda: maps.heat_map(table([], [], weight=[])), TraceContentError, "nothing to draw"),
+        (
+            lambda: maps.heat_map(table([], [], weight=[]), table([], [])),
+            TraceContentError,
+            "nothing to draw",
+        ),
         (lambda: maps.heat_map(table([0.0], [0.0])), ParameterError, "no column 'weight'"),
         (lambda: maps.heat_map(table([0.0], [0.0], weight=[-1.0])), ParameterError, "below 0"),
         (
@@ -480,3 +485,8 @@ def test_numbers_are_short(number, told):
 def test_a_recorded_city_fits_into_a_small_page(cabspotting):
     text = page(maps.base_map(csv.read_csv(cabspotting)))
     assert 190_000 < len(text) < 400_000
+
+
+def test_where_nobody_asked_for_anything_the_map_shows_its_ground_and_says_so():
+    drawn = maps.heat_map(table([], [], weight=[]), table([30.27, 30.28], [-97.74, -97.75]), label="reads")
+    assert "Heat map: reads: none" in drawn.get_root().render()

@@ -103,6 +103,14 @@ def test_the_table_says_what_the_checker_says():
         assert statuses(widget)["sequential"].endswith(status)
 
 
+def test_it_says_what_the_checker_says_of_the_reads_that_count():
+    text = "ann: w1\nbob:    u0"
+    widget = ViewsExplorer(text, "linearizable", reads=["uncommitted"])
+    for name, found in statuses(widget).items():
+        assert found.split()[1] == check(History.of(text), name, reads=["uncommitted"]).status, name
+    assert "✗ ILLEGAL" in widget.verdict.value
+
+
 def test_what_is_not_known_is_said():
     widget = ViewsExplorer("ann: w1\nbob:    c1", "linearizable")
     assert "? UNKNOWN" in widget.verdict.value
