@@ -1,16 +1,20 @@
-"""What each party held: the fields that it received or stored, in clear or as ciphertext, and their bytes."""
+"""What each party held: the fields that it received or stored, in clear or as ciphertext, and their bytes.
+
+What is only packed is in clear: it is opened (:mod:`mudkit.fleet.opened`), and stands with its own fields.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from mudkit.events import Ciphertext
+from mudkit.fleet.opened import Room, opened
 
-__all__ = ["Held", "HeldRow", "Mention"]
+__all__ = ["Held", "HeldRow", "Mention", "leaves"]
 
 _WORD: Final = re.compile(r"[\w-]+")
 _encode = msgspec.json.Encoder(enc_hook=repr).encode
@@ -27,11 +31,12 @@ class HeldRow(NamedTuple):
     how : {'received', 'stored'}
     field : str
         Names of the fields that lead to it, joined by dots; ``[]`` is an element of a list.
-    form : {'clear', 'ciphertext'}
+    form : {'clear', 'ciphertext', 'packed'}
+        What was in something packed stands beside it, in clear.
     times : int
         How often it was held.
     bytes : int
-        In all.
+        In all, as it was held.
     first_us : int
         When it was held first.
     """
@@ -60,7 +65,7 @@ class Mention(NamedTuple):
         In which it was named.
     t_us : int
     clear_bytes, ciphertext_bytes : int
-        Of all values of the message.
+        Of all values of the message; of what was packed, those that were in it.
     """
 
     party: str
@@ -84,19 +89,16 @@ class Held:
 
     def note(self, party: str, system: str, how: str, value: Any, now_us: int) -> None:
         """Note that a party has come to hold a value."""
-        for field, form, data in _leaves(value, ""):
-            count = self._fields.setdefault((party, system, how, field, form), [0, 0, now_us])
-            count[0] += 1
-            count[1] += len(data)
-            self._bytes.setdefault((party, field), {}).setdefault(data, now_us)
+        self._note(party, system, how, leaves(value), now_us)
 
     def message(
         self, party: str, system: str, sender: str, message: Any, now_us: int, devices: Container[str]
     ) -> None:
         """Note that a party has received a message, and which devices that names, anywhere in a text."""
-        self.note(party, system, "received", message, now_us)
-        named, sizes = set(), {"clear": 0, "ciphertext": 0}
-        for field, form, data in _leaves(message, ""):
+        parts = list(leaves(message))
+        self._note(party, system, "received", parts, now_us)
+        named, sizes = set(), dict.fromkeys(("clear", "ciphertext", "packed"), 0)
+        for field, form, data in parts:
             sizes[form] += len(data)
             told = data.decode(errors="replace") if form == "clear" else ""
             names = {each for each in (told, *_WORD.findall(told)) if each in devices}
@@ -105,6 +107,15 @@ class Held:
             Mention(party, system, sender, name, field, now_us, sizes["clear"], sizes["ciphertext"])
             for name, field in sorted(named)
         ]
+
+    def _note(
+        self, party: str, system: str, how: str, parts: Iterable[tuple[str, str, bytes]], now_us: int
+    ) -> None:
+        for field, form, data in parts:
+            count = self._fields.setdefault((party, system, how, field, form), [0, 0, now_us])
+            count[0] += 1
+            count[1] += len(data)
+            self._bytes.setdefault((party, field), {}).setdefault(data, now_us)
 
     def values(self, party: str, field: str) -> list[bytes]:
         """Give the different values of a field that a party held, the first ones first."""
@@ -132,20 +143,39 @@ class Held:
         return sorted(found)
 
 
-def _leaves(value: Any, field: str) -> Iterator[tuple[str, str, bytes]]:
+def leaves(value: Any) -> Iterator[tuple[str, str, bytes]]:
+    """Give the fields of a value, their forms, and their bytes, as in :class:`HeldRow`.
+
+    What opens without a key is in clear, also where it is marked as a ciphertext.
+    """
+    return _leaves(value, "", Room())
+
+
+def _leaves(value: Any, field: str, room: Room) -> Iterator[tuple[str, str, bytes]]:
     if isinstance(value, Ciphertext):
-        yield field, "ciphertext", bytes(value)
+        yield from _opened(bytes(value), "ciphertext", field, room)
     elif isinstance(value, Mapping):
         for name, inner in value.items():
-            yield from _leaves(inner, f"{field}.{name}" if field else str(name))
+            yield from _leaves(inner, f"{field}.{name}" if field else str(name), room)
     elif isinstance(value, msgspec.Struct):
-        yield from _leaves(msgspec.structs.asdict(value), field)
+        yield from _leaves(msgspec.structs.asdict(value), field, room)
     elif isinstance(value, list | tuple | set | frozenset):
         for inner in value:
-            yield from _leaves(inner, f"{field}[]")
+            yield from _leaves(inner, f"{field}[]", room)
     elif isinstance(value, bytes | bytearray | memoryview):
-        yield field, "clear", bytes(value)
+        yield from _opened(bytes(value), "clear", field, room)
     elif isinstance(value, str):
-        yield field, "clear", value.encode()
+        yield from _opened(value.encode(), "clear", field, room)
     else:
         yield field, "clear", _encode(value)
+
+
+def _opened(data: bytes, form: str, field: str, room: Room) -> Iterator[tuple[str, str, bytes]]:
+    inside = opened(data, room)
+    if inside is None:
+        yield field, form, data
+        return
+    yield field, "packed" if inside.is_all else form, data
+    room.layers -= 1
+    yield from _leaves(inside.value, field, room)
+    room.layers += 1

@@ -8,6 +8,7 @@ from mudkit import Lab
 from mudkit.errors import ParameterError
 from mudkit.experiment import Scenario, contacts, learnt, run, shown
 from mudkit.sources.workloads import Poisson
+from mudkit.systems import radiator
 from mudkit.systems.contrail import Contrail, Group, Item, Module, Relay
 from mudkit.systems.store_and_forward import Client, StoreAndForward
 from mudkit.systems.store_and_forward import Relay as Forwarder
@@ -99,6 +100,28 @@ def test_another_system_shows_all_of_it():
     assert table.loc["servers"].pairs == 1
     assert table.loc["servers"].ciphertext_bytes == 0
     assert "the secret" in set(shown(made).examples)
+
+
+def _told(compress):
+    made = Lab(seed=1, held=True)
+    server = radiator.Server(made, lambda sender, receiver: radiator.Volume(1), compress=compress)
+    clients = [radiator.Client(device, server, receive=lambda context: None) for device in made.fleet(3)]
+    made.run(minutes=1)
+    clients[0].propagate_context(radiator.Context({"phone-00002"}, {"secret": "SECRETWORD"}))
+    made.run(minutes=1)
+    return made
+
+
+def test_what_is_only_packed_changes_nothing_in_who_knows_what():
+    packed, plain = _told(True), _told(False)
+    found = [{party for party, _, _ in made.trace.held.find("SECRETWORD")} for made in (packed, plain)]
+    assert found[0] == found[1] == {"phone-00000", "phone-00001", "phone-00002", "radiator"}
+    told = ["party", "source", "destination", "field", "clear_bytes"]
+    assert len(contacts(packed)) > 0
+    assert contacts(packed)[told].equals(contacts(plain)[told])
+    columns = ["system", "party", "devices", "pairs", "messages", "clear_bytes"]
+    assert learnt(packed)[columns].equals(learnt(plain)[columns])
+    assert shown(packed).equals(shown(plain))
 
 
 def test_runs_of_two_systems_are_compared():

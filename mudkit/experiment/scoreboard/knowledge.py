@@ -1,11 +1,11 @@
 """What parties know after a task: computed from what they held, whatever the system promises.
 
-Who holds the content of an item in clear has read it. What is only packed (gzip) is in clear.
+Who holds the content of an item in clear has read it. What is only packed is in clear
+(:mod:`mudkit.fleet.opened`), and a text that is marked as a ciphertext, and is none, is as well.
 """
 
 from __future__ import annotations
 
-import gzip
 from typing import TYPE_CHECKING, Final
 
 from mudkit.experiment.privacy import SERVERS, learnt
@@ -21,7 +21,6 @@ RELAY: Final = "relay"
 """Contrail's servers, which only pass on what others have chosen, also where they stand beside others."""
 PHONE: Final = "a phone"
 """Any of them: means over all."""
-_PACKED: Final = b"\x1f\x8b"
 _ENOUGH: Final = 24
 """So many letters of an item are in no other one."""
 
@@ -41,7 +40,8 @@ def knowledge(entry: Entry) -> pd.DataFrame:
         are such) and ``a phone`` (means over the phones):
         ``items_read`` (whose content it held in clear), ``items_not_for_it`` (of these, what it neither
         wanted nor published; servers want none), ``devices`` and ``pairs`` (whose names, and who with whom,
-        it was told in clear), ``clear_kb`` and ``ciphertext_kb`` (that it received).
+        it was told in clear), ``clear_kb`` and ``ciphertext_kb`` (that it received; of what was packed, what
+        was in it).
 
     Raises
     ------
@@ -92,16 +92,17 @@ def knowledge(entry: Entry) -> pd.DataFrame:
 
 
 def seen(entry: Entry) -> dict[str, bytes]:
-    """Join all that a party held in clear, with the names of fields; servers are one party, so is a relay."""
+    """Join all that a party held, with the names of fields; servers are one party, so is a relay.
+
+    Ciphertexts are among it: nothing is found in them, unless they are none.
+    """
     ledger = entry.lab.trace.held
     assert ledger is not None
     parts: dict[str, list[bytes]] = {}
     relays = _relays(entry)
-    fields = {(row.party, row.field) for row in ledger.rows() if row.form == "clear"}
+    fields = {(row.party, row.field) for row in ledger.rows()}
     for party, field in sorted(fields):
-        values = ledger.values(party, field)
-        told = [gzip.decompress(data) if data.startswith(_PACKED) else data for data in values]
-        told.append(field.encode())  # a key of a mapping may be said by somebody
+        told = [*ledger.values(party, field), field.encode()]  # a key of a mapping may be said by somebody
         parts.setdefault(party if party in entry.lab.devices else SERVERS, []).extend(told)
         if party in relays:
             parts.setdefault(RELAY, []).extend(told)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import bz2
+import gzip
 import json
+import lzma
+import zlib
 
+import msgspec
 import pytest
 
 from mudkit.errors import ParameterError
-from mudkit.events import Call, Complete, Send
+from mudkit.events import Call, Ciphertext, Complete, Send
 from mudkit.experiment.scoreboard import ENTRANTS, PHOTOS, knowledge, play
 from mudkit.experiment.scoreboard.compositions import COMPOSITIONS
 from mudkit.experiment.scoreboard.entrants.own import entered
@@ -52,6 +58,33 @@ def test_what_is_said_as_the_name_of_a_field_is_known():
         match event:
             case Call(op_id=op_id, operation="publish", arguments={"item": item}):
                 return [Send(here.relay, {json.dumps(item): 1}), Complete(op_id)]
+            case Call(op_id=op_id):
+                return [Complete(op_id)]
+        return []
+
+    entry = play(_FEW, entered(handle), seed=6, name="mine")
+    assert knowledge(entry).set_index("party").loc["servers", "items_read"] == len(entry.stage.items) > 0
+
+
+_PACKED = {
+    "zlib": lambda item: zlib.compress(json.dumps(item).encode()),
+    "gzip in base64": lambda item: {"b": base64.b64encode(gzip.compress(json.dumps(item).encode())).decode()},
+    "base64": lambda item: base64.b64encode(json.dumps(item).encode()).decode(),
+    "hex": lambda item: {"x": item["content"].encode().hex()},
+    "MessagePack in xz": lambda item: lzma.compress(msgspec.msgpack.encode(item)),
+    "as if it were sealed": lambda item: {"box": Ciphertext(item["content"].encode())},
+    "packed, as if it were sealed": lambda item: {"box": Ciphertext(bz2.compress(item["content"].encode()))},
+}
+
+
+@pytest.mark.parametrize("packing", _PACKED)
+def test_what_is_only_packed_is_read(packing):
+    pack = _PACKED[packing]
+
+    def handle(here, now_us, event):
+        match event:
+            case Call(op_id=op_id, operation="publish", arguments={"item": item}):
+                return [Send(here.relay, pack(item)), Complete(op_id)]
             case Call(op_id=op_id):
                 return [Complete(op_id)]
         return []
