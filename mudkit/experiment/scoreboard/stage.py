@@ -1,7 +1,8 @@
 """The stage on which a system does a task: who is there, who wants what, and what came of it.
 
 What counts as a delivery is the same for all: the item has come to the phone, whether it is shown or waits to
-be read. It stands in the trace's table of deliveries under the system :data:`APP`, a row for each phone that
+be read. An entrant says so, and is believed if messages have carried the item there
+(:mod:`mudkit.experiment.scoreboard.carried`). A delivery stands in the trace's table of deliveries under the system :data:`APP`, a row for each phone that
 wanted the item and for each that got it. What machines record of themselves stands there under their own
 names.
 """
@@ -16,6 +17,7 @@ import msgspec
 import numpy as np
 
 from mudkit.errors import ParameterError
+from mudkit.experiment.scoreboard.carried import Carried
 from mudkit.experiment.scoreboard.task import Item, Task
 from mudkit.lab import Lab
 from mudkit.units import US_PER_S, distance_km
@@ -82,6 +84,7 @@ class Stage:
         self._inbox: dict[str, list[str]] = {}
         self._told: dict[str, tuple[float, float]] = {}
         self._entrant: Entrant | None = None
+        self._carried = Carried(lab.world)
 
     # -- for an entrant
 
@@ -96,12 +99,14 @@ class Stage:
     def arrived(self, phone: str, item: str) -> None:
         """Take note that an item has come to a phone.
 
-        What came before, or was published there, does not count.
+        What came before, or was published there, does not count. All of the item's content must have left its
+        sender over its link, and come over the link to this phone, in a message, since it was published: as
+        it is, with others, packed, or sealed. Its name is none of it.
 
         Raises
         ------
         ParameterError
-            There is no such phone or item.
+            There is no such phone or item, or no message has brought it there.
         """
         if phone not in self._said or item not in self._items:
             raise ParameterError(
@@ -110,6 +115,7 @@ class Stage:
             )  # fmt: skip
         if (phone, item) in self._arrived or phone == self._items[item][0].sender:
             return
+        self._carried.check(phone, item)
         self._arrived.add((phone, item))
         is_wanted = phone in self._wanted[item]
         told: dict[str, Any] = {"delivered_us": self.lab.world.now_us}
@@ -168,6 +174,7 @@ class Stage:
         created_us = self.lab.world.now_us
         self.given.update(msgspec.json.encode([created_us, item]))
         self._items[item.name] = item, created_us
+        self._carried.publish(item)
         wanting = [
             self.phones[row] for row in self._who_wants(item).tolist() if self.phones[row] != item.sender
         ]
