@@ -445,7 +445,7 @@ def test_figures_of_widgets_are_there_when_the_page_is_opened_anew(chromium, lab
     ]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(each) for each in cells])
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3 (ipykernel)"}
-    nbformat.write(notebook, tmp_path / "notebooks" / "anew.ipynb")
+    nbformat.write(notebook, tmp_path / "work" / "anew.ipynb")
     with run_in_browser(chromium, lab, screenshot, "anew", re.compile(r"^\d+$")) as page:
         marks = page.locator(".jupyter-widgets .js-plotly-plot .annotation-text")
         marks.nth(3).wait_for()
