@@ -6,6 +6,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from mudkit.figures.template import CONFIG
+
 __all__ = ["Figure"]
 
 
@@ -17,6 +19,10 @@ class Figure(go.FigureWidget):  # type: ignore[misc]
     or the connection to the kernel breaks and comes back, as on a machine that is busy) would draw that:
     nothing, for a figure that was made empty and filled afterwards.
     """
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._config = dict(CONFIG)
 
     def get_state(self, key: Any = None, drop_defaults: bool = False) -> Any:
         """See :class:`ipywidgets.Widget`."""
