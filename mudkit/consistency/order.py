@@ -8,8 +8,9 @@ from mudkit.consistency.models import Model
 from mudkit.consistency.operation import precedes
 from mudkit.consistency.reading import Reading
 
-__all__ = ["BEFORE", "INVOKED", "REAL_TIME", "VERSION", "Edge", "must_precede"]
+__all__ = ["BEFORE", "INVOKED", "KNOWN", "REAL_TIME", "VERSION", "Edge", "must_precede"]
 
+KNOWN: Final = "was known to the client of"
 BEFORE: Final = "was over before its client invoked"
 INVOKED: Final = "was invoked by its client before"
 REAL_TIME: Final = "was over before another client invoked"
@@ -49,4 +50,6 @@ def must_precede(reading: Reading, model: Model) -> list[int]:
                 )
             if holds or (versions[0] is not None and versions[1] is not None and versions[0] < versions[1]):
                 before[then] |= 1 << first
+    for place, write in reading.expects:
+        before[place] |= 1 << write
     return before

@@ -47,6 +47,9 @@ class Reading:
         Which are writes with an effect; a conflict sees, and has none.
     avoids : list of (int, int)
         Conflicts of which it is not known what they found, by place, and the write that they did not find.
+    expects : list of (int, int)
+        Conflicts, by place, and the write that they expected in vain, if it has an effect: their client knew
+        it, so it comes before them.
     """
 
     operations: list[Operation]
@@ -54,6 +57,7 @@ class Reading:
     versions: list[int | None]
     effective: list[bool]
     avoids: list[tuple[int, int]] = field(default_factory=list)
+    expects: list[tuple[int, int]] = field(default_factory=list)
 
     @property
     def writes(self) -> list[int]:
@@ -392,4 +396,8 @@ class Record:
                 (given.get(place) if version is None else version) if is_effective else None
             )
         reading.avoids.extend((new[place], new[write]) for place, write in avoiding.items())
+        reading.expects.extend(
+            (new[place], new[write]) for place, write in expected.items()
+            if place not in gone and write in effective
+        )  # fmt: skip
         return reading

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from mudkit.consistency.models import Form, Model
@@ -98,7 +98,7 @@ def _settled(reading: Reading) -> Iterator[Reading]:
     for write in (INITIAL, *reading.writes):
         if write != avoided:
             saw = [write if at == place else seen for at, seen in enumerate(reading.saw)]
-            yield from _settled(Reading(reading.operations, saw, reading.versions, reading.effective, others))
+            yield from _settled(replace(reading, saw=saw, avoids=others))
 
 
 def _bits(mask: int) -> Iterator[int]:

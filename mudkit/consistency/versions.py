@@ -15,7 +15,7 @@ from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
 from mudkit.consistency.models import Model
-from mudkit.consistency.order import BEFORE, INVOKED, REAL_TIME, VERSION, Edge
+from mudkit.consistency.order import BEFORE, INVOKED, KNOWN, REAL_TIME, VERSION, Edge
 from mudkit.consistency.reading import INITIAL, Reading
 
 __all__ = ["OVERWRITTEN", "SEEN", "has_known_order", "one_view"]
@@ -66,7 +66,7 @@ class _Sweep:
         order = sorted(reading.writes, key=lambda place: reading.versions[place] or 0)
         self._by_version = {reading.versions[place] or 0: place for place in order}
         self._following = dict(zip([INITIAL, *order], order, strict=False))
-        self._avoids = dict(reading.avoids)
+        self._avoids, self._expects = dict(reading.avoids), dict(reading.expects)
         self._slots: list[_Slot | None] = [self._slot(place) for place in range(len(reading.operations))]
 
     def _slot(self, place: int) -> _Slot | None:
@@ -98,6 +98,10 @@ class _Sweep:
                 for is_write in (True, False) if each.is_write else (True,):
                     other = invoked.get((each.client, is_write), _BEGIN)
                     limit, why = (other, INVOKED) if other.is_later(limit) else (limit, why)
+            known = self._expects.get(place)
+            if known is not None:
+                other = _Slot(self._version(known), False, known)
+                limit, why = (other, KNOWN) if other.is_later(limit) else (limit, why)
             slot = self._slots[place]
             if slot is None:
                 slot = self._earliest(place, limit)

@@ -128,7 +128,9 @@ def run_in_browser(chromium, lab, screenshot, chapter, last_words):
         outputs = page.locator(".jp-OutputArea-output").all_inner_texts()
         pytest.fail(f"Not there: see {screenshot}; the outputs: {[each[:100] for each in outputs]}")
     page.screenshot(path=screenshot)
+    uploads = page.locator('.modebar-btn[data-title^="Share"]').count()
     context.close()
+    assert uploads == 0, "a figure offers to send itself away"
     assert wrong == []
     assert [url for url in asked if not url.startswith(LOCAL)] == []
 
@@ -216,18 +218,18 @@ def test_a_table_is_written_and_read_in_the_browser(chromium, lab, screenshot):
         for client, found in (("guest", "0 records"), ("bob", "1 record")):
             choose(browser.get_by_label("as", exact=True), client)
             browser.get_by_label("where", exact=True).fill("key = 'news'")
-            browser.get_by_role("button", name="read", exact=True).click()
-            browser.get_by_role("button", name="run 10 min on").click()
+            browser.get_by_role("button", name="read", exact=True).press("Enter")
+            browser.get_by_role("button", name="run 10 min on").press("Enter")
             browser.locator(
                 "div", has_text=f"{client}: uncommitted read of key = 'news': ✓ {found}"
             ).last.wait_for()
         assert row.get_by_text("rain at six").count() == 1, "to ann, who wrote it, it is hidden"
 
         browser.get_by_label("record", exact=True).fill('{"text"')
-        browser.get_by_role("button", name="write", exact=True).click()
+        browser.get_by_role("button", name="write", exact=True).press("Enter")
         browser.get_by_role("alert").get_by_text("The record cannot be read.").wait_for()
         browser.get_by_label("record", exact=True).fill("{}")
-        browser.get_by_role("button", name="write", exact=True).click()
+        browser.get_by_role("button", name="write", exact=True).press("Enter")
         browser.get_by_role("alert").wait_for(state="detached")
 
 
@@ -251,8 +253,8 @@ def test_who_sees_what_is_looked_up_in_the_browser(chromium, lab, screenshot):
             wall.get_by_label("fresh, s", exact=True).fill("0")
             wall.get_by_label("where", exact=True).fill(f"key = '{key}'")
             page.keyboard.press("Tab")
-            wall.get_by_role("button", name="read", exact=True).click()
-            wall.get_by_role("button", name="run 10 s on").click()
+            wall.get_by_role("button", name="read", exact=True).press("Enter")
+            wall.get_by_role("button", name="run 10 s on").press("Enter")
             told = f"{client}: uncommitted read of key = '{key}': ✓ {found}"
             wall.locator("div", has_text=told).last.wait_for()
 
@@ -445,7 +447,7 @@ def test_figures_of_widgets_are_there_when_the_page_is_opened_anew(chromium, lab
     ]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(each) for each in cells])
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3 (ipykernel)"}
-    nbformat.write(notebook, tmp_path / "notebooks" / "anew.ipynb")
+    nbformat.write(notebook, tmp_path / "work" / "anew.ipynb")
     with run_in_browser(chromium, lab, screenshot, "anew", re.compile(r"^\d+$")) as page:
         marks = page.locator(".jupyter-widgets .js-plotly-plot .annotation-text")
         marks.nth(3).wait_for()

@@ -9,7 +9,8 @@ import nbformat
 import pyarrow.parquet as pq
 import pytest
 
-from mudkit.report import ReportFailed, run_report
+from mudkit.errors import TraceContentError
+from mudkit.report import run_report
 from mudkit.report.parameters import preset
 
 pytestmark = pytest.mark.notebook
@@ -105,7 +106,7 @@ def test_logs_of_ones_own(logs, folder):
 def test_a_bad_line_is_told(logs, folder):
     bad = folder / "bad.csv"
     bad.write_text(f"time\n{T0}\n{T0 + 9}\n{T0 + 5}\n")
-    with pytest.raises(ReportFailed) as caught:
+    with pytest.raises(TraceContentError) as caught:  # before anything runs
         run_report("prefetch_sizing", logs | {"reads": str(bad)}, build=folder / "bad", progress=False)
     assert caught.value.where == "bad.csv, line 4"
     assert "not in order" in caught.value.summary

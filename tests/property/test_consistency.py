@@ -49,6 +49,25 @@ def test_the_oracle_says_the_same_of_what_hypothesis_draws(history):
 
 
 @settings(max_examples=300)
+@given(histories(most=5), histories(most=3))
+def test_what_begins_when_all_is_over_makes_nothing_legal_in_real_time(history, later):
+    """Nobody can have seen, expected or found what did not begin before the own answer."""
+    if any(each.outcome == "pending" for each in history):
+        return
+    end_us = max((each.answered_us or 0 for each in history), default=0) + 1
+    moved = [
+        replace(
+            each, op_id=each.op_id + 100, invoked_us=each.invoked_us + end_us,
+            answered_us=None if each.answered_us is None else each.answered_us + end_us,
+            content=Content(each.content.value), expected=None, found=None,
+        )
+        for each in later
+    ]  # fmt: skip
+    if status(history, "linearizable") is Status.ILLEGAL:
+        assert status(History([*history, *moved]), "linearizable") is not Status.OK
+
+
+@settings(max_examples=300)
 @given(histories(most=9))
 def test_implications(history):
     found = {name: status(history, name) for name in MODELS}

@@ -1,4 +1,4 @@
-"""What last hop promises on the fleet, whatever is cut, lost, repeated, moved, killed and restarted meanwhile."""
+"""What last hop promises on the fleet, whatever is cut, lost, repeated, moved, wiped, killed and restarted meanwhile."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ faults = st.lists(
         st.tuples(st.just("kill"), when, st.sampled_from((*PHONES, "spool")), _LONG),
         st.tuples(st.just("crash"), when, st.sampled_from((*PHONES, "spool")), st.sampled_from(POINTS)),
         st.tuples(st.just("mangle"), when, st.sampled_from([0.0, 0.2, 0.5]), st.none()),
+        st.tuples(st.just("burst"), when, st.none(), st.sampled_from([S // 2, 5 * S, 30 * S])),
         st.tuples(st.just("move"), when, _PHONE, st.none()),
+        st.tuples(st.just("wipe"), when, _PHONE, st.none()),
         st.tuples(st.just("limits"), when, _PHONE, RANKS),
         st.tuples(st.just("again"), when, _PHONE, st.none()),
     ),
@@ -155,9 +157,17 @@ class Ward:
         """Unsubscribe and subscribe: what came before does not count any more."""
         if self.processes[name].machine is not None:
             self.subscribers[name].unsubscribe("news")
-            begun = self.subscribers[name].subscribe(self.wanted)
-            self.begun[name].append(begun)
-            begun.add_done_callback(lambda _: self.ended[name].update(self.published))
+            self.begin(name)
+
+    def do_wipe(self, name: str, _: None) -> None:
+        """Let the phone be another one under its name, which begins with nothing."""
+        self.lab.faults.wipe(name)
+        self.begin(name)
+
+    def begin(self, name: str) -> None:
+        begun = self.subscribers[name].subscribe(self.wanted)
+        self.begun[name].append(begun)
+        begun.add_done_callback(lambda _: self.ended[name].update(self.published))
 
     def do_outage(self, name: str, lasts_us: int) -> None:
         device = self.lab.devices[name]
@@ -180,7 +190,12 @@ class Ward:
         process.store.at_crash_point = at_crash_point
 
     def do_mangle(self, share: float, _: None) -> None:
+        self.share = share
         self.lab.faults.messages(loss_share=share, repeat_share=share, delay_share=share, delay_s=20.0)
+
+    def do_burst(self, _: None, lasts_us: int) -> None:
+        self.lab.faults.messages(loss_share=1.0)
+        self.world.ask_at(self.world.now_us + lasts_us, lambda _: self.do_mangle(self.share, None))
 
     def do_move(self, name: str, _: None) -> None:
         self.lab.devices[name].readdress(self.lab.devices[name].next_address())

@@ -3,7 +3,8 @@
 Its rules:
 
 ===========  =======================================================================================
-publish      kept durably for each subscriber, and into its spool; for queries of the indexer, too
+publish      kept durably for each subscriber, and into its spool; for queries of the indexer, too:
+             one that fails gets nothing, and is an incident
 rerank       a message has another rank from now on
 told         what the device has to say, in order and once: it subscribes and unsubscribes, and says
              what was read, shown and let go there
@@ -25,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from mudkit.errors import MudkitError, ParameterError
+from mudkit.errors import MudkitError, ParameterError, PredicateError
 from mudkit.events import (
     Call,
     CancelTimer,
@@ -34,12 +35,13 @@ from mudkit.events import (
     Event,
     Ports,
     Received,
+    Record,
     Send,
     SendFailed,
     SetTimer,
     TimerFired,
 )
-from mudkit.systems.lasthop.indexer import Indexer, is_query
+from mudkit.systems.lasthop.indexer import Indexer, is_query, problem
 from mudkit.systems.lasthop.messages import FromDevice
 from mudkit.systems.lasthop.phone import AGAIN_US, Phone
 from mudkit.systems.lasthop.policies import FOREVER_US
@@ -123,7 +125,6 @@ class SpoolServer:
 
     def _wake(self) -> None:
         """Take up what another life has left."""
-        self._is_awake = True
         for key, kept in self._store.items("phone "):
             device = key.removeprefix("phone ")
             phone = self._phone(device)
@@ -134,6 +135,7 @@ class SpoolServer:
         for key, (number, described) in self._store.items("sub "):
             device = key.removeprefix("sub ").split("\n")[0]
             self._begin(device, number, Subscription.read(described))
+        self._is_awake = True  # not before: half of it would look like all there is
         self._ask_who()
 
     # -- publishers
@@ -158,8 +160,8 @@ class SpoolServer:
         identity = f"{topic} {count}" if item is None else item
         until_us = FOREVER_US if expires_us is None else self._now_us + expires_us
         message = {**content, "topic": topic, "rank": rank}
-        topics = (topic, *self._indexer.topics(message))
-        spools = [each for name in topics for each in self._subscribers.get(name, {}).values()]
+        queries, problems = self._indexer.topics(message)
+        spools = [each for name in (topic, *queries) for each in self._subscribers.get(name, {}).values()]
         if item is not None and any(each.has_seen(item) for each in spools):
             raise ParameterError(
                 "There is a message of this name.", where="item", found=repr(item),
@@ -168,7 +170,13 @@ class SpoolServer:
         for spooled in spools:
             self._touch(spooled)
             spooled.publish(self._now_us, identity, rank, until_us, message)
+        for each in problems:
+            self._fail(each)
         return identity
+
+    def _fail(self, detail: str) -> None:
+        """Write down that a function of a user has failed; the call goes on without it."""
+        self._effects.append(Record("incidents", {"incident": "failed", "detail": detail}))
 
     def _rerank(self, topic: str, identity: str, rank: float) -> None:
         for each, subscribers in list(self._subscribers.items()):
@@ -310,7 +318,10 @@ class SpoolServer:
         phone.topics[wanted.topic] = spooled
         self._subscribers.setdefault(wanted.topic, {})[device] = spooled
         if is_query(wanted.topic):
-            self._indexer.add(wanted.topic)
+            try:
+                self._indexer.add(wanted.topic)
+            except PredicateError as error:  # it gets nothing in this life; the others do
+                self._fail(problem(wanted.topic, error))
         self._touch(spooled)
         spooled.spool.network(self._now_us, is_up=phone.is_there)
 

@@ -190,6 +190,15 @@ def test_views_fork_and_say_where():
     assert views(History.of("ann: w1 r7"), key="x") == {}
 
 
+@pytest.mark.parametrize("model", ["linearizable", "sequential", "fork-sequential"])
+@pytest.mark.parametrize("later", ["d", "w0>1", "w5", "d d", "w0>1 d"])
+def test_nobody_expects_what_comes_later(model, later):
+    """A refused write that found what it expected stays illegal, whatever its client does long afterwards."""
+    for first in ("[w0>5!0]", "w1 [w1>5!1]"):
+        for text in (f"ann: {first}", f"ann: {first}          {later}"):
+            assert check(History.of(text), model).status is Status.ILLEGAL, text
+
+
 # -- bounds
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from fleet_machines import Stage
 
+from mudkit.events import Received, Send
 from mudkit.fleet.bill import Account
 from mudkit.fleet.energy import MJ_PER_MW_US, RADIOS, Radio
 
 LTE = RADIOS["lte"]
+S = 1_000_000
 PROMOTION_MJ = LTE.promotion_us * LTE.promotion_mw * MJ_PER_MW_US
 
 
@@ -46,8 +49,24 @@ def test_a_promotion_that_is_cut_costs_what_has_run_of_it(at_us):
     radio.active_until_us, radio.last = 1 << 40, account  # it is carried for long
     radio.cut(at_us)
     assert account.radio_mj == pytest.approx(min(at_us, LTE.promotion_us) * LTE.promotion_mw * MJ_PER_MW_US)
-    radio.open(at_us, account)  # at once
+    assert (
+        list(radio.corrections(at_us)) == []
+    )  # that was all: neither is it given back twice, nor has it a tail
+    assert radio.active_until_us < at_us
+    assert radio.open(at_us, account) == at_us + LTE.promotion_us  # at once
     assert account.wakeups == 2
+
+
+def test_what_was_cut_while_it_carried_opens_and_pays_anew_in_the_same_microsecond():
+    stage = Stage()
+    stage.do("ann", Send("server", "x" * 1_000_000))
+    stage.world.run(S)
+    stage.world.hosts["ann"].link_down()
+    stage.world.hosts["ann"].link_up()
+    stage.do("ann", Send("server", "x"))
+    stage.world.run(60 * S)
+    assert [event.message for event in stage.puppets["server"].of(Received)] == ["x"]
+    assert stage.account("ann", "up").wakeups == 2
 
 
 def test_a_radio_that_was_never_open_opens():

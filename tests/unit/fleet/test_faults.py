@@ -142,3 +142,64 @@ def test_a_crash_point_is_forgotten_when_the_machines_end_otherwise(meanwhile):
     process.call("write", effects=())
     lab.run(seconds=1)
     assert process.machine is None
+
+
+@pytest.mark.parametrize(("point", "is_kept"), [("before commit", False), ("after commit", True)])
+def test_the_machines_of_a_host_end_at_the_crash_point_that_is_named_once(point, is_kept):
+    lab = Lab()
+    ann = lab.device("ann")
+    first, second = ann.install("w", Writer, name="1"), ann.install("w", Writer, name="2")
+    lab.run(seconds=1)
+    lab.faults.kill("ann", at=point)
+    assert first.machine is not None is not second.machine
+    first.call("write", effects=())
+    lab.run(seconds=1)
+    assert first.machine is second.machine is None
+    assert (first.store.get("n") is not None) == is_kept
+    lab.faults.restart("ann")
+    for each in (second, first):
+        each.call("write", effects=())
+    lab.run(seconds=1)
+    assert first.machine is not None is not second.machine
+
+
+def test_a_crash_point_that_no_machine_comes_to_kills_nobody():
+    lab = Lab()
+    process = lab.device("ann").install("w", Writer)
+    lab.run(seconds=1)
+    lab.faults.kill("ann", at="before the second commit")
+    process.call("write", effects=())
+    lab.run(seconds=1)
+    assert process.machine is not None
+
+
+def test_what_is_not_delayed_comes_at_its_time_and_a_repeated_one_later(stage):
+    def arrived(**fault: float) -> list[int]:
+        stage = Stage()
+        Faults(stage.world).messages(**fault)
+        stage.do("ann", Send("server", 1))
+        stage.world.run(60 * S)
+        return [now_us for now_us, event in stage.puppets["server"].seen if isinstance(event, Received)]
+
+    (at_us,) = arrived()
+    assert arrived(delay_s=9.0) == [at_us]
+    assert arrived(delay_s=9.0, repeat_share=1.0) == [at_us, at_us + 9 * S]
+    (late_us,) = arrived(delay_s=9.0, delay_share=1.0)
+    assert at_us < late_us < at_us + 9 * S
+
+
+def test_what_is_sent_to_nobody_or_to_who_has_another_address_changes_no_draw():
+    def lost(moves: bool) -> list[int]:
+        stage = Stage()
+        faults = Faults(stage.world)
+        faults.messages(loss_share=0.5)
+        for number in range(100):
+            if moves and number % 10 == 0:
+                stage.do("server", Send("nobody", number))
+                faults.change_address("ann")
+            stage.do("server", Send(stage.world.hosts["ann"].address, number))
+            stage.world.run((number + 1) * S)
+        return [event.message for event in stage.puppets["ann"].of(Received)]
+
+    assert 20 < len(lost(False)) < 80
+    assert lost(True) == lost(False)

@@ -19,12 +19,14 @@ from mudkit.events import (
     Send,
     SetTimer,
     TimerFired,
+    size_bytes,
 )
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.lasthop import Forwarding, Publications, Subscriber, Subscription
 from mudkit.systems.lasthop.device import APP, ARRIVALS, DeviceMachine
 from mudkit.systems.lasthop.device_queue import DeviceQueue
 from mudkit.systems.lasthop.facts import Facts
+from mudkit.systems.lasthop.phone import AGAIN_US, AGAIN_US_PER_BYTE
 
 S = 1_000_000
 LIFE = "00000000"
@@ -41,7 +43,7 @@ class Phone:
         self.shown, self.arrived = [], []
 
     def gets(self, event, at_s=None):
-        self.now_us = self.now_us if at_s is None else at_s * S
+        self.now_us = self.now_us if at_s is None else round(at_s * S)
         self.timers = []
         for effect in self.machine.handle(self.now_us, event):
             match effect:
@@ -304,6 +306,16 @@ def test_hello_is_said_again_until_it_is_answered():
     hellos = [each["session"] for each in phone.sent if each["kind"] == "hello"]
     assert len(hellos) >= 2
     assert set(map(tuple, hellos)) == {(LIFE, 1, 1)}
+
+
+def test_hello_is_said_again_when_it_may_have_come_and_been_answered_and_not_before():
+    phone = Phone()
+    phone.gets(LinkUp("ann/p", "lte"), 0)
+    may_take_s = (AGAIN_US + AGAIN_US_PER_BYTE * size_bytes(phone.last("hello"))) / S
+    for at_s, count in ((5, 1), (may_take_s - 1e-6, 1), (may_take_s, 2), (2 * may_take_s - 1e-6, 2), (999, 3)):
+        phone.gets(TimerFired("again"), at_s)
+        assert [each["kind"] for each in phone.sent] == ["hello"] * count
+        assert phone.timers == ["again"]
 
 
 def test_what_is_unknown_is_refused(phone):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mudkit import Lab
-from mudkit.errors import MudkitError, ParameterError
+from mudkit.errors import FailureWarning, MudkitError, ParameterError
 from mudkit.experiment import Scenario, run
 from mudkit.systems.lasthop import Forwarding, LastHop, Publications, Subscriber, Subscription
 
@@ -348,3 +348,24 @@ def test_what_nobody_can_keep_or_send_is_refused_before_anybody_has_it(attribute
         place.news.publish(**{"text": "x", **attributes})
     place.news.publish("good", n=(1 << 63) - 1).result()
     assert place.read() == ["good"]
+
+
+@pytest.mark.parametrize("register", ["on_message", "on_arrival"])
+def test_a_callback_that_fails_is_an_incident_and_keeps_nothing_from_anybody(register):
+    place = Place(mode="on-line")
+    told = []
+
+    def fails_at_b(message):
+        told.append(message["text"])
+        if message["text"] == "b":
+            raise KeyError("no b")
+
+    getattr(place.ann, register)(fails_at_b)
+    place.publish(a=1.0, b=1.0)
+    with pytest.warns(FailureWarning, match="no b"):
+        place.lab.run(minutes=1)
+    place.publish(c=1.0)
+    place.lab.run(minutes=1)
+    assert told == place.shown == ["a", "b", "c"]
+    assert place.lab.problems[["device", "system"]].to_numpy().tolist() == [["ann", "last hop"]]
+    assert place.server.queues("ann", "news").result() == {"waiting": 0, "on_device": 0}  # all count as read

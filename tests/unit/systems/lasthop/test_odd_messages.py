@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from odd_messages import bombard, forge, overhear
+from odd_messages import bombard, cross, forge, garbled, overhear
 
 from mudkit import Lab
 from mudkit.events import Received
@@ -135,3 +135,29 @@ def test_no_odd_message_of_whoever_raises_and_the_others_do_not_notice(seed):
     assert place.lab.problems.empty
     place.works(joe)
     assert (place.lab.frame("incidents")["incident"] == "dropped").sum() > 10_000
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_no_likely_message_raises_either(seed):
+    """Each is one that was sent, with something in it that stood elsewhere."""
+    place = Place()
+    with overhear(place.lab) as heard:
+        place.talk()
+    sent = cross(place.lab, heard, 10_000, seed)
+    assert sent == {"SpoolServer": 10_000, "DeviceMachine": 20_000}
+    place.lab.run(minutes=10)
+    assert place.lab.problems.empty
+    joe = Subscriber(place.lab.device("joe"), place.server)
+    place.works(joe)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_waits_for_an_answer_survives_odd_ones(seed):
+    place = Place()
+    with garbled(place.lab, seed, copies=5) as sent:
+        place.talk()
+        place.lab.run(minutes=5)
+    assert set(sent) == {"SpoolServer", "DeviceMachine"}
+    assert place.lab.problems.empty
+    joe = Subscriber(place.lab.device("joe"), place.server)
+    place.works(joe)

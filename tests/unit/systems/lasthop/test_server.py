@@ -5,9 +5,21 @@ from __future__ import annotations
 import pytest
 
 from mudkit.errors import ParameterError
-from mudkit.events import Call, Complete, Ports, Received, Record, Send, SendFailed, SetTimer, TimerFired
+from mudkit.events import (
+    Call,
+    Complete,
+    Ports,
+    Received,
+    Record,
+    Send,
+    SendFailed,
+    SetTimer,
+    TimerFired,
+    size_bytes,
+)
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.lasthop import Forwarding, Subscription
+from mudkit.systems.lasthop.phone import AGAIN_US, AGAIN_US_PER_BYTE
 from mudkit.systems.lasthop.server import SpoolServer
 
 S = 1_000_000
@@ -24,7 +36,7 @@ class Server:
         self.now_us, self.sent, self.answers, self.rows, self.facts = 0, [], [], [], 0
 
     def gets(self, event, at_s=None):
-        self.now_us = self.now_us if at_s is None else at_s * S
+        self.now_us = self.now_us if at_s is None else round(at_s * S)
         self.new, self.timers = [], []
         for effect in self.machine.handle(self.now_us, event):
             match effect:
@@ -324,6 +336,26 @@ def test_what_comes_later_does_not_put_off_what_was_lost(server):
     assert server.said() == ["lost"]
     server.gets(TimerFired("again"), 55)
     assert [each[:1] for each in server.said()] == ["l", "1"]
+
+
+def test_a_message_is_sent_again_when_it_may_have_come_and_been_confirmed_and_not_before(server):
+    server.publish("a")
+    ((_, message),) = server.new
+    may_take_us = AGAIN_US + AGAIN_US_PER_BYTE * size_bytes(message["body"])
+    for at_us, said in ((5 * S, []), (may_take_us - 1, []), (may_take_us, ["a"]), (2 * may_take_us - 1, [])):
+        server.gets(TimerFired("again"), at_us / S)
+        assert server.said() == said
+        assert "again" in server.timers
+
+
+def test_a_session_whose_welcome_was_lost_is_welcome_again(server):
+    server.publish("a")
+    server.hello()
+    assert server.kinds() == ["welcome"]
+    server.hello((1, 2), after=[f"{LIFE} 1.1", 0])
+    for _ in range(2):
+        server.hello((1, 2), after=[f"{LIFE} 1.1", 0])
+        assert server.kinds() == ["welcome"]
 
 
 def test_a_read_that_comes_late_is_not_taken_for_one_that_was_asked_for_before(server):
