@@ -15,10 +15,10 @@ import plotly.graph_objects as go
 from hypothesis import strategies as st
 
 from mudkit.errors import MudkitError, OperationLost
-from mudkit.events import Effect, Event, Operation
+from mudkit.events import Operation
 from mudkit.exercises.judging import Exercise, PieceError, Played
 from mudkit.experiment.scenario import Scenario
-from mudkit.experiment.scoreboard.entrants.own import RELAY, Here, Own
+from mudkit.experiment.scoreboard.entrants.own import RELAY, Own
 from mudkit.experiment.scoreboard.stage import Stage
 from mudkit.experiment.scoreboard.task import Item, Task
 from mudkit.figures import messages
@@ -119,6 +119,7 @@ class _Trial:
         self._piece = piece
         self._handled = 0
         self._stage = _Stage(self.lab, self._arrived)
+        self._own: Own | None = None
         self._said = {phone: {subject} for phone, subject in _FIRST.items()}
         """What each has said that she wants, since all have heard of it."""
         self._asked: dict[str, Operation] = {}
@@ -133,7 +134,7 @@ class _Trial:
 
     def play(self, story: Sequence[_Step]) -> None:
         """Play a story to its end, and judge it."""
-        self._own = Own(self._stage, self._handle, "mine")
+        self._own = Own(self._stage, self._piece, "mine", self._count)
         self.lab.run(seconds=_STEP_S)
         self.lab.world.meddle = self._meddle
         for who, what, trouble in story:
@@ -150,6 +151,11 @@ class _Trial:
         self._wait(_CALM_S)
         self._check_all()
         self._check_silence()
+
+    def end(self) -> None:
+        """Refuse a piece that keeps something outside: it explains whatever else was seen."""
+        if self._own is not None:
+            self._own.end()
 
     # -- what happens
 
@@ -194,6 +200,7 @@ class _Trial:
         self.told.append(f"{sender} publishes {name} ({subject})")
         others = {phone: said for phone, said in self._said.items() if phone != sender}
         item = Item(name, sender, {"who": sender, "rank": 0.0, "subject": subject}, _SIZE_BYTES, None)
+        assert self._own is not None
         self._own.publish(item)
         assert self._own.asked is not None
         self._items[name] = _Judged(
@@ -214,6 +221,7 @@ class _Trial:
         self._say(who)
 
     def _say(self, who: str) -> None:
+        assert self._own is not None
         self._own.moved(who)
         assert self._own.asked is not None
         self._asked[who] = self._own.asked
@@ -231,12 +239,10 @@ class _Trial:
 
     # -- what is seen of it
 
-    def _handle(self, here: Here, now_us: int, event: Event) -> Sequence[Effect]:
+    def _count(self) -> None:
         self._handled += 1
         if self._handled > _MOST_EVENTS:
             raise _ProblemError(f"it does not come to an end: there were {_MOST_EVENTS:,} events.")
-        effects: Sequence[Effect] = self._piece(here, now_us, event)
-        return effects
 
     def _meddle(self, transfer: Transfer) -> Sequence[int]:
         sender, to = transfer.sender.host.name, self.lab.world.at_address[transfer.to].host.name
@@ -321,7 +327,10 @@ def _play(piece: Callable[..., Any], story: Sequence[_Step]) -> Played:
     trial = _Trial(piece)
     problem = None
     try:
-        trial.play(story)
+        try:
+            trial.play(story)
+        finally:
+            trial.end()
     except (PieceError, _ProblemError) as error:
         problem = str(error)
     except MudkitError as error:

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from mudkit.events import Ciphertext
-from mudkit.fleet.opened import Room, opened
+from mudkit.fleet.opened import LEAST_PACKED, Room, opened
 
 __all__ = ["Held", "HeldRow", "Mention", "leaves"]
 
@@ -165,7 +165,10 @@ def _leaves(value: Any, field: str, room: Room) -> Iterator[tuple[str, str, byte
     elif isinstance(value, bytes | bytearray | memoryview):
         yield from _opened(bytes(value), "clear", field, room)
     elif isinstance(value, str):
-        yield from _opened(value.encode(), "clear", field, room)
+        if len(value) < LEAST_PACKED and not value.lstrip().startswith(("{", "[")):  # as most are
+            yield field, "clear", value.encode()
+        else:
+            yield from _opened(value.encode(), "clear", field, room)
     else:
         yield field, "clear", _encode(value)
 

@@ -19,14 +19,16 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-__all__ = ["MOST_BYTES", "Opened", "Room", "opened"]
+__all__ = ["LEAST_PACKED", "MOST_BYTES", "Opened", "Room", "opened"]
 
 MOST_BYTES: Final = 1 << 24
 """So much is made of one value that somebody holds: of a few kilobytes gzip can make gigabytes."""
 _DEEPEST: Final = 8
 _LEAST: Final = 16
 """Of fewer bytes, texts and other codes mean something by chance."""
-_CODED: Final = re.compile(rb"[A-Za-z0-9+/_-]{22,}={0,6}")
+LEAST_PACKED: Final = 22
+"""In fewer letters nothing is packed, but for JSON: 16 bytes are so many in base64."""
+_CODED: Final = re.compile(rb"[A-Za-z0-9+/_-]{%d,}={0,6}" % LEAST_PACKED)
 _HEX: Final = re.compile(rb"(?:[0-9a-f]{2}|[0-9A-F]{2})+")
 _BASE32: Final = re.compile(rb"[A-Z2-7]+=*")
 _INFLATES: Final[tuple[tuple[bytes, Callable[[], Any]], ...]] = (

@@ -58,7 +58,7 @@ class Carried:
         self._left: set[str] = set()
         self._came: dict[str, set[str]] = {}
         self._sealed: dict[tuple[str, str], list[list[int]]] = {}
-        """Ciphertexts by device and direction: when they came through, and how many bytes have not counted."""
+        """Ciphertexts by device and direction: when they came, and how many bytes have not counted."""
         self._messages: dict[str, list[int]] = {}
         """When each device got one: for who is told that an item was in none."""
         before = world.on_fate
@@ -124,6 +124,8 @@ class Carried:
 
     def _look(self, transfer: Transfer) -> None:
         source, target = transfer.sender.host, self._world.at_address[transfer.to].host
+        if source is target:
+            return
         ends = [(source, "up"), (target, "down")]
         ways = [(host.name, direction) for host, direction in ends if host.link is not None]
         if not ways:

@@ -167,7 +167,8 @@ def play(
     Raises
     ------
     ParameterError
-        This is no task, no system or no seed.
+        This is no task, no system or no seed; or the system has an item arrive that did not come over a link,
+        or machines that share what they know.
     """
     of_kind("task", task, Task, expected="a task, such as NEWS")
     if not callable(system):
@@ -193,6 +194,7 @@ def play(
     lab.trace.description["scenario"] = task.describe()
     _Play(task, stage).begin()
     lab.run(hours=scenario.hours, seconds=SETTLE_S)
+    stage.end()
     lab.trace.description["wanted"] = stage.wanted
     return Entry(task, name or _name(system), seed, stage)
 

@@ -2,9 +2,9 @@
 
 What counts as a delivery is the same for all: the item has come to the phone, whether it is shown or waits to
 be read. An entrant says so, and is believed if messages have carried the item there
-(:mod:`mudkit.experiment.scoreboard.carried`). A delivery stands in the trace's table of deliveries under the system :data:`APP`, a row for each phone that
-wanted the item and for each that got it. What machines record of themselves stands there under their own
-names.
+(:mod:`mudkit.experiment.scoreboard.carried`). A delivery stands in the trace's table of deliveries under the
+system :data:`APP`, a row for each phone that wanted the item and for each that got it. What machines record
+of themselves stands there under their own names.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ APP: Final = "application"
 class Entrant(Protocol):
     """A system as it enters the scoreboard; made from its :class:`Stage`, when all devices are there.
 
-    What it hands over it tells the stage (:meth:`Stage.arrived`).
+    What it hands over it tells the stage (:meth:`Stage.arrived`). It may have an ``end()``, which is called
+    when the run is over, and refuses an entry.
     """
 
     def publish(self, item: Item) -> None:
@@ -167,6 +168,10 @@ class Stage:
         self._entrant = entrant
         if self.task.want.moves:
             self._look_around(None)
+
+    def end(self) -> None:
+        """Let the system say what was not as it must be, if it can."""
+        getattr(self._entrant, "end", lambda: None)()
 
     def publish(self, item: Item) -> None:
         """Let an item be published: note who wants it, by where everybody is now."""

@@ -223,7 +223,7 @@ WRONG = {
     "does nothing": (lambda here, now_us, event: [], "has not been answered."),
     "does not end": (wrong(("10_000_000", "0")), "it does not come to an end"),
     "sends at once what failed": (wrong(("        case LinkUp():", "        case SendFailed(message={'name': name}):\n            return again(here, name)\n        case LinkUp():")), "it does not come to an end"),
-    "keeps something outside": (wrong(*TELEPATHY), "Does it keep something from one call to the next?"),
+    "keeps something outside": (wrong(*TELEPATHY), "A machine keeps something outside of its memory"),
     "too few arguments": (lambda here, event: [], "it raises TypeError"),
 }  # fmt: skip
 

@@ -5,9 +5,20 @@ from __future__ import annotations
 import pytest
 
 from mudkit.errors import ParameterError
+from mudkit.events import Call, Complete, Send
 from mudkit.experiment.scenario import Scenario
 from mudkit.experiment.scoreboard import APP, Item, Stage, Task
 from mudkit.lab import Lab
+
+
+class Courier:
+    """A machine that sends what it is asked to send."""
+
+    def handle(self, now_us, event):
+        match event:
+            case Call(op_id=op_id, arguments={"to": to, "message": message}):
+                return [Send(to, message), Complete(op_id)]
+        return []
 
 
 class Nobody:
@@ -34,10 +45,26 @@ def _stage(**changes):
     settings = {"wants": "item.rank >= me.least", "says": _says, "is_shown": False, **changes}
     task = Task("test", "A test.", tells=lambda *given: {}, scenario=Scenario(devices=3), **settings)
     lab = Lab(1)
-    lab.fleet(3)
+    lab.fleet(3, link="ideal")
     stage = Stage(task, lab)
     stage.enter(Nobody())
+    stage.couriers = {
+        name: device.install("couriers", lambda ports: Courier()) for name, device in lab.devices.items()
+    }
     return stage
+
+
+def _send(stage, message, to, sender="phone-00000"):
+    """Have a message come to a phone, now."""
+    stage.couriers[sender].call("send", to=to, message=message)
+    stage.lab.run(seconds=0)
+
+
+def _bring(stage, name, *phones):
+    for phone in phones:
+        if phone != stage.items[name].sender:
+            _send(stage, [stage.items[name].content], phone)
+        stage.arrived(phone, name)
 
 
 def _item(name, rank=5.0, sender="phone-00000", expires_s=None):
@@ -59,8 +86,8 @@ def test_who_wants_an_item_is_not_its_sender():
 def test_what_comes_and_is_not_wanted_is_there_without_being_read():
     stage = _stage()
     stage.publish(_item("one", rank=1.0, expires_s=5.0))
+    _bring(stage, "one", *stage.phones)
     for phone in stage.phones:
-        stage.arrived(phone, "one")
         stage.show(phone)
     stage.lab.run(seconds=10)
     assert {key: row.status for key, row in _rows(stage).items()} == {
@@ -73,7 +100,7 @@ def test_the_best_are_shown_first_and_what_is_over_never():
     stage = _stage(most=1)
     for name, rank, expires_s in (("low", 3.0, None), ("high", 4.0, None), ("over", 5.0, 1.0)):
         stage.publish(_item(name, rank, expires_s=expires_s))
-        stage.arrived("phone-00002", name)
+        _bring(stage, name, "phone-00002")
     stage.lab.run(seconds=2)
     stage.show("phone-00002")
     status = {name: row.status for (name, phone), row in _rows(stage).items() if phone == "phone-00002"}
@@ -86,7 +113,7 @@ def test_what_is_seen_as_it_comes_is_read_at_once_and_once():
     stage = _stage(is_shown=True)
     stage.publish(_item("one"))
     stage.lab.run(seconds=3)
-    stage.arrived("phone-00001", "one")
+    _bring(stage, "one", "phone-00001")
     stage.lab.run(seconds=3)
     stage.arrived("phone-00001", "one")
     row = _rows(stage)["one", "phone-00001"]

@@ -2,7 +2,8 @@
 
 One function is the whole machine, on the phones and on the relay between them:
 ``handle(here, now_us, event)`` gives effects. It is the :meth:`mudkit.events.Machine.handle` of a machine
-that has ``here`` at hand.
+that has ``here`` at hand. Each machine, and each of its lives, has its own copy of the function
+(:mod:`mudkit.experiment.scoreboard.copies`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from mudkit.errors import ParameterError
 from mudkit.events import Effect, Event, Installed, Operation, Ports, Store
+from mudkit.experiment.scoreboard.copies import Copies
 from mudkit.experiment.scoreboard.stage import Entrant, Stage
 from mudkit.experiment.scoreboard.task import Item
 from mudkit.experiment.scoreboard.wants import Want
@@ -77,11 +79,12 @@ Handle: TypeAlias = Callable[[Here, int, Event], Sequence[Effect]]
 
 
 class _Machine:
-    def __init__(self, handle: Handle, here: Here) -> None:
-        self._handle, self._here = handle, here
+    def __init__(self, handle: Handle, here: Here, seen: Callable[[], None]) -> None:
+        self._handle, self._here, self._seen = handle, here, seen
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
+        self._seen()
         return self._handle(self._here, now_us, event)
 
 
@@ -99,20 +102,29 @@ class Own:
         See :data:`Handle`.
     name : str
         Under which its bill stands.
+    seen : callable
+        Called before each event that any of the machines handles.
 
     Attributes
     ----------
     asked : Operation or None
         What its application has called last.
+
+    Raises
+    ------
+    ParameterError
+        The function cannot be copied.
     """
 
-    def __init__(self, stage: Stage, handle: Handle, name: str) -> None:
-        self._stage = stage
+    def __init__(
+        self, stage: Stage, handle: Handle, name: str, seen: Callable[[], None] = lambda: None
+    ) -> None:
+        self._stage, self._copies = stage, Copies(handle)
         self.asked: Operation | None = None
         self._published: dict[str, Mapping[str, Any]] = {}
 
         def make(me: str, ports: Ports) -> _Machine:
-            return _Machine(handle, Here(me, ports.store, stage.task.want))
+            return _Machine(self._copies.make(), Here(me, ports.store, stage.task.want), seen)
 
         hosts = [stage.lab.server(RELAY), *stage.lab.devices.values()]
         self._machines: dict[str, Installed] = {
@@ -141,6 +153,15 @@ class Own:
     def look(self, phone: str) -> None:
         """Show what has come."""
         self._stage.show(phone)
+
+    def end(self) -> None:
+        """Refuse a function that has kept something outside of what a machine has at hand.
+
+        Raises
+        ------
+        ParameterError
+        """
+        self._copies.check()
 
     def _came(self, phone: str, payload: Any) -> None:
         name = payload.get("name") if isinstance(payload, Mapping) else None

@@ -312,7 +312,13 @@ def test_hello_is_said_again_when_it_may_have_come_and_been_answered_and_not_bef
     phone = Phone()
     phone.gets(LinkUp("ann/p", "lte"), 0)
     may_take_s = (AGAIN_US + AGAIN_US_PER_BYTE * size_bytes(phone.last("hello"))) / S
-    for at_s, count in ((5, 1), (may_take_s - 1e-6, 1), (may_take_s, 2), (2 * may_take_s - 1e-6, 2), (999, 3)):
+    for at_s, count in (
+        (5, 1),
+        (may_take_s - 1e-6, 1),
+        (may_take_s, 2),
+        (2 * may_take_s - 1e-6, 2),
+        (999, 3),
+    ):
         phone.gets(TimerFired("again"), at_s)
         assert [each["kind"] for each in phone.sent] == ["hello"] * count
         assert phone.timers == ["again"]
