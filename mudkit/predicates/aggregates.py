@@ -15,7 +15,7 @@ from mudkit.predicates.language import MOBIUS, Language
 from mudkit.predicates.parse import Bound, ListOf, Parameter, Parser
 from mudkit.predicates.python import compile_tree
 from mudkit.predicates.tokens import tokens
-from mudkit.predicates.tree import Call, walk
+from mudkit.predicates.tree import Call, Name, walk
 from mudkit.predicates.values import BOOLEAN, EVERY_KIND, NUMBER, STRING, kind_names, kind_of
 
 __all__ = ["Aggregates", "State"]
@@ -68,6 +68,8 @@ class Aggregates:
         self.text = text
         self._aggregates: list[_Aggregate] = []
         self._scopes = language.scopes.names
+        self.looks_at: list[Name] = []
+        """The names in its arguments."""
         for part in _parts(text):
             name, argument = Parser(text, language.scopes, part=part).aggregate(_NAMES)
             written = text[part[0].start : part[-1].end + 1]
@@ -84,6 +86,7 @@ class Aggregates:
                     "An aggregate looks into no other table.", text=text, at=argument.root.at,
                     expected="attributes of the table that is read",
                 )  # fmt: skip
+            self.looks_at += [each for each in walk(argument.root) if isinstance(each, Name)]
             kind = NUMBER if name in ("sum", "avg") else EVERY_KIND
             if not argument.root.kinds & kind:
                 raise PredicateError(

@@ -61,7 +61,8 @@ class Predicate:
     Notes
     -----
     Mobius 2.2: writers and readers say in predicates who is meant. Each text is parsed once and each shape
-    compiled once in a process; both are kept for the 4,096 used last.
+    compiled once in a process; both are kept for the 4,096 used last. Comparisons in a row, such as
+    ``1 < n < 3`` or ``n = 1 IS NULL``, are refused: engines take them for different things.
 
     Examples
     --------

@@ -6,13 +6,16 @@ The limits are here as well: a text that could make a parser slow, deep or large
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 from sqlglot import Dialect, Token, TokenType
 from sqlglot.errors import SqlglotError
 
 from mudkit.errors import PredicateError
+from mudkit.predicates.chains import check_chains
 
 __all__ = ["DIALECT", "MAX_DEPTH", "MAX_TEXT_BYTES", "NAMED", "tokens"]
 
@@ -42,6 +45,12 @@ _KEYWORDS: Final = frozenset(
 )  # fmt: skip
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*").fullmatch
 _NUMBER: Final = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_APART: Final = re.compile(
+    r"""'(?:[^']|'')*' | "(?:[^"]|"")*" | --[^\n]* | /\*.*?\*/ | [A-Za-z_][A-Za-z0-9_]*
+    | (?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE][+-]?[0-9]+)(?=[+-])""",
+    re.VERBOSE | re.DOTALL,
+)
+"""A number with an exponent and a sign after it, and all in which such a one is none."""
 _NOT_OURS: Final = frozenset(
     [
         "ALTER",
@@ -110,7 +119,7 @@ def tokens(text: str) -> list[Token]:
     """
     _check_text(text)
     try:
-        found = DIALECT.tokenize(text)
+        found = _cut(text)
     except SqlglotError as error:
         raise _unfinished(text) from error
     if not found:
@@ -150,7 +159,22 @@ def tokens(text: str) -> list[Token]:
                 "This parenthesis closes nothing.", text=text, at=(token.start, token.end),
                 remedy="leave it out, or open one before it",
             )  # fmt: skip
+    check_chains(text, found)
     return found
+
+
+def _cut(text: str) -> list[Token]:
+    """Cut a text as sqlglot does, which takes ``1e3+1`` for one number, unless a space is in it."""
+    ends = [each.end() for each in _APART.finditer(text) if each["number"]]
+    if not ends:
+        return DIALECT.tokenize(text)
+    parts = [text[begin:end] for begin, end in pairwise([0, *ends, len(text)])]
+    added = [end + number for number, end in enumerate(ends)]
+    places = [(token, bisect_left(added, token.start)) for token in DIALECT.tokenize(" ".join(parts))]
+    return [
+        Token(each.token_type, each.text, each.line, each.col, each.start - before, each.end - before)
+        for each, before in places
+    ]
 
 
 def _check_text(text: str) -> None:
@@ -203,6 +227,11 @@ def _as_name(text: str, token: Token, after_dot: bool) -> TokenType:
             f"Text in {quote} is a name in SQL, not a string.", text=text, at=place,
             remedy=f"write '{token.text}' for a string, {token.text or 'name'} for a name" if quote == '"'
             else "write the name without quotes",
+        )  # fmt: skip
+    if token.token_type == TokenType.NATIONAL_STRING:
+        raise PredicateError(
+            "A string has no letter before it.", text=text, at=place, expected=f"'{token.text}'",
+            remedy="leave the letter out: all strings are Unicode",
         )  # fmt: skip
     if not _WORD(token.text):
         if hint := _HINTS.get(token.token_type):

@@ -107,7 +107,7 @@ _PLAIN: list[tuple[str, bool | None]] = [
     ("((((((((((n = 7))))))))))", T), ("NOT NOT NOT NOT n = 7", T), ("NOT (NOT (NOT (n = 7)))", F), ("(((((((((((((((((((n))))))))))))))))))) = 7", T),
     (" AND ".join(["n = 7"] * 60), T), (" OR ".join(["n = 8"] * 59 + ["s = 'abc'"]), T), (" + ".join(["n"] * 60) + " = 420", T), (" + ".join(["n"] * 60) + " = 421", F),
     ("coalesce(" * 15 + "nul" + ", nul)" * 14 + ", 4) = 4", T), ("n IN (" + ", ".join(map(str, range(300))) + ")", T), ("((n BETWEEN 1 AND 9) BETWEEN FALSE AND TRUE) BETWEEN yes AND yes", T),
-    ("n = 7 = TRUE", T), ("n = 7 AND s = 'abc' OR no", T), ("no AND no OR yes", T), ("yes OR no AND no", T), ("NOT no AND no", F), ("NOT (no AND no)", T), ("n = 7 = yes = TRUE", T),
+    ("(n = 7) = TRUE", T), ("n = 7 AND s = 'abc' OR no", T), ("no AND no OR yes", T), ("yes OR no AND no", T), ("NOT no AND no", F), ("NOT (no AND no)", T), ("((n = 7) = yes) = TRUE", T),
 ]  # fmt: skip
 
 

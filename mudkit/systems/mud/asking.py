@@ -34,7 +34,7 @@ from mudkit.systems.mud.local import Local
 from mudkit.systems.mud.planning import Answerable, Planner
 from mudkit.systems.mud.policies import Asked, ReadPolicy
 from mudkit.systems.mud.problems import from_json
-from mudkit.systems.mud.queries import asks_for_keys_only, keys_of, tables_of
+from mudkit.systems.mud.queries import asks_for_keys_only, check_names, keys_of, tables_of
 from mudkit.systems.mud.result import ReadResult
 
 __all__ = ["READ_TYPES", "Asking", "asked_of"]
@@ -228,10 +228,22 @@ class Asking:
             return None
         if query.latest and query.asked.type != "uncommitted":
             return None
+        if not self._has_all(query.asked):
+            return None  # the cloud says whether there is such a column by now
         if tables_of(query.asked.predicate):
             return None  # the cloud has what is joined
         held = self._cache.find(now_us, query.asked, query.keys, latest=query.latest)
         return None if held is None or (query.latest and held.quality.completeness < 1.0) else held
+
+    def _has_all(self, asked: Asked) -> bool:
+        """Say whether a table, as it is known here, has what a read names."""
+        table = self._local.tables.get(asked.table)
+        if table is not None and table.schema is not None:
+            try:
+                check_names(table, asked.predicate)
+            except PredicateError:
+                return False
+        return True
 
     # -- from the cloud
 

@@ -26,10 +26,12 @@ from typing import Any, Final
 
 from mudkit.errors import MudkitError, TokenExpired
 from mudkit.events import Effect, Event, Ports, Received, Send
+from mudkit.predicates import Aggregates
+from mudkit.predicates.exchange import from_json
 from mudkit.systems.mud.messages import ASKS, FROM_STORE, PARTS, REGISTERED
 from mudkit.systems.mud.places import netid_of, processor_of
 from mudkit.systems.mud.problems import to_json
-from mudkit.systems.mud.queries import tables_of_sent
+from mudkit.systems.mud.queries import check_names, tables_of_sent
 from mudkit.systems.mud.tables import Table, check_record
 from mudkit.systems.receiving import dropped
 from mudkit.tokens import Authority, Claims
@@ -167,6 +169,10 @@ class Gateway:
                 ask.table = Table.of(described["table"])
                 for each in (ask.table, *joined):
                     each.check_access(ask.claims)
+                if what["op"] in ("read", "register"):
+                    asked = what.get("aggregate")
+                    aggregates = None if asked is None else Aggregates(asked)
+                    check_names(ask.table, from_json(what.get("predicate")), aggregates, joined)
             elif what["op"] != "write":
                 del self._asks[identity]
                 return (Send(ask.source, {"kind": "refused", "id": identity, "error": described["error"]}),)

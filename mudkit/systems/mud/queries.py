@@ -1,22 +1,30 @@
 """What can be said of a query without asking anybody.
 
-Which keys it can match, what it is a part of, and into which tables it looks.
+Which keys it can match, what it is a part of, into which tables it looks, and whether they
+have what it names.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from mudkit.errors import PredicateError
-from mudkit.predicates import Predicate
+from mudkit.predicates import Aggregates, Predicate
 from mudkit.predicates.exchange import from_json
 from mudkit.predicates.form import Form
+from mudkit.predicates.language import MOBIUS, Language
 from mudkit.predicates.tree import And, Call, Compare, Constant, In, Name, Node, walk
 from mudkit.predicates.values import Members
+from mudkit.systems.mud.tables import Table
 
-__all__ = ["asks_for_keys_only", "contains", "keys_of", "tables_of", "tables_of_sent"]
+__all__ = ["asks_for_keys_only", "check_names", "contains", "keys_of", "tables_of", "tables_of_sent"]
+
+_KINDS: Final = {
+    "text": "string", "number": "number", "boolean": "boolean", "point": "point", "any": "struct",
+}  # fmt: skip
+"""Of a table's types, in the language; whatever a struct has may have any name."""
 
 
 def keys_of(predicate: Predicate | None) -> list[str] | None:
@@ -58,6 +66,64 @@ def contains(larger: Predicate | None, smaller: Predicate | None) -> bool:
         return False
     known = {_written(part, smaller) for part in _parts(smaller)}
     return all(_written(part, larger) in known for part in _parts(larger))
+
+
+def check_names(
+    table: Table,
+    predicate: Predicate | None,
+    aggregates: Aggregates | None = None,
+    joined: Iterable[Table] = (),
+) -> None:
+    """Refuse a read that names what its tables have not: it would read NULL, and most likely is misspelt.
+
+    Parameters
+    ----------
+    table : Table
+        Without a schema it may have any column. One that was taken out reads NULL.
+    predicate : Predicate or None
+    aggregates : Aggregates, optional
+    joined : iterable of Table
+        Those that the predicate looks into.
+
+    Raises
+    ------
+    PredicateError
+    """
+    if aggregates is not None:
+        _check_paths(table, aggregates.text, aggregates.looks_at)
+    if predicate is None:
+        return
+    root = predicate.form.root
+    _check_paths(table, predicate.text, (each for each in walk(root) if isinstance(each, Name)))
+    by_name = {each.name: each for each in joined}
+    for node in walk(root) if by_name else ():
+        if isinstance(node, Call) and node.function.name == "lookup":
+            name, column = (
+                predicate.constants[each.slot] if isinstance(each, Constant) else None
+                for each in (node.args[0], node.args[2])
+            )
+            if isinstance(column, str) and name in by_name:
+                _check_path(_language(by_name[name]), tuple(column.split(".")), predicate.text, node.at)
+
+
+def _check_paths(table: Table, text: str, names: Iterable[Name]) -> None:
+    language = _language(table)
+    for name in names:
+        if name.scope == "record":
+            _check_path(language, name.path, text, name.at)
+
+
+def _check_path(language: Language, path: tuple[str, ...], text: str, at: tuple[int, int] | None) -> None:
+    if language.schema:
+        language.kinds_of("record", path, text=text, at=at)
+
+
+def _language(table: Table) -> Language:
+    """Give the language in which a table is read."""
+    if table.schema is None:
+        return MOBIUS
+    columns = {name: _KINDS[kind] for name, kind in table.schema.items()}
+    return Language(schema={"record": {"key": "string", **dict.fromkeys(table.removed, "struct"), **columns}})
 
 
 def tables_of(predicate: Predicate | None) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from mud_place import Place
 
-from mudkit.errors import ParameterError
+from mudkit.errors import ParameterError, PredicateError
 from mudkit.systems.mud import Conflict, freshness
 
 FRESH = freshness(1e6)
@@ -96,3 +96,72 @@ def test_a_text_that_waits_is_refused_by_the_column_that_holds_numbers_meanwhile
     with pytest.raises(ParameterError):
         made.result()
     assert ann.read("s", latest=True).result().records == {}
+
+
+# -- names that a table with a schema has not
+
+SCHEMA = {"topic": "text", "price": "number", "loc": "point", "more": "any"}
+
+
+@pytest.fixture
+def shop(ann):
+    ann.create("shop", schema=SCHEMA).result()
+    ann.create("makers", schema={"city": "text"}).result()
+    ann.write("shop", "a", {"topic": "arts", "price": 4}).result()
+    return ann
+
+
+@pytest.mark.parametrize("kind", ["uncommitted", "committed", "committed_wio", "continuous"])
+@pytest.mark.parametrize("holds", [False, True])
+def test_a_read_that_names_an_unknown_column_is_refused(shop, bob, kind, holds):
+    if holds:
+        bob.read("shop").result()
+    utility = None if kind == "continuous" else FRESH
+    with pytest.raises(PredicateError) as caught:
+        bob.read("shop", "topic = 'arts' AND pirce < 5", kind, utility=utility).result()
+    assert caught.value.summary == "There is no record.pirce."
+    assert "'price'" in caught.value.remedy
+    assert "\n" + " " * (len("  where:    ") + len("topic = 'arts' AND ")) + "^^^^^\n" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"aggregate": "count(*), avg(pirce)"}, "record.pirce"),
+        ({"aggregate": "sum(price)", "predicate": "topc = 'arts'"}, "record.topc"),
+        ({"predicate": "lookup('makers', topic, 'ctiy') = 'Oslo'"}, "record.ctiy"),
+        ({"predicate": "topic.first = 'a'"}, "record.topic.first"),
+        ({"predicate": "loc.lon > 3 OR loc.alt > 3"}, "record.loc.alt"),
+    ],
+)
+def test_wherever_it_is_named(shop, bob, asked, told):
+    with pytest.raises(PredicateError, match=told):
+        bob.read("shop", **asked).result()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "key = 'a' AND price < 5", "more.deep.inside IS NULL", "loc.lat IS NULL", "receiver.pirce IS NULL",
+        "lookup('makers', topic, 'city') IS NULL", "auth.user IS NOT NULL",
+    ],
+)  # fmt: skip
+def test_what_there_may_be_is_read(shop, bob, text):
+    assert list(bob.read("shop", text).result().records) == ["a"]
+
+
+def test_a_column_that_was_removed_reads_null(shop, bob):
+    shop.alter("shop", remove=["price"]).result()
+    assert list(bob.read("shop", "price IS NULL").result().records) == ["a"]
+
+
+def test_a_column_that_was_added_since_is_asked_for(shop, bob):
+    """By the table that bob knows there is none: the cloud knows better, and is asked."""
+    bob.read("shop").result()
+    shop.alter("shop", add={"colour": "text"}).result()
+    shop.write("shop", "a", {"topic": "arts", "colour": "red"}).result()
+    assert list(bob.read("shop", "colour = 'red'", "uncommitted", utility=FRESH).result().records) == ["a"]
+
+
+def test_a_table_without_a_schema_may_have_any_column(ann, bob):
+    assert list(bob.read("t", "whatever IS NULL").result().records) == ["k"]

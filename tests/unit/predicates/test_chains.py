@@ -1,0 +1,109 @@
+"""Comparisons in a row are refused with what to write; whatever is taken means what it means to SQLite."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mudkit.errors import PredicateError
+from mudkit.predicates import Aggregates, Predicate
+
+REFUSED = {
+    "n = 1 IS NULL": "write (n = 1) IS NULL",
+    "n + 1 = 2 IS NOT NULL": "write (n + 1 = 2) IS NOT NULL",
+    "n = 1 IN (0, 1)": "write (n = 1) IN (0, 1)",
+    "n = 1 NOT IN (0, (1)) AND a": "write (n = 1) NOT IN (0, (1))",
+    "n < 1 BETWEEN 0 AND 1 AND a": "write (n < 1) BETWEEN 0 AND 1",
+    "s LIKE 'x' = TRUE": "write (s LIKE 'x') = TRUE",
+    "n BETWEEN 1 AND 2 = TRUE": "write (n BETWEEN 1 AND 2) = TRUE",
+    "n IS NULL IS NULL": "write (n IS NULL) IS NULL",
+    "1 < n < 3": "write 1 < n AND n < 3, or put one of them in parentheses",
+    "0 <= a + n <= 3 OR b": "write 0 <= a + n AND a + n <= 3, or put one of them in parentheses",
+    "a = b = c": "write a = b AND b = c, or put one of them in parentheses",
+    "a AND (b AND 1 < n < 3)": "write 1 < n AND n < 3, or put one of them in parentheses",
+    "abs(1 < n < 3) = 1": "write 1 < n AND n < 3, or put one of them in parentheses",
+    "NOT 1 < n < 3": "write 1 < n AND n < 3, or put one of them in parentheses",
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_two_in_a_row_are_refused_with_what_to_write(text):
+    with pytest.raises(PredicateError) as caught:
+        Predicate(text)
+    assert caught.value.summary == "Two comparisons stand in a row."
+    assert caught.value.remedy == REFUSED[text]
+    meant = caught.value.remedy.removeprefix("write ").partition(", or")[0]
+    Predicate(meant)  # it can be written so
+    with pytest.raises(PredicateError, match="in a row"):
+        Aggregates(f"count({text})")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(n = 1) IS NULL", "n = (1 < 3)", "NOT n = 1 AND NOT n IS NULL", "n BETWEEN 1 AND 2 AND n = 1 OR n <> 3",
+        "n NOT BETWEEN 1 AND 2 AND n NOT IN (1, 2)", "coalesce(n = 1, n = 2) = TRUE", "(n = 1) = (n = 2)",
+        "n IN (1, 2) AND s NOT LIKE 'x' OR n IS NOT NULL", "NOT (NOT n = 1)",
+    ],
+)  # fmt: skip
+def test_one_each_is_read(text):
+    Predicate(text)
+
+
+_VALUE = st.sampled_from(["n", "1", "2", "n + 1", "-n", "NULL", "(n)", "3 - n", "1e0+1", "1e0-1e0"])
+_SIGN = st.sampled_from(["=", "<>", "<", "<=", ">", ">="])
+_AFTER = st.one_of(
+    st.builds("{} {}".format, _SIGN, _VALUE),
+    st.sampled_from(["IS NULL", "IS NOT NULL", "IN (1, 2)", "NOT IN (0, NULL)"]),
+    st.builds("BETWEEN {} AND {}".format, _VALUE, _VALUE),
+    st.builds("NOT BETWEEN {} AND {}".format, _VALUE, _VALUE),
+)
+_CONDITION = st.builds(
+    "{}{} {}".format, st.sampled_from(["", "", "NOT ", "NOT NOT "]), _VALUE,
+    st.lists(_AFTER, min_size=1, max_size=2).map(" ".join),
+)  # fmt: skip
+_TEXT = st.builds(
+    "".join,
+    st.lists(st.tuples(st.sampled_from([" AND ", " OR "]), _CONDITION).map("".join), min_size=1, max_size=4),
+).map(lambda text: text.removeprefix(" AND ").removeprefix(" OR "))
+_BASE = sqlite3.connect(":memory:")
+
+
+@given(_TEXT, st.sampled_from([0, 1, 2, None]))
+def test_what_is_taken_means_what_it_means_to_sqlite(text, n):
+    try:
+        found = Predicate(text)({"n": n})
+    except PredicateError as error:
+        assert error.summary == "Two comparisons stand in a row."  # noqa: PT017 - or it is taken
+        return
+    (meant,) = _BASE.execute(f"SELECT {text} FROM (SELECT ? AS n)", (n,)).fetchone()
+    assert found == (None if meant is None else bool(meant))
+
+
+NUMBERS = {
+    "1e3+1": 1001, "1e3-1": 999, "1e3+1.5": 1001.5, "1.5e3-2": 1498, ".5e3+1": 501, "1e3-1e-3": 999.999,
+    "1e+3+1e0-1": 1000, "1E2+n": 107, "1e2+(2)": 102, "1e-2": 0.01, "2e3--1": 2000, "/* 1e3+1 */ 1e3+1": 1001,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("written", NUMBERS)
+def test_a_sign_after_an_exponent_is_a_sign(written):
+    assert Predicate(f"s = '1e3+1' AND x = {written}")({"x": NUMBERS[written], "n": 7, "s": "1e3+1"}) is True
+
+
+def test_places_are_those_of_the_text_as_it_was_given():
+    with pytest.raises(PredicateError) as caught:
+        Predicate("n = 1e3+1 AND m = 2e3-1 AND x ; y")
+    assert str(caught.value).splitlines()[2].index("^") == len("  where:    n = 1e3+1 AND m = 2e3-1 AND x ")
+
+
+@pytest.mark.parametrize("written", ["N'x'", "n'x'", "E'x'", "X'ff'", "U&'x'", "_utf8'x'"])
+def test_a_string_has_no_letters_before_it(written):
+    with pytest.raises(PredicateError):
+        Predicate(f"s = {written}")
+    if written.lower() == "n'x'":
+        with pytest.raises(PredicateError, match="leave the letter out"):
+            Predicate(f"s = {written}")
