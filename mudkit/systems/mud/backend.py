@@ -32,7 +32,7 @@ from mudkit.predicates.exchange import to_json as predicate_to_json
 from mudkit.systems.mud.copy import Copy, Joined, Row, is_visible
 from mudkit.systems.mud.messages import FOR_BACK_END, FROM_FOLLOWERS, TO_STORE
 from mudkit.systems.mud.problems import to_json
-from mudkit.systems.mud.queries import tables_of
+from mudkit.systems.mud.queries import check_names, tables_of
 from mudkit.systems.mud.reading import answered
 from mudkit.systems.mud.tables import Table, check_key, check_record, no_such_table
 from mudkit.systems.receiving import Accepts, dropped
@@ -164,7 +164,7 @@ class BackEnd:
             check_key(message["key"])
             if message["data"] is not None:
                 table.check_columns(check_record(message["data"]))
-            predicate = self._checked(message["predicate"], claims)
+            predicate = self._checked(table, message["predicate"], claims)
         except MudkitError as error:
             return {"error": to_json(error)}
         row, reader = self._copy.get(table, message["key"]), message["reader"]
@@ -193,8 +193,10 @@ class BackEnd:
         self._log({"op": "row", "name": table.name, "row": new})
         return {"ver": new["ver"], "lsn": self._copy.lsn, **where}
 
-    def _checked(self, sent: Mapping[str, Any] | None, claims: Claims | None) -> dict[str, Any] | None:
-        """Refuse a writer predicate that is none, or that looks into a table that is not there.
+    def _checked(
+        self, table: Table, sent: Mapping[str, Any] | None, claims: Claims | None
+    ) -> dict[str, Any] | None:
+        """Refuse a writer predicate that is none, or that looks at a column or a table that is not there.
 
         It would show nobody anything. What is given is as it is sent, with nothing else in it.
 
@@ -203,9 +205,11 @@ class BackEnd:
         MudkitError
         """
         predicate = from_json(sent)
-        for name in tables_of(predicate):
+        names = tables_of(predicate)
+        for name in names:
             if name not in self._copy.tables:
                 raise no_such_table(name, self._copy.tables, claims)
+        check_names(table, predicate, joined=[self._copy.tables[name] for name in names])
         return predicate_to_json(predicate)
 
     def _matches(self, message: Mapping[str, Any], row: Row | None, version: int) -> bool:

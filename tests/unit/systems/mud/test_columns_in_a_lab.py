@@ -165,3 +165,18 @@ def test_a_column_that_was_added_since_is_asked_for(shop, bob):
 
 def test_a_table_without_a_schema_may_have_any_column(ann, bob):
     assert list(bob.read("t", "whatever IS NULL").result().records) == ["k"]
+
+
+@pytest.mark.parametrize(
+    ("writer", "told"),
+    [
+        ("record.pirce < receiver.most", "record.pirce"),
+        ("lookup('makers', key, 'ctiy') = 'Oslo'", "record.ctiy"),
+    ],
+)
+def test_a_writer_predicate_that_names_an_unknown_column_is_refused(shop, writer, told):
+    """It would show the record to nobody."""
+    with pytest.raises(PredicateError, match=told):
+        shop.write("shop", "b", {"price": 1}, predicate=writer).result()
+    right = writer.replace("pirce", "price").replace("ctiy", "city")
+    shop.write("shop", "b", {"price": 1}, predicate=right).result()
