@@ -1,4 +1,4 @@
-"""Places and distances on the sphere, the same functions everywhere.
+"""Places and distances on the sphere, and the zones of the Earth, the same functions everywhere.
 
 Units stand in names: ``_us`` microseconds, ``_s`` seconds, ``_km`` kilometres, ``_mps`` metres a second.
 Latitudes and longitudes are degrees.
@@ -6,6 +6,8 @@ Latitudes and longitudes are degrees.
 
 from __future__ import annotations
 
+import zoneinfo
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +23,7 @@ __all__ = [
     "in_box",
     "middle",
     "solar_time",
+    "zone",
 ]
 
 EARTH_RADIUS_KM = 6371.0088
@@ -174,3 +177,12 @@ def middle(lat: ArrayLike, lon: ArrayLike) -> tuple[float, float]:
 def _on_circle(lon: NDArray[np.float64] | np.float64) -> NDArray[np.float64]:
     """Bring longitudes in [-360, 360) to [-180, 180), those that are there already untouched."""
     return np.where(lon < -180.0, lon + 360.0, np.where(lon >= 180.0, lon - 360.0, lon))
+
+
+@lru_cache(maxsize=256)
+def zone(name: str) -> zoneinfo.ZoneInfo | None:
+    """Find a time zone, or none."""
+    try:
+        return zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError, TypeError):
+        return None

@@ -13,6 +13,7 @@ from mudkit.errors import ParameterError, TraceContentError
 from mudkit.figures.charts import GREY
 from mudkit.figures.colours import ramp
 from mudkit.figures.template import template
+from mudkit.sources.parameters import time_zone
 
 __all__ = ["MAX_CELLS", "MAX_FRAMES", "over_time"]
 
@@ -54,10 +55,11 @@ def over_time(
     Raises
     ------
     ParameterError
-        A column is missing, or there are several zoom levels.
+        A column is missing, there are several zoom levels, or there is no such time zone.
     TraceContentError
         There are no cells.
     """
+    time_zone("tz", tz)
     missing = [name for name in (*_COLUMNS, value) if name not in cells.columns]
     if missing or ("zoom" in cells.columns and cells["zoom"].nunique() > 1):
         raise ParameterError(

@@ -21,6 +21,7 @@ from mudkit.figures.ground import map_with_ground
 from mudkit.figures.page import add_call
 from mudkit.figures.places import places
 from mudkit.figures.template import template
+from mudkit.sources.parameters import time_zone
 from mudkit.trace.schema import epoch_us
 from mudkit.units import US_PER_S
 
@@ -79,8 +80,9 @@ class Fleet:
         TraceContentError
             There are no positions.
         ParameterError
-            The table of links lacks a column.
+            The table of links lacks a column, or there is no such time zone.
         """
+        time_zone("tz", tz)
         if not len(positions):
             raise TraceContentError("There are no positions to draw.", expected="at least one")
         positions = positions.sort_by([("device", "ascending"), ("ts", "ascending")])

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
+from mudkit.errors import ParameterError
 from mudkit.pipeline.tables import require_columns
+from mudkit.sources.parameters import time_zone
 
 __all__ = ["intervals", "rows_by_time"]
 
@@ -26,9 +28,17 @@ def rows_by_time(positions: DataFrame, reads: DataFrame, *, unit: str, tz: str =
     DataFrame
         ``start`` (local time, without a zone), ``positions, reads, devices`` (with a position), ordered by
         ``start``. Units without any row are absent.
+
+    Raises
+    ------
+    ParameterError
+        A column is missing, or there is no such unit or time zone.
     """
     require_columns(positions, "positions", ("device", "ts"))
     require_columns(reads, "reads", ("device", "ts"))
+    time_zone("tz", tz)
+    if unit not in ("day", "hour"):
+        raise ParameterError("There is no such unit.", where="unit", found=repr(unit), expected="day, hour")
     rows = positions.select("device", "ts", F.lit(True).alias("is_position")).unionAll(
         reads.select("device", "ts", F.lit(False).alias("is_position"))
     )

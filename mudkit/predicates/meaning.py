@@ -8,7 +8,6 @@ from __future__ import annotations
 import datetime as dt
 import math
 import string as ascii_only
-import zoneinfo
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Final
@@ -30,7 +29,7 @@ from mudkit.predicates.values import (
     string,
     value,
 )
-from mudkit.units import EARTH_RADIUS_KM
+from mudkit.units import EARTH_RADIUS_KM, zone
 
 __all__ = [
     "CONVERT",
@@ -45,7 +44,6 @@ __all__ = [
     "like_pattern",
     "lookup",
     "pattern",
-    "zone",
 ]
 
 CONVERT: Final[dict[int, Callable[[Any], Any]]] = {
@@ -137,15 +135,6 @@ def _within_box(place: Point, south: float, west: float, north: float, east: flo
 
 def _between(lon: float, west: float, east: float) -> bool:
     return west <= lon <= east if west <= east else lon >= west or lon <= east
-
-
-@lru_cache(maxsize=256)
-def zone(name: str) -> zoneinfo.ZoneInfo | None:
-    """Find a time zone, or none."""
-    try:
-        return zoneinfo.ZoneInfo(name)
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        return None
 
 
 def _local(ts: float, name: str) -> dt.datetime | None:

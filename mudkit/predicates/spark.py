@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from mudkit import units
 from mudkit.errors import PredicateError
 from mudkit.predicates import meaning, tree
 from mudkit.predicates.layout import Column, Found, Group, Typed, Whole
@@ -25,7 +26,6 @@ from mudkit.predicates.values import (
     STRUCT,
     Point,
 )
-from mudkit.units import EARTH_RADIUS_KM
 
 __all__ = ["SparkWriter"]
 
@@ -46,7 +46,7 @@ _DISTANCE: Final = (
     "floor({r}D * asin(sqrt(least(pow(sin((radians({b}.lat) - radians({a}.lat)) / 2D), 2D) "
     "+ cos(radians({a}.lat)) * cos(radians({b}.lat)) "
     "* pow(sin((radians({b}.lon) - radians({a}.lon)) / 2D), 2D), 1D))) * 1e6D + 0.5D) / 1e6D"
-).replace("{r}", repr(2 * EARTH_RADIUS_KM))
+).replace("{r}", repr(2 * units.EARTH_RADIUS_KM))
 _KM: Final = _DISTANCE.replace("{a}", "m.a").replace("{b}", "m.b")
 _BOX: Final = (
     "(m.a.lat BETWEEN m.b AND m.d AND (CASE WHEN m.c <= m.e THEN m.a.lon BETWEEN m.c AND m.e "
@@ -204,7 +204,7 @@ class SparkWriter(Writer):
                     text=self.text, at=given.at or node.at, remedy="write it as text or as a :parameter",
                 )  # fmt: skip
             zone = self.constants[given.slot]
-            if meaning.zone(zone) is None:
+            if units.zone(zone) is None:
                 return self.null(NUMBER)
         # Not hour() and weekday(): those are in the zone of the session.
         local = "floor(m.a)"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zoneinfo
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
@@ -10,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 from mudkit.errors import ParameterError
 from mudkit.trace.derive import Rule
 from mudkit.trace.parse import MAX_BOX_KM, MAX_WINDOW_S
+from mudkit.units import zone
 
 __all__ = [
     "TEMPLATES", "CachePolicy", "Parameters", "PrefetchSizing", "Propagation", "Scoreboard", "TraceProfile",
@@ -24,10 +24,8 @@ class Parameters(BaseModel):
 
 def _zone(value: str) -> str:
     """Check the name of a time zone."""
-    try:
-        zoneinfo.ZoneInfo(value)
-    except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError) as error:
-        raise ValueError("a time zone, for instance America/Los_Angeles") from error
+    if zone(value) is None:
+        raise ValueError("a time zone, for instance America/Los_Angeles")
     return value
 
 
@@ -194,7 +192,7 @@ class Scoreboard(Parameters):
     seeds: int = Field(3, ge=1, le=1000, description="runs of each task and system")
     seed: int = Field(0, ge=0, lt=1 << 32, description="the first of them")
     confidence: float = Field(0.95, gt=0, lt=1, description="of the intervals")
-    stories: int = Field(
+    scenarios: int = Field(
         20, ge=0, le=10_000, description="on which each order of two systems is tried; 0: none"
     )
     across: str = Field("j_per_useful", description="measure of the first axis")

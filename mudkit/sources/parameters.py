@@ -6,12 +6,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import field, fields
 from typing import Any, TypeVar
+from zoneinfo import ZoneInfo
 
 import numpy as np
 
 from mudkit.errors import ParameterError, did_you_mean
+from mudkit.units import zone
 
-__all__ = ["check_ranges", "number", "of_kind", "rate", "split_rates", "whole_number"]
+__all__ = ["check_ranges", "number", "of_kind", "rate", "split_rates", "time_zone", "whole_number"]
 
 T = TypeVar("T")
 
@@ -60,6 +62,19 @@ def number(name: str, given: Any, low: float, high: float) -> float:
     ParameterError
     """
     return float(_value(name, given, 0.0, low, high))
+
+
+def time_zone(name: str, given: Any) -> ZoneInfo:
+    """Check an argument that is the name of a time zone.
+
+    Raises
+    ------
+    ParameterError
+    """
+    found = zone(given) if isinstance(given, str) else None
+    if found is None:
+        raise _refused(name, given, "a time zone, for instance America/Los_Angeles")
+    return found
 
 
 def of_kind(name: str, given: Any, *kinds: type, expected: str, remedy: str | None = None) -> None:

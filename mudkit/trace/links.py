@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import math
 import os
-import zoneinfo
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 
 from mudkit.errors import ParameterError, TraceContentError, TraceFormatError
 from mudkit.files import existing, sha256
+from mudkit.sources.parameters import time_zone
 from mudkit.trace.formats import Source, header, unreadable
 from mudkit.trace.parse import EARLIEST_US, LATE, LATEST_US, UNPARSABLE, Options
 from mudkit.trace.recordings import codes, lasting, orderly, stretches
@@ -354,7 +354,7 @@ def _with_offsets(text: pa.Array, tz: str) -> pa.Array:
     Only the abbreviations of ``tz`` itself are known: CST is another time in Chicago than in Shanghai. A text
     with another one stays as it is and cannot be read. Where all have offsets, they come back as times.
     """
-    zone = zoneinfo.ZoneInfo(tz)
+    zone = time_zone("tz", tz)
     for month in (1, 7):  # of this century: winter and summer
         moment = dt.datetime(2020, month, 1, tzinfo=zone)
         name, offset = moment.tzname() or "", moment.utcoffset() or dt.timedelta()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zoneinfo
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mudkit.errors import ParameterError
+from mudkit.sources.parameters import time_zone
 from mudkit.trace.plausible import MAX_FLIGHT_MPS
 from mudkit.trace.schema import REJECTED
 from mudkit.trace.values import NO_TIME, TIME_UNITS, numbers, raw_text, times_us, truths
@@ -72,12 +72,12 @@ class Options:
     window_s: float = 7200.0
 
     def __post_init__(self) -> None:
+        time_zone("tz", self.tz)
         allowed: list[tuple[str, Any, bool, str]] = [
             ("table", self.table, self.table in ("positions", "reads"), "positions or reads"),
             ("time_unit", self.time_unit, self.time_unit in TIME_UNITS, "one of " + ", ".join(TIME_UNITS)),
             ("box_km", self.box_km, 0 < self.box_km <= MAX_BOX_KM, "a side over 0 and up to 20,000 km"),
             ("window_s", self.window_s, 0 < self.window_s <= MAX_WINDOW_S, "seconds over 0 and up to 3.2e9"),
-            ("tz", self.tz, _is_zone(self.tz), "a time zone, for instance America/Los_Angeles"),
         ]
         for name, value, fine, expected in allowed:
             if not fine:
@@ -160,14 +160,6 @@ def parse(columns: pa.Table, source: str, rows: NDArray[np.int64], options: Opti
         bad = pa.table([pa.array([source] * len(aside[0]), pa.string()), *aside], schema=REJECTED)
     name_of_all = pa.DictionaryArray.from_arrays(np.zeros(len(table), np.int32), pa.array([source]))
     return Parsed(table.add_column(0, "source", name_of_all), bad)
-
-
-def _is_zone(name: str) -> bool:
-    try:
-        zoneinfo.ZoneInfo(name)
-    except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
-        return False
-    return True
 
 
 def _is_twice_or_never(ts: pa.Array, t_us: NDArray[np.int64], options: Options) -> NDArray[np.bool_]:

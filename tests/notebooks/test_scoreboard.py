@@ -16,7 +16,7 @@ from mudkit.report.schemas import TEMPLATES
 pytestmark = pytest.mark.notebook
 SMALL = {
     "tasks": ["news with ranks", "traffic alerts"], "systems": ["to everyone", "Contrail", "SUBLIM"],
-    "devices": 4, "length": 0.15, "stories": 2,
+    "devices": 4, "length": 0.15, "scenarios": 2,
 }  # fmt: skip
 
 

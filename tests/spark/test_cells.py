@@ -90,6 +90,12 @@ def test_rows_by_time_are_local(frames, small, unit):
     assert table["devices"].max() == 4
 
 
+@pytest.mark.parametrize("wrong", [{"unit": "hours"}, {"unit": "day", "tz": "Mars/Olympus"}])
+def test_rows_by_a_time_that_is_none(frames, wrong):
+    with pytest.raises(ParameterError):
+        pipeline.rows_by_time(*frames, **wrong)
+
+
 def test_intervals(frames, small):
     expected = Counter()
     rows = small.positions.to_pylist()

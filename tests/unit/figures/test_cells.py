@@ -55,5 +55,7 @@ def test_what_cannot_be_drawn():
         over_time(pd.concat([cells(1), cells(1, zoom=12)]))
     with pytest.raises(ParameterError, match="speed"):
         over_time(cells(1), value="speed")
+    with pytest.raises(ParameterError, match="America/Los_Angeles"):
+        over_time(cells(1), tz="Mars/Olympus")
     with pytest.raises(TraceContentError, match="no cells"):
         over_time(cells(0).astype({"positions": int}))

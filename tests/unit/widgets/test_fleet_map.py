@@ -43,3 +43,9 @@ def test_links_come_and_go(positions):
         assert widget.figure.layout.title.text.startswith(f"1 devices, {down} without a link, 2008-05-18")
         assert list(widget.figure.data[1].text) == ["a, no link" if down else "a"]
         assert list(widget.figure.data[1].marker.symbol) == ["x" if down else "circle"]
+
+
+@pytest.mark.parametrize("tz", ["Mars/Olympus", "", None, 5])
+def test_a_time_zone_that_is_none(positions, tz):
+    with pytest.raises(ParameterError, match="America/Los_Angeles"):
+        FleetMap(positions, tz=tz)
