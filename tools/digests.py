@@ -1,0 +1,116 @@
+"""Digests of what mudkit computes, so that a change that is to change nothing can be shown to change nothing.
+
+They are of ten labs over all systems (bill, what was held, and each table of the trace, column by column), of
+runs of the fault campaign, and with ``--rows`` of each row of ``mudkit reproduce`` that measures no speed.
+
+Usage: python tools/digests.py write FILE [--rows]
+       python tools/digests.py compare BEFORE AFTER [OLD=NEW ...]     columns that were renamed
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from tqdm import tqdm
+
+from mudkit.experiment import Scenario, run
+from mudkit.experiment.scoreboard import ENTRANTS, TASKS, play
+from mudkit.experiment.scoreboard.compositions import COMPOSITIONS
+from mudkit.fleet.recorder import TABLES
+from mudkit.lab import Lab
+from mudkit.reproduce import campaign_judge
+from mudkit.sources.outages import Outages
+from mudkit.sources.workloads import Poisson, TripStarts, WakingReads
+from mudkit.systems.store_and_forward import StoreAndForward
+from mudkit.systems.sublim import Sublim
+
+SCENARIO = Scenario(
+    devices=6, hours=6.0, link="umts_3g", outage=Outages(0.3, per_day=60), mobility="commute", every_s=300.0,
+    items=Poisson(per_day=100), receivers=2, reads=WakingReads(per_day=60), queries=TripStarts(),
+    expires_s=1800.0, loss_share=0.05, repeat_share=0.02, delay_share=0.02, delay_s=5.0,
+)  # fmt: skip
+CAMPAIGN_SEEDS = range(40)
+
+
+def labs() -> dict[str, Callable[[], Lab]]:
+    """Name ten labs, and how each is made and run."""
+    found: dict[str, Callable[[], Lab]] = {}
+    for (task_name, task), (name, system) in zip(
+        [*TASKS.items(), next(iter(TASKS.items()))], ENTRANTS.items(), strict=True
+    ):
+        small = task.over(devices=6, hours=0.5)
+        found[f"{name}, {task_name}"] = lambda small=small, system=system: play(small, system, seed=11).lab
+    for name in list(COMPOSITIONS)[:2]:
+        small = TASKS["friends nearby"].over(devices=6, hours=0.5)
+        found[name] = lambda small=small, name=name: play(small, COMPOSITIONS[name], seed=12).lab
+    found["store and forward"] = lambda: run(SCENARIO, StoreAndForward, 13).lab
+    found["sublim"] = lambda: run(SCENARIO, Sublim, 14).lab
+    return found
+
+
+def digests(*, rows: bool) -> Iterator[tuple[str, Any]]:
+    """Compute them: the name of each, and the digest, or one by column."""
+    for name, made in tqdm(labs().items(), unit="lab"):
+        lab = made()
+        yield f"lab {name}: bill", _of_frame(lab.bill())
+        yield f"lab {name}: deliveries", _of_frame(lab.deliveries())
+        held = lab.trace.held
+        yield f"lab {name}: held", _of_text([] if held is None else sorted(map(repr, held.rows())))
+        for table in TABLES:
+            yield f"lab {name}: {table}", _of_frame(lab.trace.table(table).to_pandas())
+    for seed in tqdm(CAMPAIGN_SEEDS, unit="run"):
+        found = campaign_judge.play(seed)
+        verdicts = [*sorted(map(str, found.counts.items())), *found.problems]
+        yield f"campaign {seed}", {"verdicts": _of_text(verdicts), **_of_frame(found.campaign.lab.bill())}
+    if rows:
+        command = [sys.executable, "-m", "mudkit", "reproduce", "--json"]
+        for row in json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout):
+            yield (
+                f"row {row['row']}",
+                {name: row[name] for name in ("measured", "spread", "verdict", "parameters")},
+            )
+
+
+def _of_frame(frame: pd.DataFrame) -> dict[str, str]:
+    return {str(name): _of_text(frame[name].map(repr).tolist()) for name in frame.columns}
+
+
+def _of_text(values: list[str]) -> str:
+    return hashlib.sha256("\n".join(values).encode()).hexdigest()[:16]
+
+
+def compare(before: dict[str, Any], after: dict[str, Any], renamed: dict[str, str]) -> list[str]:
+    """Tell what is not the same."""
+    different = []
+    for name in [*before, *(each for each in after if each not in before)]:
+        one, other = before.get(name), after.get(name)
+        if isinstance(one, dict) and not name.startswith("row "):
+            one = {renamed.get(column, column): digest for column, digest in one.items()}
+        if one != other:
+            different.append(f"{name}\n  before {one}\n  after  {other}")
+    return different
+
+
+def main() -> None:
+    """Write digests, or compare two files of them; exit with 1 if they differ."""
+    what, *arguments = sys.argv[1:]
+    if what == "write":
+        file, *options = arguments
+        Path(file).write_text(json.dumps(dict(digests(rows="--rows" in options)), indent=1) + "\n")
+        return
+    before, after, *changes = arguments
+    one, other = (json.loads(Path(file).read_text()) for file in (before, after))
+    different = compare(one, other, dict(each.split("=") for each in changes))
+    tqdm.write("\n".join(different) or f"{len(one)} digests are equal")
+    sys.exit(bool(different))
+
+
+if __name__ == "__main__":
+    main()
