@@ -25,11 +25,11 @@ from mudkit.experiment.scoreboard import ENTRANTS, TASKS, play
 from mudkit.experiment.scoreboard.compositions import COMPOSITIONS
 from mudkit.fleet.recorder import TABLES
 from mudkit.lab import Lab
-from mudkit.reproduce import campaign_judge
 from mudkit.sources.outages import Outages
 from mudkit.sources.workloads import Poisson, TripStarts, WakingReads
 from mudkit.systems.store_and_forward import StoreAndForward
 from mudkit.systems.sublim import Sublim
+from mudkit.verify.campaign import judge as campaign_judge
 
 SCENARIO = Scenario(
     devices=6, hours=6.0, link="umts_3g", outage=Outages(0.3, per_day=60), mobility="commute", every_s=300.0,

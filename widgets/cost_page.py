@@ -10,7 +10,8 @@ import ipywidgets
 import numpy as np
 
 from mudkit.experiment.cache_bench import CacheBench, Tried, nodes
-from mudkit.figures import answers, trees
+from mudkit.figures.maps import answers
+from mudkit.figures.structure import trees
 from mudkit.learning import COSTS, FixedRule
 from mudkit.widgets.figure import Figure
 from mudkit.widgets.panel import Panel

@@ -6,7 +6,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from mudkit.figures.template import CONFIG
+from mudkit.figures.base.template import CONFIG
 
 __all__ = ["Figure"]
 

@@ -8,7 +8,7 @@ import ipywidgets
 import pyarrow as pa
 
 from mudkit.errors import ParameterError
-from mudkit.figures.fleet import Fleet, moment, move
+from mudkit.figures.maps.fleet import Fleet, moment, move
 from mudkit.units import US_PER_S
 from mudkit.widgets.figure import Figure
 from mudkit.widgets.panel import Panel

@@ -11,9 +11,9 @@ import ipywidgets
 
 from mudkit.errors import MudkitError, ParameterError
 from mudkit.experiment.cache_bench import CacheBench
-from mudkit.figures.firing import fill, firing
+from mudkit.figures.structure.firing import fill, firing
 from mudkit.systems.sublim import Explanation, Finding, Policy, Rule, Verdict
-from mudkit.systems.sublim.firing import fired
+from mudkit.systems.sublim.policy.firing import fired
 from mudkit.widgets.cost_page import CostPage
 from mudkit.widgets.figure import Figure
 from mudkit.widgets.panel import Panel, alert, read_object

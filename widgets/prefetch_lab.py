@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import ipywidgets
 
 from mudkit.errors import MudkitError
-from mudkit.figures.limits import Point, curve, limits
+from mudkit.figures.compare.limits import Point, curve, limits
 from mudkit.systems.lasthop import LEARNT, Forwarding, simulate
 from mudkit.widgets.figure import Figure
 from mudkit.widgets.panel import LAST, Panel, alert

@@ -10,7 +10,7 @@ import ipywidgets
 
 from mudkit.errors import MudkitError, ParameterError
 from mudkit.experiment.traffic import FAR, NEAR, Traffic
-from mudkit.figures.knowledge import Heard, clock, knowledge, move
+from mudkit.figures.maps.knowledge import Heard, clock, knowledge, move
 from mudkit.systems.radiator import People, Time, Volume, distance_km
 from mudkit.widgets.figure import Figure
 from mudkit.widgets.panel import LAST, Panel, alert

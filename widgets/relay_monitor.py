@@ -11,7 +11,7 @@ import ipywidgets
 
 from mudkit.errors import MudkitError
 from mudkit.experiment.sights import Sights, sights
-from mudkit.figures.sights import sights as drawn
+from mudkit.figures.structure.sights import sights as drawn
 from mudkit.systems.contrail import Item
 from mudkit.widgets.panel import LAST, Panel, alert, read_object
 

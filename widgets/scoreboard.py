@@ -11,8 +11,8 @@ from mudkit.errors import MudkitError, ParameterError
 from mudkit.experiment.scoreboard import MEASURES, OF_DEVICES
 from mudkit.experiment.scoreboard import Scoreboard as Found
 from mudkit.experiment.scoreboard.axes import GAINS, LABELS, front
-from mudkit.figures.colours import short_number
-from mudkit.figures.pareto import fill, pareto
+from mudkit.figures.base.colours import short_number
+from mudkit.figures.compare.pareto import fill, pareto
 from mudkit.widgets.figure import Figure
 from mudkit.widgets.panel import LAST, Panel, alert
 

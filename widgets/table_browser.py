@@ -11,11 +11,11 @@ import ipywidgets
 
 from mudkit.errors import MudkitError, OperationLost, ParameterError
 from mudkit.events import Operation
-from mudkit.figures.holdings import holdings
+from mudkit.figures.structure.holdings import holdings
 from mudkit.lab import Lab
 from mudkit.systems.mud import Client, Conflict, ReadResult, freshness
-from mudkit.systems.mud.asking import READ_TYPES
-from mudkit.systems.mud.writing import WRITE_TYPES
+from mudkit.systems.mud.device.read_path import READ_TYPES
+from mudkit.systems.mud.device.write_path import WRITE_TYPES
 from mudkit.widgets.panel import Panel, alert, read_object
 
 __all__ = ["TableBrowser"]

@@ -16,7 +16,7 @@ import plotly.graph_objects as go
 from hypothesis import strategies as st
 
 from mudkit.exercises.judging import Exercise, PieceError, Played
-from mudkit.figures.boxes import boxes
+from mudkit.figures.maps.boxes import boxes
 
 __all__ = ["EXERCISE", "Asked"]
 

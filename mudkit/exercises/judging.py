@@ -16,7 +16,7 @@ from hypothesis.configuration import set_hypothesis_home_dir
 from hypothesis.errors import Flaky
 from hypothesis.strategies import SearchStrategy
 
-from mudkit.figures import messages
+from mudkit.figures.time import messages
 from mudkit.files import work_folder
 from mudkit.lab import Lab
 from mudkit.progress import bar

@@ -17,7 +17,7 @@ import plotly.graph_objects as go
 from hypothesis import strategies as st
 
 from mudkit.exercises.judging import Exercise, PieceError, Played
-from mudkit.figures import lives as drawing
+from mudkit.figures.time import message_lifecycles as drawing
 from mudkit.sources.outages import Outages
 from mudkit.systems.lasthop import (
     Expiration,
@@ -30,8 +30,8 @@ from mudkit.systems.lasthop import (
     lives,
     play,
 )
-from mudkit.systems.lasthop.policies import FOREVER_US
-from mudkit.systems.lasthop.scenario import Drawn
+from mudkit.systems.lasthop.spool.policies import FOREVER_US
+from mudkit.systems.lasthop.study.scenario import Drawn
 
 __all__ = ["EXERCISE"]
 

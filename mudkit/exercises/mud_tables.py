@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from mudkit.events import Operation
 from mudkit.exercises.judging import Exercise, PieceError, Played
-from mudkit.figures import messages
+from mudkit.figures.time import messages
 from mudkit.fleet.kernel import comes_out
 from mudkit.fleet.link import Transfer
 from mudkit.lab import Lab

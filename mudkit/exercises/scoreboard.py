@@ -21,7 +21,7 @@ from mudkit.experiment.scenario import Scenario
 from mudkit.experiment.scoreboard.entrants.own import RELAY, Own
 from mudkit.experiment.scoreboard.stage import Stage
 from mudkit.experiment.scoreboard.task import Item, Task
-from mudkit.figures import messages
+from mudkit.figures.time import messages
 from mudkit.fleet.kernel import comes_out
 from mudkit.fleet.link import Transfer
 from mudkit.lab import Lab

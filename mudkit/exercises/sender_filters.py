@@ -17,7 +17,7 @@ import plotly.graph_objects as go
 from hypothesis import strategies as st
 
 from mudkit.exercises.judging import Exercise, PieceError, Played
-from mudkit.figures import messages
+from mudkit.figures.time import messages
 from mudkit.fleet.kernel import comes_out
 from mudkit.lab import Lab
 from mudkit.systems.contrail import Item, KeyUse, Module, Relay

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from mudkit.exercises.cache_policies import Asked
 from mudkit.exercises.judging import Exercise, PieceError, Played
-from mudkit.figures.boxes import boxes
+from mudkit.figures.maps.boxes import boxes
 
 __all__ = ["EXERCISE", "Point"]
 

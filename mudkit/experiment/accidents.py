@@ -18,8 +18,8 @@ import numpy as np
 from mudkit.experiment.commuters import APP, Drive
 from mudkit.sources.parameters import number
 from mudkit.systems.mud import Artefact
-from mudkit.systems.mud.artefact import Action
-from mudkit.systems.mud.density import Density
+from mudkit.systems.mud.policies.artefact import Action
+from mudkit.systems.mud.policies.density import Density
 from mudkit.units import KM_PER_DEGREE, US_PER_S, distance_km, solar_time
 
 __all__ = ["Dispatcher", "Pushed", "Surge", "surges"]
@@ -34,7 +34,7 @@ class Surge(NamedTuple):
     Parameters
     ----------
     row, column : int
-        Of the cell, as :class:`~mudkit.systems.mud.density.Density` has them.
+        Of the cell, as :class:`~mudkit.systems.mud.policies.density.Density` has them.
     lat, lon : float
         Its centre, degrees.
     writes : int

@@ -27,8 +27,8 @@ from mudkit.learning.pairs import Pairs
 from mudkit.learning.replay import SENT, fewest_sends, replay
 from mudkit.learning.writes import Asked, Writes, batches
 from mudkit.systems.mud import Artefact
-from mudkit.systems.mud.policies import Later, NearAndRecent
-from mudkit.systems.mud.shipped import Shipped
+from mudkit.systems.mud.device.policy_slot import Shipped
+from mudkit.systems.mud.policies.policies import Later, NearAndRecent
 
 if TYPE_CHECKING:
     import pandas as pd

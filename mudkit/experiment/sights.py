@@ -15,7 +15,7 @@ from mudkit.errors import ParameterError
 from mudkit.lab import Lab
 from mudkit.predicates.exchange import to_json
 from mudkit.systems.contrail import Item, Module, Published, Relay
-from mudkit.systems.contrail.filters import parsed
+from mudkit.systems.contrail.device.filters import parsed
 from mudkit.systems.contrail.items import pack
 
 if TYPE_CHECKING:

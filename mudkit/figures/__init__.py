@@ -7,14 +7,14 @@ verdict, is at hand here by its own name.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mudkit.figures.histories import history
+    from mudkit.figures.time.histories import history
 
 __all__ = ["history"]
 
 
 def __getattr__(name: str) -> Any:
     if name == "history":
-        from mudkit.figures.histories import history
+        from mudkit.figures.time.histories import history
 
         return history
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -90,7 +90,7 @@ def delay_costs(
         Between two writes of a device.
     message_points : float
         What a message costs by itself, in points: about what half an hour at 15 s fills. (The wake-up of an
-        LTE radio alone takes the energy of thousands, see :mod:`mudkit.systems.mud.planning`.)
+        LTE radio alone takes the energy of thousands, see :mod:`mudkit.systems.mud.device.planning`.)
 
     Returns
     -------

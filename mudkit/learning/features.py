@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from mudkit.errors import ParameterError
 from mudkit.learning.density import densities
 from mudkit.learning.pairs import Pairs
-from mudkit.systems.mud.density import Density
+from mudkit.systems.mud.policies.density import Density
 from mudkit.units import solar_time
 
 __all__ = ["FEATURE_SETS", "WRITE_FEATURES", "read_features", "write_features"]
@@ -28,7 +28,7 @@ __all__ = ["FEATURE_SETS", "WRITE_FEATURES", "read_features", "write_features"]
 _PAPER: Final = ("lat", "lon", "hour", "cached_lat", "cached_lon", "cached_hour")
 _EXTENDED: Final = (*_PAPER, "distance", "age", "weekday", "held")
 FEATURE_SETS: Final = {"paper": _PAPER, "extended": _EXTENDED, "dense": (*_EXTENDED, "density")}
-"""Names as :data:`mudkit.systems.mud.artefact.FEATURES` has them, with their units."""
+"""Names as :data:`mudkit.systems.mud.policies.artefact.FEATURES` has them, with their units."""
 WRITE_FEATURES: Final = ("lat", "lon", "hour", "weekday")
 
 

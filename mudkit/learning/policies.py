@@ -14,7 +14,7 @@ from mudkit.learning.pairs import Pairs
 from mudkit.learning.replay import SENT, replay
 from mudkit.learning.trees import CostTree, groups_by, grow
 from mudkit.sources.parameters import number
-from mudkit.systems.mud.density import Density
+from mudkit.systems.mud.policies.density import Density
 
 __all__ = ["Always", "Bound", "FixedRule", "Learner", "LearntReads", "Policy", "Tree"]
 

@@ -15,7 +15,7 @@ from bs4 import BeautifulSoup, Tag
 from nbconvert import HTMLExporter
 from plotly.offline import get_plotlyjs
 
-from mudkit.figures.template import CONFIG
+from mudkit.figures.base.template import CONFIG
 from mudkit.files import staged_file
 
 __all__ = ["export_html"]

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from mudkit.sources.outages import Outages
-    from mudkit.systems.lasthop.scenario import Drawn
-    from mudkit.systems.lasthop.sizing import Sizing
+    from mudkit.systems.lasthop.study.scenario import Drawn
+    from mudkit.systems.lasthop.study.sizing import Sizing
 
 __all__ = ["all_stale", "caching", "days", "duration", "links", "logs", "shares", "sizing"]
 

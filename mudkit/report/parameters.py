@@ -100,7 +100,7 @@ def check_inputs(template: str, parameters: dict[str, Any]) -> None:
         A log has a row that cannot be, or logs never meet.
     """
     if template == "prefetch_sizing" and parameters["arrivals"]:
-        from mudkit.systems.lasthop.logs import read_logs  # it loads the system
+        from mudkit.systems.lasthop.study.logs import read_logs  # it loads the system
 
         read_logs(
             parameters["arrivals"], parameters["reads"], parameters["outages"] or None, tz=parameters["tz"]

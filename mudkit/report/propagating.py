@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from mudkit.errors import TraceContentError
-from mudkit.figures.frame import from_mercator
-from mudkit.figures.slides import MAX_ROWS, knowledge_map
+from mudkit.figures.maps.frame import from_mercator
+from mudkit.figures.maps.slides import MAX_ROWS, knowledge_map
 from mudkit.systems.radiator import APPLICATIONS, Played, play
 from mudkit.units import KM_PER_DEGREE, distance_km, middle
 

@@ -11,8 +11,8 @@ import rule_engine
 from compare import compare
 
 from mudkit.predicates import SubscriptionIndex
-from mudkit.reproduce.matching import one_by_one
-from mudkit.reproduce.workload import Subscription, Workload
+from mudkit.reproduce.mobius.matching import one_by_one
+from mudkit.reproduce.mobius.workload import Subscription, Workload
 
 RECORDS = 20_000
 SIDES = ("south", "north", "west", "east", "most")

@@ -6,7 +6,7 @@ import plotly.graph_objects as go
 import pyarrow as pa
 import pytest
 
-from mudkit.figures import maps
+from mudkit.figures.maps import maps
 from mudkit.report.html import export_html
 
 pytestmark = pytest.mark.browser

@@ -3,7 +3,8 @@ import pyarrow as pa
 import pytest
 
 from mudkit import units
-from mudkit.figures import assets, maps, slides
+from mudkit.figures import assets
+from mudkit.figures.maps import maps, slides
 
 pytestmark = pytest.mark.browser
 

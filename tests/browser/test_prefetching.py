@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mudkit.figures import prefetching
+from mudkit.figures.compare import prefetching
 from mudkit.systems.lasthop import FIGURES, sweep
 
 pytestmark = pytest.mark.browser

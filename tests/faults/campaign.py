@@ -14,9 +14,9 @@ import time
 
 from tqdm import tqdm
 
-from mudkit.reproduce.campaign_cells import Table
-from mudkit.reproduce.campaign_judge import play
-from mudkit.reproduce.campaign_runs import Runs, play_all
+from mudkit.verify.campaign.cells import Table
+from mudkit.verify.campaign.judge import play
+from mudkit.verify.campaign.runs import Runs, play_all
 
 ENOUGH = 1000
 

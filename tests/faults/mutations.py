@@ -184,7 +184,7 @@ def _tests_fail(files: Sequence[Path]) -> str | None:
 def _runs_fail(seeds: range) -> str | None:
     _more_time()
     try:
-        from mudkit.reproduce.campaign_judge import play
+        from mudkit.verify.campaign.judge import play
     except Exception as error:
         return f"{type(error).__name__} as it is imported"
     for seed in seeds:

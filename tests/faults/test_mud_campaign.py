@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from mudkit.reproduce.campaign_bugs import BUGS, Bug, hunt
-from mudkit.reproduce.campaign_cells import TRANSITIONS, UNREACHABLE, Table, why_not
-from mudkit.reproduce.campaign_faults import COLUMNS
-from mudkit.reproduce.campaign_judge import play
-from mudkit.reproduce.campaign_runs import Runs, play_all, play_some
-from mudkit.systems.mud.backend import BackEnd
+from mudkit.systems.mud.servers.backend import BackEnd
+from mudkit.verify.campaign.bugs import BUGS, Bug, hunt
+from mudkit.verify.campaign.cells import TRANSITIONS, UNREACHABLE, Table, why_not
+from mudkit.verify.campaign.faults import COLUMNS
+from mudkit.verify.campaign.judge import play
+from mudkit.verify.campaign.runs import Runs, play_all, play_some
 
 RUNS = 1000
 REPLAY = "python tests/faults/campaign.py --seed {}"

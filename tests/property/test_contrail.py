@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from mudkit.events import Ports
 from mudkit.fleet.store import MemoryStore
-from mudkit.systems.contrail.channels import KEPT_EPOCHS, Channel
-from mudkit.systems.contrail.core import Core, Settings
+from mudkit.systems.contrail.device.channels import KEPT_EPOCHS, Channel
+from mudkit.systems.contrail.device.core import Core, Settings
 
 ENDPOINTS = [(name, "in") for name in "abc"]
 some = st.sets(st.sampled_from(ENDPOINTS), min_size=1)

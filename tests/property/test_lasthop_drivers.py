@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lasthop_reference import Happening, played
 
-from mudkit.reproduce.lasthop_fleet import Fleet
+from mudkit.reproduce.lasthop.fleet import Fleet
 from mudkit.systems.lasthop import Forwarding, Spool
-from mudkit.systems.lasthop.policies import FOREVER_US
-from mudkit.systems.lasthop.scenario import Drawn
-from mudkit.systems.lasthop.simulation import play
+from mudkit.systems.lasthop.spool.policies import FOREVER_US
+from mudkit.systems.lasthop.study.scenario import Drawn
+from mudkit.systems.lasthop.study.simulation import play
 
 S = 1_000_000
 times = st.lists(st.integers(0, 200).map(lambda at: at * S), max_size=25).map(sorted)

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from mudkit import Lab
 from mudkit.fleet.store import MemoryStore
-from mudkit.reproduce.sublim_roaming import Roaming
+from mudkit.reproduce.sublim.roaming import Roaming
 from mudkit.systems.sublim import AccessPoint, Policy, PublishServer, Rule, Subscriber
-from mudkit.systems.sublim.actions import Compress, Every, Keep
-from mudkit.systems.sublim.check import CONTRADICTION, MORE_ON_LESS, UNREACHABLE
+from mudkit.systems.sublim.check.checker import CONTRADICTION, MORE_ON_LESS, UNREACHABLE
+from mudkit.systems.sublim.policy.actions import Compress, Every, Keep
 
 
 @given(

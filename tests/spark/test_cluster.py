@@ -17,7 +17,14 @@ from spark_cluster import bare_python, lives
 
 from mudkit import pipeline
 from mudkit.pipeline.launch.cluster import local_cluster, members
-from mudkit.reproduce.spark_modes import differing, differing_rows, environment, results, tables, write_source
+from mudkit.reproduce.lab.spark_modes import (
+    differing,
+    differing_rows,
+    environment,
+    results,
+    tables,
+    write_source,
+)
 
 pytestmark = pytest.mark.spark
 PATIENCE_S = 600  # a guard: seconds on a quiet machine

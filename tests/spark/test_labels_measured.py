@@ -2,7 +2,8 @@
 
 import pytest
 
-from mudkit.reproduce import lab, spark_labels
+from mudkit.reproduce import lab
+from mudkit.reproduce.lab import spark_labels
 
 pytestmark = pytest.mark.spark
 

@@ -10,10 +10,11 @@ from mudkit.experiment.closed_loop import DriftAlarm, close_the_loop, generate_p
 from mudkit.experiment.commuters import Commuters
 from mudkit.learning import Always, Batch, Bound, FixedRule, Tree
 from mudkit.learning.pairs import Pairs
-from mudkit.reproduce import caching_reads, caching_writes, mobius
+from mudkit.reproduce import mobius
+from mudkit.reproduce.mobius import caching_reads, caching_writes
 from mudkit.reproduce.verdict import judge
-from mudkit.systems.mud.policies import NearAndRecent
-from mudkit.systems.mud.shipped import Shipped
+from mudkit.systems.mud.device.policy_slot import Shipped
+from mudkit.systems.mud.policies.policies import NearAndRecent
 
 M4, M5 = (row for row in mobius.ROWS if row.name in ("M4", "M5"))
 

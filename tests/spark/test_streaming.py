@@ -26,7 +26,7 @@ from radiator_streams import FUNCTIONS, RETENTION_S, S, Told, Worlds, by_one_eng
 
 from mudkit.errors import OutputExists, ParameterError, TraceContentError
 from mudkit.pipeline import streaming
-from mudkit.reproduce import radiator_streaming
+from mudkit.reproduce.radiator import streaming as radiator_streaming
 from mudkit.systems.radiator import ClientLists, Groups
 from mudkit.trace.schema import epoch_us
 

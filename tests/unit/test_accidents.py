@@ -11,9 +11,9 @@ from mudkit.errors import ParameterError
 from mudkit.experiment.accidents import Dispatcher, surges
 from mudkit.experiment.commuters import Accident, Commuters
 from mudkit.systems.mud import Artefact
-from mudkit.systems.mud.artefact import sha256
-from mudkit.systems.mud.density import Density
-from mudkit.systems.mud.shipped import Shipped
+from mudkit.systems.mud.device.policy_slot import Shipped
+from mudkit.systems.mud.policies.artefact import sha256
+from mudkit.systems.mud.policies.density import Density
 from mudkit.units import distance_km
 
 FOR_TWO_HOURS = Artefact.made(

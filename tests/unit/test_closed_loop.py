@@ -6,7 +6,7 @@ from mudkit.errors import ParameterError
 from mudkit.experiment.closed_loop import DriftAlarm
 from mudkit.experiment.commuters import Commuters
 from mudkit.systems.mud import AlwaysRemote
-from mudkit.systems.mud.policies import NearAndRecent
+from mudkit.systems.mud.policies.policies import NearAndRecent
 
 
 @pytest.mark.parametrize(

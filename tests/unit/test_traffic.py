@@ -10,7 +10,7 @@ import pytest
 from mudkit import trace
 from mudkit.errors import ParameterError, PropagationProblem
 from mudkit.experiment.traffic import FAR, NEAR, Traffic
-from mudkit.figures.slides import knowledge_map
+from mudkit.figures.maps.slides import knowledge_map
 from mudkit.sources.mobility import Replay
 from mudkit.systems.radiator import Volume, distance_km
 

@@ -3,8 +3,8 @@
 Stuedi, Mohamed, Balakrishnan, Mao, Ramasubramanian, Wobber: The Cloud is the Router (MSR-TR-2010-89).
 """
 
-from mudkit.systems.contrail.core import KeyUse
-from mudkit.systems.contrail.front import Module
+from mudkit.systems.contrail.api import Module
+from mudkit.systems.contrail.device.core import KeyUse
 from mudkit.systems.contrail.items import Backlogged, Item, Published
 from mudkit.systems.contrail.port import Group, Port
 from mudkit.systems.contrail.problems import QueueFull, TamperedMessage

@@ -12,10 +12,10 @@ from mudkit.events import Installed, Operation
 from mudkit.predicates import Predicate
 from mudkit.predicates.exchange import to_json
 from mudkit.sources.parameters import number, of_kind, whole_number
-from mudkit.systems.contrail.filters import acceptances, parsed
-from mudkit.systems.contrail.inbox import listener
+from mudkit.systems.contrail.device.filters import acceptances, parsed
+from mudkit.systems.contrail.device.inbox import listener
+from mudkit.systems.contrail.device.receiving import decisions
 from mudkit.systems.contrail.items import Item, check_name, pack
-from mudkit.systems.contrail.receiving import decisions
 
 __all__ = ["Group", "Port"]
 

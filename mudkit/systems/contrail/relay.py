@@ -9,9 +9,9 @@ from typing import Any, Final
 from mudkit.events import Network
 from mudkit.sources.parameters import number, whole_number
 from mudkit.systems.arguments import check_lab
-from mudkit.systems.contrail.cloud import Compute, Gateway, Storage
 from mudkit.systems.contrail.crypto import Directory, PublicKeys
 from mudkit.systems.contrail.items import check_name
+from mudkit.systems.contrail.servers import Compute, Gateway, Storage
 
 __all__ = ["NAME", "PORT", "Directories", "Relay"]
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from mudkit.events import Network, Operation
 from mudkit.predicates import Predicate
-from mudkit.systems.contrail.filters import ITEM
-from mudkit.systems.contrail.front import Module
+from mudkit.systems.contrail.api import Module
+from mudkit.systems.contrail.device.filters import ITEM
 from mudkit.systems.contrail.items import Item
 from mudkit.systems.contrail.relay import NAME, Relay
 

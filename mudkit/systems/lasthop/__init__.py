@@ -6,19 +6,19 @@ Beyond the paper are what push services do (:class:`Push`), recorded conditions 
 share a cache (``sharing``), and one's own logs (``logs``) and how much to prefetch by them (``sizing``).
 """
 
-from mudkit.systems.lasthop.front import LastHop, Publications, Subscriber, Topic
-from mudkit.systems.lasthop.indexer import query
-from mudkit.systems.lasthop.lives import lives
-from mudkit.systems.lasthop.paper import FIGURES
-from mudkit.systems.lasthop.policies import LEARNT, Forwarding
-from mudkit.systems.lasthop.printed import PrintedSpool
-from mudkit.systems.lasthop.push import Push
-from mudkit.systems.lasthop.rules import Item, Told
-from mudkit.systems.lasthop.scenario import Expiration, Scenario
-from mudkit.systems.lasthop.simulation import Outcome, Simulated, expected_waste, play, simulate
-from mudkit.systems.lasthop.spool import Spool
+from mudkit.systems.lasthop.api import LastHop, Publications, Subscriber, Topic
+from mudkit.systems.lasthop.servers.indexer import query
+from mudkit.systems.lasthop.spool.paper_figure7 import PrintedSpool
+from mudkit.systems.lasthop.spool.policies import LEARNT, Forwarding
+from mudkit.systems.lasthop.spool.push import Push
+from mudkit.systems.lasthop.spool.rules import Item, Told
+from mudkit.systems.lasthop.spool.spool import Spool
+from mudkit.systems.lasthop.study.message_lifecycles import lives
+from mudkit.systems.lasthop.study.paper import FIGURES
+from mudkit.systems.lasthop.study.scenario import Expiration, Scenario
+from mudkit.systems.lasthop.study.simulation import Outcome, Simulated, expected_waste, play, simulate
+from mudkit.systems.lasthop.study.sweeping import sweep
 from mudkit.systems.lasthop.subscription import Subscription
-from mudkit.systems.lasthop.sweeping import sweep
 
 __all__ = [
     "FIGURES",

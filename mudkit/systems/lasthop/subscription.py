@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from mudkit.errors import ParameterError
 from mudkit.sources.parameters import number, of_kind, whole_number
-from mudkit.systems.lasthop.indexer import check_query
-from mudkit.systems.lasthop.policies import Forwarding
+from mudkit.systems.lasthop.servers.indexer import check_query
+from mudkit.systems.lasthop.spool.policies import Forwarding
 
 __all__ = ["MODES", "Subscription", "check_topic"]
 

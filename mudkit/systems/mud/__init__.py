@@ -1,14 +1,15 @@
 """MUD tables (Mobius): one logical table over devices and cloud.
 
 A client writes into its own store and the cloud; readers see what matches their predicate and the writer's.
-Read types differ in what they promise: see :mod:`mudkit.systems.mud.asking` and :mod:`mudkit.consistency`.
+Read types differ in what they promise: see :mod:`mudkit.systems.mud.device.read_path` and
+:mod:`mudkit.consistency`.
 """
 
-from mudkit.systems.mud.artefact import Artefact
+from mudkit.systems.mud.api import Client
 from mudkit.systems.mud.blocking import BlockingClient
-from mudkit.systems.mud.cloud import Cloud
-from mudkit.systems.mud.front import Client
-from mudkit.systems.mud.policies import (
+from mudkit.systems.mud.device.policy_slot import Shipped
+from mudkit.systems.mud.policies.artefact import Artefact
+from mudkit.systems.mud.policies.policies import (
     AlwaysRemote,
     Freshness,
     Habits,
@@ -18,11 +19,7 @@ from mudkit.systems.mud.policies import (
     ReadPolicy,
     WritePolicy,
 )
-from mudkit.systems.mud.problems import Conflict
-from mudkit.systems.mud.pubsub import PubSub
-from mudkit.systems.mud.result import Change, ReadResult
-from mudkit.systems.mud.shipped import Shipped
-from mudkit.systems.mud.utility import (
+from mudkit.systems.mud.policies.utility import (
     Plan,
     Utility,
     bandwidth,
@@ -33,6 +30,10 @@ from mudkit.systems.mud.utility import (
     freshness,
     latency,
 )
+from mudkit.systems.mud.problems import Conflict
+from mudkit.systems.mud.pubsub import PubSub
+from mudkit.systems.mud.result import Change, ReadResult
+from mudkit.systems.mud.servers.cloud import Cloud
 
 __all__ = [
     "AlwaysRemote",

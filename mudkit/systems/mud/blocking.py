@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mudkit.systems.mud.front import Client
+from mudkit.systems.mud.api import Client
 from mudkit.systems.mud.result import ReadResult
 
 __all__ = ["BlockingClient"]

@@ -8,7 +8,7 @@ from typing import Any
 from mudkit.errors import ParameterError
 from mudkit.events import Operation
 from mudkit.predicates import Predicate
-from mudkit.systems.mud.front import Client
+from mudkit.systems.mud.api import Client
 from mudkit.systems.mud.result import Change
 
 __all__ = ["PubSub"]

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from mudkit.events import Call, Complete, Effect, Event, Network, Record
-from mudkit.systems.radiator.client import ClientMachine
+from mudkit.systems.radiator.aggregation.joins import concatenation
+from mudkit.systems.radiator.aggregation.thresholds import Aggregability, Function, Volume
+from mudkit.systems.radiator.api import NAME, Client, Server
 from mudkit.systems.radiator.context import Context
-from mudkit.systems.radiator.front import NAME, Client, Server
-from mudkit.systems.radiator.joins import concatenation
-from mudkit.systems.radiator.thresholds import Aggregability, Function, Volume
+from mudkit.systems.radiator.device.client import ClientMachine
 
 __all__ = ["Radiator"]
 

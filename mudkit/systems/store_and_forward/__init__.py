@@ -5,14 +5,14 @@ is cut, lost, repeated, moved, killed and restarted meanwhile, as soon as both h
 enough.
 
 Once and in order is meant of an incarnation: a device that comes back with an empty store has forgotten what
-it had, and begins anew (see :mod:`~mudkit.systems.store_and_forward.relay`, also for a relay that lost its
-store). Long enough is some 10 s after the last message was lost, and up to 30 minutes if what was lost is the
-hello of a device that came back and then says nothing.
+it had, and begins anew (see :mod:`~mudkit.systems.store_and_forward.servers.relay`, also for a relay that
+lost its store). Long enough is some 10 s after the last message was lost, and up to 30 minutes if what was
+lost is the hello of a device that came back and then says nothing.
 """
 
-from mudkit.systems.store_and_forward.client import ClientMachine
-from mudkit.systems.store_and_forward.direct import Direct, DirectMachine
-from mudkit.systems.store_and_forward.front import Client, Relay, StoreAndForward
-from mudkit.systems.store_and_forward.relay import RelayMachine
+from mudkit.systems.store_and_forward.api import Client, Relay, StoreAndForward
+from mudkit.systems.store_and_forward.device.client import ClientMachine
+from mudkit.systems.store_and_forward.device.direct import Direct, DirectMachine
+from mudkit.systems.store_and_forward.servers.relay import RelayMachine
 
 __all__ = ["Client", "ClientMachine", "Direct", "DirectMachine", "Relay", "RelayMachine", "StoreAndForward"]

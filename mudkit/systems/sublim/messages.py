@@ -1,161 +1,305 @@
-"""Messages: what is published never changes; a policy makes another one."""
+"""What goes over the network in SUBLIM, a struct for each kind of message (sections 3 and 4).
+
+The publish server, the access points and the clients know each other's addresses. What speaks for a
+subscriber must come from its device, which the network says. A client numbers its attachments, reports and
+policies, and the numbers hold in one incarnation of its store (:mod:`mudkit.systems.incarnation`).
+Messages are numbered by the publish server; deliveries by the state of a subscriber, wherever that is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import lru_cache
-from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final
 
-import numpy as np
-from numpy.typing import NDArray
+import msgspec
 
-from mudkit.systems.sublim.problems import PolicyError
+from mudkit.systems.receiving import Accepts, Count, Name
 
 __all__ = [
-    "RATIO",
-    "compress",
-    "create_message",
-    "expand",
-    "frozen",
-    "method",
-    "method_of",
-    "ratio_of",
-    "resize",
-    "thawed",
+    "FROM_CLIENT",
+    "FROM_PLAIN_CLIENT",
+    "FROM_POINT",
+    "FROM_PUBLISHER",
+    "TO_CLIENT",
+    "TO_PLAIN_CLIENT",
+    "TO_PUBLISHER",
+    "Ask",
+    "Attach",
+    "Attached",
+    "Automatic",
+    "Behind",
+    "Bye",
+    "Deliver",
+    "Got",
+    "Have",
+    "Hello",
+    "Join",
+    "Left",
+    "Messages",
+    "Moved",
+    "Parcel",
+    "ParcelHasCome",
+    "Plain",
+    "PolicySet",
+    "Replay",
+    "Report",
+    "Reported",
+    "SetPolicy",
+    "Stale",
 ]
 
-RATIO: Final = "_ratio"
-"""A field that was compressed has a companion of this ending: by how much, all in all."""
-_MAX_RATIO: Final = 1_000_000.0
-
-_F = TypeVar("_F", bound=Callable[..., Any])
-_methods: dict[str, Callable[[dict[str, Any], Mapping[str, Any]], Any]] = {}
-
-
-def frozen(value: Any) -> Any:
-    """Give a value that nobody can change: mappings are read-only, lists are tuples."""
-    if isinstance(value, Mapping):
-        return MappingProxyType({name: frozen(each) for name, each in value.items()})
-    if isinstance(value, list | tuple):
-        return tuple(frozen(each) for each in value)
-    return value
+_Subscriber = Annotated[str, msgspec.Meta(min_length=1, max_length=512, pattern=r"^[^\x00-\x1f\x7f]+\Z")]
+"""A name of a device. It has no control characters: lines of them are the keys of stores."""
+_Incarnation = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{8}\Z")]
+_Measured = Annotated[float, msgspec.Meta(ge=-1e15, le=1e15)]
+_Time = Annotated[float, msgspec.Meta(ge=-1e15, le=1e15)]
+_MOST_LETTERS: Final = 65_536
+_Text = Annotated[str, msgspec.Meta(max_length=_MOST_LETTERS)]
 
 
-def create_message(message: Mapping[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
-    """Make a new message, of another one or of fields (the paper's ``createMessage``)."""
-    return {**{name: thawed(each) for name, each in (message or {}).items()}, **fields}
+class Automatic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The automatic variables; what the device does not know is absent. A part of messages."""
+
+    battery: _Measured | msgspec.UnsetType = msgspec.UNSET
+    bandwidth_kbps: _Measured | msgspec.UnsetType = msgspec.UNSET
+    display_px: _Measured | msgspec.UnsetType = msgspec.UNSET
 
 
-def thawed(value: Any) -> Any:
-    """Undo :func:`frozen`: what JSON can hold."""
-    if isinstance(value, Mapping):
-        return {name: thawed(each) for name, each in value.items()}
-    return [thawed(each) for each in value] if isinstance(value, list | tuple) else value
+class Published(msgspec.Struct, frozen=True):
+    """A message as it was published; a part of messages."""
+
+    number: Count
+    item: str
+    created_us: Count
+    at_s: _Time
+    body: dict[str, Any]
 
 
-def compress(message: dict[str, Any], field: str, ratio: float) -> dict[str, Any]:
-    """Make a field smaller, with loss.
+class Entry(msgspec.Struct, frozen=True):
+    """What waits for a subscriber: a body, or why its policy was stopped. A part of messages."""
 
-    Bytes are the samples of a signal, one byte each: every ``ratio`` of them become their mean. What is lost
-    is what changes faster than twice the new step: :func:`mudkit.sources.ecg.loss_percent` says how much of
-    an electrocardiogram that is. Of a text the first part stays. Any other field stays as it is.
+    number: Count
+    item: str
+    body: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    problem: str | msgspec.UnsetType = msgspec.UNSET
 
-    Parameters
-    ----------
-    message : dict
-        It is changed, and given back.
-    field : str
-    ratio : float
-        How many times smaller; at most 1 (or no number) changes nothing.
+    def __post_init__(self) -> None:
+        if (self.body is msgspec.UNSET) is (self.problem is msgspec.UNSET):
+            raise ValueError("a body or a problem")
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """What an access point keeps of a subscriber; a part of messages."""
+
+    incarnation: str
+    epoch: Count
+    address: str
+    report: Count
+    automatic: Automatic
+    variables: dict[str, Any]
+    next: Count
+    last: Count
+    policy: Count
+    stopped: Count
+    skipped: Count
+
+
+class Problem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Why a policy was refused; a part of messages."""
+
+    summary: str
+    where: str | None
+    found: str | None
+
+
+# -- publish server and access points
+
+
+class Join(msgspec.Struct, frozen=True, tag_field="kind", tag="join"):
+    """Access point to publish server: it is there."""
+
+
+class Replay(msgspec.Struct, frozen=True, tag_field="kind", tag="replay"):
+    """Access point to publish server: send the messages from a number on."""
+
+    first: Count = msgspec.field(name="from")
+
+
+class Have(msgspec.Struct, frozen=True, tag_field="kind", tag="have"):
+    """Access point to publish server: it has heard of all messages up to a number."""
+
+    last: Count
+
+
+class Messages(msgspec.Struct, frozen=True, tag_field="kind", tag="messages"):
+    """Publish server to access points: some messages, the last number, and the first that is still kept."""
+
+    last: Count
+    first: Count
+    messages: list[Published]
+
+
+# -- clients and access points
+
+
+class Attach(msgspec.Struct, frozen=True, tag_field="kind", tag="attach"):
+    """Client to access point: serve this subscriber from now on.
+
+    ``origin`` has served it before; ``fresh``: nobody has, as far as this incarnation knows.
     """
-    value = message.get(field)
-    if not isinstance(value, bytes | str) or not value or not _is_number(ratio) or not ratio > 1.0:
-        return message
-    wanted = max(round(len(value) / min(ratio, _MAX_RATIO)), 1)
-    if wanted >= len(value):
-        return message
-    message[field] = _means(value, wanted) if isinstance(value, bytes) else value[:wanted]
-    message[field + RATIO] = round(ratio_of(message, field) * len(value) / wanted, 6)
-    return message
+
+    subscriber: _Subscriber
+    incarnation: _Incarnation
+    epoch: Count
+    origin: Name = msgspec.field(name="from")
+    fresh: bool
+    report: Count
+    automatic: Automatic
 
 
-def resize(message: dict[str, Any], field: str, pixels: float) -> dict[str, Any]:
-    """Make a field no longer than a display is wide: a sample, or a character, to a pixel."""
-    value = message.get(field)
-    if not isinstance(value, bytes | str) or not _is_number(pixels) or pixels < 1 or len(value) <= pixels:
-        return message
-    wanted = int(pixels)
-    before = ratio_of(message, field)
-    message[field] = _means(value, wanted) if isinstance(value, bytes) else value[:wanted]
-    message[field + RATIO] = round(before * len(value) / wanted, 6)
-    return message
+class Attached(msgspec.Struct, frozen=True, tag_field="kind", tag="attached"):
+    """Access point to client: it serves it, and knows its automatic variables of a report."""
+
+    incarnation: _Incarnation
+    epoch: Count
+    report: Count
 
 
-def expand(samples: bytes, length: int) -> bytes:
-    """Draw a line through compressed samples again: as many as there were, between the means."""
-    if not samples or length <= 0:
-        return b""
-    places = (np.arange(len(samples)) + 0.5) * length / len(samples) - 0.5
-    line = np.interp(np.arange(length), places, np.frombuffer(samples, dtype=np.uint8))
-    return bytes(np.rint(line).astype(np.uint8))
+class Behind(msgspec.Struct, frozen=True, tag_field="kind", tag="behind"):
+    """Access point to client: another incarnation of it had got as far as this epoch; go on from there.
 
-
-def ratio_of(message: Mapping[str, Any], field: str) -> float:
-    """Say by how much a field was compressed so far."""
-    ratio = message.get(field + RATIO)
-    return float(ratio) if isinstance(ratio, int | float) and _is_number(ratio) and ratio >= 1 else 1.0
-
-
-def method(name: str) -> Callable[[_F], _F]:
-    """Register a method of one's own, which policies then call by its name.
-
-    It is given the message to be sent, which it may change, and the state, which it may not; what it gives
-    back is sent instead, and nothing (``None``) drops the message.
-
-    Raises
-    ------
-    PolicyError
-        The name is none.
+    Only who lives now can do so: a late copy of what an older one has sent changes nothing.
     """
-    if not str(name).isidentifier():
-        raise PolicyError("This cannot be the name of a method.", found=repr(name), expected="a name")
 
-    def register(function: _F) -> _F:
-        _methods[name] = function
-        return function
-
-    return register
+    incarnation: _Incarnation
+    epoch: Count
 
 
-def method_of(name: str) -> Callable[[dict[str, Any], Mapping[str, Any]], Any]:
-    """Find a method that was registered.
+class Report(msgspec.Struct, frozen=True, tag_field="kind", tag="report"):
+    """Client to access point: the automatic variables."""
 
-    Raises
-    ------
-    PolicyError
-        There is none.
-    """
-    if name not in _methods:
-        raise PolicyError(
-            "There is no such method.", found=repr(name), expected=", ".join(sorted(_methods)) or "none yet",
-            remedy="register it with @method before the policy is read",
-        )  # fmt: skip
-    return _methods[name]
+    subscriber: _Subscriber
+    incarnation: _Incarnation
+    number: Count
+    automatic: Automatic
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value == value
+class Reported(msgspec.Struct, frozen=True, tag_field="kind", tag="reported"):
+    """Access point to client: it has the report."""
+
+    incarnation: _Incarnation
+    number: Count
 
 
-def _means(samples: bytes, wanted: int) -> bytes:
-    """Give so many means of the samples, each over an equal part, rounded."""
-    begins, widths = _parts(len(samples), wanted)
-    sums = np.add.reduceat(np.frombuffer(samples, dtype=np.uint8), begins, dtype=np.int64)
-    return ((2 * sums + widths) // (2 * widths)).astype(np.uint8).tobytes()
+class SetPolicy(msgspec.Struct, frozen=True, tag_field="kind", tag="policy"):
+    """Client to access point: decide by this policy."""
+
+    subscriber: _Subscriber
+    incarnation: _Incarnation
+    number: Count
+    policy: dict[str, Any]
 
 
-@lru_cache(maxsize=256)
-def _parts(length: int, wanted: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    edges = np.arange(wanted + 1, dtype=np.int64) * length // wanted
-    return edges[:-1], np.diff(edges)
+class PolicySet(msgspec.Struct, frozen=True, tag_field="kind", tag="policy set"):
+    """Access point to client: it has the policy; with a problem, it goes on with the one before."""
+
+    incarnation: _Incarnation
+    number: Count
+    problem: Problem | msgspec.UnsetType = msgspec.UNSET
+
+
+class Deliver(Entry, frozen=True, tag_field="kind", tag="deliver", kw_only=True):
+    """Access point to client: the next message, or why there is none; before ``first`` nothing waits."""
+
+    subscriber: _Subscriber
+    first: Count
+
+
+class Got(msgspec.Struct, frozen=True, tag_field="kind", tag="got"):
+    """Client to access point: it has all deliveries up to a number."""
+
+    subscriber: _Subscriber
+    number: Count
+
+
+class Left(msgspec.Struct, frozen=True, tag_field="kind", tag="left"):
+    """Client to access point: this incarnation is served elsewhere; what is kept of another one is over."""
+
+    subscriber: _Subscriber
+    incarnation: _Incarnation
+
+
+# -- access points among themselves
+
+
+class Ask(msgspec.Struct, frozen=True, tag_field="kind", tag="ask"):
+    """Access point to another one: hand the subscriber over."""
+
+    subscriber: _Subscriber
+    incarnation: _Incarnation
+    epoch: Count
+    fresh: bool
+
+
+class Parcel(msgspec.Struct, frozen=True, tag_field="kind", tag="parcel"):
+    """Access point to another one: state, policy and queue of a subscriber."""
+
+    subscriber: _Subscriber
+    epoch: Count
+    record: Kept
+    policy: dict[str, Any] | None
+    out: list[Entry]
+
+
+class ParcelHasCome(msgspec.Struct, frozen=True, tag_field="kind", tag="parcel has come"):
+    """Access point to another one: the parcel is here, and need not be kept."""
+
+    subscriber: _Subscriber
+    epoch: Count
+
+
+class Moved(msgspec.Struct, frozen=True, tag_field="kind", tag="moved"):
+    """Access point to another one: the subscriber has gone on from here."""
+
+    subscriber: _Subscriber
+    epoch: Count
+    to: Name
+
+
+class Stale(msgspec.Struct, frozen=True, tag_field="kind", tag="stale"):
+    """Access point to another one: the client has gone on since then."""
+
+    subscriber: _Subscriber
+    epoch: Count
+
+
+# -- without state
+
+
+class Hello(msgspec.Struct, frozen=True, tag_field="kind", tag="hello"):
+    """Plain client to access point: send it what its predicate is TRUE of."""
+
+    subscriber: _Subscriber
+    filter: _Text
+
+
+class Bye(msgspec.Struct, frozen=True, tag_field="kind", tag="bye"):
+    """Plain client to access point: no longer from here."""
+
+    subscriber: _Subscriber
+
+
+class Plain(msgspec.Struct, frozen=True, tag_field="kind", tag="plain"):
+    """Access point to plain client: a message."""
+
+    number: Count
+    item: str
+    body: dict[str, Any]
+
+
+TO_PUBLISHER: Final = Accepts(Join, Replay, Have)
+FROM_PUBLISHER: Final = Accepts(Messages)
+FROM_PLAIN_CLIENT: Final = Accepts(Hello, Bye)
+FROM_CLIENT: Final = Accepts(Attach, Report, SetPolicy, Got, Left, Hello, Bye)
+FROM_POINT: Final = Accepts(Ask, Parcel, ParcelHasCome, Moved, Stale)
+TO_CLIENT: Final = Accepts(Attached, Behind, Reported, PolicySet, Deliver)
+TO_PLAIN_CLIENT: Final = Accepts(Plain)

@@ -6,8 +6,8 @@ import pytest
 
 from mudkit.exercises import judge
 from mudkit.systems.sublim import Policy, Rule, compress, create_message, policy, resize
-from mudkit.systems.sublim.actions import Compress, Every, Keep, Resize
-from mudkit.systems.sublim.picu import function, one_timestamp, picu, stateless
+from mudkit.systems.sublim.policy.actions import Compress, Every, Keep, Resize
+from mudkit.systems.sublim.study.picu import function, one_timestamp, picu, stateless
 
 CHAPTER = "07_stateful_policies"
 SOLUTION = """

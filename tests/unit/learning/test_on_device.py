@@ -8,10 +8,10 @@ from mudkit.fleet.store import MemoryStore
 from mudkit.learning.density import CELL_DEG
 from mudkit.learning.features import FEATURE_SETS, WRITE_FEATURES, read_features, write_features
 from mudkit.learning.pairs import Pairs
-from mudkit.systems.mud.artefact import Artefact
-from mudkit.systems.mud.density import Density
-from mudkit.systems.mud.policies import Asked, Cached
-from mudkit.systems.mud.shipped import Shelf, ShippedReads, ShippedWrites
+from mudkit.systems.mud.device.policy_slot import Shelf, ShippedReads, ShippedWrites
+from mudkit.systems.mud.policies.artefact import Artefact
+from mudkit.systems.mud.policies.density import Density
+from mudkit.systems.mud.policies.policies import Asked, Cached
 
 PAIRS = Pairs.of(*labelled_reads(devices=4, days=2))
 CLOCK_US = 1_000_000_000_000_000

@@ -9,7 +9,7 @@ from mudkit.fleet.energy import RADIOS, Radio
 from mudkit.lab import Lab
 from mudkit.learning import RadioModel
 from mudkit.systems.mud import AlwaysRemote, Client, Cloud
-from mudkit.systems.mud.policies import Later
+from mudkit.systems.mud.policies.policies import Later
 
 MINUTE_US = 60_000_000
 

@@ -10,7 +10,7 @@ import pytest
 from bs4 import BeautifulSoup
 
 from mudkit.errors import OutputProblem
-from mudkit.figures import maps
+from mudkit.figures.maps import maps
 from mudkit.report.html import export_html
 
 PLOTLY = "application/vnd.plotly.v1+json"

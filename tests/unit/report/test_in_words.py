@@ -9,9 +9,9 @@ import pytest
 from mudkit.report import caching, in_words
 from mudkit.report.in_words import duration, links, logs, shares, sizing
 from mudkit.sources.outages import Outages
-from mudkit.systems.lasthop.logs import drawn_from
-from mudkit.systems.lasthop.policies import FOREVER_US
-from mudkit.systems.lasthop.sizing import Sizing, size, with_outages
+from mudkit.systems.lasthop.spool.policies import FOREVER_US
+from mudkit.systems.lasthop.study.logs import drawn_from
+from mudkit.systems.lasthop.study.sizing import Sizing, size, with_outages
 
 HOUR = 3_600_000_000
 EVENTS = drawn_from(

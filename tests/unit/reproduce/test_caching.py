@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mudkit.reproduce import caching_reads, caching_writes
-from mudkit.reproduce.caching_traces import CARS, DAYS, LONG_DAYS
-from mudkit.reproduce.mobius import ROWS
-from mudkit.reproduce.processes import spread_out
+from mudkit.experiment.processes import spread_out
+from mudkit.reproduce.mobius import ROWS, caching_reads, caching_writes
+from mudkit.reproduce.mobius.caching_traces import CARS, DAYS, LONG_DAYS
 
 M4, M5 = (row for row in ROWS if row.name in ("M4", "M5"))
 

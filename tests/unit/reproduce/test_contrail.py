@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mudkit.reproduce import contrail_measures as measures
 from mudkit.reproduce.contrail import ROWS
-from mudkit.reproduce.contrail_runs import latencies_s
+from mudkit.reproduce.contrail import measures as measures
+from mudkit.reproduce.contrail.runs import latencies_s
 from mudkit.reproduce.verdict import NOT_REPRODUCIBLE, REPRODUCED, judge
 
 SMALL = {

@@ -8,20 +8,18 @@ import pandas as pd
 import pytest
 
 from mudkit.errors import EnvironmentProblem
-from mudkit.reproduce import (
-    lasthop,
-    lasthop_expiration,
-    lasthop_prefetch,
-    lasthop_runs,
-    lasthop_speed,
-    lasthop_waste,
-)
-from mudkit.reproduce.lasthop_simpy import modelled
+from mudkit.reproduce import lasthop
+from mudkit.reproduce.lasthop import expiration as lasthop_expiration
+from mudkit.reproduce.lasthop import prefetch as lasthop_prefetch
+from mudkit.reproduce.lasthop import runs as lasthop_runs
+from mudkit.reproduce.lasthop import speed as lasthop_speed
+from mudkit.reproduce.lasthop import waste as lasthop_waste
+from mudkit.reproduce.lasthop.simpy_peer import modelled
 from mudkit.reproduce.row import Figure, Measured
 from mudkit.reproduce.verdict import judge
 from mudkit.sources.outages import Outages
 from mudkit.systems.lasthop import Scenario, simulate, sweep
-from mudkit.systems.lasthop.paper import HOUR_S
+from mudkit.systems.lasthop.study.paper import HOUR_S
 
 L1, L2, L3, L4, L5, L6, L7 = lasthop.ROWS
 

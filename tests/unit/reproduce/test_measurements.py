@@ -14,28 +14,21 @@ from mudkit.consistency import check
 from mudkit.errors import EnvironmentProblem, ParameterError
 from mudkit.events import size_bytes
 from mudkit.predicates import Predicate
-from mudkit.reproduce import (
-    campaign_runs,
+from mudkit.reproduce import lab, mobius, peaks, row
+from mudkit.reproduce.lab import checking, compiling, kernel, spark_labels, spark_modes
+from mudkit.reproduce.mobius import (
+    campaign,
     capacity,
-    checking,
-    compiling,
     growth,
-    kernel,
-    lab,
     matching,
-    mobius,
     overhead,
     overhead_local,
     overhead_remote,
-    peaks,
-    row,
-    spark_labels,
-    spark_modes,
 )
-from mudkit.reproduce.campaign_bugs import BUGS, Bug
+from mudkit.reproduce.mobius.workload import TEXTS, Workload
 from mudkit.reproduce.verdict import judge
-from mudkit.reproduce.workload import TEXTS, Workload
-from mudkit.systems.mud.backend import BackEnd
+from mudkit.systems.mud.servers.backend import BackEnd
+from mudkit.verify.campaign.bugs import BUGS, Bug
 
 M1, M2, M3, M3_REMOTE, M4, M5, M6 = mobius.ROWS
 F1, F2, F3, F4, F5, F6 = lab.ROWS
@@ -337,7 +330,7 @@ def test_a_process_that_ends_early_says_so():
 
 def test_m6_counts_runs_and_what_broke_in_them(monkeypatch):
     bugs = [bug for bug in BUGS if bug.name == "a conflict that keeps the pending write"]
-    found = campaign_runs.measure(seeds=[0, 1, 16, 30], bugs=bugs)
+    found = campaign.measure(seeds=[0, 1, 16, 30], bugs=bugs)
     assert {required.figure for required in M6.required} <= set(found.figures)
     assert found.figures["runs"].median == 4
     assert found.figures["runs in which a promise was broken"].median == 0
@@ -347,13 +340,13 @@ def test_m6_counts_runs_and_what_broke_in_them(monkeypatch):
     assert found.figures[f"operations of the smallest counterexample, {bugs[0].name}"].median == 2
     assert "seed 30, 2 operations: ILLEGAL" in found.parameters[f"seeded, {bugs[0].name}"]
     monkeypatch.setattr(BackEnd, "_came_of", lambda self, client, number: None)  # a write is applied again
-    found = campaign_runs.measure(seeds=range(10), bugs=())
+    found = campaign.measure(seeds=range(10), bugs=())
     assert found.figures["runs in which a promise was broken"].median > 0
 
 
 def test_m6_is_not_reproduced_when_a_seeded_bug_is_not_caught():
     bugs = [Bug("none", "nothing", ())] * 4
-    found = campaign_runs.measure(seeds=range(2), bugs=bugs)
+    found = campaign.measure(seeds=range(2), bugs=bugs)
     (required,) = (each for each in M6.required if each.figure == "seeded bugs that nothing caught")
     row = dataclasses.replace(M6, required=(required,))
     assert judge(row, found)[0] == "not reproducible"

@@ -8,14 +8,12 @@ import random
 import numpy as np
 import pytest
 
-from mudkit.reproduce import (
-    radiator,
-    radiator_bytes,
-    radiator_lag,
-    radiator_link,
-    radiator_speed,
-    radiator_streaming,
-)
+from mudkit.reproduce import radiator
+from mudkit.reproduce.radiator import bytes_sent as radiator_bytes
+from mudkit.reproduce.radiator import lag as radiator_lag
+from mudkit.reproduce.radiator import link as radiator_link
+from mudkit.reproduce.radiator import speed as radiator_speed
+from mudkit.reproduce.radiator import streaming as radiator_streaming
 from mudkit.reproduce.row import Figure, Measured
 from mudkit.reproduce.verdict import judge
 

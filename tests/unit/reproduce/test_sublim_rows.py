@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from mudkit.reproduce import sublim, sublim_picu, sublim_roaming
+from mudkit.reproduce import sublim
 from mudkit.reproduce.row import nothing_said
+from mudkit.reproduce.sublim import picu as sublim_picu
+from mudkit.reproduce.sublim import roaming as sublim_roaming
 from mudkit.reproduce.verdict import judge
 
 S1, S2, S3 = sublim.ROWS

@@ -9,8 +9,8 @@ from learning_traces import labelled_reads
 
 from mudkit.errors import ParameterError
 from mudkit.experiment.cache_bench import CacheBench, nodes
-from mudkit.figures.answers import by_cell, near_most
-from mudkit.figures.trees import outline
+from mudkit.figures.maps.answers import by_cell, near_most
+from mudkit.figures.structure.trees import outline
 from mudkit.learning import FixedRule
 from mudkit.learning.replay import SENT, fewest_sends, replay
 from mudkit.widgets import PolicyWorkbench

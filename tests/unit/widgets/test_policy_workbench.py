@@ -10,7 +10,7 @@ import pytest
 
 from mudkit.errors import ParameterError
 from mudkit.systems.sublim import Policy
-from mudkit.systems.sublim.firing import fired
+from mudkit.systems.sublim.policy.firing import fired
 from mudkit.widgets import PolicyWorkbench
 
 PICU = (Path(__file__).parents[3] / "data" / "sample" / "picu.yaml").read_text()

@@ -6,7 +6,7 @@ import pytest
 
 from mudkit.errors import ParameterError, PredicateError
 from mudkit.experiment.sights import sights
-from mudkit.figures.sights import sights as drawn
+from mudkit.figures.structure.sights import sights as drawn
 from mudkit.systems.contrail import Item
 from mudkit.widgets import RelayMonitor
 

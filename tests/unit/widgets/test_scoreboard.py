@@ -11,7 +11,7 @@ from mudkit.errors import ParameterError
 from mudkit.experiment.scoreboard import ENTRANTS, MEASURES, OF_DEVICES, PHOTOS, WARD, scoreboard
 from mudkit.experiment.scoreboard import Scoreboard as Found
 from mudkit.experiment.scoreboard.axes import GAINS, LABELS, front
-from mudkit.figures.colours import short_number
+from mudkit.figures.base.colours import short_number
 from mudkit.widgets import Scoreboard
 
 SOME = {name: ENTRANTS[name] for name in ("to everyone", "SUBLIM", "Last hop")}

@@ -6,7 +6,7 @@ import pytest
 
 from mudkit import Lab
 from mudkit.errors import ParameterError
-from mudkit.figures.holdings import holdings
+from mudkit.figures.structure.holdings import holdings
 from mudkit.systems.mud import Client, Cloud
 from mudkit.widgets import TableBrowser
 

@@ -24,9 +24,9 @@ from mudkit.systems.lasthop import Subscriber as Reader
 from mudkit.systems.mud import Change, Client, Cloud
 from mudkit.systems.radiator import Client as Peer
 from mudkit.systems.radiator import Context, Server
-from mudkit.systems.radiator.thresholds import Threshold, Time
+from mudkit.systems.radiator.aggregation.thresholds import Threshold, Time
 from mudkit.systems.sublim import AccessPoint, Policy, PublishServer, Rule, Subscriber
-from mudkit.systems.sublim.actions import Drop
+from mudkit.systems.sublim.policy.actions import Drop
 
 __all__ = [
     "Came",

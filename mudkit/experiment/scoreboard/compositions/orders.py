@@ -41,9 +41,9 @@ from mudkit.experiment.scoreboard.compositions.promises import (
 from mudkit.experiment.scoreboard.compositions.stories import Story, smaller, stories
 from mudkit.experiment.scoreboard.stage import Stage
 from mudkit.sources.parameters import whole_number
-from mudkit.systems.radiator.thresholds import People, Time
+from mudkit.systems.radiator.aggregation.thresholds import People, Time
 from mudkit.systems.sublim import Rule
-from mudkit.systems.sublim.actions import Every
+from mudkit.systems.sublim.policy.actions import Every
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -17,7 +17,7 @@ from mudkit.experiment.scoreboard.task import Item
 from mudkit.predicates import Predicate
 from mudkit.systems.contrail import Item as Sealed
 from mudkit.systems.contrail import Module, Relay
-from mudkit.systems.contrail.filters import ITEM
+from mudkit.systems.contrail.device.filters import ITEM
 from mudkit.units import US_PER_S
 
 __all__ = ["POLLING_MS", "Contrail"]

@@ -15,7 +15,7 @@ from mudkit.experiment.scoreboard.stage import Stage
 from mudkit.experiment.scoreboard.task import SETTLE_S, Item
 from mudkit.experiment.scoreboard.tasks import TASKS
 from mudkit.systems.radiator import Client, Context, Server, Time, Volume
-from mudkit.systems.radiator.thresholds import Threshold
+from mudkit.systems.radiator.aggregation.thresholds import Threshold
 
 __all__ = ["LATER_S", "Radiator"]
 

@@ -15,7 +15,7 @@ from mudkit.experiment.scoreboard.stage import Stage
 from mudkit.experiment.scoreboard.task import Item
 from mudkit.experiment.scoreboard.wants import Want
 from mudkit.systems.sublim import AccessPoint, Policy, PublishServer, Rule, Subscriber
-from mudkit.systems.sublim.actions import Drop
+from mudkit.systems.sublim.policy.actions import Drop
 
 __all__ = ["Sublim", "as_state", "not_wanted"]
 

@@ -7,16 +7,16 @@ from contrail_place import Place, marked
 
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.contrail import Backlogged, Group, Published, QueueFull, Relay
-from mudkit.systems.contrail import asked as asked_module
-from mudkit.systems.contrail import filters as filters_module
-from mudkit.systems.contrail import inbox as inbox_module
-from mudkit.systems.contrail import outbox as outbox_module
-from mudkit.systems.contrail import receiving as receiving_module
-from mudkit.systems.contrail import sending as sending_module
-from mudkit.systems.contrail.cloud import groups as groups_module
-from mudkit.systems.contrail.cloud import queues as queues_module
-from mudkit.systems.contrail.cloud.groups import PublisherGroups
-from mudkit.systems.contrail.cloud.moves import Moves
+from mudkit.systems.contrail.device import filters as filters_module
+from mudkit.systems.contrail.device import inbox as inbox_module
+from mudkit.systems.contrail.device import installed_filters as asked_module
+from mudkit.systems.contrail.device import outbox as outbox_module
+from mudkit.systems.contrail.device import receiving as receiving_module
+from mudkit.systems.contrail.device import sending as sending_module
+from mudkit.systems.contrail.servers import groups as groups_module
+from mudkit.systems.contrail.servers import queues as queues_module
+from mudkit.systems.contrail.servers.groups import PublisherGroups
+from mudkit.systems.contrail.servers.moves import Moves
 
 EVERYTHING = "what > ''"
 

@@ -6,7 +6,7 @@ import pytest
 from contrail_place import marked
 
 from mudkit.events import Ciphertext, Received
-from mudkit.reproduce.contrail_tampering import MANIPULATIONS, Stage, tamper
+from mudkit.reproduce.contrail.tampering import MANIPULATIONS, Stage, tamper
 from mudkit.systems.contrail import TamperedMessage
 
 

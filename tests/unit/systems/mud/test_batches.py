@@ -7,7 +7,7 @@ from mud_place import Place
 
 from mudkit.errors import ParameterError
 from mudkit.systems.mud import Artefact, Shipped
-from mudkit.systems.mud.policies import NEVER, Later
+from mudkit.systems.mud.policies.policies import NEVER, Later
 
 
 class ByColumn:

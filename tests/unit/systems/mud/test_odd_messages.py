@@ -10,7 +10,7 @@ from odd_messages import bombard, cross, crossed, forge, garbled, leaves, mutate
 
 from mudkit.events import Received
 from mudkit.systems.mud import Artefact, Conflict, Shipped
-from mudkit.systems.mud.policies import Later
+from mudkit.systems.mud.policies.policies import Later
 
 POLICY = Artefact.made("read", 1, ["age"], [[0, 5.0, 1, 2, 2], [0], [1]], ["local", "remote"])
 ADULTS = "receiver.age >= 21"

@@ -9,7 +9,7 @@ from mudkit.errors import AccessDenied, ParameterError, PredicateError, TablePro
 from mudkit.predicates import Predicate, function
 from mudkit.predicates.functions import remove
 from mudkit.systems.mud import Conflict, Habits, freshness
-from mudkit.systems.mud.policies import NEVER
+from mudkit.systems.mud.policies.policies import NEVER
 
 WHY = "The function touchy failed: ValueError: too small"
 

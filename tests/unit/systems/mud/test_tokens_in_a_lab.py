@@ -7,7 +7,7 @@ from mud_place import Place
 
 from mudkit.errors import AccessDenied, ParameterError
 from mudkit.systems.mud import Client, freshness
-from mudkit.systems.mud.policies import Later
+from mudkit.systems.mud.policies.policies import Later
 
 FRESH = freshness(1e8)
 

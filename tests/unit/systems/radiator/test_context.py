@@ -16,8 +16,8 @@ from mudkit.systems.radiator import (
     pack,
     unpack,
 )
-from mudkit.systems.radiator.contexts import Contexts
-from mudkit.systems.radiator.server_link import ServerLink
+from mudkit.systems.radiator.engines.contexts import Contexts
+from mudkit.systems.radiator.servers.server_link import ServerLink
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from mudkit import Lab
 from mudkit.systems.sublim import AccessPoint, Policy, PolicyError, PublishServer, Rule, Subscriber, policy
-from mudkit.systems.sublim.actions import Keep, Remember, SetField
+from mudkit.systems.sublim.policy.actions import Keep, Remember, SetField
 
 
 def ward(**policies):

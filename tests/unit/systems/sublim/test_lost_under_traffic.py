@@ -10,8 +10,8 @@ from mudkit import Lab
 from mudkit.events import Call, LinkUp, Ports, Received, Send, SetTimer, TimerFired
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.sublim import AccessPoint, Policy, PublishServer, Rule, Subscriber
-from mudkit.systems.sublim.agent import Agent, fresh
-from mudkit.systems.sublim.publish_server import PublishServerMachine
+from mudkit.systems.sublim.servers.agent import Agent, fresh
+from mudkit.systems.sublim.servers.publish_server import PublishServerMachine
 from mudkit.systems.sublim.sites import Site
 
 

@@ -8,10 +8,10 @@ import pytest
 
 from mudkit.events import Call, Complete, LinkUp, Ports, Received, Send, SendFailed, TimerFired
 from mudkit.fleet.store import MemoryStore
-from mudkit.systems.sublim.access_point import AccessPointMachine
-from mudkit.systems.sublim.agent import WAITING, WINDOW, Agent, fresh
-from mudkit.systems.sublim.handing_over import HandingOver
-from mudkit.systems.sublim.publish_server import AT_ONCE, PublishServerMachine
+from mudkit.systems.sublim.servers.access_point import AccessPointMachine
+from mudkit.systems.sublim.servers.agent import WAITING, WINDOW, Agent, fresh
+from mudkit.systems.sublim.servers.handover import HandingOver
+from mudkit.systems.sublim.servers.publish_server import AT_ONCE, PublishServerMachine
 from mudkit.systems.sublim.sites import Site
 
 LIFE = "00000000"

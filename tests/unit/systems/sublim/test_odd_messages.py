@@ -19,13 +19,13 @@ from mudkit.systems.sublim import (
     Subscriber,
     policy,
 )
-from mudkit.systems.sublim.access_point import AccessPointMachine
-from mudkit.systems.sublim.actions import Compress, Every, Remember
-from mudkit.systems.sublim.client import ClientMachine
-from mudkit.systems.sublim.plain import PlainAccessPointMachine, PlainClientMachine
-from mudkit.systems.sublim.publish_server import PublishServerMachine
+from mudkit.systems.sublim.device.client import ClientMachine
+from mudkit.systems.sublim.messages import FROM_CLIENT, FROM_POINT, TO_CLIENT
+from mudkit.systems.sublim.policy.actions import Compress, Every, Remember
+from mudkit.systems.sublim.servers.access_point import AccessPointMachine
+from mudkit.systems.sublim.servers.plain import PlainAccessPointMachine, PlainClientMachine
+from mudkit.systems.sublim.servers.publish_server import PublishServerMachine
 from mudkit.systems.sublim.sites import Site
-from mudkit.systems.sublim.wire import FROM_CLIENT, FROM_POINT, TO_CLIENT
 
 KINDS = {
     "join", "replay", "have", "messages", "attach", "attached", "behind", "report", "reported", "policy", "policy set",

@@ -1,0 +1,1 @@
+"""Systems, policies and settings beside each other."""

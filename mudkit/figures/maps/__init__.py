@@ -1,0 +1,1 @@
+"""Figures on the sphere: maps without a network, fleets, cells, places."""

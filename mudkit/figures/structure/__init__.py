@@ -1,0 +1,1 @@
+"""How something is built, or who holds what: trees, tables of rules, holdings."""

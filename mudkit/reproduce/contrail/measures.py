@@ -1,0 +1,248 @@
+"""Contrail: what rows C1 to C8 measure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import combinations, pairwise
+from typing import Final
+
+from mudkit.fleet.link import LINKS
+from mudkit.reproduce.contrail.runs import Pair, latencies_s, radio_mw, round_trips_s, self_latencies_s
+from mudkit.reproduce.contrail.tampering import MANIPULATIONS, tamper
+from mudkit.reproduce.row import Figure, Measured, Say, nothing_said
+
+__all__ = [
+    "battery",
+    "efficiency",
+    "idle",
+    "out_of_order",
+    "polling",
+    "privacy",
+    "scale",
+    "steadiness",
+    "throughput",
+]
+
+_SEEDS: Final = (1, 2, 3)
+_ALWAYS_S: Final = 3600.0
+_PAPER: Final = ((100, 10), (10, 1), (100, 1), (980, 20), (980, 10), (980, 1))
+"""Clients and instances in the order of their latencies in Figure 11."""
+
+
+def polling(
+    say: Say = nothing_said, *, intervals_s: Sequence[float] = (1, 2, 4, 8), count: int = 100,
+    seeds: Sequence[int] = _SEEDS,
+) -> Measured:  # fmt: skip
+    """Measure row C1: a latency is a way up, evenly anything up to an interval and a visit, and a way down.
+
+    What an item takes on an open connection is two visits: it comes up, the device is told, asks and gets it.
+    """
+    say("polling intervals")
+    opened = {seed: latencies_s(seed, 0.0, _ALWAYS_S, count + 1, 1.0)[1:] for seed in seeds}  # it wakes up
+    visits_s = {seed: statistics.mean(run) / 2 for seed, run in opened.items()}
+    figures, errors, spreads, beyond_s = {}, [], [], []
+    for interval_s in intervals_s:
+        runs = {seed: latencies_s(seed, interval_s, 0.0, count, interval_s * 3) for seed in seeds}
+        for seed, run in runs.items():
+            period_s = interval_s + visits_s[seed]
+            expected_s = visits_s[seed] + period_s / 2
+            errors.append(abs(statistics.mean(run) - expected_s) / (period_s / math.sqrt(12 * count)))
+            spreads.append((max(run) - min(run)) / interval_s)
+            beyond_s.append(max(run) - interval_s - max(opened[seed]))
+        figures[f"mean s at {interval_s:g} s"] = Figure.of(statistics.mean(run) for run in runs.values())
+        figures[f"longest s at {interval_s:g} s"] = Figure.of(max(run) for run in runs.values())
+    by_interval = [figures[f"mean s at {each:g} s"].median for each in intervals_s]
+    figures["standard errors by which a mean differs from the form, at most"] = Figure.of([max(errors)])
+    figures["share of an interval over which latencies spread, at least"] = Figure.of([min(spreads)])
+    figures["s by which the longest is beyond the form, at most"] = Figure.of([max(beyond_s)])
+    figures["steps at which the mean does not rise"] = Figure.of(
+        [sum(b <= a for a, b in pairwise(by_interval))]
+    )
+    return Measured(figures, {"intervals s": list(intervals_s), "items": count, "seeds": list(seeds)})
+
+
+def idle(
+    say: Say = nothing_said, *, timeouts_s: Sequence[float] = (0, 1, 2, 4, 8, 16), count: int = 100,
+    seeds: Sequence[int] = _SEEDS,
+) -> Measured:  # fmt: skip
+    """Measure row C2: idle timeouts at a polling interval of 4 s, items 0.8 to 8.8 s apart."""
+    say("idle timeouts")
+    means = {
+        timeout_s: [statistics.mean(latencies_s(seed, 4.0, timeout_s, count, 8.0)) for seed in seeds]
+        for timeout_s in timeouts_s
+    }
+    figures = {f"mean s at {timeout_s:g} s": Figure.of(means[timeout_s]) for timeout_s in timeouts_s}
+    medians = [statistics.median(means[each]) for each in timeouts_s]
+    figures["s by which a longer timeout makes it worse, at most"] = Figure.of(
+        [max(b - a for a, b in pairwise(medians))]
+    )
+    opened = statistics.median(
+        statistics.mean(latencies_s(seed, 0.0, _ALWAYS_S, count, 8.0)) for seed in seeds
+    )
+    figures["s by which the longest timeout differs from no polling at all"] = Figure.of(
+        [abs(medians[-1] - opened)]
+    )
+    enough = next(each for each, value in zip(timeouts_s, medians, strict=True) if value < 1.1 * medians[-1])
+    figures["s from which on it helps no more"] = Figure.of([enough])
+    say("round trips")
+    figures["round trip over one way"] = Figure.of(
+        statistics.mean(round_trips_s(seed, 4.0, 0.0, count, 8.0)) / one_way
+        for seed, one_way in zip(seeds, means[timeouts_s[0]], strict=True)
+    )
+    return Measured(figures, {"timeouts s": list(timeouts_s), "items": count, "seeds": list(seeds)})
+
+
+def battery(say: Say = nothing_said, *, hours: float = 0.5, seed: int = 1) -> Measured:
+    """Measure row C3: the power of the radio with an item every 2 s, and what follows for a battery."""
+    power_mw = {}
+    for name, polling_s, idle_s in (("5 s", 5.0, 0.0), ("90 s", 90.0, 0.0), ("always on", 0.0, _ALWAYS_S)):
+        say(f"battery: {name}")
+        power_mw[name] = radio_mw(seed, polling_s, idle_s, hours)
+    figures = {f"radio mW, {name}": Figure.of([value]) for name, value in power_mw.items()}
+    for base_mw in (0, 69, 269, 500, 1000):
+        ratio = (power_mw["5 s"] + base_mw) / (power_mw["90 s"] + base_mw)
+        figures[f"life at 90 s over life at 5 s, {base_mw} mW besides"] = Figure.of([ratio])
+    figures["mW besides at which it is 2"] = Figure.of([power_mw["5 s"] - 2 * power_mw["90 s"]])
+    figures["90 s over 5 s, radio"] = Figure.of([power_mw["90 s"] / power_mw["5 s"]])
+    figures["always on over 5 s, radio"] = Figure.of([power_mw["always on"] / power_mw["5 s"]])
+    return Measured(figures, {"link": "umts_3g", "hours": hours, "seed": seed})
+
+
+def throughput(
+    say: Say = nothing_said, *, items: int = 2000, size_bytes: int = 2000, seed: int = 1
+) -> Measured:
+    """Measure row C4: a batch of items to a receiver that is always on."""
+    say("a large batch")
+    pair = Pair(seed, 0.0, _ALWAYS_S)
+    for number in range(items):
+        pair.publish(number.to_bytes(4, "big") * (size_bytes // 4))
+    marks = []
+    for share in (0.3, 0.9):
+        pair.wait(lambda share=share: len(pair.came) >= share * items)  # type: ignore[misc]
+        marks.append((pair.now_s, pair.bytes_of("receiver-0", "down")))
+    (began_s, before), (ended_s, after) = marks
+    kbps = (after - before) * 8 / 1000 / (ended_s - began_s)
+    link = LINKS["umts_3g"]
+    figures = {
+        "kbit/s received": Figure.of([kbps]),
+        "share of the slower direction": Figure.of([kbps / link.up_kbps]),
+    }
+    return Measured(
+        figures, {"items": items, "bytes each": size_bytes, "kbit/s up": link.up_kbps, "seed": seed}
+    )
+
+
+def steadiness(say: Say = nothing_said, *, seconds: int = 60, seeds: Sequence[int] = _SEEDS) -> Measured:
+    """Measure row C5: 12.5 KB every second at a polling interval of 2 s, in bins of a second."""
+    figures = {}
+    for idle_s in (0.0, 2.0):
+        say(f"a stream, idle timeout {idle_s:g} s")
+        spreads = []
+        for seed in seeds:
+            pair = Pair(seed, 2.0, idle_s)
+            began_s = pair.now_s
+            for number in range(seconds):
+                pair.publish(number.to_bytes(4, "big") * 3125)
+                pair.lab.run(seconds=1)
+            bins = Counter(int(at_s - began_s) for at_s, _ in pair.came)
+            values = [bins[second] for second in range(5, seconds)]
+            spreads.append(statistics.pstdev(values) / statistics.mean(values))
+        figures[f"variation of a second, idle timeout {idle_s:g} s"] = Figure.of(spreads)
+    return Measured(figures, {"seconds": seconds, "seeds": list(seeds)})
+
+
+def scale(
+    say: Say = nothing_said, *, service_ms: float = 25.0, minutes: float = 1.0, seed: int = 1,
+    loads: Sequence[tuple[int, int]] = ((10, 1), (100, 1), (100, 10), (980, 10), (980, 20), (980, 1)),
+) -> Measured:  # fmt: skip
+    """Measure row C6: clients that send themselves an item every 5 s, and instances that serve them."""
+    figures = {}
+    means: dict[tuple[int, int], float] = {}
+    for clients, instances in loads:
+        say(f"{clients} clients, {instances} instances")
+        found = self_latencies_s(seed, clients, instances, service_ms=service_ms, minutes=minutes)
+        name = f"{clients} clients, {instances} instance{'s' * (instances > 1)}"
+        share = len(found) / (clients * round(minutes * 12))
+        figures[f"share of items that come, {name}"] = Figure.of([share])
+        means[clients, instances] = statistics.mean(found) if found else float("inf")
+        if found:
+            figures[f"mean s, {name}"] = Figure.of([means[clients, instances]])
+    wrong, of_equals = out_of_order(means)
+    figures["pairs of 15 in another order than in the paper"] = Figure.of([wrong])
+    figures["pairs of equal clients or instances in another order"] = Figure.of([of_equals])
+    return Measured(figures, {"ms a request": service_ms, "minutes": minutes, "seed": seed})
+
+
+def out_of_order(means: Mapping[tuple[int, int], float]) -> tuple[int, int]:
+    """Count the pairs of latencies, by clients and instances, that are in another order than in Figure 11.
+
+    Returns
+    -------
+    int, int
+        Of all, and of those with as many clients, or as many instances.
+    """
+    pairs = [(a, b) for a, b in combinations([each for each in _PAPER if each in means], 2)]
+    wrong = [(a, b) for a, b in pairs if means[a] >= means[b]]
+    return len(wrong), sum(a[0] == b[0] or a[1] == b[1] for a, b in wrong)
+
+
+def efficiency(say: Say = nothing_said, *, size_bytes: int = 100_000, seed: int = 1) -> Measured:
+    """Measure row C7: what an item costs that nobody asked for, and one that ten devices asked for."""
+    say("uploads")
+    up = {}
+    for receivers in (1, 10):
+        pair = Pair(seed, 5.0, 0.0, receivers=receivers)
+        pair.publish(b"keys go before").result()
+        pair.lab.run(seconds=30)
+        before = pair.bytes_of("sender", "up")
+        pair.publish(b"x" * size_bytes, "item").result()
+        pair.lab.run(seconds=30)
+        up[receivers] = pair.bytes_of("sender", "up") - before
+        before = pair.bytes_of("sender", "up")
+        pair.publish(b"x" * size_bytes, "item").result()
+        pair.lab.run(seconds=30)
+        again = pair.bytes_of("sender", "up") - before
+        before = pair.bytes_of("sender", "up")
+        pair.publish(b"y" * size_bytes, "item", destination="nobody").result()
+        pair.lab.run(seconds=30)
+    figures = {
+        "bytes for an item that nobody asked for": Figure.of([pair.bytes_of("sender", "up") - before]),
+        "upload for ten receivers over one": Figure.of([up[10] / up[1]]),
+        "a retransmission to ten over the upload": Figure.of([again / up[10]]),
+    }
+    return Measured(figures, {"bytes": size_bytes, "seed": seed})
+
+
+def privacy(
+    say: Say = nothing_said, *, manipulations: int = 10_000, items: int = 50, seed: int = 1
+) -> Measured:
+    """Measure row C8: what relays have seen, with encryption and without, and manipulations."""
+    shares = {}
+    for encrypted in (True, False):
+        say(f"what a relay sees, {'encrypted' if encrypted else 'in clear'}")
+        pair = Pair(seed, 5.0, 0.0, encrypted=encrypted)
+        private = ["destination = 'receiver'"]
+        for number in range(items):
+            private += [f"the payload of {number}", f"the metadata of {number}"]
+            pair.publish(private[-2].encode(), f"item {number}", what=private[-1])
+        pair.lab.run(minutes=1)
+        held = pair.lab.trace.held
+        assert held is not None
+        seen = [
+            text for text in private if any(party.startswith("contrail-") for party, *_ in held.find(text))
+        ]
+        shares[encrypted] = len(seen) / len(private)
+    say(f"{manipulations:,} manipulations")
+    found = tamper(manipulations, seed)
+    tried = found.reported.total() + found.missed.total()
+    figures = {
+        "share of private texts that a relay has seen": Figure.of([shares[True]]),
+        "the same without encryption": Figure.of([shares[False]]),
+        "share of manipulations that were reported": Figure.of([found.reported.total() / tried]),
+        "manipulations": Figure.of([tried]),
+    }
+    kinds = {name: found.reported[name] + found.missed[name] for name in MANIPULATIONS}
+    return Measured(figures, {"items": items, **kinds, "seed": seed})

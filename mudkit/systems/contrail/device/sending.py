@@ -1,0 +1,445 @@
+"""What a module sends to others, by all its cloud providers: items, filters and keys (Contrail 3.2 to 3.5).
+
+=========  =========================================================================================
+publish    filters are evaluated; an item that nobody has asked for goes nowhere; else it is
+           encrypted once, for all who have asked, and waits in the outbox of each provider that has
+           room there; without one it is answered with a backlog; an item that a provider should have
+           in its cache is only named
+again      an item of the last ``MOST_NAMED`` is known by its name, and its content is not sent again:
+           who may not have the channel's key of then is sent the key of this item alone
+install    a filter is sealed for a device, or for all friends who may be in a group
+forget     somebody is no friend any more, or has begun anew: nothing that waits here or at a provider
+           goes to the device, and the calls that were about it are answered
+batch      when one port has as many messages waiting as it wants at most, everything goes; and after
+           a time in any case
+answer     the call is answered when a provider has taken it for everybody, or all that can be reached
+           have answered
+refused    a key that a provider has no room for goes again with the next item
+=========  =========================================================================================
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from mudkit.errors import AccessDenied, ParameterError
+from mudkit.events import CancelTimer, Complete, Record, SetTimer
+from mudkit.systems.contrail.crypto import Secret, digest
+from mudkit.systems.contrail.device.channels import Channel
+from mudkit.systems.contrail.device.core import Core
+from mudkit.systems.contrail.device.filters import Filters
+from mudkit.systems.contrail.device.installed_filters import Asked
+from mudkit.systems.contrail.device.outbox import MOST_OUT, Outbox
+from mudkit.systems.contrail.envelopes import data, encrypted, item_key, sealed
+from mudkit.systems.contrail.items import Backlogged, Endpoint, Published, delivery, unpack
+from mudkit.systems.contrail.problems import QueueFull
+
+__all__ = ["MOST_NAMED", "PUSH", "Sending"]
+
+PUSH: Final = "push"
+MOST_NAMED: Final = 1000
+"""So many numbers of a port back, an item is known again by its name; one that is older is a new one."""
+_TAKEN: Final = ("ok", "obsolete")
+
+
+@dataclass
+class _Open:
+    """A call that waits for the answers of providers."""
+
+    op_id: int
+    to: list[Endpoint] | None
+    """Whom it is for; None: for whoever is in a group."""
+    decide: Callable[[_Open, bool], Any]
+    """Gives its result from the best answers so far and whether there may be more; None: not yet."""
+    nobody: Any
+    """Its result when there is nobody left whom it is for."""
+    left: set[int] = field(default_factory=set)
+    answers: dict[Endpoint, str] = field(default_factory=dict)
+
+
+class Sending:
+    """What sends.
+
+    Parameters
+    ----------
+    core : Core
+    filters : Filters
+    asked : Asked
+    outboxes : sequence of Outbox
+        Of each provider.
+    """
+
+    def __init__(self, core: Core, filters: Filters, asked: Asked, outboxes: Sequence[Outbox]) -> None:
+        self._core, self._filters, self._asked, self._outboxes = core, filters, asked, outboxes
+        self._channels: dict[str, Channel] = {}
+        self._open: dict[int, _Open] = {}
+        self._batches: Counter[str] = Counter()
+
+    # -- items
+
+    def publish(
+        self, op_id: int, port: str, packed: bytes, item: str | None, expires_us: int | None,
+        only: Collection[str] | None,
+    ) -> None:  # fmt: skip
+        """Send an item to those who have asked for it."""
+        channel = self._channel(port)
+        channel.settle(self._filters.receivers(port))
+        metadata, _ = unpack(packed)
+        to: dict[Endpoint, int | None] = {}
+        for endpoint, until_us in self._filters.match(port, metadata).items():
+            if only is None or endpoint[0] in only:
+                own_us = None if expires_us is None else self._core.now_us + expires_us
+                limits = [each for each in (until_us, own_us) if each is not None]
+                to[endpoint] = min(limits, default=None)
+        if not to:
+            self._core.effects.append(Complete(op_id, Published((), uploaded=False)))
+            return
+        destinations, rooms = tuple(to), [each for each in self._outboxes if not each.is_full]
+        if not rooms:
+            self._core.effects.append(Complete(op_id, Backlogged(destinations)))
+            return
+        name, seq, epoch, body, relays = self._content(channel, packed, item, list(to), rooms)
+        message = data(self._core.cipher, (self._core.me, port), name, seq, epoch, body, to)
+        is_uploaded = any(each.relay not in relays for each in rooms)
+
+        def decide(call: _Open, more: bool) -> Any:
+            wanted = tuple(call.to or ())
+            taken = tuple(each for each in wanted if call.answers.get(each) in _TAKEN)
+            if len(taken) == len(wanted):
+                return Published(wanted, is_uploaded)
+            full = tuple(each for each in wanted if each not in taken)
+            return None if more else Backlogged(full, taken)
+
+        call = _Open(op_id, list(destinations), decide, Published((), uploaded=False))
+        self._send(port, message, call, rooms, named=relays)
+        for device, _ in destinations:
+            row = {"item": delivery((self._core.me, port), name, seq, packed), "receiver": device}
+            times = {"created_us": self._core.now_us, "expired_us": to[device, _]}
+            self._core.effects.append(Record("deliveries", {**row, **times}))
+
+    def _content(
+        self, channel: Channel, packed: bytes, item: str | None, to: list[Endpoint], rooms: Sequence[Outbox]
+    ) -> tuple[str, int, int, bytes, set[int]]:
+        """Give the name, number, epoch and ciphertext of an item, and the providers that have it already.
+
+        An item of the last ``MOST_NAMED`` of a port is known again by its name: a provider that has its
+        ciphertext is sent it no more (Contrail 3.4.1), whoever it is for now.
+        """
+        core, port = self._core, channel.port
+        key = f"item {port}\n{item}"
+        known = None if item is None else core.store.get(key)
+        relays: set[int] = set()
+        if known is None or known["digest"] != digest(packed):
+            seq, epoch, readers = channel.next_seq(), channel.epoch_for(to), to
+            self._rename(port, item, None if known is None else known["seq"], seq)
+            name = f"~{seq}" if item is None else item
+            own = None
+        else:
+            seq, epoch, relays, own = known["seq"], known["epoch"], set(known["relays"]), Secret(known["key"])
+            name, readers = str(item), [each for each in to if channel.can_read(epoch, [each])]
+            self._distribute("item key", port, seq, own, [each for each in to if each not in readers])
+        if readers or own is None:
+            secret, lacking = channel.use(epoch, readers)
+            self._distribute("key", port, epoch, secret, lacking)
+            own = own or item_key(core.cipher, secret, (core.me, port), name, seq, epoch)
+        body = encrypted(core.cipher, own, (core.me, port), name, seq, epoch, packed)
+        if item is not None:
+            have = sorted(relays | {each.relay for each in rooms})
+            core.store.put(key, {
+                "digest": digest(packed), "seq": seq, "epoch": epoch, "relays": have, "key": bytes(own),
+            })  # fmt: skip
+        return name, seq, epoch, body, relays
+
+    def _rename(self, port: str, item: str | None, before: int | None, seq: int) -> None:
+        """Take note of which item has a number, and forget the one that is too old."""
+        store = self._core.store
+        if before is not None:
+            store.delete(f"named {port}\n{before:012d}")
+        if item is not None:
+            store.put(f"named {port}\n{seq:012d}", item)
+        oldest = f"named {port}\n{seq - MOST_NAMED:012d}"
+        forgotten = store.get(oldest)
+        if forgotten is not None:
+            store.delete(oldest)
+            store.delete(f"item {port}\n{forgotten}")
+
+    def _distribute(self, kind: str, port: str, slot: int, secret: Secret, to: Sequence[Endpoint]) -> None:
+        """Send the key of a channel, or of one item, to those who have not got it (Contrail 3.3)."""
+        by_device: dict[str, list[str]] = {}
+        for device, their_port in to:
+            by_device.setdefault(device, []).append(their_port)
+        while by_device:
+            ports = {device: theirs.pop() for device, theirs in by_device.items()}
+            by_device = {device: theirs for device, theirs in by_device.items() if theirs}
+            number = self._core.next_number()
+            message = sealed(
+                self._core.cipher, kind, (self._core.me, port), number, slot, ports, bytes(secret)
+            )
+            for outbox in self._outboxes:
+                outbox.add({"kind": "send", "message": message}, is_own=True)
+
+    def renew(self) -> None:
+        """Begin a new epoch in all channels with their next items: somebody has left."""
+        for channel in self._all_channels():
+            channel.renew()
+
+    def _all_channels(self) -> Iterator[Channel]:
+        for key, _ in self._core.store.items("channel "):
+            if "\n" not in key:  # else it is a key of one: a port may be named anything that is printable
+                yield self._channel(key.removeprefix("channel "))
+
+    # -- filters
+
+    def install(
+        self, op_id: int | None, port: str, to: str | None, group: str | None, remote: str, predicate: Any,
+        item_expires_us: int | None, lifetime_us: int | None, slot: int | None = None,
+    ) -> None:  # fmt: skip
+        """Install a filter on a device or a group, or another one in place of an own one."""
+        core, is_new = self._core, slot is None
+        self._check_room()
+        if slot is None:
+            slot = core.next_number()
+        elif not self._asked.is_same(slot, port, to, group, remote):
+            raise ParameterError(
+                "A filter stands in place of one of the same port on the same port.", where="replaces",
+                found=str(slot), expected="the number of such a filter",
+            )  # fmt: skip
+        until_us = None if lifetime_us is None else core.now_us + lifetime_us
+        asked = {
+            "port": port, "to": to, "group": group, "remote": remote, "predicate": predicate,
+            "item_expires_us": item_expires_us, "expires_us": until_us,
+        }  # fmt: skip
+        self._asked.add(slot, asked)
+        self._tell(self._answer(op_id, slot, asked, is_new=is_new), slot, asked)
+
+    def again(self, slot: int) -> None:
+        """Send a group's filter again: friends have come or gone."""
+        asked = self._asked.get(slot)
+        if asked is not None:
+            self._tell(None, slot, asked)
+
+    def remove(self, op_id: int | None, slot: int) -> None:
+        """Take an own filter back."""
+        asked = self._asked.get(slot)
+        if asked is None:
+            raise ParameterError(
+                "There is no such filter.", where="filter", found=str(slot),
+                expected="what install_filter gave, once",
+            )  # fmt: skip
+        self._check_room()
+        taken_back = {**asked, "predicate": None}
+        self._tell(self._answer(op_id, slot, taken_back), slot, taken_back)
+        self._asked.remove(slot)
+
+    # -- who comes and goes
+
+    def unfriend(self, device: str) -> None:
+        """Let nothing go to a device any more but this: its filters are to go that this one has there."""
+        there: dict[int, dict[str, Any]] = {}
+        for slot, asked in self._asked.items():
+            if asked["to"] in (None, device):
+                there[slot] = dict(asked)
+                if asked["to"] == device:
+                    self._asked.remove(slot)
+        for _, message, entry in self._forget(device):
+            if message["kind"] == "filter":
+                there.setdefault(message["slot"], {
+                    "port": message["port"], "remote": entry["port"], "item_expires_us": None,
+                    "expires_us": None,
+                })  # fmt: skip
+        for call in self._calls():
+            self._leave(call, device)
+        if device in self._core.settings.directory:
+            for slot, asked in sorted(there.items()):
+                self._tell(None, slot, {**asked, "predicate": None, "to": device, "group": None})
+        self.renew()
+        self.flush()
+
+    def anew(self, device: str) -> None:
+        """Tell a device that has begun anew, and lost everything, what this one has asked it for.
+
+        What was for its former self is of no use to it: it is not sent, and calls wait for it no more.
+        """
+        waiting: dict[int, _Open] = {}
+        for number, message, _ in self._forget(device):
+            call = self._open.get(number)
+            if call is not None and message["kind"] == "filter":
+                waiting[message["slot"]] = call
+        for call in waiting.values():
+            self._drop(call)
+            call.left.clear()
+        for call in self._calls():
+            self._leave(call, device)
+        for slot, asked in self._asked.items():
+            if asked["to"] in (None, device):
+                self._tell(waiting.pop(slot, None), slot, asked)
+        for call in waiting.values():  # of filters that were to be taken back: they are gone anyway
+            call.to = []
+            self._settle(call)
+        self.flush()
+
+    def _forget(self, device: str) -> list[tuple[int, Mapping[str, Any], Mapping[str, Any]]]:
+        """Take everything back that waits for a device here or at a provider; give what waited here.
+
+        Numbers, messages, and their entries of that device.
+        """
+        for channel in self._all_channels():
+            channel.forget(device)
+        found = [each for outbox in self._outboxes for each in outbox.forget(device)]
+        for outbox in self._outboxes:
+            message = {"kind": "withdraw", "receiver": device}
+            outbox.add(message, is_own=True, replaces=f"withdraw {device}")
+        return found
+
+    def _leave(self, call: _Open, device: str) -> None:
+        """Let a call wait for a device no more."""
+        left = [each for each in call.to or () if each[0] != device]
+        if call.to is not None and len(left) < len(call.to):
+            call.to = left
+            if not left or call.answers:
+                self._settle(call)
+
+    def _calls(self) -> list[_Open]:
+        """Give the calls that wait, each once."""
+        return list({id(each): each for each in self._open.values()}.values())
+
+    def _check_room(self) -> None:
+        if all(each.is_full for each in self._outboxes):
+            raise QueueFull(
+                "Too much waits on this device for its relays.", found=f"{MOST_OUT:,} messages for each",
+                remedy="try again when one of them has answered",
+            )  # fmt: skip
+
+    def _answer(
+        self, op_id: int | None, slot: int, asked: Mapping[str, Any], *, is_new: bool = False
+    ) -> _Open | None:
+        """Make the call that waits for what becomes of a filter."""
+        if op_id is None:
+            return None
+
+        def decide(call: _Open, more: bool) -> Any:
+            if asked["group"] is not None or any(each in _TAKEN for each in call.answers.values()):
+                return slot
+            if more:
+                return None
+            if is_new:
+                self._asked.remove(slot)
+            if "stranger" not in call.answers.values():
+                return QueueFull(
+                    "Too much waits for this device already.",
+                    where=str(asked["to"]),
+                    remedy="try again later",
+                )
+            return AccessDenied(
+                "A relay has refused this filter: the device does not know this one.", where=str(asked["to"]),
+                found=f"a filter from {self._core.me}", expected="one from a friend of that device",
+                remedy="ask its user to make this device a friend",
+            )  # fmt: skip
+
+        if asked["group"] is not None:
+            return _Open(op_id, None, decide, slot)
+        gone: Any = slot
+        if asked["predicate"] is not None:
+            gone = AccessDenied(
+                "This device is no friend any more.", where="to", found=repr(asked["to"]),
+                expected="a friend until a relay has the filter", remedy="befriend it again first",
+            )  # fmt: skip
+        return _Open(op_id, [(asked["to"], asked["remote"])], decide, gone)
+
+    def _tell(self, call: _Open | None, slot: int, asked: Mapping[str, Any]) -> None:
+        core = self._core
+        sent = {"predicate": asked["predicate"], "item_expires_us": asked["item_expires_us"]}
+        to = [asked["to"]] if asked["to"] is not None else sorted(core.friends & set(core.settings.directory))
+        message = sealed(
+            core.cipher, "filter", (core.me, asked["port"]), core.next_number(), slot,
+            dict.fromkeys(to, asked["remote"]), msgspec.json.encode(sent),
+            group=asked["group"], expires_us=asked["expires_us"],
+        )  # fmt: skip
+
+        rooms = self._outboxes if call is None else [each for each in self._outboxes if not each.is_full]
+        self._send(asked["port"], message, call, rooms)
+
+    # -- providers
+
+    def _send(
+        self, port: str, message: Mapping[str, Any], call: _Open | None, outboxes: Sequence[Outbox],
+        named: Collection[int] = (),
+    ) -> None:  # fmt: skip
+        for outbox in outboxes:
+            what = {"kind": "send", "message": message}
+            number = outbox.add(what, is_named=outbox.relay in named, is_own=call is None)
+            if call is not None:
+                call.left.add(outbox.relay)
+                self._open[number] = call
+        self._batches[port] += 1
+        state = self._core.store.get(f"port {port}")
+        if self._batches[port] >= (1 if state is None else state["batch"]):
+            self.flush()
+        elif self._batches.total() == 1:
+            self._core.effects.append(SetTimer(PUSH, self._core.settings.push_timeout_us))
+
+    def flush(self) -> None:
+        """Send everything that waits, of all ports."""
+        if self._batches:
+            self._batches.clear()
+            self._core.effects.append(CancelTimer(PUSH))
+        for outbox in self._outboxes:
+            outbox.flush()
+
+    def flush_left(self) -> None:
+        """Send what another life has left, or what waited for the network."""
+        if not self._batches:
+            self.flush()
+
+    def answered(self, relay: int, number: int, results: Any) -> None:
+        """Take the answer of a provider."""
+        sent = self._outboxes[relay].answered(number, results)
+        if sent is None:
+            return
+        told = results or ()
+        call = self._open.pop(number, None)
+        if call is None:
+            if sent.get("message", {}).get("kind") == "key":  # the key of one item goes each time
+                self._refused(sent["message"], told)
+            return
+        call.left.discard(relay)
+        for device, port, answer in told:
+            if call.answers.get((device, port)) not in _TAKEN:
+                call.answers[device, port] = answer
+        self._settle(call)
+
+    def _refused(self, message: Mapping[str, Any], told: Sequence[Sequence[str]]) -> None:
+        lacking = [(device, port) for device, port, answer in told if answer not in _TAKEN]
+        self._channel(message["port"]).lacks(message["slot"], lacking)
+
+    def failed(self, relay: int, number: int) -> None:
+        """Take note that a provider is not there; the others have to do."""
+        self._outboxes[relay].failed(number)
+        call = self._open.get(number)
+        if call is not None and call.answers:
+            self._settle(call)
+
+    def _settle(self, call: _Open) -> None:
+        more = any(self._outboxes[relay].is_reached for relay in call.left)
+        result = call.nobody if call.to == [] else call.decide(call, more)
+        if result is None:
+            return
+        self._drop(call)
+        is_error = isinstance(result, BaseException)
+        self._core.effects.append(Complete(
+            call.op_id, None if is_error else result, result if is_error else None
+        ))  # fmt: skip
+
+    def _drop(self, call: _Open) -> None:
+        for number in [each for each, other in self._open.items() if other is call]:
+            del self._open[number]
+
+    def _channel(self, port: str) -> Channel:
+        if port not in self._channels:
+            self._channels[port] = Channel(self._core, port)
+        return self._channels[port]

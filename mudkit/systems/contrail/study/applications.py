@@ -1,0 +1,260 @@
+"""The applications of Table 1, 5.1 and 5.2, each of a few lines: what differs are filters and parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from mudkit.events import Operation
+from mudkit.predicates import Predicate
+from mudkit.systems.contrail.api import Module
+from mudkit.systems.contrail.device.filters import ITEM
+from mudkit.systems.contrail.items import Item
+from mudkit.systems.contrail.port import Port
+
+__all__ = ["TABLE_1", "Aggregator", "Alarm", "Chat", "Photos", "Sensor", "Video", "Whereabouts"]
+
+TABLE_1: Final[Mapping[str, Mapping[str, float]]] = {
+    "chat": {"polling_interval_ms": 5_000, "idle_timeout_ms": 0},
+    "photos": {"polling_interval_ms": 60_000, "idle_timeout_ms": 0},
+    "location": {"polling_interval_ms": 600_000, "idle_timeout_ms": 0},
+    "video": {"polling_interval_ms": 0, "idle_timeout_ms": 10_000},
+}
+"""Parameters by application (Table 1)."""
+_POSITION: Final = "mycurrentlocation"
+
+
+def _port(module: Module, name: str, kind: str) -> Port:
+    parameters = TABLE_1[kind]
+    return module.open_port(
+        name, polling_interval_ms=parameters["polling_interval_ms"],
+        idle_timeout_ms=parameters["idle_timeout_ms"],
+    )  # fmt: skip
+
+
+def _to_me(module: Module) -> Predicate:
+    return Predicate.parse("destination = :me", {"me": module.device.name}, language=ITEM)
+
+
+class Chat:
+    """A chat with friends: each has a filter on the others.
+
+    Parameters
+    ----------
+    module : Module
+    others : collection of str
+        Their devices.
+    on_text : callable
+        Called with who says what.
+    """
+
+    def __init__(self, module: Module, others: Collection[str], on_text: Callable[[str, str], Any]) -> None:
+        self._port = _port(module, "chat", "chat")
+        self._port.on_item(lambda item: on_text(item.source[0] if item.source else "", item.payload.decode()))
+        for other in others:
+            self._port.install_filter(_to_me(module), to=(other, "chat"))
+
+    def say(self, to: str, text: str) -> Operation:
+        """Say something to one of them."""
+        return self._port.publish(Item({"destination": to}, text.encode()))
+
+
+class Video:
+    """A video call: only the latest frame is of use, and none that is old.
+
+    Parameters
+    ----------
+    module : Module
+    other : str
+        The other device.
+    on_frame : callable
+    lasts_s : float
+        How long a frame is of use.
+    """
+
+    def __init__(
+        self, module: Module, other: str, on_frame: Callable[[bytes], Any], lasts_s: float = 1.0
+    ) -> None:
+        self._other, self._lasts_s = other, lasts_s
+        self._port = _port(module, "video", "video")
+        self._port.on_item(lambda item: on_frame(item.payload))
+        self._port.install_filter(_to_me(module), to=(other, "video"))
+
+    def show(self, frame: bytes) -> Operation:
+        """Send a frame."""
+        return self._port.publish(Item({"destination": self._other}, frame), "frame", self._lasts_s)
+
+
+class Whereabouts:
+    """The device whose place others may ask for (5.2, the child's).
+
+    Parameters
+    ----------
+    module : Module
+    """
+
+    def __init__(self, module: Module) -> None:
+        self._port = _port(module, "location", "location")
+
+    def at(self, lat: float, lon: float) -> Operation:
+        """Say where it is; it leaves the device only if that is what somebody has asked for."""
+        return self._port.publish(Item({"loc": (lat, lon)}), _POSITION)
+
+
+class Alarm:
+    """Tells when a friend leaves an area (5.2, Alice's); Figure 5 has the filter the other way round.
+
+    Parameters
+    ----------
+    module : Module
+    device : str
+        The friend's.
+    area : (float, float, float, float)
+        South, west, north, east, degrees.
+    on_away : callable
+        Called with the place.
+    lasts_s : float, optional
+        How long a place is of interest.
+    """
+
+    def __init__(
+        self, module: Module, device: str, area: tuple[float, float, float, float],
+        on_away: Callable[[Any], Any], lasts_s: float | None = None,
+    ) -> None:  # fmt: skip
+        self._port = _port(module, f"alarm for {device}", "location")
+        self._port.on_item(lambda item: on_away(item.metadata["loc"]))
+        self._device, self._lasts_s = device, lasts_s
+        self._slot: int | None = None
+        self.watch(area)
+
+    def watch(self, area: tuple[float, float, float, float]) -> Operation:
+        """Take another area from now on, for instance around where this device is now."""
+        names = dict(zip(("south", "west", "north", "east"), area, strict=True))
+        predicate = Predicate.parse("NOT within_box(loc, :south, :west, :north, :east)", names, language=ITEM)
+        made = self._port.install_filter(
+            predicate, to=(self._device, "location"), item_expires_s=self._lasts_s, replaces=self._slot
+        )
+        made.add_done_callback(self._installed)
+        return made
+
+    def _installed(self, operation: Operation) -> None:
+        self._slot = operation.result()
+
+
+class Photos:
+    """Sharing photographs, and searching those of friends and of their friends (3.4, 5.1).
+
+    A search is a filter with a short life at a port that says how many friends it may still be passed on by.
+    Who gets one publishes what is in the own library there, and asks the own friends in turn.
+
+    Parameters
+    ----------
+    module : Module
+    friends : collection of str
+    on_photo : callable
+        Called with the owner, the name and the bytes of each photograph that is found, once.
+    most_hops : int
+        By how many friends a search is passed on at most.
+    """
+
+    def __init__(
+        self, module: Module, friends: Collection[str], on_photo: Callable[[str, str, bytes], Any],
+        most_hops: int = 2,
+    ) -> None:  # fmt: skip
+        self._me, self._friends, self._on_photo = module.device.name, list(friends), on_photo
+        self._found: dict[str, Item] = {}
+        self._own: dict[str, Item] = {}
+        self._ports = [_port(module, f"photos {hops}", "photos") for hops in range(most_hops + 1)]
+        self._lifetime_s = 3600.0
+        for hops, port in enumerate(self._ports):
+            port.on_item(self._came)
+            port.on_accepted(partial(self._asked, hops))
+
+    def share(self, name: str, photo: bytes, **tags: Any) -> None:
+        """Take a photograph into the library; friends who have asked for such get it."""
+        self._own[name] = Item({**tags, "owner": self._me, "name": name}, photo)
+        self._publish(f"{self._me}/{name}", self._own[name])
+
+    def search(self, predicate: str | Predicate, hops: int = 0, lifetime_s: float = 3600.0) -> None:
+        """Ask friends for photographs, and their friends, by so many of them."""
+        for friend in self._friends:
+            self._ports[hops].install_filter(
+                predicate, to=(friend, f"photos {hops}"), lifetime_s=lifetime_s, item_expires_s=lifetime_s
+            )
+
+    def _asked(self, hops: int, predicate: Predicate, who: str) -> None:
+        for name, item in [*self._own.items(), *self._found.items()]:
+            key = name if item.source else f"{self._me}/{name}"
+            self._ports[hops].publish(item, key, only=[who])
+        if hops:
+            for friend in self._friends:
+                if friend != who:
+                    self._ports[hops - 1].install_filter(
+                        predicate, to=(friend, f"photos {hops - 1}"), lifetime_s=self._lifetime_s,
+                        item_expires_s=self._lifetime_s,
+                    )  # fmt: skip
+
+    def _came(self, item: Item) -> None:
+        key = f"{item.metadata['owner']}/{item.metadata['name']}"
+        if key in self._found or item.metadata["owner"] == self._me:
+            return
+        self._found[key] = item
+        self._on_photo(item.metadata["owner"], item.metadata["name"], item.payload)
+        self._publish(key, item)  # to who has asked this device to ask
+
+    def _publish(self, key: str, item: Item) -> None:
+        for port in self._ports:
+            port.publish(item, key)
+
+
+class Sensor:
+    """A device whose readings one trusted server may have (5.1).
+
+    Parameters
+    ----------
+    module : Module
+    """
+
+    def __init__(self, module: Module) -> None:
+        self._port = _port(module, "readings", "location")
+
+    def read(self, value: float) -> Operation:
+        """Take a reading."""
+        return self._port.publish(Item({"value": value}), "reading")
+
+
+class Aggregator:
+    """A node of an aggregation tree: it asks those below, and shows only their mean and number above (5.1).
+
+    Parameters
+    ----------
+    module : Module
+    below : collection of str
+        Devices with a :class:`Sensor` or an :class:`Aggregator`.
+    predicate : str
+        Of the readings that count.
+    """
+
+    def __init__(self, module: Module, below: Collection[str], predicate: str = "value IS NOT NULL") -> None:
+        self._in = _port(module, "what is below", "chat")
+        self._out = _port(module, "readings", "chat")
+        self._latest: dict[str, tuple[float, int]] = {}
+        self._in.on_item(self._came)
+        for device in below:
+            self._in.install_filter(predicate, to=(device, "readings"))
+
+    @property
+    def mean(self) -> tuple[float, int]:
+        """The mean of what is below, and of how many sensors."""
+        count = sum(each for _, each in self._latest.values())
+        total = sum(value * each for value, each in self._latest.values())
+        return (total / count if count else 0.0), count
+
+    def _came(self, item: Item) -> None:
+        count = msgspec.convert(item.metadata.get("count", 1), int)
+        self._latest[item.source[0] if item.source else ""] = float(item.metadata["value"]), count
+        mean, total = self.mean
+        self._out.publish(Item({"value": mean, "count": total}), "reading")

@@ -1,0 +1,295 @@
+"""What a notebook holds of last hop: the server of a lab, its topics, and the subscriber on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from mudkit.errors import ParameterError
+from mudkit.events import Host, Network, Operation
+from mudkit.sources.parameters import number, of_kind, whole_number
+from mudkit.systems.arguments import check_device, check_lab, is_storable
+from mudkit.systems.lasthop.device.context_handler import Following
+from mudkit.systems.lasthop.device.machine import APP, ARRIVALS, DeviceMachine
+from mudkit.systems.lasthop.servers.spooling_server import SpoolServer
+from mudkit.systems.lasthop.subscription import Subscription, check_topic
+
+__all__ = ["NAME", "LastHop", "Publications", "Subscriber", "Topic"]
+
+NAME: Final = "last hop"
+_PORT: Final = "lasthop"
+_DAY_US: Final = 86_400_000_000
+_HOUR_US: Final = 3_600_000_000
+_OWN: Final = ("topic", "rank")
+_INBOX: Final = "inbox"
+_SHOWN: Final = 200
+
+
+class Publications:
+    """The spooling server of a lab.
+
+    Parameters
+    ----------
+    lab : Network
+    name : str
+        Of the server.
+    utc_offset_h : float
+        Hours of subscriptions are local time, so much before UTC.
+    spool_capacity : int
+        So many messages of a topic wait for a device at most; beyond, the lowest rank goes.
+
+    Raises
+    ------
+    ParameterError
+        It is given no lab, a parameter is out of range, or the name is a device's.
+    """
+
+    def __init__(
+        self, lab: Network, name: str = "spool", *, utc_offset_h: float = 0.0, spool_capacity: int = 10_000
+    ) -> None:
+        check_lab(lab)
+        offset_us = round(number("utc_offset_h", utc_offset_h, -24.0, 24.0) * _HOUR_US)
+        capacity = whole_number("spool_capacity", spool_capacity, 1, 1 << 31)
+        begins_us = (lab.start_us + offset_us) % _DAY_US
+        self.installed = lab.server(name).install(
+            NAME, lambda ports: SpoolServer(ports, begins_us, capacity), name=_PORT
+        )
+
+    def topic(self, name: str) -> Topic:
+        """Give a topic, to publish on it."""
+        return Topic(self, name)
+
+    def queues(self, device: str, topic: str) -> Operation:
+        """Tell how many messages wait for a device, and how many are on it as far as the server knows."""
+        return self.installed.call("queues", device=device, topic=topic)
+
+
+class Topic:
+    """A topic, as its publisher sees it (Last hop 3.1).
+
+    Parameters
+    ----------
+    publications : Publications
+    name : str
+    """
+
+    def __init__(self, publications: Publications, name: str) -> None:
+        self._installed = publications.installed
+        self.name = check_topic(name)
+
+    def publish(
+        self, text: str, rank: float = 0.0, expires_s: float | None = None, *, item: str | None = None,
+        **attributes: Any,
+    ) -> Operation:  # fmt: skip
+        """Publish a message.
+
+        Parameters
+        ----------
+        text : str
+        rank : float
+            Of the messages on this topic; the highest are read first.
+        expires_s : float, optional
+            How long it is relevant; None: for ever.
+        item : str, optional
+            What the deliveries call it; by default the topic and a number.
+        **attributes
+            What else there is to say of it; queries look at it.
+
+        Returns
+        -------
+        Operation
+            Of its identity, which :meth:`rerank` takes.
+        """
+        rank = number("rank", rank, -1e9, 1e9)
+        if not isinstance(text, str):
+            raise ParameterError("A message is a text.", where="text", found=repr(text), expected="a text")
+        if item is not None:
+            check_topic(item, "item")
+        if taken := sorted(set(attributes) & set(_OWN)):
+            raise ParameterError(
+                "A message has one topic and one rank.", where=", ".join(taken), found=repr(attributes),
+                expected="other names",
+            )  # fmt: skip
+        try:
+            attributes = msgspec.json.decode(msgspec.json.encode(attributes))  # as they arrive: no tuples
+        except (TypeError, ValueError) as error:
+            raise ParameterError(
+                "A message cannot be sent.",
+                where="attributes",
+                found=str(error),
+                expected="what JSON can hold",
+            ) from error
+        content = {"text": text, **attributes}
+        if not is_storable(content):
+            raise ParameterError(
+                "A message cannot be kept.", where="text, attributes", found=repr(content)[:_SHOWN],
+                expected="whole characters, and whole numbers of at most 64 bit",
+            )  # fmt: skip
+        lasts_us = None if expires_s is None else round(number("expires_s", expires_s, 1e-6, 1e10) * 1e6)
+        return self._installed.call(
+            "publish", topic=self.name, rank=rank, expires_us=lasts_us, content=content, item=item
+        )  # fmt: skip
+
+    def rerank(self, identity: str, rank: float) -> Operation:
+        """Give a message another rank, up or down; one below a subscriber's threshold is retracted."""
+        rank = number("rank", rank, -1e9, 1e9)
+        return self._installed.call("rerank", topic=self.name, identity=str(identity), rank=rank)
+
+
+class Subscriber:
+    """The user of a device (Last hop 3.2).
+
+    Parameters
+    ----------
+    device : Host
+    publications : Publications
+    device_capacity : int, optional
+        So many messages have room on the device; the lowest ranks are let go first. None: any number.
+
+    Raises
+    ------
+    ParameterError
+        It is given no device or no spooling server, or the capacity is out of range.
+
+    Examples
+    --------
+    >>> from mudkit import Lab
+    >>> lab = Lab(seed=7)
+    >>> server = Publications(lab)
+    >>> jane = Subscriber(lab.device("jane-phone"), server)
+    >>> jane.subscribe("news", max=2, threshold=3.0).result()
+    >>> news = server.topic("news")
+    >>> for rank, text in ((4.0, "rain"), (1.0, "advert"), (5.0, "storm"), (3.5, "sun")):
+    ...     identity = news.publish(text, rank=rank, expires_s=86_400).result()
+    >>> [message["text"] for message in jane.read("news").result()]
+    ['storm', 'rain']
+    """
+
+    def __init__(
+        self, device: Host, publications: Publications, *, device_capacity: int | None = None
+    ) -> None:
+        check_device(device)
+        of_kind(
+            "publications", publications, Publications,
+            expected="the spooling server, such as Publications(lab)",
+        )  # fmt: skip
+        if device_capacity is not None:
+            whole_number("device_capacity", device_capacity, 1, 1 << 31)
+        address = publications.installed.address
+        self.installed = device.install(
+            NAME, lambda ports: DeviceMachine(ports, device.name, address, device_capacity), name=_PORT,
+            watch=("loc",),
+        )  # fmt: skip
+
+    def subscribe(self, wanted: str | Subscription, **settings: Any) -> Operation:
+        """Subscribe to a topic, or go on with other limits; done when the server knows.
+
+        Parameters
+        ----------
+        wanted : str or Subscription
+            A topic, one that :func:`query` gives, or all of it.
+        **settings
+            ``max``, ``threshold``, ``mode``, … of :class:`Subscription`.
+
+        Raises
+        ------
+        ParameterError
+            The topic or a setting is not usable, or there are settings beside a whole subscription.
+        """
+        subscription = _subscription(wanted, settings)
+        return self.installed.call("subscribe", subscription=dict(subscription.describe()))
+
+    def unsubscribe(self, topic: str) -> Operation:
+        """End a subscription, with all that waits; done when the server knows."""
+        return self.installed.call("unsubscribe", topic=check_topic(topic))
+
+    def read(self, topic: str) -> Operation:
+        """Read the best messages of a topic; without a link, the best that are on the device.
+
+        Parameters
+        ----------
+        topic : str
+            One that this user is subscribed to.
+
+        Returns
+        -------
+        Operation
+            Of a list of mappings with their text, rank and topic; the result raises for a topic without a
+            subscription.
+        """
+        return self.installed.call("read", topic=check_topic(topic))
+
+    def follow(
+        self, wanted: str | Subscription, places: Mapping[str, tuple[float, float, float]], **settings: Any
+    ) -> Operation:
+        """Be subscribed to a topic as long as the device is at one of some places (Last hop 3.3).
+
+        Parameters
+        ----------
+        wanted : str or Subscription
+            ``{place}`` in the topic stands for the name of the place.
+        places : mapping of str to (float, float, float)
+            By name: latitude and longitude in degrees, and a radius in km.
+        **settings
+            As for :meth:`subscribe`.
+        """
+        following = Following(_subscription(wanted, settings), places)
+        return self.installed.call("follow", following=following.describe())
+
+    def unfollow(self, topic: str) -> Operation:
+        """End what :meth:`follow` began, by the topic as it was given there."""
+        return self.installed.call("unfollow", topic=topic)
+
+    def held(self) -> Operation:
+        """Tell how many messages of each topic are on the device."""
+        return self.installed.call("held")
+
+    def on_message(self, callback: Callable[[Any], None]) -> None:
+        """Call ``callback`` with each message that is shown as it comes."""
+        self.installed.listen(APP, callback)
+
+    def on_arrival(self, callback: Callable[[Any], None]) -> None:
+        """Call ``callback`` with each message that comes to the device: shown, or kept there to be read."""
+        self.installed.listen(ARRIVALS, callback)
+
+
+def _subscription(wanted: str | Subscription, settings: Mapping[str, Any]) -> Subscription:
+    if not isinstance(wanted, Subscription):
+        return Subscription(wanted, **settings)
+    if settings:
+        raise ParameterError(
+            "A subscription says all of itself.", where=", ".join(settings), found="both",
+            expected="a Subscription, or a topic and its settings",
+        )  # fmt: skip
+    return wanted
+
+
+class LastHop:
+    """The system as :func:`mudkit.experiment.run` runs it: each device has a topic of what is for it.
+
+    Parameters
+    ----------
+    lab : Network
+    **settings
+        Of each :class:`Subscription`.
+    """
+
+    name: Final = NAME
+
+    def __init__(self, lab: Network, **settings: Any) -> None:
+        publications = Publications(lab)
+        self._subscribers = {name: Subscriber(device, publications) for name, device in lab.devices.items()}
+        self._topics = {name: publications.topic(f"{_INBOX} {name}") for name in lab.devices}
+        for name, subscriber in self._subscribers.items():
+            subscriber.subscribe(f"{_INBOX} {name}", **{"max": None, **settings})
+
+    def publish(self, item: str, sender: str, receivers: Sequence[str], size_bytes: int) -> None:
+        """Let an item of a size come for some devices; who sends it does not matter here."""
+        for receiver in receivers:
+            self._topics[receiver].publish("x" * size_bytes, item=item)
+
+    def read(self, device: str) -> None:
+        """Let the user of a device read."""
+        self._subscribers[device].read(f"{_INBOX} {device}")

@@ -1,0 +1,157 @@
+"""What lies on a device: messages by topic and rank, as many as there is room for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from heapq import heapify, heappop, heappush
+from typing import Any, Final
+
+from mudkit.events import Store
+from mudkit.systems.lasthop.spool.policies import FOREVER_US
+from mudkit.systems.lasthop.spool.ranked import NOWHERE, Message, Ranked
+
+__all__ = ["DeviceQueue"]
+
+_KEY: Final = "queue\n"
+_PLACE: Final = 0
+_MOST_DEAD: Final = 64
+
+_Entry = tuple[float, int, int, str, Message]
+
+
+class DeviceQueue:
+    """The queues of a device's topics; they outlive the machine.
+
+    Parameters
+    ----------
+    store : Store
+    capacity : float
+        So many messages of all topics have room.
+    """
+
+    def __init__(self, store: Store, capacity: float) -> None:
+        self._store = store
+        self._capacity = capacity
+        self._queues: dict[str, Ranked] = {}
+        self._known: dict[tuple[str, str], tuple[Message, Mapping[str, Any]]] = {}
+        self._expiries: list[tuple[int, int, str, Message]] = []
+        self._lowest: list[_Entry] = []
+        self._count = 0
+        for key, kept in store.items(_KEY):
+            _, topic, identity = key.split("\n", 2)
+            self._add(topic, identity, *kept)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def __contains__(self, place: tuple[str, str]) -> bool:
+        return place in self._known
+
+    def put(
+        self, topic: str, identity: str, rank: float, order: int, expires_us: int | None,
+        content: Mapping[str, Any],
+    ) -> None:  # fmt: skip
+        """Keep a message that is not there."""
+        self._store.put(_key(topic, identity), [rank, order, expires_us, content])
+        self._add(topic, identity, rank, order, expires_us, content)
+
+    def rank(self, topic: str, identity: str, rank: float) -> None:
+        """Give a message another rank, if it is there."""
+        if (topic, identity) not in self._known:
+            return
+        message, content = self._known[topic, identity]
+        self._queues[topic].rerank(message, rank)
+        self._rate(topic, message)
+        self._store.put(_key(topic, identity), [rank, message.order, _expires(message), content])
+
+    def drop(self, topic: str, identity: str) -> Mapping[str, Any] | None:
+        """Take a message out, and give its content; None: it is not there."""
+        if (topic, identity) not in self._known:
+            return None
+        content = self._content(topic, identity)
+        self._queues[topic].remove(self._known[topic, identity][0])
+        self._forget(topic, identity)
+        return content
+
+    def take(self, topic: str, most: float) -> list[tuple[str, Mapping[str, Any]]]:
+        """Take the best of a topic out, and give their identities and contents."""
+        queue = self._queues.get(topic)
+        taken: list[tuple[str, Mapping[str, Any]]] = []
+        while queue is not None and queue.size and len(taken) < most:
+            identity = str(queue.pop().identity)
+            taken.append((identity, self._content(topic, identity)))
+            self._forget(topic, identity)
+        return taken
+
+    def expire(self, now_us: int) -> None:
+        """Let go what has expired."""
+        while self._expiries and self._expiries[0][0] <= now_us:
+            _, _, topic, message = heappop(self._expiries)
+            if message.place != NOWHERE:
+                self.drop(topic, str(message.identity))
+
+    def make_room(self) -> list[tuple[str, str]]:
+        """Let go the lowest ranks, of equals the last that came, until the rest has room; say which."""
+        gone = []
+        while len(self._known) > self._capacity:
+            rank, _, _, topic, message = heappop(self._lowest)
+            if message.place != NOWHERE and message.rank == rank:
+                self.drop(topic, str(message.identity))
+                gone.append((topic, str(message.identity)))
+        return gone
+
+    def held(self, topic: str) -> dict[str, float]:
+        """Give what is there of a topic, with its ranks."""
+        return {str(each.identity): each.rank for each in self._queues.get(topic, ())}
+
+    def end(self, topic: str) -> None:
+        """Let go all of a topic."""
+        for identity in self.held(topic):
+            self.drop(topic, identity)
+        self._queues.pop(topic, None)
+
+    def _add(
+        self, topic: str, identity: str, rank: float, order: int, expires_us: int | None,
+        content: Mapping[str, Any],
+    ) -> None:  # fmt: skip
+        message = Message(identity, rank, order, 0, FOREVER_US if expires_us is None else expires_us)
+        queue = self._queues.get(topic)
+        if queue is None:
+            queue = self._queues[topic] = Ranked(_PLACE)
+        queue.add(message)
+        self._known[topic, identity] = message, content
+        if expires_us is not None:
+            heappush(self._expiries, (expires_us, self._count, topic, message))
+        self._rate(topic, message)
+
+    def _rate(self, topic: str, message: Message) -> None:
+        self._count += 1
+        heappush(self._lowest, (message.rank, -message.order, self._count, topic, message))
+
+    def _content(self, topic: str, identity: str) -> Mapping[str, Any]:
+        """Give what a message is for its reader, with the rank that it has now."""
+        message, content = self._known[topic, identity]
+        return {**content, "rank": message.rank}
+
+    def _forget(self, topic: str, identity: str) -> None:
+        del self._known[topic, identity]
+        self._store.delete(_key(topic, identity))
+        most = 2 * len(self._known) + _MOST_DEAD
+        if len(self._lowest) > most:
+            self._lowest = [each for each in self._lowest if _is_alive(each)]
+            heapify(self._lowest)
+        if len(self._expiries) > most:
+            self._expiries = [each for each in self._expiries if each[3].place != NOWHERE]
+            heapify(self._expiries)
+
+
+def _is_alive(entry: _Entry) -> bool:
+    return entry[4].place != NOWHERE and entry[4].rank == entry[0]
+
+
+def _expires(message: Message) -> int | None:
+    return None if message.expires_us == FOREVER_US else message.expires_us
+
+
+def _key(topic: str, identity: str) -> str:
+    return f"{_KEY}{topic}\n{identity}"

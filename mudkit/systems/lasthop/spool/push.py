@@ -1,0 +1,366 @@
+"""What push services do with the last hop today, as further policies beside those of the paper.
+
+A push service knows neither ranks nor what is read. It passes on what comes, and stores what a device cannot
+take: up to a number of messages, or the last one of each collapse key, until their time to live is over.
+
+What is documented, and taken over:
+
+* Firebase Cloud Messaging on Android stores at most 100 messages that do not collapse; beyond, all that are
+  stored are dropped, and the app is told so when the device is back, and asks its own server [1]_;
+* a message with a collapse key replaces the stored one with that key; of a device four keys are stored, with
+  "no determining factor" which [1]_ (here the four that were used last);
+* a message lives from 0 s (never stored) to 28 days, which is the default [2]_;
+* high priority goes at once; normal priority does when the device is in use, and waits for a maintenance
+  window while it dozes [3]_; windows become rarer the longer a device lies unused [4]_ (here, with the
+  constants of Android's source: it dozes after an hour, and windows of 5 min come after 1, 2, 4, 6, 6, …
+  h [5]_);
+* Apple stores one notification for an app on a device, in most cases the latest, for 30 days at most [6]_.
+
+What is ours: the app sends the highest ranks with high priority; only reads are use of the device; the app
+sorts by rank what the device holds, and takes down what its server retracts.
+
+References
+----------
+.. [1] firebase.google.com/docs/cloud-messaging/customize-messages/collapsible-message-types
+.. [2] firebase.google.com/docs/cloud-messaging/customize-messages/setting-message-lifespan
+.. [3] firebase.google.com/docs/cloud-messaging/android/message-priority
+.. [4] developer.android.com/training/monitoring-device-state/doze-standby
+.. [5] Android Open Source Project, DeviceIdleController.java
+.. [6] developer.apple.com/documentation/usernotifications/sending-notification-requests-to-apns
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Final
+
+from mudkit.errors import ParameterError
+from mudkit.sources.parameters import number, whole_number
+from mudkit.systems.lasthop.spool.policies import FOREVER_US, Forwarding
+from mudkit.systems.lasthop.spool.ranked import NOWHERE, Message, Ranked
+
+__all__ = ["WHEN_FULL", "Push", "PushSpool", "policy_of"]
+
+WHEN_FULL: Final = ("drop all", "drop oldest", "drop lowest")
+"""What goes when one more comes than may be stored. The lowest rank: no service does so."""
+
+_STORED, _DROPPED, _DEVICE = range(3)
+_DAY_S: Final = 86_400.0
+_HOUR_US: Final = 3_600_000_000
+_WINDOW_US: Final = 300_000_000
+_PAUSES_US: Final = (_HOUR_US, 6 * _HOUR_US)
+"""From the beginning of dozing to the first maintenance window; twice as long to each further one, up to the
+second number."""
+_KEYS: Final = 4
+_REMEMBER_US: Final = 7 * 24 * _HOUR_US
+
+
+@dataclass(frozen=True)
+class Push:
+    """How a push service is used; the defaults are those of Firebase Cloud Messaging.
+
+    Parameters
+    ----------
+    stored_limit : int
+        So many messages are stored for a device.
+    when_full : {'drop all', 'drop oldest', 'drop lowest'}
+        What goes when one more comes.
+    collapse_keys : int
+        So many keys the app uses in turn, of which four are stored at a time; 0: messages do not collapse.
+    time_to_live_s : float
+        So long a message is stored at most; 0: not at all.
+    high_rank : float
+        Messages of at least this rank go with high priority. Of the notifications of 3,953 phones 22 % had
+        one of the two highest of five priorities (Weber et al., MuC 2019): of uniform ranks those from 0.78
+        on.
+    in_use_s : float
+        So long from a read the device does not doze; infinite: it never does.
+    synchronised : int
+        So many of what was dropped, the latest, the app fetches when it is told; 0: none, it is lost.
+
+    Raises
+    ------
+    ParameterError
+        A number is out of range, or ``when_full`` is none of the three.
+    """
+
+    stored_limit: int = 100
+    when_full: str = "drop all"
+    collapse_keys: int = 0
+    time_to_live_s: float = 28 * _DAY_S
+    high_rank: float = 0.78
+    in_use_s: float = 3600.0
+    synchronised: int = 0
+
+    kind = "push"
+
+    def __post_init__(self) -> None:
+        whole_number("stored_limit", self.stored_limit, 1, 1 << 31)
+        whole_number("collapse_keys", self.collapse_keys, 0, 1 << 31)
+        whole_number("synchronised", self.synchronised, 0, 1 << 31)
+        number("time_to_live_s", self.time_to_live_s, 0.0, 30 * _DAY_S)
+        number("high_rank", self.high_rank, -math.inf, math.inf)
+        number("in_use_s", self.in_use_s, 0.0, math.inf)
+        if self.when_full not in WHEN_FULL:
+            raise ParameterError(
+                "There is no such rule for a full store.", where="when_full", found=repr(self.when_full),
+                expected=", ".join(WHEN_FULL),
+            )  # fmt: skip
+
+    @classmethod
+    def apple(cls) -> Push:
+        """Give what Apple's service does: the latest notification of an app, and all of them at once."""
+        return cls(1, "drop oldest", time_to_live_s=30 * _DAY_S, high_rank=-math.inf, in_use_s=math.inf)
+
+
+def policy_of(given: str | Forwarding | Push, **settings: int | float | str | None) -> Forwarding | Push:
+    """Take a policy as it is, or make one by its kind: those of the paper, or ``push``.
+
+    Raises
+    ------
+    ParameterError
+        There is no such policy, or settings came that are none of its own.
+    """
+    if given != "push" and not isinstance(given, Push):
+        return Forwarding.of(given, **settings)
+    if settings:
+        raise ParameterError(
+            "A push service has no such settings.", where=", ".join(settings), found=repr(settings),
+            expected="none of them", remedy="leave them out, or take the policy 'buffer'",
+        )  # fmt: skip
+    return given if isinstance(given, Push) else Push()
+
+
+class PushSpool:
+    """A push service and its app for one device, with the routines of the spool.
+
+    Parameters
+    ----------
+    threshold : float
+        Of a lower rank nothing is sent.
+    policy : Push
+    forward, retract : callable
+        Take each message that goes to the device, or is to be taken down there.
+
+    Attributes
+    ----------
+    device : Ranked
+        What is on the device.
+    is_up : bool
+    due_us : int
+        When :meth:`timeout` is to be called next.
+    """
+
+    def __init__(
+        self, threshold: float, policy: Push, forward: Callable[[Message], object],
+        retract: Callable[[Message], object],
+    ) -> None:  # fmt: skip
+        self._threshold = threshold
+        self._policy = policy
+        self._forward, self._retract = forward, retract
+        self._stored: dict[Hashable, Message] = {}
+        """In the order in which they came."""
+        self._dropped: dict[Hashable, Message] = {}
+        """What the app will ask its server for."""
+        self.device = Ranked(_DEVICE)
+        self._known: dict[Hashable, Message] = {}
+        self._finished: set[Hashable] = set()
+        self._finished_us: deque[tuple[int, Hashable]] = deque()
+        self._ends: list[tuple[int, int, Message]] = []
+        """When what is stored or on the device is so no longer."""
+        self._order = 0
+        self.is_up = False
+        self.due_us = self._used_until_us = self._window_us = FOREVER_US
+        self._pause_us = _PAUSES_US[0]
+        self._in_use(0)
+
+    @property
+    def waiting(self) -> int:
+        """Messages that are stored."""
+        return len(self._stored)
+
+    def notification(
+        self, now_us: int, identity: Hashable, rank: float, expires_us: int = FOREVER_US
+    ) -> None:
+        """Take a message, or the new rank of one."""
+        self.timeout(now_us)
+        if identity in self._known:
+            self._rank_changed(now_us, self._known[identity], rank)
+            return
+        if not rank >= self._threshold or expires_us <= now_us or identity in self._finished:
+            return
+        self._order += 1
+        message = Message(identity, rank, self._order, now_us, expires_us)
+        self._known[identity] = message
+        if self.is_up and self._goes_at_once(now_us, message):
+            self._deliver(message)
+        else:
+            self._store(now_us, message)
+
+    def read(self, now_us: int, most: float) -> list[Message]:
+        """Read the best on the device, which takes before all that is stored: it is in use.
+
+        Returns
+        -------
+        list of Message
+        """
+        self.timeout(now_us)
+        self._in_use(now_us)
+        self._flush(now_us)
+        taken = self.device.take(most)
+        for message in taken:
+            self._finish(now_us, message)
+        return taken
+
+    def read_offline(self, at_us: int, identities: Iterable[Hashable]) -> None:
+        """Take note of what was read at some time while the device was away."""
+        self.let_go(at_us, identities)
+        self._in_use(at_us)
+
+    def let_go(self, now_us: int, identities: Iterable[Hashable]) -> None:
+        """Take note of what is not on the device any more."""
+        for identity in identities:
+            message = self._known.get(identity)
+            if message is not None and message.place in (_DEVICE, NOWHERE):
+                if message.place == _DEVICE:
+                    self.device.remove(message)
+                self._finish(now_us, message)
+
+    def network(self, now_us: int, *, is_up: bool) -> None:
+        """Take note that the link has come up or gone down."""
+        self.timeout(now_us)
+        self.is_up = is_up
+        self._flush(now_us)
+
+    def timeout(self, now_us: int) -> None:
+        """Let end what has expired or lived, and open maintenance windows."""
+        ends = self._ends
+        while self.due_us <= now_us:
+            at_us = self.due_us
+            while ends and ends[0][0] <= at_us:
+                self._end(at_us, heappop(ends)[2])
+            if self._window_us <= at_us:
+                self._used_until_us = at_us + _WINDOW_US
+                self._pause_us = min(2 * self._pause_us, _PAUSES_US[1])
+                self._window_us = self._used_until_us + self._pause_us
+                self._flush(at_us)
+            self._set_due()
+
+    # -- inside
+
+    def _in_use(self, now_us: int) -> None:
+        """Let the device be in use from now on for a while; then it dozes."""
+        self._pause_us = _PAUSES_US[0]
+        if self._policy.in_use_s == math.inf:
+            self._used_until_us = self._window_us = FOREVER_US
+        else:
+            self._used_until_us = now_us + round(self._policy.in_use_s * 1e6)
+            self._window_us = self._used_until_us + self._pause_us
+        self._set_due()
+
+    def _set_due(self) -> None:
+        self.due_us = min(self._ends[0][0] if self._ends else FOREVER_US, self._window_us)
+
+    def _goes_at_once(self, now_us: int, message: Message) -> bool:
+        return now_us <= self._used_until_us or message.rank >= self._policy.high_rank
+
+    def _deliver(self, message: Message) -> None:
+        self.device.add(message)
+        self._ends_at(message.expires_us, message)
+        self._forward(message)
+
+    def _flush(self, now_us: int) -> None:
+        """Deliver what is stored and may go."""
+        if not self.is_up:
+            return
+        for message in [each for each in self._stored.values() if self._goes_at_once(now_us, each)]:
+            del self._stored[message.identity]
+            self._deliver(message)
+        if now_us <= self._used_until_us:
+            for message in self._dropped.values():
+                self._deliver(message)
+            self._dropped.clear()
+
+    def _store(self, now_us: int, message: Message) -> None:
+        policy, stored = self._policy, self._stored
+        until_us = min(message.expires_us, now_us + round(policy.time_to_live_s * 1e6))
+        if until_us <= now_us:
+            self._finish(now_us, message)
+            return
+        if policy.collapse_keys:
+            for each in [each for each in stored.values() if self._key(each) == self._key(message)]:
+                self._forget(now_us, each)
+        message.place = _STORED
+        stored[message.identity] = message
+        self._ends_at(until_us, message)
+        if policy.collapse_keys and len(stored) > _KEYS:
+            self._forget(now_us, next(iter(stored.values())))
+        if len(stored) <= policy.stored_limit:
+            return
+        match policy.when_full:
+            case "drop all":
+                going = list(stored.values())
+            case "drop oldest":
+                going = [next(iter(stored.values()))]
+            case _:
+                going = [min(stored.values(), key=lambda each: (each.rank, -each.order))]
+        for each in going:
+            self._drop(now_us, each)
+
+    def _key(self, message: Message) -> int:
+        return message.order % self._policy.collapse_keys
+
+    def _drop(self, now_us: int, message: Message) -> None:
+        """Drop what has no room; the app's own server has the latest of it."""
+        if not self._policy.synchronised:
+            self._forget(now_us, message)
+            return
+        del self._stored[message.identity]
+        message.place = _DROPPED
+        self._dropped[message.identity] = message
+        self._ends_at(message.expires_us, message)
+        if len(self._dropped) > self._policy.synchronised:
+            self._forget(now_us, next(iter(self._dropped.values())))
+
+    def _end(self, at_us: int, message: Message) -> None:
+        """Let a message go at a time that was set for it, unless it is elsewhere by now and stays."""
+        if message.place == _STORED or (message.place != NOWHERE and message.expires_us <= at_us):
+            self._forget(at_us, message)
+
+    def _ends_at(self, at_us: int, message: Message) -> None:
+        if at_us < FOREVER_US:
+            heappush(self._ends, (at_us, message.order, message))
+            self.due_us = min(self.due_us, at_us)
+
+    def _rank_changed(self, now_us: int, message: Message, rank: float) -> None:
+        on_device = message.place == _DEVICE
+        if not rank >= self._threshold:
+            self._forget(now_us, message)
+            if on_device:
+                self._retract(message)
+        elif on_device:
+            self.device.rerank(message, rank)
+        else:
+            message.rank = rank
+            self._flush(now_us)
+
+    def _forget(self, now_us: int, message: Message) -> None:
+        """Take a message out of where it is."""
+        if message.place == _DEVICE:
+            self.device.remove(message)
+        self._stored.pop(message.identity, None)
+        self._dropped.pop(message.identity, None)
+        self._finish(now_us, message)
+
+    def _finish(self, now_us: int, message: Message) -> None:
+        """Forget all of a message but that it was."""
+        message.place = NOWHERE
+        del self._known[message.identity]
+        self._finished.add(message.identity)
+        self._finished_us.append((now_us, message.identity))
+        while self._finished_us[0][0] < now_us - _REMEMBER_US:
+            self._finished.discard(self._finished_us.popleft()[1])

@@ -1,0 +1,116 @@
+"""A forwarding policy that is a plain function: what it is told, and what it may choose."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterable
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+from mudkit.errors import ParameterError
+from mudkit.systems.lasthop.spool.policies import FOREVER_US
+from mudkit.systems.lasthop.spool.ranked import Message, Ranked
+from mudkit.systems.lasthop.spool.statistics import Habits
+from mudkit.units import US_PER_S
+
+__all__ = ["Item", "Told", "chosen"]
+
+_EXPECTED: Final = "items of told.waiting, each once"
+
+
+class Item(NamedTuple):
+    """A message, as a rule is told of it.
+
+    Parameters
+    ----------
+    identity : hashable
+    rank : float
+    came_s, expires_s : float
+        Times; infinity: it does not expire.
+    """
+
+    identity: Hashable
+    rank: float
+    came_s: float
+    expires_s: float
+
+
+class Told:
+    """What a spool tells its rule.
+
+    Parameters
+    ----------
+    now_us : int
+    threshold : float
+    waiting, device : Ranked
+    habits : Habits
+
+    Attributes
+    ----------
+    now_s : float
+    threshold : float
+        Messages of a lower rank are not acceptable.
+    read_at_a_time : float
+        How many messages were read at a time of late, on average; 0 before the first read.
+    between_reads_s : float
+        Mean waking time between reads of late; 0 before the second.
+    """
+
+    def __init__(
+        self, now_us: int, threshold: float, waiting: Ranked, device: Ranked, habits: Habits
+    ) -> None:
+        self.now_s = now_us / US_PER_S
+        self.threshold = threshold
+        self.read_at_a_time = habits.read_at_a_time
+        self.between_reads_s = habits.between_reads_us / US_PER_S
+        self._waiting, self._device = waiting, device
+
+    # Long queues are made ready only for who looks at them.
+
+    @cached_property
+    def waiting(self) -> tuple[Item, ...]:
+        """What waits at the spool, the highest rank first."""
+        return _items(self._waiting)
+
+    @cached_property
+    def device(self) -> tuple[Item, ...]:
+        """What lies on the device, the highest rank first."""
+        return _items(self._device)
+
+
+def chosen(rule: Callable[[Told], Iterable[Item]], told: Told, waiting: Ranked) -> list[Message]:
+    """Ask a rule which messages go now, in their order.
+
+    Raises
+    ------
+    ParameterError
+        It chooses what does not wait.
+    """
+    answer: Any = rule(told)
+    if not isinstance(answer, Iterable):
+        raise ParameterError(
+            "A rule gives what is to go.", where="rule", found=repr(answer), expected=_EXPECTED
+        )
+    items = list(answer)
+    known = {message.identity: message for message in waiting} if items else {}
+    found: list[Message] = []
+    for item in items:
+        message = known.pop(item.identity, None) if isinstance(item, Item) else None
+        if message is None:
+            raise ParameterError(
+                "A rule has chosen what does not wait.", where="rule", found=repr(item), expected=_EXPECTED
+            )
+        found.append(message)
+    return found
+
+
+def _items(queue: Ranked) -> tuple[Item, ...]:
+    if not queue.size:
+        return ()
+    return tuple(
+        Item(
+            each.identity, each.rank, each.arrived_us / US_PER_S,
+            math.inf if each.expires_us >= FOREVER_US else each.expires_us / US_PER_S,
+        )
+        for each in queue
+    )  # fmt: skip

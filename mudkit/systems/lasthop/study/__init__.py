@@ -1,0 +1,1 @@
+"""What the paper's evaluation needs: a simulator of one device and one topic, sweeps, sizing (Last hop 4)."""

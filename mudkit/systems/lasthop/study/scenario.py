@@ -1,0 +1,226 @@
+"""What happens to one device and one topic in virtual days: arrivals, reads, outages (Last hop 4).
+
+All of it is drawn at once, from named streams of one seed: two policies on one seed see the same events.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mudkit.errors import ParameterError
+from mudkit.sources.outages import PERIODS, Outages, outages_of
+from mudkit.sources.parameters import check_ranges, number, rate
+from mudkit.sources.streams import Stream
+from mudkit.systems.lasthop.spool.policies import FOREVER_US
+from mudkit.units import US_PER_S
+
+__all__ = ["LAWS", "READ", "SWITCH", "Drawn", "Expiration", "Scenario"]
+
+LAWS: Final = ("exponential", "uniform", "normal")
+_DAY_US: Final = 86_400 * US_PER_S
+_HOUR_US: Final = 3600 * US_PER_S
+_DEVICE: Final = "device"
+SWITCH, READ = -2, -1
+"""What happens, where it is no arrival."""
+
+
+@dataclass(frozen=True)
+class Expiration:
+    """After what time messages expire.
+
+    Parameters
+    ----------
+    mean_s : float
+    law : {'exponential', 'uniform', 'normal'}
+        Uniform: from 0 to twice the mean. Normal: with a quarter of the mean as its standard deviation, cut
+        off at four of them.
+    """
+
+    mean_s: float = field(metadata={"low": 1e-3, "high": 1e10})
+    law: str = "exponential"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mean_s", number("expiration", self.mean_s, 1e-3, 1e10))
+        if self.law not in LAWS:
+            raise ParameterError(
+                "There is no such distribution of expirations.", where="law", found=repr(self.law),
+                expected=", ".join(LAWS),
+            )  # fmt: skip
+
+    def draw_us(self, seed: int, count: int) -> NDArray[np.int64]:
+        """Draw times from arrival to expiration, at least 1 µs.
+
+        Returns
+        -------
+        ndarray of int64, shape (count,)
+        """
+        stream, step = Stream(seed, "lasthop expiration"), np.arange(count)
+        match self.law:
+            case "exponential":
+                drawn = stream.exponential(0, step, self.mean_s)
+            case "uniform":
+                drawn = stream.uniform(0, step, 0.0, 2 * self.mean_s)
+            case _:
+                drawn = stream.normal(0, step, self.mean_s, self.mean_s / 4, within=4.0)
+        return np.maximum(np.rint(drawn * US_PER_S), 1).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What was drawn; times in µs from the start, in order.
+
+    Parameters
+    ----------
+    arrivals_us, expires_us : ndarray of int64, shape (messages,)
+    ranks : ndarray of float64, shape (messages,)
+    reads_us, switches_us : ndarray of int64
+        The link changes at each switch.
+    starts_up : bool
+    """
+
+    arrivals_us: NDArray[np.int64]
+    expires_us: NDArray[np.int64]
+    ranks: NDArray[np.float64]
+    reads_us: NDArray[np.int64]
+    switches_us: NDArray[np.int64]
+    starts_up: bool
+
+    @cached_property
+    def timeline(self) -> tuple[list[int], list[int]]:
+        """When everything happens, in order, and what: the number of an arrival, or SWITCH or READ.
+
+        At one time the link changes first, and reads come last.
+        """
+        parts = (self.switches_us, self.arrivals_us, self.reads_us)
+        times_us = np.concatenate(parts)
+        order = np.argsort(times_us, kind="stable")
+        arrivals = np.arange(len(self.arrivals_us))
+        what = np.concatenate([np.full(len(parts[0]), SWITCH), arrivals, np.full(len(parts[2]), READ)])
+        return times_us[order].tolist(), what[order].tolist()
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One device, one topic.
+
+    Parameters
+    ----------
+    event_frequency : float
+        Arrivals a day, Poisson.
+    user_frequency : float
+        Reads a day: their number is normal around it, and they come at random while the user is awake, 16 to
+        17 hours from about seven.
+    outages : Outages
+        Or a share of time. With 1 the link never comes up.
+    expiration : Expiration or None
+        Or the mean in seconds, of an exponential distribution. None: nothing expires.
+    expiring_share : float
+        Of the messages.
+    days : int
+    reads_cv : float
+        Standard deviation of the number of reads a day, over its mean. The paper does not say. It matters
+        where a user can just read what comes, as with ``Max`` 32 once a day of 32: what is left at the end of
+        a year is a random walk's then; and where the network is away for long, and the limit of what is
+        prefetched is what is read at a time.
+
+    Raises
+    ------
+    ParameterError
+        A value is of the wrong kind or out of range.
+    """
+
+    event_frequency: float = rate(32.0, 0.0, 1e6)
+    user_frequency: float = rate(2.0, 0.0, 1e4)
+    outages: Outages = field(default_factory=lambda: Outages(0.0))
+    expiration: Expiration | None = None
+    expiring_share: float = rate(1.0, 0.0, 1.0)
+    days: int = rate(365, 1, 36_500)
+    reads_cv: float = rate(0.1, 0.0, 1.0)
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+        object.__setattr__(self, "outages", outages_of(self.outages, name="outages"))
+        given: Any = self.expiration
+        if given is not None and not isinstance(given, Expiration):
+            object.__setattr__(self, "expiration", Expiration(given))
+
+    def draw(self, seed: int) -> Drawn:
+        """Draw everything.
+
+        Parameters
+        ----------
+        seed : int
+        """
+        end_us = self.days * _DAY_US
+        arrivals_us = self._arrivals_us(seed, end_us)
+        count = len(arrivals_us)
+        expires_us = np.full(count, FOREVER_US, dtype=np.int64)
+        if self.expiration is not None:
+            does = Stream(seed, "lasthop expires").chance(0, np.arange(count), self.expiring_share)
+            expires_us[does] = (arrivals_us + self.expiration.draw_us(seed, count))[does]
+        ranks = Stream(seed, "lasthop rank").uniform(0, np.arange(count))
+        switches_us, starts_up = _switches_us(self.outages, seed, end_us)
+        return Drawn(arrivals_us, expires_us, ranks, self._reads_us(seed, end_us), switches_us, starts_up)
+
+    def describe(self) -> dict[str, Any]:
+        """Tell all that a result must state."""
+        expiration = None
+        if self.expiration is not None:
+            expiration = {
+                "mean_s": self.expiration.mean_s,
+                "law": self.expiration.law,
+                "share": self.expiring_share,
+            }
+        return {
+            "event_frequency": self.event_frequency, "user_frequency": self.user_frequency,
+            "reads_cv": self.reads_cv,
+            "outages": self.outages.describe(), "expiration": expiration, "days": self.days,
+        }  # fmt: skip
+
+    def _arrivals_us(self, seed: int, end_us: int) -> NDArray[np.int64]:
+        if not self.event_frequency:
+            return np.empty(0, dtype=np.int64)
+        stream, gap_us = Stream(seed, "lasthop arrival"), _DAY_US / self.event_frequency
+        expected = end_us / gap_us
+        count = int(expected + 6 * expected**0.5 + 16)  # more than come, but for one seed in a billion
+        times_us = np.cumsum(stream.exponential(0, np.arange(count), gap_us))
+        while times_us[-1] < end_us:
+            more = stream.exponential(0, np.arange(len(times_us), len(times_us) + count), gap_us)
+            times_us = np.concatenate([times_us, times_us[-1] + np.cumsum(more)])
+        return np.rint(times_us[times_us < end_us - 1]).astype(np.int64)
+
+    def _reads_us(self, seed: int, end_us: int) -> NDArray[np.int64]:
+        day = np.arange(self.days)
+        number_ = Stream(seed, "lasthop reads")
+        spread = self.user_frequency * self.reads_cv
+        wanted = np.maximum(number_.normal(0, day, self.user_frequency, spread), 0.0)
+        # What is left by rounding goes to the next day: half a read a day is one every other day.
+        begun = Stream(seed, "lasthop rounding").uniform(0, 0)
+        counts = np.diff(np.floor(np.cumsum(wanted) + begun), prepend=0.0).astype(np.int64)
+        begin_us = Stream(seed, "lasthop waking").uniform(0, day, 6.5 * _HOUR_US, 7.5 * _HOUR_US)
+        awake_us = Stream(seed, "lasthop awake").uniform(0, day, 16.0 * _HOUR_US, 17.0 * _HOUR_US)
+        of_day = np.repeat(day, counts)
+        share = Stream(seed, "lasthop moment").uniform(0, np.arange(len(of_day)))
+        drawn_us = of_day * _DAY_US + begin_us[of_day] + share * awake_us[of_day]
+        times_us = np.sort(np.rint(drawn_us).astype(np.int64))
+        return times_us[times_us < end_us]
+
+
+def _switches_us(outages: Outages, seed: int, end_us: int) -> tuple[NDArray[np.int64], bool]:
+    """Give when the link changes, until the end, and whether it is up at the start."""
+    switching = outages.switching(seed, [_DEVICE])
+    found: list[NDArray[np.int64]] = []
+    at_us, block = 0, 0
+    # Of a day and a cycle two periods: nearly always all of them at once.
+    blocks = 1 + int(2.2 * outages.per_day * end_us / _DAY_US / PERIODS)
+    while at_us < end_us:
+        times_us = at_us + np.cumsum(np.minimum(switching.periods_us(block, blocks)[0], 2 * end_us))
+        found.append(times_us)
+        at_us, block = int(times_us[-1]), block + blocks
+    all_us = np.concatenate(found)
+    return all_us[all_us < end_us], bool(switching.starts_up[0])

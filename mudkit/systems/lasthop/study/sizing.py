@@ -1,0 +1,203 @@
+"""How much to prefetch: the limit and the expiration threshold that fit a user's own arrivals and reads.
+
+Policies with each limit, and each threshold where messages expire, are played on the same events. The best
+one has the least sum of waste and loss, loss weighed as its user says; of those that are equal it is the one
+that prefetches least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from mudkit.errors import ParameterError
+from mudkit.progress import bar
+from mudkit.sources.outages import Outages
+from mudkit.sources.parameters import number
+from mudkit.systems.lasthop.spool.policies import FOREVER_US, Forwarding
+from mudkit.systems.lasthop.study.comparing import interval
+from mudkit.systems.lasthop.study.scenario import Drawn, Scenario
+from mudkit.systems.lasthop.study.simulation import Simulated, beginning, most_of, play
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["LIMITS", "THRESHOLDS_S", "Sizing", "size", "with_outages"]
+
+LIMITS: Final = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+"""Messages; 0 is on-demand."""
+
+THRESHOLDS_S: Final = (0.0, *(900.0 * 2**i for i in range(7)), 86_400.0, 172_800.0, 345_600.0)
+"""Seconds, from a quarter of an hour to four days; 0 prefetches whatever has not expired."""
+
+_DAY_US: Final = 86_400_000_000
+
+
+@dataclass(frozen=True)
+class Sizing:
+    """What was found.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        A row for each ``limit`` and ``threshold_s``: ``waste`` and ``loss`` with their intervals over the
+        draws (``…_low``, ``…_high``; NaN with one), and ``cost``.
+    limit : int
+    threshold_s : float
+    loss_weight : float
+    """
+
+    table: pd.DataFrame
+    limit: int
+    threshold_s: float
+    loss_weight: float
+
+    @property
+    def best(self) -> dict[str, float]:
+        """The row of what is recommended."""
+        row = self._rows(limit=self.limit, threshold_s=self.threshold_s).iloc[0]
+        return {str(name): float(value) for name, value in row.items()}
+
+    @property
+    def by_limit(self) -> pd.DataFrame:
+        """The rows with the recommended threshold."""
+        return self._rows(threshold_s=self.threshold_s)
+
+    @property
+    def by_threshold(self) -> pd.DataFrame:
+        """The rows with the recommended limit."""
+        return self._rows(limit=self.limit)
+
+    def good_limits(self, within: float = 0.01) -> tuple[int, int]:
+        """Give the range of limits around the best one that cost hardly more: by a hundredth at most."""
+        table = self.by_limit.sort_values("limit")
+        good = (table["cost"] <= self.best["cost"] + within).tolist()
+        limits = table["limit"].tolist()
+        low = high = limits.index(self.limit)
+        while low > 0 and good[low - 1]:
+            low -= 1
+        while high + 1 < len(limits) and good[high + 1]:
+            high += 1
+        return int(limits[low]), int(limits[high])
+
+    def by_weight(self, weights: Sequence[float] = (0.1, 0.3, 1.0, 3.0, 10.0)) -> pd.DataFrame:
+        """Say what would be recommended if a lost message were worth so many wasted ones.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``loss_weight, limit, threshold_s``, and ``waste`` and ``loss`` with their intervals.
+        """
+        import pandas as pd
+
+        rows = [{"loss_weight": weight, **_cheapest(self.table, weight)} for weight in weights]
+        return pd.DataFrame(rows).astype({"limit": int})
+
+    def _rows(self, **of: float) -> pd.DataFrame:
+        table = self.table
+        for name, value in of.items():
+            table = table[table[name] == value]
+        return table.reset_index(drop=True)
+
+
+def size(
+    draws: Sequence[Drawn],
+    *,
+    max: float | None = 8,  # noqa: A002 - the name of the API
+    threshold: float = 0.0,
+    limits: Iterable[int] = LIMITS,
+    thresholds_s: Iterable[float] = THRESHOLDS_S,
+    loss_weight: float = 1.0,
+    map: Callable[..., Iterable[Any]] = map,  # noqa: A002 - the name of the API
+) -> Sizing:
+    """Find the prefetch limit and the expiration threshold that cost least.
+
+    Parameters
+    ----------
+    draws : sequence of Drawn
+        The events; several where outages are not known and were drawn.
+    max : int or None
+        Messages at a time; None: all.
+    threshold : float
+        Of the rank.
+    limits : iterable of int
+    thresholds_s : iterable of float
+        Only 0 is tried where nothing expires.
+    loss_weight : float
+        The cost is ``waste + loss_weight * loss``, both shares.
+    map : callable
+        For instance ``pipeline.spread(spark)``.
+
+    Raises
+    ------
+    ParameterError
+        There is nothing to try.
+    """
+    import pandas as pd
+
+    number("loss_weight", loss_weight, 0.0, 1e9)
+    number("threshold", threshold, -1e9, 1e9)
+    expires = any((drawn.expires_us < FOREVER_US).any() for drawn in draws)
+    tried, held = sorted(set(limits)), sorted(set(thresholds_s)) if expires else [0.0]
+    if not (tried and held and len(draws)):
+        raise ParameterError(
+            "There is nothing to try.", where="draws, limits, thresholds_s", expected="at least one of each",
+            found=f"{len(draws)} draws, {len(tried)} limits, {len(held)} thresholds",
+        )  # fmt: skip
+    found: list[list[tuple[float, float]]] = []
+    plan = [(drawn, limit) for limit in tried for drawn in draws]
+    with bar(len(plan), "runs", "") as done:
+        for measured in map(partial(_measured, held, most_of(max), threshold), plan):
+            found.append(measured)
+            done(len(found))
+    shares = np.array(found).reshape(len(tried), len(draws), len(held), 2)
+    rows = [
+        {"limit": limit, "threshold_s": threshold_s}
+        | interval("waste", shares[i, :, j, 0]) | interval("loss", shares[i, :, j, 1])
+        for i, limit in enumerate(tried) for j, threshold_s in enumerate(held)
+    ]  # fmt: skip
+    table = pd.DataFrame(rows)
+    table["cost"] = table["waste"] + loss_weight * table["loss"]
+    best = _cheapest(table, loss_weight)
+    return Sizing(table, int(best["limit"]), best["threshold_s"], loss_weight)
+
+
+def _cheapest(table: pd.DataFrame, loss_weight: float) -> dict[str, float]:
+    """Give the row that costs least, and of several the one that prefetches least."""
+    cost = (table["waste"] + loss_weight * table["loss"]).round(9)
+    order = (
+        table.drop(columns="cost")
+        .assign(_cost=cost)
+        .sort_values(["_cost", "limit", "threshold_s"], ascending=[True, True, False])
+    )
+    return {str(name): float(value) for name, value in order.drop(columns="_cost").iloc[0].items()}
+
+
+def with_outages(drawn: Drawn, outages: Outages, seeds: Iterable[int]) -> list[Drawn]:
+    """Give the same arrivals and reads with drawn outages, once for each seed."""
+    end_us = int(np.concatenate([drawn.arrivals_us, drawn.reads_us]).max(initial=0))
+    days = end_us // _DAY_US + 1
+    found = []
+    for seed in seeds:
+        links = Scenario(0.0, 0.0, outages, days=days).draw(seed)
+        switches_us = links.switches_us[links.switches_us <= end_us]
+        found.append(replace(drawn, switches_us=switches_us, starts_up=links.starts_up))
+    return found
+
+
+def _measured(
+    thresholds_s: Sequence[float], most: float, threshold: float, plan: tuple[Drawn, int]
+) -> list[tuple[float, float]]:
+    """Give waste and loss with one limit and each threshold."""
+    drawn, limit = plan
+    online = play(drawn, beginning(Forwarding("on-line"), threshold), most)
+    found = []
+    for threshold_s in thresholds_s if limit else thresholds_s[:1]:  # nothing is prefetched: none matters
+        policy = Forwarding("buffer", limit, expiration_threshold_s=threshold_s)
+        run = Simulated(play(drawn, beginning(policy, threshold), most), online, {})
+        found.append((run.waste, run.loss))
+    return found if limit else found * len(thresholds_s)

@@ -1,0 +1,425 @@
+"""What a notebook holds of MUD tables: the client of an app on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from mudkit.errors import AccessDenied, ParameterError
+from mudkit.events import Host, Operation
+from mudkit.predicates import Predicate
+from mudkit.sources.parameters import number, of_kind, whole_number
+from mudkit.systems.arguments import check_device
+from mudkit.systems.mud.device.client import ClientMachine, Settings
+from mudkit.systems.mud.device.policy_slot import Shipped
+from mudkit.systems.mud.device.write_path import WRITE_TYPES
+from mudkit.systems.mud.policies.policies import Now, PrefetchPolicy, ReadPolicy, WritePolicy
+from mudkit.systems.mud.policies.utility import Utility
+from mudkit.systems.mud.queries import tables_of
+from mudkit.systems.mud.servers.cloud import NAME, PORT, Cloud
+from mudkit.systems.mud.tables import check_record
+from mudkit.tokens import Authority
+
+__all__ = ["Client"]
+
+_MOST_NAME: Final = 400
+"""Characters of the names of a device and an app together: messages are named after them."""
+
+
+class Client:
+    """One app's client on a device (Mobius 3.1, table 2).
+
+    Every call gives an :class:`~mudkit.events.Operation`. What cannot be is refused at once, before anything
+    is queued: a predicate that does not parse, a key that is none, a record that is too large.
+
+    Parameters
+    ----------
+    device : Host
+    cloud : Cloud
+    app : str
+    token : str, optional
+        From ``lab.token(…)``; without one only public tables are open.
+    most_rows : int
+        Of committed records that it keeps.
+    read_policy, write_policy, prefetch_policy : optional
+        What it answers by itself, what it sends later, and what it fetches before it is asked for;
+        :class:`~mudkit.systems.mud.device.policy_slot.Shipped` follows what the cloud ships.
+
+    Raises
+    ------
+    ParameterError
+        It is given no device or no cloud, no name of an app, or a token of another app. A token that is not
+        of this lab, is changed or has expired is refused by the cloud, which alone can tell.
+
+    Attributes
+    ----------
+    device : Host
+
+    Examples
+    --------
+    >>> from mudkit import Lab
+    >>> from mudkit.systems.mud import Cloud
+    >>> lab = Lab(seed=7)
+    >>> cloud = Cloud(lab)
+    >>> jane = Client(lab.device("jane-phone"), cloud, app="news", token=lab.token(user="jane", app="news"))
+    >>> jane.create("news", acl="app", split=["g", "p"]).result()
+    >>> jane.write("news", "a17", {"topic": "arts"}).result()
+    1
+    >>> jane.read("news", "topic = 'arts'").result().records
+    {'a17': {'topic': 'arts'}}
+    """
+
+    def __init__(
+        self,
+        device: Host,
+        cloud: Cloud,
+        *,
+        app: str,
+        token: str | None = None,
+        most_rows: int = 10_000,
+        read_policy: ReadPolicy | Shipped | None = None,
+        write_policy: WritePolicy | Shipped | None = None,
+        prefetch_policy: PrefetchPolicy | None = None,
+    ) -> None:
+        check_device(device)
+        of_kind("cloud", cloud, Cloud, expected="the cloud of the lab, such as Cloud(lab)")
+        given: Any = app
+        if not isinstance(given, str) or not app or "/" in app or "\n" in app:
+            raise ParameterError(
+                "This is no name of an app.", where="app", found=repr(app), expected="a text without '/'"
+            )
+        if len(f"{device.name}/{app}") > _MOST_NAME:
+            raise ParameterError(
+                "The names of the device and of the app are too long.", where="app", found=repr(app)[:120],
+                expected=f"at most {_MOST_NAME} characters together",
+            )  # fmt: skip
+        _check_app(app, token, cloud.authority)
+        settings = Settings(
+            device.name, app, token, cloud.gateways, cloud.servers,
+            whole_number("most_rows", most_rows, 1, 1 << 31), read_policy, write_policy or Now(),
+            prefetch_policy,
+        )  # fmt: skip
+        policies = (read_policy, write_policy, prefetch_policy)
+        self.installed = device.install(
+            NAME, lambda ports: ClientMachine(ports, settings), name=f"{PORT}-{app}",
+            watch=("loc",) if any(each is not None for each in policies) else (),
+        )  # fmt: skip
+        self.device = device
+        self._authority = cloud.authority
+        self._watched = 0
+
+    # -- tables
+
+    def create(
+        self,
+        table: str,
+        *,
+        acl: str = "app",
+        apps: Sequence[str] | None = None,
+        split: Sequence[str] = (),
+        schema: Mapping[str, str] | None = None,
+    ) -> Operation:
+        """Create a table.
+
+        Parameters
+        ----------
+        table : str
+        acl : {'public', 'app', 'user'}
+            Who comes in: everyone, apps that prove who they are, users that do.
+        apps : sequence of str, optional
+            The only apps that come in.
+        split : sequence of str
+            First keys of all partitions but the first.
+        schema : mapping of str to str, optional
+            ``text``, ``number``, ``boolean``, ``point`` or ``any``, by column.
+
+        Returns
+        -------
+        Operation
+            Its result raises :class:`~mudkit.errors.ParameterError` for a property that cannot be,
+            :class:`~mudkit.errors.AccessDenied` without a token of the app, and
+            :class:`~mudkit.errors.TableProblem` when there is such a table already.
+        """
+        properties = {"acl": acl, "apps": apps, "split": split, "schema": schema}
+        return self.installed.call("create", table=table, properties=properties)
+
+    def alter(
+        self,
+        table: str,
+        *,
+        acl: str | None = None,
+        add: Mapping[str, str] | None = None,
+        remove: Sequence[str] = (),
+    ) -> Operation:
+        """Change a table's level, and add or remove columns; only the app that created it may."""
+        properties = {"acl": acl, "add": add, "remove": remove}
+        return self.installed.call("alter", table=table, properties=properties)
+
+    def drop(self, table: str) -> Operation:
+        """Delete a table with all its records; only the app that created it may."""
+        return self.installed.call("drop", table=table)
+
+    # -- records
+
+    def write(
+        self,
+        table: str,
+        key: str | None,
+        record: Mapping[str, Any],
+        type: str = "blind",  # noqa: A002 - the name of the API
+        predicate: str | Predicate | None = None,
+        utility: Utility | None = None,
+        data: Mapping[str, Any] | None = None,
+        callback: Callable[[Operation], None] | None = None,
+    ) -> Operation:
+        """Write a record whole.
+
+        When the call returns, the record is in the local store; the operation is done when the cloud has
+        answered.
+
+        Parameters
+        ----------
+        table : str
+        key : str or None
+            None: one that no other record has.
+        record : mapping
+            Its columns: what JSON can hold, at most 64 KiB of it.
+        type : {'blind', 'conditional'}
+            A conditional one succeeds only if the store has the version that is held here.
+        predicate : str or Predicate, optional
+            Who may see it; by default whoever comes into the table. With ``lookup`` (see :meth:`read`) the
+            cloud alone can say who that is: a device shows the record only as the cloud has answered, and
+            not while it is pending.
+        utility : optional
+            What a write policy looks at.
+        data : mapping, optional
+            What the writer says of itself as a reader: a conflict shows it nothing that others hide.
+        callback : callable, optional
+            Called with the operation when it is done.
+
+        Returns
+        -------
+        Operation
+            Of the version that the store gave it. Its result raises
+            :class:`~mudkit.errors.ParameterError` for a key or a record that cannot be,
+            :class:`~mudkit.errors.AccessDenied`, :class:`~mudkit.errors.TableProblem`, and :class:`Conflict`
+            for a conditional write.
+
+        Raises
+        ------
+        ParameterError
+            The record is no mapping, or there is no such type of write.
+        PredicateError
+            The predicate cannot be read.
+        """
+        given: Any = record
+        if not isinstance(given, Mapping):
+            raise ParameterError(
+                "This is no record.", where="record", found=repr(given)[:120],
+                expected='a mapping of columns to values, such as {"topic": "arts"}',
+                remedy="to delete a record there is delete(table, key)" if given is None else None,
+            )  # fmt: skip
+        return self._update("write", table, key, dict(record), type, predicate, utility, data, callback)
+
+    def delete(
+        self,
+        table: str,
+        key: str,
+        type: str = "blind",  # noqa: A002 - the name of the API
+        utility: Utility | None = None,
+        data: Mapping[str, Any] | None = None,
+        callback: Callable[[Operation], None] | None = None,
+    ) -> Operation:
+        """Delete a record; see :meth:`write`."""
+        return self._update("delete", table, key, None, type, None, utility, data, callback)
+
+    def read(
+        self,
+        table: str,
+        predicate: str | Predicate | None = None,
+        type: str = "committed",  # noqa: A002 - the name of the API
+        data: Mapping[str, Any] | None = None,
+        utility: Utility | None = None,
+        sync_timestamp: float | None = None,
+        callback: Callable[[Any], None] | None = None,
+        *,
+        latest: bool = False,
+        aggregate: str | None = None,
+    ) -> Operation:
+        """Read the records that a predicate names and their writers show.
+
+        Parameters
+        ----------
+        table : str
+        predicate : str or Predicate, optional
+            Over the record's columns and its ``key``; by default all. ``lookup('members', author, 'city')``
+            gives a column of the record of another table that has this primary key, NULL if this reader is
+            not shown such a record: so the cloud is always asked, and a continuous read is told by what is
+            there when a record is written.
+        type : {'uncommitted', 'committed', 'committed_wio', 'continuous'}
+        data : mapping, optional
+            What the reader says of itself, ``receiver.…`` in writers' predicates.
+        utility : Utility, optional
+            What an answer is worth and costs; by default nothing held counts as fresh.
+        sync_timestamp : float, optional
+            Of a continuous read: tell existing records, too, that are not older (seconds of the lab).
+        callback : callable, optional
+            Called with the operation when it is done; of a continuous read with each :class:`Change`, and
+            with ``{"ended": why}`` when the cloud ends it: its token expires, the table is closed to it or
+            dropped, or its predicate fails on what is written.
+        latest : bool
+            Ask for the store's latest versions.
+        aggregate : str, optional
+            For instance ``"count(*), avg(speed)"`` instead of records.
+
+        Returns
+        -------
+        Operation
+            Of a :class:`ReadResult`; of a continuous read of its handle. Its result raises
+            :class:`~mudkit.errors.ParameterError` for a type or an aggregate that cannot be,
+            :class:`~mudkit.errors.AccessDenied` and :class:`~mudkit.errors.TableProblem`, also for a table
+            that ``lookup`` names, and :class:`~mudkit.errors.PredicateError` for a function that fails.
+
+        Raises
+        ------
+        ParameterError
+            What the reader says of itself is no mapping.
+        PredicateError
+            The predicate cannot be read, or a ``lookup`` does not name its table by a text.
+        """
+        parsed = _parsed(predicate)
+        reader = _reader(data)
+        if type == "continuous":
+            if sync_timestamp is not None:
+                number("sync_timestamp", sync_timestamp, -1e12, 1e12)
+            if parsed is None:
+                parsed = Predicate("TRUE")
+            self._watched += 1
+            listener = f"continuous read {self._watched}"
+            if callback is not None:
+                self.installed.listen(listener, callback)
+            return self.installed.call(
+                "register", table=table, predicate=parsed, reader=reader, sync_timestamp=sync_timestamp,
+                listener=listener, type=type,
+            )  # fmt: skip
+        made = self.installed.call(
+            "read", table=table, predicate=parsed, type=type, reader=reader, utility=utility,
+            latest=bool(latest), aggregate=aggregate,
+        )  # fmt: skip
+        if callback is not None:
+            made.add_done_callback(callback)
+        return made
+
+    def update_data(self, handle: int, data: Mapping[str, Any]) -> Operation:
+        """Give a continuous read other reader data, for what is written from now on."""
+        return self.installed.call("update_data", handle=handle, reader=_reader(data))
+
+    def unregister(self, handle: int) -> Operation:
+        """End a continuous read."""
+        return self.installed.call("unregister", handle=handle)
+
+    def renew(self, token: str) -> Operation:
+        """Show another token from now on, after a restart too: writes that wait for it go.
+
+        A write that is sent with a token which has expired meanwhile is not lost: :meth:`pending` lists it as
+        held until there is a token that is valid.
+
+        Parameters
+        ----------
+        token : str
+            Of the same app and user.
+
+        Returns
+        -------
+        Operation
+            Done when the device keeps it. Its result raises :class:`~mudkit.errors.ParameterError` for a
+            token of another app or user, and :class:`~mudkit.errors.AccessDenied` for one that has expired or
+            is for another device.
+
+        Raises
+        ------
+        AccessDenied
+            It is no token of this lab.
+        """
+        self._authority.read(token)
+        return self.installed.call("renew", token=token)
+
+    def policies(self) -> Operation:
+        """Say which shipped policies are in use, by kind: version, digest, and what was refused and why."""
+        return self.installed.call("policies")
+
+    def pending(self) -> Operation:
+        """List the writes that the cloud has not answered.
+
+        Each says by what it is held: ``held`` is ``'token'`` when its token has expired (see :meth:`renew`),
+        ``'policy'`` when a write policy keeps it for ever, else None.
+        """
+        return self.installed.call("pending")
+
+    def held(self, table: str, data: Mapping[str, Any] | None = None) -> Operation:
+        """List what the device holds of a table, whoever may see it: for looking at a device from outside.
+
+        Nothing is asked of the cloud.
+
+        Parameters
+        ----------
+        table : str
+        data : mapping, optional
+            Of a reader; each version says whether this one would be shown it.
+
+        Returns
+        -------
+        Operation
+            Of dicts with ``key, version, record, predicate, type, visible, age_s``; the version of what is
+            pending is None, so is the record of what is deleted, and ``visible`` where only the cloud can
+            say.
+        """
+        return self.installed.call("held", table=table, reader=_reader(data))
+
+    def _update(
+        self, operation: str, table: str, key: str | None, record: Mapping[str, Any] | None, kind: str,
+        predicate: str | Predicate | None, utility: Utility | None, data: Mapping[str, Any] | None,
+        callback: Callable[[Operation], None] | None,
+    ) -> Operation:  # fmt: skip
+        if kind not in WRITE_TYPES:
+            raise ParameterError(
+                "There is no such type of write.",
+                where="type",
+                found=repr(kind),
+                expected=", ".join(WRITE_TYPES),
+            )
+        made = self.installed.call(
+            operation, table=table, key=key, record=record, type=kind,
+            predicate=_parsed(predicate), utility=utility, reader=_reader(data),
+        )  # fmt: skip
+        if callback is not None:
+            made.add_done_callback(callback)
+        return made
+
+
+def _check_app(app: str, token: str | None, authority: Authority) -> None:
+    """Refuse a token of another app; one that cannot be read is left to the cloud, which says why."""
+    if token is None:
+        return
+    try:
+        proven = authority.read(token).app
+    except AccessDenied:
+        if not isinstance(token, str):
+            raise  # the cloud takes no message with such a token
+        return
+    if proven != app:
+        raise ParameterError(
+            "This token is of another app.", where="token", found=f"app {proven!r}", expected=f"app {app!r}",
+            remedy=f"take one for this app: lab.token(user=…, app={app!r})",
+        )  # fmt: skip
+
+
+def _parsed(predicate: str | Predicate | None) -> Predicate | None:
+    if predicate is not None and not isinstance(predicate, Predicate):
+        predicate = Predicate(predicate)  # refuses what is no text
+    tables_of(predicate)  # refuses tables without a name
+    return predicate
+
+
+def _reader(data: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {} if data is None else check_record(data, ())

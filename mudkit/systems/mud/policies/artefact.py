@@ -1,0 +1,323 @@
+"""What is learnt on the server and shipped to devices: a decision tree as one JSON document (Mobius 6).
+
+It says of itself in which format it is, which version, what it decides, and its SHA-256: a device takes
+nothing else. A digest tells damage, not forgery: whoever can write to the notification channel can ship.
+
+=============  ===============================================================================
+``format``     2
+``kind``       ``read`` or ``write``: what it decides
+``version``    whole number; only a higher one replaces another
+``features``   names with their units, for instance ``["age", "s"]``: see :data:`FEATURES`
+``nodes``      ``[feature, threshold, left, right, unknown]``: at most the threshold goes left,
+               more right, an unknown value where ``unknown`` says; or ``[action]``. The first is
+               the root, children come after their parents
+``actions``    what leaves decide: ``local``, ``remote``; seconds of delay, ``never``
+``density``    how densely places are written to, for the feature of that name, or null: see
+               :mod:`mudkit.systems.mud.policies.density`
+``costs``      the cost matrix it was learnt with, or null
+``manifest``   how it was learnt
+``sha256``     of all the rest, as sorted compact JSON
+=============  ===============================================================================
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+import numpy as np
+
+from mudkit.errors import ParameterError
+from mudkit.systems.mud.policies.density import Density
+
+__all__ = ["FEATURES", "FORMAT", "Action", "Artefact", "sha256"]
+
+FORMAT: Final = 2
+FEATURES: Final[Mapping[str, str]] = {
+    "age": "s",
+    "distance": "km",
+    "lat": "deg",
+    "lon": "deg",
+    "cached_lat": "deg",
+    "cached_lon": "deg",
+    "hour": "h",
+    "weekday": "d",
+    "cached_hour": "h",
+    "held": "points",
+    "density": "points/h",
+}
+"""What a device can say, and in which unit: of a read and of a query that was answered before; of a write its
+place and time only. Hours (0 to 24) and weekdays (Monday is 0) are those of mean solar time, UTC and an hour
+for each 15 degrees of longitude: a device needs no table of time zones. ``held``: records in the answer.
+``density``: of writes at that hour in the cell of the read or write, by the table that comes with it."""
+_NAMES: Final = tuple(FEATURES)
+_MOST_NODES: Final = 100_000
+_FLOAT32_ENDS: Final = 2.0**128 - 2.0**103
+"""From here on numbers are rounded to infinity."""
+
+Action = str | float
+"""``local`` or ``remote`` for a read; for a write seconds, or ``never``."""
+
+_Node = tuple[int, float, int, int, int]
+
+
+def sha256(document: Mapping[str, Any]) -> str:
+    """Give the digest of a document, but for the digest that it holds."""
+    rest = {name: value for name, value in document.items() if name != "sha256"}
+    written = json.dumps(rest, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(written.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Artefact:
+    """A tree that can decide.
+
+    Parameters
+    ----------
+    kind : {'read', 'write'}
+    version : int
+    features : tuple of str
+        Names, in the order of the values.
+    nodes : tuple
+        See the module; a leaf has its action in place of a node.
+    document : mapping
+        What it was read from.
+    density : Density or None
+        The table for the feature of that name.
+    """
+
+    kind: Literal["read", "write"]
+    version: int
+    features: tuple[str, ...]
+    nodes: tuple[_Node | Action, ...]
+    document: Mapping[str, Any]
+    density: Density | None = None
+    root: Any = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "root", _tied(self.nodes))
+
+    @classmethod
+    def made(
+        cls,
+        kind: str,
+        version: int,
+        features: Sequence[str],
+        nodes: Sequence[Sequence[Any]],
+        actions: Sequence[Action],
+        *,
+        density: Density | None = None,
+        costs: Sequence[Sequence[float]] | None = None,
+        manifest: Mapping[str, Any] | None = None,
+    ) -> Artefact:
+        """Make one, with its digest; see the module for what these are.
+
+        Raises
+        ------
+        ParameterError
+            It could not be used.
+        """  # fmt: skip
+        document = {
+            "format": FORMAT, "kind": kind, "version": version,
+            "features": [[name, FEATURES.get(name, "?")] for name in features],
+            "nodes": [list(node) for node in nodes], "actions": list(actions),
+            "density": None if density is None else density.document(), "costs": costs,
+            "manifest": dict(manifest or {}),
+        }  # fmt: skip
+        return cls.read({**document, "sha256": sha256(document)})
+
+    @classmethod
+    def read(cls, document: Any) -> Artefact:
+        """Read one, and check all of it.
+
+        Raises
+        ------
+        ParameterError
+            It is damaged, or in another format, or asks for what a device cannot say.
+        """
+        if not isinstance(document, Mapping):
+            raise _refused("document", type(document).__name__, "a JSON object")
+        if document.get("format") != FORMAT:
+            raise _refused("format", repr(document.get("format")), str(FORMAT))
+        try:
+            digest = sha256(document)
+        except (TypeError, ValueError) as error:
+            raise _refused("document", str(error), "what JSON can hold") from None
+        if document.get("sha256") != digest:
+            raise _refused("sha256", repr(document.get("sha256")), repr(digest))
+        kind, version = document.get("kind"), document.get("version")
+        if kind not in ("read", "write"):
+            raise _refused("kind", repr(kind), "read or write")
+        if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+            raise _refused("version", repr(version), "a whole number, 1 or more")
+        features = _features(document.get("features"))
+        actions = document.get("actions")
+        if not isinstance(actions, list) or not all(_is_action(kind, each) for each in actions):
+            expected = "local, remote" if kind == "read" else "seconds, 0 or more, or never"
+            raise _refused("actions", repr(actions)[:200], expected)
+        nodes = _nodes(document.get("nodes"), len(features), actions)
+        table = document.get("density")
+        if ("density" in features) is (table is None):
+            raise _refused(
+                "density", "a table" if table else "no table", "one where it is a feature, else none"
+            )
+        return cls(kind, version, features, nodes, document, None if table is None else Density.read(table))
+
+    def but_inside(
+        self, action: Action, *, south: float, north: float, west: float, east: float, version: int
+    ) -> Artefact:
+        """Make one that decides as this one does, but for a box, in which it always decides the same.
+
+        Parameters
+        ----------
+        action : str or float
+            See the module.
+        south, north, west, east : float
+            Degrees; a place on the north or east edge is inside, one on the others is not.
+        version : int
+
+        Raises
+        ------
+        ParameterError
+            It could not be used.
+        """
+        document = self.document
+        names = list(self.features)
+        names += [name for name in ("lat", "lon") if name not in names]
+        lat, lon, actions = names.index("lat"), names.index("lon"), list(document["actions"])
+        if action not in actions:
+            actions.append(action)
+        rest = 5  # where this one's nodes begin
+        nodes: list[list[Any]] = [
+            [lat, south, rest, 1, rest], [lat, north, 2, rest, rest], [lon, west, rest, 3, rest],
+            [lon, east, 4, rest, rest], [actions.index(action)],
+        ]  # fmt: skip
+        nodes += [
+            node if len(node) == 1 else [*node[:2], *(child + rest for child in node[2:])]
+            for node in document["nodes"]
+        ]
+        manifest = {**document["manifest"], "but inside": [south, north, west, east], "action": action}
+        return Artefact.made(
+            self.kind, version, names, nodes, actions, density=self.density, costs=document["costs"],
+            manifest=manifest,
+        )  # fmt: skip
+
+    def renewed(self, version: int) -> Artefact:
+        """Make the same as another version: what devices had instead goes back to it.
+
+        Raises
+        ------
+        ParameterError
+            The version is not usable.
+        """
+        document = {**self.document, "version": version}
+        return Artefact.read({**document, "sha256": sha256(document)})
+
+    def decide(self, values: Sequence[float | None]) -> Action:
+        """Decide; as scikit-learn does, values are taken as float32.
+
+        Parameters
+        ----------
+        values : sequence of float or None
+            Of the features, in their order; None: unknown, as NaN is.
+        """
+        try:
+            return _decide(self.root, values)
+        except TypeError:
+            return _decide(self.root, [math.nan if each is None else each for each in values])
+
+
+def _decide(node: Any, values: Sequence[Any]) -> Action:
+    while node.__class__ is tuple:
+        feature, most, left, right, unknown = node
+        value = values[feature]
+        if value <= most:
+            node = left
+        elif value > most:
+            node = right
+        else:
+            node = unknown
+    action: Action = node
+    return action
+
+
+def _tied(nodes: Sequence[_Node | Action]) -> Any:
+    """Tie nodes to their children, so that deciding looks nothing up."""
+    tied: list[Any] = list(nodes)
+    for number in range(len(nodes) - 1, -1, -1):  # children come after their parents
+        node = nodes[number]
+        if isinstance(node, tuple):
+            feature, threshold, *children = node
+            tied[number] = (feature, _most(threshold), *(tied[child] for child in children))
+    return tied[0]
+
+
+def _most(threshold: float) -> float:
+    """Give the largest number that is at most a threshold once it is rounded to float32.
+
+    So a device need not round: rounding keeps the order of numbers.
+    """
+    with np.errstate(over="ignore"):
+        below = np.float32(threshold)
+        if float(below) > threshold:
+            below = np.nextafter(below, np.float32(-np.inf))
+        above = np.nextafter(below, np.float32(np.inf))
+    if not np.isfinite(below):  # below all that float32 has: what is smaller yet is rounded to -inf
+        return -_FLOAT32_ENDS
+    middle = (float(below) + (float(above) if np.isfinite(above) else 2.0**128)) / 2.0
+    # A number in the middle goes to the one whose last bit is 0.
+    is_even = not int(below.view(np.uint32)) & 1
+    return middle if is_even else math.nextafter(middle, -math.inf)
+
+
+def _features(given: Any) -> tuple[str, ...]:
+    if not isinstance(given, list):
+        raise _refused("features", repr(given), "a list of names with their units")
+    for each in given:
+        if (
+            not isinstance(each, list)
+            or len(each) != 2
+            or each[0] not in _NAMES
+            or FEATURES[each[0]] != each[1]
+        ):
+            expected = ", ".join(f"{name} in {unit}" for name, unit in FEATURES.items())
+            raise _refused("features", repr(each), expected)
+    return tuple(each[0] for each in given)
+
+
+def _is_action(kind: str, action: Any) -> bool:
+    if kind == "read":
+        return action in ("local", "remote")
+    if action == "never":
+        return True
+    return isinstance(action, int | float) and not isinstance(action, bool) and 0 <= action < math.inf
+
+
+def _nodes(given: Any, features: int, actions: Sequence[Action]) -> tuple[_Node | Action, ...]:
+    if not isinstance(given, list) or not 1 <= len(given) <= _MOST_NODES:
+        raise _refused("nodes", f"{type(given).__name__}", f"a list of 1 to {_MOST_NODES:,} nodes")
+    nodes: list[_Node | Action] = []
+    for number, node in enumerate(given):
+        match node:
+            case [int(action)] if 0 <= action < len(actions):
+                nodes.append(actions[action])
+            case [int(feature), float() | int() as threshold, int(left), int(right), int(unknown)] if (
+                0 <= feature < features
+                and math.isfinite(threshold)
+                # Children come after their parents: so every way ends.
+                and all(number < child < len(given) for child in (left, right))
+                and unknown in (left, right)
+            ):
+                nodes.append((feature, float(threshold), left, right, unknown))
+            case _:
+                expected = "[feature, threshold, left, right, unknown], or [action], children after parents"
+                raise _refused(f"nodes[{number}]", repr(node)[:200], expected)
+    return tuple(nodes)
+
+
+def _refused(where: str, found: str, expected: str) -> ParameterError:
+    return ParameterError("This policy cannot be used.", where=where, found=found, expected=expected)

@@ -1,0 +1,67 @@
+"""A replica: it follows the master's log some time behind, and answers reads that may be as old as that."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Final
+
+from mudkit.events import Effect, Event, LinkUp, Ports, Received, SetTimer, TimerFired
+from mudkit.systems.mud.messages import FROM_MASTER, READS
+from mudkit.systems.mud.servers.log_follower import Follower
+from mudkit.systems.mud.servers.reading import answered
+from mudkit.systems.receiving import Accepts, dropped
+
+__all__ = ["Replica"]
+
+_APPLY: Final = "apply"
+_NOBODY: Final = Accepts()
+
+
+class Replica:
+    """One replica.
+
+    Parameters
+    ----------
+    ports : Ports
+    master : str
+        The back end's address.
+    processors : sequence of str
+        Addresses of those that pass reads on.
+    lag_us : int
+        How long after it came an entry counts here.
+    """
+
+    def __init__(self, ports: Ports, master: str, processors: Sequence[str], lag_us: int) -> None:
+        self._master = master
+        self._accepts = {master: FROM_MASTER, **dict.fromkeys(processors, READS)}
+        self._lag_us = lag_us
+        self._log = Follower(master, ports.entropy(8).hex())
+        self._waiting: deque[tuple[int, dict[str, Any]]] = deque()
+
+    def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
+        """See :class:`mudkit.events.Machine`."""
+        match event:
+            case Received() if not self._accepts.get(event.source, _NOBODY)(event.message):
+                return dropped(event)
+            case LinkUp() | TimerFired(name="begin"):
+                return self._log.begin()
+            case TimerFired():
+                return self._apply(now_us)
+            case Received(message={"kind": "state" | "log"} as message) if not self._log.fits(message):
+                return dropped(event)
+            case Received(message={"kind": "state"} as message):
+                return self._log.state(message)
+            case Received(message={"kind": "log"} as message):
+                if self._log.lsn < 0:
+                    return self._log.begin()
+                self._waiting += [(now_us + self._lag_us, entry) for entry in self._log.fresh(message)]
+                return self._log.has(), *self._apply(now_us)
+            case Received(message={"kind": "read"} as message):
+                return answered(self._log.copy, message, self._master)
+        return ()
+
+    def _apply(self, now_us: int) -> Sequence[Effect]:
+        while self._waiting and self._waiting[0][0] <= now_us:
+            self._log.copy.take(self._waiting.popleft()[1])
+        return (SetTimer(_APPLY, self._waiting[0][0] - now_us),) if self._waiting else ()

@@ -1,0 +1,1 @@
+"""The machine of a device: the local middleware (Radiator 4.1)."""

@@ -1,0 +1,216 @@
+"""Algorithm 3 for a share of the receivers, as a query on a stream keeps it (``pipeline.streaming``).
+
+Every share is given every event, so all of them know the current context of every sender; each receiver is in
+one share. What the shares let go together is what one engine for all lets go, at the same moments, with its
+equal aggregates told by one share each.
+
+==========  ===============================================================================================
+register    what is told: the attributes. A client that is in gets them in place of the former ones
+unregister  with all that waits for the client
+context     what is told: a context as :meth:`Context.describe` gives it; of a client that is not registered
+            it is left out, and that is a problem
+tick        nothing but time
+anything    with a number that is not above the last one is a repeat, and left out; if it cannot be read, that
+            is a problem
+==========  ===============================================================================================
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeAlias
+
+import msgspec
+
+from mudkit.errors import MudkitError, ParameterError, PropagationProblem
+from mudkit.sources.parameters import number
+from mudkit.systems.radiator.aggregation.functions import check_join
+from mudkit.systems.radiator.aggregation.joining import join_problem, joined
+from mudkit.systems.radiator.aggregation.joins import Join, concatenation
+from mudkit.systems.radiator.aggregation.thresholds import Aggregability
+from mudkit.systems.radiator.context import Context
+from mudkit.systems.radiator.engines.groups import Groups
+from mudkit.systems.radiator.engines.literal import Entry
+from mudkit.systems.radiator.engines.pending import Message
+from mudkit.systems.radiator.packing import pack
+
+__all__ = ["Share", "Shares"]
+
+_RETRY_US: Final = 60_000_000
+"""A join that failed is tried again so long after, if nothing comes before."""
+_decode = msgspec.json.Decoder().decode
+
+
+class Told(Protocol):
+    """An event: when (µs), its number, and what is told of a client."""
+
+    @property
+    def t_us(self) -> int: ...
+    @property
+    def number(self) -> int: ...
+    @property
+    def client(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def told(self) -> str | None: ...
+
+
+Gone: TypeAlias = tuple[int, Sequence[int], Sequence[str], str | None, str | None]
+"""When (µs), the messages' numbers, the recipients, the aggregate as JSON; or, instead of it, a problem."""
+
+
+class Share:
+    """The engine of one share.
+
+    Parameters
+    ----------
+    shares : Shares
+    share, of : int
+        Which one it is, and how many there are.
+    kept : object
+        What :meth:`kept` has given; None: nothing has happened yet.
+    """
+
+    def __init__(self, shares: Shares, share: int, of: int, kept: Any = None) -> None:
+        self._shares, self._share, self._of = shares, share, of
+        self._engine: Groups
+        self._clients: set[str]
+        self._last: int
+        function = shares.aggregability
+        if kept is None:
+            self._engine = Groups(function, round(shares.max_retention_s * 1e6), echo=shares.echo)
+            self._clients, self._last = set(), -1
+        else:
+            self._engine, self._clients, self._last = kept
+            self._engine.function = function
+
+    @property
+    def due_us(self) -> float:
+        """When :meth:`fire` is next to be called, at the latest."""
+        return self._engine.due_us
+
+    def kept(self) -> Any:
+        """Give all that it has to know to go on, without the programmer's functions."""
+        engine: Any = copy(self._engine)
+        engine.function = None
+        return engine, self._clients, self._last
+
+    def handle(self, event: Told) -> list[Gone]:
+        """Take an event, and give what goes by it."""
+        if event.number <= self._last:
+            return []
+        self._last = event.number
+        try:
+            told = self._read(event)
+        except (MudkitError, msgspec.DecodeError, LookupError, TypeError) as error:
+            return [_unreadable(event, error)]
+        return self._gone(event.t_us, self._take(event, told))
+
+    def fire(self, now_us: int) -> list[Gone]:
+        """Give what goes by time alone."""
+        return self._gone(now_us, self._engine.fire(now_us))
+
+    def _read(self, event: Told) -> Context | None:
+        """Give what is told of a client; attributes as a context of nobody."""
+        match event.kind:
+            case "register":
+                return Context(attributes=_decode(event.told or "{}"))
+            case "context" if event.client in self._clients:
+                return Context.read(_decode(event.told or "")).at(event.t_us)
+            case "context":
+                raise ParameterError(
+                    "There is no such client.", found=repr(event.client), expected="register first"
+                )
+            case "unregister" | "tick":
+                return None
+        raise ParameterError(
+            "There is no such event.",
+            found=repr(event.kind),
+            expected="register, unregister, context or tick",
+        )
+
+    def _take(self, event: Told, told: Context | None) -> list[Entry]:
+        t_us, client = event.t_us, event.client
+        if event.kind == "context" and told is not None:
+            return self._engine.take(t_us, Message(event.number, client, t_us, told))
+        if event.kind == "register" and told is not None:
+            self._clients.add(client)
+            return self._engine.register(t_us, client, told.attributes, receives=self._has(client))
+        if event.kind == "unregister" and client in self._clients:
+            self._clients.remove(client)
+            self._engine.unregister(t_us, client)
+        return []
+
+    def _has(self, client: str) -> bool:
+        return zlib.crc32(client.encode()) % self._of == self._share
+
+    def _gone(self, now_us: int, entries: Sequence[Entry]) -> list[Gone]:
+        gone: list[Gone] = []
+        for entry in entries:
+            join = self._shares.join
+            try:
+                aggregate = pack(joined(join, entry).describe(), compress=False).decode()
+            except Exception as error:
+                self._engine.problems.add(join_problem(error, join, entry))
+                self._engine.put_back(entry, now_us + _RETRY_US)
+                continue
+            numbers = [message.number for message in entry.batch]
+            gone.append((now_us, numbers, entry.recipients, aggregate, None))
+        return gone + [(now_us, (), (), None, str(problem)) for problem in self._engine.problems.news()]
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Makes the engines of the shares: ``pipeline.streaming.aggregate(events, Shares(g), path)``.
+
+    Parameters
+    ----------
+    aggregability : Aggregability
+        With a key.
+    join : callable
+    max_retention_s : float
+    echo : bool
+        As of :class:`mudkit.systems.radiator.Server`.
+
+    Raises
+    ------
+    ParameterError
+        The function declares no key, or the join lacks a setting.
+    """
+
+    aggregability: Aggregability
+    join: Join = concatenation
+    max_retention_s: float = 3600.0
+    echo: bool = False
+
+    def __post_init__(self) -> None:
+        number("max_retention_s", self.max_retention_s, 1e-6, 1e9)
+        check_join(self.join)
+        given: Any = self.aggregability
+        if not isinstance(given, Aggregability) or given.key is None:
+            name = getattr(given, "name", None) or getattr(given, "__qualname__", repr(given))
+            raise ParameterError(
+                "Receivers cannot be divided into groups that are alike.", where="aggregability",
+                found=f"{name} has no key",
+                expected="a function that declares what of a receiver it looks at",
+                remedy="put @aggregability(key=…) before it",
+            )  # fmt: skip
+
+    def __call__(self, share: int, of: int, kept: Any = None) -> Share:
+        """Make the engine of a share, or bring it back from what was kept."""
+        return Share(self, share, of, kept)
+
+
+def _unreadable(event: Told, error: Exception) -> Gone:
+    problem = PropagationProblem(
+        f"An event cannot be used: {error.summary if isinstance(error, MudkitError) else error}",
+        where=f"event {event.number} of {event.client!r}, {event.kind}",
+        found=(getattr(error, "found", None) or repr(event.told))[:200],
+        expected=getattr(error, "expected", None) or "what is told of such an event, as JSON",
+        remedy="it was left out",
+    )
+    return event.t_us, (), (), None, str(problem)

@@ -1,0 +1,150 @@
+"""Applications: an aggregability function and a join each (Radiator 1, 2; Tables 1 and 2 are lost).
+
+=================  ===========================================================================================
+traffic            all wait for five minutes (2.2); the mean speed of each cell
+hazards            until five wait (Table 1's second row: a number of messages); how many people in each cell
+popular spots      until what waits is of twenty people; how many in each cell, cells with one or two left out
+friends nearby     friends at once when they are near by, in five minutes else; strangers in half an hour
+noise map          from one's own cell or one beside it in a minute, from elsewhere in half an hour (1.3)
+=================  ===========================================================================================
+
+All declare what they look at, so that the engine of groups can run them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+from mudkit.systems.radiator.aggregation import joins
+from mudkit.systems.radiator.aggregation.functions import check_join
+from mudkit.systems.radiator.aggregation.joins import Join
+from mudkit.systems.radiator.aggregation.places import Cell, cell, distance_km
+from mudkit.systems.radiator.aggregation.thresholds import (
+    Aggregability,
+    People,
+    Threshold,
+    Time,
+    Volume,
+    aggregability,
+)
+from mudkit.systems.radiator.context import Context
+
+__all__ = ["APPLICATIONS", "Application", "Sense", "friends_nearby"]
+
+Sense: TypeAlias = Callable[[str, tuple[float, float], float], Mapping[str, Any] | None]
+"""What a device tells: of its name, its place, and its speed in km/h; None: nothing."""
+NEAR_KM: Final = 2.0
+_NOISE_KM: Final = 5.0
+_NOISE_DB: Final = (45.0, 0.5)
+"""Of a street on which nothing moves, and for each km/h: an assumption, for no trace has recorded noise."""
+
+
+@dataclass(frozen=True)
+class Application:
+    """What is told, when it goes, and what becomes of several.
+
+    Parameters
+    ----------
+    name : str
+    aggregability : Aggregability
+    join : callable
+    sense : callable
+    tells : str
+        What the cells of its maps tell, with the unit.
+
+    Raises
+    ------
+    ParameterError
+        The join lacks a setting.
+    """
+
+    name: str
+    aggregability: Aggregability
+    join: Join
+    sense: Sense
+    tells: str = "people"
+
+    def __post_init__(self) -> None:
+        check_join(self.join)
+
+
+def _place_and_speed(name: str, loc: tuple[float, float], speed_kmh: float) -> dict[str, Any]:
+    return {"loc": loc, "speed_kmh": speed_kmh}
+
+
+def _standing(name: str, loc: tuple[float, float], speed_kmh: float) -> dict[str, Any] | None:
+    return {"loc": loc} if speed_kmh < 3.0 else None
+
+
+def _noise(name: str, loc: tuple[float, float], speed_kmh: float) -> dict[str, Any]:
+    quiet, more = _NOISE_DB
+    return {"loc": loc, "noise_db": quiet + more * speed_kmh}
+
+
+def _everyone(receiver: Context) -> str:
+    return "everyone"
+
+
+def _noise_cell(context: Context) -> Cell:
+    return cell(context["loc"], km=_NOISE_KM)
+
+
+@aggregability(key=_everyone, sender_key=_everyone)
+def _five_minutes(sender: str, receiver: str) -> Time:
+    return Time(seconds=300)
+
+
+@aggregability(key=_everyone, sender_key=_everyone)
+def _five_messages(sender: str, receiver: str) -> Volume:
+    return Volume(5)
+
+
+@aggregability(key=_everyone, sender_key=_everyone)
+def _twenty_people(sender: str, receiver: str) -> People:
+    return People(20)
+
+
+@aggregability(key=_noise_cell, sender_key=_noise_cell)
+def _near_sooner(sender: Cell, receiver: Cell) -> Time:
+    return Time(seconds=60 if sender.is_beside(receiver) else 1800)
+
+
+def friends_nearby(friends: Mapping[str, frozenset[str]]) -> Application:
+    """Give the application that shows friends who are near by.
+
+    Parameters
+    ----------
+    friends : mapping of str to frozenset of str
+        Of each device, whose friends its user is.
+    """
+
+    def seen(receiver: Context) -> tuple[str, Cell]:
+        (name,) = receiver.people
+        return name, cell(receiver["loc"], km=0.5)
+
+    @aggregability(key=seen)
+    def by_friendship(sender: Context, receiver: tuple[str, Cell]) -> Threshold:
+        name, where = receiver
+        if not sender.people & friends.get(name, frozenset()):
+            return Time(seconds=1800)
+        return Volume(1) if distance_km(sender["loc"], where.centre) < NEAR_KM else Time(seconds=300)
+
+    return Application("friends nearby", by_friendship, joins.concatenation, _place_and_speed)
+
+
+APPLICATIONS: Final = {
+    each.name: each
+    for each in (
+        Application("traffic", _five_minutes, joins.mean_per_cell, _place_and_speed, "speed, km/h"),
+        Application("hazards", _five_messages, joins.count_per_cell, _standing),
+        Application("popular spots", _twenty_people, partial(joins.count_per_cell, least=3), _standing),
+        Application(
+            "noise map", _near_sooner, partial(joins.mean_per_cell, of="noise_db"), _noise, "noise, dB"
+        ),
+    )
+}
+"""The applications, by name, that need nothing else; for friends there is :func:`friends_nearby`. A hazard is
+here where a car stands: traces do not say more."""

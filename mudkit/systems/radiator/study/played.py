@@ -1,0 +1,279 @@
+"""An application on a trace: every device tells where it is, and what goes to whom becomes tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mudkit.errors import ContextProblem, ParameterError
+from mudkit.sources.parameters import number
+from mudkit.systems.radiator.aggregation import joins
+from mudkit.systems.radiator.aggregation.places import distance_km
+from mudkit.systems.radiator.context import Context
+from mudkit.systems.radiator.engines.client_arrays import for_many
+from mudkit.systems.radiator.engines.pending import Message
+from mudkit.systems.radiator.packing import pack
+from mudkit.systems.radiator.problems import Problems, failure
+from mudkit.systems.radiator.study.applications import Application
+from mudkit.systems.radiator.study.broadcast import Aggregate, broadcast
+from mudkit.units import distance_km as distances_km
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Place", "Played", "Track", "heard", "play", "rows"]
+
+Place = tuple[float, float]
+"""Latitude and longitude, degrees."""
+Track = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
+"""Where somebody was: seconds that ascend, latitudes and longitudes."""
+_HEARD: Final = [
+    "t_s", "receiver", "aggregate", "lat", "lon", "km", "value", "messages", "said_s",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Played:
+    """What came of an application on a trace.
+
+    Parameters
+    ----------
+    aggregates : pandas.DataFrame
+        A row for each that went: ``ts, messages, people, recipients, size_bytes, wait_s`` (the mean of its
+        messages at the server).
+    heard : pandas.DataFrame
+        What those who are watched have got, a row for each cell of each aggregate, in time: as of
+        :func:`heard`, times in seconds since the first position. Where the join tells no cells, the value is
+        how many people were in each of 1 km.
+    received : pandas.DataFrame
+        What those who are watched have got of each message: ``ts, receiver, sender, lat, lon, age_s``: where
+        it was sent, and how old it was when it went.
+    sent : pandas.DataFrame
+        What went to each who is watched: ``receiver, aggregates, messages, bytes`` (gzip, no addresses).
+    problems : list
+        Of the application's functions. What fails to sense says nothing; an aggregate in which there are no
+        cells, and cannot be, has no rows in ``heard``.
+    """
+
+    aggregates: pd.DataFrame
+    heard: pd.DataFrame
+    received: pd.DataFrame
+    sent: pd.DataFrame
+    problems: list[Any]
+
+
+def play(
+    application: Application,
+    positions: Any,
+    *,
+    watch: Collection[str] = (),
+    stand: Mapping[str, Place] | None = None,
+    every_s: float = 60.0,
+    max_retention_s: float = 3600.0,
+) -> Played:
+    """Let the devices of a trace use an application, each of them as sender and as receiver.
+
+    Parameters
+    ----------
+    application : Application
+    positions : pyarrow.Table, pandas.DataFrame or object with ``positions``
+        Columns device, ts, lat, lon and perhaps speed_mps, as a lab's trace and
+        :class:`mudkit.trace.Loaded` have them. Without a speed it is that since the report before.
+    watch : collection of str
+        Devices whose receptions are kept.
+    stand : mapping of str to (float, float), optional
+        Who stands still somewhere and listens, watched as well.
+    every_s : float
+        A device tells something so often at the most.
+    max_retention_s : float
+
+    Raises
+    ------
+    ParameterError
+        There are no positions, or a device to be watched is not among them, or one that listens is.
+    """
+    import pandas as pd
+
+    number("every_s", every_s, 0.0, 1e9)
+    retention_us = round(number("max_retention_s", max_retention_s, 1e-6, 1e9) * 1e6)
+    table = getattr(positions, "positions", positions)
+    frame = table if isinstance(table, pd.DataFrame) else table.to_pandas()
+    frame = frame.sort_values(["ts", "device"], kind="stable", ignore_index=True)
+    names, stand = set(frame["device"].unique()), dict(stand or {})
+    if not names or not set(watch) <= names or names & stand.keys():
+        raise ParameterError(
+            "There are no such devices in these positions.", where="watch, stand",
+            found=", ".join(map(repr, [*watch, *stand])),
+            expected=f"watch: of {', '.join(sorted(names)[:10]) or 'none'}; stand: others",
+        )  # fmt: skip
+    since = pd.to_datetime(frame["ts"], utc=True) - pd.Timestamp(0, tz="UTC")
+    times_us = (since // pd.Timedelta(microseconds=1)).to_numpy(np.int64)
+    start_us = int(times_us[0])
+    times_us -= start_us
+    engine = for_many(application.aggregability, retention_us, echo=True)
+    for first in frame.drop_duplicates("device").itertuples():
+        engine.register(0, str(first.device), {"loc": [first.lat, first.lon]})
+    for name, place in stand.items():
+        engine.register(0, name, {"loc": list(place)})
+    told = _told(application, frame, times_us.tolist(), round(every_s * 1e6), engine.problems)
+    watched = {*watch, *stand}
+    sums = {name: [0, 0, 0] for name in sorted(watched)}
+    aggregates: list[Any] = []
+    cells: list[Any] = []
+    received: list[Any] = []
+    for gone in broadcast(engine, told, application.join, until_us=int(times_us[-1]) + retention_us):
+        waits_s = [(gone.gone_us - each.arrived_us) / 1e6 for each in gone.batch]
+        people = len({name for each in gone.batch for name in each.context.people})
+        aggregates.append(
+            (gone.gone_us, len(gone.batch), people, len(gone.recipients), gone.size_bytes, np.mean(waits_s))
+        )
+        for receiver in sorted(watched.intersection(gone.recipients)):
+            more = (1, len(gone.batch), gone.size_bytes)
+            sums[receiver] = [now + plus for now, plus in zip(sums[receiver], more, strict=True)]
+            cells += _cells(application, gone, receiver, sums[receiver][0], engine.problems)
+            for each, wait_s in zip(gone.batch, waits_s, strict=True):
+                received.append((gone.gone_us, receiver, each.sender, *_place(each.context), wait_s))
+    tracks = {name: _track(frame, times_us, name) for name in watched - stand.keys()}
+    for_columns = ["ts", "messages", "people", "recipients", "size_bytes", "wait_s"]
+    tables = [
+        pd.DataFrame(aggregates, columns=for_columns),
+        pd.DataFrame(received, columns=["ts", "receiver", "sender", "lat", "lon", "age_s"]),
+    ]
+    for each_table in tables:
+        each_table["ts"] = pd.to_datetime(each_table["ts"] + start_us, unit="us", utc=True)
+    return Played(
+        tables[0], heard(cells, tracks | {name: _still(place) for name, place in stand.items()}), tables[1],
+        pd.DataFrame(
+            [[name, *three] for name, three in sums.items()],
+            columns=["receiver", "aggregates", "messages", "bytes"],
+        ),
+        list(engine.problems),
+    )  # fmt: skip
+
+
+def _cells(
+    application: Application, gone: Aggregate, receiver: str, number: int, problems: Problems
+) -> list[list[Any]]:
+    told_of = gone.context
+    try:
+        if told_of.get("cells") is None:
+            told_of = joins.count_per_cell([each.context for each in gone.batch])
+        return rows(gone.gone_us / 1e6, receiver, number, told_of)
+    except Exception as error:
+        where = f"{application.name}, receiver {receiver!r}"
+        remedy = "it is not among what was heard"
+        problems.add(
+            failure("What the join tells", error, where=where, expected="cells, or places", remedy=remedy)
+        )
+        return []
+
+
+def _place(context: Context) -> Place:
+    """Give where it was sent; not a number, where it does not say it."""
+    try:
+        lat, lon = context["loc"]
+        return float(lat), float(lon)
+    except (ContextProblem, TypeError, ValueError):
+        return math.nan, math.nan
+
+
+def rows(t_s: float, receiver: str, aggregate: int, context: Context) -> list[list[Any]]:
+    """Give a row of :func:`heard` for each cell of an aggregate that has come.
+
+    Parameters
+    ----------
+    t_s : float
+        When.
+    receiver : str
+    aggregate : int
+        Its number, among those of this receiver.
+    context : Context
+        Of :func:`joins.mean_per_cell` or :func:`joins.count_per_cell`.
+    """
+    km = context["km"]
+    return [
+        [t_s, receiver, aggregate, lat, lon, km, value, count, said_s]
+        for lat, lon, value, count, said_s in context["cells"]
+    ]
+
+
+def heard(found: list[list[Any]], tracks: Mapping[str, Track]) -> pd.DataFrame:
+    """Make the table of what has come to receivers, which maps are drawn from.
+
+    Parameters
+    ----------
+    found : list of list
+        Of :func:`rows`.
+    tracks : mapping of str to tuple
+        Where each receiver was.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``t_s`` (when it came), ``receiver, aggregate, lat, lon`` (the cell's centre), ``km`` (its side),
+        ``value, messages, said_s`` (when they were said, on average), ``distance_km`` (from the receiver to
+        the cell, then); in time.
+    """
+    import pandas as pd
+
+    table = pd.DataFrame(found, columns=_HEARD).sort_values(["t_s", "aggregate"], ignore_index=True)
+    table["distance_km"] = np.nan
+    for name, those in table.groupby("receiver"):
+        t_s, lat, lon = tracks[str(name)]
+        at = np.maximum(np.searchsorted(t_s, those["t_s"], side="right") - 1, 0)
+        table.loc[those.index, "distance_km"] = distances_km(those["lat"], those["lon"], lat[at], lon[at])
+    return table
+
+
+def _track(frame: Any, times_us: Any, name: str) -> Track:
+    own = (frame["device"] == name).to_numpy()
+    return times_us[own] / 1e6, frame["lat"].to_numpy()[own], frame["lon"].to_numpy()[own]
+
+
+def _still(place: Place) -> Track:
+    return np.zeros(1), np.array([place[0]]), np.array([place[1]])
+
+
+def _told(
+    application: Application, frame: Any, times_us: list[int], every_us: int, problems: Problems
+) -> Iterator[Message]:
+    """Give what the devices tell, in time."""
+    last: dict[str, tuple[int, tuple[float, float]]] = {}
+    told_us: dict[str, int] = {}
+    count = 0
+    speeds = frame["speed_mps"].to_numpy(np.float64) if "speed_mps" in frame else np.full(len(frame), np.nan)
+    columns = zip(frame["device"], times_us, frame["lat"], frame["lon"], speeds, strict=True)
+    for device, now_us, lat, lon, speed_mps in columns:
+        loc = (float(lat), float(lon))
+        before_us, before = last.get(device, (now_us, loc))
+        last[device] = now_us, loc
+        if device in told_us and now_us - told_us[device] < every_us:
+            continue
+        speed_kmh = 3.6 * float(speed_mps)
+        if np.isnan(speed_kmh):
+            if now_us == before_us:
+                continue
+            speed_kmh = distance_km(before, loc) / ((now_us - before_us) / 3.6e9)
+        told_us[device] = now_us
+        try:
+            attributes: Mapping[str, Any] | None = application.sense(device, loc, speed_kmh)
+            if attributes is None:
+                continue
+            context = Context(frozenset((device,)), dict(attributes), (now_us, now_us))
+            pack(context.describe(), compress=False)  # with what cannot be sent no join could be
+        except Exception as error:
+            where = f"{application.name}, device {device!r}"
+            expected = "a mapping, or None"
+            problems.add(
+                failure(
+                    "What senses", error, where=where, expected=expected, remedy="the device says nothing"
+                )
+            )
+            continue
+        yield Message(count, device, now_us, context)
+        count += 1

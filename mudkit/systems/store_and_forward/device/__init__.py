@@ -1,0 +1,1 @@
+"""The machines of a device: the client, and the baseline that sends directly."""

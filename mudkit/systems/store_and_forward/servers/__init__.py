@@ -1,0 +1,1 @@
+"""The machine of the server: the relay."""

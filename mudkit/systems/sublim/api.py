@@ -1,0 +1,367 @@
+"""What a notebook holds of SUBLIM: the publish server, access points, and subscribers on their devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+from mudkit.errors import OperationLost, ParameterError
+from mudkit.events import Host, Installed, Make, Network, Operation
+from mudkit.predicates import Predicate
+from mudkit.sources.parameters import number, of_kind
+from mudkit.systems.arguments import check_device, check_lab
+from mudkit.systems.sublim.device.client import APP, PROBLEMS, ClientMachine
+from mudkit.systems.sublim.policy.actions import Drop
+from mudkit.systems.sublim.policy.deciding import Explanation
+from mudkit.systems.sublim.policy.function import FunctionPolicy
+from mudkit.systems.sublim.policy.message import create_message
+from mudkit.systems.sublim.policy.policy import Policy, Rule
+from mudkit.systems.sublim.policy.state import Beyond, checked_bytes
+from mudkit.systems.sublim.servers.access_point import AccessPointMachine
+from mudkit.systems.sublim.servers.agent import AnyPolicy
+from mudkit.systems.sublim.servers.plain import LANGUAGE, PlainAccessPointMachine, PlainClientMachine
+from mudkit.systems.sublim.servers.publish_server import PublishServerMachine
+from mudkit.systems.sublim.sites import Site
+
+__all__ = ["NAME", "AccessPoint", "PlainSubscriber", "PublishServer", "Sublim", "Subscriber", "explain"]
+
+NAME: Final = "sublim"
+_PORT: Final = "sublim"
+
+
+class PublishServer:
+    """The publish server of a lab.
+
+    A message is for those whom an access point serves when it is published: "an arrived event is triggered at
+    every connected participant" (section 4). Nothing is kept for those who attach for the first time later
+    (WiFi takes two seconds to associate), and the deliveries have no row of them: only a policy, by the state
+    that its subscriber has then, could say that the message was for them. A run of an experiment, which knows
+    for whom an item is, has the row, as lost. A policy holds once the access point has it: wait with
+    ``set_policy(…).result()`` before publishing what it is to decide about.
+
+    Parameters
+    ----------
+    lab : Network
+    name : str
+        Of the server.
+
+    Raises
+    ------
+    ParameterError
+        It is given no lab, or the name of a device.
+    """
+
+    def __init__(self, lab: Network, name: str = "publish-server") -> None:
+        check_lab(lab)
+        self.lab = lab
+        self.sites: list[Site] = []
+        self.access_points: list[AccessPoint] = []
+        self.functions: dict[str, FunctionPolicy] = {}
+        """Policies that are functions, by the name under which they were set."""
+        self.installed = lab.server(name).install(
+            NAME, lambda ports: PublishServerMachine(ports, lab.start_us, self.sites), name=_PORT
+        )
+
+    def publish(self, message: Mapping[str, Any], item: str | None = None) -> Operation:
+        """Publish a message for all subscribers that are served by now; their policies decide.
+
+        Parameters
+        ----------
+        message : mapping of str to object
+            What JSON can hold, and bytes.
+        item : str, optional
+            What the deliveries call it; by default a number.
+
+        Returns
+        -------
+        Operation
+            Of its number.
+        """
+        if not _is_named(message):
+            raise ParameterError(
+                "A message has named fields.", where="message", found=repr(message)[:80],
+                expected='a mapping such as {"patient": 7, "pulse": 48}',
+            )  # fmt: skip
+        given: Any = item
+        if given is not None and (not isinstance(given, str) or not given):
+            raise ParameterError(
+                "This is no name of an item.", where="item", found=repr(item), expected="a text"
+            )
+        try:
+            body = create_message(message)  # nobody changes it later
+            checked_bytes(body, "the message")
+        except (Beyond, RecursionError) as error:
+            raise ParameterError(
+                "A message cannot be sent.", where="message", found=str(error),
+                expected="what JSON can hold, and bytes",
+            ) from error  # fmt: skip
+        return self.installed.call("publish", body=body, item=item)
+
+
+class AccessPoint:
+    """An access point.
+
+    Parameters
+    ----------
+    lab : Network
+    net : PublishServer
+    at : (float, float), optional
+        Latitude and longitude, degrees; without, it is in reach of everybody.
+    range_m : float
+    name : str, optional
+        Of its server.
+    stateful : bool
+        Whether it has SUBLIM; without, it serves only subscribers without state.
+
+    Raises
+    ------
+    ParameterError
+        It is given no lab or no publish server, or its place or range is none.
+    """
+
+    def __init__(
+        self,
+        lab: Network,
+        net: PublishServer,
+        at: tuple[float, float] | None = None,
+        range_m: float = 100.0,
+        *,
+        name: str | None = None,
+        stateful: bool = True,
+    ) -> None:
+        check_lab(lab)
+        _check_server(net)
+        range_m = number("range_m", range_m, 0.0, 1e6)
+        place: Any = at
+        if at is not None:
+            if not isinstance(place, Sequence) or isinstance(place, str) or len(place) != 2:
+                raise ParameterError(
+                    "This is no place.", where="at", found=repr(at), expected="(lat, lon) in degrees"
+                )
+            at = number("at[0]", at[0], -90.0, 90.0), number("at[1]", at[1], -180.0, 180.0)
+        self.name = name or f"access-point-{len(net.access_points) + 1}"
+        server = net.installed.address
+        make: Make = partial(PlainAccessPointMachine, server=server)
+        if stateful:
+            make = partial(AccessPointMachine, server=server, functions=net.functions, sites=net.sites)
+        self.installed: Installed = lab.server(self.name).install(NAME, make, name=_PORT)
+        net.access_points.append(self)
+        net.sites.append(Site(self.installed.address, at, range_m, stateful))
+
+    def state(self, subscriber: str) -> Mapping[str, Any] | None:
+        """Tell what it keeps of a subscriber; None: another one serves it."""
+        found: Mapping[str, Any] | None = self.installed.call("state", subscriber=subscriber).result()
+        return found
+
+
+class Subscriber:
+    """The user of a device: it attaches to the best access point in range.
+
+    That takes a moment of virtual time. What is published before comes neither to :meth:`read` nor, as lost,
+    into the deliveries of a lab (see :class:`PublishServer`); what is published after that and before the
+    first policy has arrived comes as it is. ``set_policy(…).result()`` runs the lab until the access point
+    has the policy.
+
+    Parameters
+    ----------
+    device : Host
+        What it says of its display is in its context: ``display_px``.
+    net : PublishServer
+    report_s : float
+        Automatic variables are reported no more often.
+    change_share : float
+        Nor when they have changed by less, of what was reported last.
+
+    Raises
+    ------
+    ParameterError
+        It is given no device or no publish server, or a parameter is out of range.
+
+    Examples
+    --------
+    >>> from mudkit import Lab
+    >>> from mudkit.systems.sublim.study.picu import picu
+    >>> lab = Lab(seed=7)
+    >>> net = PublishServer(lab)
+    >>> point = AccessPoint(lab, net)
+    >>> doctor = Subscriber(lab.device("doctor-pda", link="wifi"), net)
+    >>> doctor.set_policy(picu(patients=[7])).result()
+    >>> number = net.publish({"patient": 7, "pulse": 48}).result()
+    >>> lab.run(seconds=5)
+    >>> doctor.read().result()
+    [{'patient': 7, 'pulse': 48}]
+    """
+
+    def __init__(
+        self, device: Host, net: PublishServer, *, report_s: float = 10.0, change_share: float = 0.05
+    ) -> None:
+        check_device(device)
+        _check_server(net)
+        self.net = net
+        self.name = device.name
+        self.policy: AnyPolicy | None = None
+        every_us = round(number("report_s", report_s, 0.0, 1e6) * 1e6)
+        share = number("change_share", change_share, 0.0, 10.0)
+        self.installed: Installed = device.install(
+            NAME, lambda ports: ClientMachine(ports, device.name, net.sites, every_us, share), name=_PORT,
+            watch=("loc", "battery_share", "bandwidth_kbps"),
+        )  # fmt: skip
+
+    def set_policy(self, policy: AnyPolicy) -> Operation:
+        """Let a policy decide; it does so once the access point has it (the paper's ``setPolicy``).
+
+        The operation is done then: publish after its ``.result()``. What was decided before and is still
+        under way arrives as it was decided. The new policy begins with its own first variables.
+
+        Returns
+        -------
+        Operation
+            Of nothing; it fails with the PolicyError of the access point's own check.
+
+        Raises
+        ------
+        PolicyError
+            The checker refuses it.
+        """
+        if isinstance(policy, FunctionPolicy):
+            key = f"{policy.name} of {self.name}"
+            self.net.functions[key] = policy
+            sent: Any = {"function": key}
+        elif isinstance(policy, Policy):
+            sent = policy.checked().describe()
+        else:
+            raise ParameterError(
+                "This is no policy.", where="policy", found=repr(policy),
+                expected="a Policy, or a function with @policy",
+            )  # fmt: skip
+        self.policy = policy
+        return self.installed.call("set_policy", policy=sent)
+
+    def read(self) -> Operation:
+        """Read what has come since the last time: a list of messages, empty also before it is attached."""
+        return self.installed.call("read")
+
+    def on_message(self, callback: Callable[[Any], None]) -> None:
+        """Call ``callback`` with each message when it comes."""
+        self.installed.listen(APP, callback)
+
+    def on_problem(self, callback: Callable[[Any], None]) -> None:
+        """Call ``callback`` with the reason when the policy was stopped for the first time."""
+        self.installed.listen(PROBLEMS, callback)
+
+    def state(self) -> Mapping[str, Any]:
+        """Give what the access point keeps of it: ``variables``, ``automatic`` and what belongs to them.
+
+        Raises
+        ------
+        ParameterError
+            No access point serves it now.
+        """
+        for point in self.net.access_points:
+            with suppress(OperationLost):  # it is dead: if it serves this subscriber, nobody does now
+                if (found := point.state(self.name)) is not None:
+                    return found
+        raise ParameterError(
+            "No access point serves this subscriber now.", where="subscriber", found=self.name,
+            remedy="let time go on (lab.run) until it is attached",
+        )  # fmt: skip
+
+
+class PlainSubscriber:
+    """A subscriber without state: a predicate over the message decides, and what it misses is lost.
+
+    Parameters
+    ----------
+    device : Host
+    net : PublishServer
+    wanted : str
+        For instance ``"message.pulse < 50"``.
+
+    Raises
+    ------
+    ParameterError
+        It is given no device or no publish server.
+    PredicateError
+        It is no predicate over a message.
+    """
+
+    def __init__(self, device: Host, net: PublishServer, wanted: str) -> None:
+        check_device(device)
+        _check_server(net)
+        Predicate.parse(wanted, language=LANGUAGE)
+        self.name = device.name
+        self.installed: Installed = device.install(
+            NAME, lambda ports: PlainClientMachine(ports, device.name, net.sites, wanted), name=_PORT,
+            watch=("loc",),
+        )  # fmt: skip
+
+    def read(self) -> Operation:
+        """Read what has come since the last time: a list of messages."""
+        return self.installed.call("read")
+
+    def on_message(self, callback: Callable[[Any], None]) -> None:
+        """Call ``callback`` with each message when it comes."""
+        self.installed.listen(APP, callback)
+
+
+class Sublim:
+    """The system as :func:`mudkit.experiment.run` runs it: an access point for all, and a subscriber each.
+
+    Each device's policy lets through what is for it.
+
+    Parameters
+    ----------
+    lab : Network
+    rules : sequence of Rule
+        What is done with what is for a device; by default it is sent as it is. A message has the fields
+        ``to`` and ``text``.
+    """
+
+    name: Final = NAME
+
+    def __init__(self, lab: Network, rules: Sequence[Rule] = (Rule(),)) -> None:
+        self._net = PublishServer(lab)
+        AccessPoint(lab, self._net)
+        self._subscribers = {name: Subscriber(device, self._net) for name, device in lab.devices.items()}
+        others = Rule("coalesce(message.to <> state.me, TRUE)", Drop(), "for others")
+        for name, subscriber in self._subscribers.items():
+            subscriber.set_policy(Policy("mine", [others, *rules], variables={"me": name}))
+
+    def publish(self, item: str, sender: str, receivers: Sequence[str], size_bytes: int) -> None:
+        """Publish an item of a size for some devices; who sends it does not matter here."""
+        for receiver in receivers:
+            self._net.publish({"to": receiver, "text": "x" * size_bytes}, item)
+
+    def read(self, device: str) -> None:
+        """Let the user of a device read."""
+        self._subscribers[device].read()
+
+
+def explain(message: Mapping[str, Any], subscriber: Subscriber) -> Explanation:
+    """Say what the policy of a subscriber would do with a message now, and why; nothing is changed.
+
+    Parameters
+    ----------
+    message : mapping
+        As it would be published now.
+    subscriber : Subscriber
+    """
+    if subscriber.policy is None:
+        raise ParameterError(
+            "This subscriber has no policy.", where="subscriber", found=subscriber.name,
+            expected="a policy that was set", remedy="subscriber.set_policy(…).result()",
+        )  # fmt: skip
+    state, lab = subscriber.state(), subscriber.net.lab
+    now_s = (lab.start_us + state["now_us"]) / 1e6
+    given = message, state["variables"], state["automatic"], now_s
+    return Explanation(subscriber.policy.decide(*given), subscriber.policy.explain(*given))
+
+
+def _check_server(given: Any) -> None:
+    of_kind("net", given, PublishServer, expected="the publish server, such as PublishServer(lab)")
+
+
+def _is_named(message: Any) -> bool:
+    return isinstance(message, Mapping) and all(isinstance(name, str) for name in message)

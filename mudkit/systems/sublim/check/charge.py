@@ -1,0 +1,308 @@
+"""Whether a policy sends more on a lower battery, all else equal: what the checker refuses, with a witness.
+
+A policy is tried in contexts (:mod:`~mudkit.systems.sublim.check.contexts`) on each charge that matters. On
+two of them, the message and all else being the same, it sends more on one if it sends all that it sends on
+the other, each field at least as long and at least as often, and something more, longer or more often.
+Whoever is refused is shown the two charges and what is sent. What cannot be tried is taken, with a warning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from mudkit.predicates import Language
+from mudkit.predicates.expression import Expression
+from mudkit.predicates.python import compile_tree
+from mudkit.predicates.values import EVERY_KIND
+from mudkit.systems.sublim.check.contexts import Context, Contexts, given_expressions
+from mudkit.systems.sublim.policy.actions import Call, Compress, Drop, Every, Resize, Summary
+from mudkit.systems.sublim.policy.doing import Doing
+from mudkit.systems.sublim.policy.message import RATIO
+from mudkit.systems.sublim.policy.state import State, Tables
+
+if TYPE_CHECKING:
+    from mudkit.systems.sublim.policy.policy import Policy
+
+__all__ = ["More", "Sends", "more_on_less"]
+
+_BATTERY: Final = ("state", ("battery",))
+_LINK: Final = ("bandwidth_kbps", "display_px")
+_SHOWN: Final = 60
+_MOST_PAIRS: Final = 200_000
+"""Of charges in a context that are compared."""
+
+
+class Sends(NamedTuple):
+    """What is sent of one message.
+
+    Parameters
+    ----------
+    lengths : dict of str to int, or None
+        Of each field; None: nothing is sent.
+    limits : tuple of (float, str or None)
+        At most once in so many seconds, for each value of an expression; None: for all.
+    """
+
+    lengths: dict[str, int] | None
+    limits: tuple[tuple[float, str | None], ...] = ()
+
+    def is_more(self, other: Sends) -> bool:
+        """Say whether it is more in some way, and less in none."""
+        if self.lengths is None:
+            return False
+        return other.lengths is None or (self._covers(other) and not other._covers(self))
+
+    def _covers(self, other: Sends) -> bool:
+        mine, theirs = self.lengths or {}, other.lengths or {}
+        return all(mine.get(name, -1) >= length for name, length in theirs.items()) and all(
+            any(seconds <= longer and coarser in (None, per) for longer, coarser in other.limits)
+            for seconds, per in self.limits
+        )
+
+    def __str__(self) -> str:
+        if self.lengths is None:
+            return "nothing"
+        fields = ", ".join(
+            f"{name} ({length})" if length > 1 else name for name, length in self.lengths.items()
+        )
+        often = "".join(
+            f", at most every {seconds:g} s" + ("" if per is None else f" per {per}")
+            for seconds, per in self.limits
+        )
+        return f"{fields or 'no field'}{often}"
+
+
+class More(NamedTuple):
+    """That a policy sends more on a lower battery, or (of a warning) what could not be told.
+
+    Parameters
+    ----------
+    rule : int
+        That which fires on the lower battery, from 0.
+    text : str
+    is_error : bool
+    lower, higher : float
+        Per cent.
+    context : Context or None
+    """
+
+    rule: int
+    text: str
+    is_error: bool = False
+    lower: float = 0.0
+    higher: float = 0.0
+    context: Context | None = None
+
+
+def more_on_less(policy: Policy) -> Iterator[More]:
+    """Look for contexts in which a policy sends more on a lower battery.
+
+    One is shown for each two rules.
+    """
+    contexts = Contexts(policy)
+    if not any(_BATTERY in atom.names() for atom in (*contexts.conditions, *contexts.computed)):
+        return
+    trial = _Trial(policy, contexts)
+    yield from trial.found()
+    yield from trial.warnings()
+
+
+class _Trial:
+    def __init__(self, policy: Policy, contexts: Contexts) -> None:
+        self._policy = policy
+        self._contexts = contexts
+        self._levels = contexts.levels
+        self._computes = [_computes_with_battery(policy, number) for number in range(len(policy.rules))]
+        self._told: set[tuple[int, int]] = set()
+        self._left = _MOST_PAIRS
+        self._noted: set[tuple[int, int]] = set()
+        self._unsure: dict[int, str] = {}
+        self._open = {
+            number: atom
+            for number, atom in enumerate(contexts.conditions)
+            if not (atom.is_simple or atom.is_lookup)
+        }
+        self._seen: dict[int, set[bool]] = {number: set() for number in self._open}
+        names = policy.language.scopes.names
+        self._say = {
+            number: compile_tree(atom.node, names, kind=EVERY_KIND) for number, atom in self._open.items()
+        }
+
+    def found(self) -> Iterator[More]:
+        groups: dict[Any, tuple[Context, list[int]]] = {}
+        for context in self._contexts.told_apart():
+            fires = [self._fires(context, level) for level in self._levels]
+            self._look(context)
+            if len(set(fires)) > 1 or self._computes[fires[0]]:
+                groups.setdefault((tuple(fires), self._contexts.shared(context)), (context, fires))
+        for base, fires in groups.values():
+            for context in self._contexts.computed_with(base):
+                if self._left <= 0:
+                    self._unsure.setdefault(0, "there is too much to compare")
+                    return
+                yield from self._compared(context, fires)
+
+    def warnings(self) -> Iterator[More]:
+        if not self._contexts.is_whole:
+            self._unsure.setdefault(0, "the conditions tell too many contexts apart; some were drawn")
+        for number, seen in self._seen.items():
+            atom = self._open[number]
+            if len(seen) < 2 and atom.names() != {_BATTERY}:
+                names = ", ".join(sorted(".".join((scope, *path)) for scope, path in atom.names()))
+                self._unsure.setdefault(0, f"a condition on {names} was tried one way only")
+        for rule, why in self._unsure.items():
+            yield More(rule, f"whether it sends more on a lower battery is not known: {why}")
+
+    def _compared(self, context: Context, fires: list[int]) -> Iterator[More]:
+        tried: list[tuple[float, int, Sends]] = []
+        for level, rule in zip(self._levels, fires, strict=True):
+            if tried and tried[-1][1] == rule and not self._computes[rule]:
+                continue
+            sends = self._sends(context, rule, level)
+            if sends is not None and not (tried and tried[-1][1:] == (rule, sends)):
+                tried.append((level, rule, sends))
+        self._left -= len(tried) * (len(tried) + 10)
+        for place, (lower, less, at_less) in enumerate(tried):
+            for higher, more, at_more in tried[place + 1 :]:
+                if (less, more) not in self._told and less >= 0:
+                    self._note_unsure(less, more, at_less, at_more)
+                    if at_less.is_more(at_more):
+                        self._told.add((less, more))
+                        yield self._more(context, (lower, less, at_less), (higher, more, at_more))
+
+    def _more(self, context: Context, low: tuple[float, int, Sends], high: tuple[float, int, Sends]) -> More:
+        where = "where no rule fires" if high[1] < 0 else f"where {self._policy.rules[high[1]].name!r} fires"
+        given = ", ".join(f"{name} {_shown(value)}" for name, value in context.message.items()) or "no field"
+        text = (
+            f"it sends more on a battery of {low[0]:g} than of {high[0]:g}, {where}: of a message with "
+            f"{given} it sends {low[2]} on {low[0]:g} and {high[2]} on {high[0]:g}"
+        )
+        return More(low[1], text, True, low[0], high[0], context)
+
+    def _note_unsure(self, less: int, more: int, at_less: Sends, at_more: Sends) -> None:
+        if (less, more) in self._noted:
+            return
+        self._noted.add((less, more))
+        for field in sorted((at_less.lengths or {}).keys() & (at_more.lengths or {}).keys()):
+            mine, theirs = (_unknown(self._policy, number, field) for number in (less, more))
+            if mine != theirs and less != more:
+                self._unsure.setdefault(less, f"{' and '.join(mine or theirs)} was tried with some values")
+
+    def _look(self, context: Context) -> None:
+        for number in list(self._say):
+            for level in (0.0, 50.0, 100.0):
+                state = {**context.variables, **context.automatic, "battery": level}
+                constants = self._open[number].constants
+                truth = self._say[number](
+                    constants, Tables(state), context.message, state, {"now_s": context.now_s}
+                )
+                if isinstance(truth, bool):
+                    self._seen[number].add(truth)
+            if len(self._seen[number]) == 2:
+                del self._say[number]
+
+    def _fires(self, context: Context, level: float) -> int:
+        fired = self._policy.fires(
+            context.message, context.variables, {**context.automatic, "battery": level}, context.now_s
+        )
+        return -1 if fired is None else fired
+
+    def _key(self, per: str | None) -> str | None:
+        """Give the expression of a limit, if it is not the same for all messages."""
+        if per is None:
+            return None
+        names = _read(per, self._policy.language).names()
+        changes = {name.split(".")[0] for name in names["state"]} & {*self._contexts.changed, *_LINK}
+        return " ".join(per.split()) if names["message"] or names["clock"] or changes else None
+
+    def _sends(self, context: Context, number: int, level: float) -> Sends | None:
+        """Say what a rule sends, its limits aside; None: that cannot be told."""
+        if number < 0:
+            return Sends(None)
+        automatic = {**context.automatic, "battery": level}
+        state = State(context.variables, automatic, context.now_s)
+        doing = Doing(context.message, state, {"now_s": context.now_s}, Tables(state.all))
+        limits = []
+        for action, step in zip(self._policy.rules[number].actions, self._policy.steps(number), strict=True):
+            if isinstance(action, Drop):
+                return Sends(None)
+            if isinstance(action, Every | Summary):
+                limits.append((float(action.seconds), self._key(action.per)))
+                continue
+            if isinstance(action, Call):
+                self._unsure.setdefault(number, f"nobody knows what {action.name!r} makes of a message")
+                return None
+            if not _is_computable(self._policy, action, doing):
+                self._unsure.setdefault(number, "an action computes with what is not there")
+                return None
+            try:
+                step(doing)
+            except Exception as error:  # it would be stopped: nothing is sent for a reason of its own
+                self._unsure.setdefault(number, f"{action.NAME} fails: {error}")
+                return None
+        return Sends(_lengths(doing.out, context.message), tuple(limits))
+
+
+def _computes_with_battery(policy: Policy, number: int) -> bool:
+    return any(
+        "battery" in _read(text, policy.language).names()["state"]
+        for action in policy.rules[number].actions
+        for text in given_expressions(action)
+    )
+
+
+@lru_cache(maxsize=256)
+def _read(text: str, language: Language) -> Expression:
+    return Expression(text, language=language)
+
+
+def _is_computable(policy: Policy, action: Any, doing: Doing) -> bool:
+    """Say whether a ratio or a number of pixels is there; what is not known restricts nothing."""
+    if not isinstance(action, Compress | Resize):
+        return True
+    for text in given_expressions(action):
+        expression = _read(text, policy.language)
+        value = expression.evaluate(
+            expression.constants, doing.tables, doing.message, doing.state.all, doing.clock
+        )
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            return False
+    return True
+
+
+def _unknown(policy: Policy, number: int, field: str) -> tuple[str, ...]:
+    """Give what a rule does to a field by more than the battery."""
+    found = []
+    for action in policy.rules[number].actions if number >= 0 else ():
+        if isinstance(action, Compress | Resize) and action.field == field:
+            for text in given_expressions(action):
+                names = _read(text, policy.language).names()
+                if names["message"] or names["clock"] or names["state"] - {"battery"}:
+                    found.append(f"{action.NAME} by {text}")
+    return tuple(found)
+
+
+def _lengths(out: Mapping[str, Any], message: Mapping[str, Any]) -> dict[str, int]:
+    return {
+        name: _length(value)
+        for name, value in out.items()
+        if name in message or not (name.endswith(RATIO) and name.removesuffix(RATIO) in out)
+    }
+
+
+def _length(value: Any) -> int:
+    if isinstance(value, bytes | str):
+        return len(value)
+    if isinstance(value, Mapping):
+        return 1 + sum(map(_length, value.values()))
+    return 1 + sum(map(_length, value)) if isinstance(value, list | tuple) else 1
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bytes):
+        return f"of {len(value)} bytes"
+    if isinstance(value, str) and len(value) > 20:
+        return f"of {len(value)} letters"
+    return repr(value)[:_SHOWN]

@@ -1,0 +1,458 @@
+"""Contexts in which a policy is tried: messages, variables and times between which its rules tell apart.
+
+What a name may be follows from the constants that stand beside it: each of them, what lies below, between and
+above, and NULL. A name that only an action computes with is sensible: it is there, and a number of its is
+positive. Manual variables are those with which a policy begins, and those to which it comes by itself.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
+
+import numpy as np
+
+from mudkit.predicates import tree
+from mudkit.predicates.expression import Expression
+from mudkit.sources.streams import Stream
+from mudkit.systems.sublim.check.situations import critical
+from mudkit.systems.sublim.policy.actions import (
+    Call,
+    Compress,
+    Every,
+    Forget,
+    Keep,
+    Remember,
+    Resize,
+    SetField,
+    Summary,
+)
+
+__all__ = ["Atom", "Context", "Contexts", "atoms", "battery_levels", "given_expressions"]
+
+_T = TypeVar("_T")
+
+_AT_ONCE: Final = 1024
+_MOST: Final = 2_000
+"""Contexts that are tried; of more, so many are drawn."""
+_LEAST: Final = 40
+_MOST_LEVELS: Final = 160
+_MOST_CONDITIONS: Final = 200_000
+"""Conditions that are evaluated: of rules, contexts and charges."""
+_MOST_COMPUTED: Final = 60
+"""Of values that only actions look at, for each context that conditions tell apart."""
+_STATES: Final = 8
+_STEPS: Final = 120
+_NUMBERS: Final = (1.0, 10.0, 60.0, 1000.0)
+_LENGTHS: Final = (64, 4_096)
+_LONGEST: Final = 200_000
+_BEGIN_S: Final = 1_767_225_600.0
+_HOUR_S: Final = 3_600.0
+_OTHER: Final = "another_field"
+_SENSIBLE: Final = {"bandwidth_kbps": (56.0, 500.0, 5_000.0), "display_px": (320.0, 1_080.0)}
+
+Name = tuple[str, tuple[str, ...]]
+
+
+class Context(NamedTuple):
+    """What a decision depends on, the battery left out."""
+
+    message: Mapping[str, Any]
+    variables: Mapping[str, Any]
+    automatic: Mapping[str, float]
+    now_s: float
+
+
+class Atom(NamedTuple):
+    """A part of a condition that is TRUE, FALSE or NULL as a whole."""
+
+    node: tree.Node
+    constants: tuple[Any, ...]
+
+    def names(self) -> set[Name]:
+        """Give the names that it looks at."""
+        return {(each.scope, each.path) for each in tree.walk(self.node) if isinstance(each, tree.Name)}
+
+    def values(self) -> list[Any]:
+        """Give its constants."""
+        found: list[Any] = []
+        for node in tree.walk(self.node):
+            if isinstance(node, tree.Constant):
+                value = self.constants[node.slot]
+                members = [each for some in value[:3] for each in some] if _is_members(value) else [value]
+                found += [each for each in members if each is not None]
+        return found
+
+    def tables(self) -> set[str]:
+        """Give the lists in which it looks up."""
+        return {table for table, _ in self._lookups()}
+
+    @property
+    def is_lookup(self) -> bool:
+        """Whether it looks up a name in a list, and nothing else: of that all is tried."""
+        match self.node:
+            case tree.IsNull(item=tree.Call(function=function, args=(_, tree.Name(), *_))):
+                return function.name == "lookup"
+            case tree.Call(function=function, args=(_, tree.Name(), *_)):
+                return function.name == "lookup"
+        return False
+
+    def _lookups(self) -> Iterator[tuple[str, tree.Node]]:
+        for node in tree.walk(self.node):
+            if isinstance(node, tree.Call) and node.function.name == "lookup":
+                table = node.args[0]
+                if isinstance(table, tree.Constant) and isinstance(self.constants[table.slot], str):
+                    yield self.constants[table.slot], node.args[1]
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether it compares one name with constants, and nothing else."""
+        match self.node:
+            case tree.Compare(left=left, right=right):
+                return {type(left), type(right)} == {tree.Name, tree.Constant}
+            case tree.In(item=item) | tree.IsNull(item=item):
+                return isinstance(item, tree.Name)
+        return isinstance(self.node, tree.Name)
+
+
+def atoms(node: tree.Node, constants: tuple[Any, ...]) -> Iterator[Atom]:
+    """Give the parts of a condition that AND, OR and NOT join."""
+    if isinstance(node, tree.And | tree.Or | tree.Not):
+        for each in tree.children(node):
+            yield from atoms(each, constants)
+    elif not isinstance(node, tree.Constant):
+        yield Atom(node, constants)
+
+
+def given_expressions(action: Any) -> Iterator[str]:
+    """Give the texts of an action that are computed."""
+    given: list[Any] = []
+    if isinstance(action, SetField | Remember):
+        given = list(action.values.values())
+    elif isinstance(action, Compress | Resize):
+        given = [action.ratio if isinstance(action, Compress) else action.pixels]
+    elif isinstance(action, Every | Summary):
+        given = [action.per]
+    return (each for each in given if isinstance(each, str))
+
+
+def battery_levels(
+    found: Sequence[Atom], computed: Sequence[Atom], variables: Mapping[str, Any]
+) -> list[float]:
+    """Give the charges that matter, per cent; if a condition computes with the charge, each whole one."""
+    looked = [each for each in found if ("state", ("battery",)) in each.names()]
+    used = [each for each in computed if ("state", ("battery",)) in each.names()]
+    levels = {0.0, 50.0, 100.0}
+    numbers = {float(each) for atom in used for each in atom.values() if _is_number(each)}
+    if not all(each.is_simple for each in looked):
+        numbers |= {float(each) for each in variables.values() if _is_number(each)}
+        levels |= {float(each) for each in range(101)}
+    if used:
+        levels |= {10.0 * tenth for tenth in range(11)}
+    levels |= {each for each in numbers if 0.0 <= each <= 100.0}
+    for value in {float(each) for atom in looked for each in atom.values() if _is_number(each)}:
+        levels |= {value, value - 0.1, value + 0.1, value - 1.0, value + 1.0}
+    return sorted({round(each, 6) for each in levels})
+
+
+class _Draw:
+    """What is drawn for a policy is the same at every check."""
+
+    def __init__(self, name: str) -> None:
+        self._stream, self._step = Stream(0, f"contexts of a policy, {name}"), 0
+        self._words: list[int] = []
+
+    def choice(self, values: Sequence[_T]) -> _T:
+        """Draw one of some."""
+        if not self._words:
+            steps = np.arange(self._step, self._step + _AT_ONCE)
+            self._step += _AT_ONCE
+            self._words = self._stream.words(0, steps)[0].tolist()
+        return values[self._words.pop() % len(values)]
+
+
+class Contexts:
+    """The contexts of a policy.
+
+    Parameters
+    ----------
+    policy : Policy
+
+    Attributes
+    ----------
+    conditions : list of Atom
+        Of all rules.
+    computed : list of Atom
+        What actions compute.
+    changed : set of str
+        Manual variables that the policy changes.
+    is_whole : bool
+        Whether none was left out.
+    """
+
+    def __init__(self, policy: Any) -> None:
+        self._policy = policy
+        self._actions = [action for rule in policy.rules for action in rule.actions]
+        predicates = [policy.predicate(number) for number in range(len(policy.rules))]
+        self.conditions = [
+            atom for each in predicates if each is not None for atom in atoms(each.form.root, each.constants)
+        ]
+        expressions = [
+            Expression(text, language=policy.language)
+            for action in self._actions
+            for text in given_expressions(action)
+        ]
+        self.computed = [Atom(each.root, each.constants) for each in expressions]
+        self._in_conditions = {name for atom in self.conditions for name in atom.names()}
+        self._in_actions = {name for atom in self.computed for name in atom.names()}
+        looked = {path[0] for scope, path in self._in_conditions if scope == "message"}
+        made = {name for each in self._actions if isinstance(each, SetField) for name in each.values}
+        self._missing = sorted(made - looked)
+        """Fields that rules set, and a message need not have."""
+        self.levels = battery_levels(self.conditions, self.computed, policy.variables)
+        self.is_whole = len(self.levels) <= _MOST_LEVELS
+        self.levels = self.levels[:: -(-len(self.levels) // _MOST_LEVELS)]
+        self.states: list[Mapping[str, Any]] = [policy.variables]
+        self.changed = self._changed()
+        if self._looked_at() & self.changed:
+            self.states = self._reached()
+
+    def told_apart(self) -> Iterator[Context]:
+        """Give the contexts that conditions can tell apart."""
+        affordable = _MOST_CONDITIONS // (len(self.levels) * len(self._policy.rules))
+        yield from self._drawn(
+            self._in_conditions, max(min(affordable, _MOST), _LEAST), _Draw("told apart"), self.states
+        )
+
+    def computed_with(self, context: Context) -> Iterator[Context]:
+        """Give a context with all that only actions look at, and with contents of some lengths."""
+        rest = self._in_actions - self._in_conditions
+        yield from self._drawn(rest, _MOST_COMPUTED, _Draw("computed with"), [context.variables], context)
+
+    def shared(self, context: Context) -> tuple[Any, ...]:
+        """Give what both conditions and actions look at."""
+        names = sorted(self._in_conditions & self._in_actions)
+        return (repr(context.variables), *(repr(_at(context, each)) for each in names))
+
+    def _looked_at(self) -> set[str]:
+        """Give the manual variables on which a decision depends."""
+        names = {path[0] for scope, path in self._in_conditions | self._in_actions if scope == "state"}
+        return {*names, *(table for atom in (*self.conditions, *self.computed) for table in atom.tables())}
+
+    def _changed(self) -> set[str]:
+        """Give those that the policy changes."""
+        found: set[str] = set()
+        for action in self._actions:
+            if isinstance(action, Remember):
+                found |= action.values.keys()
+            elif isinstance(action, Forget):
+                found |= set(action.names)
+            elif isinstance(action, Every | Summary):
+                found.add(action.variable)
+        return found
+
+    def _reached(self) -> list[Mapping[str, Any]]:
+        """Give states to which the policy comes by itself."""
+        policy, draw, looked = self._policy, _Draw("reached"), sorted(self._looked_at())
+        found: dict[str, Mapping[str, Any]] = {}
+        if any(isinstance(each, Call) for each in self._actions):
+            return self.states  # nobody calls a user's method for a look
+        names = self._in_conditions | self._in_actions
+        state: Mapping[str, Any] = policy.variables
+        found[repr([state.get(each) for each in looked])] = state
+        for step, context in enumerate(
+            itertools.islice(self._drawn(names, _STEPS, draw, [policy.variables]), _STEPS)
+        ):
+            automatic = {**context.automatic, "battery": draw.choice(self.levels)}
+            state = policy.decide(context.message, state, automatic, context.now_s + 60.0 * step).variables
+            if len(found) < _STATES:
+                found.setdefault(repr([state.get(each) for each in looked]), state)
+        return list(found.values())
+
+    def _drawn(
+        self,
+        names: set[Name],
+        most: int,
+        draw: _Draw,
+        states: Sequence[Mapping[str, Any]],
+        base: Context | None = None,
+    ) -> Iterator[Context]:
+        choices: list[tuple[Name, list[Any]]] = [
+            (name, self._values(name))
+            for name in sorted(names)
+            if name[0] != "state" or name[1] in (("bandwidth_kbps",), ("display_px",))
+        ]
+        lengths = self._lengths() if base is not None else [_LENGTHS[0]]
+        missing = [[], self._missing] if base is not None and self._missing else [[]]
+        kinds: list[list[Any]] = [list(states), lengths, missing, *(values for _, values in choices)]
+        count = math.prod(len(each) for each in kinds)
+        if count <= most:
+            drawn: Iterable[Sequence[Any]] = itertools.product(*kinds)
+        else:
+            self.is_whole = False
+            drawn = ([draw.choice(each) for each in kinds] for _ in range(most))
+        for state, length, left_out, *values in drawn:
+            given = dict(zip((name for name, _ in choices), values, strict=True))
+            given |= {("message", (name,)): None for name in left_out}
+            yield self._context(state, length, given, base)
+
+    def _context(
+        self, state: Mapping[str, Any], length: int, given: Mapping[Name, Any], base: Context | None
+    ) -> Context:
+        message = self._message(length)
+        automatic: dict[str, float] = {"bandwidth_kbps": 500.0, "display_px": 480.0}
+        now_s = _BEGIN_S
+        if base is not None:
+            fixed = {path[0] for scope, path in self._in_conditions if scope == "message"}
+            message |= {name: value for name, value in base.message.items() if name in fixed}
+            message = {
+                name: each for name, each in message.items() if name not in fixed or name in base.message
+            }
+            automatic, now_s = dict(base.automatic), base.now_s
+        for (scope, path), value in given.items():
+            if scope == "clock":
+                now_s = value if value is not None else now_s
+            elif scope == "state":
+                automatic.pop(path[0], None)
+                if value is not None:
+                    automatic[path[0]] = value
+            else:
+                _put(message, path, value)
+        return Context(message, state, automatic, now_s)
+
+    def _message(self, length: int) -> dict[str, Any]:
+        kinds = dict(self._policy.message) or self._guessed()
+        samples = {
+            "number": 60.0, "boolean": True, "point": {"lat": 0.0, "lon": 0.0}, "struct": {},
+            "bytes": bytes(length), "string": "x" * length,
+        }  # fmt: skip
+        return {name: samples[kind] for name, kind in kinds.items()}
+
+    def _guessed(self) -> dict[str, str]:
+        """Guess the fields of a message that a policy does not declare, and one that it does not name."""
+        kinds = {
+            path[0]: "number" for scope, path in self._in_conditions | self._in_actions if scope == "message"
+        }
+        for action in self._actions:
+            if isinstance(action, Keep):
+                kinds = {**dict.fromkeys(action.fields, "string"), **kinds}
+            elif isinstance(action, Summary):
+                kinds |= dict.fromkeys(action.of, "number")
+        for action in self._actions:
+            if isinstance(action, Compress | Resize):
+                kinds[action.field] = "bytes"
+        return {**kinds, _OTHER: "string"}
+
+    def _lengths(self) -> list[int]:
+        sized = [each for each in self._actions if isinstance(each, Resize | Compress)]
+        if not sized:
+            return [_LENGTHS[0]]
+        numbers = [
+            float(each.pixels)
+            for each in sized
+            if isinstance(each, Resize) and not isinstance(each.pixels, str)
+        ]
+        numbers += [each for atom in self.computed for each in atom.values() if _is_number(each)]
+        longest = min(2.0 * max(numbers, default=0.0), _LONGEST)
+        return [*_LENGTHS, *([int(longest)] if longest > _LENGTHS[-1] else [])]
+
+    def _values(self, name: Name) -> list[Any]:
+        scope, path = name
+        around = [atom for atom in self.conditions if name in atom.names()]
+        constants = [value for atom in around for value in atom.values()]
+        kind = self._policy.message.get(path[0]) if scope == "message" and len(path) == 1 else None
+        if not around:
+            return self._sensible(scope, path, kind)
+        found: list[Any] = [each for each in critical(constants) if each is None or _is_plain(each)]
+        if not all(atom.is_simple for atom in around):
+            found += _NUMBERS if kind in (None, "number") else ()
+            found += ["x"] if kind == "string" else []
+            found += [True, False] if kind in (None, "boolean") else []
+            found += _points(constants)
+            found += self._listed(around)
+        if any(isinstance(atom.node, tree.Name) for atom in around):
+            found += [True, False]
+        if scope == "clock":
+            found = [_BEGIN_S + hour * _HOUR_S for hour in (*range(24), *range(36, 180, 24))]
+            found += [each for each in constants if _is_number(each) and each > 1e6]
+        if scope == "state":
+            found = [each for each in found if each is None or (_is_number(each) and each >= 0)]
+        right = [each for each in found if _is_of_kind(each, kind)]
+        if all(each is None for each in right):
+            right += self._sensible(scope, path, kind)
+        return list({(type(each).__name__, repr(each)): each for each in right}.values())
+
+    def _sensible(self, scope: str, path: tuple[str, ...], kind: str | None) -> list[Any]:
+        if scope == "clock":
+            return [_BEGIN_S]
+        if scope == "state":
+            return list(_SENSIBLE.get(path[0], _NUMBERS))
+        if kind in ("string", "bytes", "boolean", "point", "struct"):
+            return [self._message(_LENGTHS[0])[path[0]]]
+        if any(isinstance(each.node, tree.Name) and (scope, path) in each.names() for each in self.computed):
+            return [60.0, "x" * _LENGTHS[0]]
+        return list(_NUMBERS)
+
+    def _listed(self, around: Sequence[Atom]) -> list[Any]:
+        found: list[Any] = []
+        for table in {table for atom in around for table in atom.tables()}:
+            for state in self.states:
+                values = state.get(table)
+                found += [each for each in values[:3] if _is_plain(each)] if isinstance(values, list) else []
+        return found
+
+
+def _is_of_kind(value: Any, kind: str | None) -> bool:
+    if value is None or kind in (None, "struct"):
+        return True
+    if kind == "number":
+        return _is_number(value)
+    if kind == "boolean":
+        return isinstance(value, bool)
+    return isinstance(value, Mapping) if kind == "point" else isinstance(value, str)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, int | float | str | bool)
+
+
+def _is_members(value: Any) -> bool:
+    return hasattr(value, "numbers") and hasattr(value, "strings")
+
+
+def _points(constants: Sequence[Any]) -> list[Any]:
+    """Give places at which a distance to constant places is small, and large."""
+    places = [(each.lat, each.lon) for each in constants if hasattr(each, "lat")]
+    numbers = [each for each in constants if _is_number(each)]
+    places += [
+        (lat, lon) for lat, lon in itertools.pairwise(numbers) if abs(lat) <= 90.0 and abs(lon) <= 180.0
+    ]
+    far = [(-lat, lon - math.copysign(180.0, lon)) for lat, lon in places]
+    return [{"lat": float(lat), "lon": float(lon)} for lat, lon in (*places, *far)]
+
+
+def _at(context: Context, name: Name) -> Any:
+    scope, path = name
+    found: Any = {"message": context.message, "state": context.automatic, "clock": {"now_s": context.now_s}}[
+        scope
+    ]
+    for part in path:
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found
+
+
+def _put(message: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    """Give a field a value; without one it is not there."""
+    for part in path[:-1]:
+        inner = message.get(part)
+        message[part] = dict(inner) if isinstance(inner, Mapping) else {}
+        message = message[part]
+    message.pop(path[-1], None)
+    if value is not None:
+        message[path[-1]] = value

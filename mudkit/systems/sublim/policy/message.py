@@ -1,0 +1,161 @@
+"""Messages: what is published never changes; a policy makes another one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mudkit.systems.sublim.policy.problems import PolicyError
+
+__all__ = [
+    "RATIO",
+    "compress",
+    "create_message",
+    "expand",
+    "frozen",
+    "method",
+    "method_of",
+    "ratio_of",
+    "resize",
+    "thawed",
+]
+
+RATIO: Final = "_ratio"
+"""A field that was compressed has a companion of this ending: by how much, all in all."""
+_MAX_RATIO: Final = 1_000_000.0
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_methods: dict[str, Callable[[dict[str, Any], Mapping[str, Any]], Any]] = {}
+
+
+def frozen(value: Any) -> Any:
+    """Give a value that nobody can change: mappings are read-only, lists are tuples."""
+    if isinstance(value, Mapping):
+        return MappingProxyType({name: frozen(each) for name, each in value.items()})
+    if isinstance(value, list | tuple):
+        return tuple(frozen(each) for each in value)
+    return value
+
+
+def create_message(message: Mapping[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
+    """Make a new message, of another one or of fields (the paper's ``createMessage``)."""
+    return {**{name: thawed(each) for name, each in (message or {}).items()}, **fields}
+
+
+def thawed(value: Any) -> Any:
+    """Undo :func:`frozen`: what JSON can hold."""
+    if isinstance(value, Mapping):
+        return {name: thawed(each) for name, each in value.items()}
+    return [thawed(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def compress(message: dict[str, Any], field: str, ratio: float) -> dict[str, Any]:
+    """Make a field smaller, with loss.
+
+    Bytes are the samples of a signal, one byte each: every ``ratio`` of them become their mean. What is lost
+    is what changes faster than twice the new step: :func:`mudkit.sources.ecg.loss_percent` says how much of
+    an electrocardiogram that is. Of a text the first part stays. Any other field stays as it is.
+
+    Parameters
+    ----------
+    message : dict
+        It is changed, and given back.
+    field : str
+    ratio : float
+        How many times smaller; at most 1 (or no number) changes nothing.
+    """
+    value = message.get(field)
+    if not isinstance(value, bytes | str) or not value or not _is_number(ratio) or not ratio > 1.0:
+        return message
+    wanted = max(round(len(value) / min(ratio, _MAX_RATIO)), 1)
+    if wanted >= len(value):
+        return message
+    message[field] = _means(value, wanted) if isinstance(value, bytes) else value[:wanted]
+    message[field + RATIO] = round(ratio_of(message, field) * len(value) / wanted, 6)
+    return message
+
+
+def resize(message: dict[str, Any], field: str, pixels: float) -> dict[str, Any]:
+    """Make a field no longer than a display is wide: a sample, or a character, to a pixel."""
+    value = message.get(field)
+    if not isinstance(value, bytes | str) or not _is_number(pixels) or pixels < 1 or len(value) <= pixels:
+        return message
+    wanted = int(pixels)
+    before = ratio_of(message, field)
+    message[field] = _means(value, wanted) if isinstance(value, bytes) else value[:wanted]
+    message[field + RATIO] = round(before * len(value) / wanted, 6)
+    return message
+
+
+def expand(samples: bytes, length: int) -> bytes:
+    """Draw a line through compressed samples again: as many as there were, between the means."""
+    if not samples or length <= 0:
+        return b""
+    places = (np.arange(len(samples)) + 0.5) * length / len(samples) - 0.5
+    line = np.interp(np.arange(length), places, np.frombuffer(samples, dtype=np.uint8))
+    return bytes(np.rint(line).astype(np.uint8))
+
+
+def ratio_of(message: Mapping[str, Any], field: str) -> float:
+    """Say by how much a field was compressed so far."""
+    ratio = message.get(field + RATIO)
+    return float(ratio) if isinstance(ratio, int | float) and _is_number(ratio) and ratio >= 1 else 1.0
+
+
+def method(name: str) -> Callable[[_F], _F]:
+    """Register a method of one's own, which policies then call by its name.
+
+    It is given the message to be sent, which it may change, and the state, which it may not; what it gives
+    back is sent instead, and nothing (``None``) drops the message.
+
+    Raises
+    ------
+    PolicyError
+        The name is none.
+    """
+    if not str(name).isidentifier():
+        raise PolicyError("This cannot be the name of a method.", found=repr(name), expected="a name")
+
+    def register(function: _F) -> _F:
+        _methods[name] = function
+        return function
+
+    return register
+
+
+def method_of(name: str) -> Callable[[dict[str, Any], Mapping[str, Any]], Any]:
+    """Find a method that was registered.
+
+    Raises
+    ------
+    PolicyError
+        There is none.
+    """
+    if name not in _methods:
+        raise PolicyError(
+            "There is no such method.", found=repr(name), expected=", ".join(sorted(_methods)) or "none yet",
+            remedy="register it with @method before the policy is read",
+        )  # fmt: skip
+    return _methods[name]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value == value
+
+
+def _means(samples: bytes, wanted: int) -> bytes:
+    """Give so many means of the samples, each over an equal part, rounded."""
+    begins, widths = _parts(len(samples), wanted)
+    sums = np.add.reduceat(np.frombuffer(samples, dtype=np.uint8), begins, dtype=np.int64)
+    return ((2 * sums + widths) // (2 * widths)).astype(np.uint8).tobytes()
+
+
+@lru_cache(maxsize=256)
+def _parts(length: int, wanted: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    edges = np.arange(wanted + 1, dtype=np.int64) * length // wanted
+    return edges[:-1], np.diff(edges)

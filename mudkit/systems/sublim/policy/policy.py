@@ -1,0 +1,385 @@
+"""Declarative policies: ordered rules over a message, the subscriber's state and time.
+
+The first rule that holds fires, and no other; when none does, the message is dropped. A condition is a
+predicate of the one language. Its scopes are ``message`` (as published), ``state`` (automatic and manual
+variables) and ``clock`` (``clock.now_s``: when the message was published, seconds since 1970, which ``hour``
+and ``weekday`` take). A field that a message does not have is NULL: a comparison with it is not TRUE, and
+the rule does not fire.
+
+A policy is compiled when it is read. It can do nothing but what its rules say: there is no other state, no
+loop and no Python in reach; what it keeps and sends has limits (:mod:`~mudkit.systems.sublim.policy.limits`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path as File
+from typing import Any, ClassVar, Final
+
+from mudkit.errors import MudkitError
+from mudkit.files import existing
+from mudkit.predicates import Language, Predicate
+from mudkit.predicates.values import KINDS
+from mudkit.systems.sublim.check.checker import Finding, findings
+from mudkit.systems.sublim.policy.actions import Action, Every, Summary, action_of, described
+from mudkit.systems.sublim.policy.deciding import DROPPED, HELD, SENT, STOPPED, Seen, Verdict, values_of
+from mudkit.systems.sublim.policy.doing import Doing, Step
+from mudkit.systems.sublim.policy.limits import MAX_ACTIONS, MAX_BOOKS_BYTES, MAX_RULES, MAX_VARIABLES
+from mudkit.systems.sublim.policy.message import thawed
+from mudkit.systems.sublim.policy.problems import Places, PolicyError
+from mudkit.systems.sublim.policy.state import AUTOMATIC, Beyond, State, Tables
+from mudkit.systems.sublim.policy.watching import TooLong, told
+from mudkit.systems.sublim.policy.yaml_text import read_yaml
+
+__all__ = ["SCOPES", "Policy", "Rule"]
+
+SCOPES: Final = ("message", "state", "clock")
+_PARTS: Final = ("policy", "message", "variables", "rules")
+_RULE: Final = ("name", "when", "do")
+_FIELD_KINDS: Final = (*KINDS, "bytes")
+_LANGUAGE: Final = Language(SCOPES, bound=())
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A condition, and what is done with a message for which it is TRUE.
+
+    Parameters
+    ----------
+    when : str or None
+        A predicate; None: always.
+    do : Action or sequence of Action
+        One after the other; nothing: the message is sent as it is.
+    name : str
+        For explanations.
+    """
+
+    when: str | None = None
+    do: Action | Sequence[Action] = ()
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if len(self.actions) > MAX_ACTIONS:
+            raise PolicyError(
+                "A rule has too many actions.",
+                found=str(len(self.actions)),
+                expected=f"at most {MAX_ACTIONS}",
+            )
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        """What is done, in order."""
+        return tuple(self.do) if isinstance(self.do, Sequence) else (self.do,)
+
+    def describe(self) -> dict[str, Any]:
+        """Give it as JSON can hold it."""
+        return {"name": self.name, "when": self.when, "do": [described(each) for each in self.actions]}
+
+
+@dataclass(frozen=True)
+class _Compiled:
+    rule: Rule
+    predicate: Predicate | None
+    steps: tuple[Step, ...]
+
+
+class Policy:
+    """Ordered rules.
+
+    Parameters
+    ----------
+    name : str
+    rules : sequence of Rule
+    message : mapping of str to str, optional
+        The fields that messages may have, and their kinds (``number``, ``string``, ``boolean``, ``point``,
+        ``struct``, ``bytes``); a rule that names another one is refused. Without, any field may be named.
+    variables : mapping of str to object, optional
+        First values of the manual variables; a list is a table of the language
+        (:class:`~mudkit.systems.sublim.policy.state.Tables`).
+    places : Places, optional
+        Where each part stands in the text that it was read from, for errors; :meth:`from_yaml` gives it.
+
+    Raises
+    ------
+    PolicyError
+        A part is unknown or of no use; for a policy of a text it says the line.
+
+    Examples
+    --------
+    >>> from mudkit.systems.sublim.policy.actions import Drop, Keep
+    >>> quiet = Policy("quiet", [Rule("state.battery < 20", Keep(("price",))), Rule()])
+    >>> quiet.decide({"price": 7, "chart": b"..."}, {}, {"battery": 10}).out
+    {'price': 7}
+    """
+
+    kind: ClassVar = "rules"
+
+    def __init__(
+        self,
+        name: str,
+        rules: Sequence[Rule],
+        *,
+        message: Mapping[str, str] | None = None,
+        variables: Mapping[str, Any] | None = None,
+        places: Places | None = None,
+    ) -> None:
+        self.places = places or Places()
+        self.name = name
+        self.rules = tuple(
+            replace(rule, name=rule.name or f"rule {number}") for number, rule in enumerate(rules, start=1)
+        )
+        self.message = dict(message or {})
+        self.variables: dict[str, Any] = dict(variables or {})
+        if not self.rules or len(self.rules) > MAX_RULES:
+            raise self.places.error(
+                ("rules",), "A policy has rules.", found=str(len(self.rules)), expected=f"1 to {MAX_RULES}"
+            )
+        _check_declared(self.message, self.variables, self.places)
+        self.language = self._language()
+        self._books = frozenset(
+            action.variable
+            for rule in self.rules
+            for action in rule.actions
+            if isinstance(action, Every | Summary)
+        )
+        self._room_bytes = MAX_BOOKS_BYTES // max(len(self._books), 1)
+        self._compiled = [self._compile(number, rule) for number, rule in enumerate(self.rules)]
+        self._decides = [
+            (number, None if each.predicate is None else each.predicate.form.matches,
+             () if each.predicate is None else each.predicate.constants, each.steps)
+            for number, each in enumerate(self._compiled)
+        ]  # fmt: skip
+
+    @classmethod
+    def from_yaml(cls, source: str | os.PathLike[str]) -> Policy:
+        """Read a policy from a file, or from a text of several lines.
+
+        Parameters
+        ----------
+        source : str or path-like
+            The name of a YAML file, or its text, if there is an end of a line in it.
+
+        Raises
+        ------
+        InputMissing
+            There is no such file.
+        PolicyError
+            With the line.
+        """
+        if isinstance(source, str) and "\n" in source:
+            return cls.read(*read_yaml(source, ""))
+        file = existing(source, "policy")
+        return cls.read(*read_yaml(File(file).read_text(encoding="utf-8"), file.name))
+
+    @classmethod
+    def read(cls, plain: Any, places: Places | None = None) -> Policy:
+        """Make a policy of plain data, as YAML holds it and :meth:`describe` gives it."""
+        places = places or Places()
+        _check_mapping(plain, (), _PARTS, places)
+        rules = plain.get("rules")
+        if not isinstance(rules, Sequence) or isinstance(rules, str):
+            raise places.error(("rules",), "A policy has a list of rules.", found=repr(rules)[:80])
+        made = [_rule(number, each, places) for number, each in enumerate(rules)]
+        for part in ("message", "variables"):
+            if not isinstance(plain.get(part) or {}, Mapping):
+                raise places.error((part,), f"{part} are named.", found=repr(plain[part])[:80])
+        return cls(
+            str(plain.get("policy", "")), made, message=plain.get("message"), places=places,
+            variables=plain.get("variables"),
+        )  # fmt: skip
+
+    def describe(self) -> dict[str, Any]:
+        """Give it as JSON can hold it: what is sent to the access point."""
+        return {
+            "policy": self.name,
+            "message": dict(self.message),
+            "variables": thawed(self.variables),
+            "rules": [rule.describe() for rule in self.rules],
+        }
+
+    def findings(self) -> list[Finding]:
+        """Check it: what is wrong with it, nothing in the best case."""
+        return findings(self)
+
+    def checked(self) -> Policy:
+        """Give it back if the checker has nothing against it.
+
+        Raises
+        ------
+        PolicyError
+            With all that it has found.
+        """
+        errors = [each for each in self.findings() if each.is_error]
+        if errors:
+            first = errors[0]
+            raise PolicyError(
+                f"The policy is refused: {first.kind}.", line=first.line,
+                where=self.places.where(("rules", first.rule)),
+                found="; ".join(f"{each.kind}: {each.text}" for each in errors),
+                expected="rules that can all fire, agree, and send no more on a lower battery",
+            )  # fmt: skip
+        return self
+
+    def predicate(self, number: int) -> Predicate | None:
+        """Give the condition of a rule, from 0; None: it always holds."""
+        return self._compiled[number].predicate
+
+    def steps(self, number: int) -> tuple[Step, ...]:
+        """Give what is done by a rule, from 0, action by action."""
+        return self._compiled[number].steps
+
+    def fires(
+        self,
+        message: Mapping[str, Any],
+        variables: Mapping[str, Any],
+        automatic: Mapping[str, Any],
+        now_s: float = 0.0,
+    ) -> int | None:
+        """Say which rule fires, from 0; None: none does."""
+        state = {**variables, **automatic}
+        clock, tables = {"now_s": now_s}, Tables(state)
+        for number, matches, constants, _ in self._decides:
+            if matches is None or matches(constants, tables, message, state, clock):
+                return number
+        return None
+
+    def decide(
+        self,
+        message: Mapping[str, Any],
+        variables: Mapping[str, Any],
+        automatic: Mapping[str, Any],
+        now_s: float = 0.0,
+    ) -> Verdict:
+        """Decide about one message; nothing that is given is changed.
+
+        Parameters
+        ----------
+        message : mapping
+            As published.
+        variables, automatic : mapping
+            Both kinds of the subscriber's variables.
+        now_s : float
+            When it was published, seconds since 1970.
+        """
+        state = State(variables, automatic, now_s, self._books)
+        everything, clock, tables = state.all, {"now_s": now_s}, Tables(state.all)
+        try:
+            for number, matches, constants, steps in self._decides:
+                if matches is None or matches(constants, tables, message, everything, clock):
+                    doing = Doing(message, state, clock, tables, self._room_bytes)
+                    for step in steps:
+                        if not step(doing):
+                            outcome = DROPPED if doing.held is None else HELD
+                            return Verdict.of(outcome, None, number, state, variables, doing.held)
+                    return Verdict.of(SENT, doing.out, number, state, variables)
+        except (Beyond, MudkitError, TooLong) as error:
+            return Verdict(STOPPED, None, None, variables, str(error))
+        except (Exception, SystemExit) as error:  # a registered method may do anything
+            return Verdict(STOPPED, None, None, variables, told(error))
+        return Verdict(DROPPED, None, None, variables)
+
+    def explain(
+        self,
+        message: Mapping[str, Any],
+        variables: Mapping[str, Any],
+        automatic: Mapping[str, Any],
+        now_s: float = 0.0,
+    ) -> list[Seen]:
+        """Say what each rule saw, up to the one that fired; nothing is changed."""
+        scopes = {"message": message, "state": {**variables, **automatic}, "clock": {"now_s": now_s}}
+        seen = []
+        for number, each in enumerate(self._compiled):
+            truth = True
+            named: dict[str, Any] = {}
+            if each.predicate is not None:
+                truth = each.predicate(
+                    message, state=scopes["state"], clock=scopes["clock"], tables=Tables(scopes["state"])
+                )  # type: ignore[assignment]
+                named = values_of(each.predicate, scopes)
+            seen.append(Seen(number, each.rule.name, each.rule.when, truth, named))
+            if truth is True:
+                break
+        return seen
+
+    def __repr__(self) -> str:
+        return f"Policy({self.name!r}, {len(self.rules)} rules)"
+
+    def _language(self) -> Language:
+        if not self.message:
+            return _LANGUAGE
+        # Bytes are NULL to predicates, whatever they are declared to be.
+        fields = {name: "string" if kind == "bytes" else kind for name, kind in self.message.items()}
+        return Language(SCOPES, bound=(), schema={"message": fields, "clock": {"now_s": "number"}})
+
+    def _compile(self, number: int, rule: Rule) -> _Compiled:
+        places, path = self.places, ("rules", number)
+        predicate = None
+        if rule.when is not None:
+            with places.at((*path, "when")):
+                predicate = Predicate.parse(rule.when, language=self.language)
+        steps = []
+        for place, action in enumerate(rule.actions):
+            with places.at((*path, "do", place)):
+                steps.append(action.compiled(self.language))
+        return _Compiled(rule, predicate, tuple(steps))
+
+
+def _rule(number: int, plain: Any, places: Places) -> Rule:
+    path = ("rules", number)
+    _check_mapping(plain, path, _RULE, places)
+    when = plain.get("when")
+    if when is not None and not isinstance(when, str):
+        raise places.error((*path, "when"), "A condition is a text.", found=repr(when))
+    given = plain.get("do", [])
+    actions = given if isinstance(given, list) else [given]
+    made: list[Action] = []
+    for place, each in enumerate(actions):
+        with places.at((*path, "do", place) if isinstance(given, list) else (*path, "do")):
+            if isinstance(each, str):
+                made.append(action_of(each, None))
+            elif isinstance(each, Mapping) and len(each) == 1:
+                ((name, after),) = each.items()
+                made.append(action_of(name, after))
+            else:
+                raise PolicyError(
+                    "This is not one action.", found=repr(each)[:80], expected="drop, or keep: [pulse]"
+                )
+    with places.at(path):
+        return Rule(when, made, str(plain.get("name") or ""))
+
+
+def _check_mapping(plain: Any, path: tuple[Any, ...], known: Sequence[str], places: Places) -> None:
+    if not isinstance(plain, Mapping):
+        raise places.error(path, "Here parts are named.", found=repr(plain)[:80], expected=", ".join(known))
+    for name in plain:
+        if name not in known:
+            raise places.error(
+                (*path, name), f"There is no part {name!r} here.", found=repr(name), expected=", ".join(known)
+            )
+
+
+def _check_declared(message: Mapping[str, str], variables: Mapping[str, Any], places: Places) -> None:
+    for name, kind in message.items():
+        if kind not in _FIELD_KINDS:
+            raise places.error(
+                ("message", name), "There is no such kind of field.", found=repr(kind),
+                expected=", ".join(_FIELD_KINDS),
+            )  # fmt: skip
+    if len(variables) > MAX_VARIABLES:
+        raise places.error(
+            ("variables",), "There are too many variables.", found=str(len(variables)),
+            expected=f"at most {MAX_VARIABLES}",
+        )  # fmt: skip
+    for name in variables:
+        if name in AUTOMATIC:
+            raise places.error(
+                ("variables", name), "This variable is automatic: the system maintains it.", found=name,
+                expected="another name",
+            )  # fmt: skip
+    with places.at(("variables",)):
+        try:
+            State(variables, {}, 0.0).check()
+        except Beyond as error:
+            raise PolicyError("These variables cannot be kept.", found=str(error)) from None

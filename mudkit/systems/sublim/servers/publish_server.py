@@ -1,0 +1,130 @@
+"""The publish server: numbers the messages and floods them to the access points (SUBLIM, section 3).
+
+The paper's is "a simple router"; this one also keeps the last messages, for access points that were away and
+for subscribers that come late from one. Its rules:
+
+=============  =======================================================================================
+publish        the next number; kept; to all access points
+join           an access point is there: it learns the last number
+replay         messages from a number on, some at a time; what is no longer kept is skipped, and said
+have           an access point has heard of all messages up to a number
+timer          tell the last number to whoever has not said that it has heard of it
+=============  =======================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from mudkit.events import Call, Complete, Effect, Event, LinkUp, Ports, Received, Send, SetTimer, TimerFired
+from mudkit.systems.receiving import dropped
+from mudkit.systems.sublim.messages import TO_PUBLISHER
+from mudkit.systems.sublim.sites import Site
+
+__all__ = ["AT_ONCE", "KEPT", "PublishServerMachine"]
+
+KEPT: Final = 10_000
+"""Messages that are kept for those who come late."""
+AT_ONCE: Final = 50
+"""Messages that are replayed together."""
+AGAIN_US: Final = 5_000_000
+_AGAIN: Final = "again"
+
+
+class PublishServerMachine:
+    """The server's machine.
+
+    Parameters
+    ----------
+    ports : Ports
+    start_us : int
+        What time 0 is, in µs since 1970.
+    sites : sequence of Site
+        The access points, as they are put up: nobody else is told of messages.
+    kept : int
+        So many messages are kept.
+    """
+
+    def __init__(self, ports: Ports, start_us: int, sites: Sequence[Site], kept: int = KEPT) -> None:
+        self._store = ports.store
+        self._start_us = start_us
+        self._sites = sites
+        self._kept = kept
+        self._last: int = ports.store.get("last") or 0
+        self._points: dict[str, int] = dict.fromkeys(ports.store.get("points") or [], 0)
+        """Access points by address, and the last number of which they have said that they heard of it."""
+        self._is_waiting = False
+
+    def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
+        """See :class:`mudkit.events.Machine`."""
+        match event:
+            case Call(op_id=op_id, operation="publish", arguments=arguments):
+                return self._publish(now_us, op_id, arguments)
+            case Received(source=source, message=message) if not TO_PUBLISHER(message) or all(
+                site.address != source for site in self._sites
+            ):
+                return dropped(event)
+            case Received(source=source, message={"kind": "join"}):
+                if source not in self._points:
+                    self._points[source] = 0
+                    self._store.put("points", list(self._points))
+                return (Send(source, self._told()),)
+            case Received(source=source, message={"kind": "replay", "from": first}):
+                return (Send(source, self._replayed(first)),)
+            case Received(source=source, message={"kind": "have", "last": last}):
+                self._points[source] = max(self._points.get(source, 0), last)
+            case LinkUp():
+                late = [each for each, last in self._points.items() if last < self._last]
+                return [*(Send(each, self._told()) for each in late), *self._timer(now_us, late)]
+            case TimerFired():
+                late = [each for each, last in self._points.items() if self._left_us(now_us, last) == 0]
+                return [*(Send(each, self._told()) for each in late), *self._timer(now_us, late)]
+        return ()
+
+    def _left_us(self, now_us: int, last: int) -> int | None:
+        """Say how long an access point still has to say that it has heard of the message after its last."""
+        if last >= self._last:
+            return None
+        kept = self._store.get(_key(last + 1))
+        return 0 if kept is None else max(kept["created_us"] + AGAIN_US - now_us, 0)
+
+    def _timer(self, now_us: int, told: Sequence[str]) -> Sequence[Effect]:
+        """Set the timer for who has to be told next: each at its time, whatever is published meanwhile."""
+        left = [
+            AGAIN_US if each in told else left_us
+            for each, last in self._points.items()
+            if (left_us := self._left_us(now_us, last)) is not None
+        ]
+        self._is_waiting = bool(left)
+        return (SetTimer(_AGAIN, max(min(left), 1)),) if left else ()
+
+    def _publish(self, now_us: int, op_id: int, arguments: Any) -> Sequence[Effect]:
+        self._last += 1
+        item = arguments["item"] or f"message {self._last}"
+        kept = {
+            "number": self._last, "item": item, "created_us": now_us,
+            "at_s": (self._start_us + now_us) / 1e6, "body": arguments["body"],
+        }  # fmt: skip
+        self._store.put("last", self._last)
+        self._store.crash_point("numbered, not kept")
+        self._store.put(_key(self._last), kept)
+        self._store.delete(_key(self._last - self._kept))
+        flooded = {**self._told(), "messages": [kept]}
+        sent = [Send(each, flooded) for each in self._points]
+        timer = [] if self._is_waiting else [SetTimer(_AGAIN, AGAIN_US)]
+        self._is_waiting = True
+        return [*sent, *timer, Complete(op_id, self._last)]
+
+    def _replayed(self, first: int) -> dict[str, Any]:
+        begin = max(first, self._last - self._kept + 1)
+        found = (self._store.get(_key(each)) for each in range(begin, min(begin + AT_ONCE, self._last + 1)))
+        return {**self._told(), "messages": [each for each in found if each is not None]}
+
+    def _told(self) -> dict[str, Any]:
+        first = max(self._last - self._kept + 1, 1)
+        return {"kind": "messages", "last": self._last, "first": first, "messages": []}
+
+
+def _key(number: int) -> str:
+    return f"message {number:012d}"

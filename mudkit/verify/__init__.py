@@ -1,0 +1,1 @@
+"""What shows that promises hold."""

@@ -1,0 +1,285 @@
+"""Bugs that are put into MUD on purpose: a campaign that does not catch them says nothing of one without.
+
+Four are those of ``consistency.md``; they and whatever else breaks a history must be caught by the checker of
+histories. What breaks continuous reads, conditional writes or policies, no history shows: there a promise
+must be broken that :class:`mudkit.verify.campaign.judge.Found` asks for. A run that ends in an error has
+caught nothing.
+
+A gateway here has no queue whose order anything depends on: the client sends a record's writes one after
+another, and lets a ``committed_wio`` read and a write wait for each other. That order is what is taken away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mudkit.errors import MudkitError
+from mudkit.events import Effect, SetTimer
+from mudkit.predicates import Predicate
+from mudkit.predicates.exchange import from_json
+from mudkit.systems.mud import Conflict
+from mudkit.systems.mud import table_replica as copy
+from mudkit.systems.mud.device import client
+from mudkit.systems.mud.device.connection import RETRY, Connection
+from mudkit.systems.mud.device.continuous_reads import Watching
+from mudkit.systems.mud.device.local import Local, Write
+from mudkit.systems.mud.device.read_path import Asking
+from mudkit.systems.mud.device.write_path import Writing
+from mudkit.systems.mud.servers import matching
+from mudkit.systems.mud.servers.backend import BackEnd
+from mudkit.systems.mud.servers.processor import Processor
+from mudkit.systems.stream import Incoming
+from mudkit.verify.campaign.judge import play
+
+__all__ = ["BUGS", "Bug", "Catch", "hunt"]
+
+_MOST_WORDS: Final = 400
+
+
+@dataclass(frozen=True)
+class Bug:
+    """A bug, and how it is seeded.
+
+    Parameters
+    ----------
+    name : str
+    breaks : str
+        What goes wrong.
+    swaps : tuple of (object, str, callable)
+        A class or module, what it has by which name, and what is put there instead.
+    in_histories : bool
+        Whether the checker of histories must catch it.
+    """
+
+    name: str
+    breaks: str
+    swaps: tuple[tuple[Any, str, Callable[..., Any]], ...]
+    in_histories: bool = True
+
+    @contextmanager
+    def seeded(self) -> Iterator[None]:
+        """Let whatever runs in this process have the bug."""
+        with ExitStack() as after:
+            for owner, name, instead in self.swaps:
+                after.callback(setattr, owner, name, vars(owner)[name])
+                setattr(owner, name, instead)
+            yield
+
+
+@dataclass(frozen=True)
+class Catch:
+    """A run that has caught a bug.
+
+    Parameters
+    ----------
+    seed : int
+    promise : str
+        That was broken: a model of the checker, or what :class:`~mudkit.verify.campaign.judge.Found`
+        asks.
+    words : str
+    operations : int or None
+        Of the smallest contradiction that the checker found; None: it was not the checker.
+    """
+
+    seed: int
+    promise: str
+    words: str
+    operations: int | None
+
+    def __str__(self) -> str:
+        if self.operations is None:
+            return f"seed {self.seed}, not so: {self.promise}: {self.words}"
+        plural = "s" if self.operations > 1 else ""
+        return f"seed {self.seed}, {self.operations} operation{plural}: {self.words}"
+
+
+def hunt(bug: Bug, seeds: Sequence[int]) -> Catch | None:
+    """Seed a bug, and play runs until one of them catches it; None: none has.
+
+    Parameters
+    ----------
+    bug : Bug
+    seeds : sequence of int
+        A run each.
+    """
+    with bug.seeded():
+        for seed in seeds:
+            try:
+                found = play(seed)
+            except Exception:  # an error breaks no promise
+                continue
+            if bug.in_histories and found.illegal:
+                least = min(found.illegal, key=lambda verdict: len(verdict.explanation.operations))
+                return Catch(seed, least.model, str(least)[:_MOST_WORDS], len(least.explanation.operations))
+            if not bug.in_histories and found.broken:
+                promise, words = next(iter(found.broken.items()))
+                return Catch(seed, promise, words[:_MOST_WORDS], None)
+    return None
+
+
+# -- what is put there instead
+
+_fail, _heads, _register, _change = Writing._fail, Local.heads, Watching._register, Processor._change
+
+
+def _keeps_conflicts(
+    self: Writing, write: Write, error: Exception, row: Mapping[str, Any] | None, *, is_chained: bool = False
+) -> Sequence[Effect]:
+    if not isinstance(error, Conflict):
+        return _fail(self, write, error, row, is_chained=is_chained)  # type: ignore[arg-type]
+    self._under_way.add(write["number"])  # its caller knows: it is not sent again
+    return self._complete(write, None if row is None or is_chained else row["ver"], error)
+
+
+def _heads_and_others(self: Local) -> list[Write]:
+    """Give, newest first, the head of each record and whatever blind stands behind it."""
+    heads = {write["number"] for write in _heads(self)}
+    return [
+        write
+        for number, write in reversed(self.writes.items())
+        if number in heads or write["type"] == "blind"
+    ]
+
+
+def _takes_whatever_comes(self: Incoming, message: Mapping[str, Any]) -> Sequence[Any]:
+    self.last = message["number"]
+    return (message["body"],)
+
+
+def _registers_once(self: Watching, handle: int) -> Sequence[Effect]:
+    return () if handle in self._requests else _register(self, handle)
+
+
+def _of_readers_only(sent: Mapping[str, Any] | None) -> Predicate | None:
+    """Take a predicate; a writer's, which is over its receiver, holds for everyone."""
+    return Predicate("TRUE") if sent is not None and "receiver" in sent["text"] else from_json(sent)
+
+
+def _takes_every_word(self: Processor, message: Mapping[str, Any]) -> Sequence[Effect]:
+    reading = self._readings.get((message["endpoint"], message["handle"]))
+    if reading is not None:
+        reading.data_seq = -1
+    return _change(self, message)
+
+
+def _is_put_off(self: Connection) -> Sequence[Effect]:
+    """Set the timer anew with whatever is asked."""
+    for ask in self._asks.values():
+        ask.due_us = self.now_us + 10_000_000
+    return (SetTimer(RETRY, 10_000_000),) if self._asks else ()
+
+
+def _gives_up(self: Writing, now_us: int, error: MudkitError) -> Sequence[Effect]:
+    """Forget what an expired token has held up."""
+    refused = [write for write in self._local.writes.values() if write["is_refused"]]
+    return [effect for write in refused for effect in self._fail(write, error, None)]
+
+
+BUGS: Final = (
+    Bug(
+        "a dropped last-seen version",
+        "a replica that lags behind shows what was overwritten before, to who has seen that",
+        ((Local, "seen", lambda self, name: {}),),
+    ),
+    Bug(
+        "an unordered gateway queue",
+        "writes of one record overtake each other",
+        ((Local, "heads", _heads_and_others),),
+    ),
+    Bug(
+        "a repeated blind write",
+        "a write that is sent again is decided again",
+        ((BackEnd, "_came_of", lambda self, client, number: None),),
+    ),
+    Bug(
+        "a conflict that keeps the pending write",
+        "uncommitted reads still give what was refused",
+        ((Writing, "_fail", _keeps_conflicts),),
+    ),
+    Bug(
+        "a read in order that does not wait for writes",
+        "committed_wio reads miss what their client has written before",
+        ((Asking, "_before", lambda self, query: []),),
+    ),
+    Bug(
+        "writes that do not wait for a read in order",
+        "committed_wio reads show what their client has written after",
+        ((Asking, "is_before", lambda self, write: False),),
+    ),
+    Bug(
+        "conditional writes that always succeed",
+        "what another has written is overwritten unseen",
+        ((BackEnd, "_matches", lambda self, message, row, version: True),),
+        in_histories=False,
+    ),
+    Bug(
+        "conditional writes that never find their version",
+        "conflicts with nobody",
+        ((BackEnd, "_matches", lambda self, message, row, version: row is None),),
+        in_histories=False,
+    ),
+    Bug(
+        "a stream that takes whatever comes",
+        "what notification servers tell comes twice, or is missed",
+        ((Incoming, "take", _takes_whatever_comes),),
+        in_histories=False,
+    ),
+    Bug(
+        "a new session that registers nothing again",
+        "continuous reads end unsaid when a notification server has forgotten them",
+        ((Watching, "_register", _registers_once),),
+        in_histories=False,
+    ),
+    Bug(
+        "a processor that does not say that it was restarted",
+        "continuous reads end unsaid when a processor has forgotten them",
+        ((Watching, "_heard", lambda self, *given: ()),),
+        in_histories=False,
+    ),
+    Bug(
+        "a reader's word that counts because it came last",
+        "who has said since what hides a record from him is told of it",
+        ((Processor, "_change", _takes_every_word),),
+        in_histories=False,
+    ),
+    Bug(
+        "a timer that traffic puts off",
+        "what was lost waits until nothing else is asked",
+        ((Connection, "_wait", _is_put_off),),
+        in_histories=False,
+    ),
+    Bug(
+        "a wiped device that is taken for what it was",
+        "its writes are answered with what came of others",
+        ((client, "incarnation", lambda ports: "the same"),),
+        in_histories=False,
+    ),
+    Bug(
+        "rows of a dropped table that are held",
+        "a table shows what was in another of its name",
+        ((Local, "forget", lambda self, name, since: None),),
+        in_histories=False,
+    ),
+    Bug(
+        "writes that end with their token",
+        "a write that was to wait for another token is gone",
+        ((Writing, "_hold_back", _gives_up),),
+        in_histories=False,
+    ),
+    Bug(
+        "rows that everyone sees",
+        "writer predicates are not asked for what is there already",
+        ((copy, "is_visible", lambda row, reader, auth, table, tables=None: True),),
+        in_histories=False,
+    ),
+    Bug(
+        "changes that everyone is told",
+        "writer predicates are not asked for what is written",
+        ((matching, "from_json", _of_readers_only),),
+        in_histories=False,
+    ),
+)
+"""All of them; the first four are those of ``consistency.md``."""

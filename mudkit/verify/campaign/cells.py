@@ -1,0 +1,185 @@
+"""The table of transitions by faults: how often each has happened while a fault was in effect.
+
+A fault is in effect from when it happens until five minutes of virtual time after its repair, on whatever
+machine the transition then is; without a fault the column is ``none``. A restart is in effect for five
+minutes. That replicas lag, and that a user has two devices, is in effect for a whole run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from typing import Final
+
+from mudkit.verify.campaign.faults import COLUMNS
+from mudkit.verify.campaign.table import Cells
+
+__all__ = ["TRANSITIONS", "UNREACHABLE", "Table", "why_not"]
+
+TRANSITIONS: Final[dict[str, tuple[str, ...]]] = {
+    "writing": (
+        "blind delete, sent", "blind delete, waits", "blind write, sent", "blind write, waits",
+        "chained on one that failed", "committed", "conditional delete, sent", "conditional delete, waits",
+        "conditional write, sent", "conditional write, waits", "conflict", "due", "refused", "refused here",
+    ),
+    "asking": (
+        "aggregate, asked", "answered", "asked again, a part was lost", "asked again, too old",
+        "committed, asked", "committed, here", "committed_wio, asked", "committed_wio, here",
+        "committed_wio, must wait", "latest, asked", "no link", "refused", "refused here",
+        "uncommitted, asked", "uncommitted, here",
+    ),
+    "watching": (
+        "ended", "heartbeat timer", "hello timer", "known or unregistered", "life", "life, registered again",
+        "policy", "redirected", "refused", "refused here", "register, asked",
+        "register, no session", "registered",
+        "registered in part or in an older life", "remove passed on", "stream, gap", "stream, next",
+        "stream, of another session", "stream, seen before", "synced", "unregister", "unregister done",
+        "update_data", "update_data done", "upsert passed on", "welcome, other session",
+        "welcome, same session",
+    ),
+    "connection": (
+        "asked again", "failure of no matter", "late answer", "link down", "link up", "link up, asks sent",
+        "next gateway", "part",
+    ),
+    "client": (
+        "alter done", "create done", "drop done", "table refused",
+    ),
+    "gateway": (
+        "administered", "ask, admin", "ask, describe", "described, nobody asks", "outcome",
+        "outcome, nobody asks", "part", "part, nobody asks", "part, the last", "read passed on",
+        "register passed on", "registered", "registered, nobody asks", "registered, the last",
+        "table refused", "token refused", "unregister passed on", "update_data passed on", "write passed on",
+        "write with a refused token",
+    ),
+    "processor": (
+        "begins a life", "confirmed", "ended, table", "ended, token", "gone", "latest read",
+        "nothing to tell again", "read", "register", "register, known", "register, not yet or not any more",
+        "remove synced", "remove told", "tells again", "unregister", "update_data", "upsert synced",
+        "upsert told", "write",
+    ),
+    "follower": (
+        "asks again for the state", "has the state", "log before the state", "log, next", "log, seen before",
+        "state", "state, late",
+    ),
+    "replica": (
+        "applied late", "read, answered", "read, passed on to the master",
+    ),
+    "back end": (
+        "admin, known already", "admin, refused", "alter", "begins", "blind delete committed",
+        "blind write committed", "conditional delete committed", "conditional write committed", "conflict",
+        "conflict, hidden or none", "create", "describe", "describe, no such table", "drop", "follow", "has",
+        "has, the first of a life", "log sent again", "nothing to send again", "read", "write, known already",
+        "write, late copy", "write, refused", "write, token refused",
+    ),
+    "notifications": (
+        "all were heard of", "begins a life", "confirmed", "given up, not heard of",
+        "given up, waited too long", "heartbeat, known", "hello redirected", "hello, known",
+        "hello, what waited is sent", "life", "new session", "nobody to send to", "not delivered",
+        "policy, kept", "policy, sent",
+        "sent again", "stream, gap", "stream, next", "stream, seen before", "tell, given up", "tell, kept",
+        "tell, sent", "tell, stranger",
+    ),
+    "generator": (
+        "begins a life", "confirmed", "follow", "nothing to tell again", "ship", "ship, refused",
+        "tells again",
+    ),
+}  # fmt: skip
+"""Of each machine, or part of one, what it may do: the rules at the heads of the modules of
+:mod:`mudkit.systems.mud`."""
+
+_AFTER_A_FAULT: Final = "it takes a fault, and is over five minutes after that is mended"
+UNREACHABLE: Final = tuple(
+    (transition, "none", _AFTER_A_FAULT)
+    for transition in (
+        "asking: asked again, a part was lost",
+        "back end: admin, known already",
+        "back end: has, the first of a life",
+        "back end: write, known already",
+        "back end: write, late copy",
+        "connection: asked again",
+        "connection: failure of no matter",
+        "connection: late answer",
+        "connection: next gateway",
+        "follower: asks again for the state",
+        "follower: log, seen before",
+        "follower: state, late",
+        "gateway: *, nobody asks",
+        "generator: tells again",
+        "notifications: hello, what waited is sent",
+        "notifications: sent again",
+        "notifications: stream, gap",
+        "notifications: stream, seen before",
+        "processor: register, known",
+        "processor: register, not yet or not any more",
+        "processor: tells again",
+        "watching: hello timer",
+        "watching: known or unregistered",
+        "watching: life*",
+        "watching: registered in part or in an older life",
+        "watching: stream, gap",
+        "watching: stream, of another session",
+        "watching: stream, seen before",
+    )
+)
+"""Pattern of a transition, pattern of a fault, and why they do not meet."""
+
+
+class Table:
+    """Counts of transitions by faults.
+
+    Parameters
+    ----------
+    cells : Cells
+        Of some runs.
+    """
+
+    def __init__(self, cells: Cells) -> None:
+        self._counts: Counter[tuple[str, str]] = Counter()
+        for (transition, faults), count in cells.items():
+            for fault in faults:
+                self._counts[transition, fault] += count
+        self.rows = [f"{machine}: {each}" for machine, all_ in TRANSITIONS.items() for each in all_]
+
+    def __getitem__(self, cell: tuple[str, str]) -> int:
+        return self._counts[cell]
+
+    def missing(self) -> list[tuple[str, str]]:
+        """Give the cells at 0 that can be reached."""
+        return [
+            (row, column)
+            for row in self.rows
+            for column in COLUMNS
+            if not self._counts[row, column] and why_not(row, column) is None
+        ]
+
+    def unknown(self) -> list[str]:
+        """Give transitions that have happened and have no row."""
+        return sorted({row for row, _ in self._counts} - set(self.rows))
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        for number, column in enumerate(COLUMNS, 1):
+            yield f"  {number:2} {column}"
+        yield "  0! has not happened; a dot: cannot"
+        yield ""
+        width = max(map(len, self.rows))
+        yield " " * width + "".join(f"{number:>6}" for number in range(1, len(COLUMNS) + 1))
+        for row in self.rows:
+            yield f"{row:{width}}" + "".join(f"{self._cell(row, column):>6}" for column in COLUMNS)
+
+    def _cell(self, row: str, column: str) -> str:
+        count = self._counts[row, column]
+        if count:
+            return str(count) if count < 100_000 else f"{count // 1000}k"
+        return "0!" if why_not(row, column) is None else "·"
+
+
+def why_not(row: str, column: str, listed: Sequence[tuple[str, str, str]] = UNREACHABLE) -> str | None:
+    """Say why a transition does not happen with a fault in effect; None: it does."""
+    for rows, columns, why in listed:
+        if fnmatchcase(row, rows) and fnmatchcase(column, columns):
+            return why
+    return None

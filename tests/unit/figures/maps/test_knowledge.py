@@ -1,0 +1,72 @@
+"""What a receiver knows is the last that was said of each cell, among what has come."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from mudkit.errors import ParameterError, TraceContentError
+from mudkit.figures.maps.knowledge import clock, knowledge, known, move
+
+ROWS = [
+    (10.0, "near", 30.00, -97.0, 2, 40.0, 8.0),
+    (20.0, "near", 30.01, -97.0, 1, 50.0, 20.0),
+    (30.0, "near", 30.00, -97.0, 3, 10.0, 28.0),
+    (35.0, "near", 30.00, -97.0, 1, 99.0, 5.0),  # old news that come late
+    (60.0, "far", 30.00, -97.0, 6, 30.0, 20.0),
+]
+HEARD = pd.DataFrame(ROWS, columns=["t_s", "receiver", "lat", "lon", "messages", "speed_kmh", "said_s"])
+GROUND = pd.DataFrame({"lat": [30.0, 30.01, 30.02], "lon": [-97.0, -97.01, -96.99]})
+OF = {"value": "speed_kmh", "label": "km/h"}
+
+
+@pytest.mark.parametrize(
+    ("receiver", "t_s", "speeds"),
+    [("near", 9, []), ("near", 10, [40]), ("near", 29, [40, 50]), ("near", 40, [50, 10]), ("far", 59, []), ("far", 60, [30])],
+)  # fmt: skip
+def test_known(receiver, t_s, speeds):
+    rows = known(HEARD, receiver, t_s)
+    assert rows["speed_kmh"].tolist() == speeds
+    assert (rows["age_s"] == t_s - rows["said_s"]).all()
+
+
+def test_a_panel_each_and_the_older_the_paler():
+    figure = knowledge(HEARD, GROUND, [("near", 40.0), ("far", 40.0), ("near", 400.0)], **OF, columns=2)
+    near, far, later = figure.data[1::2]
+    assert list(near.marker.color) == [50, 10]
+    assert len(far.x) == 0
+    assert list(later.marker.opacity) < list(near.marker.opacity)
+    texts = [each.text for each in figure.layout.annotations]
+    assert texts[0] == "<b>near</b>, 0:40 min<br>2 cells, median age 16 s"
+    assert texts[1] == "<b>far</b>, 0:40 min<br>nothing yet"
+    assert (figure.layout.coloraxis.cmin, figure.layout.coloraxis.cmax) == (10, 99)
+    assert figure.layout.coloraxis.colorscale[0][1] == "#482777", "what is slow is dark"
+    assert "10 km/h<br>3 messages, 12 s old" in near.text
+    assert "°" in figure.layout.xaxis3.title.text
+
+
+def test_it_is_moved():
+    figure = knowledge(HEARD, GROUND, [("near", 0.0), ("far", 0.0)], **OF)
+    assert all(len(trace.x) == 0 for trace in figure.data[1::2])
+    move(figure, HEARD, [("near", 60.0), ("far", 60.0)])
+    assert [len(trace.x) for trace in figure.data[1::2]] == [2, 1]
+
+
+def test_clock():
+    assert [clock(each) for each in (0, 59.6, 61, 3600)] == ["0:00", "1:00", "1:01", "60:00"]
+
+
+def test_nothing_has_come_at_all():
+    figure = knowledge(HEARD.iloc[:0], GROUND, [("near", 1.0)], **OF, columns=1, limits=(0, 60))
+    assert "nothing yet" in figure.layout.annotations[0].text
+
+
+def test_what_cannot_be_drawn():
+    with pytest.raises(ParameterError, match="said_s"):
+        known(HEARD.drop(columns="said_s"), "near", 1.0)
+    with pytest.raises(ParameterError, match="'mood'"):
+        knowledge(HEARD, GROUND, [("near", 1.0)], value="mood", label="")
+    with pytest.raises(ParameterError, match="0 panels"):
+        knowledge(HEARD, GROUND, [], **OF)
+    with pytest.raises(TraceContentError):
+        knowledge(HEARD, GROUND.iloc[:0], [("near", 1.0)], **OF)

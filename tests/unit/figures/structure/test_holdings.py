@@ -1,0 +1,63 @@
+"""The table of who holds what: every version in its place, and nothing that is hidden."""
+
+from __future__ import annotations
+
+import re
+
+from mudkit.figures.structure.holdings import MAX_RECORDS, holdings
+
+
+def version(key, number=1, record=None, *, visible=True, predicate=None):
+    return {
+        "key": key, "version": number, "record": record, "predicate": predicate, "type": None,
+        "visible": visible, "age_s": 0.0,
+    }  # fmt: skip
+
+
+def cells(html):
+    """Give the text of each cell, by row."""
+    rows = re.findall(r"<tr>(.*?)</tr>", html, re.S)
+    return [
+        [re.sub("<[^>]*>", " ", each).split() for each in re.findall(r"<t[hd].*?</t[hd]>", row, re.S)]
+        for row in rows
+    ]
+
+
+def test_a_row_a_record_and_a_column_a_device():
+    held = {
+        "ann": [version("b", 3, {"n": 1}), version("b", None, {"n": 2}), version("a", 1, None)],
+        "bob": [version("b", 2, {"n": 0})],
+        "cem": [],
+    }
+    found = cells(holdings(held, {"ann": {"age": 34}}, title="As of now.").html)
+    assert found == [
+        [["key"], ["ann", "age:", "34"], ["bob"], ["cem"]],
+        [["a"], ["v1", "deleted"], ["–"], ["–"]],
+        [["b"], ["v3", "n:", "1", "pending", "n:", "2"], ["v2", "n:", "0"], ["–"]],
+    ]
+
+
+def test_what_is_hidden_is_not_in_the_page():
+    shown = holdings(
+        {"bob": [version("a", 1, {"secret": "x7"}, visible=False, predicate="receiver.age >= 21")]}
+    )
+    assert "x7" not in shown.html
+    assert "secret" not in shown.html
+    assert "hidden: <code>receiver.age &gt;= 21</code>" in shown.html
+    assert shown._repr_html_() == shown.html
+
+
+def test_markup_is_text_and_long_records_are_cut():
+    html = holdings({"<i>": [version("<b>", 1, {"<u>": "x" * 500})]}, title="<s>").html
+    for tag in ("<i>", "<u>", "<s>"):
+        assert tag not in html
+    assert "&lt;b&gt;</th>" in html
+    assert "…" in html
+    assert "x" * 100 not in html
+
+
+def test_very_many_records_are_counted():
+    html = holdings({"ann": [version(f"{n:04d}") for n in range(250)]}).html
+    assert f"The first {MAX_RECORDS} of 250 records." in html
+    assert html.count("<tr>") == MAX_RECORDS + 1
+    assert "No device holds a record." in holdings({"ann": []}).html

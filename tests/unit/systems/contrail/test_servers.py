@@ -1,0 +1,164 @@
+"""The tiers of a cloud without a lab: who may send, what is passed over, what compute keeps (nothing)."""
+
+from __future__ import annotations
+
+import pytest
+
+from mudkit.events import Ports, Received, Send, SendFailed, TimerFired
+from mudkit.fleet.store import MemoryStore
+from mudkit.systems.contrail.servers import Compute, Gateway, Storage
+from mudkit.systems.contrail.servers.compute import PAGE_BYTES
+
+INSTANCES = ["one", "two", "three"]
+
+
+def ports(address="here"):
+    return Ports(MemoryStore(), lambda n: bytes(n), address)
+
+
+def told(machine, message, source="ann/contrail", now_us=0):
+    return [
+        (each.to, each.message)
+        for each in machine.handle(now_us, Received(source, message))
+        if isinstance(each, Send)
+    ]
+
+
+def item(name="a", seq=1, epoch=1, sender="ann", to="bob", expires_us=None, body=b"body"):
+    entry = {"device": to, "port": "in", "expires_us": expires_us, "tag": b""}
+    return {"kind": "data", "from": sender, "port": "out", "item": name, "seq": seq, "epoch": epoch, "to": [entry], "body": body}  # fmt: skip
+
+
+def test_nobody_sends_in_anothers_name():
+    gateway = Gateway(ports(), INSTANCES, ["store"])
+    assert told(gateway, {"kind": "send", "device": "eve", "number": 1, "message": item()}) == []
+    assert len(told(gateway, {"kind": "send", "device": "ann", "number": 1, "message": item()})) == 1
+
+
+def test_a_request_goes_to_every_instance_once_when_none_is_there():
+    gateway = Gateway(ports(), INSTANCES, ["store"])
+    ((to, ask),) = told(gateway, {"kind": "join", "device": "ann", "number": 1, "friends": None})
+    tried = [to]
+    while effects := gateway.handle(0, SendFailed(tried[-1], ask)):
+        tried.append(effects[0].to)
+        ask = effects[0].message
+    assert sorted(tried) == sorted(INSTANCES)
+
+
+def test_a_connection_is_held_as_long_as_the_device_is_there():
+    gateway = Gateway(ports(), INSTANCES, ["store"])
+    filled = {"kind": "filled", "device": "bob"}
+    pull = {"kind": "pull", "device": "bob", "visit": 1, "got": [], "hold": True}
+    told(gateway, pull, "bob/contrail")
+    assert told(gateway, filled, "store") == [("bob/contrail", {"kind": "filled"})]
+    gateway.handle(0, SendFailed("bob/contrail", {"kind": "filled"}))
+    assert told(gateway, filled, "store") == [("store", {"kind": "gone", "device": "bob"})]
+    told(gateway, pull, "bob/contrail")
+    told(gateway, {"kind": "bye", "device": "bob"}, "bob/contrail")
+    assert told(gateway, filled, "store") == [("store", {"kind": "gone", "device": "bob"})]
+    told(gateway, pull, "bob/contrail")
+    told(gateway, {**pull, "hold": False}, "bob/contrail")
+    assert told(gateway, filled, "store") == [("store", {"kind": "gone", "device": "bob"})]
+
+
+class Tiers:
+    """A storage, and another compute instance for each step: what is under way is with none of them."""
+
+    def __init__(self, **more):
+        mine = {"computes": ["compute"], "units": ["store"], "gateways": ["gateway"]}
+        self.storage = Storage(ports("store"), **{"most_waiting": 10, "most_cached": 10, **mine, **more})
+
+    def ask(self, what, now_us=0):
+        ask = {"kind": "ask", "gateway": "gateway", "client": "client", "what": what, "tries": 1}
+        pending = [("compute", ask)]
+        answers = []
+        while pending:
+            to, message = pending.pop(0)
+            if to == "store":
+                pending += told(self.storage, message, "compute", now_us)
+            elif to == "compute":
+                source = "gateway" if message["kind"] == "ask" else "store"
+                instance = Compute(ports(), ["store"], "store", 3, 0, ["gateway"])
+                pending += told(instance, message, source, now_us)
+            elif message["kind"] == "tell":
+                answers.append(message["message"])
+        return answers
+
+    def send(self, message, now_us=0):
+        ((answer),) = self.ask({"kind": "send", "device": "ann", "number": 7, "message": message}, now_us)
+        return answer
+
+    def pull(self, got=(), now_us=0):
+        (answer,) = self.ask(
+            {"kind": "pull", "device": "bob", "visit": 1, "got": list(got), "hold": False}, now_us
+        )
+        return answer
+
+
+def test_a_copy_for_each_destination_names_no_other():
+    tiers = Tiers()
+    both = item()
+    both["to"] = [both["to"][0], {**both["to"][0], "device": "cyd"}]
+    assert tiers.send(both) == {
+        "kind": "sent", "number": 7, "results": [["bob", "in", "ok"], ["cyd", "in", "ok"]]
+    }  # fmt: skip
+    page = tiers.pull()["page"]
+    assert [[entry["device"] for entry in message["to"]] for _, message in page] == [["bob"]]
+
+
+def test_what_was_not_confirmed_comes_again_and_a_repeated_upload_waits_once():
+    tiers = Tiers()
+    tiers.send(item())
+    tiers.send(item())
+    first = tiers.pull()["page"]
+    assert len(first) == 1
+    assert tiers.pull()["page"] == first
+    assert tiers.pull(got=[first[0][0]])["page"] == []
+
+
+def test_an_older_copy_does_not_replace_a_newer_one():
+    tiers = Tiers()
+    tiers.send(item(seq=2, body=b"newer"))
+    assert tiers.send(item(seq=1, body=b"older"))["results"] == [["bob", "in", "obsolete"]]
+    assert [message["body"] for _, message in tiers.pull()["page"]] == [b"newer"]
+    assert tiers.send({**item(seq=1), "body": None})["results"] is None  # nor in the cache
+    assert tiers.send({**item(seq=2), "body": None})["results"] == [["bob", "in", "ok"]]
+
+
+def test_a_groups_filter_that_comes_late_does_not_replace_a_newer_one():
+    tiers = Tiers()
+    tiers.ask({"kind": "group", "device": "bob", "number": 1, "group": "club", "joins": True})
+    entry = {"device": "bob", "port": "in", "sealed": b"", "signature": b""}
+    message = {"kind": "filter", "from": "ann", "port": "in", "slot": 1, "group": "club", "expires_us": None, "to": [entry]}  # fmt: skip
+    for number in (5, 4):
+        tiers.send({**message, "number": number})
+    assert [each["number"] for _, each in tiers.pull()["page"]] == [5]
+    late = Tiers()
+    for number in (5, 4):
+        late.send({**message, "number": number})
+    late.ask({"kind": "group", "device": "bob", "number": 1, "group": "club", "joins": True})
+    assert [each["number"] for _, each in late.pull()["page"]] == [5]
+
+
+@pytest.mark.parametrize(("size", "pages"), [(1000, 1), (PAGE_BYTES // 2, 3), (PAGE_BYTES * 2, 3)])
+def test_pages_are_bounded_but_hold_one_message(size, pages):
+    tiers = Tiers()
+    for number in range(3):
+        tiers.send(item(f"{number}", seq=number + 1, body=b"x" * size))
+    seen, got = 0, []
+    while page := (answer := tiers.pull(got))["page"]:
+        seen += 1
+        got = [number for number, _ in page]
+        assert answer["more"] == (seen < pages)
+    assert seen == pages
+
+
+def test_an_instance_serves_one_request_after_the_other():
+    compute = Compute(ports(), ["store"], "store", None, 1000, ["g"])
+    ask = {"kind": "ask", "gateway": "g", "client": "c", "what": {"kind": "join", "device": "ann", "number": 1, "friends": None}, "tries": 1}  # fmt: skip
+    timers = [*compute.handle(0, Received("g", ask)), *compute.handle(0, Received("g", ask))]
+    assert [each.delay_us for each in timers] == [1000]
+    done = compute.handle(1000, TimerFired("done"))
+    assert type(done[0]) is Send
+    assert done[1].delay_us == 1000
+    assert len(compute.handle(2000, TimerFired("done"))) == 1

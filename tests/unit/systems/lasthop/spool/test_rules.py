@@ -1,0 +1,151 @@
+"""A rule is asked by the very same spool, chooses among what waits, and is told when it does not."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import pytest
+
+from mudkit.errors import ParameterError
+from mudkit.sources.outages import Outages
+from mudkit.systems.lasthop import (
+    Expiration,
+    Forwarding,
+    Item,
+    PrintedSpool,
+    Scenario,
+    Spool,
+    Subscription,
+    lives,
+    play,
+    simulate,
+)
+from mudkit.systems.lasthop.spool.policies import FOREVER_US
+
+DAY_US = 86_400_000_000
+
+
+def fill(told, limit=16):
+    room = limit - len(told.device)
+    return told.waiting[:room] if room > 0 else ()
+
+
+def ruled(rule):
+    return Forwarding("rule", rule=rule)
+
+
+def nothing(message):
+    pass
+
+
+@pytest.mark.parametrize("outage", [0.0, 0.5, 0.9, 1.0])
+@pytest.mark.parametrize("expiration", [None, 20_000.0])
+def test_rules_that_do_what_a_policy_does(outage, expiration):
+    same = {"outage": outage, "expiration": expiration, "threshold": 0.2, "days": 20, "seed": 4}
+    buffer, on_demand = (simulate(policy=kind, prefetch_limit=16, **same) for kind in ("buffer", "on-demand"))
+    assert simulate(policy=ruled(fill), **same).outcome == buffer.outcome
+    everything = simulate(policy=ruled(lambda told: told.waiting), **same)
+    assert everything.outcome == everything.online
+    assert simulate(policy=ruled(lambda told: []), **same).outcome == on_demand.outcome
+
+
+def test_what_a_rule_is_told():
+    told_all = []
+    spool = Spool(0.25, ruled(lambda told: told_all.append(told) or ()), nothing, nothing)
+    spool.network(0, is_up=True)
+    spool.notification(1_000_000, "low", 0.2)
+    spool.notification(2_000_000, "good", 0.5, 9_000_000)
+    spool.notification(3_000_000, "best", 0.75)
+    told = told_all[-1]
+    assert (told.now_s, told.threshold, told.device) == (3.0, 0.25, ())
+    assert told.waiting == (Item("best", 0.75, 3.0, math.inf), Item("good", 0.5, 2.0, 9.0))
+    assert (told.read_at_a_time, told.between_reads_s) == (0.0, 0.0)
+    spool.read(4_000_000, 1)
+    spool.read(8_000_000, 1)
+    assert told_all[-1].read_at_a_time == 1.0
+    assert told_all[-1].between_reads_s == pytest.approx(4 * 16.5 / 24)
+    assert told_all[-1].waiting == ()
+
+
+def test_a_rule_is_asked_only_while_the_link_is_up():
+    asked = []
+    spool = Spool(0.0, ruled(lambda told: asked.append(told.now_s) or ()), nothing, nothing)
+    spool.notification(1_000_000, 1, 0.5)
+    assert asked == []
+    spool.network(2_000_000, is_up=True)
+    spool.network(3_000_000, is_up=False)
+    spool.notification(4_000_000, 2, 0.5)
+    assert asked == [2.0]
+
+
+@pytest.mark.parametrize(
+    ("rule", "told"),
+    [
+        (lambda told: [*told.waiting, *told.waiting], "what does not wait"),
+        (lambda told: [*told.device, *told.waiting[:1]], "what does not wait"),
+        (lambda told: [each.identity for each in told.waiting], "what does not wait"),
+        (lambda told: None, "gives what is to go"),
+    ],
+)
+def test_a_rule_cannot_choose_what_does_not_wait(rule, told):
+    with pytest.raises(ParameterError, match=told):
+        simulate(policy=ruled(rule), days=3)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"kind": "rule"}, {"kind": "rule", "rule": 3}, {"kind": "buffer", "rule": fill}]
+)
+def test_a_rule_and_its_kind_go_together(settings):
+    with pytest.raises(ParameterError, match="of the kind 'rule' has a rule"):
+        Forwarding(**settings)
+
+
+def test_a_server_keeps_no_rule():
+    with pytest.raises(ParameterError, match="cannot keep a rule"):
+        Subscription("news", policy=ruled(fill))
+
+
+def test_the_printed_code_loses_most_where_outages_are_long():
+    """Nobody tells the server what was read without a network; with a network always, nothing is lost."""
+    lost = {}
+    for share in (0.0, 0.9):
+        drawn = Scenario(outages=Outages(share), days=60).draw(1)
+        ways = {
+            "best": partial(Spool, 0.0, Forwarding("on-line")),
+            "mended": partial(Spool, 0.0, Forwarding("buffer", 16)),
+            "printed": partial(PrintedSpool, 0.0, 16),
+        }
+        read = {name: set(play(drawn, begin, 8).read_ids) for name, begin in ways.items()}
+        lost |= {(name, share): len(read["best"] - read[name]) / len(read["best"]) for name in ways}
+    assert lost["printed", 0.0] == 0.0
+    assert lost["mended", 0.9] < 0.1
+    assert 0.7 < lost["printed", 0.9] < 0.9
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.9, 1.0])
+@pytest.mark.parametrize("seed", range(4))
+def test_lives_are_what_was_played(share, seed):
+    drawn = Scenario(outages=Outages(share, per_day=2.0), expiration=Expiration(50_000.0), days=12).draw(seed)
+    begin = partial(Spool, 0.1, Forwarding("buffer", 16))
+    outcome, table = play(drawn, begin, 8), lives(drawn, begin, 8)
+    forwarded, read = table[table["forwarded_us"] >= 0], table[table["read_us"] >= 0]
+    assert len(table) == len(drawn.arrivals_us)
+    assert set(forwarded["message"]) == set(outcome.forwarded_ids)
+    assert set(read["message"]) == set(outcome.read_ids)
+    for name, identities in (("forwarded_us", outcome.forwarded_ids), ("read_us", outcome.read_ids)):
+        times_us = [table[name][each] for each in identities]
+        assert times_us == sorted(times_us)
+    assert set(read["read_us"]) <= set(drawn.reads_us.tolist())
+    assert (read["read_us"] >= read["forwarded_us"]).all()
+    assert (read["read_us"] < read["expires_us"]).all()
+    assert (forwarded["forwarded_us"] >= forwarded["came_us"]).all()
+    assert (forwarded["forwarded_us"] < forwarded["expires_us"]).all()
+    assert share == 1.0 or read.groupby("read_us").size().max() <= 8
+
+
+def test_a_message_that_never_expires_says_so():
+    table = lives(Scenario(days=2).draw(0), partial(Spool, 0.0, Forwarding("on-demand")), 8)
+    assert set(table["expires_us"]) == {FOREVER_US}
+    assert (table["forwarded_us"] == table["read_us"]).all()
+    assert table["came_us"].max() < 2 * DAY_US

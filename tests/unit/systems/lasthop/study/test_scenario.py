@@ -1,0 +1,126 @@
+import numpy as np
+import pytest
+
+from mudkit.errors import ParameterError
+from mudkit.sources.outages import Outages
+from mudkit.systems.lasthop.spool.policies import FOREVER_US
+from mudkit.systems.lasthop.study.scenario import READ, SWITCH, Drawn, Expiration, Scenario
+
+DAY = 86_400_000_000
+
+
+def test_arrivals_are_poisson():
+    drawn = Scenario(32.0, days=3650).draw(1)
+    gaps = np.diff(drawn.arrivals_us) / DAY * 32
+    assert gaps.mean() == pytest.approx(1, abs=0.02)
+    assert gaps.std() == pytest.approx(1, abs=0.02)
+    assert drawn.arrivals_us[-1] < 3650 * DAY
+    assert (drawn.expires_us == FOREVER_US).all()
+    assert drawn.ranks.min() < 0.001
+    assert 0.999 < drawn.ranks.max() < 1
+
+
+@pytest.mark.parametrize("often", [0.25, 0.5, 2.0, 32.0])
+def test_reads_come_as_often_as_is_said_and_by_day(often):
+    reads = Scenario(user_frequency=often, days=2000).draw(3).reads_us
+    assert len(reads) / 2000 == pytest.approx(often, rel=0.02)
+    assert (np.diff(reads) >= 0).all()
+    hours = reads % DAY / 3.6e9
+    assert ((hours >= 6.5) | (hours < 0.5)).all()  # who rises late may read after midnight
+
+
+def test_half_a_read_a_day_is_one_every_other_day():
+    days = Scenario(user_frequency=0.5, days=100, reads_cv=0.0).draw(1).reads_us // DAY
+    assert set(np.diff(days)) <= {1, 2, 3}
+    assert len(days) == 50
+
+
+def test_reads_a_day_vary_as_is_said():
+    for spread in (0.0, 0.1, 0.5):
+        reads = Scenario(user_frequency=32.0, days=4000, reads_cv=spread).draw(2).reads_us
+        of_day = np.bincount((reads - 3 * 3_600_000_000) // DAY, minlength=4000)
+        assert of_day.std() / 32 == pytest.approx(spread, abs=0.015)
+
+
+@pytest.mark.parametrize("law", ["exponential", "uniform", "normal"])
+def test_expiration_times_have_their_mean(law):
+    drawn = Scenario(32.0, expiration=Expiration(3600.0, law), expiring_share=0.5, days=1000).draw(1)
+    does = drawn.expires_us < FOREVER_US
+    assert does.mean() == pytest.approx(0.5, abs=0.02)
+    lasts_s = (drawn.expires_us - drawn.arrivals_us)[does] / 1e6
+    assert lasts_s.min() > 0
+    assert lasts_s.mean() == pytest.approx(3600, rel=0.03)
+    spread = {"exponential": 1, "uniform": 1 / np.sqrt(3), "normal": 0.25}[law]
+    assert lasts_s.std() / 3600 == pytest.approx(spread, rel=0.04)
+
+
+def test_the_link_is_down_for_its_share():
+    drawn = Scenario(outages=Outages(0.9, per_day=12), days=1000).draw(5)
+    times = np.concatenate([[0], drawn.switches_us, [1000 * DAY]])
+    periods = np.diff(times)
+    up = periods[0 if drawn.starts_up else 1 :: 2].sum() / (1000 * DAY)
+    assert up == pytest.approx(0.1, abs=0.01)
+    assert len(drawn.switches_us) / 2000 == pytest.approx(12, rel=0.05)
+
+
+@pytest.mark.parametrize(("share", "is_up"), [(0.0, True), (1.0, False)])
+def test_no_outage_and_total_outage_never_change(share, is_up):
+    drawn = Scenario(outages=Outages(share)).draw(1)
+    assert len(drawn.switches_us) == 0
+    assert drawn.starts_up is is_up
+
+
+def test_the_same_seed_is_the_same_and_another_is_not():
+    one, two, three = (Scenario(outages=Outages(0.5), days=30).draw(seed) for seed in (1, 1, 2))
+    assert one.timeline == two.timeline != three.timeline
+
+
+def test_a_parameter_that_changes_leaves_the_rest_as_it_was():
+    one = Scenario(outages=Outages(0.5), days=30).draw(1)
+    two = Scenario(outages=Outages(0.9), user_frequency=9.0, days=30).draw(1)
+    assert (one.arrivals_us == two.arrivals_us).all()
+    assert (one.ranks == two.ranks).all()
+
+
+def test_at_one_time_the_link_changes_first_and_reads_come_last():
+    five = np.array([5])
+    drawn = Drawn(np.array([4, 5]), np.array([9, 9]), np.array([0.1, 0.2]), five, five, True)
+    assert drawn.timeline == ([4, 5, 5, 5], [0, SWITCH, 1, READ])
+
+
+def test_nothing_comes_and_nobody_reads():
+    drawn = Scenario(0.0, 0.0, days=5).draw(1)
+    assert len(drawn.arrivals_us) == len(drawn.reads_us) == 0
+    assert drawn.timeline == ([], [])
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"event_frequency": -1.0}, {"user_frequency": -0.1}, {"expiring_share": 1.5}, {"days": 0},
+        {"days": 1.5}, {"reads_cv": -0.1}, {"event_frequency": float("nan")}, {"event_frequency": "32"},
+    ],
+)  # fmt: skip
+def test_what_cannot_be(settings):
+    with pytest.raises(ParameterError, match=next(iter(settings))):
+        Scenario(**settings)
+
+
+@pytest.mark.parametrize("given", [{"mean_s": 0.0}, {"mean_s": "1 h"}, {"mean_s": 5.0, "law": "pareto"}])
+def test_expirations_that_are_none(given):
+    with pytest.raises(ParameterError):
+        Expiration(**given)
+
+
+def test_numbers_stand_for_an_expiration_and_for_outages():
+    scenario = Scenario(outages=0.5, expiration=60)
+    assert (scenario.outages, scenario.expiration) == (Outages(0.5), Expiration(60.0))
+    with pytest.raises(ParameterError, match="1 h"):
+        Scenario(expiration="1 h")
+
+
+def test_a_scenario_says_what_it_is():
+    told = Scenario(outages=Outages(0.5), expiration=Expiration(60.0)).describe()
+    assert told["outages"]["per_day"] == 12
+    assert told["expiration"] == {"mean_s": 60.0, "law": "exponential", "share": 1.0}
+    assert told["reads_cv"] == 0.1

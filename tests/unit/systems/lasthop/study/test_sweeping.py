@@ -1,0 +1,102 @@
+import itertools
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import pandas as pd
+import pytest
+
+from mudkit.errors import ParameterError
+from mudkit.systems.lasthop import FIGURES, Forwarding, simulate, sweep
+
+SHORT = {"days": 5, "outage": 0.5}
+
+
+def test_a_row_a_run_in_order():
+    table = sweep({"policy": ["buffer", "on-line"], "prefetch_limit": [1, 4]}, SHORT, seeds=[3, 9])
+    assert list(table["policy"]) == ["buffer"] * 4 + ["on-line"] * 4
+    assert list(table["prefetch_limit"]) == [1, 1, 4, 4] * 2
+    assert list(table["seed"]) == [3, 9] * 4
+    run = simulate(policy="buffer", prefetch_limit=4, seed=9, **SHORT)
+    row = table.iloc[3]
+    assert (row["waste"], row["loss"]) == (run.waste, run.loss)
+    assert (row["forwarded"], row["read"], row["best"]) == (run.forwarded, run.read, len(run.online.read_ids))
+
+
+def test_a_sweep_gives_the_same_again_and_over_any_map():
+    over = {"max": [1, 8]}
+    one = sweep(over, SHORT, seeds=range(3))
+    with ThreadPoolExecutor(2) as pool:
+        pd.testing.assert_frame_equal(one, sweep(over, SHORT, seeds=range(3), map=pool.map))
+
+
+def test_the_table_says_what_its_runs_were_with():
+    table = sweep({"max": [1, None]}, SHORT | {"policy": Forwarding("buffer", 16)}, seeds=[4])
+    told = table.attrs["parameters"]
+    assert (told["max"], told["days"], told["seeds"], told["reads_cv"]) == ([1, None], 5, [4], 0.1)
+    assert told["policy"]["prefetch_limit"] == 16
+    assert json.loads(json.dumps(told)) == told
+
+
+def test_the_bar_is_told_of_each_run(monkeypatch):
+    told = []
+
+    class Bar:
+        def __init__(self, total, *words):
+            told.append(total)
+
+        def __enter__(self):
+            return told.append
+
+        def __exit__(self, *error):
+            return None
+
+    monkeypatch.setattr("mudkit.systems.lasthop.study.sweeping.bar", Bar)
+    sweep({"max": [1, 2]}, SHORT, seeds=range(2))
+    assert told == [4, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        (({"maximum": [1]},), "did you mean 'max"),
+        (({"max": [1]}, {"maks": 1}), "maks"),
+        (({"max": [1]}, {"max": 1}), "both"),
+        (({"seed": [1]},), "seeds=range"),
+        (({"max": 8},), "a list"),
+        (({"policy": "buffer"},), "a list"),
+        (({"max": []},), "0 of max"),
+        (({"max": [1]}, None, []), "0 seeds"),
+        (({"max": [1]}, None, 5), "a list"),
+        (({"max": [1, -1]}, SHORT), "-1"),
+        (({"outage": [0.5, 1.5]}, {"days": 5}), "1.5"),
+    ],
+)
+def test_bad_input(arguments, found):
+    with pytest.raises(ParameterError, match=found):
+        sweep(*arguments)
+
+
+@pytest.mark.parametrize("number", FIGURES)
+def test_the_papers_figures_are_sweeps(number):
+    figure = FIGURES[number]
+    over = {name: values[:1] for name, values in figure["over"].items()}
+    assert len(sweep(over, figure["fixed"] | {"days": 2}, seeds=[1])) == 1
+    assert all(len(values) >= 5 for values in figure["over"].values())
+
+
+def test_runs_that_share_their_events_come_one_after_the_other_and_rows_as_they_were_asked_for():
+    called = []
+
+    def noted(function, points):
+        called.extend((point["outage"], point["seed"], point["prefetch_limit"]) for point in points)
+        return map(function, points)
+
+    over = {"prefetch_limit": [4, 1], "outage": [0.5, 0.0]}
+    fixed = {"policy": "buffer", "days": 3}
+    table = sweep(over, fixed, seeds=[2, 1], map=noted)
+    assert [each[:2] for each in called[::2]] == [each[:2] for each in called[1::2]]
+    asked = list(itertools.product(over["prefetch_limit"], over["outage"], [2, 1]))
+    assert list(table[["prefetch_limit", "outage", "seed"]].itertuples(index=False, name=None)) == asked
+    for row in table.itertuples():
+        alone = simulate(prefetch_limit=row.prefetch_limit, outage=row.outage, seed=row.seed, **fixed)
+        assert (row.waste, row.loss, row.forwarded) == (alone.waste, alone.loss, alone.forwarded)

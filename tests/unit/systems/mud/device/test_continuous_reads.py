@@ -1,0 +1,338 @@
+"""Continuous reads of a client by themselves: what is registered when, and what is passed on once."""
+
+from __future__ import annotations
+
+import pytest
+from mud_machines import ports, sent
+
+from mudkit.errors import ParameterError
+from mudkit.events import Complete, Notify, SetTimer
+from mudkit.fleet.store import MemoryStore
+from mudkit.predicates import Predicate
+from mudkit.systems.mud.device.connection import Connection
+from mudkit.systems.mud.device.continuous_reads import HELLO, Watching
+from mudkit.systems.mud.device.local import Local
+
+TABLE = {
+    "name": "t", "owner": "news", "acl": "public", "apps": None, "split": [], "schema": None, "removed": {}, "number": 1,
+    "lsn": 1,
+}  # fmt: skip
+REFUSED = {"kind": "AccessDenied", "summary": "no"}
+
+
+class Cell:
+    """The continuous reads of a client, with its connection."""
+
+    def __init__(self, store=None, *, is_up=True):
+        self.ports = ports("jane", store or MemoryStore())
+        self.connection = Connection("jane/news", None, ["gateway"], 0)
+        self.connection.life, self.connection.incarnation = "life", "first"
+        self.local = Local(self.ports.store, 10)
+        self.watching = Watching(self.ports, self.local, self.connection, ["server"], [])
+        if is_up:
+            self.connection.up()
+        self.number = 0
+
+    def register(self, op_id=1, sync=None):
+        return self.watching.register(0, op_id, {
+            "table": "t", "predicate": Predicate("TRUE"), "reader": {}, "sync_timestamp": sync, "listener": "me",
+        })  # fmt: skip
+
+    def answer(self, asked, lives):
+        """Answer a registration, with the lives of the processors that have it."""
+        for place, life in lives.items():
+            part = {
+                "kind": "registered", "id": asked["id"], "place": place, "life": life, "lsn": 5,
+                "data_seq": asked["what"]["data_seq"],
+            }  # fmt: skip
+            self.connection.take(part)
+        whole = {"kind": "complete", "id": asked["id"], "table": TABLE, "places": ["p0", "p1"]}
+        return self.connection.take(whole)
+
+    def begin(self, lives=None, sync=None):
+        """Register a read, and answer that."""
+        self.register(sync=sync)
+        ((_, asked),) = asks(self.watching.welcome("s"))
+        return self.answer(asked, lives or {"p0": 1, "p1": 1})
+
+    def hear(self, what="tell", stream="s", processor="p0", life=1, **body):
+        self.number += 1
+        body = {"what": what, "processor": processor, "life": life, "handle": "first 1", "table": 1, **body}
+        message = {"kind": "stream", "stream": stream, "number": self.number, "first": 1, "body": body}
+        return self.watching.stream("server", message)
+
+    def change(self, key="a", ver=1, lsn=6, op="upsert", **more):
+        return self.hear(change={"op": op, "key": key, "ver": ver, "data": {}}, lsn=lsn, **more)
+
+
+def asks(effects):
+    return [(to, message) for to, message in sent(effects) if message["kind"] == "ask"]
+
+
+def completed(effects):
+    return [each for each in effects if isinstance(each, Complete)]
+
+
+def told(effects):
+    found = []
+    for each in effects:
+        if isinstance(each, Notify):
+            change = each.payload
+            found.append("ended" if isinstance(change, dict) else (change.kind, change.key, change.version))
+    return found
+
+
+@pytest.fixture
+def cell():
+    return Cell()
+
+
+@pytest.mark.parametrize("wrong", [-1, -0.5, True, "0", [1]])
+def test_a_time_that_is_none_is_refused(cell, wrong):
+    with pytest.raises(ParameterError):
+        cell.register(sync=wrong)
+
+
+@pytest.mark.parametrize("right", [None, 0, 0.0, 2.5])
+def test_a_time_is_sent_in_microseconds(cell, right):
+    cell.register(sync=right)
+    ((_, asked),) = asks(cell.watching.welcome("s"))
+    assert asked["what"]["sync_us"] == (None if right is None else round(right * 1e6))
+
+
+def test_it_says_hello_first_and_registers_when_it_is_welcome(cell):
+    effects = cell.register()
+    assert [message["kind"] for _, message in sent(effects)] == ["hello"]
+    assert any(isinstance(each, SetTimer) and each.name == HELLO for each in effects)
+    assert len(asks(cell.watching.welcome("s"))) == 1
+    effects = cell.register(2)
+    assert [message["kind"] for _, message in sent(effects)] == ["ask"]
+    assert asks(cell.watching.welcome("s")) == []  # the server knows it still
+    assert len(asks(cell.watching.welcome("another"))) == 2
+
+
+def test_without_anything_to_be_told_or_a_link_it_says_nothing(cell):
+    assert cell.watching.hello() == ()
+    away = Cell(is_up=False)
+    assert sent(away.register()) == []
+
+
+def test_a_registration_is_done_when_all_processors_have_it(cell):
+    cell.register()
+    ((_, asked),) = asks(cell.watching.welcome("s"))
+    effects = cell.answer(asked, {"p0": 1})
+    assert completed(effects) == []
+    ((_, again),) = asks(effects)
+    (done,) = completed(cell.answer(again, {"p0": 1, "p1": 1}))
+    assert (done.op_id, done.result, done.error) == (1, 1, None)
+
+
+def test_an_answer_does_not_count_when_it_was_asked_for_again_meanwhile(cell):
+    cell.register()
+    ((_, first),) = asks(cell.watching.welcome("s"))
+    ((_, second),) = asks(cell.watching.welcome("another"))
+    assert completed(cell.answer(first, {"p0": 1, "p1": 1})) == []
+    assert len(completed(cell.answer(second, {"p0": 1, "p1": 1}))) == 1
+
+
+def test_a_registration_that_is_refused_ends_it(cell):
+    cell.register()
+    ((_, asked),) = asks(cell.watching.welcome("s"))
+    effects = cell.connection.take({"kind": "refused", "id": asked["id"], "error": REFUSED})
+    (done,) = completed(effects)
+    assert done.error is not None
+    with pytest.raises(ParameterError):
+        cell.watching.unregister(2, {"handle": 1})
+
+
+def test_one_that_is_refused_later_is_ended_for_who_listens(cell):
+    cell.begin()
+    ((_, asked),) = asks(cell.watching.welcome("another"))
+    assert told(cell.connection.take({"kind": "refused", "id": asked["id"], "error": REFUSED})) == ["ended"]
+
+
+def test_what_comes_is_passed_on_once(cell):
+    cell.begin()
+    assert told(cell.change(ver=1, lsn=6)) == [("upsert", "a", 1)]
+    assert told(cell.change(ver=2, lsn=6)) == []  # it has been as far as that
+    assert told(cell.change(ver=1, lsn=7)) == []  # it knows this version
+    assert told(cell.change(ver=2, lsn=None)) == [("upsert", "a", 2)]  # as part of what was there
+    assert told(cell.change(ver=3, lsn=8, op="remove")) == [("remove", "a", 3)]
+    assert told(cell.change(ver=4, lsn=9, op="remove")) == []  # it was not told of it
+    assert told(cell.change(ver=5, lsn=9, processor="p1")) == [("upsert", "a", 5)]  # another's log
+    other = {"op": "upsert", "key": "b", "ver": 1, "data": {}}
+    assert told(cell.hear(change=other, lsn=10, handle="first 7")) == []
+
+
+def test_a_message_of_another_session_is_left_and_not_confirmed(cell):
+    cell.begin()
+    assert cell.change(stream="before") == ()
+
+
+def test_what_has_overtaken_something_is_passed_on_after_it(cell):
+    cell.begin()
+    cell.number = 1
+    later = cell.change("b", 1, 7)
+    assert told(later) == []
+    assert [message["number"] for _, message in sent(later)] == [0]
+    cell.number = 0
+    both = cell.change("a", 1, 6)
+    assert told(both) == [("upsert", "a", 1), ("upsert", "b", 1)]
+    assert [message["number"] for _, message in sent(both)] == [2]
+
+
+def test_with_another_session_what_has_overtaken_something_in_the_one_before_is_forgotten(cell):
+    cell.begin()
+    cell.number = 1
+    cell.change("b", 1, 7)
+    cell.watching.welcome("another")
+    cell.watching.welcome("s")
+    cell.number = 0
+    assert told(cell.change("a", 1, 6)) == [("upsert", "a", 1)]
+    assert told(cell.change("b", 1, 7)) == [("upsert", "b", 1)]
+
+
+def test_where_its_reader_is_in_the_log_goes_up_only(cell):
+    cell.begin(sync=0)
+    cell.hear(synced=9)
+    cell.hear(synced=4)
+    ((_, asked),) = asks(cell.watching.welcome("another"))
+    assert asked["what"]["since"] == {"p0": 9}
+
+
+def test_who_asked_for_nothing_that_is_there_is_up_to_date_from_the_answer_on(cell):
+    cell.begin()
+    ((_, asked),) = asks(cell.watching.welcome("another"))
+    assert asked["what"]["since"] == {"p0": 5, "p1": 5}
+    other = Cell()
+    other.begin(sync=0)
+    ((_, asked),) = asks(other.watching.welcome("another"))
+    assert asked["what"]["since"] == {}  # what is there is still to come
+
+
+def test_another_life_of_a_processor_is_told_of_what_the_one_before_knew(cell):
+    cell.begin({"p0": 1, "p1": 1})
+    assert asks(cell.hear("life", life=1)) == []
+    assert len(asks(cell.hear("life", life=2))) == 1
+    assert asks(cell.hear("life", life=2)) == []
+    assert asks(cell.hear("life", life=1)) == []
+    assert told(cell.change(life=1)) == []  # the one before had sent it
+    assert told(cell.change(life=2)) == [("upsert", "a", 1)]
+
+
+def test_a_life_that_is_known_there_needs_nothing(cell):
+    cell.begin({"p0": 3, "p1": 1})
+    assert asks(cell.hear("life", life=3)) == []
+    assert asks(cell.hear("life", life=1, processor="another")) == []
+
+
+def test_an_answer_of_an_older_life_is_asked_for_again(cell):
+    cell.begin({"p0": 2, "p1": 1})
+    cell.hear("life", life=2)
+    ((_, asked),) = asks(cell.watching.welcome("another"))
+    assert len(asks(cell.answer(asked, {"p0": 1, "p1": 1}))) == 1
+    (_, asked), *_ = asks(cell.watching.welcome("one more"))
+    assert asks(cell.answer(asked, {"p0": 2, "p1": 1})) == []
+
+
+def test_what_is_kept_is_registered_again_in_another_life(cell):
+    cell.begin()
+    cell.change()
+    again = Cell(cell.ports.store)
+    ((_, asked),) = asks(again.watching.welcome("s2"))
+    assert (asked["what"]["held"], asked["what"]["since"]["p0"]) == (["a"], 6)
+    assert completed(again.answer(asked, {"p0": 1, "p1": 1})) == []  # who asked is gone
+
+
+def test_an_end_is_said_once(cell):
+    cell.begin()
+    assert told(cell.hear(ended="no more")) == ["ended"]
+    assert told(cell.hear(ended="no more")) == []
+    assert cell.ports.store.items("reading ") == []
+
+
+def test_what_one_processor_ends_is_ended_at_the_others(cell):
+    cell.begin()
+    ((_, asked),) = asks(cell.hear(ended="no more", is_alone=True))
+    assert (asked["what"]["op"], asked["what"]["handle"]) == ("unregister", "first 1")
+    assert cell.connection.take({"kind": "complete", "id": asked["id"]})[:-1] == []
+    assert asks(cell.hear(ended="no more", is_alone=True)) == []
+
+
+def test_what_all_processors_end_needs_no_word(cell):
+    cell.begin()
+    assert asks(cell.hear(ended="no more")) == []
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_what_one_processor_refuses_is_ended_at_the_others(cell, is_first):
+    if is_first:
+        cell.register()
+    else:
+        cell.begin()
+    ((_, asked),) = asks(cell.watching.welcome("s" if is_first else "another"))
+    answer = {"kind": "registered", "id": asked["id"], "place": "p0", "error": REFUSED}
+    effects = cell.connection.take(answer)
+    assert told(effects) == ([] if is_first else ["ended"])
+    assert len(completed(effects)) == is_first
+    ((_, asked),) = asks(effects)
+    assert (asked["what"]["op"], asked["what"]["handle"]) == ("unregister", "first 1")
+
+
+def test_what_is_changed_or_ended_is_told_to_the_cloud(cell):
+    cell.begin()
+    ((_, asked),) = asks(cell.watching.change(5, {"handle": 1, "reader": {"age": 3}}))
+    assert (asked["what"]["op"], asked["what"]["reader"]) == ("update_data", {"age": 3})
+    (done,) = completed(cell.connection.take({"kind": "complete", "id": asked["id"]}))
+    assert (done.op_id, done.error) == (5, None)
+    ((_, asked),) = asks(cell.watching.unregister(6, {"handle": 1}))
+    (refused,) = completed(cell.connection.take({"kind": "refused", "id": asked["id"], "error": REFUSED}))
+    assert refused.error.summary == "no"
+
+
+def test_registered_again_it_names_the_table_that_it_was_registered_for(cell):
+    cell.register(sync=0)
+    ((_, asked),) = asks(cell.watching.welcome("s"))
+    assert asked["what"]["table"] is None
+    cell.answer(asked, {"p0": 1, "p1": 1})
+    ((_, again),) = asks(cell.watching.welcome("another"))
+    assert again["what"]["table"] == 1
+
+
+def test_a_table_is_known_from_what_comes_before_the_answer(cell):
+    cell.register(sync=0)
+    cell.watching.welcome("s")
+    cell.change(table=7)
+    (again,) = [
+        message
+        for _, message in asks(cell.watching.welcome("another"))
+        if message["what"]["handle"] == "first 1"
+    ]
+    assert again["what"]["table"] == 7
+
+
+def test_what_a_life_before_tells_while_a_new_one_registers_is_told_the_new_one(cell):
+    """The new life removes nothing that it does not know its reader to hold: so it is asked again."""
+    cell.begin({"p0": 1, "p1": 1}, sync=0)
+    cell.hear(synced=5)
+    ((_, asked),) = asks(cell.hear(what="life", processor="p1", life=2))
+    assert asked["what"]["held"] == []
+    assert told(cell.change(key="a", ver=1, lsn=6, life=1)) == [("upsert", "a", 1)]  # it was under way
+    ((_, again),) = asks(cell.answer(asked, {"p0": 2, "p1": 2}))
+    assert again["what"]["held"] == ["a"]
+    assert again["what"]["since"] == {"p0": 5}
+    assert asks(cell.answer(again, {"p0": 2, "p1": 2})) == []
+
+
+def test_what_a_life_before_tells_after_a_new_one_has_registered_is_not_passed_on(cell):
+    cell.begin({"p0": 2, "p1": 1}, sync=0)
+    assert told(cell.change(key="a", ver=1, life=1)) == []
+    assert told(cell.change(key="a", ver=2, life=2)) == [("upsert", "a", 2)]
+
+
+def test_what_was_ended_before_its_registration_was_answered_is_not_registered_again(cell):
+    cell.register()
+    ((_, asked),) = asks(cell.watching.welcome("s"))
+    cell.watching.unregister(2, {"handle": 1})
+    assert asks(cell.answer(asked, {"p0": 1})) == []
+    assert asks(cell.hear(what="life", life=2)) == []

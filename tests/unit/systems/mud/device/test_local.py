@@ -1,0 +1,317 @@
+"""The local store of a client: what it holds, and that it outlives the machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mudkit.errors import ParameterError
+from mudkit.fleet.store import MemoryStore
+from mudkit.systems.mud.device import local as module
+from mudkit.systems.mud.device.local import Local
+from mudkit.systems.mud.tables import Table
+
+TABLES, KEYS = ["news", "n", "a b"], ["a", "b", "a b", "ü"]
+
+
+def row(key: str, ver: int, data: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {"key": key, "ver": ver, "data": data, "predicate": None, "ts_us": 5, "lsn": 7}
+
+
+def write(number: int, name: str = "news", key: str = "a", data: Any = None) -> dict[str, Any]:
+    return {"number": number, "name": name, "key": key, "type": "blind", "data": data or {"n": number}}
+
+
+def table(name: str = "news", number: int = 1, lsn: int = 1) -> dict[str, Any]:
+    return Table(name, "app", number=number, lsn=lsn).as_json()
+
+
+def held(local: Local) -> dict[str, Any]:
+    """All that can be asked for."""
+    return {
+        "rows": {(name, key): local.row(name, key) for name in TABLES for key in KEYS},
+        "of tables": {name: sorted(each["key"] for each in local.rows(name)) for name in TABLES},
+        "writes": local.writes,
+        "pending": {(name, key): local.pending(name, key) for name in TABLES for key in KEYS},
+        "pending keys": {name: sorted(local.pending_keys(name)) for name in TABLES},
+        "heads": local.heads(),
+        "tables": {name: each.as_json() for name, each in local.tables.items()},
+        "seen": {name: local.seen(name) for name in TABLES},
+        "last write": local.last_write(),
+    }
+
+
+_names, _keys = st.sampled_from(TABLES), st.sampled_from(KEYS)
+_numbers = st.integers(1, 3)
+_steps = st.lists(st.one_of(
+    st.tuples(st.just("hold"), _names, _keys, st.integers(1, 5), _numbers), st.tuples(st.just("let go"), _names, _keys),
+    st.tuples(st.just("write"), _names, _keys), st.tuples(st.just("change"), st.integers(0, 9)),
+    st.tuples(st.just("over"), st.integers(0, 9)), st.tuples(st.just("learn"), _names, st.integers(1, 3), st.integers(1, 5)),
+    st.tuples(st.just("forget"), _names, st.integers(1, 4)),
+    st.tuples(st.just("see"), _names, _numbers, st.integers(0, 2), st.integers(1, 9)),
+    st.tuples(st.just("restart")),
+), max_size=40)  # fmt: skip
+
+
+@given(_steps, st.integers(1, 4))
+def test_what_is_read_back_is_what_was_there(steps, most_rows):
+    store = MemoryStore()
+    local = Local(store, most_rows)
+    pending: dict[int, tuple[str, str]] = {}
+    for now_us, (what, *given_) in enumerate(steps):
+        if what == "hold":
+            name, key, ver, number = given_
+            local.hold(name, number, row(key, ver, {"at": now_us}), now_us)
+        elif what == "let go":
+            local.let_go(*given_)
+        elif what == "write":
+            number = local.last_write() + 1
+            local.add(write(number, *given_))
+            pending[number] = given_[0], given_[1]
+        elif what in ("change", "over") and pending:
+            number = sorted(pending)[given_[0] % len(pending)]
+            each = local.writes[number]
+            if what == "over":
+                local.remove(each)
+                del pending[number]
+            else:
+                each["due_us"] = now_us
+                local.save(each)
+        elif what == "learn":
+            local.learn(table(*given_))
+        elif what == "forget":
+            local.forget(*given_)
+        elif what == "see":
+            local.see(*given_)
+        elif what == "restart":
+            local = Local(store, most_rows)
+        assert held(Local(store, most_rows)) == held(local)
+        assert {number: (each["name"], each["key"]) for number, each in local.writes.items()} == pending
+        assert sum(len(keys) for keys in held(local)["of tables"].values()) <= most_rows
+
+
+# -- committed records
+
+
+def test_the_newest_version_is_held():
+    local = Local(MemoryStore(), 9)
+    local.hold("news", 1, row("a", 2, {"n": 2}), 10)
+    local.hold("news", 1, row("a", 1, {"n": 1}), 20)
+    kept = {"key": "a", "ver": 2, "data": {"n": 2}, "predicate": None, "lsn": 7, "table": 1}
+    assert local.row("news", "a") == kept | {"held_us": 10}
+    local.hold("news", 1, row("a", 2, {"n": 2}), 30)
+    assert local.row("news", "a")["held_us"] == 30
+    local.hold("news", 1, row("a", 3), 40)
+    assert local.row("news", "a")["data"] is None
+
+
+def test_tables_do_not_share_records():
+    local = Local(MemoryStore(), 9)
+    local.hold("news", 1, row("a", 1), 0)
+    local.hold("n", 1, row("a", 2), 0)
+    assert [each["ver"] for each in local.rows("news")] == [1]
+    local.let_go("news", "a")
+    local.let_go("news", "never held")
+    assert local.row("news", "a") is None
+    assert local.row("n", "a")["ver"] == 2
+
+
+def test_those_held_longest_ago_go_first():
+    local = Local(MemoryStore(), 2)
+    for now_us, key in enumerate("abac"):
+        local.hold("news", 1, row(key, 1), now_us)
+    assert sorted(each["key"] for each in local.rows("news")) == ["a", "c"]
+
+
+def test_an_old_answer_does_not_cost_a_newer_record():
+    local = Local(MemoryStore(), 2)
+    local.hold("news", 1, row("a", 5), 0)
+    local.hold("news", 1, row("b", 1), 1)
+    local.hold("news", 1, row("a", 4), 2)
+    assert sorted(each["key"] for each in local.rows("news")) == ["a", "b"]
+
+
+def test_after_a_restart_too_those_held_longest_ago_go_first():
+    store = MemoryStore()
+    local = Local(store, 3)
+    for now_us, key in enumerate("cba"):
+        local.hold("news", 1, row(key, 1), now_us)
+    local = Local(store, 3)
+    local.hold("news", 1, row("d", 1), 9)
+    assert sorted(each["key"] for each in local.rows("news")) == ["a", "b", "d"]
+
+
+def test_a_smaller_store_after_a_restart_holds_less():
+    store = MemoryStore()
+    local = Local(store, 9)
+    for now_us, key in enumerate("abcd"):
+        local.hold("news", 1, row(key, 1), now_us)
+    local = Local(store, 2)
+    local.hold("news", 1, row("e", 1), 9)
+    assert len(list(local.rows("news"))) == len(list(Local(store, 2).rows("news"))) == 2
+
+
+# -- pending writes
+
+
+def test_eviction_drops_no_pending_write_and_nothing_that_was_seen():
+    store = MemoryStore()
+    local = Local(store, 1)
+    for number, key in enumerate("abcd", 1):
+        local.add(write(number, key=key))
+        local.see("news", 1, 0, number)
+        local.hold("news", 1, row(key, 1), number)
+    for each in (local, Local(store, 1)):
+        assert sorted(each.writes) == [1, 2, 3, 4]
+        assert each.pending_keys("news") == list("abcd")
+        assert each.seen("news") == {"0": 4}
+        assert len(list(each.rows("news"))) == 1
+
+
+def test_the_writes_of_a_record_wait_in_line():
+    store = MemoryStore()
+    local = Local(store, 9)
+    for number, key in ((1, "b"), (2, "a"), (3, "b"), (11, "a"), (100, "b")):
+        local.add(write(number, key=key))
+    for each in (local, Local(store, 9)):
+        assert [one["number"] for one in each.pending("news", "b")] == [1, 3, 100]
+        assert [one["number"] for one in each.heads()] == [1, 2]
+    local.remove(local.writes[1])
+    local.remove(local.writes[2])
+    for each in (local, Local(store, 9)):
+        assert [one["number"] for one in each.heads()] == [3, 11]
+        assert each.pending("news", "x") == []
+
+
+def test_a_write_that_is_over_is_forgotten_whole():
+    store = MemoryStore()
+    local = Local(store, 9)
+    local.add(write(1))
+    local.remove(local.writes[1])
+    assert (local.writes, local.heads(), local.pending_keys("news")) == ({}, [], [])
+    assert Local(store, 9).writes == {}
+
+
+@pytest.mark.parametrize("data", [{"p": (1, 2)}, {"n": float("nan")}])
+def test_a_write_that_the_store_refuses_is_not_pending(data):
+    local = Local(MemoryStore(), 9)
+    with pytest.raises(ParameterError, match="cannot be stored"):
+        local.add(write(1, data=data))
+    assert (local.writes, local.pending("news", "a"), local.heads()) == ({}, [], [])
+
+
+def test_a_record_that_the_store_refuses_is_not_held():
+    local = Local(MemoryStore(), 9)
+    local.hold("news", 1, row("a", 1, {"n": 1}), 0)
+    with pytest.raises(ParameterError, match="cannot be stored"):
+        local.hold("news", 1, row("a", 2, {"n": float("nan")}), 1)
+    assert local.row("news", "a")["ver"] == 1
+
+
+def test_numbers_count_up_and_never_come_again():
+    store = MemoryStore()
+    counted = []
+    for _ in range(3):
+        local = Local(store, 9)
+        assert local.last_write() == len(counted)
+        for _ in range(2):
+            counted.append(local.last_write() + 1)
+            local.add(write(counted[-1]))
+        local.next_number("life")
+        for number in counted[-2:][::-1]:
+            local.remove(local.writes[number])
+    assert counted == [1, 2, 3, 4, 5, 6]
+    assert Local(store, 9).next_number("life") == 4
+
+
+def test_what_is_not_committed_is_undone_with_the_machine():
+    store = MemoryStore()
+    local = Local(store, 9)
+    local.add(write(1))
+    store.commit()
+    local.remove(local.writes[1])
+    local.hold("news", 1, row("a", 1), 0)
+    store.rollback()
+    again = Local(store, 9)
+    assert (sorted(again.writes), again.row("news", "a")) == ([1], None)
+
+
+# -- tables
+
+
+def test_a_newer_state_of_a_table_is_learnt():
+    store = MemoryStore()
+    local = Local(store, 9)
+    local.hold("news", 1, row("a", 1), 0)
+    assert local.learn(table(lsn=1)).lsn == 1
+    assert local.learn(table(lsn=5)).lsn == 5
+    assert local.learn(table(lsn=3)).lsn == 5
+    assert Local(store, 9).tables["news"].lsn == 5
+    assert local.row("news", "a") is not None
+
+
+def test_another_table_of_the_same_name_takes_what_was_held():
+    store = MemoryStore()
+    local = Local(store, 9)
+    local.learn(table(number=1))
+    local.hold("news", 1, row("a", 1), 0)
+    local.hold("n", 1, row("a", 1), 0)
+    local.see("news", 1, 0, 4)
+    local.add(write(1))
+    assert local.learn(table(number=7, lsn=7)).number == 7
+    for each in (local, Local(store, 9)):
+        assert each.tables["news"].number == 7
+        assert (list(each.rows("news")), each.seen("news")) == ([], {})
+        assert each.row("n", "a") is not None
+        assert sorted(each.writes) == [1]
+
+
+def test_a_late_word_of_the_table_before_is_not_learnt():
+    local = Local(MemoryStore(), 9)
+    local.learn(table(number=7, lsn=7))
+    local.hold("news", 7, row("a", 1), 0)
+    local.see("news", 7, 0, 8)
+    assert local.learn(table(number=1, lsn=3)).number == 7
+    assert local.row("news", "a") is not None
+    assert local.seen("news") == {"0": 8}
+
+
+def test_a_table_that_is_forgotten_leaves_its_pending_writes():
+    store = MemoryStore()
+    local = Local(store, 9)
+    local.learn(table())
+    local.hold("news", 1, row("a", 1), 0)
+    local.see("news", 1, 0, 4)
+    local.add(write(1))
+    local.forget("news", 2)
+    local.forget("never known", 2)
+    for each in (local, Local(store, 9)):
+        assert (each.tables, list(each.rows("news")), each.seen("news")) == ({}, [], {})
+        assert sorted(each.writes) == [1]
+
+
+def test_a_partition_has_been_seen_up_to_the_latest_entry():
+    store = MemoryStore()
+    local = Local(store, 9)
+    for place, lsn in ((0, 5), (1, 2), (0, 3), (1, 4)):
+        local.see("news", 1, place, lsn)
+    assert local.seen("news") == Local(store, 9).seen("news") == {"0": 5, "1": 4}
+    assert local.seen("n") == {}
+
+
+def test_the_hash_of_what_is_held_is_made_once_and_goes_with_it(monkeypatch):
+    made = []
+    monkeypatch.setattr(module, "value_hash", lambda data: made.append(data) or f"hash {data}")
+    local = Local(MemoryStore(), 10)
+    first, second, gone = {"n": 1}, {"n": 2}, {"n": 1}
+    local.hold("news", 1, row("a", 1, first), 5)
+    assert [local.hash_of("news", "a", first) for _ in range(3)] == [f"hash {first}"] * 3
+    local.hold("news", 1, row("a", 2, second), 6)
+    assert [local.hash_of("news", "a", second) for _ in range(3)] == [f"hash {second}"] * 3
+    assert made == [first, second]
+    local.let_go("news", "a")
+    assert [local.hash_of("news", "a", gone) for _ in range(2)] == [f"hash {gone}"] * 2
+    assert made == [first, second, gone, gone]  # what is not held is not kept

@@ -1,0 +1,114 @@
+"""What plans are estimated to cost."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from mudkit.systems.mud.device.planning import Answerable, Planner
+from mudkit.systems.mud.policies.utility import bias, completeness, cost_matrix, energy, freshness, latency
+
+HELD = Answerable(60.0, 1.0, 0.0)
+
+
+@pytest.fixture
+def planner():
+    made = Planner()
+    made.link_up("lte")
+    return made
+
+
+def test_what_is_held_costs_nothing(planner):
+    local, remote = planner.plans(0, "t", freshness(600), HELD)
+    assert (local.source, local.latency_s, local.size_kb, local.radio_mj) == ("local", 0.0, 0.0, 0.0)
+    assert remote.source == "remote"
+    assert min(remote.latency_s, remote.size_kb, remote.radio_mj) > 0.0
+
+
+def test_where_nothing_is_held_there_is_one_plan(planner):
+    assert [each.source for each in planner.plans(0, "t", freshness(600), None)] == ["remote"]
+
+
+def test_asking_is_not_needless_where_nothing_is_held(planner):
+    matrix = cost_matrix(stale_s=100.0, needless_s=8.0)
+    (remote,) = planner.plans(0, "t", matrix, None)
+    assert matrix.cost(remote) == 0.0
+
+
+def test_without_a_link_one_waits_for_as_long_again(planner):
+    planner.link_down(1_000_000)
+    soon, later = (planner.remote(at_us, "t") for at_us in (2_000_000, 601_000_000))
+    assert soon.source == later.source == "wait"
+    assert 60 < soon.latency_s < 61
+    assert 600 < later.latency_s < 601
+
+
+def test_slow_networks_take_longer(planner):
+    waits = []
+    for network in ("wifi", "lte", "umts_3g", "edge"):
+        planner.link_up(network)
+        waits.append(planner.remote(0, "t").latency_s)
+    assert waits == sorted(waits)
+    planner.link_up("of the future")
+    assert planner.remote(0, "t").latency_s == waits[1]
+
+
+def test_a_radio_that_is_awake_costs_less(planner):
+    planner.used(10_000_000)
+    awake, asleep = (planner.remote(at_us, "t").radio_mj for at_us in (21_000_000, 22_000_000))
+    assert asleep - awake == pytest.approx(12_600)
+    just_asleep = planner.remote(10_000_000 + 11_600_000, "t").radio_mj  # a tail of 11.6 s is over then
+    assert just_asleep == asleep
+    planner.link_up("lte")
+    assert planner.remote(10_000_001, "t").radio_mj == asleep
+
+
+def test_answers_are_expected_to_be_like_those_before(planner):
+    sizes = [planner.remote(0, "t").size_kb]
+    for answer_kb in (100.0, 100.0, 10.0):
+        planner.answered("t", answer_kb)
+        sizes.append(planner.remote(0, "t").size_kb)
+    assert sizes == pytest.approx([1.5, 100.5, 100.5, 73.5])
+    assert planner.remote(0, "u").size_kb == 1.5
+
+
+def test_what_changes_often_has_probably_changed(planner):
+    assert planner.changed_share("t", 0.0) == planner.changed_share("t", -1.0) == 0.0
+    assert planner.changed_share("t", 600.0) == pytest.approx(1 - math.exp(-1))
+    for _ in range(100):
+        planner.compared("t", 60.0, has_changed=True)
+        planner.compared("u", 60.0, has_changed=False)
+    assert planner.changed_share("t", 60.0) > 0.6
+    assert planner.changed_share("u", 60.0) < 0.01
+
+
+@pytest.mark.parametrize(("utility", "expected"), [
+    (None, "remote"), (freshness(61), "local"), (freshness(60), "remote"), (energy(1.0), "local"),
+    (latency(), "local"), (cost_matrix(1.0, 1.0), "local"), (cost_matrix(100.0, 1.0), "remote"),
+])  # fmt: skip
+def test_the_plan_that_is_worth_most_is_chosen(planner, utility, expected):
+    assert planner.choose(0, "t", utility, HELD) == expected
+
+
+def test_pending_writes_are_always_fresh(planner):
+    pending = Answerable(-1e-6, 1.0, 0.0)
+    assert planner.choose(0, "t", None, pending) == "local"
+
+
+def test_what_is_incomplete_is_no_answer_unless_the_utility_says_what_it_is_worth(planner):
+    half = Answerable(1.0, 0.5, 1.0)
+    assert planner.choose(0, "t", freshness(600), half) == "remote"
+    assert planner.choose(0, "t", latency(10) + completeness(1.0), half) == "local"
+    assert planner.choose(0, "t", latency(10) + completeness(10.0), half) == "remote"
+    assert planner.choose(0, "t", latency(10) + completeness(1.0) + bias(5.0), half) == "remote"
+    assert planner.choose(0, "t", latency(10) + completeness(1.0, least=0.6), half) == "local"
+    assert planner.choose(0, "t", latency() + completeness(1.0, least=0.6), half) == "remote"
+
+
+def test_a_poor_answer_now_may_be_worth_more_than_a_good_one_later(planner):
+    planner.link_down(0)
+    assert planner.choose(0, "t", freshness(10), HELD) == "wait"
+    half = Answerable(1.0, 0.5, 0.0)
+    assert planner.choose(0, "t", latency() + completeness(100.0), half) == "local"
+    assert planner.choose(0, "t", latency() + completeness(1000.0), half) == "wait"

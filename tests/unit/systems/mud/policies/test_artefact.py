@@ -1,0 +1,176 @@
+"""Policies as documents: read whole or not at all, and what they decide."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mudkit.errors import ParameterError
+from mudkit.systems.mud.policies.artefact import FORMAT, Artefact, sha256
+from mudkit.systems.mud.policies.density import Density
+
+NODES = [[0, 600.0, 1, 2, 2], [1, 1.0, 3, 4, 4], [1], [0], [1]]
+
+
+def made(**changes):
+    given_ = {"kind": "read", "version": 1, "features": ["age", "distance"], "nodes": NODES,
+              "actions": ["local", "remote"]}  # fmt: skip
+    return Artefact.made(**(given_ | changes))
+
+
+@pytest.mark.parametrize(("values", "action"), [
+    ((599.0, 0.5), "local"), ((600.0, 1.0), "local"), ((600.1, 0.5), "remote"), ((10.0, 1.1), "remote"),
+    ((10.0, None), "remote"), ((None, 0.5), "remote"), ((1e300, 0.5), "remote"), ((-1e300, 0.5), "local"),
+])  # fmt: skip
+def test_a_tree_decides(values, action):
+    assert made().decide(values) == action
+
+
+def test_a_tree_may_be_a_leaf():
+    assert made(nodes=[[0]]).decide((1.0, 1.0)) == "local"
+    delay = made(kind="write", features=["lat"], nodes=[[0, 30.0, 1, 2, 2], [0], [1]], actions=[600, "never"])
+    assert [delay.decide((lat,)) for lat in (29.0, 31.0, None)] == [600, "never", "never"]
+
+
+def test_what_is_unknown_may_go_either_way():
+    for unknown, there in ((1, "local"), (2, "remote")):
+        tree = made(nodes=[[0, 600.0, 1, 2, unknown], [0], [1]])
+        decided = [tree.decide((age, 0.0)) for age in (599.0, 601.0, None)]
+        assert decided == ["local", "remote", there]
+
+
+def test_a_tree_has_a_largest_size(monkeypatch):
+    monkeypatch.setattr("mudkit.systems.mud.policies.artefact._MOST_NODES", len(NODES))
+    made()
+    with pytest.raises(ParameterError, match="a list of 1 to 5 nodes"):
+        made(nodes=[*NODES, [0]])
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"), [("read", "local, remote"), ("write", "seconds, 0 or more, or never")]
+)
+def test_who_gives_a_wrong_action_is_told_the_right_ones(kind, expected):
+    with pytest.raises(ParameterError) as caught:
+        made(kind=kind, actions=["later", "local"])
+    assert caught.value.expected == expected
+
+
+def test_it_survives_json():
+    document = json.loads(json.dumps(made(costs=[[0, 1], [5, 0]], manifest={"seed": 7}).document))
+    assert Artefact.read(document) == made(costs=[[0, 1], [5, 0]], manifest={"seed": 7})
+
+
+@pytest.mark.parametrize(
+    "name", ["format", "kind", "version", "features", "nodes", "actions", "density", "costs", "manifest"]
+)
+def test_whatever_is_changed_is_noticed(name):
+    document = copy.deepcopy(dict(made().document))
+    document[name] = 7 if name in ("format", "version") else [document[name]]
+    with pytest.raises(ParameterError, match="cannot be used"):
+        Artefact.read(document)
+    del document[name]
+    with pytest.raises(ParameterError, match="cannot be used"):
+        Artefact.read(document)
+
+
+@pytest.mark.parametrize(("changes", "where"), [
+    ({"kind": "both"}, "kind"), ({"version": 0}, "version"), ({"version": True}, "version"),
+    ({"features": ["age", "mood"]}, "features"), ({"actions": ["local", "later"]}, "actions"),
+    ({"kind": "write", "actions": [-1, "never"]}, "actions"), ({"actions": ["local"]}, "nodes"),
+    ({"nodes": []}, "nodes"), ({"nodes": [[0, 1.0, 1, 2, 2], [0]]}, "nodes"),
+    ({"nodes": [[0, 1.0, 0, 1, 1], [0]]}, "nodes"), ({"nodes": [[2, 1.0, 1, 2, 2], [0], [1]]}, "nodes"),
+    ({"nodes": [[0, 1.0, 1, 2, 0], [0], [1]]}, "nodes"), ({"nodes": [["0"]]}, "nodes"),
+])  # fmt: skip
+def test_what_could_not_be_used_is_refused_though_its_digest_is_right(changes, where):
+    with pytest.raises(ParameterError) as caught:
+        made(**changes)
+    assert caught.value.where.startswith(where)
+
+
+@pytest.mark.parametrize(
+    "document", [None, [], "policy", {}, {"format": FORMAT}, {"format": FORMAT, "sha256": 0, 1j: {}}]
+)
+def test_what_is_no_document_is_refused(document):
+    with pytest.raises(ParameterError, match="cannot be used"):
+        Artefact.read(document)
+
+
+def test_one_byte_that_is_edited_is_noticed_wherever_it_is():
+    whole = made(costs=[[0, 1], [5, 0]], manifest={"seed": 7}).document
+    text = json.dumps(whole)
+    noticed = 0
+    for place, byte in enumerate(text):
+        edited = text[:place] + ("7" if byte != "7" else "8") + text[place + 1 :]
+        try:
+            document = json.loads(edited)
+        except ValueError:
+            continue
+        if document == whole:
+            continue
+        with pytest.raises(ParameterError, match="cannot be used"):
+            Artefact.read(document)
+        noticed += 1
+    assert noticed > 100
+    for length in range(0, len(text), 7):  # cut off, it is no JSON, and as a text no document
+        with pytest.raises(ParameterError, match="cannot be used"):
+            Artefact.read(text[:length])
+
+
+def test_the_digest_is_of_the_content_not_of_its_order():
+    document = made().document
+    assert sha256(document) == sha256(dict(reversed(document.items()))) == document["sha256"]
+
+
+RATES = [0.0] * 24
+
+
+@pytest.mark.parametrize("table", [
+    [], {"cell_deg": 0.05}, {"cell_deg": 0, "cells": []}, {"cell_deg": True, "cells": []},
+    {"cell_deg": 0.05, "cells": [], "unit": "points/h"}, {"cell_deg": 0.05, "cells": [[1, 2, RATES[1:]]]},
+    {"cell_deg": 0.05, "cells": [[1, 2, [-1.0, *RATES[1:]]]]}, {"cell_deg": 0.05, "cells": [[1.5, 2, RATES]]},
+    {"cell_deg": 0.05, "cells": [[1, 2, RATES], [1, 2, RATES]]}, {"cell_deg": "0.05", "cells": []},
+    {"cell_deg": 0.05, "cells": [[1, 2, [float("1e999"), *RATES[1:]]]]},
+])  # fmt: skip
+def test_a_table_of_densities_is_checked(table):
+    document = dict(
+        made(features=["density", "distance"], density=Density(0.05, {(1, 2): (0.5,) * 24})).document
+    )
+    document["density"] = table
+    with pytest.raises(ParameterError, match="cannot be used") as caught:
+        Density.read(table)
+    assert caught.value.where.startswith("density")
+    if "1e999" not in str(table) and "inf" not in str(table):
+        document["sha256"] = sha256(document)
+        with pytest.raises(ParameterError, match="cannot be used"):
+            Artefact.read(document)
+
+
+def test_a_table_of_densities_has_a_largest_size(monkeypatch):
+    monkeypatch.setattr("mudkit.systems.mud.policies.density._MOST_CELLS", 1)
+    with pytest.raises(ParameterError, match="at most 1"):
+        Density.read({"cell_deg": 1, "cells": [[1, 2, RATES], [2, 2, RATES]]})
+
+
+def test_a_table_of_densities_goes_with_its_feature_only():
+    with pytest.raises(ParameterError, match="density"):
+        made(density=Density(0.05, {}))
+    with pytest.raises(ParameterError, match="density"):
+        made(features=["age", "density"])
+
+
+THRESHOLDS = [600.0, 1.0, float(np.float32(0.1)), 0.1]
+NEAR = st.sampled_from(THRESHOLDS).flatmap(
+    lambda t: st.sampled_from([t, np.nextafter(t, -np.inf), np.nextafter(t, np.inf), float(np.float32(t))])
+)
+
+
+@given(st.sampled_from(THRESHOLDS), st.one_of(NEAR, st.floats(-1e6, 1e6)))
+def test_values_are_compared_as_float32(threshold, value):
+    """As scikit-learn does: the value is rounded, the threshold is not."""
+    tree = made(nodes=[[0, threshold, 1, 2, 2], [0], [1]])
+    assert (tree.decide((float(value), 0.0)) == "local") == bool(np.float32(value) <= np.float64(threshold))

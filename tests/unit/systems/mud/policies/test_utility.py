@@ -1,0 +1,135 @@
+"""Utilities, and the plan that is worth most."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mudkit.errors import ParameterError
+from mudkit.systems.mud.policies.utility import (
+    Plan,
+    Utility,
+    bandwidth,
+    best,
+    bias,
+    completeness,
+    cost_matrix,
+    energy,
+    freshness,
+    latency,
+)
+
+
+def worth(utility, plan):
+    return utility.value(plan) - utility.cost(plan)
+
+
+FRESH, STALE = Plan("local", 599.9, 0.0), Plan("local", 600.0, 0.0)
+REMOTE, OFFLINE = Plan("remote", 0.0, 0.3), Plan("remote", 0.0, 3600.0)
+
+
+def test_what_is_fresh_is_taken_from_here():
+    assert best([FRESH, REMOTE], freshness(600)) is FRESH
+
+
+def test_what_is_not_fresh_is_asked_for():
+    assert best([STALE, REMOTE], freshness(600)) is REMOTE
+
+
+def test_it_waits_for_the_network_rather_than_answer_with_what_is_stale():
+    assert best([STALE, OFFLINE], freshness(600)) is OFFLINE
+
+
+def test_with_age_zero_nothing_committed_is_fresh():
+    assert best([Plan("local", 0.0, 0.0), REMOTE], freshness(0)) is REMOTE
+    assert best([Plan("local", -1e-6, 0.0), REMOTE], freshness(0)) == Plan("local", -1e-6, 0.0)
+
+
+def test_waiting_costs_what_it_takes():
+    utility = freshness(10)
+    assert [utility.cost(plan) for plan in (FRESH, REMOTE, OFFLINE)] == [0.0, 0.3, 3600.0]
+    assert best([OFFLINE, REMOTE], utility) is REMOTE
+
+
+def test_of_equals_the_first_is_taken():
+    plans = [Plan("local", 1.0, 0.0), Plan("local", 2.0, 0.0)]
+    assert best(plans, freshness(10)) is plans[0]
+    assert best(plans[::-1], freshness(10)) is plans[1]
+
+
+class _Cheap(Utility):
+    def value(self, plan):
+        return 1.0
+
+    def cost(self, plan):
+        return plan.age_s
+
+
+def test_a_utility_of_ones_own():
+    assert best([STALE, REMOTE, FRESH], _Cheap()) is REMOTE
+
+
+plans = st.builds(Plan, st.sampled_from(["local", "remote"]), st.floats(0, 1e6), st.floats(0, 1e5))
+
+
+@given(st.lists(plans, min_size=1), st.floats(0, 1e6))
+def test_no_other_plan_is_worth_more(given_, age_s):
+    utility = freshness(age_s)
+    chosen = best(given_, utility)
+    worth = utility.value(chosen) - utility.cost(chosen)
+    assert all(utility.value(plan) - utility.cost(plan) <= worth for plan in given_)
+    if any(plan.source == "remote" or plan.age_s < age_s for plan in given_):
+        assert chosen.source == "remote" or chosen.age_s < age_s
+
+
+@pytest.mark.parametrize("age_s", [-1, float("nan"), float("inf"), "600", None, True])
+def test_an_age_that_is_none_is_refused(age_s):
+    with pytest.raises(ParameterError, match="max_age_s"):
+        freshness(age_s)
+
+
+PLAN = Plan("remote", 0.0, 2.0, 0.5, 0.25, 0.75, size_kb=4.0, radio_mj=8000.0)
+
+
+@pytest.mark.parametrize(("utility", "expected"), [
+    (latency(), -2.0), (latency(3.0), -6.0), (bandwidth(0.5), -2.0), (energy(0.5), -4.0), (bias(8.0), -2.0),
+    (completeness(10.0), 5.0), (completeness(10.0, least=0.5), 5.0), (completeness(10.0, least=0.51), 0.0),
+    (cost_matrix(100.0, 8.0), -2.0), (freshness(10), 1e9 - 2.0),
+])  # fmt: skip
+def test_each_utility_looks_at_its_own(utility, expected):
+    assert worth(utility, PLAN) == pytest.approx(expected)
+
+
+def test_a_cost_matrix_charges_the_wrong_decision():
+    local = Plan("local", 60.0, 0.0, changed_share=0.75)
+    assert worth(cost_matrix(100.0, 8.0), local) == -75.0
+    assert worth(cost_matrix(100.0, 8.0), Plan("wait", 0.0, 60.0, changed_share=0.75)) == -2.0
+    with pytest.raises(ParameterError, match="stale_s, needless_s"):
+        cost_matrix(0, 0)
+
+
+@given(plans, st.floats(0, 100), st.floats(0, 100))
+def test_utilities_are_added_and_scaled(plan, one, other):
+    both = freshness(60) + 3 * energy(one) + bandwidth(other) * 2
+    parts = [freshness(60), energy(3 * one), bandwidth(2 * other)]
+    assert worth(both, plan) == pytest.approx(sum(worth(each, plan) for each in parts), abs=1e-5)
+
+
+def test_whoever_weighs_completeness_says_so_in_a_sum_too():
+    assert not (freshness(60) + 2 * energy(1.0)).weighs_completeness
+    assert (freshness(60) + 2 * (energy(1.0) + completeness())).weighs_completeness
+
+
+def test_only_utilities_are_added():
+    with pytest.raises(TypeError):
+        freshness(60) + 3
+    with pytest.raises(ParameterError, match="factor"):
+        freshness(60) * -1
+
+
+@pytest.mark.parametrize("make", [latency, bandwidth, energy, bias, completeness])
+@pytest.mark.parametrize("value", [-1, float("nan"), "1", None, True])
+def test_a_cost_is_a_number(make, value):
+    with pytest.raises(ParameterError):
+        make(value)

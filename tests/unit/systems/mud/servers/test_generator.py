@@ -1,0 +1,83 @@
+"""The policy generator ships to every server until that has it."""
+
+from __future__ import annotations
+
+import pytest
+from mud_machines import sent
+
+from mudkit.events import Call, LinkUp, Ports, Received, TimerFired
+from mudkit.fleet.store import MemoryStore
+from mudkit.systems.mud import Artefact
+from mudkit.systems.mud.servers.generator import Generator
+
+SERVER = "mud-notifications-1/mud"
+LATER_US = 60_000_000
+
+
+def policy(version, action=0.0):
+    return dict(Artefact.made("write", version, [], [[0]], [action]).document)
+
+
+@pytest.fixture
+def store():
+    return MemoryStore()
+
+
+@pytest.fixture
+def generator(store):
+    return begun(store)
+
+
+def begun(store):
+    generator = Generator(Ports(store, bytes, "mud-policies/mud"), [SERVER])
+    generator.handle(0, LinkUp("mud-policies", "server"))
+    return generator
+
+
+def ship(generator, version, now_us=0, to=None):
+    done, *more = generator.handle(
+        now_us, Call(version, "ship", {"app": "news", "document": policy(version), "to": to})
+    )
+    return done, [message for _, message in sent(more) if message["kind"] == "stream"]
+
+
+def again(generator):
+    return [message for _, message in sent(generator.handle(LATER_US, TimerFired("again")))]
+
+
+def test_what_nobody_confirmed_is_told_again_and_what_somebody_has_is_not(generator):
+    done, (message,) = ship(generator, 1)
+    assert done.error is None
+    assert again(generator) == [message]
+    said = {"kind": "confirmed", "stream": message["stream"], "number": message["number"]}
+    generator.handle(LATER_US, Received(SERVER, said))
+    assert again(generator) == []
+
+
+def test_a_word_of_a_server_nobody_knows_or_of_another_stream_confirms_nothing(generator):
+    _, (message,) = ship(generator, 1)
+    said = {"kind": "confirmed", "stream": message["stream"], "number": message["number"]}
+    generator.handle(LATER_US, Received("elsewhere/mud", said))
+    generator.handle(LATER_US, Received(SERVER, {**said, "stream": "of another life"}))
+    assert again(generator) == [message]
+
+
+def test_only_a_higher_version_is_shipped(generator):
+    assert ship(generator, 3)[0].error is None
+    for version in (3, 2):
+        done, messages = ship(generator, version)
+        assert "shipped already" in str(done.error)
+        assert messages == []
+    assert len(ship(generator, 4)[1]) == 1
+
+
+def test_a_server_that_begins_and_a_life_that_begins_tell_all_that_was_shipped(generator, store):
+    ship(generator, 1)
+    first, message = (each for _, each in sent(generator.handle(1, Received(SERVER, {"kind": "follow"}))))
+    assert first == {"kind": "followed"}
+    assert message["body"]["document"]["version"] == 1
+    other = Generator(Ports(store, bytes, "mud-policies/mud"), [SERVER])
+    _, told = (each for _, each in sent(other.handle(2, LinkUp("mud-policies", "server"))))
+    assert told["body"] == message["body"]
+    assert told["stream"] != message["stream"]
+    assert sent(other.handle(3, LinkUp("mud-policies", "server"))) == []

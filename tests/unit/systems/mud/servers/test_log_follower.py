@@ -1,0 +1,107 @@
+"""Following the log."""
+
+from __future__ import annotations
+
+import pytest
+from mud_machines import sent
+
+from mudkit.events import SetTimer
+from mudkit.systems.mud.servers.log_follower import BEGIN, Follower
+from mudkit.systems.mud.tables import Table
+
+
+def entry(lsn):
+    return {"lsn": lsn, "op": "row", "name": "t", "row": {"key": "a", "ver": lsn, "data": {}, "lsn": lsn}}
+
+
+def table(lsn, name="t", number=1, split=()):
+    made = Table(name, "news", split=list(split), number=number, lsn=lsn).as_json()
+    return {"lsn": lsn, "op": "table", "table": made}
+
+
+def drop(lsn, name="t"):
+    return {"lsn": lsn, "op": "drop", "name": name}
+
+
+STATE = {"turn": "now", "lsn": 0, "tables": [table(0)["table"]], "rows": []}
+
+
+@pytest.fixture
+def follower():
+    follower = Follower("master", "now")
+    follower.state(STATE)
+    return follower
+
+
+def test_it_asks_until_the_state_has_come_though_nothing_has_happened_yet():
+    follower = Follower("master", "now")
+    for _ in range(2):
+        send, timer = follower.begin()
+        assert (send.to, send.message) == ("master", {"kind": "follow", "turn": "now"})
+        assert isinstance(timer, SetTimer)
+        assert timer.name == BEGIN
+    follower.state(STATE)
+    assert follower.begin() == ()
+
+
+def test_a_state_that_comes_late_changes_nothing(follower):
+    assert sent(follower.state({"turn": "now", "lsn": 3, "tables": [], "rows": []})) == [
+        ("master", {"kind": "has", "lsn": 0})
+    ]
+    assert follower.copy.lsn == 0
+    assert [each["lsn"] for each in follower.fresh({"entries": [entry(1), entry(2)]})] == [1, 2]
+
+
+def test_a_state_that_an_earlier_life_asked_for_is_too_old():
+    follower = Follower("master", "now")
+    assert follower.state({"turn": "before", "lsn": 3, "tables": [], "rows": []}) == ()
+    assert follower.begin() != ()
+
+
+def test_entries_are_taken_once_and_in_order(follower):
+    assert list(follower.fresh({"entries": [entry(2)]})) == []  # a gap
+    assert [each["lsn"] for each in follower.fresh({"entries": [entry(1), entry(2)]})] == [1, 2]
+    assert [each["lsn"] for each in follower.fresh({"entries": [entry(1), entry(2), entry(3)]})] == [3]
+    assert follower.has().message["lsn"] == 3
+
+
+def test_without_a_state_there_is_nothing_to_follow():
+    assert list(Follower("master", "now").fresh({"entries": [entry(0), entry(1)]})) == []
+
+
+@pytest.mark.parametrize(("entries", "is_whole"), [
+    ([], True),
+    ([entry(1)], True),
+    ([{**entry(1), "name": "u"}], False),
+    ([{**entry(2), "name": "u"}], True),  # after a gap: it is not looked at
+    ([{**entry(0), "name": "u"}], True),  # it came before
+    ([table(1, "u", 9), {**entry(2), "name": "u"}], True),
+    ([table(1, "u", 1)], False),  # there is a table of this number
+    ([table(1, acl) for acl in "t"], True),
+    ([table(1, split=["m"])], False),  # a table stays split as it was
+    ([table(1, number=9)], False),  # one of this name is there
+    ([drop(1), entry(2)], False),
+    ([drop(1), drop(2)], False),
+    ([drop(1), table(2, number=2), entry(3)], True),
+])  # fmt: skip
+def test_entries_are_of_one_piece_or_not_followed(follower, entries, is_whole):
+    assert follower.fits({"kind": "log", "entries": entries}) == is_whole
+    if is_whole:
+        for each in follower.fresh({"entries": entries}):
+            follower.copy.take(each)
+    else:
+        assert list(follower.fresh({"entries": entries[:0]})) == []
+        assert follower.lsn == 0
+    assert follower.fits({"kind": "log", "entries": [entry(follower.lsn + 1)]}) == (
+        "t" in follower.copy.tables
+    )
+
+
+@pytest.mark.parametrize(("names", "numbers", "rows", "is_whole"), [
+    ("tu", (1, 2), "ttu", True), ("tu", (1, 2), "x", False), ("tt", (1, 2), "", False), ("tu", (1, 1), "", False),
+    ("", (), "", True),
+])  # fmt: skip
+def test_a_state_is_of_one_piece_or_not_followed(names, numbers, rows, is_whole):
+    tables = [table(1, *each)["table"] for each in zip(names, numbers, strict=True)]
+    state = {"kind": "state", "tables": tables, "rows": [(name, {"key": "a"}) for name in rows]}
+    assert Follower("master", "now").fits(state) == is_whole

@@ -1,0 +1,269 @@
+"""A notification server by itself: who is where, what waits for him, and when he is given up."""
+
+from __future__ import annotations
+
+import pytest
+from mud_machines import ports, sent, told
+
+from mudkit.events import LinkUp, SendFailed, SetTimer, TimerFired
+from mudkit.systems.mud.partitioning import server_of
+from mudkit.systems.mud.servers.notifications import HEARTBEAT_US, NotificationServer
+from mudkit.systems.stream import Outgoing
+
+DEAD_US = 2 * HEARTBEAT_US + 60_000_000
+
+
+class Cell:
+    """A server and a processor that tells it something."""
+
+    def __init__(self, most_waiting=2, longest_s=100.0, **named):
+        self.server = NotificationServer(
+            ports("server"), **{"number": 0, "servers": ["server"], **named}, generator="generator",
+            processors=["processor", "another processor"], most_waiting=most_waiting, longest_s=longest_s,
+        )  # fmt: skip
+        self.server.handle(0, LinkUp("server", "server"))
+        self.stream, self.shipping = Outgoing("processor 1"), Outgoing("generator 1")
+        self.endpoints = {}
+        """By session."""
+
+    def hello(self, who="jane", address=None, session=None, now_us=0, *, is_new=True, policies=None):
+        said = told(
+            self.server,
+            "hello",
+            address or who,
+            now_us,
+            endpoint=f"{who}/news",
+            session=session,
+            is_new=is_new,
+            policies=policies or {},
+        )
+        name = said[0][1].get("session")
+        self.endpoints[name] = f"{who}/news"
+        return name, said[1:]
+
+    def body(self, session, key="a"):
+        change = {"op": "upsert", "key": key, "ver": 1, "data": {}}
+        return {
+            "what": "tell", "endpoint": self.endpoints[session], "session": session, "handle": "first 1",
+            "processor": "processor", "life": 1, "table": 1, "change": change, "lsn": 7,
+        }  # fmt: skip
+
+    def tell(self, session, now_us=0, key="a"):
+        return self.bring(self.body(session, key), now_us)
+
+    def bring(self, body, now_us=0):
+        source = "generator" if body["what"] == "policy" else "processor"
+        stream = self.shipping if source == "generator" else self.stream
+        message = stream.add(now_us, body)
+        *said, (to, confirmed) = told(self.server, source=source, now_us=now_us, **message)
+        assert (to, confirmed["kind"], confirmed["number"]) == (source, "confirmed", message["number"])
+        stream.confirmed(message["number"])
+        return said
+
+    def timer(self, name, now_us):
+        return sent(self.server.handle(now_us, TimerFired(name)))
+
+
+@pytest.fixture
+def cell():
+    return Cell()
+
+
+def numbers(said):
+    return [(to, message["number"]) for to, message in said if message["kind"] == "stream"]
+
+
+def gone(said):
+    return [(to, message["session"]) for to, message in said if message["kind"] == "gone"]
+
+
+def test_who_is_told_something_is_sent_it_until_he_confirms_it(cell):
+    session, _ = cell.hello()
+    assert numbers(cell.tell(session)) == [("jane", 1)]
+    assert numbers(cell.timer("again", 5_000_000)) == [("jane", 1)]
+    told(cell.server, "confirmed", "jane", stream=session, number=1)
+    assert cell.timer("again", 10_000_000) == []
+
+
+def test_another_server_is_named_to_those_who_are_not_its_own():
+    servers = ["zero", "one"]
+    mine = next(name for name in "abcdefgh" if server_of(name, 2) == 0)
+    others = next(name for name in "abcdefgh" if server_of(name, 2) == 1)
+    cell = Cell(servers=servers)
+    assert told(cell.server, "hello", others, endpoint=f"{others}/news", session=None) == [
+        (others, {"kind": "redirect", "to": "one"})
+    ]
+    assert cell.hello(mine)[0] is not None
+
+
+def test_a_session_goes_on_for_its_endpoint_only(cell):
+    session, _ = cell.hello()
+    assert cell.hello(session=session)[0] == session
+    assert cell.hello("bob", session=session)[0] != session
+    assert cell.hello(session=session)[0] == session
+    assert cell.hello(session="of another life")[0] not in (session, "of another life")
+    assert gone(cell.tell(session)) == [("processor", session)]  # the new one has replaced it
+
+
+def test_what_waits_is_sent_where_he_is_now(cell):
+    session, _ = cell.hello()
+    cell.tell(session)
+    assert numbers(cell.hello(session=session, is_new=False)[1]) == []  # a heartbeat
+    assert numbers(cell.hello(session=session)[1]) == [("jane", 1)]
+    assert numbers(cell.hello(address="jane@2", session=session, is_new=False)[1]) == [("jane@2", 1)]
+    assert numbers(cell.timer("again", 5_000_000)) == [("jane@2", 1)]
+
+
+def fail(cell, session, to="jane"):
+    cell.server.handle(0, SendFailed(to, {"kind": "stream", "stream": session}))
+
+
+def test_who_cannot_be_reached_is_sent_nothing_until_he_says_hello(cell):
+    session, _ = cell.hello()
+    cell.tell(session)
+    fail(cell, session, "where he was before")
+    assert cell.timer("again", 4_999_999) == []  # it may be on its way
+    assert numbers(cell.timer("again", 5_000_000)) == [("jane", 1)]
+    fail(cell, session)
+    assert numbers(cell.tell(session)) == []
+    assert cell.timer("again", 10_000_000) == []
+    assert numbers(cell.hello(session=session, is_new=False)[1]) == [("jane", 1), ("jane", 2)]
+
+
+def test_a_failure_of_who_is_not_known_changes_nothing(cell):
+    session, _ = cell.hello()
+    cell.server.handle(0, SendFailed("jane", {"kind": "welcome"}))
+    cell.server.handle(0, SendFailed("jane", {"kind": "stream", "stream": "another"}))
+    assert numbers(cell.tell(session)) == [("jane", 1)]
+
+
+def test_who_cannot_be_reached_is_given_up_when_too_much_waits(cell):
+    session, _ = cell.hello()
+    for _ in range(4):
+        assert gone(cell.tell(session)) == []  # he can be reached
+    told(cell.server, "confirmed", "jane", stream=session, number=4)
+    fail(cell, session)
+    assert [gone(cell.tell(session)) for _ in range(3)] == [[], [], [("processor", session)]]
+    assert gone(cell.tell(session)) == [("processor", session)]  # whoever tells more learns it, too
+
+
+@pytest.mark.parametrize("how", ["told", "timer"])
+def test_who_has_something_waiting_for_too_long_is_given_up(cell, how):
+    session, _ = cell.hello()
+    cell.tell(session, 0)
+
+    def look(now_us):
+        return gone(cell.tell(session, now_us) if how == "told" else cell.timer("again", now_us))
+
+    assert look(100_000_000) == []
+    assert look(100_000_001) == [("processor", session)]
+    assert cell.timer("again", 100_000_002) == []
+
+
+def test_who_is_given_up_is_a_stranger_and_others_are_not(cell):
+    jane, _ = cell.hello()
+    bob, _ = cell.hello("bob")
+    cell.tell(jane, 0)
+    assert gone(cell.timer("again", 100_000_001)) == [("processor", jane)]
+    assert cell.hello(session=jane)[0] != jane
+    assert cell.hello("bob", session=bob)[0] == bob
+
+
+def test_the_dead_are_found_though_others_live(cell):
+    jane, _ = cell.hello()
+    bob, _ = cell.hello("bob")
+    cell.bring({"what": "life", "processor": "processor", "life": 1})
+    effects = cell.server.handle(0, TimerFired("sweep"))
+    assert effects == [SetTimer("sweep", DEAD_US)]
+    for now_us in (HEARTBEAT_US, 2 * HEARTBEAT_US):
+        beat = cell.server.handle(now_us, _hello("bob", bob))
+        assert not any(isinstance(each, SetTimer) and each.name == "sweep" for each in beat)
+    assert cell.timer("sweep", DEAD_US - 1) == []
+    effects = cell.server.handle(DEAD_US, TimerFired("sweep"))
+    assert gone(sent(effects)) == [("processor", jane)]
+    assert effects[-1] == SetTimer("sweep", 2 * HEARTBEAT_US)
+
+
+def _hello(who, session):
+    from mudkit.events import Received
+
+    hello = {"kind": "hello", "endpoint": f"{who}/news", "session": session, "is_new": False, "policies": {}}
+    return Received(who, hello)
+
+
+def test_the_sweep_begins_with_the_first_session_and_ends_with_the_last(cell):
+    def sweeps(effects):
+        return [each for each in effects if isinstance(each, SetTimer) and each.name == "sweep"]
+
+    jane, _ = cell.hello()
+    assert sweeps(cell.server.handle(0, _hello("jane", jane))) == []  # it is set
+    assert sweeps(cell.server.handle(DEAD_US, TimerFired("sweep"))) == []  # nobody is left
+    assert sweeps(cell.server.handle(DEAD_US, _hello("jane", jane))) == [SetTimer("sweep", DEAD_US)]
+
+
+def test_a_life_of_a_processor_is_told_to_all_though_some_are_given_up(cell):
+    sessions = [cell.hello(who)[0] for who in ("jane", "bob", "cem")]
+    cell.tell(sessions[0], 0)
+    said = cell.bring({"what": "life", "processor": "processor", "life": 2}, 200_000_000)
+    assert gone(said) == [("processor", sessions[0])]
+    assert [to for to, _ in numbers(said)] == ["bob", "cem"]
+
+
+def test_what_comes_twice_is_told_once(cell):
+    session, _ = cell.hello()
+    message = cell.stream.add(0, cell.body(session))
+    assert len(numbers(told(cell.server, source="processor", **message))) == 1
+    assert len(numbers(told(cell.server, source="processor", **message))) == 0
+
+
+def test_what_has_overtaken_something_is_told_after_it_unless_its_processor_has_begun_another_life(cell):
+    jane, _ = cell.hello()
+    bodies = [cell.body(jane, key) for key in "abcd"]
+    a, b, c, d = (cell.stream.add(0, body) for body in bodies)
+
+    def brings(message):
+        said = told(cell.server, source="processor", **message)
+        return [message["body"]["change"]["key"] for _, message in said if message["kind"] == "stream"]
+
+    assert [brings(each) for each in (b, a, d)] == [[], ["a", "b"], []]
+    other = Outgoing("another processor 1")
+    told(cell.server, source="another processor", **other.add(0, bodies[0]))
+    assert brings(c) == ["c", "d"]
+    e, f = (cell.stream.add(0, body) for body in bodies[:2])
+    assert brings(f) == []
+    again = Outgoing("processor 2")
+    told(cell.server, source="processor", **again.add(0, {"what": "life", "processor": "p", "life": 2}))
+    assert brings(e) == ["a"]
+
+
+def test_another_life_of_the_server_has_other_sessions():
+    store_ports = ports("server")
+    names = set()
+    for _ in range(2):
+        server = NotificationServer(store_ports, 0, ["server"], ["processor"], "generator", 2, 100.0)
+        for _ in range(2):  # it may hear of its link again
+            server.handle(0, LinkUp("server", "server"))
+        hello = {"endpoint": "jane/news", "session": None, "is_new": True, "policies": {}}
+        names.add(told(server, "hello", "jane", **hello)[0][1]["session"])
+    assert names == {"server 1.1", "server 2.1"}
+
+
+def shipped(version, to=None):
+    document = {"version": version}
+    return {"what": "policy", "app": "news", "policy": "reads", "to": to, "document": document}
+
+
+def test_a_policy_goes_to_those_it_is_for_who_follow_it_and_have_it_not():
+    cell = Cell(most_waiting=9)
+    follows = {"jane": {"reads": 1}, "bob": {"reads": 2}, "cem": {"reads": 1}, "dan": {}}
+    for who, policies in follows.items():
+        cell.hello(who, policies=dict(policies))
+    assert [to for to, _ in numbers(cell.bring(shipped(2)))] == ["jane", "cem"]
+    assert numbers(cell.bring(shipped(2))) == [], "all have it, or are being told of it"
+    assert [to for to, _ in numbers(cell.bring(shipped(3, to=["bob", "dan"])))] == ["bob"]
+    _, said = cell.hello("eve", policies={"reads": 2})
+    assert numbers(said) == [], "the third is not for her, the second she has"
+    _, said = cell.hello("fay", policies={"reads": 1})
+    assert [message["body"]["document"]["version"] for _, message in said if message["kind"] == "stream"] == [
+        2
+    ]

@@ -1,0 +1,360 @@
+"""A processor by itself: continuous reads over what changes."""
+
+from __future__ import annotations
+
+import pytest
+from mud_machines import is_dropped, ports, sent, told
+
+from mudkit.events import LinkUp, TimerFired
+from mudkit.predicates import Predicate, function
+from mudkit.predicates.exchange import to_json
+from mudkit.predicates.functions import remove
+from mudkit.systems.mud.partitioning import processor_of
+from mudkit.systems.mud.servers.processor import Processor
+
+TABLE = {"name": "t", "owner": "news", "acl": "public", "split": ["g"], "number": 1, "lsn": 1}
+REST = {"apps": None, "schema": None, "removed": {}}
+TURN = bytes(8).hex()
+CLAIMS = {"app": "news", "user": "jane", "device": None, "expires_s": 100.0}
+
+
+def begun(ports_, number=0, processors=1, replicas=()):
+    return Processor(ports_, number, processors, "master", list(replicas), ["gateway"], ["server"])
+
+
+def row(key, ver, lsn, data=None, predicate=None, ts_us=0):
+    return {"key": key, "ver": ver, "data": data, "predicate": predicate, "ts_us": ts_us, "lsn": lsn}
+
+
+class Cell:
+    """A processor that has begun, and the log that it is told."""
+
+    def __init__(self, rows=(), number=0, processors=1, replicas=("r1", "r2"), store=None):
+        self.ports = store or ports("me")
+        self.processor = begun(self.ports, number, processors, replicas)
+        self.processor.handle(0, LinkUp("me", "server"))
+        self.lsn = 5
+        tables = [{**TABLE, **REST}]
+        told(
+            self.processor,
+            "state",
+            "master",
+            turn=TURN,
+            lsn=5,
+            tables=tables,
+            rows=[("t", each) for each in rows],
+        )
+        self.requests = 0
+
+    def change(self, key, ver, data=None, predicate=None, now_us=0):
+        self.lsn += 1
+        entry = {"lsn": self.lsn, "op": "row", "name": "t", "row": row(key, ver, self.lsn, data, predicate)}
+        return self.log(entry, now_us=now_us)
+
+    def log(self, *entries, now_us=0):
+        return bodies(told(self.processor, "log", "master", now_us, entries=list(entries)))
+
+    def register(self, handle=1, text="TRUE", now_us=0, **more):
+        self.requests += 1
+        message = {
+            "id": f"i{handle}", "handle": wire(handle), "request": self.requests, "predicate": to_json(Predicate(text)),
+            "table": 1, "partitions": [0, 1], "least": 5,
+        }  # fmt: skip
+        return told(self.processor, "register", "gateway", now_us, **{**message, **more})
+
+
+def wire(handle):
+    return f"first {handle}"
+
+
+def handle_of(body):
+    return int(body["handle"].removeprefix("first ")) if "handle" in body else None
+
+
+def bodies(said):
+    """Give what readers are told: handle, and key and version, or what else."""
+    found = []
+    for _, message in said:
+        if message["kind"] == "stream":
+            body = message["body"]
+            change = body.get("change")
+            if change is None:
+                found += [(handle_of(body), each) for each in ("synced", "ended", "life") if body.get(each)][
+                    :1
+                ]
+            else:
+                found.append((handle_of(body), change["op"], change["key"], change["ver"]))
+    return found
+
+
+@pytest.fixture
+def cell():
+    return Cell()
+
+
+def test_what_matches_is_told_and_what_no_longer_does_is_taken_away(cell):
+    assert bodies(cell.register(text="n = 1")) == [(1, "synced")]
+    assert cell.change("a", 1, {"n": 1}) == [(1, "upsert", "a", 1)]
+    assert cell.change("h", 1, {"n": 2}) == []
+    assert cell.change("a", 2, {"n": 2}) == [(1, "remove", "a", 2)]
+    assert cell.change("a", 3, {"n": 3}) == []  # told already
+    assert cell.change("a", 4, {"n": 1}) == [(1, "upsert", "a", 4)]
+    assert cell.change("a", 5) == [(1, "remove", "a", 5)]
+
+
+def test_each_reader_is_told_of_his_own(cell):
+    cell.register(1, "n = 1")
+    cell.register(2, "n >= 1")
+    assert cell.change("a", 1, {"n": 1}) == [(1, "upsert", "a", 1), (2, "upsert", "a", 1)]
+    assert cell.change("a", 2, {"n": 2}) == [(2, "upsert", "a", 2), (1, "remove", "a", 2)]
+
+
+def test_only_the_processor_of_a_partition_tells_of_it():
+    for number in (0, 1):
+        cell = Cell(number=number, processors=2)
+        cell.register()
+        mine = [key for place, key in enumerate("ah") if processor_of(1, place, 2) == number]
+        assert [each[2] for each in cell.change("a", 1, {}) + cell.change("h", 1, {})] == mine
+
+
+def test_a_late_copy_of_a_registration_changes_nothing(cell):
+    first = cell.register(text="n = 1")
+    assert bodies(cell.register(text="n = 1", request=1)) == []
+    assert bodies(cell.register(text="n = 2", request=0)) == []
+    assert cell.change("a", 1, {"n": 1}) == [(1, "upsert", "a", 1)]
+    assert bodies(cell.register(text="n = 2")) == [(1, "synced")]
+    assert cell.change("h", 1, {"n": 2}) == [(1, "upsert", "h", 1)]
+    assert cell.change("b", 1, {"n": 1}) == []
+    assert first[-1][1]["kind"] == "registered"
+
+
+def test_a_late_copy_is_answered_with_where_the_read_has_begun(cell):
+    assert cell.register()[-1][1]["lsn"] == 5
+    cell.change("a", 1, {})
+    assert cell.register(request=1)[-1][1]["lsn"] == 5
+
+
+def end(cell, handle=1):
+    return told(cell.processor, "unregister", "gateway", handle=wire(handle))
+
+
+def test_what_is_ended_stays_ended(cell):
+    cell.register()
+    assert end(cell)[0][1]["kind"] == "registered"
+    assert cell.change("a", 1, {}) == []
+    assert cell.register() == []
+    assert cell.change("a", 2, {}) == []
+    cell.register(2)
+    assert cell.change("a", 3, {}) == [(2, "upsert", "a", 3)]
+
+
+def test_a_registration_waits_until_the_log_is_there(cell):
+    assert cell.register(least=6) == []
+    cell.change("a", 1, {})
+    assert cell.register(least=6) != []
+
+
+@pytest.mark.parametrize("other", [{"name": "u"}, {"table": 9}])
+def test_a_registration_for_a_table_that_is_not_there_is_refused(cell, other):
+    ((_, answer),) = cell.register(**other)
+    assert answer["error"]["kind"] == "TableProblem"
+
+
+def test_a_registration_that_comes_after_its_table_was_closed_is_refused(cell):
+    """The gateway had let it in before."""
+    cell.log({"lsn": 6, "op": "table", "table": {**TABLE, **REST, "acl": "user", "lsn": 6}})
+    ((_, answer),) = cell.register()
+    assert answer["error"]["kind"] == "AccessDenied"
+    assert cell.change("a", 1, {}) == []
+    assert cell.register(claims=CLAIMS, expires_s=100.0)[-1][1].get("error") is None
+
+
+def test_a_token_that_expires_on_the_way_is_refused():
+    cell = Cell([row("a", 1, 3, {})])
+    more = {"claims": CLAIMS, "expires_s": 100.0, "sync_us": 0}
+    assert len(bodies(cell.register(now_us=99_999_999, **more))) == 2
+    for handle in (1, 2):
+        ((_, answer),) = cell.register(handle, now_us=100_000_000, **more)
+        assert answer["error"]["kind"] == "TokenExpired"
+
+
+def test_a_reader_whose_token_expires_is_told_so_and_nothing_more(cell):
+    cell.register(claims=CLAIMS, expires_s=100.0)
+    assert cell.change("a", 1, {}, now_us=99_999_999) == [(1, "upsert", "a", 1)]
+    assert cell.change("a", 2, {}, now_us=100_000_000) == [(1, "ended")]
+    assert cell.change("a", 3, {}, now_us=100_000_001) == []
+
+
+@pytest.fixture
+def old():
+    return Cell(
+        [row("a", 1, 3, {"n": 1}, ts_us=10), row("h", 4, 4, {"n": 2}, ts_us=20), row("q", 2, 5, ts_us=30)]
+    )
+
+
+@pytest.mark.parametrize(
+    ("sync_us", "keys"), [(None, ""), (0, "ah"), (10, "ah"), (11, "h"), (20, "h"), (21, "")]
+)
+def test_what_was_there_is_told_as_far_as_it_is_asked_for(old, sync_us, keys):
+    said = bodies(old.register(sync_us=sync_us))
+    assert "".join(each[2] for each in said[:-1]) == keys
+    assert said[-1] == (1, "synced")
+
+
+@pytest.mark.parametrize(("since", "keys"), [(2, "ah"), (3, "h"), (4, "")])
+def test_who_registers_again_is_told_what_came_since(old, since, keys):
+    said = bodies(old.register(since={"me": since}, held=["a", "h"]))
+    assert "".join(each[2] for each in said[:-1]) == keys
+
+
+def test_who_registers_again_is_told_what_is_gone_since(old):
+    def again(handle, since, **more):
+        return bodies(old.register(handle, since=since, held=["a", "h", "q"], text="n = 1", **more))[:-1]
+
+    assert again(1, {"me": 3}) == [(1, "remove", "h", 4), (1, "remove", "q", 2)]
+    assert again(2, {"me": 4}) == [(2, "remove", "q", 2)]
+    assert again(3, {"me": 5}) == []
+    assert again(4, {}) == [(4, "remove", "h", 4), (4, "remove", "q", 2)]
+    assert again(5, {}, partitions=[0]) == []
+
+
+def test_what_a_reader_holds_is_taken_away_when_it_goes_later(old):
+    assert bodies(old.register(since={"me": 5}, held=["a", "h"])) == [(1, "synced")]
+    assert old.change("a", 2) == [(1, "remove", "a", 2)]
+    assert old.change("h", 5) == [(1, "remove", "h", 5)]
+
+
+def test_what_is_held_and_was_never_there_is_taken_away_as_if_it_were_hidden():
+    secret = to_json(Predicate("receiver.age >= 21"))
+    old = Cell([row("b", 4, 4, {"n": 1}, secret), row("c", 4, 4, None, secret)])
+    for since in ({"me": 5}, {}):
+        said = bodies(old.register(since=since, held=["b", "c", "never"]))
+        assert said == [*((1, "remove", key, None) for key in ("b", "c", "never")), (1, "synced")]
+
+
+@pytest.fixture
+def inverse():
+    @function("inverse", returns="number")
+    def inverse(x: float) -> float:
+        return 1 / x
+
+    yield
+    remove("inverse")
+
+
+def test_one_whose_predicate_fails_is_ended_and_the_others_are_told(cell, inverse):
+    cell.register(1, "n >= 0")
+    cell.register(2, "inverse(n) > 0")
+    cell.register(3, "inverse(n - 1) < 0")
+    assert cell.change("a", 1, {"n": 0}) == [(2, "ended"), (1, "upsert", "a", 1), (3, "upsert", "a", 1)]
+    assert cell.change("a", 2, {"n": -1}) == [(3, "upsert", "a", 2), (1, "remove", "a", 2)]
+    assert bodies(cell.register(2, "inverse(n) < 0")) == [(2, "synced")]
+    assert cell.change("a", 3, {"n": 1}) == [(3, "ended"), (1, "upsert", "a", 3)]
+
+
+def test_one_that_was_told_and_fails_is_not_told_that_it_is_gone(cell, inverse):
+    cell.register(1, "inverse(n) > 0")
+    assert cell.change("a", 1, {"n": 1}) == [(1, "upsert", "a", 1)]
+    assert cell.change("a", 2, {"n": 0}) == [(1, "ended")]
+    assert cell.change("a", 3) == []
+
+
+def test_one_whose_predicate_fails_on_what_is_there_is_told_nothing_of_it(inverse):
+    cell = Cell([row("a", 1, 3, {"n": 1}), row("h", 1, 4, {"n": 0})])
+    ((to, answer),) = cell.register(text="inverse(n) > 0", sync_us=0)
+    assert (to, answer["kind"], answer["error"]["kind"]) == ("gateway", "registered", "PredicateError")
+    assert cell.change("a", 2, {"n": 2}) == []
+    assert sent(cell.processor.handle(10_000_000, TimerFired("again")))[1:] == []
+
+
+def test_a_registration_whose_function_is_gone_is_refused(cell, inverse):
+    predicate = to_json(Predicate("inverse(n) > 0"))
+    remove("inverse")
+    try:
+        ((_, answer),) = cell.register(predicate=predicate)
+    finally:
+        function("inverse", returns="number", takes=("number",))(lambda x: 1 / x)
+    assert answer["error"]["kind"] == "PredicateError"
+
+
+def table_entry(cell, **changed):
+    cell.lsn += 1
+    table = {**TABLE, "apps": None, "schema": None, "removed": {}, "lsn": cell.lsn, **changed}
+    return {"lsn": cell.lsn, "op": "table", "table": table}
+
+
+def test_a_table_that_is_closed_or_dropped_ends_what_is_read_of_it(cell):
+    cell.register(1)
+    cell.register(2, claims=CLAIMS, expires_s=100.0)
+    assert cell.log(table_entry(cell, name="u", number=9, acl="user")) == []
+    assert cell.log(table_entry(cell, acl="user")) == [(1, "ended")]
+    assert cell.change("a", 1, {}) == [(2, "upsert", "a", 1)]
+    cell.lsn += 1
+    assert cell.log({"lsn": cell.lsn, "op": "drop", "name": "u"}) == []
+    cell.lsn += 1
+    assert cell.log({"lsn": cell.lsn, "op": "drop", "name": "t"}) == [(2, "ended")]
+
+
+def test_a_reader_sees_the_columns_that_there_are(cell):
+    cell.register(claims=CLAIMS, expires_s=100.0)
+    cell.log(table_entry(cell, removed={"n": None}))
+    cell.lsn += 1
+    entry = {"lsn": cell.lsn, "op": "row", "name": "t", "row": row("a", 1, cell.lsn, {"n": 1, "m": 2})}
+    ((_, message), _) = told(cell.processor, "log", "master", entries=[entry])
+    assert message["body"]["change"]["data"] == {"m": 2}
+
+
+def test_other_reader_data_count_from_then_on(cell):
+    secret = to_json(Predicate("receiver.age >= 21"))
+    cell.register()
+    assert cell.change("a", 1, {}, secret) == []
+    for handle in (1, 7):  # the latter is none
+        told(cell.processor, "update_data", "gateway", handle=wire(handle), data_seq=2, reader={"age": 30})
+    assert cell.change("a", 2, {}, secret) == [(1, "upsert", "a", 2)]
+
+
+def test_a_server_that_gives_a_session_up_ends_its_reads_and_no_others(cell):
+    cell.register(1)
+    cell.register(2, session="another")
+    told(cell.processor, "gone", "server", session="s")
+    assert cell.change("a", 1, {}) == [(2, "upsert", "a", 1)]
+
+
+def test_reads_go_to_the_replicas_in_turn_and_the_latest_to_the_master(cell):
+    def asked(latest):
+        return told(cell.processor, "read", "gateway", latest=latest)[0][0]
+
+    assert [asked(False) for _ in range(4)] in (["r1", "r2"] * 2, ["r2", "r1"] * 2)
+    assert asked(True) == "master"
+    alone = Cell(replicas=())
+    assert told(alone.processor, "read", "gateway", latest=False)[0][0] == "master"
+
+
+def test_a_life_is_begun_once_and_counted(cell):
+    assert cell.processor.handle(0, LinkUp("me", "server")) == ()
+    again = Cell(store=cell.ports)
+    said = sent(again.processor.handle(1_000_000, TimerFired("again")))
+    assert [message["body"]["life"] for _, message in said] == [2]
+
+
+def test_what_is_told_is_told_again_until_it_is_confirmed_in_this_life(cell):
+    cell.register()
+    cell.change("a", 1, {})
+
+    def again(at_us=1_000_000):
+        return [message["number"] for _, message in sent(cell.processor.handle(at_us, TimerFired("again")))]
+
+    assert again(999_999) == []
+    assert again() == [1, 2, 3]  # its life, that it has synced, the change
+    told(cell.processor, "confirmed", "server", stream="me 0", number=3)
+    assert is_dropped(cell.processor, "confirmed", "nobody", stream="me 1", number=3)
+    assert again() == [1, 2, 3]
+    told(cell.processor, "confirmed", "server", stream="me 1", number=2)
+    assert again() == [3]
+
+
+def test_without_a_state_it_asks_for_it():
+    processor = begun(ports("me"))
+    assert told(processor, "log", "master", entries=[]) == [("master", {"kind": "follow", "turn": TURN})]
+    said = sent(processor.handle(0, TimerFired("begin")))
+    assert said == [("master", {"kind": "follow", "turn": TURN})]

@@ -1,0 +1,297 @@
+"""Copies of all tables: what they take from the log, and what they give to whom."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mudkit.errors import AccessDenied, TableProblem
+from mudkit.predicates import Aggregates, Predicate
+from mudkit.predicates.exchange import to_json
+from mudkit.systems.mud.table_replica import Copy, Joined, is_visible, record_of
+from mudkit.systems.mud.tables import Table
+
+NEWS = Table("news", "app", split=["g", "p"], number=1, lsn=1)
+
+
+def row(
+    key: str, data: dict[str, Any] | None, writer: str | None = None, ver: int = 1, lsn: int = 2
+) -> dict[str, Any]:
+    predicate = None if writer is None else to_json(Predicate(writer))
+    return {"key": key, "ver": ver, "data": data, "predicate": predicate, "ts_us": 5, "lsn": lsn}
+
+
+def copy_of(*rows: dict[str, Any], table: Table = NEWS) -> Copy:
+    copy = Copy()
+    copy.take({"op": "table", "lsn": 1, "table": table.as_json()})
+    for lsn, each in enumerate(rows, 2):
+        copy.take({"op": "row", "lsn": lsn, "name": table.name, "row": each})
+    return copy
+
+
+def select(
+    copy: Copy, predicate: str | None = None, keys: list[str] | None = None, partition: int = 0, **reader: Any
+) -> list[str]:
+    made = None if predicate is None else Predicate(predicate)
+    table = copy.tables["news"]
+    return [each["key"] for each in copy.select(table, partition, made, keys, reader, {"app": "news"})]
+
+
+# -- the log
+
+
+def test_an_entry_replaces_a_row_and_gives_the_old_one():
+    copy = copy_of(row("a", {"n": 1}))
+    new = row("a", {"n": 2}, ver=2, lsn=3)
+    assert copy.take({"op": "row", "lsn": 3, "name": "news", "row": new}) == row("a", {"n": 1})
+    assert copy.get(NEWS, "a") == new
+    assert copy.lsn == 3
+    assert copy.get(NEWS, "b") is None
+    assert copy.take({"op": "row", "lsn": 4, "name": "news", "row": row("b", {})}) is None
+
+
+def test_rows_lie_in_their_partitions():
+    copy = copy_of(row("a", {}), row("g", {}), row("z", {}), row("b", {}))
+    found = [[each["key"] for each in copy.rows(NEWS, [place])] for place in range(3)]
+    assert found == [["a", "b"], ["g"], ["z"]]
+    assert [each["key"] for each in copy.rows(NEWS, [2, 0])] == ["z", "a", "b"]
+    assert [select(copy, partition=place) for place in range(3)] == [["a", "b"], ["g"], ["z"]]
+
+
+def test_a_table_that_is_altered_keeps_its_rows():
+    copy = copy_of(row("a", {"n": 1}))
+    assert copy.take({"op": "table", "lsn": 3, "table": NEWS.altered({"remove": ["n"]}, 3).as_json()}) is None
+    table = copy.tables["news"]
+    assert copy.get(table, "a")["data"] == {"n": 1}
+    assert copy.select(table, 0, None, None, {}, {})[0]["data"] == {}
+
+
+def test_a_table_that_is_dropped_leaves_nothing_to_the_next_of_its_name():
+    copy = copy_of(row("a", {}))
+    assert copy.take({"op": "drop", "lsn": 3, "name": "news"}) is None
+    assert copy.tables == {}
+    copy.take({"op": "table", "lsn": 4, "table": Table("news", "app", number=4, lsn=4).as_json()})
+    assert list(copy.rows(copy.tables["news"], [0])) == []
+    assert copy.lsn == 4
+
+
+_entries = st.lists(st.one_of(
+    st.tuples(st.just("row"), st.sampled_from(["a", "h", "z"]), st.none() | st.fixed_dictionaries({"n": st.integers(0, 9)})),
+    st.tuples(st.sampled_from(["drop", "table", "alter"]), st.just(""), st.none()),
+), max_size=25)  # fmt: skip
+
+
+@given(_entries)
+def test_a_copy_that_is_loaded_goes_on_like_the_one_that_was_dumped(entries):
+    copies = [Copy()]
+    for lsn, (op, key, data) in enumerate(entries, 1):
+        known = copies[0].tables.get("news")
+        if known is None:
+            entry = {"op": "table", "table": Table("news", "app", split=["g"], number=lsn, lsn=lsn).as_json()}
+        elif op == "drop":
+            entry = {"op": "drop", "name": "news"}
+        elif op == "row":
+            entry = {"op": "row", "name": "news", "row": row(key, data, lsn=lsn)}
+        else:
+            entry = {"op": "table", "table": known.altered({"remove": ["n"]}, lsn).as_json()}
+        for copy in copies:
+            copy.take({"lsn": lsn, **entry})
+        dumped = json.loads(json.dumps(copies[0].dump()))
+        loaded = Copy()
+        loaded.load(**dumped)
+        copies.append(loaded)
+        for copy in copies:
+            assert json.loads(json.dumps(copy.dump())) == dumped
+            assert (copy.lsn, copy.tables.keys()) == (lsn, copies[0].tables.keys())
+
+
+def test_loading_forgets_what_was_there():
+    copy = copy_of(row("a", {}))
+    copy.load(0, [], [])
+    assert copy.dump() == {"lsn": 0, "tables": [], "rows": []}
+
+
+# -- what a read is given
+
+
+def test_a_read_gets_what_its_predicate_matches():
+    copy = copy_of(row("a", {"n": 1}), row("b", {"n": 2}), row("c", {}), row("d", None))
+    assert select(copy, "n > 1") == ["b"]
+    assert select(copy, "n > receiver.low", low=0) == ["a", "b"]
+    assert select(copy, "auth.app = 'news'") == ["a", "b", "c"]
+    assert select(copy, "key >= 'b'") == ["b", "c"]
+    assert select(copy) == ["a", "b", "c"]
+
+
+def test_of_named_keys_it_gets_that_they_are_gone():
+    copy = copy_of(row("a", {"n": 1}), row("b", {"n": 2}), row("d", None))
+    assert select(copy, "key IN ('a', 'd', 'x')", ["a", "d", "x"]) == ["a", "d"]
+    assert select(copy, "key = 'a' AND n = 2", ["a"]) == []
+    assert select(copy, "key = 'h'", ["h"]) == []
+
+
+def test_a_writer_shows_a_record_to_whom_it_wants():
+    copy = copy_of(
+        row("a", {}, "receiver.age >= 21"), row("b", {"n": 1}, "n = 1"), row("c", {}, "auth.app = 'bank'"),
+        row("d", None, "receiver.age >= 21"), row("e", {}, "receiver.x"),
+    )  # fmt: skip
+    assert select(copy, age=34) == ["a", "b"]
+    assert select(copy, age=20) == ["b"]
+    assert select(copy) == ["b"]
+    assert select(copy, None, ["a", "d"], age=34) == ["a", "d"]
+    assert select(copy, None, ["a", "d"], age=20) == []
+    assert select(copy, age="34") == ["b"]
+
+
+def test_null_is_not_visible_and_none_is_public():
+    assert is_visible(row("a", {}), {}, {}) is True
+    assert is_visible(row("a", {}, "receiver.age > 1"), {}, {}) is False
+    assert is_visible(row("a", {}, "NULL"), {}, {}) is False
+    assert is_visible(row("a", {}, "auth.user = 'jane'"), {"user": "jane"}, {}) is False
+    assert is_visible(row("a", {}, "auth.user = 'jane'"), {}, {"user": "jane"}) is True
+
+
+def test_what_cannot_be_evaluated_is_hidden():
+    assert is_visible(row("a", {}, "lookup('t', 'k', 'c') = 1"), {}, {}) is False
+
+
+def test_a_removed_column_reads_null():
+    table = NEWS.altered({"remove": ["n"]}, 2)
+    copy = copy_of(row("a", {"n": 1, "m": 2}), table=table)
+    assert select(copy, "n IS NULL") == ["a"]
+    assert select(copy, "n = 1") == []
+    assert copy.select(table, 0, None, None, {}, {})[0]["data"] == {"m": 2}
+
+
+def test_a_removed_column_reads_null_for_the_writers_predicate_too():
+    """As it does for continuous reads."""
+    table = NEWS.altered({"remove": ["n"]}, 2)
+    copy = copy_of(row("a", {"n": 1}, "n = 1"), row("b", {"n": 1}, "n IS NULL"), table=table)
+    assert select(copy) == ["b"]
+
+
+def test_what_is_given_is_not_what_is_held():
+    copy = copy_of(row("a", {"n": 1}))
+    given_ = copy.select(NEWS, 0, None, None, {}, {})[0]
+    given_["data"]["n"] = 2
+    given_["ver"] = 9
+    assert copy.get(NEWS, "a") == row("a", {"n": 1})
+
+
+def test_a_record_has_its_key():
+    assert record_of(row("a", {"n": 1})) == {"n": 1, "key": "a"}
+    assert record_of(row("a", None)) == {"key": "a"}
+    assert record_of(row("a", {"n": 1}), NEWS.altered({"remove": ["n"]}, 2)) == {"key": "a"}
+
+
+def test_aggregates_are_of_what_is_there():
+    text = "count(*), sum(n), min(key), avg(n)"
+    copy = copy_of(row("a", {"n": 0.1}), row("b", {"n": 0.2}), row("c", None), row("d", {}))
+    state = copy.aggregate(copy.select(NEWS, 0, None, ["a", "b", "c", "d"], {}, {}), text)
+    for came in (json.loads(json.dumps(state)), msgspec.json.decode(msgspec.json.encode(state))):
+        parts = [tuple(came), tuple(copy.aggregate([], text))]
+        made = Aggregates(text)
+        assert made.result(made.combine(parts)) == {
+            "count(*)": 3, "sum(n)": 0.1 + 0.2, "min(key)": "a", "avg(n)": (0.1 + 0.2) / 2,
+        }  # fmt: skip
+
+
+# -- what is joined
+
+PEOPLE = Table("people", "app", split=["g"], number=2, lsn=1)
+BY = "lookup('people', by, 'n') = 1"
+
+
+def two(*people: dict[str, Any], news: tuple[dict[str, Any], ...] = (), table: Table = PEOPLE) -> Copy:
+    copy = copy_of(*news)
+    copy.take({"op": "table", "lsn": 20, "table": table.as_json()})
+    for lsn, each in enumerate(people, 21):
+        copy.take({"op": "row", "lsn": lsn, "name": table.name, "row": each})
+    return copy
+
+
+def joined(copy: Copy, key: Any, auth: dict[str, str] | None = None, **reader: Any) -> Any:
+    return Joined(copy, reader, {"app": "news"} if auth is None else auth)["people"].get(key)
+
+
+def test_a_record_of_another_table_is_found_by_its_key():
+    copy = two(row("a", {"n": 1}), row("z", {"n": 2}), row("d", None))
+    assert joined(copy, "a") == {"n": 1, "key": "a"}
+    assert joined(copy, "z") == {"n": 2, "key": "z"}
+    for key in ("b", "d", "", 1, None, True, {"a": 1}):
+        assert joined(copy, key) is None
+    assert joined(two(row("a", {"n": 1, "m": 2}), table=PEOPLE.altered({"remove": ["n"]}, 2)), "a") == {
+        "m": 2, "key": "a",
+    }  # fmt: skip
+
+
+def test_reads_and_writers_look_into_other_tables():
+    news = (
+        row("a", {"by": "x"}),
+        row("b", {"by": "y"}),
+        row("c", {"by": "x"}, "lookup('people', 'y', 'n') = 2"),
+    )
+    copy = two(row("x", {"n": 1}), row("y", {"n": 2}, "receiver.age > 20"), news=news)
+    assert select(copy, BY) == ["a"]
+    assert select(copy, BY, age=30) == ["a", "c"]
+    assert select(copy, "lookup('people', by, 'n') = 2", age=30) == ["b"]
+    assert select(copy) == ["a", "b"]
+
+
+def test_what_is_not_there_or_not_open_fails_a_read_and_hides_a_writers_record():
+    for table, error in (
+        (replace(PEOPLE, name="other"), TableProblem),
+        (replace(PEOPLE, apps=["bank"]), AccessDenied),
+    ):
+        copy = two(
+            news=(row("a", {"by": "x"}), row("b", {}, "lookup('people', 'x', 'n') IS NULL")), table=table
+        )
+        with pytest.raises(error):
+            select(copy, BY)
+        assert select(copy) == ["a"]
+    assert set(Joined(copy, {}, {})) == {"news", "people"}
+    assert len(Joined(copy, {}, {})) == 2
+
+
+@pytest.mark.parametrize(("acl", "auth", "is_open"), [
+    ("public", {}, True), ("app", {}, False), ("app", {"app": "news"}, True), ("user", {"app": "news"}, False),
+    ("user", {"app": "news", "user": "jane"}, True),
+])  # fmt: skip
+def test_a_table_is_open_to_a_join_as_it_is_to_a_read(acl, auth, is_open):
+    copy = two(row("a", {"n": 1}), table=replace(PEOPLE, acl=acl))
+    if is_open:
+        assert joined(copy, "a", auth) == {"n": 1, "key": "a"}
+    else:
+        with pytest.raises(AccessDenied, match="people"):
+            joined(copy, "a", auth)
+
+
+WRITERS = st.none() | st.sampled_from(
+    [
+        "receiver.n > 0",
+        "auth.user = 'jane'",
+        "NULL",
+        "lookup('people', 'a', 'n') = 1",
+        "lookup('none', 'a', 'n') = 1",
+    ]
+)
+
+
+@given(
+    people=st.lists(st.tuples(st.sampled_from("ahz"), st.none() | st.just({"n": 1}), WRITERS), max_size=4),
+    n=st.integers(0, 1), user=st.sampled_from(["jane", "bob"]),
+)  # fmt: skip
+def test_a_join_shows_nothing_that_a_read_would_not(people, n, user):
+    copy = two(*(row(key, data, writer, ver=ver) for ver, (key, data, writer) in enumerate(people, 1)))
+    reader, auth = {"n": n}, {"app": "news", "user": user}
+    table = copy.tables["people"]
+    read = [each for place in (0, 1) for each in copy.select(table, place, None, None, reader, auth)]
+    shown = {key for key in "ahz" if joined(copy, key, auth, **reader) is not None}
+    joins = {each["key"] for each in read if each["predicate"] and "lookup" in each["predicate"]["text"]}
+    assert shown == {each["key"] for each in read} - joins  # a join goes one table deep

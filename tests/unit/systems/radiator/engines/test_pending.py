@@ -1,0 +1,96 @@
+"""What waits, and when it goes: the core of Algorithm 3."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from mudkit.systems.radiator import Context, Message, Pending
+from mudkit.systems.radiator.aggregation.thresholds import Key
+
+S = 1_000_000
+RETENTION_US = 1000 * S
+
+
+def message(number, t_s=0.0, *people):
+    return Message(number, f"c{number}", round(t_s * S), Context(people or (f"c{number}",)))
+
+
+def fill(key, *messages):
+    pending = Pending(RETENTION_US)
+    return pending, [pending.add(each, key) for each in messages]
+
+
+def numbers(batches):
+    return [None if batch is None else [each.number for each in batch] for batch in batches]
+
+
+def test_volume():
+    pending, gone = fill(Key("volume", 3), *(message(n) for n in range(7)))
+    assert numbers(gone) == [None, None, [0, 1, 2], None, None, [3, 4, 5], None]
+    assert len(pending) == 1
+
+
+def test_people_are_counted_once_whoever_sends():
+    _, gone = fill(
+        Key("people", 3), message(0, 0, "a", "b"), message(1, 0, "a"), message(2, 0, "b"), message(3, 0, "c")
+    )
+    assert numbers(gone) == [None, None, None, [0, 1, 2, 3]]
+
+
+def test_time_is_from_the_oldest_to_the_newest_and_goes_by_itself():
+    pending, gone = fill(Key("time", 300 * S), message(0, 0), message(1, 299))
+    assert numbers(gone) == [None, None]
+    assert pending.due_us == 300 * S
+    assert pending.expire(300 * S - 1) == []
+    assert numbers(pending.expire(300 * S)) == [[0, 1]]
+    assert pending.due_us == math.inf
+    _, gone = fill(Key("time", 300 * S), message(0, 0), message(1, 300))
+    assert numbers(gone) == [None, [0, 1]]
+    _, gone = fill(Key("time", 0), message(0, 0))
+    assert numbers(gone) == [[0]], "at once"
+
+
+def test_equal_values_of_two_kinds_are_two_queues():
+    pending = Pending(RETENTION_US)
+    gone = [
+        pending.add(message(n), Key(kind, 2))
+        for n, kind in enumerate(["volume", "people", "volume", "people"])
+    ]
+    assert numbers(gone) == [None, None, [0, 2], [1, 3]]
+
+
+def test_a_walk_takes_the_thresholds_as_they_are_now():
+    pending, _ = fill(Key("volume", 10), *(message(n, n) for n in range(5)))
+    gone = pending.walk(5 * S, lambda each: Key("volume", 2), message(5, 5))
+    assert numbers(gone) == [[0, 1], [2, 3], [4, 5]]
+
+
+def test_the_retention_lets_go_or_drops():
+    pending, _ = fill(Key("volume", 10), message(0, 0), message(1, 500))
+    assert numbers(pending.expire(RETENTION_US)) == [[0, 1]]
+    assert pending.dropped == 0
+    pending, _ = fill(Key("people", 10), message(0, 0), message(1, 500))
+    assert pending.expire(RETENTION_US) == []
+    assert (pending.dropped, [each.number for each in pending.messages()]) == (1, [1])
+    assert pending.due_us == 1500 * S
+    pending, _ = fill(Key("time", 5000 * S), message(0, 0))
+    assert numbers(pending.expire(RETENTION_US)) == [[0]]
+
+
+@pytest.mark.parametrize("is_private", [False, True])
+def test_without_a_threshold_it_waits_and_what_was_ever_of_people_is_dropped(is_private):
+    pending, _ = fill(Key("people", 1) if is_private else Key("volume", 1), message(0, 0))
+    assert pending.add(message(1, 0), None) is None
+    assert numbers(pending.expire(RETENTION_US)) == ([] if is_private else [[1]])
+    assert pending.dropped == is_private
+
+
+def test_what_is_put_back_is_walked_again_at_its_moment():
+    pending, gone = fill(Key("volume", 2), message(0), message(1))
+    pending.put_back(gone[1], 60 * S)
+    assert pending.due_us == 60 * S
+    other = pending.copy()
+    assert numbers(pending.walk(60 * S, lambda each: Key("volume", 2))) == [[0, 1]]
+    assert len(other) == 2, "a copy is of its own"

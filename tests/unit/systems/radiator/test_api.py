@@ -1,0 +1,269 @@
+"""Server and clients on a fleet: what arrives, and what is said when something is wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from mudkit import Lab
+from mudkit.errors import ParameterError
+from mudkit.systems.radiator import Client, Context, People, Server, Time, Volume, distance_km
+from mudkit.systems.radiator.aggregation import joins
+
+
+class Fleet:
+    """Clients of one server, in a row from west to east, 1 km apart."""
+
+    def __init__(self, g, n=6, p2p=True, **settings):
+        self.lab = Lab(seed=7)
+        self.server = Server(self.lab, aggregability=g, **settings)
+        self.got = {f"car-{i}": [] for i in range(n)}
+        self.clients = {
+            name: Client(
+                self.lab.device(name), self.server, receive=self.got[name].append,
+                attributes={"p2p_enabled": p2p and i != 0, "loc": (0.0, i / 111.0)},
+            )
+            for i, name in enumerate(self.got)
+        }  # fmt: skip
+        self.lab.run(seconds=2)
+
+    def send(self, name, serial=0, **more):
+        context = Context({name}, {"serial": f"{name} {serial}", **more})
+        return self.clients[name].propagate_context(context).result()
+
+    def serials(self, name):
+        return [serial for context in self.got[name] for serial in context["serial"]]
+
+    def everything(self, rounds):
+        return {
+            name: sorted(f"{o} {k}" for o in self.got if o != name for k in range(rounds))
+            for name in self.got
+        }
+
+
+def by_distance(sender, receiver):
+    return Volume(1 + int(distance_km(sender["loc"], receiver["loc"])))
+
+
+@pytest.mark.parametrize(
+    "g",
+    [
+        by_distance,
+        lambda sender, receiver: Time(seconds=90),
+        lambda sender, receiver: People(5),
+        lambda sender, receiver: Volume(lambda s, r: len(s.people) + 3),
+    ],
+)
+@pytest.mark.parametrize("chain", [0.0, 0.5, 1.0])
+def test_everyone_gets_everything_once(g, chain):
+    fleet = Fleet(g, chain=chain)
+    for k in range(3):
+        for name in fleet.clients:
+            fleet.send(name, k)
+        fleet.lab.run(minutes=1)
+    fleet.lab.run(hours=2)
+    assert {name: sorted(fleet.serials(name)) for name in fleet.got} == fleet.everything(3)
+    assert fleet.server.problems.empty
+
+
+def test_the_near_hear_at_once_and_the_far_later():
+    fleet = Fleet(by_distance)
+    for k in range(4):
+        fleet.send("car-0", k)
+    fleet.lab.run(seconds=5)
+    assert [len(fleet.got[f"car-{i}"]) for i in range(1, 6)] == [2, 1, 1, 0, 0], "volumes 2, 3, 4, 5 and 6"
+
+
+def test_a_timer_lets_go_though_nothing_new_comes():
+    fleet = Fleet(lambda sender, receiver: Time(seconds=300))
+    fleet.send("car-0")
+    fleet.lab.run(seconds=295)
+    assert not fleet.got["car-1"]
+    fleet.lab.run(seconds=10)
+    assert fleet.serials("car-1") == ["car-0 0"]
+
+
+def test_echo():
+    fleet = Fleet(lambda sender, receiver: Volume(1), n=2, echo=True)
+    fleet.send("car-0")
+    fleet.lab.run(seconds=5)
+    assert fleet.serials("car-0") == fleet.serials("car-1") == ["car-0 0"]
+
+
+def test_a_dead_member_of_a_chain_is_left_out_and_gets_it_when_it_is_back():
+    fleet = Fleet(lambda sender, receiver: Volume(1), chain=1.0)
+    first, dead, *others = (name for name in fleet.server.clients().result() if name != "car-0")
+    fleet.lab.faults.cut(dead, minutes=10)
+    fleet.send("car-0")
+    fleet.lab.run(seconds=3)  # nothing is sent again so soon
+    assert [len(fleet.got[name]) for name in (first, dead, *others)] == [1, 0, 1, 1, 1]
+    assert not fleet.server.clients().result()[dead]
+    fleet.send("car-0", 1)
+    fleet.lab.run(minutes=1)
+    messages = fleet.lab.trace.table("messages").to_pandas()
+    tried = messages[messages["target"].str.contains(dead) & (messages["fate"] == "no link")]
+    assert len(tried) == 1, "only the first aggregate is tried"
+    fleet.lab.run(minutes=10)
+    assert fleet.serials(dead) == ["car-0 0", "car-0 1"]
+
+
+def test_a_name_of_another_live_device_is_taken():
+    lab = Lab(seed=1)
+    server = Server(lab, lambda sender, receiver: Volume(1))
+    got = []
+    first = Client(lab.device("a"), server, client_id="car", receive=got.append)
+    first.registered.result()
+    second = Client(lab.device("b"), server, client_id="car")
+    with pytest.raises(ParameterError, match=r"taken[\s\S]*of a"):
+        second.registered.result()
+    with pytest.raises(ParameterError, match="not registered"):
+        second.propagate_context(Context({"car"})).result()
+    assert first.register({"p2p_enabled": True}).result() == "car", "its own device overwrites"
+    first.unregister().result()
+    lab.run(seconds=1)
+    assert second.register().result() == "car"
+
+
+def test_a_function_that_fails_is_named_and_the_message_waits_for_a_context_with_which_it_does_not():
+    fleet = Fleet(lambda sender, receiver: Volume(receiver["level"]), n=2)
+    fleet.send("car-0")
+    fleet.lab.run(minutes=1)
+    assert not fleet.got["car-1"]
+    (problem,) = fleet.server.problems["detail"]
+    for part in ("lambda", "sender 'car-0'", "receiver 'car-1'", "'level'", "'loc', 'p2p_enabled'"):
+        assert part in str(problem)
+    fleet.send("car-1", level=1)
+    fleet.lab.run(minutes=1)
+    assert fleet.serials("car-1") == ["car-0 0"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        None,
+        3,
+        Volume(0),
+        Volume(-1),
+        Volume(1.5),
+        Volume(True),
+        Volume("3"),
+        Time(-1),
+        Time("x"),
+        People("x"),
+        People(-3),
+    ],
+)
+def test_what_is_no_threshold(given):
+    fleet = Fleet(lambda sender, receiver: given, n=2, max_retention_s=600)
+    fleet.send("car-0")
+    fleet.lab.run(minutes=9)
+    assert not fleet.got["car-1"]
+    assert repr(given) in fleet.server.problems["detail"][0]
+    fleet.lab.run(minutes=2)
+    assert fleet.serials("car-1") == ["car-0 0"], "the retention bounds this wait, too"
+
+
+def test_a_join_that_fails_loses_nothing():
+    def picky(contexts):
+        if len(contexts) < 3:
+            raise ZeroDivisionError("too few")
+        return joins.concatenation(contexts)
+
+    fleet = Fleet(
+        lambda sender, receiver: Volume(2 if sender.get("serial") != "car-0 2" else 3), n=2, join=picky
+    )
+    for k in range(2):
+        fleet.send("car-0", k)
+    fleet.lab.run(minutes=3)
+    assert not fleet.got["car-1"]
+    for part in ("picky", "ZeroDivisionError: too few", "sender 'car-0'", "receiver 'car-1'"):
+        assert part in fleet.server.problems["detail"][0]
+    fleet.send("car-0", 2)
+    fleet.lab.run(minutes=3)
+    assert fleet.serials("car-1") == ["car-0 0", "car-0 1", "car-0 2"]
+
+
+def test_compression_is_of_what_is_sent_in_both_directions():
+    sizes = {}
+    for compress in (False, True):
+        fleet = Fleet(lambda sender, receiver: Volume(4), compress=compress)
+        for k in range(8):
+            fleet.send("car-0", k, text="the same old story " * 20)
+        fleet.lab.run(minutes=1)
+        sizes[compress] = fleet.lab.bill().groupby("direction")["bytes"].sum()
+    assert (sizes[True] < sizes[False] / 2).all()
+
+
+def test_a_saturated_link_of_the_server_holds_what_is_sent():
+    fleet = Fleet(lambda sender, receiver: Volume(1), n=3, link_kbps=8.0, compress=False)
+    fleet.lab.run(minutes=1)
+    for k in range(10):
+        fleet.clients["car-0"].propagate_context(Context({"car-0"}, {"serial": str(k), "text": "x" * 1000}))
+    fleet.lab.run(seconds=10)
+    early = len(fleet.got["car-1"])
+    assert 1 <= early <= 5, "a kilobyte a second for two receivers"
+    fleet.lab.run(minutes=2)
+    assert fleet.serials("car-1") == [str(k) for k in range(10)]
+
+
+def test_a_server_that_begins_anew_is_registered_with_again():
+    fleet = Fleet(lambda sender, receiver: Volume(1), n=3)
+    server = fleet.lab.world.hosts["radiator"]
+    server.kill()
+    server.restart()
+    fleet.send("car-0")
+    fleet.send("car-1")
+    fleet.send("car-2", 1)
+    fleet.lab.run(minutes=1)
+    assert set(fleet.server.clients().result()) == set(fleet.got)
+    fleet.send("car-0", 2)
+    fleet.lab.run(minutes=1)
+    assert fleet.serials("car-1")[-1] == fleet.serials("car-2")[-1] == "car-0 2"
+
+
+def test_who_is_silent_for_too_long_is_removed_and_comes_back():
+    fleet = Fleet(lambda sender, receiver: Volume(1), n=3, silence_s=600)
+    fleet.lab.faults.cut("car-2", minutes=30)
+    fleet.send("car-0")
+    fleet.lab.run(minutes=20)
+    assert set(fleet.server.clients().result()) == {"car-0", "car-1"}
+    fleet.lab.run(minutes=11)
+    fleet.send("car-0", 1)
+    fleet.lab.run(minutes=1)
+    assert fleet.serials("car-2") == ["car-0 1"], "what waited was dropped with it"
+
+
+def test_leaving_drops_what_waits():
+    fleet = Fleet(lambda sender, receiver: Volume(3), n=3)
+    fleet.send("car-0")
+    assert fleet.server.waiting().result() == {"car-0": 0, "car-1": 1, "car-2": 1}
+    fleet.clients["car-1"].unregister().result()
+    fleet.lab.run(seconds=1)
+    fleet.clients["car-1"].register().result()
+    assert fleet.server.waiting().result()["car-1"] == 0
+
+
+def test_a_client_without_a_link_sends_later():
+    fleet = Fleet(lambda sender, receiver: Volume(1), n=2)
+    fleet.lab.faults.cut("car-0", minutes=5)
+    for k in range(3):
+        fleet.clients["car-0"].propagate_context(Context({"car-0"}, {"serial": str(k)}))
+    fleet.lab.run(minutes=4)
+    assert not fleet.got["car-1"]
+    fleet.lab.run(minutes=2)
+    assert fleet.serials("car-1") == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize(
+    "given", [{"chain": 2.0}, {"max_retention_s": 0}, {"link_kbps": -1}, {"join": 3}, {"aggregability": None}]
+)
+def test_what_a_server_does_not_take(given):
+    settings = {"aggregability": by_distance, **given}
+    with pytest.raises(ParameterError, match=next(iter(given))):
+        Server(Lab(), **settings)
+
+
+@pytest.mark.parametrize("given", ["loc", {"loc": 1}, Context({"a"}, {"x": object()})])
+def test_what_cannot_be_propagated(given):
+    fleet = Fleet(by_distance, n=1)
+    with pytest.raises(ParameterError):
+        fleet.clients["car-0"].propagate_context(given)

@@ -1,0 +1,246 @@
+"""What sends more on a lower battery is refused with a witness, and nothing else is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from mudkit.systems.sublim import Policy, PolicyError, Rule, method
+from mudkit.systems.sublim.check.charge import more_on_less
+from mudkit.systems.sublim.check.checker import MORE_ON_LESS, NOT_CHECKED
+from mudkit.systems.sublim.policy.actions import (
+    Call,
+    Compress,
+    Drop,
+    Every,
+    Forget,
+    Keep,
+    Remember,
+    Resize,
+    SetField,
+)
+
+FIELDS = {"pulse": "number", "ecg": "bytes", "note": "string", "t": "number"}
+LOW, REST = "state.battery < 25", None
+
+
+def policy(*rules: Rule, **variables: Any) -> Policy:
+    return Policy("test", rules, message=FIELDS, variables=variables)
+
+
+REFUSED = {
+    "a larger picture": policy(Rule(LOW, Resize("ecg", 1000)), Rule(REST, Resize("ecg", 10))),
+    "a picture that grows": policy(Rule(REST, Resize("ecg", "1000 - state.battery"))),
+    "one more field": policy(Rule(LOW, [Keep(("pulse",)), SetField({"note": "message.note"})]), Rule(REST, Keep(("pulse",)))),
+    "a longer field": policy(Rule(LOW, SetField({"note": f"'{'x' * 80}'"})), Rule(REST, SetField({"note": "'x'"}))),
+    "more often by key": policy(Rule(LOW, Every(300, "message.pulse")), Rule(REST, Every(300))),
+    "arithmetic on the battery": policy(Rule("100 - state.battery > 75"), Rule(REST, Drop())),
+    "a product of the battery": policy(Rule("state.battery * state.battery < 625"), Rule(REST, Drop())),
+    "coalesce": policy(Rule("coalesce(state.battery, 100) < 25"), Rule(REST, Drop())),
+    "a variable that stays": policy(Rule("state.battery < state.limit"), Rule(REST, Drop()), limit=33.3),
+    "a variable that comes": policy(
+        Rule("message.t > 5", [Remember({"mode": "'all'"})]), Rule("state.mode = 'all' AND state.battery < 25"), Rule(REST, Drop()),
+    ),
+    "a field of the message": policy(Rule("state.battery < message.t"), Rule(REST, Drop())),
+    "by the link": policy(Rule("state.bandwidth_kbps < 500 AND state.battery < 25"), Rule(REST, Drop())),
+    "by the hour": policy(Rule("hour(clock.now_s) = 17 AND state.battery < 25"), Rule(REST, Drop())),
+    "who is listed": policy(Rule("lookup('l', message.t, 'listed') AND state.battery < 25"), Rule(REST, Drop()), l=[7]),
+    "a ratio by a field that may be small": policy(Rule(LOW, Compress("ecg", "message.pulse / 10")), Rule(REST, Compress("ecg", 2))),
+    "the rule that is no last one": policy(Rule("state.battery > 80", Drop()), Rule("state.battery > 50", Keep(("pulse",))), Rule()),
+    "a large picture": policy(Rule(LOW, Resize("ecg", 50_000)), Rule(REST, Resize("ecg", 49_999))),
+}  # fmt: skip
+TAKEN = {
+    "less": policy(Rule(LOW, Keep(("pulse",))), Rule()),
+    "nothing of the battery": policy(Rule("message.t < 1e300", Drop()), Rule()),
+    "a charger": policy(Rule("state.battery IS NULL"), Rule(REST, Keep(("pulse",)))),
+    "a key that is the same for all": policy(Rule(LOW, Every(300, "state.me")), Rule(REST, Every(300)), me="x"),
+    "another field": policy(Rule(LOW, Keep(("pulse",))), Rule(REST, Keep(("t",)))),
+    "more fields, but seldom": policy(Rule(LOW, Every(300)), Rule(REST, Keep(("pulse",)))),
+    "a state to which nobody comes": policy(
+        Rule("state.mode = 9 AND state.battery < 25"), Rule("message.t > 5", [Remember({"mode": 1}), Drop()]), Rule(REST, Drop()), mode=0,
+    ),
+    "a picture that shrinks": policy(Rule(REST, Resize("ecg", "10 + state.battery"))),
+}  # fmt: skip
+WARNED = {
+    "a ratio by bandwidth": policy(Rule(LOW, Compress("ecg", "4000 / state.bandwidth_kbps + 4")), Rule(REST, Compress("ecg", 2))),
+    "a ratio by the message": policy(Rule(LOW, Compress("ecg", "4 + message.pulse / 10")), Rule(REST, Compress("ecg", 2))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_sends_more_is_refused_with_a_witness(name):
+    given = REFUSED[name]
+    with pytest.raises(
+        PolicyError, match=r"it sends more on a battery of .* than of .*it sends .* on .* and .* on"
+    ):
+        given.checked()
+    found = [each for each in more_on_less(given) if each.is_error]
+    for each in found:
+        assert each.lower < each.higher
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_what_does_not_is_taken_without_a_word(name):
+    assert TAKEN[name].findings() == []
+
+
+@pytest.mark.parametrize("name", WARNED)
+def test_what_cannot_be_told_is_taken_with_a_warning(name):
+    assert [each.kind for each in WARNED[name].checked().findings()] == [NOT_CHECKED]
+
+
+def test_a_method_of_a_user_is_not_called_for_a_look():
+    called = []
+    method("looked_at")(lambda message, state: called.append(1) or message)
+    given = policy(
+        Rule(LOW, Call("looked_at")), Rule(REST, [Keep(("pulse",)), Remember({"a": 1}), Forget(("b",))])
+    )
+    assert [each.kind for each in given.checked().findings()] == [NOT_CHECKED]
+    assert called == []
+
+
+def test_a_method_may_have_made_any_field():
+    method("makes")(lambda message, state: {**message, "more": b"xx"})
+    given = policy(
+        Rule(REST, [Keep(("pulse",)), Call("makes"), Compress("more", 2), Keep(("more", "more_ratio"))])
+    )
+    assert given.findings() == []
+
+
+def test_what_an_action_has_made_is_kept_and_may_be_compressed():
+    rules = [
+        Rule(
+            REST,
+            [
+                Keep(("pulse",)),
+                SetField({"copy": "message.note"}),
+                Compress("copy", 2),
+                Keep(("copy", "copy_ratio")),
+            ],
+        )
+    ]
+    assert Policy("test", rules, message=FIELDS).findings() == []
+
+
+def test_what_is_refused_is_as_many_messages_as_sends_differ_not_as_contexts():
+    kinds = [each.kind for each in REFUSED["a larger picture"].findings()]
+    assert kinds == [MORE_ON_LESS]
+
+
+# -- an oracle of its own: it knows nothing of the checker, and decides about messages on every charge
+
+LEVELS = [*range(101), 24.9, 25.1, 49.9, 50.1]
+MESSAGES = [
+    {"t": t, "pulse": 60.0, "note": "x" * 40, "ecg": bytes(length)}
+    for t in (None, 0.0, 3.0, 5.0, 7.0) for length in (10, 3_000)
+]  # fmt: skip
+CONTEXTS = [
+    {"bandwidth_kbps": kbps, "display_px": px} for kbps in (100.0, 5_000.0) for px in (200.0, 1_000.0)
+]
+actions = st.lists(
+    st.sampled_from([
+        Drop(), Keep(("pulse",)), Keep(("pulse", "ecg")), Keep(("note", "t")), Compress("ecg", 2), Compress("ecg", 8),
+        Compress("ecg", "2 + state.battery / 10"), Compress("ecg", "12 - state.battery / 10"), Resize("ecg", 100), Resize("ecg"),
+        Resize("ecg", "50 + state.battery"), SetField({"note": "'short'"}), SetField({"more": "message.note"}),
+    ]),
+    max_size=2,
+)  # fmt: skip
+conditions = st.recursive(
+    st.sampled_from([
+        "state.battery < 25", "state.battery >= 50", "100 - state.battery > 75", "coalesce(state.battery, 100) < 50",
+        "state.battery BETWEEN 25 AND 50", "message.t < 5", "message.t IS NULL", "state.bandwidth_kbps < 500",
+        "state.battery < state.limit", "message.t + 1 > 4",
+    ]),
+    lambda inner: (
+        st.builds("NOT ({})".format, inner)
+        | st.builds("({}) AND ({})".format, inner, inner)
+        | st.builds("({}) OR ({})".format, inner, inner)
+    ),
+    max_leaves=3,
+)  # fmt: skip
+
+
+def lengths(out: Any) -> dict[str, int] | None:
+    if out is None:
+        return None
+    return {
+        name: len(value) if isinstance(value, bytes | str) else 1
+        for name, value in out.items()
+        if not name.endswith("_ratio")
+    }
+
+
+def is_more(low: Any, high: Any) -> bool:
+    if low is None or high is None:
+        return low is not None
+    return low != high and all(low.get(name, -1) >= length for name, length in high.items())
+
+
+def sends_more(given: Policy) -> bool:
+    for message in MESSAGES:
+        body = {name: value for name, value in message.items() if value is not None}
+        for automatic in CONTEXTS:
+            sent = []
+            for battery in sorted(LEVELS):
+                at = lengths(
+                    given.decide(body, given.variables, {**automatic, "battery": float(battery)}, 0.0).out
+                )
+                if not sent or sent[-1] != at:
+                    sent.append(at)
+            if any(is_more(low, high) for place, low in enumerate(sent) for high in sent[place + 1 :]):
+                return True
+    return False
+
+
+@given(st.lists(st.tuples(conditions, actions), min_size=1, max_size=3), actions)
+@settings(max_examples=150, deadline=None)
+def test_the_checker_agrees_with_who_tries_all_charges(drawn, last):
+    rules = [Rule(text, do) for text, do in drawn]
+    try:
+        given = Policy(
+            "drawn",
+            [*rules, Rule(None, last)],
+            message={**FIELDS, "more": "string"},
+            variables={"limit": 40.0},
+        )
+    except PolicyError:
+        return
+    found = list(more_on_less(given))
+    refused = [each for each in found if each.is_error]
+    event("refused" if refused else "warned" if found else "taken")
+    if sends_more(given):
+        assert refused, "the oracle knows a message of which it sends more on less"
+    for each in refused:  # and what is refused has a witness that holds
+        context = each.context
+        low, high = (
+            lengths(
+                given.decide(
+                    context.message, context.variables, {**context.automatic, "battery": level}, context.now_s
+                ).out
+            )
+            for level in (each.lower, each.higher)
+        )
+        assert is_more(low, high)
+
+
+def test_a_large_policy_is_checked_in_bounded_work(monkeypatch):
+    """Whoever sends a policy must not keep an access point busy."""
+    decided = []
+    fires = Policy.fires
+    monkeypatch.setattr(Policy, "fires", lambda *given: decided.append(1) or fires(*given))
+    rules = [
+        Rule(
+            f"state.battery + {n / 7} < {' + '.join(f'message.f{m}' for m in range(n % 9 + 1))} AND message.g{n} IN (1, 2, 3)",
+            [
+                Compress("ecg", f"{n + 2} + state.battery / {n + 10}"),
+                Resize("ecg", f"message.f{n % 9} * {n + 1}"),
+            ],
+        )
+        for n in range(63)
+    ]
+    found = Policy("large", [*rules, Rule()]).findings()
+    assert NOT_CHECKED in {each.kind for each in found}
+    assert len(decided) <= 40 * 160

@@ -1,0 +1,153 @@
+"""Rate limits and summaries."""
+
+from __future__ import annotations
+
+import pytest
+
+from mudkit.events import size_bytes
+from mudkit.systems.sublim import Explanation, Policy, Rule
+from mudkit.systems.sublim.policy.actions import Every, Remember, Summary
+from mudkit.systems.sublim.policy.limits import MAX_BOOKS_BYTES, MAX_KEYS, MAX_STATE_BYTES
+
+
+def play(policy, messages):
+    variables, sent = policy.variables, []
+    for now_s, message in messages:
+        verdict = policy.decide(message, variables, {}, now_s)
+        variables = verdict.variables
+        if verdict.out is not None:
+            sent.append((now_s, verdict.out))
+        else:
+            assert verdict.outcome == "held back"
+    return sent, variables
+
+
+def test_a_limit_is_per_value_and_forgets_what_is_over():
+    policy = Policy("limit", [Rule(None, [Every(300, "message.p")])])
+    sent, variables = play(
+        policy, [(0, {"p": 1}), (10, {"p": 2}), (299, {"p": 1}), (300, {"p": 1}), (700, {"p": 3})]
+    )
+    assert [(at, each["p"]) for at, each in sent] == [(0, 1), (10, 2), (300, 1), (700, 3)]
+    assert variables == {"sent": {"3.0": 700}}
+
+
+def test_what_is_held_back_says_why():
+    policy = Policy("limit", [Rule("message.p > 0", [Every(300, "message.p")], "limits")])
+    state = {"sent": {"1.0": 100.0}}
+    verdict = policy.decide({"p": 1}, state, {}, 250.0)
+    told = str(Explanation(verdict, policy.explain({"p": 1}, state, {}, 250.0)))
+    assert told == "held back: limits (message.p = 1); the last of 1.0 was sent 150 s ago, less than 300"
+    window = Policy("summary", [Rule(None, [Summary(60, ("p",))])])
+    assert "the window of all began 0 s ago" in window.decide({"p": 1}, {}, {}, 5.0).problem
+
+
+def test_a_limit_without_per_is_one_for_all():
+    policy = Policy("limit", [Rule(None, [Every(300)])])
+    sent, _ = play(policy, [(0, {"p": 1}), (10, {"p": 2}), (300, {"p": 2})])
+    assert [at for at, _ in sent] == [0, 300]
+
+
+def test_kinds_of_keys_are_told_apart():
+    policy = Policy("limit", [Rule(None, [Every(300, "message.p")])])
+    sent, _ = play(
+        policy,
+        [(0, {"p": 1}), (0, {"p": "1.0"}), (0, {"p": True}), (0, {}), (1, {"p": 1.0}), (1, {"p": None})],
+    )
+    assert len(sent) == 4
+
+
+def test_a_policy_that_has_spoilt_its_own_books_begins_them_again():
+    policy = Policy("limit", [Rule(None, [Every(300)])])
+    assert policy.decide({}, {"sent": 5}, {}, 0.0).variables == {"sent": {"all": 0.0}}
+
+
+def test_books_are_bounded():
+    policy = Policy("limit", [Rule(None, [Every(1e6, "message.p")])])
+    sent, variables = play(policy, [(at, {"p": at}) for at in range(MAX_KEYS + 10)])
+    assert len(sent) == MAX_KEYS + 10
+    assert len(variables["sent"]) == MAX_KEYS
+    assert "0.0" not in variables["sent"]
+
+
+def test_a_window_is_summed_up_when_it_is_over():
+    policy = Policy("summary", [Rule(None, [Summary(60, ("pulse",), "message.p")])])
+    sent, variables = play(policy, [
+        (0, {"p": 1, "pulse": 60}), (10, {"p": 2, "pulse": 90}), (30, {"p": 1, "pulse": 80}),
+        (59, {"p": 1, "pulse": "?"}), (61, {"p": 1, "pulse": 100}), (70, {"p": 2}),
+    ])  # fmt: skip
+    assert sent == [
+        (61, {"p": 1, "pulse": {"count": 2, "min": 60, "max": 80, "mean": 70.0}}),
+        (70, {"p": 2, "pulse": {"count": 1, "min": 90, "max": 90, "mean": 90.0}}),
+    ]
+    assert variables["window"] == {
+        "1.0": {"since_s": 61, "pulse": [1, 100, 100, 100]}, "2.0": {"since_s": 70, "pulse": None},
+    }  # fmt: skip
+
+
+def test_a_window_without_a_number_is_told_so():
+    policy = Policy("summary", [Rule(None, [Summary(60, ("pulse",))])])
+    sent, _ = play(policy, [(0, {}), (60, {"pulse": 1})])
+    assert sent[0][1]["pulse"] == {"count": 0, "min": None, "max": None, "mean": None}
+
+
+@pytest.mark.parametrize("letter", ["k", '"', "\\", "é", "\n"])
+@pytest.mark.parametrize("length", [1, 20, 36, 50, 80, 5_000])
+def test_keys_of_any_length_stop_no_message(length, letter):
+    """../shared/repro/sublim_many_keys.py: books beyond the room of the state stopped the policy."""
+    policy = Policy("limit", [Rule(None, [Every(1e6, "message.k")])])
+    sent, variables = play(
+        policy, [(1267448400.123456 + at, {"k": f"{at:06d}" + letter * length}) for at in range(1_100)]
+    )
+    assert len(sent) == 1_100
+    assert len(variables["sent"]) == MAX_KEYS
+    assert size_bytes(variables) <= MAX_BOOKS_BYTES
+
+
+def test_long_keys_that_begin_alike_are_told_apart():
+    policy = Policy("limit", [Rule(None, [Every(300, "message.k")])])
+    sent, _ = play(
+        policy, [(0, {"k": "x" * 200 + "1"}), (0, {"k": "x" * 200 + "2"}), (1, {"k": "x" * 200 + "1"})]
+    )
+    assert len(sent) == 2
+
+
+def test_windows_with_long_keys_and_many_fields_stop_no_message():
+    fields = tuple(f"field_{n}" for n in range(20))
+    policy = Policy("summary", [Rule(None, [Summary(60, fields, "message.k")])])
+    given = [
+        (1267448400.123456 + at, {"k": f"{at:06d}" * 9, **dict.fromkeys(fields, 1e299 / 7)})
+        for at in range(1_100)
+    ]
+    sent, variables = play(policy, given)
+    assert sent == []
+    assert 10 < len(variables["window"]) < MAX_KEYS
+    assert size_bytes(variables) <= MAX_BOOKS_BYTES
+    assert [each["k"] for _, each in given[-5:]] == [given[n][1]["k"] for n in range(1_095, 1_100)]
+
+
+def test_the_books_of_all_limits_share_one_room_and_leave_the_variables_theirs():
+    rules = [
+        Rule(f"message.n = {n}", [Every(1e6, "message.k", f"sent{n}"), Remember({"a": "message.a"})])
+        for n in range(4)
+    ]
+    policy = Policy("limits", rules)
+    big = "x" * (MAX_STATE_BYTES - 100)
+    sent, variables = play(policy, [(at, {"n": at % 4, "k": f"{at:040d}", "a": big}) for at in range(5_000)])
+    assert len(sent) == 5_000
+    assert size_bytes({name: each for name, each in variables.items() if name != "a"}) <= MAX_BOOKS_BYTES
+    assert min(len(variables[f"sent{n}"]) for n in range(4)) > 200
+
+
+def test_nothing_large_hides_among_the_books():
+    policy = Policy("hides", [Rule(None, [Remember({"sent": "message.a"}), Every(300)])])
+    verdict = policy.decide({"a": {"first": 1.0, "x": "y" * MAX_STATE_BYTES}}, {}, {}, 0.0)
+    assert verdict.outcome == "stopped"
+
+
+@pytest.mark.parametrize(
+    "spoilt", [{"all": "x"}, {"all": {}}, {"all": None}, {"all": {"since_s": 0.0, "p": [1]}}, {"b": "x"}]
+)
+def test_books_that_a_message_has_spoilt_stop_nothing(spoilt):
+    limit, window = Policy("l", [Rule(None, [Every(300)])]), Policy("s", [Rule(None, [Summary(60, ("p",))])])
+    assert limit.decide({"p": 1}, {"sent": spoilt}, {}, 100.0).outcome == "sent"
+    assert window.decide({"p": 1}, {"window": spoilt}, {}, 100.0).outcome in ("sent", "held back")

@@ -1,0 +1,55 @@
+"""YAML with lines: what no policy needs is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from mudkit.systems.sublim.policy.limits import MAX_TEXT
+from mudkit.systems.sublim.policy.problems import PolicyError
+from mudkit.systems.sublim.policy.yaml_text import read_yaml
+
+
+def test_parts_know_their_lines():
+    plain, places = read_yaml("a: 1\nb:\n  - c: text\n  - [2, true, null, 1.5]\n", "x.yaml")
+    assert plain == {"a": 1, "b": [{"c": "text"}, [2, True, None, 1.5]]}
+    assert [places.line(path) for path in (("a",), ("b",), ("b", 0, "c"), ("b", 1), ("b", 0, "d"))] == [
+        1,
+        2,
+        3,
+        4,
+        3,
+    ]
+    assert places.where(("b", 0, "c")) == "x.yaml, line 3: b.1.c"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "says"),
+    [
+        ("a: &x [1]\nb: *x\n", 2, "no aliases"),
+        ("a: 1\na: 2\n", 2, "stands twice"),
+        ("a: !!python/object/apply:os.system ['ls']\n", 1, "not for a policy"),
+        ("a: !!binary aGVsbG8=\n", 1, "not for a policy"),
+        ("a: 2010-03-01\n", 1, "not for a policy"),
+        ("1: a\n", 1, "A name is a text"),
+        ("a: " + "[" * 20 + "]" * 20, 1, "nested too deep"),
+        ("a: 1\n\tb: 2\n", 2, "not YAML"),
+        ("a: b: c\n", 1, "not YAML"),
+        ("{a: 1\n", 2, "not YAML"),
+        ("a: 1\n---\nb: 2\n", 2, "not YAML"),
+        ("a: \x07\n", None, "not YAML"),
+        ("# nothing\n", None, "nothing in this policy"),
+    ],
+)
+def test_what_no_policy_needs(text, line, says):
+    with pytest.raises(PolicyError, match=says) as caught:
+        read_yaml(text, "x.yaml")
+    assert caught.value.line == line
+
+
+def test_a_text_that_is_too_long_or_nested_without_end_is_refused_at_once():
+    with pytest.raises(PolicyError, match="too long"):
+        read_yaml("a" * (MAX_TEXT + 1), "")
+    with pytest.raises(PolicyError, match="nested too deep"):
+        read_yaml("[" * 5_000, "")
+    with pytest.raises(PolicyError, match="nested too deep"):
+        read_yaml("[" * 5_000 + "]" * 5_000, "")
