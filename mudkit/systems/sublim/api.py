@@ -13,6 +13,7 @@ from mudkit.predicates import Predicate
 from mudkit.sources.parameters import number, of_kind
 from mudkit.systems.arguments import check_device, check_lab
 from mudkit.systems.sublim.device.client import APP, PROBLEMS, ClientMachine
+from mudkit.systems.sublim.device.plain_client import PlainClientMachine
 from mudkit.systems.sublim.policy.actions import Drop
 from mudkit.systems.sublim.policy.deciding import Explanation
 from mudkit.systems.sublim.policy.function import FunctionPolicy
@@ -21,7 +22,7 @@ from mudkit.systems.sublim.policy.policy import Policy, Rule
 from mudkit.systems.sublim.policy.state import Beyond, checked_bytes
 from mudkit.systems.sublim.servers.access_point import AccessPointMachine
 from mudkit.systems.sublim.servers.agent import AnyPolicy
-from mudkit.systems.sublim.servers.plain import LANGUAGE, PlainAccessPointMachine, PlainClientMachine
+from mudkit.systems.sublim.servers.plain_access_point import LANGUAGE, PlainAccessPointMachine
 from mudkit.systems.sublim.servers.publish_server import PublishServerMachine
 from mudkit.systems.sublim.sites import Site
 

@@ -44,62 +44,14 @@ from mudkit.events import (
     size_bytes,
 )
 from mudkit.systems.receiving import dropped
-from mudkit.systems.store_and_forward.deadlines import Deadlines
 from mudkit.systems.store_and_forward.messages import FROM_CLIENT
+from mudkit.systems.store_and_forward.servers.device_queue import FIRST_TRY_US, DeviceQueue
 
 __all__ = ["RelayMachine"]
 
-_FIRST_TRY_US: Final = 60_000_000
 _LAST_TRY_US: Final = 1_800_000_000
 """A device that is away says hello when it is back; the hello may be lost. So it is tried, twice as late each
 time, up to this."""
-
-
-class _Device:
-    """What the relay knows of a device.
-
-    Parameters
-    ----------
-    name : str
-    queue : dict
-        What waits for it, by key, of each sender the first first.
-    known : mapping, optional
-        What is in the store of its hello; without, it has never said one.
-    """
-
-    __slots__ = (
-        "address", "deadlines", "hello", "incarnation", "is_away", "is_busy", "name", "nonce", "queue",
-        "try_us",
-    )  # fmt: skip
-
-    def __init__(self, name: str, queue: dict[str, Any], known: Mapping[str, Any] | None = None) -> None:
-        self.name = name
-        self.queue = queue
-        self.deadlines: Deadlines[str] = Deadlines(name)
-        self.address: str | None = None
-        self.incarnation: str = ""
-        self.nonce: str | None = None
-        """What it was asked to say hello with, and has not."""
-        self.hello = 0
-        """Number of the last one."""
-        self.is_busy = self.is_away = False
-        self.try_us = _FIRST_TRY_US
-        """After which time one that is away is tried next."""
-        if known is not None:
-            self.address, self.incarnation = known["address"], known["incarnation"]
-            self.hello, self.is_busy = known["hello"], known["busy"]
-
-    @property
-    def is_there(self) -> bool:
-        """Whether something can be delivered."""
-        return self.address is not None and not self.is_busy and not self.is_away
-
-    def known(self) -> dict[str, Any]:
-        """Give what is kept of its hello."""
-        return {
-            "address": self.address, "incarnation": self.incarnation, "hello": self.hello,
-            "busy": self.is_busy,
-        }  # fmt: skip
 
 
 class RelayMachine:
@@ -116,10 +68,10 @@ class RelayMachine:
         self._ports = ports
         self._store = ports.store
         self._missed: dict[str, tuple[str, int]] = {}  # the last number that each sender was told is missing
-        self._devices: dict[str, _Device] = {}
-        self._at: dict[str, _Device] = {}
+        self._devices: dict[str, DeviceQueue] = {}
+        self._at: dict[str, DeviceQueue] = {}
         for key, known in self._store.items("at "):
-            device = self._devices[key[3:]] = _Device(key[3:], {}, known)
+            device = self._devices[key[3:]] = DeviceQueue(key[3:], {}, known)
             if device.address is not None:
                 self._at[device.address] = device
         for key, message in self._store.items("for "):
@@ -152,8 +104,8 @@ class RelayMachine:
                 return self._hello(now_us, source, message)
         return dropped(event)
 
-    def _device(self, name: str) -> _Device:
-        return self._devices.get(name) or self._devices.setdefault(name, _Device(name, {}))
+    def _device(self, name: str) -> DeviceQueue:
+        return self._devices.get(name) or self._devices.setdefault(name, DeviceQueue(name, {}))
 
     # -- what senders say
 
@@ -189,11 +141,11 @@ class RelayMachine:
             effects.append(Send(source, {"kind": "missing", "number": last + 1, "incarnation": incarnation}))
         return [*effects, *self._ask_unknown(self._device(sender), source)]
 
-    def _ask_unknown(self, device: _Device, source: str) -> Sequence[Effect]:
+    def _ask_unknown(self, device: DeviceQueue, source: str) -> Sequence[Effect]:
         """Ask a device for its hello that should have said one."""
         return self._identify(device, source) if device.address is None else ()
 
-    def _identify(self, device: _Device, source: str) -> Sequence[Effect]:
+    def _identify(self, device: DeviceQueue, source: str) -> Sequence[Effect]:
         if device.nonce is None:
             device.nonce = self._ports.entropy(4).hex()
         return (Send(source, {"kind": "identify", "nonce": device.nonce}),)
@@ -248,12 +200,12 @@ class RelayMachine:
 
     # -- delivering
 
-    def _deliver(self, now_us: int, device: _Device) -> list[Effect]:
+    def _deliver(self, now_us: int, device: DeviceQueue) -> list[Effect]:
         """Deliver all that waits."""
         device.deadlines.clear()
         return self._send(now_us, device, sorted(device.queue))
 
-    def _send(self, now_us: int, device: _Device, keys: Iterable[str]) -> list[Effect]:
+    def _send(self, now_us: int, device: DeviceQueue, keys: Iterable[str]) -> list[Effect]:
         effects: list[Effect] = []
         for key in keys:
             message = self._after_what_it_has(device, device.queue[key])
@@ -261,7 +213,7 @@ class RelayMachine:
             effects += device.deadlines.set(key, now_us, size_bytes(message))
         return effects
 
-    def _after_what_it_has(self, device: _Device, message: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _after_what_it_has(self, device: DeviceQueue, message: Mapping[str, Any]) -> Mapping[str, Any]:
         """Let a message follow what this incarnation of its receiver has, if the one before is gone."""
         after = message["after"]
         if after == 0 or _key({**message, "number": after}) in device.queue:
@@ -269,7 +221,7 @@ class RelayMachine:
         seen = self._store.get(_seen(message)) or 0
         return message if seen == after else {**message, "after": seen}
 
-    def _overdue(self, now_us: int, device: _Device) -> Sequence[Effect]:
+    def _overdue(self, now_us: int, device: DeviceQueue) -> Sequence[Effect]:
         if device.is_away and device.queue:
             device.try_us = min(2 * device.try_us, _LAST_TRY_US)
             message = self._after_what_it_has(device, device.queue[min(device.queue)])
@@ -292,10 +244,10 @@ class RelayMachine:
         device.deadlines.clear()
         return (SetTimer(device.name, device.try_us),) if device.queue else ()
 
-    def _found(self, device: _Device) -> None:
-        device.is_away, device.try_us = False, _FIRST_TRY_US
+    def _found(self, device: DeviceQueue) -> None:
+        device.is_away, device.try_us = False, FIRST_TRY_US
 
-    def _move(self, device: _Device, address: str) -> None:
+    def _move(self, device: DeviceQueue, address: str) -> None:
         """Let a device be at an address from now on; who was there before is there no more."""
         if device.address is not None and self._at.get(device.address) is device:
             del self._at[device.address]

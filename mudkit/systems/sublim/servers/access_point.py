@@ -44,7 +44,7 @@ from mudkit.systems.sublim.policy.problems import PolicyError
 from mudkit.systems.sublim.policy.watching import told
 from mudkit.systems.sublim.servers.agent import AGAIN, Agent, AnyPolicy
 from mudkit.systems.sublim.servers.handover import LEAVE, WANT, HandingOver
-from mudkit.systems.sublim.servers.plain import PlainService
+from mudkit.systems.sublim.servers.plain_access_point import PlainService
 from mudkit.systems.sublim.sites import Site
 
 __all__ = ["AccessPointMachine"]

@@ -1,4 +1,4 @@
-"""Access points and subscribers without state: publish-subscribe as the paper found it (sections 1 and 2).
+"""Access points without state: publish-subscribe as the paper found it (SUBLIM, sections 1 and 2).
 
 A server keeps the address of a subscriber and a predicate over the message, and nothing else: what cannot be
 delivered now is lost. They work beside SUBLIM (section 2, incremental deployment): access points with
@@ -9,7 +9,6 @@ network, where only access points without SUBLIM are near.
 hello       a subscriber is at this address, and wants messages for which its predicate is TRUE
 bye         it does not want them from here any more
 messages    each new one at once to those who want it
-timer       of the client: say hello again; an access point that was away knows nobody
 ==========  ==========================================================================================
 """
 
@@ -22,12 +21,9 @@ from mudkit.errors import PredicateError
 from mudkit.events import (
     Call,
     Complete,
-    ContextChanged,
     Effect,
     Event,
-    LinkDown,
     LinkUp,
-    Notify,
     Ports,
     Received,
     Record,
@@ -38,17 +34,13 @@ from mudkit.events import (
 )
 from mudkit.predicates import Language, Predicate
 from mudkit.systems.receiving import dropped
-from mudkit.systems.sublim.messages import FROM_PLAIN_CLIENT, FROM_PUBLISHER, TO_PLAIN_CLIENT
-from mudkit.systems.sublim.sites import Site, best
+from mudkit.systems.sublim.messages import FROM_PLAIN_CLIENT, FROM_PUBLISHER
 
-__all__ = ["APP", "LANGUAGE", "PlainAccessPointMachine", "PlainClientMachine", "PlainService"]
+__all__ = ["LANGUAGE", "PlainAccessPointMachine", "PlainService"]
 
-APP: Final = "messages"
 LANGUAGE: Final = Language(("message",), bound=())
 """Of their predicates: the message, and no state."""
-_AGAIN_US: Final = 60_000_000
 _JOIN_US: Final = 5_000_000
-_HELLO: Final = "hello"
 _JOIN: Final = "join"
 
 
@@ -137,67 +129,3 @@ class PlainAccessPointMachine:
             case Call(op_id=op_id):
                 return (Complete(op_id),)  # it keeps no state of anybody
         return ()
-
-
-class PlainClientMachine:
-    """The machine of a subscriber without state.
-
-    Parameters
-    ----------
-    ports : Ports
-    me : str
-    sites : sequence of Site
-        All access points: any will do.
-    wanted : str
-        A predicate over the message.
-    """
-
-    def __init__(self, ports: Ports, me: str, sites: Sequence[Site], wanted: str) -> None:
-        self._me = me
-        self._sites = sites
-        self._wanted = wanted
-        self._at: str | None = None
-        self._loc: tuple[float, float] | None = None
-        self._has_link = False
-        self._last = 0
-        self._unread: list[Mapping[str, Any]] = []
-
-    def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
-        """See :class:`mudkit.events.Machine`."""
-        match event:
-            case Received(source=source, message=message):
-                if not TO_PLAIN_CLIENT(message) or all(site.address != source for site in self._sites):
-                    return dropped(event)
-                if message["number"] <= self._last:
-                    return ()
-                self._last = message["number"]
-                self._unread.append(message)
-                row = {"item": message["item"], "receiver": self._me, "delivered_us": now_us}
-                return Record("deliveries", row), Notify(APP, message["body"])
-            case ContextChanged(context=context):
-                self._loc = context.get("loc")
-                if self._has_link and best(self._sites, self._loc, self._at) != self._at:
-                    return self._hello()
-            case LinkUp():
-                self._has_link = True
-                return self._hello()
-            case LinkDown():
-                self._has_link = False
-            case TimerFired() if self._has_link:
-                return self._hello()
-            case Call(op_id=op_id, operation="read"):
-                unread, self._unread = self._unread, []
-                rows = [{"item": each["item"], "receiver": self._me, "read_us": now_us} for each in unread]
-                read = [Record("deliveries", row) for row in rows]
-                return [*read, Complete(op_id, [each["body"] for each in unread])]
-        return ()
-
-    def _hello(self) -> Sequence[Effect]:
-        before, self._at = self._at, best(self._sites, self._loc, self._at)
-        timer = SetTimer(_HELLO, _AGAIN_US)
-        if self._at is None:
-            return (timer,)
-        hello = Send(self._at, {"kind": "hello", "subscriber": self._me, "filter": self._wanted})
-        if before is None or before == self._at:
-            return hello, timer
-        return Send(before, {"kind": "bye", "subscriber": self._me}), hello, timer
