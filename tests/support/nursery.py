@@ -52,15 +52,22 @@ class Nursery:
         os.close(writing)
         self._lines = os.fdopen(reading, "rb")
 
-    def live(self, kill_after: int | None, wait: bool, **order: Any) -> list[list[Any]]:
-        """Let one life go on, until it ends or has said so many lines; give all that it said."""
+    def live(
+        self, kill_after: int | None, wait: bool, *, at: str | None = None, **order: Any
+    ) -> list[list[Any]]:
+        """Let one life go on, until it ends or has said so many lines; give all that it said.
+
+        With ``at``, it is killed at the next point of this name from then on.
+        """
         self._write(json.dumps({"wait": wait, **order}).encode() + b"\n")
-        pid, said = self._read()[1], []
+        pid, said, is_killed = self._read()[1], [], False
         while (line := self._read())[0] != "dead":
             said.append(line)
-            if len(said) == kill_after:
+            is_there = at is None or (line[0] == "point" and line[-1] == at)
+            if not is_killed and kill_after is not None and len(said) >= kill_after and is_there:
                 os.kill(pid, signal.SIGKILL)
-            elif wait and (kill_after is None or len(said) < kill_after):
+                is_killed = True
+            elif wait and not is_killed:
                 self._write(b".")
         assert line[1] == (0 if kill_after is None else signal.SIGKILL), "it was not killed: it ended before"
         return said
