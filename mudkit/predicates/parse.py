@@ -312,7 +312,12 @@ class Parser:
         return str(node.this) if node.is_string else self._number(node, str(node.this))
 
     def _number(self, node: exp.Expr, written: str) -> float:
-        found = float(written)
+        try:
+            found = float(written)
+        except ValueError:  # .3.5, which sqlglot takes for one
+            raise self._error(
+                "This is not a number.", node, found=written, expected="one such as 12, 0.5 or 2e3"
+            ) from None
         if not math.isfinite(found):
             raise self._error("This number is too large.", node, expected="at most about 1.8e308")
         if written.isdigit() and int(written) > BIGGEST_INTEGER:

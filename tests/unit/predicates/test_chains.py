@@ -94,6 +94,12 @@ def test_a_sign_after_an_exponent_is_a_sign(written):
     assert Predicate(f"s = '1e3+1' AND x = {written}")({"x": NUMBERS[written], "n": 7, "s": "1e3+1"}) is True
 
 
+@pytest.mark.parametrize("written", ["0.3.5", ".3.5", "3..5", "1e3.5", ". 3.5"])
+def test_what_is_no_number_is_refused(written):
+    with pytest.raises(PredicateError):
+        Predicate(f"n = {written}")
+
+
 def test_places_are_those_of_the_text_as_it_was_given():
     with pytest.raises(PredicateError) as caught:
         Predicate("n = 1e3+1 AND m = 2e3-1 AND x ; y")
