@@ -13,6 +13,7 @@ from mudkit.errors import MudkitError, ParameterError
 from mudkit.experiment.cache_bench import CacheBench
 from mudkit.figures.structure.firing import fill, firing
 from mudkit.systems.sublim import Explanation, Finding, Policy, Rule, Verdict
+from mudkit.systems.sublim.check.checker import findings
 from mudkit.systems.sublim.policy.firing import fired
 from mudkit.widgets.cost_page import CostPage
 from mudkit.widgets.figure import Figure
@@ -175,7 +176,7 @@ class PolicyWorkbench(Panel):
         if policy.variables != before:
             self._put(self.variables, policy.variables)
         self._decide()
-        found = policy.findings()  # last: a policy with many conditions takes longer to check than to use
+        found = findings(policy)  # last: a policy with many conditions takes longer to check than to use
         self._number({each.line for each in found})
         self.findings.value = _findings(found, text.splitlines())
 

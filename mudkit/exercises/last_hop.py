@@ -30,7 +30,7 @@ from mudkit.systems.lasthop import (
     lives,
     play,
 )
-from mudkit.systems.lasthop.spool.policies import FOREVER_US
+from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.systems.lasthop.study.scenario import Drawn
 
 __all__ = ["EXERCISE"]

@@ -19,6 +19,7 @@ from mudkit.errors import MudkitError
 from mudkit.exercises.judging import Exercise, PieceError, Played
 from mudkit.figures.time.decisions import decisions
 from mudkit.systems.sublim import FunctionPolicy, Policy, PolicyError, Verdict
+from mudkit.systems.sublim.check.checker import checked
 from mudkit.systems.sublim.policy.deciding import STOPPED
 
 __all__ = ["EXERCISE"]
@@ -148,7 +149,7 @@ def _policy(piece: Callable[..., Any], patients: tuple[int, ...]) -> Policy | Fu
     if isinstance(given, str):
         given = Policy.from_yaml(given if "\n" in given else given + "\n")
     if isinstance(given, Policy):
-        return given.checked()
+        return checked(given)
     if isinstance(given, FunctionPolicy):
         return given
     raise PieceError(f"it returns {given!r:.80}, which is no policy.")

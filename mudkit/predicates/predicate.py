@@ -329,10 +329,10 @@ class Predicate:
         PredicateError
             The layout lacks a name, a scope is not bound, or the dialect has no form of a function.
         """
-        from mudkit.predicates import sql
+        from mudkit.predicates import dialects
 
         self._check_bound({})
-        return sql.write(self._form.root, self._constants, dialect, layout, self.text)
+        return dialects.write(self._form.root, self._constants, dialect, layout, self.text)
 
     def explain(self) -> str:
         """Draw its tree, one node a line, with the kinds that are known; then names that look misspelt.

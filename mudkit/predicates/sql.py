@@ -17,7 +17,7 @@ from mudkit.predicates.layout import Found, Layout
 from mudkit.predicates.tree import Node
 from mudkit.predicates.values import BOOLEAN, NULL, NUMBER, POINT, STRING, Members
 
-__all__ = ["MAX_SQL", "ONE_KIND", "Sql", "Writer", "write"]
+__all__ = ["MAX_SQL", "ONE_KIND", "Sql", "Writer"]
 
 MAX_SQL: Final = 1_000_000
 """Characters that an expression may have."""
@@ -33,48 +33,6 @@ class Sql(str):
 
     deep: int = 0
     strength: int = _ATOM
-
-
-def write(root: Node, constants: tuple[Any, ...], dialect: str, layout: Layout, text: str) -> str:
-    """Write a condition for a SQL engine.
-
-    Parameters
-    ----------
-    root : Node
-    constants : tuple
-        By slot.
-    dialect : {'sqlite', 'spark'}
-        The expression for SQLite calls functions that :func:`mudkit.predicates.sqlite.register` adds to a
-        connection. The one for Spark calls ``mudkit_matches(text, pattern)`` where the predicate has
-        ``matches``; :func:`mudkit.pipeline.column` registers it in the session.
-    layout : Layout
-    text : str
-        The predicate's text, for errors.
-
-    Returns
-    -------
-    str
-
-    Raises
-    ------
-    PredicateError
-        The dialect is unknown or lacks a form of a function, the layout lacks a name, or the expression would
-        be longer than 1 MB.
-    """
-    from mudkit.predicates.spark import SparkWriter
-    from mudkit.predicates.sqlite import SqliteWriter
-
-    writers: dict[str, type[Writer]] = {"sqlite": SqliteWriter, "spark": SparkWriter}
-    if dialect not in writers:
-        raise PredicateError(
-            "There is no such dialect of SQL.", found=repr(dialect), expected="'sqlite' or 'spark'"
-        )
-    if not isinstance(layout, Layout):
-        raise PredicateError(
-            "The layout is of another type.", found=type(layout).__name__, expected="a Layout"
-        )
-    writer = writers[dialect](constants, layout, text)
-    return str(writer.finished(writer.of(root, BOOLEAN)))
 
 
 class Writer(abc.ABC):

@@ -40,9 +40,11 @@ UNIT = ROOT / "tests" / "unit" / "systems" / "mud"
 SURVIVORS = Path(__file__).with_name("survivors.toml")
 KNOWN = ROOT / "build" / "mutants.json"
 MODULES = (
-    "artefact", "asking", "backend", "cache", "client", "connection", "copy", "following", "gateway", "generator",
-    "local", "matching", "notifications", "places", "planning", "prefetching", "processor", "queries", "reading", "replica",
-    "shipped", "stream", "tables", "watching", "writing",
+    "policies.artefact", "device.read_path", "servers.backend", "device.cache", "device.client",
+    "device.connection", "table_replica", "servers.log_follower", "servers.gateway", "servers.generator",
+    "device.local", "servers.matching", "servers.notifications", "partitioning", "device.planning",
+    "device.prefetching", "servers.processor", "queries", "servers.reading", "servers.replica",
+    "device.policy_slot", "stream", "tables", "device.continuous_reads", "device.write_path",
 )  # fmt: skip
 """The machines, and what their rules depend on."""
 SHARED = ("stream",)
@@ -92,7 +94,7 @@ class Mutant:
 def file_of(module: str) -> Path:
     """Give the file of a module."""
     folder = ROOT / "mudkit" / "systems"
-    return (folder if module in SHARED else folder / "mud") / f"{module}.py"
+    return (folder if module in SHARED else folder / "mud").joinpath(*module.split(".")).with_suffix(".py")
 
 
 def _import_name(module: str) -> str:
@@ -209,9 +211,10 @@ def _try(mutant: Mutant | None, seeds: int, says: Connection) -> None:
         if mutant is not None:
             sys.meta_path.insert(0, _Finder(mutant))
         folder = UNIT.parent if mutant is not None and mutant.module in SHARED else UNIT
-        own = folder / f"test_{'' if mutant is None else mutant.module}.py"
+        *rooms, name = [""] if mutant is None else mutant.module.split(".")
+        own = folder.joinpath(*rooms, f"test_{name}.py")
         others = [
-            each for each in sorted(UNIT.glob("test_*.py"))
+            each for each in sorted(UNIT.rglob("test_*.py"))
             if each != own and any(lab in each.read_text() for lab in ("Lab(", "Place("))
         ]  # fmt: skip
         killer = (

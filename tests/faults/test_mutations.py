@@ -9,8 +9,12 @@ from pathlib import Path
 import pytest
 
 TOOL = Path(__file__).with_name("mutations.py")
-SURVIVES = "local: Local.see: seen.get(str(partition), 0) < lsn -> seen.get(str(partition), 0) <= lsn"
-SAMPLE = ("backend: BackEnd._matches", "stream: Incoming.take", "watching: Watching._heard")
+SURVIVES = "device.local: Local.see: seen.get(str(partition), 0) < lsn -> seen.get(str(partition), 0) <= lsn"
+SAMPLE = (
+    "servers.backend: BackEnd._matches",
+    "stream: Incoming.take",
+    "device.continuous_reads: Watching._heard",
+)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +57,7 @@ def test_a_sample_is_killed(tmp_path, names):
 
 
 def test_who_is_listed_and_killed_or_survives_and_is_not_is_told(mutations):
-    first, second, third, fourth = mutations.mutants("backend")[:4]
+    first, second, third, fourth = mutations.mutants("servers.backend")[:4]
     killers = {first: None, second: None, third: "seed 7: lost", fourth: "seed 8: lost"}
     told = mutations.complaints(killers, {first.name: "why", third.name: "why"})
     assert told == [

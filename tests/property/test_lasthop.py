@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from lasthop_reference import Happening, played
 
 from mudkit.systems.lasthop import Forwarding, Spool, simulate
-from mudkit.systems.lasthop.spool.policies import FOREVER_US
+from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 
 S = 1_000_000
 RANKS = st.sampled_from([0.0, 0.2, 0.4, 0.6, 0.8, 1.0])

@@ -13,7 +13,7 @@ from lasthop_reference import Happening, played
 
 from mudkit.reproduce.lasthop.fleet import Fleet
 from mudkit.systems.lasthop import Forwarding, Spool
-from mudkit.systems.lasthop.spool.policies import FOREVER_US
+from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.systems.lasthop.study.scenario import Drawn
 from mudkit.systems.lasthop.study.simulation import play
 

@@ -12,7 +12,7 @@ from mudkit import Lab
 from mudkit.fleet.store import MemoryStore
 from mudkit.reproduce.sublim.roaming import Roaming
 from mudkit.systems.sublim import AccessPoint, Policy, PublishServer, Rule, Subscriber
-from mudkit.systems.sublim.check.checker import CONTRADICTION, MORE_ON_LESS, UNREACHABLE
+from mudkit.systems.sublim.check.checker import CONTRADICTION, MORE_ON_LESS, UNREACHABLE, findings
 from mudkit.systems.sublim.policy.actions import Compress, Every, Keep
 
 
@@ -98,7 +98,7 @@ def test_a_rule_that_the_checker_calls_unreachable_never_fires(texts, messages):
     policy = Policy(
         "drawn", [Rule(text, Keep((f"f{n}",))) for n, text in enumerate(texts)], variables={"l": [1, 5]}
     )
-    dead = {each.rule for each in policy.findings() if each.kind in (UNREACHABLE, CONTRADICTION)}
+    dead = {each.rule for each in findings(policy) if each.kind in (UNREACHABLE, CONTRADICTION)}
     for message, automatic in messages:
         assert policy.decide(message, policy.variables, automatic).rule not in dead
 
@@ -121,7 +121,7 @@ def test_a_rule_that_the_checker_calls_unreachable_never_fires(texts, messages):
 def test_a_policy_in_which_the_checker_finds_nothing_sends_no_more_on_a_lower_battery(drawn, message):
     rules = [Rule(text.format(level), Compress("ecg", ratio)) for text, level, ratio in drawn]
     policy = Policy("drawn", [*rules, Rule(None, Compress("ecg", 2))])
-    if any(each.kind == MORE_ON_LESS for each in policy.findings()):
+    if any(each.kind == MORE_ON_LESS for each in findings(policy)):
         return
     levels = sorted({level + more for _, level, _ in drawn for more in (-5, -1, 0, 1, 5)})
     outs = [policy.decide({**message, "ecg": bytes(1_200)}, {}, {"battery": level}).out for level in levels]

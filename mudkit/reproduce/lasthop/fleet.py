@@ -8,7 +8,7 @@ from typing import Any
 from mudkit.fleet.kernel import comes_out
 from mudkit.lab import Lab
 from mudkit.systems.lasthop import Forwarding, Publications, Subscriber, Subscription
-from mudkit.systems.lasthop.spool.policies import FOREVER_US
+from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.systems.lasthop.study.scenario import Drawn
 
 __all__ = ["Fleet"]

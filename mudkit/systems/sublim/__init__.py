@@ -12,7 +12,7 @@ from mudkit.systems.sublim.api import (
     Subscriber,
     explain,
 )
-from mudkit.systems.sublim.check.checker import Finding
+from mudkit.systems.sublim.check.checker import Finding, checked, findings
 from mudkit.systems.sublim.policy.deciding import Explanation, Verdict
 from mudkit.systems.sublim.policy.function import FunctionPolicy, policy
 from mudkit.systems.sublim.policy.message import compress, create_message, expand, method, resize
@@ -34,10 +34,12 @@ __all__ = [
     "Sublim",
     "Subscriber",
     "Verdict",
+    "checked",
     "compress",
     "create_message",
     "expand",
     "explain",
+    "findings",
     "method",
     "policy",
     "resize",

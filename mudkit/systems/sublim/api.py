@@ -12,6 +12,7 @@ from mudkit.events import Host, Installed, Make, Network, Operation
 from mudkit.predicates import Predicate
 from mudkit.sources.parameters import number, of_kind
 from mudkit.systems.arguments import check_device, check_lab
+from mudkit.systems.sublim.check.checker import checked
 from mudkit.systems.sublim.device.client import APP, PROBLEMS, ClientMachine
 from mudkit.systems.sublim.device.plain_client import PlainClientMachine
 from mudkit.systems.sublim.policy.actions import Drop
@@ -231,7 +232,7 @@ class Subscriber:
             self.net.functions[key] = policy
             sent: Any = {"function": key}
         elif isinstance(policy, Policy):
-            sent = policy.checked().describe()
+            sent = checked(policy).describe()
         else:
             raise ParameterError(
                 "This is no policy.", where="policy", found=repr(policy),

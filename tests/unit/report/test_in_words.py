@@ -9,7 +9,7 @@ import pytest
 from mudkit.report import caching, in_words
 from mudkit.report.in_words import duration, links, logs, shares, sizing
 from mudkit.sources.outages import Outages
-from mudkit.systems.lasthop.spool.policies import FOREVER_US
+from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.systems.lasthop.study.logs import drawn_from
 from mudkit.systems.lasthop.study.sizing import Sizing, size, with_outages
 

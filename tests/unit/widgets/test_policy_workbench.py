@@ -10,6 +10,7 @@ import pytest
 
 from mudkit.errors import ParameterError
 from mudkit.systems.sublim import Policy
+from mudkit.systems.sublim.check.checker import findings
 from mudkit.systems.sublim.policy.firing import fired
 from mudkit.widgets import PolicyWorkbench
 
@@ -116,7 +117,7 @@ FINDINGS = {
 def test_findings_have_lines(bench, kind):
     text, line, words = FINDINGS[kind]
     bench.text.value = text
-    found = Policy.from_yaml(text).findings()
+    found = findings(Policy.from_yaml(text))
     assert kind in {each.kind for each in found}
     assert bench.findings.value.count("<tr>") == len(found)
     assert words in bench.findings.value

@@ -7,8 +7,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any, Final
 
 from mudkit.events import Store
-from mudkit.systems.lasthop.spool.policies import FOREVER_US
-from mudkit.systems.lasthop.spool.ranked import NOWHERE, Message, Ranked
+from mudkit.systems.lasthop.spool.ranked import FOREVER_US, NOWHERE, Message, Ranked
 
 __all__ = ["DeviceQueue"]
 

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from mudkit.events import Effect, Record, SetTimer, Store
-from mudkit.systems.lasthop.spool.policies import FOREVER_US
-from mudkit.systems.lasthop.spool.ranked import Message
+from mudkit.systems.lasthop.spool.ranked import FOREVER_US, Message
 from mudkit.systems.lasthop.spool.served import ServedSpool
 from mudkit.systems.lasthop.subscription import Subscription
 from mudkit.systems.stream import Outgoing

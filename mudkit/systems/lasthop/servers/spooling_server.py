@@ -45,7 +45,7 @@ from mudkit.systems.lasthop.messages import FromDevice
 from mudkit.systems.lasthop.servers.indexer import Indexer, is_query, problem
 from mudkit.systems.lasthop.servers.phone import AGAIN_US, Phone
 from mudkit.systems.lasthop.servers.server_subscription import Missed, Spooled
-from mudkit.systems.lasthop.spool.policies import FOREVER_US
+from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.systems.lasthop.subscription import Subscription
 from mudkit.systems.receiving import dropped
 from mudkit.systems.stream import Outgoing

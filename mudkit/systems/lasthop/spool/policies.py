@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mudkit.errors import ParameterError
 from mudkit.sources.parameters import number, whole_number
+from mudkit.systems.lasthop.spool.rules import Item, Told
 
-if TYPE_CHECKING:
-    from mudkit.systems.lasthop.spool.rules import Item, Told
-
-__all__ = ["FOREVER_US", "KINDS", "LEARNT", "Forwarding"]
+__all__ = ["KINDS", "LEARNT", "Forwarding"]
 
 KINDS: Final = ("on-line", "on-demand", "buffer", "rate", "unified", "rule")
 LEARNT: Final = "learnt"
 """A setting that the spool takes from what it has seen."""
-FOREVER_US: Final = 1 << 62
-"""The expiration of what does not expire."""
 
 
 @dataclass(frozen=True)

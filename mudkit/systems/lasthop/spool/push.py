@@ -40,8 +40,8 @@ from typing import Final
 
 from mudkit.errors import ParameterError
 from mudkit.sources.parameters import number, whole_number
-from mudkit.systems.lasthop.spool.policies import FOREVER_US, Forwarding
-from mudkit.systems.lasthop.spool.ranked import NOWHERE, Message, Ranked
+from mudkit.systems.lasthop.spool.policies import Forwarding
+from mudkit.systems.lasthop.spool.ranked import FOREVER_US, NOWHERE, Message, Ranked
 
 __all__ = ["WHEN_FULL", "Push", "PushSpool", "policy_of"]
 

@@ -8,8 +8,10 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["NOWHERE", "Entry", "Message", "Ranked"]
+__all__ = ["FOREVER_US", "NOWHERE", "Entry", "Message", "Ranked"]
 
+FOREVER_US: Final = 1 << 62
+"""The expiration of what does not expire."""
 NOWHERE: Final = -1
 """The place of a message that is in no queue."""
 _MOST_DEAD: Final = 64

@@ -8,8 +8,7 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from mudkit.errors import ParameterError
-from mudkit.systems.lasthop.spool.policies import FOREVER_US
-from mudkit.systems.lasthop.spool.ranked import Message, Ranked
+from mudkit.systems.lasthop.spool.ranked import FOREVER_US, Message, Ranked
 from mudkit.systems.lasthop.spool.statistics import Habits
 from mudkit.units import US_PER_S
 

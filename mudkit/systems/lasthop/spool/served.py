@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Hashable, Iterable
 from heapq import heappush
 from typing import Any
 
-from mudkit.systems.lasthop.spool.policies import FOREVER_US, Forwarding
-from mudkit.systems.lasthop.spool.ranked import NOWHERE, Message
+from mudkit.systems.lasthop.spool.policies import Forwarding
+from mudkit.systems.lasthop.spool.ranked import FOREVER_US, NOWHERE, Message
 from mudkit.systems.lasthop.spool.spool import CREDIT, DEVICE, Spool
 
 __all__ = ["ServedSpool"]

@@ -41,8 +41,8 @@ from collections.abc import Callable, Hashable, Iterable
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Final
 
-from mudkit.systems.lasthop.spool.policies import FOREVER_US, LEARNT, Forwarding
-from mudkit.systems.lasthop.spool.ranked import NOWHERE, Entry, Message, Ranked
+from mudkit.systems.lasthop.spool.policies import LEARNT, Forwarding
+from mudkit.systems.lasthop.spool.ranked import FOREVER_US, NOWHERE, Entry, Message, Ranked
 from mudkit.systems.lasthop.spool.rules import Told, chosen
 from mudkit.systems.lasthop.spool.statistics import Habits
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from mudkit.systems.lasthop.spool.policies import FOREVER_US
+from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.systems.lasthop.study.scenario import Drawn
 
 __all__ = ["MOST_MESSAGES", "online"]

@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mudkit.errors import InputMissing, ParameterError, TraceContentError, TraceFormatError
 from mudkit.files import existing
-from mudkit.systems.lasthop.spool.policies import FOREVER_US
+from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.systems.lasthop.study.scenario import Drawn
 from mudkit.trace.formats import header, unreadable
 from mudkit.trace.parse import EARLIEST_US, LATEST_US
@@ -154,7 +154,7 @@ def drawn_from(
     ranks : array_like of float, optional
         Of the arrivals; None: all are alike.
     expires_us : array_like of int, optional
-        After each arrival; :data:`~mudkit.systems.lasthop.spool.policies.FOREVER_US`: never.
+        After each arrival; :data:`~mudkit.systems.lasthop.spool.ranked.FOREVER_US`: never.
     outages_us : array_like of int, shape (outages, 2), optional
         When each begins and ends, in order and apart from each other.
 

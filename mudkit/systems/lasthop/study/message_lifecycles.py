@@ -32,7 +32,7 @@ def lives(drawn: Drawn, begin: Begin, most: float) -> pd.DataFrame:
     -------
     DataFrame
         A row a message, in the order in which they came: ``message``, ``rank``, ``came_us``, ``expires_us``
-        (:data:`~mudkit.systems.lasthop.spool.policies.FOREVER_US`: never), ``forwarded_us`` and ``read_us``
+        (:data:`~mudkit.systems.lasthop.spool.ranked.FOREVER_US`: never), ``forwarded_us`` and ``read_us``
         (-1: never).
     """
     import pandas as pd

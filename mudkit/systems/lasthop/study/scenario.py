@@ -16,7 +16,7 @@ from mudkit.errors import ParameterError
 from mudkit.sources.outages import PERIODS, Outages, outages_of
 from mudkit.sources.parameters import check_ranges, number, rate
 from mudkit.sources.streams import Stream
-from mudkit.systems.lasthop.spool.policies import FOREVER_US
+from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.units import US_PER_S
 
 __all__ = ["LAWS", "READ", "SWITCH", "Drawn", "Expiration", "Scenario"]

@@ -18,7 +18,8 @@ from mudkit.errors import ParameterError
 from mudkit.progress import bar
 from mudkit.sources.outages import Outages
 from mudkit.sources.parameters import number
-from mudkit.systems.lasthop.spool.policies import FOREVER_US, Forwarding
+from mudkit.systems.lasthop.spool.policies import Forwarding
+from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.systems.lasthop.study.comparing import interval
 from mudkit.systems.lasthop.study.scenario import Drawn, Scenario
 from mudkit.systems.lasthop.study.simulation import Simulated, beginning, most_of, play

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from mudkit.predicates import Language
 from mudkit.predicates.expression import Expression
@@ -20,10 +20,8 @@ from mudkit.systems.sublim.check.contexts import Context, Contexts, given_expres
 from mudkit.systems.sublim.policy.actions import Call, Compress, Drop, Every, Resize, Summary
 from mudkit.systems.sublim.policy.doing import Doing
 from mudkit.systems.sublim.policy.message import RATIO
+from mudkit.systems.sublim.policy.policy import Policy
 from mudkit.systems.sublim.policy.state import State, Tables
-
-if TYPE_CHECKING:
-    from mudkit.systems.sublim.policy.policy import Policy
 
 __all__ = ["More", "Sends", "more_on_less"]
 

@@ -16,7 +16,7 @@ not checked      the conditions tell too many situations apart to look at all, o
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,12 +39,20 @@ from mudkit.systems.sublim.policy.actions import (
     Summary,
 )
 from mudkit.systems.sublim.policy.message import RATIO
+from mudkit.systems.sublim.policy.policy import Policy, Rule
+from mudkit.systems.sublim.policy.problems import PolicyError
 from mudkit.systems.sublim.policy.state import AUTOMATIC
 
-if TYPE_CHECKING:
-    from mudkit.systems.sublim.policy.policy import Policy, Rule
-
-__all__ = ["CONTRADICTION", "MORE_ON_LESS", "NOT_CHECKED", "UNKNOWN", "UNREACHABLE", "Finding", "findings"]
+__all__ = [
+    "CONTRADICTION",
+    "MORE_ON_LESS",
+    "NOT_CHECKED",
+    "UNKNOWN",
+    "UNREACHABLE",
+    "Finding",
+    "checked",
+    "findings",
+]
 
 UNKNOWN: Final = "unknown name"
 UNREACHABLE: Final = "unreachable"
@@ -88,6 +96,26 @@ def findings(policy: Policy) -> list[Finding]:
     """
     found = [*_unknown(policy), *_undone(policy), *_by_situation(policy), *_by_charge(policy)]
     return sorted(found, key=lambda each: (each.rule, each.kind))
+
+
+def checked(policy: Policy) -> Policy:
+    """Give a policy back if there is nothing against it.
+
+    Raises
+    ------
+    PolicyError
+        With all that was found.
+    """
+    errors = [each for each in findings(policy) if each.is_error]
+    if errors:
+        first = errors[0]
+        raise PolicyError(
+            f"The policy is refused: {first.kind}.", line=first.line,
+            where=policy.places.where(("rules", first.rule)),
+            found="; ".join(f"{each.kind}: {each.text}" for each in errors),
+            expected="rules that can all fire, agree, and send no more on a lower battery",
+        )  # fmt: skip
+    return policy
 
 
 def _finding(policy: Policy, kind: str, rule: int, text: str, part: str = "when") -> Finding:

@@ -22,7 +22,6 @@ from mudkit.errors import MudkitError
 from mudkit.files import existing
 from mudkit.predicates import Language, Predicate
 from mudkit.predicates.values import KINDS
-from mudkit.systems.sublim.check.checker import Finding, findings
 from mudkit.systems.sublim.policy.actions import Action, Every, Summary, action_of, described
 from mudkit.systems.sublim.policy.deciding import DROPPED, HELD, SENT, STOPPED, Seen, Verdict, values_of
 from mudkit.systems.sublim.policy.doing import Doing, Step
@@ -198,29 +197,6 @@ class Policy:
             "variables": thawed(self.variables),
             "rules": [rule.describe() for rule in self.rules],
         }
-
-    def findings(self) -> list[Finding]:
-        """Check it: what is wrong with it, nothing in the best case."""
-        return findings(self)
-
-    def checked(self) -> Policy:
-        """Give it back if the checker has nothing against it.
-
-        Raises
-        ------
-        PolicyError
-            With all that it has found.
-        """
-        errors = [each for each in self.findings() if each.is_error]
-        if errors:
-            first = errors[0]
-            raise PolicyError(
-                f"The policy is refused: {first.kind}.", line=first.line,
-                where=self.places.where(("rules", first.rule)),
-                found="; ".join(f"{each.kind}: {each.text}" for each in errors),
-                expected="rules that can all fire, agree, and send no more on a lower battery",
-            )  # fmt: skip
-        return self
 
     def predicate(self, number: int) -> Predicate | None:
         """Give the condition of a rule, from 0; None: it always holds."""

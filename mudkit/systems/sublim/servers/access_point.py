@@ -36,6 +36,7 @@ from mudkit.events import (
     size_bytes,
 )
 from mudkit.systems.receiving import dropped
+from mudkit.systems.sublim.check.checker import checked
 from mudkit.systems.sublim.messages import FROM_CLIENT, FROM_POINT, FROM_PUBLISHER
 from mudkit.systems.sublim.policy.function import FunctionPolicy
 from mudkit.systems.sublim.policy.limits import MAX_TEXT
@@ -208,7 +209,7 @@ class AccessPointMachine:
         if "function" not in sent and size_bytes(sent) > MAX_TEXT:
             raise PolicyError("The policy is too long.", expected=f"at most {MAX_TEXT} bytes")
         made = self._read(sent)
-        return made.checked() if isinstance(made, Policy) else made
+        return checked(made) if isinstance(made, Policy) else made
 
     def _read(self, sent: Mapping[str, Any]) -> AnyPolicy:
         """Make a policy of what was sent or stored."""

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from mudkit.errors import ParameterError
 from mudkit.systems.lasthop import Forwarding, Push, simulate
-from mudkit.systems.lasthop.spool.policies import FOREVER_US
 from mudkit.systems.lasthop.spool.push import WHEN_FULL, PushSpool
+from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.systems.lasthop.study.scenario import Drawn
 from mudkit.systems.lasthop.study.simulation import play
 

@@ -21,7 +21,7 @@ from mudkit.systems.lasthop import (
     play,
     simulate,
 )
-from mudkit.systems.lasthop.spool.policies import FOREVER_US
+from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 
 DAY_US = 86_400_000_000
 

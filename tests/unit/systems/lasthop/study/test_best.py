@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit.systems.lasthop import Expiration, Forwarding, Scenario
-from mudkit.systems.lasthop.spool.policies import FOREVER_US
+from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.systems.lasthop.study import best as module
 from mudkit.systems.lasthop.study.best import online
 from mudkit.systems.lasthop.study.scenario import Drawn

@@ -9,7 +9,7 @@ import pytest
 
 from mudkit.errors import InputMissing, ParameterError, TraceContentError, TraceFormatError
 from mudkit.systems.lasthop import Forwarding, Spool
-from mudkit.systems.lasthop.spool.policies import FOREVER_US
+from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.systems.lasthop.study.logs import drawn_from, read_logs
 from mudkit.systems.lasthop.study.scenario import Scenario
 from mudkit.systems.lasthop.study.simulation import beginning, play

@@ -3,7 +3,7 @@ import pytest
 
 from mudkit.errors import ParameterError
 from mudkit.sources.outages import Outages
-from mudkit.systems.lasthop.spool.policies import FOREVER_US
+from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.systems.lasthop.study.scenario import READ, SWITCH, Drawn, Expiration, Scenario
 
 DAY = 86_400_000_000

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mudkit.errors import ParameterError
 from mudkit.sources.outages import Outages
 from mudkit.systems.lasthop import Expiration, Forwarding, Spool
-from mudkit.systems.lasthop.spool.policies import FOREVER_US
+from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.systems.lasthop.study.scenario import Drawn, Scenario
 from mudkit.systems.lasthop.study.sharing import MODES, Devices, compare_sharing, play_devices
 from mudkit.systems.lasthop.study.simulation import beginning, play

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mudkit.systems.sublim import Policy, PolicyError, Rule, method
 from mudkit.systems.sublim.check.charge import more_on_less
-from mudkit.systems.sublim.check.checker import MORE_ON_LESS, NOT_CHECKED
+from mudkit.systems.sublim.check.checker import MORE_ON_LESS, NOT_CHECKED, checked, findings
 from mudkit.systems.sublim.policy.actions import (
     Call,
     Compress,
@@ -76,7 +76,7 @@ def test_what_sends_more_is_refused_with_a_witness(name):
     with pytest.raises(
         PolicyError, match=r"it sends more on a battery of .* than of .*it sends .* on .* and .* on"
     ):
-        given.checked()
+        checked(given)
     found = [each for each in more_on_less(given) if each.is_error]
     for each in found:
         assert each.lower < each.higher
@@ -84,12 +84,12 @@ def test_what_sends_more_is_refused_with_a_witness(name):
 
 @pytest.mark.parametrize("name", TAKEN)
 def test_what_does_not_is_taken_without_a_word(name):
-    assert TAKEN[name].findings() == []
+    assert findings(TAKEN[name]) == []
 
 
 @pytest.mark.parametrize("name", WARNED)
 def test_what_cannot_be_told_is_taken_with_a_warning(name):
-    assert [each.kind for each in WARNED[name].checked().findings()] == [NOT_CHECKED]
+    assert [each.kind for each in findings(checked(WARNED[name]))] == [NOT_CHECKED]
 
 
 def test_a_method_of_a_user_is_not_called_for_a_look():
@@ -98,7 +98,7 @@ def test_a_method_of_a_user_is_not_called_for_a_look():
     given = policy(
         Rule(LOW, Call("looked_at")), Rule(REST, [Keep(("pulse",)), Remember({"a": 1}), Forget(("b",))])
     )
-    assert [each.kind for each in given.checked().findings()] == [NOT_CHECKED]
+    assert [each.kind for each in findings(checked(given))] == [NOT_CHECKED]
     assert called == []
 
 
@@ -107,7 +107,7 @@ def test_a_method_may_have_made_any_field():
     given = policy(
         Rule(REST, [Keep(("pulse",)), Call("makes"), Compress("more", 2), Keep(("more", "more_ratio"))])
     )
-    assert given.findings() == []
+    assert findings(given) == []
 
 
 def test_what_an_action_has_made_is_kept_and_may_be_compressed():
@@ -122,11 +122,11 @@ def test_what_an_action_has_made_is_kept_and_may_be_compressed():
             ],
         )
     ]
-    assert Policy("test", rules, message=FIELDS).findings() == []
+    assert findings(Policy("test", rules, message=FIELDS)) == []
 
 
 def test_what_is_refused_is_as_many_messages_as_sends_differ_not_as_contexts():
-    kinds = [each.kind for each in REFUSED["a larger picture"].findings()]
+    kinds = [each.kind for each in findings(REFUSED["a larger picture"])]
     assert kinds == [MORE_ON_LESS]
 
 
@@ -241,6 +241,6 @@ def test_a_large_policy_is_checked_in_bounded_work(monkeypatch):
         )
         for n in range(63)
     ]
-    found = Policy("large", [*rules, Rule()]).findings()
+    found = findings(Policy("large", [*rules, Rule()]))
     assert NOT_CHECKED in {each.kind for each in found}
     assert len(decided) <= 40 * 160

@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from mudkit.systems.sublim import Policy, PolicyError, Rule
-from mudkit.systems.sublim.check.checker import CONTRADICTION, MORE_ON_LESS, NOT_CHECKED, UNKNOWN, UNREACHABLE
+from mudkit.systems.sublim.check.checker import (
+    CONTRADICTION,
+    MORE_ON_LESS,
+    NOT_CHECKED,
+    UNKNOWN,
+    UNREACHABLE,
+    checked,
+    findings,
+)
 from mudkit.systems.sublim.policy.actions import (
     Compress,
     Drop,
@@ -23,7 +31,7 @@ PULSE = Keep(("pulse",))
 
 
 def found(*rules, **more):
-    return [(each.kind, each.rule) for each in Policy("test", rules, **more).findings()]
+    return [(each.kind, each.rule) for each in findings(Policy("test", rules, **more))]
 
 
 @pytest.mark.parametrize(
@@ -31,7 +39,7 @@ def found(*rules, **more):
     [picu([1]), picu([]), one_timestamp([1]), stateless([1]), stateless([]), stocks(["A"]), disaster(1, 2)],
 )
 def test_the_policies_that_are_shipped_are_in_order(policy):
-    assert policy.findings() == []
+    assert findings(policy) == []
 
 
 @pytest.mark.parametrize(
@@ -118,16 +126,16 @@ def test_more_on_a_lower_battery_by_an_expression():
 def test_what_is_too_much_to_look_at_is_said():
     many = " AND ".join(f"message.a{n} IN (1, 2, 3)" for n in range(12))
     policy = Policy("many", [Rule(many), Rule()])
-    assert [(each.kind, each.is_error) for each in policy.findings()] == [(NOT_CHECKED, False)]
-    assert policy.checked() is policy
+    assert [(each.kind, each.is_error) for each in findings(policy)] == [(NOT_CHECKED, False)]
+    assert checked(policy) is policy
 
 
 def test_a_finding_has_its_line_and_refuses_the_policy():
     policy = Policy.from_yaml("rules:\n  - do: []\n  - name: late\n    when: message.a = 1\n")
-    (finding,) = policy.findings()
+    (finding,) = findings(policy)
     assert (finding.line, finding.kind) == (4, UNREACHABLE)
     with pytest.raises(PolicyError, match="late: 'rule 1' always comes before it") as caught:
-        policy.checked()
+        checked(policy)
     assert caught.value.line == 4
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from mudkit.errors import InputMissing
 from mudkit.systems.sublim import Policy, PolicyError, Rule
+from mudkit.systems.sublim.check.checker import checked, findings
 from mudkit.systems.sublim.policy.actions import Drop, Keep, Remember, SetField
 from mudkit.systems.sublim.policy.limits import MAX_ACTIONS, MAX_RULES, MAX_STATE_BYTES
 
@@ -16,7 +17,7 @@ MESSAGE = {"patient": 7, "pulse": 48}
 
 def refused(text):
     with pytest.raises(PolicyError) as caught:
-        Policy.from_yaml(text).checked()
+        checked(Policy.from_yaml(text))
     return caught.value
 
 
@@ -57,7 +58,7 @@ def test_nothing_that_is_given_is_changed():
 
 def test_the_sample_is_read_and_comes_back_from_its_description():
     policy = Policy.from_yaml("data/sample/picu.yaml")
-    assert policy.checked().findings() == []
+    assert findings(checked(policy)) == []
     again = Policy.read(policy.describe())
     assert again.describe() == policy.describe()
     assert again.decide(MESSAGE, policy.variables, {}).out == MESSAGE
