@@ -19,7 +19,7 @@ from mudkit.events import Operation
 from mudkit.exercises.judging import Exercise, PieceError, Played
 from mudkit.experiment.scenario import Scenario
 from mudkit.experiment.scoreboard.entrants.own import RELAY, Own
-from mudkit.experiment.scoreboard.stage import Stage
+from mudkit.experiment.scoreboard.stage import Testbed
 from mudkit.experiment.scoreboard.task import Item, Task
 from mudkit.figures.time import messages
 from mudkit.fleet.kernel import comes_out
@@ -65,7 +65,7 @@ class _ProblemError(Exception):
     """A property does not hold."""
 
 
-class _Stage(Stage):
+class _Stage(Testbed):
     """A stage on which a reader can change her mind, and that tells the judge of what arrives."""
 
     def __init__(self, lab: Lab, came: Callable[[str, str], None]) -> None:

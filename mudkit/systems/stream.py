@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from mudkit.events import Effect, Send, SetTimer
 
-__all__ = ["MOST_AHEAD", "Again", "Incoming", "Outgoing"]
+__all__ = ["MOST_AHEAD", "Incoming", "Outgoing", "RetransmitTimer"]
 
 MOST_AHEAD: Final = 256
 """A receiver keeps what is so far ahead of the last that it gave; what is further ahead has to come again."""
@@ -64,7 +64,7 @@ class Outgoing:
         return {"kind": "stream", "stream": self.name, "number": number, "first": first, "body": body}
 
 
-class Again:
+class RetransmitTimer:
     """The timer by which a machine sends again what nobody has confirmed: traffic does not put it off.
 
     Parameters

@@ -13,7 +13,7 @@ SURVIVES = "device.local: Local.see: seen.get(str(partition), 0) < lsn -> seen.g
 SAMPLE = (
     "servers.backend: BackEnd._matches",
     "stream: Incoming.take",
-    "device.continuous_reads: Watching._heard",
+    "device.continuous_reads: ContinuousReads._heard",
 )
 
 
@@ -62,5 +62,5 @@ def test_who_is_listed_and_killed_or_survives_and_is_not_is_told(mutations):
     told = mutations.complaints(killers, {first.name: "why", third.name: "why"})
     assert told == [
         f"is listed as a survivor, and was killed: {third.name} (seed 7: lost)",
-        f"survives and is not listed: {second.name}  ({mutations.file_of('backend')}:{second.line})",
+        f"survives and is not listed: {second.name}  ({mutations.file_of('servers.backend')}:{second.line})",
     ]

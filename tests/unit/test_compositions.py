@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from mudkit.errors import MudkitError
-from mudkit.experiment.scoreboard import ENTRANTS, TASKS, Want, play
+from mudkit.experiment.scoreboard import ENTRANTS, TASKS, Interest, play
 from mudkit.experiment.scoreboard.compositions import (
     ALONE,
     COMPOSITIONS,
@@ -243,7 +243,7 @@ def test_a_story_is_made_smaller_as_long_as_it_breaks():
 
 
 def test_the_predicate_of_an_aggregate_is_for_the_one_that_it_is_sent_to():
-    want = Want("me.age >= item.least AND contains(me.friends, item.who)")
+    want = Interest("me.age >= item.least AND contains(me.friends, item.who)")
     items = [Item(name, name, {"least": least, "who": f"|{name}|"}, 10, None) for name, least in
              (("ann", 18), ("bob", 0))]  # fmt: skip
     old = {"age": 20, "friends": "|ann|bob|", "name": "cy"}

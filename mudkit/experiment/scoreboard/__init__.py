@@ -6,10 +6,10 @@ from mudkit.experiment.scoreboard.disclosed import disclosed
 from mudkit.experiment.scoreboard.entrants import CANNOT, ENTRANTS
 from mudkit.experiment.scoreboard.entry import MEASURES, Entry, play
 from mudkit.experiment.scoreboard.knowledge import knowledge
-from mudkit.experiment.scoreboard.stage import APP, Entrant, Stage
+from mudkit.experiment.scoreboard.stage import APP, Adapter, Testbed
 from mudkit.experiment.scoreboard.task import Item, Task
 from mudkit.experiment.scoreboard.tasks import FRIENDS_NEARBY, NEWS, PHOTOS, TASKS, TRAFFIC, WARD
-from mudkit.experiment.scoreboard.wants import Want
+from mudkit.experiment.scoreboard.wants import Interest
 
 __all__ = [
     "APP",
@@ -23,13 +23,13 @@ __all__ = [
     "TASKS",
     "TRAFFIC",
     "WARD",
-    "Entrant",
+    "Adapter",
     "Entry",
+    "Interest",
     "Item",
     "Scoreboard",
-    "Stage",
     "Task",
-    "Want",
+    "Testbed",
     "by_device",
     "disclosed",
     "knowledge",

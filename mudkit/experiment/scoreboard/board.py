@@ -16,7 +16,7 @@ from mudkit.experiment.scoreboard.disclosed import disclosed
 from mudkit.experiment.scoreboard.entrants import ENTRANTS
 from mudkit.experiment.scoreboard.entry import MEASURES, play
 from mudkit.experiment.scoreboard.knowledge import knowledge
-from mudkit.experiment.scoreboard.stage import Entrant, Stage
+from mudkit.experiment.scoreboard.stage import Adapter, Testbed
 from mudkit.experiment.scoreboard.task import Task
 from mudkit.progress import bar
 from mudkit.sources.parameters import of_kind
@@ -135,7 +135,7 @@ class Scoreboard:
 
 def scoreboard(
     tasks: Iterable[Task],
-    systems: Mapping[str, Callable[[Stage], Entrant]] = ENTRANTS,
+    systems: Mapping[str, Callable[[Testbed], Adapter]] = ENTRANTS,
     seeds: Iterable[int] = range(3),
     *,
     privacy: bool = True,
@@ -256,7 +256,7 @@ def _mean(runs: pd.DataFrame, measure: str) -> float:
     return float(runs[list(parts)].to_numpy().sum()) / total if total else math.nan
 
 
-def _measured(what: tuple[Task, Callable[[Stage], Entrant], str, int, bool]) -> dict[str, Any]:
+def _measured(what: tuple[Task, Callable[[Testbed], Adapter], str, int, bool]) -> dict[str, Any]:
     task, make, name, seed, held = what
     entry = play(task, make, seed, name=name, messages=False, held=held)
     parties: list[Any] = []

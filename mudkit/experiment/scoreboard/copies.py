@@ -18,14 +18,14 @@ import cloudpickle  # type: ignore[import-untyped]
 import numpy as np
 
 from mudkit.errors import ParameterError
-from mudkit.experiment.scoreboard.stage import Stage
+from mudkit.experiment.scoreboard.stage import Testbed
 from mudkit.fleet.host import Host, Process
 from mudkit.fleet.kernel import World
 from mudkit.lab import Lab
 
 __all__ = ["Copies"]
 
-_OF_THE_LAB: Final = (Host, Lab, Process, Stage, World)
+_OF_THE_LAB: Final = (Host, Lab, Process, Testbed, World)
 _REMEDY: Final = "keep it in here.memory, or in here.store, and send what others are to know"
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from mudkit.errors import ParameterError
-from mudkit.experiment.scoreboard.stage import APP, Entrant, Stage
+from mudkit.experiment.scoreboard.stage import APP, Adapter, Testbed
 from mudkit.experiment.scoreboard.task import SETTLE_S, Item, Task
 from mudkit.fleet.battery import BASE_MW
 from mudkit.fleet.host import Process
@@ -60,11 +60,11 @@ class Entry:
     task : Task
     system : str
     seed : int
-    stage : Stage
+    stage : Testbed
         At its end.
     """
 
-    def __init__(self, task: Task, system: str, seed: int, stage: Stage) -> None:
+    def __init__(self, task: Task, system: str, seed: int, stage: Testbed) -> None:
         self.task, self.system, self.seed, self.stage = task, system, seed, stage
         self.lab: Lab = stage.lab
 
@@ -138,7 +138,7 @@ class Entry:
 
 def play(
     task: Task,
-    system: Callable[[Stage], Entrant],
+    system: Callable[[Testbed], Adapter],
     seed: int = 0,
     *,
     name: str | None = None,
@@ -189,7 +189,7 @@ def play(
         loss_share=scenario.loss_share, repeat_share=scenario.repeat_share,
         delay_share=scenario.delay_share, delay_s=scenario.delay_s,
     )  # fmt: skip
-    stage = Stage(task, lab)
+    stage = Testbed(task, lab)
     stage.enter(system(stage))
     lab.trace.description["scenario"] = task.describe()
     _Play(task, stage).begin()
@@ -208,7 +208,7 @@ def _name(system: Any) -> str:
 class _Play:
     """Brings a task's items and looks in, one after the other."""
 
-    def __init__(self, task: Task, stage: Stage) -> None:
+    def __init__(self, task: Task, stage: Testbed) -> None:
         self._task, self._stage, self._lab = task, stage, stage.lab
         self._published: dict[str, int] = {}
 

@@ -22,16 +22,16 @@ from mudkit.experiment.scoreboard.task import Item, Task
 from mudkit.lab import Lab
 from mudkit.units import US_PER_S, distance_km
 
-__all__ = ["APP", "Entrant", "Stage", "not_hers"]
+__all__ = ["APP", "Adapter", "Testbed", "not_hers"]
 
 APP: Final = "application"
 """The system under which the deliveries of a task stand."""
 
 
-class Entrant(Protocol):
-    """A system as it enters the scoreboard; made from its :class:`Stage`, when all devices are there.
+class Adapter(Protocol):
+    """A system as it enters the scoreboard; made from its :class:`Testbed`, when all devices are there.
 
-    What it hands over it tells the stage (:meth:`Stage.arrived`). It may have an ``end()``, which is called
+    What it hands over it tells the stage (:meth:`Testbed.arrived`). It may have an ``end()``, which is called
     when the run is over, and refuses an entry.
     """
 
@@ -44,11 +44,11 @@ class Entrant(Protocol):
         ...
 
     def look(self, phone: str) -> None:
-        """Let the user of a phone look, now; :meth:`Stage.show` shows her what is there."""
+        """Let the user of a phone look, now; :meth:`Testbed.show` shows her what is there."""
         ...
 
 
-class Stage:
+class Testbed:
     """Who is there, and who wants what.
 
     Parameters
@@ -84,7 +84,7 @@ class Stage:
         self._arrived: set[tuple[str, str]] = set()
         self._inbox: dict[str, list[str]] = {}
         self._told: dict[str, tuple[float, float]] = {}
-        self._entrant: Entrant | None = None
+        self._entrant: Adapter | None = None
         self._carried = Carried(lab.world)
 
     # -- for an entrant
@@ -163,7 +163,7 @@ class Stage:
 
     # -- for who plays
 
-    def enter(self, entrant: Entrant) -> None:
+    def enter(self, entrant: Adapter) -> None:
         """Let a system begin; phones that move say so from now on."""
         self._entrant = entrant
         if self.task.want.moves:

@@ -12,7 +12,7 @@ import msgspec
 
 from mudkit.errors import ParameterError, did_you_mean
 from mudkit.experiment.scenario import Scenario
-from mudkit.experiment.scoreboard.wants import Want
+from mudkit.experiment.scoreboard.wants import Interest
 from mudkit.sources.parameters import number, whole_number
 
 __all__ = ["SETTLE_S", "Item", "Says", "Task", "Tells", "called"]
@@ -82,7 +82,7 @@ class Task:
     question : str
         What it is about, in one sentence.
     wants : str
-        Which item is of use for whom, see :class:`Want`; judged when the item is published.
+        Which item is of use for whom, see :class:`Interest`; judged when the item is published.
     scenario : Scenario
         The phones, and when items are published; ``receivers`` does not matter here.
     tells, says : callable
@@ -108,10 +108,10 @@ class Task:
     most: int | None = None
     renew_s: float = 300.0
     renew_km: float = 0.3
-    want: Want = field(init=False, repr=False, compare=False)
+    want: Interest = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "want", Want(self.wants))
+        object.__setattr__(self, "want", Interest(self.wants))
         whole_number("feeds", self.feeds, 0, 10_000)
         number("renew_s", self.renew_s, 1.0, 1e6)
         number("renew_km", self.renew_km, 0.0, 1e4)

@@ -14,14 +14,14 @@ from typing import Any, Final
 from mudkit.errors import ParameterError
 from mudkit.predicates import Language, Predicate
 
-__all__ = ["Want"]
+__all__ = ["Interest"]
 
 _ANY: Final = Language()
 _BOTH: Final = Language(("item", "me"))
 _NAME: Final = re.compile(r"\b(item|me)\.([a-z_][a-z0-9_]*)")
 
 
-class Want:
+class Interest:
     """A want.
 
     Parameters

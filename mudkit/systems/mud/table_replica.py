@@ -18,7 +18,7 @@ from mudkit.predicates.exchange import from_json
 from mudkit.systems.mud.tables import Table, no_such_table
 from mudkit.tokens import Claims
 
-__all__ = ["Copy", "Joined", "Row", "claims_of", "detached", "is_visible", "record_of"]
+__all__ = ["Joined", "Row", "TableReplica", "claims_of", "detached", "is_visible", "record_of"]
 
 _NESTED: Final = frozenset({dict, list})
 
@@ -70,7 +70,7 @@ def is_visible(
         return False
 
 
-class Copy:
+class TableReplica:
     """Tables and rows in memory."""
 
     def __init__(self) -> None:
@@ -185,11 +185,11 @@ class Joined(Mapping[str, "_Joined"]):
 
     Parameters
     ----------
-    copy : Copy
+    copy : TableReplica
     reader, auth : mapping
     """
 
-    def __init__(self, copy: Copy, reader: Mapping[str, Any], auth: Mapping[str, Any]) -> None:
+    def __init__(self, copy: TableReplica, reader: Mapping[str, Any], auth: Mapping[str, Any]) -> None:
         self._copy, self._reader, self._auth = copy, reader, auth
 
     def __getitem__(self, name: str) -> _Joined:
@@ -214,7 +214,9 @@ class _Joined:
     A join goes one table deep: a record whose own writer predicate looks further is not shown.
     """
 
-    def __init__(self, copy: Copy, table: Table, reader: Mapping[str, Any], auth: Mapping[str, Any]) -> None:
+    def __init__(
+        self, copy: TableReplica, table: Table, reader: Mapping[str, Any], auth: Mapping[str, Any]
+    ) -> None:
         self._copy, self._table, self._reader, self._auth = copy, table, reader, auth
 
     def get(self, key: Any) -> dict[str, Any] | None:

@@ -24,10 +24,10 @@ from mudkit.systems.mud import Conflict
 from mudkit.systems.mud import table_replica as copy
 from mudkit.systems.mud.device import client
 from mudkit.systems.mud.device.connection import RETRY, Connection
-from mudkit.systems.mud.device.continuous_reads import Watching
+from mudkit.systems.mud.device.continuous_reads import ContinuousReads
 from mudkit.systems.mud.device.local import Local, Write
-from mudkit.systems.mud.device.read_path import Asking
-from mudkit.systems.mud.device.write_path import Writing
+from mudkit.systems.mud.device.read_path import ReadPath
+from mudkit.systems.mud.device.write_path import WritePath
 from mudkit.systems.mud.servers import matching
 from mudkit.systems.mud.servers.backend import BackEnd
 from mudkit.systems.mud.servers.processor import Processor
@@ -122,11 +122,16 @@ def hunt(bug: Bug, seeds: Sequence[int]) -> Catch | None:
 
 # -- what is put there instead
 
-_fail, _heads, _register, _change = Writing._fail, Local.heads, Watching._register, Processor._change
+_fail, _heads, _register, _change = WritePath._fail, Local.heads, ContinuousReads._register, Processor._change
 
 
 def _keeps_conflicts(
-    self: Writing, write: Write, error: Exception, row: Mapping[str, Any] | None, *, is_chained: bool = False
+    self: WritePath,
+    write: Write,
+    error: Exception,
+    row: Mapping[str, Any] | None,
+    *,
+    is_chained: bool = False,
 ) -> Sequence[Effect]:
     if not isinstance(error, Conflict):
         return _fail(self, write, error, row, is_chained=is_chained)  # type: ignore[arg-type]
@@ -149,7 +154,7 @@ def _takes_whatever_comes(self: Incoming, message: Mapping[str, Any]) -> Sequenc
     return (message["body"],)
 
 
-def _registers_once(self: Watching, handle: int) -> Sequence[Effect]:
+def _registers_once(self: ContinuousReads, handle: int) -> Sequence[Effect]:
     return () if handle in self._requests else _register(self, handle)
 
 
@@ -172,7 +177,7 @@ def _is_put_off(self: Connection) -> Sequence[Effect]:
     return (SetTimer(RETRY, 10_000_000),) if self._asks else ()
 
 
-def _gives_up(self: Writing, now_us: int, error: MudkitError) -> Sequence[Effect]:
+def _gives_up(self: WritePath, now_us: int, error: MudkitError) -> Sequence[Effect]:
     """Forget what an expired token has held up."""
     refused = [write for write in self._local.writes.values() if write["is_refused"]]
     return [effect for write in refused for effect in self._fail(write, error, None)]
@@ -197,17 +202,17 @@ BUGS: Final = (
     Bug(
         "a conflict that keeps the pending write",
         "uncommitted reads still give what was refused",
-        ((Writing, "_fail", _keeps_conflicts),),
+        ((WritePath, "_fail", _keeps_conflicts),),
     ),
     Bug(
         "a read in order that does not wait for writes",
         "committed_wio reads miss what their client has written before",
-        ((Asking, "_before", lambda self, query: []),),
+        ((ReadPath, "_before", lambda self, query: []),),
     ),
     Bug(
         "writes that do not wait for a read in order",
         "committed_wio reads show what their client has written after",
-        ((Asking, "is_before", lambda self, write: False),),
+        ((ReadPath, "is_before", lambda self, write: False),),
     ),
     Bug(
         "conditional writes that always succeed",
@@ -230,13 +235,13 @@ BUGS: Final = (
     Bug(
         "a new session that registers nothing again",
         "continuous reads end unsaid when a notification server has forgotten them",
-        ((Watching, "_register", _registers_once),),
+        ((ContinuousReads, "_register", _registers_once),),
         in_histories=False,
     ),
     Bug(
         "a processor that does not say that it was restarted",
         "continuous reads end unsaid when a processor has forgotten them",
-        ((Watching, "_heard", lambda self, *given: ()),),
+        ((ContinuousReads, "_heard", lambda self, *given: ()),),
         in_histories=False,
     ),
     Bug(
@@ -266,7 +271,7 @@ BUGS: Final = (
     Bug(
         "writes that end with their token",
         "a write that was to wait for another token is gone",
-        ((Writing, "_hold_back", _gives_up),),
+        ((WritePath, "_hold_back", _gives_up),),
         in_histories=False,
     ),
     Bug(

@@ -8,7 +8,7 @@ from mudkit.fleet.store import MemoryStore
 from mudkit.learning.density import CELL_DEG
 from mudkit.learning.features import FEATURE_SETS, WRITE_FEATURES, read_features, write_features
 from mudkit.learning.pairs import Pairs
-from mudkit.systems.mud.device.policy_slot import Shelf, ShippedReads, ShippedWrites
+from mudkit.systems.mud.device.policy_slot import PolicySlot, ShippedReads, ShippedWrites
 from mudkit.systems.mud.policies.artefact import Artefact
 from mudkit.systems.mud.policies.density import Density
 from mudkit.systems.mud.policies.policies import Asked, Cached
@@ -19,7 +19,7 @@ CLOCK_US = 1_000_000_000_000_000
 
 def shelf_of(kind, name, threshold, actions, **more):
     """It says the first action up to the threshold, and the second over it, or when nothing is known."""
-    shelf = Shelf(MemoryStore(), kind)
+    shelf = PolicySlot(MemoryStore(), kind)
     shelf.take(Artefact.made(kind, 1, [name], [[0, threshold, 1, 2, 2], [0], [1]], actions, **more).document)
     assert not shelf.refused
     return shelf

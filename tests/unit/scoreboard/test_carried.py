@@ -16,7 +16,7 @@ import pytest
 from mudkit.errors import ParameterError
 from mudkit.events import Call, Ciphertext, Complete, Send
 from mudkit.experiment.scenario import Scenario
-from mudkit.experiment.scoreboard import ENTRANTS, Item, Stage, Task, play
+from mudkit.experiment.scoreboard import ENTRANTS, Item, Task, Testbed, play
 from mudkit.experiment.scoreboard.tasks import TASKS
 from mudkit.lab import Lab
 
@@ -55,7 +55,7 @@ class Place:
         )  # fmt: skip
         self.lab = Lab(1)
         self.lab.fleet(3, link=link)
-        self.stage = Stage(task, self.lab)
+        self.stage = Testbed(task, self.lab)
         self.stage.enter(Nobody())
         hosts = [self.lab.server("relay"), *self.lab.devices.values()]
         self.couriers = {host.name: host.install("couriers", lambda ports: Courier()) for host in hosts}

@@ -12,7 +12,7 @@ from mudkit.errors import ParameterError
 from mudkit.experiment.scoreboard import APP, ENTRANTS, MEASURES, NEWS, TASKS, TRAFFIC, play
 from mudkit.experiment.scoreboard.compositions import COMPOSITIONS
 from mudkit.experiment.scoreboard.entry import BATTERY_J
-from mudkit.experiment.scoreboard.stage import Stage
+from mudkit.experiment.scoreboard.stage import Testbed
 from mudkit.experiment.scoreboard.task import SETTLE_S
 from mudkit.fleet.battery import BASE_MW
 from mudkit.sources.workloads import Poisson
@@ -132,7 +132,7 @@ def test_what_last_hop_has_prefetched_is_on_the_phone(entries, task):
 @pytest.mark.parametrize("system", [*ENTRANTS, *COMPOSITIONS])
 def test_nobody_is_sent_what_she_has_published(system, monkeypatch):
     came = []
-    monkeypatch.setattr(Stage, "arrived", lambda stage, phone, item: came.append((phone, item)))
+    monkeypatch.setattr(Testbed, "arrived", lambda stage, phone, item: came.append((phone, item)))
     make = (ENTRANTS | COMPOSITIONS)[system]
     play(TRAFFIC.over(devices=6, hours=0.3, outage=0.0), make, seed=4, held=False)
     assert came, "also what a system has held back until then"

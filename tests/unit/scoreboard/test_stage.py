@@ -7,7 +7,7 @@ import pytest
 from mudkit.errors import ParameterError
 from mudkit.events import Call, Complete, Send
 from mudkit.experiment.scenario import Scenario
-from mudkit.experiment.scoreboard import APP, Item, Stage, Task
+from mudkit.experiment.scoreboard import APP, Item, Task, Testbed
 from mudkit.lab import Lab
 
 
@@ -46,7 +46,7 @@ def _stage(**changes):
     task = Task("test", "A test.", tells=lambda *given: {}, scenario=Scenario(devices=3), **settings)
     lab = Lab(1)
     lab.fleet(3, link="ideal")
-    stage = Stage(task, lab)
+    stage = Testbed(task, lab)
     stage.enter(Nobody())
     stage.couriers = {
         name: device.install("couriers", lambda ports: Courier()) for name, device in lab.devices.items()
@@ -135,7 +135,7 @@ def test_who_moves_far_enough_says_so():
     )  # fmt: skip
     lab = Lab(3)
     lab.fleet(4, mobility="manhattan")
-    stage, nobody = Stage(task, lab), Nobody()
+    stage, nobody = Testbed(task, lab), Nobody()
     told = {phone: stage.about(phone)["loc"] for phone in stage.phones}
     stage.enter(nobody)
     assert nobody.moves == []

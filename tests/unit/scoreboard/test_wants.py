@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit.errors import ParameterError, PredicateError
-from mudkit.experiment.scoreboard import TASKS, Want
+from mudkit.experiment.scoreboard import TASKS, Interest
 from mudkit.experiment.scoreboard.tasks import listed
 from mudkit.predicates import Predicate
 from mudkit.systems.sublim import Policy, Rule
@@ -40,13 +40,13 @@ def test_every_form_of_a_want_says_the_same(task, about, me):
 
 
 def test_what_a_want_depends_on():
-    want = Want("contains(me.friends, item.who) AND within_km(item.loc, me.loc, 2)")
+    want = Interest("contains(me.friends, item.who) AND within_km(item.loc, me.loc, 2)")
     assert (want.of_item, want.of_me, want.moves) == ({"who", "loc"}, {"friends", "loc"}, True)
-    assert not Want("item.rank > 3").moves
+    assert not Interest("item.rank > 3").moves
 
 
 def test_a_want_that_is_none():
     with pytest.raises(ParameterError, match="nothing of items"):
-        Want("me.age > 3")
+        Interest("me.age > 3")
     with pytest.raises(PredicateError):
-        Want("item.rank >")
+        Interest("item.rank >")

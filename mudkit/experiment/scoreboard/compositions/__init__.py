@@ -18,7 +18,7 @@ from mudkit.experiment.scoreboard.compositions.orders import ALONE, PAIRS, SAME,
 from mudkit.experiment.scoreboard.compositions.promises import PROMISES
 from mudkit.experiment.scoreboard.compositions.stories import Said, Story, stories
 from mudkit.experiment.scoreboard.entrants.radiator import LATER_S
-from mudkit.experiment.scoreboard.stage import Entrant, Stage
+from mudkit.experiment.scoreboard.stage import Adapter, Testbed
 from mudkit.systems.radiator import Time
 
 __all__ = [
@@ -46,7 +46,7 @@ __all__ = [
 _DROPPING: Final = partial(SublimHop, drops=True)
 _WAITING: Final = partial(RadiatorHop, until=Time(LATER_S))
 
-COMPOSITIONS: Final[dict[str, Callable[[Stage], Entrant]]] = {
+COMPOSITIONS: Final[dict[str, Callable[[Testbed], Adapter]]] = {
     "MUD, then Last hop": partial(Chain, hops=[MudHop, LastHopHop]),
     "MUD, then Radiator": partial(Chain, hops=[MudHop, _WAITING]),
     "MUD, then Contrail": partial(Chain, hops=[MudHop, ContrailHop]),

@@ -10,7 +10,7 @@ import msgspec
 
 from mudkit.experiment.scoreboard.compositions.hops import ContrailHop, Hop, MakeHop, Parcel, Way
 from mudkit.experiment.scoreboard.entrants.sublim import as_state, not_wanted
-from mudkit.experiment.scoreboard.stage import Stage
+from mudkit.experiment.scoreboard.stage import Testbed
 from mudkit.experiment.scoreboard.task import Item
 from mudkit.systems.store_and_forward import Client, Relay
 from mudkit.systems.sublim import Policy, Rule
@@ -41,7 +41,7 @@ class Logged:
 
     Parameters
     ----------
-    stage : Stage
+    stage : Testbed
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Logged:
         In the order of time.
     """
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Testbed) -> None:
         self._stage = stage
         self.published: list[Item] = []
         self.handed: list[Handed] = []
@@ -67,12 +67,12 @@ class Chain(Logged):
 
     Parameters
     ----------
-    stage : Stage
+    stage : Testbed
     hops : sequence of callable
         One, or two with a desk for each phone in between.
     """
 
-    def __init__(self, stage: Stage, hops: Sequence[MakeHop]) -> None:
+    def __init__(self, stage: Testbed, hops: Sequence[MakeHop]) -> None:
         super().__init__(stage)
         devices = stage.lab.devices
         sources = {name: devices[name] for name in stage.senders}
@@ -104,7 +104,7 @@ class Chain(Logged):
         """Let what waits for her at the last hop come, and show what has come."""
         self._hops[-1].look(phone)
 
-    def _tell_desks(self, stage: Stage) -> None:
+    def _tell_desks(self, stage: Testbed) -> None:
         """Let phones send what they say of themselves to their desks, by store and forward, on the bill."""
         relay = Relay(stage.lab, "telling")
         for phone in stage.phones:
@@ -121,7 +121,7 @@ class AtTheEnds(Logged):
 
     Parameters
     ----------
-    stage : Stage
+    stage : Testbed
     place : {'sender', 'receiver'}
         Each sender keeps a policy and its state for each phone, or each phone its own. A sender needs to know
         what the phones say of themselves; how it learns that is not modelled.
@@ -129,7 +129,7 @@ class AtTheEnds(Logged):
         What is done with what is wanted.
     """
 
-    def __init__(self, stage: Stage, place: str, rules: Sequence[Rule] = (Rule(),)) -> None:
+    def __init__(self, stage: Testbed, place: str, rules: Sequence[Rule] = (Rule(),)) -> None:
         super().__init__(stage)
         self._is_sender = place == "sender"
         self._policy = Policy("limited", [not_wanted(stage.task.want), *rules])

@@ -15,7 +15,7 @@ from mudkit.events import Host, Operation
 from mudkit.experiment.scoreboard.compositions.meaning import RULES, meant_by
 from mudkit.experiment.scoreboard.entrants.sublim import as_state, not_wanted
 from mudkit.experiment.scoreboard.entrants.uplink import Uplink
-from mudkit.experiment.scoreboard.stage import Stage
+from mudkit.experiment.scoreboard.stage import Testbed
 from mudkit.experiment.scoreboard.task import Item
 from mudkit.systems.contrail import Item as Sealed
 from mudkit.systems.contrail import Module, Relay
@@ -58,14 +58,14 @@ class Way(NamedTuple):
 
     Parameters
     ----------
-    stage : Stage
+    stage : Testbed
     sources, ends : mapping of str to Host
         Where it enters, by sender (of a second hop, by phone), and where it comes out, by phone.
     is_first : bool
         A first hop takes what is for everybody; a second one what the first has let through for one phone.
     """
 
-    stage: Stage
+    stage: Testbed
     sources: Mapping[str, Host]
     ends: Mapping[str, Host]
     is_first: bool

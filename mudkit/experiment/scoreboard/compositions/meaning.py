@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from mudkit.errors import ParameterError
 from mudkit.experiment.scoreboard.task import Item
-from mudkit.experiment.scoreboard.wants import Want
+from mudkit.experiment.scoreboard.wants import Interest
 from mudkit.predicates import Predicate
 
 __all__ = ["RULES", "meant_by"]
@@ -18,14 +18,14 @@ RULES: Final = ("all", "any", "each")
 _NAME: Final = re.compile(r"\b(item|me)\.([a-z_][a-z0-9_]*)")
 
 
-def meant_by(want: Want, items: Sequence[Item], rule: str = "all", to: str | None = None) -> Predicate:
+def meant_by(want: Interest, items: Sequence[Item], rule: str = "all", to: str | None = None) -> Predicate:
     """Give the writer's predicate over readers (``receiver.…``) of several items together.
 
     What is for everybody is not for those who wrote it, by their ``name``.
 
     Parameters
     ----------
-    want : Want
+    want : Interest
         The predicate of each, over what there is to say of it, and over its reader.
     items : sequence of Item
     rule : {'all', 'any', 'each'}

@@ -39,7 +39,7 @@ from mudkit.experiment.scoreboard.compositions.promises import (
     tell,
 )
 from mudkit.experiment.scoreboard.compositions.stories import Story, smaller, stories
-from mudkit.experiment.scoreboard.stage import Stage
+from mudkit.experiment.scoreboard.stage import Testbed
 from mudkit.sources.parameters import whole_number
 from mudkit.systems.radiator.aggregation.thresholds import People, Time
 from mudkit.systems.sublim import Rule
@@ -87,7 +87,7 @@ class Order(NamedTuple):
         Whether writers hide anything in its stories: where no system has writer predicates, they do not.
     """
 
-    make: Callable[[Stage], Logged]
+    make: Callable[[Testbed], Logged]
     promises: tuple[str, ...]
     hides: bool
 
@@ -232,11 +232,11 @@ def commuting(found: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["composition", "same_shown", "same_kept", "best", "never"])
 
 
-def played(story: Story, make: Callable[[Stage], Logged]) -> Played:
+def played(story: Story, make: Callable[[Testbed], Logged]) -> Played:
     """Let an entrant do a story."""
     kept: list[Logged] = []
 
-    def made(stage: Stage) -> Any:
+    def made(stage: Testbed) -> Any:
         kept.append(make(stage))
         return kept[0]
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from mudkit.experiment.scenario import Scenario
 from mudkit.experiment.scoreboard.entry import Entry, play
-from mudkit.experiment.scoreboard.stage import Entrant, Stage
+from mudkit.experiment.scoreboard.stage import Adapter, Testbed
 from mudkit.experiment.scoreboard.task import Task
 from mudkit.sources.streams import Stream
 from mudkit.sources.workloads import Moments
@@ -83,7 +83,7 @@ class Story:
             feeds,
         )
 
-    def plays(self, make: Callable[[Stage], Entrant]) -> Entry:
+    def plays(self, make: Callable[[Testbed], Adapter]) -> Entry:
         """Let an entrant do it."""
         return play(self.task(), make, 0, name="a composition", messages=False)
 

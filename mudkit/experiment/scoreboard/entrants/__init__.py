@@ -11,12 +11,12 @@ from mudkit.experiment.scoreboard.entrants.mud import Mud
 from mudkit.experiment.scoreboard.entrants.radiator import Radiator
 from mudkit.experiment.scoreboard.entrants.sublim import Sublim
 from mudkit.experiment.scoreboard.entrants.to_everyone import ToEveryone
-from mudkit.experiment.scoreboard.stage import Entrant, Stage
+from mudkit.experiment.scoreboard.stage import Adapter, Testbed
 
 __all__ = ["CANNOT", "ENTRANTS", "Contrail", "LastHop", "Mud", "Radiator", "Sublim", "ToEveryone"]
 
 _ALL: Final = (ToEveryone, Mud, LastHop, Contrail, Radiator, Sublim)
-ENTRANTS: Final[dict[str, Callable[[Stage], Entrant]]] = {each.name: each for each in _ALL}
+ENTRANTS: Final[dict[str, Callable[[Testbed], Adapter]]] = {each.name: each for each in _ALL}
 """The systems that enter, by name; the first is the baseline."""
 CANNOT: Final[dict[str, Mapping[str, str]]] = {each.name: each.cannot for each in _ALL}
 """What a system cannot say of a task, in a sentence, by system and task; nothing: all of it."""

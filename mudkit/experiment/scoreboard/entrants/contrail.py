@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from mudkit.events import Operation
-from mudkit.experiment.scoreboard.stage import Stage
+from mudkit.experiment.scoreboard.stage import Testbed
 from mudkit.experiment.scoreboard.task import Item
 from mudkit.predicates import Predicate
 from mudkit.systems.contrail import Item as Sealed
@@ -34,7 +34,7 @@ class Contrail:
 
     Parameters
     ----------
-    stage : Stage
+    stage : Testbed
     polling_interval_ms : float, optional
         0: a connection that stays open. By default half of the time for which an item is of use, from a
         minute (Table 1 has that for photographs) to :data:`POLLING_MS`: the paper leaves it to the
@@ -49,7 +49,7 @@ class Contrail:
     }
     """What its paper cannot say, by the name of the task."""
 
-    def __init__(self, stage: Stage, polling_interval_ms: float | None = None) -> None:
+    def __init__(self, stage: Testbed, polling_interval_ms: float | None = None) -> None:
         self._stage = stage
         expires_s = stage.task.scenario.expires_s
         if polling_interval_ms is None:
@@ -124,7 +124,7 @@ def _polling_ms(expires_s: float) -> float:
     return min(max(expires_s * 500, _LEAST_MS), POLLING_MS)
 
 
-def _asked(stage: Stage, phone: str) -> Iterable[str]:
+def _asked(stage: Testbed, phone: str) -> Iterable[str]:
     """Give the senders of whom a phone's user may want something."""
     friends = stage.about(phone).get("friends")
     return (

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from mudkit.events import Operation
 from mudkit.experiment.scoreboard.entrants.uplink import Uplink
-from mudkit.experiment.scoreboard.stage import Stage, not_hers
+from mudkit.experiment.scoreboard.stage import Testbed, not_hers
 from mudkit.experiment.scoreboard.task import Item
 from mudkit.systems.lasthop import Publications, Subscriber, Subscription, query
 
@@ -26,7 +26,7 @@ class LastHop:
 
     Parameters
     ----------
-    stage : Stage
+    stage : Testbed
     """
 
     name: Final = "Last hop"
@@ -37,7 +37,7 @@ class LastHop:
     }
     """What its paper cannot say, by the name of the task."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Testbed) -> None:
         self._stage = stage
         publications = Publications(stage.lab)
         self._topic = publications.topic(_TOPIC)

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 from mudkit.events import Operation
-from mudkit.experiment.scoreboard.stage import Stage, not_hers
+from mudkit.experiment.scoreboard.stage import Testbed, not_hers
 from mudkit.experiment.scoreboard.task import Item
 from mudkit.systems.mud import Change, Client, Cloud
 
@@ -26,7 +26,7 @@ class Mud:
 
     Parameters
     ----------
-    stage : Stage
+    stage : Testbed
     """
 
     name: Final = "MUD"
@@ -36,7 +36,7 @@ class Mud:
     }
     """What its paper cannot say, by the name of the task."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Testbed) -> None:
         self._stage = stage
         cloud = Cloud(stage.lab)
         token = stage.lab.token(app=_APP, hours=stage.task.scenario.hours + 24.0)

@@ -16,9 +16,9 @@ from typing import Any, Final, TypeAlias
 from mudkit.errors import ParameterError
 from mudkit.events import Effect, Event, Installed, Operation, Ports, Store
 from mudkit.experiment.scoreboard.copies import Copies
-from mudkit.experiment.scoreboard.stage import Entrant, Stage
+from mudkit.experiment.scoreboard.stage import Adapter, Testbed
 from mudkit.experiment.scoreboard.task import Item
-from mudkit.experiment.scoreboard.wants import Want
+from mudkit.experiment.scoreboard.wants import Interest
 from mudkit.units import US_PER_S
 
 __all__ = ["ITEMS", "RELAY", "Handle", "Here", "Own", "entered"]
@@ -38,7 +38,7 @@ class Here:
         Name of its host, which is its address, too.
     store : Store
         What outlives it: all that one ``handle`` puts there is there, or nothing of it.
-    want : Want
+    want : Interest
         The want of the task.
 
     Attributes
@@ -51,7 +51,7 @@ class Here:
 
     __slots__ = ("_want", "me", "memory", "relay", "store")
 
-    def __init__(self, me: str, store: Store, want: Want) -> None:
+    def __init__(self, me: str, store: Store, want: Interest) -> None:
         self.me, self.store, self.relay = me, store, RELAY
         self.memory: dict[Any, Any] = {}
         self._want = want
@@ -97,7 +97,7 @@ class Own:
 
     Parameters
     ----------
-    stage : Stage
+    stage : Testbed
     handle : callable
         See :data:`Handle`.
     name : str
@@ -117,7 +117,7 @@ class Own:
     """
 
     def __init__(
-        self, stage: Stage, handle: Handle, name: str, seen: Callable[[], None] = lambda: None
+        self, stage: Testbed, handle: Handle, name: str, seen: Callable[[], None] = lambda: None
     ) -> None:
         self._stage, self._copies = stage, Copies(handle)
         self.asked: Operation | None = None
@@ -178,11 +178,11 @@ class _Entered:
     handle: Handle
     name: str
 
-    def __call__(self, stage: Stage) -> Own:
+    def __call__(self, stage: Testbed) -> Own:
         return Own(stage, self.handle, self.name)
 
 
-def entered(handle: Handle, name: str = "mine") -> Callable[[Stage], Entrant]:
+def entered(handle: Handle, name: str = "mine") -> Callable[[Testbed], Adapter]:
     """Enter a machine on the scoreboard.
 
     Parameters

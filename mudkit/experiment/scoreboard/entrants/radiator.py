@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
-from mudkit.experiment.scoreboard.stage import Stage
+from mudkit.experiment.scoreboard.stage import Testbed
 from mudkit.experiment.scoreboard.task import SETTLE_S, Item
 from mudkit.experiment.scoreboard.tasks import TASKS
 from mudkit.systems.radiator import Client, Context, Server, Time, Volume
@@ -29,7 +29,7 @@ class Radiator:
 
     Parameters
     ----------
-    stage : Stage
+    stage : Testbed
     """
 
     name: Final = "Radiator"
@@ -38,7 +38,7 @@ class Radiator:
     )
     """What its paper cannot say, by the name of the task."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Testbed) -> None:
         self._stage = stage
         want = stage.task.want
 

@@ -11,16 +11,16 @@ from functools import partial
 from typing import Any, Final
 
 from mudkit.experiment.scoreboard.entrants.uplink import Uplink
-from mudkit.experiment.scoreboard.stage import Stage
+from mudkit.experiment.scoreboard.stage import Testbed
 from mudkit.experiment.scoreboard.task import Item
-from mudkit.experiment.scoreboard.wants import Want
+from mudkit.experiment.scoreboard.wants import Interest
 from mudkit.systems.sublim import AccessPoint, Policy, PublishServer, Rule, Subscriber
 from mudkit.systems.sublim.policy.actions import Drop
 
 __all__ = ["Sublim", "as_state", "not_wanted"]
 
 
-def not_wanted(want: Want) -> Rule:
+def not_wanted(want: Interest) -> Rule:
     """Give the rule that drops what its subscriber (``state.me``) does not want, or has published herself."""
     return Rule(f"coalesce(NOT ({want.over_state()}) OR message.who = state.me, TRUE)", Drop(), "not wanted")
 
@@ -38,7 +38,7 @@ class Sublim:
 
     Parameters
     ----------
-    stage : Stage
+    stage : Testbed
     rules : sequence of Rule
         What is done with what is wanted; by default it is sent as it is.
     """
@@ -52,7 +52,7 @@ class Sublim:
     }
     """What its paper cannot say, by the name of the task."""
 
-    def __init__(self, stage: Stage, rules: Sequence[Rule] = (Rule(),)) -> None:
+    def __init__(self, stage: Testbed, rules: Sequence[Rule] = (Rule(),)) -> None:
         self._stage, self._rules = stage, rules
         self._up = Uplink(stage, self._publish)
         self._net = PublishServer(stage.lab)

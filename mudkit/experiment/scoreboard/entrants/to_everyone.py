@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
-from mudkit.experiment.scoreboard.stage import Stage
+from mudkit.experiment.scoreboard.stage import Testbed
 from mudkit.experiment.scoreboard.task import Item, called
 from mudkit.experiment.scoreboard.tasks import TASKS
 from mudkit.systems.store_and_forward import Client, Relay
@@ -24,7 +24,7 @@ class ToEveryone:
 
     Parameters
     ----------
-    stage : Stage
+    stage : Testbed
     """
 
     name: Final = "to everyone"
@@ -33,7 +33,7 @@ class ToEveryone:
     )
     """What its paper cannot say, by the name of the task."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Testbed) -> None:
         self._stage = stage
         relay = Relay(stage.lab)
         self._clients = {name: Client(device, relay) for name, device in stage.lab.devices.items()}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mudkit.experiment.scoreboard.stage import Stage
+from mudkit.experiment.scoreboard.stage import Testbed
 from mudkit.experiment.scoreboard.task import Item, called
 from mudkit.systems.store_and_forward import Client, Relay
 
@@ -21,12 +21,12 @@ class Uplink:
 
     Parameters
     ----------
-    stage : Stage
+    stage : Testbed
     came : callable
         Called with each item when it has got there.
     """
 
-    def __init__(self, stage: Stage, came: Callable[[Item], Any]) -> None:
+    def __init__(self, stage: Testbed, came: Callable[[Item], Any]) -> None:
         relay = Relay(stage.lab, "uplink")
         self._clients = {name: Client(stage.lab.devices[name], relay) for name in stage.senders}
         self._came = came

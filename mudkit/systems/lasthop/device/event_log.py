@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from mudkit.events import Store
 
-__all__ = ["Facts"]
+__all__ = ["EventLog"]
 
 _KEY: Final = "fact "
 _COUNT: Final = "facts"
@@ -15,7 +15,7 @@ _EMPTY_READS: Final = 16
 """Of a topic; older ones are in no moving average any more."""
 
 
-class Facts:
+class EventLog:
     """Numbered facts: subscriptions, what was read, what was let go. They outlive the machine.
 
     Parameters

@@ -48,7 +48,7 @@ from mudkit.events import (
 )
 from mudkit.systems.incarnation import incarnation
 from mudkit.systems.lasthop.device.context_handler import Following
-from mudkit.systems.lasthop.device.event_log import Facts
+from mudkit.systems.lasthop.device.event_log import EventLog
 from mudkit.systems.lasthop.device.queue import DeviceQueue
 from mudkit.systems.lasthop.messages import FromServer
 from mudkit.systems.lasthop.servers.phone import AGAIN_US, AGAIN_US_PER_BYTE
@@ -97,7 +97,7 @@ class DeviceMachine:
         self._me, self._server = me, server
         self._capacity = capacity
         self._queue = DeviceQueue(ports.store, math.inf if capacity is None else capacity)
-        self._facts = Facts(ports.store)
+        self._facts = EventLog(ports.store)
         self._topics: dict[str, tuple[int, Subscription]] = {
             key.removeprefix("topic "): (run, Subscription.read(described))
             for key, (run, described) in ports.store.items("topic ")

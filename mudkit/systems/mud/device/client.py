@@ -28,14 +28,14 @@ from mudkit.events import (
 from mudkit.systems.incarnation import incarnation
 from mudkit.systems.mud.device.cache import Cache
 from mudkit.systems.mud.device.connection import RETRY, Connection
-from mudkit.systems.mud.device.continuous_reads import HEARTBEAT, HELLO, Watching
+from mudkit.systems.mud.device.continuous_reads import HEARTBEAT, HELLO, ContinuousReads
 from mudkit.systems.mud.device.holding import holdings
 from mudkit.systems.mud.device.local import Local
 from mudkit.systems.mud.device.planning import Planner
-from mudkit.systems.mud.device.policy_slot import Shelf, Shipped, ShippedReads, ShippedWrites
+from mudkit.systems.mud.device.policy_slot import PolicySlot, Shipped, ShippedReads, ShippedWrites
 from mudkit.systems.mud.device.prefetching import LOOK, Prefetching
-from mudkit.systems.mud.device.read_path import Asking, asked_of
-from mudkit.systems.mud.device.write_path import DUE, Writing
+from mudkit.systems.mud.device.read_path import ReadPath, asked_of
+from mudkit.systems.mud.device.write_path import DUE, WritePath
 from mudkit.systems.mud.messages import ANSWERS, FOR_CLIENTS
 from mudkit.systems.mud.policies.policies import PrefetchPolicy, ReadPolicy, WritePolicy
 from mudkit.systems.mud.problems import from_json
@@ -100,14 +100,14 @@ class ClientMachine:
         self._connection = Connection(
             endpoint, _latest(ports.store.get("token"), settings.token), settings.gateways, first
         )  # fmt: skip
-        self._shelves: list[Shelf] = []
-        self._writing = Writing(
+        self._shelves: list[PolicySlot] = []
+        self._writing = WritePath(
             ports, self.local, self._connection, self._write_policy(settings.write_policy),
             lambda now_us: self._asking.settled(now_us), lambda write: self._asking.is_before(write),
             lambda now_us, error: self._asking.refuse(now_us, error),
         )  # fmt: skip
         self._cache, self._planner = Cache(self.local), Planner()
-        self._asking = Asking(
+        self._asking = ReadPath(
             self.local, self._cache, self._planner, self._connection,
             self._read_policy(settings.read_policy),
             self._writing.release, self._writing.go_on,
@@ -117,18 +117,18 @@ class ClientMachine:
             self._prefetching = Prefetching(
                 self._cache, self._planner, settings.prefetch_policy, self._asking.fetch
             )
-        self._watching = Watching(ports, self.local, self._connection, settings.servers, self._shelves)
+        self._watching = ContinuousReads(ports, self.local, self._connection, settings.servers, self._shelves)
 
     def _read_policy(self, policy: ReadPolicy | Shipped | None) -> ReadPolicy | None:
         if not isinstance(policy, Shipped):
             return policy
-        self._shelves.append(Shelf(self._store, "read"))
+        self._shelves.append(PolicySlot(self._store, "read"))
         return ShippedReads(self._shelves[-1], cast("ReadPolicy | None", policy.until))
 
     def _write_policy(self, policy: WritePolicy | Shipped) -> WritePolicy:
         if not isinstance(policy, Shipped):
             return policy
-        self._shelves.append(Shelf(self._store, "write"))
+        self._shelves.append(PolicySlot(self._store, "write"))
         return ShippedWrites(self._shelves[-1], cast("WritePolicy | None", policy.until))
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:

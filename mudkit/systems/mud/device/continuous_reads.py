@@ -29,21 +29,21 @@ from mudkit.events import CancelTimer, Complete, Effect, Notify, Ports, Send, Se
 from mudkit.predicates.exchange import to_json
 from mudkit.systems.mud.device.connection import Connection
 from mudkit.systems.mud.device.local import Local
-from mudkit.systems.mud.device.policy_slot import Shelf
+from mudkit.systems.mud.device.policy_slot import PolicySlot
 from mudkit.systems.mud.problems import from_json
 from mudkit.systems.mud.result import Change
 from mudkit.systems.mud.servers.notifications import HEARTBEAT_US
 from mudkit.systems.mud.table_replica import detached
 from mudkit.systems.stream import Incoming
 
-__all__ = ["HEARTBEAT", "HELLO", "Watching"]
+__all__ = ["HEARTBEAT", "HELLO", "ContinuousReads"]
 
 HEARTBEAT: Final = "heartbeat"
 HELLO: Final = "hello"
 _HELLO_US: Final = 10_000_000
 
 
-class Watching:
+class ContinuousReads:
     """The continuous reads of one client.
 
     Parameters
@@ -53,7 +53,7 @@ class Watching:
     connection : Connection
     servers : sequence of str
         The notification servers: the first one knows who is responsible.
-    shelves : sequence of Shelf
+    shelves : sequence of PolicySlot
         Of the policies that this client follows.
     """
 
@@ -63,7 +63,7 @@ class Watching:
         local: Local,
         connection: Connection,
         servers: Sequence[str],
-        shelves: Sequence[Shelf],
+        shelves: Sequence[PolicySlot],
     ) -> None:
         self._store = ports.store
         self._local = local

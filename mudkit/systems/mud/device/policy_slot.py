@@ -23,7 +23,7 @@ from mudkit.systems.mud.policies.artefact import FEATURES, Artefact
 from mudkit.systems.mud.policies.policies import Asked, Cached, Now, ReadPolicy, WritePolicy
 from mudkit.units import US_PER_S, distance_km, solar_time
 
-__all__ = ["Shelf", "Shipped", "ShippedReads", "ShippedWrites"]
+__all__ = ["PolicySlot", "Shipped", "ShippedReads", "ShippedWrites"]
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Shipped:
     until: ReadPolicy | WritePolicy | None = None
 
 
-class Shelf:
+class PolicySlot:
     """The artefacts of one kind that a device keeps.
 
     Parameters
@@ -108,11 +108,11 @@ class ShippedReads:
 
     Parameters
     ----------
-    shelf : Shelf
+    shelf : PolicySlot
     until : ReadPolicy or None
     """
 
-    def __init__(self, shelf: Shelf, until: ReadPolicy | None) -> None:
+    def __init__(self, shelf: PolicySlot, until: ReadPolicy | None) -> None:
         self._shelf = shelf
         self._until = until
 
@@ -138,11 +138,11 @@ class ShippedWrites:
 
     Parameters
     ----------
-    shelf : Shelf
+    shelf : PolicySlot
     until : WritePolicy or None
     """
 
-    def __init__(self, shelf: Shelf, until: WritePolicy | None) -> None:
+    def __init__(self, shelf: PolicySlot, until: WritePolicy | None) -> None:
         self._shelf = shelf
         self._until = Now() if until is None else until
 

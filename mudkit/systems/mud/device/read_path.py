@@ -37,7 +37,7 @@ from mudkit.systems.mud.queries import asks_for_keys_only, check_names, keys_of,
 from mudkit.systems.mud.result import ReadResult
 from mudkit.systems.mud.table_replica import detached
 
-__all__ = ["READ_TYPES", "Asking", "asked_of"]
+__all__ = ["READ_TYPES", "ReadPath", "asked_of"]
 
 READ_TYPES: Final = ("uncommitted", "committed", "committed_wio")
 
@@ -57,7 +57,7 @@ def asked_of(arguments: Mapping[str, Any]) -> Asked:
     return Asked(arguments["table"], arguments["predicate"], arguments["type"], reader, utility)
 
 
-class Asking:
+class ReadPath:
     """The reads of one client.
 
     Parameters

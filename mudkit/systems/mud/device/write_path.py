@@ -34,13 +34,13 @@ from mudkit.systems.mud.policies.policies import NEVER, WritePolicy
 from mudkit.systems.mud.problems import Conflict, from_json
 from mudkit.systems.mud.tables import check_key, check_record
 
-__all__ = ["DUE", "WRITE_TYPES", "Writing"]
+__all__ = ["DUE", "WRITE_TYPES", "WritePath"]
 
 DUE: Final = "due"
 WRITE_TYPES: Final = ("blind", "conditional")
 
 
-class Writing:
+class WritePath:
     """The writes of one client.
 
     Parameters

@@ -33,10 +33,10 @@ from mudkit.systems.mud.messages import FOR_BACK_END, FROM_FOLLOWERS, TO_STORE
 from mudkit.systems.mud.problems import to_json
 from mudkit.systems.mud.queries import check_names, tables_of
 from mudkit.systems.mud.servers.reading import answered
-from mudkit.systems.mud.table_replica import Copy, Joined, Row, is_visible
+from mudkit.systems.mud.table_replica import Joined, Row, TableReplica, is_visible
 from mudkit.systems.mud.tables import Table, check_key, check_record, no_such_table
 from mudkit.systems.receiving import Accepts, dropped
-from mudkit.systems.stream import Again
+from mudkit.systems.stream import RetransmitTimer
 from mudkit.tokens import Claims
 
 __all__ = ["BackEnd"]
@@ -67,13 +67,13 @@ class BackEnd:
             **dict.fromkeys(replicas, FROM_FOLLOWERS),
         }  # fmt: skip
         followers = (*replicas, *processors)
-        self._copy = Copy()
+        self._copy = TableReplica()
         tables = [each for _, each in self._store.items("table ")]
         rows = [(key.split("\n")[1], row) for key, row in self._store.items("row\n")]
         self._copy.load(self._store.get("lsn") or BEFORE_FIRST, tables, rows)
         self._has: dict[str, int] = dict.fromkeys(followers, -1)
         """What each follower has of the log; -1: it has not said so yet."""
-        self._timer = Again(_AGAIN_US)
+        self._timer = RetransmitTimer(_AGAIN_US)
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""

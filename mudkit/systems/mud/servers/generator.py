@@ -23,7 +23,7 @@ from mudkit.events import Call, Complete, Effect, Event, LinkUp, Ports, Received
 from mudkit.systems.mud.messages import FROM_RECEIVERS
 from mudkit.systems.mud.policies.artefact import Artefact
 from mudkit.systems.receiving import dropped
-from mudkit.systems.stream import Again, Outgoing
+from mudkit.systems.stream import Outgoing, RetransmitTimer
 
 __all__ = ["Generator"]
 
@@ -45,7 +45,7 @@ class Generator:
         self._me = ports.address
         self._servers = servers
         self._streams: dict[str, Outgoing] = {}
-        self._timer = Again(_AGAIN_US)
+        self._timer = RetransmitTimer(_AGAIN_US)
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from mudkit.events import Effect, Send, SetTimer
-from mudkit.systems.mud.table_replica import Copy
+from mudkit.systems.mud.table_replica import TableReplica
 
-__all__ = ["BEGIN", "Follower"]
+__all__ = ["BEGIN", "LogFollower"]
 
 BEGIN: Final = "begin"
 """Name of the timer until the back end has sent its state."""
@@ -17,7 +17,7 @@ _Place: TypeAlias = tuple[int, tuple[str, ...]]
 """Number and split of a table: they stay as they are."""
 
 
-class Follower:
+class LogFollower:
     """What one machine knows of the log.
 
     Parameters
@@ -31,7 +31,7 @@ class Follower:
     def __init__(self, master: str, turn: str) -> None:
         self._master = master
         self._turn = turn
-        self.copy = Copy()
+        self.copy = TableReplica()
         self.lsn = -1
         """The last entry that came, whether or not the copy has taken it; -1: no state yet."""
         self._tables: dict[str, _Place] = {}

@@ -14,7 +14,7 @@ from mudkit.errors import MudkitError, PredicateError
 from mudkit.predicates import Predicate, SubscriptionIndex
 from mudkit.predicates.exchange import from_json
 from mudkit.systems.mud.queries import tables_of
-from mudkit.systems.mud.table_replica import Copy, Joined, is_visible, record_of
+from mudkit.systems.mud.table_replica import Joined, TableReplica, is_visible, record_of
 from mudkit.systems.mud.tables import Table
 
 __all__ = ["Handle", "Matching"]
@@ -35,12 +35,12 @@ class Matching:
 
     Parameters
     ----------
-    copy : Copy
+    copy : TableReplica
         For those that look into other tables: each reader is shown something else there, so each is asked
         by itself. What changes there counts for what is written from then on.
     """
 
-    def __init__(self, copy: Copy) -> None:
+    def __init__(self, copy: TableReplica) -> None:
         self._copy = copy
         self._index = SubscriptionIndex()
         self._joining: dict[Handle, _Reader] = {}

@@ -42,7 +42,7 @@ from mudkit.events import (
 from mudkit.systems.mud.messages import FROM_CLIENTS, POLICIES, TELLS
 from mudkit.systems.mud.partitioning import app_of, netid_of, server_of
 from mudkit.systems.receiving import dropped
-from mudkit.systems.stream import Again, Incoming, Outgoing
+from mudkit.systems.stream import Incoming, Outgoing, RetransmitTimer
 
 __all__ = ["HEARTBEAT_US", "NotificationServer"]
 
@@ -106,7 +106,7 @@ class NotificationServer:
         self._latest: dict[str, Incoming] = {}
         """Of those, by the address of who sends."""
         self._processors: set[str] = set()
-        self._timer = Again(_AGAIN_US)
+        self._timer = RetransmitTimer(_AGAIN_US)
         self._policies: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = {}
         """By app and kind: by version."""
         self._count = 0
@@ -138,7 +138,7 @@ class NotificationServer:
             case TimerFired(name=name):
                 if name == _FOLLOW:
                     return self._follow()
-                return self._again(now_us) if name == Again.NAME else self._sweep(now_us)
+                return self._again(now_us) if name == RetransmitTimer.NAME else self._sweep(now_us)
         return ()
 
     def _is_taken(self, event: Received) -> bool:

@@ -32,12 +32,12 @@ from mudkit.predicates.exchange import from_json
 from mudkit.systems.mud.messages import FOR_PROCESSORS, FROM_MASTER, GONE
 from mudkit.systems.mud.partitioning import netid_of, processor_of, server_of
 from mudkit.systems.mud.problems import to_json
-from mudkit.systems.mud.servers.log_follower import BEGIN, Follower
+from mudkit.systems.mud.servers.log_follower import BEGIN, LogFollower
 from mudkit.systems.mud.servers.matching import Handle, Matching
 from mudkit.systems.mud.table_replica import Joined, Row, is_visible
 from mudkit.systems.mud.tables import Table, no_such_table
 from mudkit.systems.receiving import Accepts, dropped
-from mudkit.systems.stream import Again, Outgoing
+from mudkit.systems.stream import Outgoing, RetransmitTimer
 from mudkit.tokens import Claims
 
 __all__ = ["Processor"]
@@ -89,7 +89,7 @@ class Processor:
         self._me = ports.address
         self._number, self._processors = number, processors
         self._back_end, self._replicas, self._servers = back_end, replicas, servers
-        self._log = Follower(back_end, ports.entropy(8).hex())
+        self._log = LogFollower(back_end, ports.entropy(8).hex())
         self._life = 0
         self._turn = 0
         self._readings: dict[Handle, _Reading] = {}
@@ -103,7 +103,7 @@ class Processor:
         """By the number of the table."""
         self._told: dict[tuple[int, str], set[Handle]] = {}
         self._streams: dict[str, Outgoing] = {}
-        self._timer = Again(_AGAIN_US)
+        self._timer = RetransmitTimer(_AGAIN_US)
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""

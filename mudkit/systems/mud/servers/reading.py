@@ -9,18 +9,18 @@ from mudkit.errors import MudkitError
 from mudkit.events import Effect, Send
 from mudkit.predicates.exchange import from_json
 from mudkit.systems.mud.problems import to_json
-from mudkit.systems.mud.table_replica import Copy, claims_of
+from mudkit.systems.mud.table_replica import TableReplica, claims_of
 from mudkit.systems.mud.tables import no_such_table
 
 __all__ = ["answered"]
 
 
-def answered(copy: Copy, message: Mapping[str, Any], master: str | None = None) -> Sequence[Effect]:
+def answered(copy: TableReplica, message: Mapping[str, Any], master: str | None = None) -> Sequence[Effect]:
     """Answer a read of a partition, or pass it on to the master.
 
     Parameters
     ----------
-    copy : Copy
+    copy : TableReplica
     message : mapping
         ``least`` is the entry of the log that the answer must not be older than: the reader has seen it.
     master : str, optional

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from mudkit.events import Effect, Event, LinkUp, Ports, Received, SetTimer, TimerFired
 from mudkit.systems.mud.messages import FROM_MASTER, READS
-from mudkit.systems.mud.servers.log_follower import Follower
+from mudkit.systems.mud.servers.log_follower import LogFollower
 from mudkit.systems.mud.servers.reading import answered
 from mudkit.systems.receiving import Accepts, dropped
 
@@ -36,7 +36,7 @@ class Replica:
         self._master = master
         self._accepts = {master: FROM_MASTER, **dict.fromkeys(processors, READS)}
         self._lag_us = lag_us
-        self._log = Follower(master, ports.entropy(8).hex())
+        self._log = LogFollower(master, ports.entropy(8).hex())
         self._waiting: deque[tuple[int, dict[str, Any]]] = deque()
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:

@@ -44,7 +44,7 @@ from mudkit.systems.sublim.policy.policy import Policy
 from mudkit.systems.sublim.policy.problems import PolicyError
 from mudkit.systems.sublim.policy.watching import told
 from mudkit.systems.sublim.servers.agent import AGAIN, Agent, AnyPolicy
-from mudkit.systems.sublim.servers.handover import LEAVE, WANT, HandingOver
+from mudkit.systems.sublim.servers.handover import LEAVE, WANT, Handover
 from mudkit.systems.sublim.servers.plain_access_point import PlainService
 from mudkit.systems.sublim.sites import Site
 
@@ -86,7 +86,7 @@ class AccessPointMachine:
         """Names of subscribers of whom it is not known that they have all messages."""
         for key, _ in self._store.items("agent "):
             self._begin(key.removeprefix("agent "))
-        self._over = HandingOver(ports, self._agents, self._begin)
+        self._over = Handover(ports, self._agents, self._begin)
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""

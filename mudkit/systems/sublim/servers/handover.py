@@ -34,7 +34,7 @@ from typing import Any, Final
 from mudkit.events import CancelTimer, Effect, Ports, Send, SetTimer
 from mudkit.systems.sublim.servers.agent import Agent, fresh
 
-__all__ = ["LEAVE", "WANT", "HandingOver"]
+__all__ = ["LEAVE", "WANT", "Handover"]
 
 WANT: Final = "want "
 LEAVE: Final = "leave "
@@ -42,7 +42,7 @@ _GONE: Final = "gone "
 _AGAIN_US: Final = 3_000_000
 
 
-class HandingOver:
+class Handover:
     """What an access point does about subscribers that come and go.
 
     Parameters

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mudkit.errors import AccessDenied, TableProblem
 from mudkit.predicates import Aggregates, Predicate
 from mudkit.predicates.exchange import to_json
-from mudkit.systems.mud.table_replica import Copy, Joined, is_visible, record_of
+from mudkit.systems.mud.table_replica import Joined, TableReplica, is_visible, record_of
 from mudkit.systems.mud.tables import Table
 
 NEWS = Table("news", "app", split=["g", "p"], number=1, lsn=1)
@@ -27,8 +27,8 @@ def row(
     return {"key": key, "ver": ver, "data": data, "predicate": predicate, "ts_us": 5, "lsn": lsn}
 
 
-def copy_of(*rows: dict[str, Any], table: Table = NEWS) -> Copy:
-    copy = Copy()
+def copy_of(*rows: dict[str, Any], table: Table = NEWS) -> TableReplica:
+    copy = TableReplica()
     copy.take({"op": "table", "lsn": 1, "table": table.as_json()})
     for lsn, each in enumerate(rows, 2):
         copy.take({"op": "row", "lsn": lsn, "name": table.name, "row": each})
@@ -36,7 +36,11 @@ def copy_of(*rows: dict[str, Any], table: Table = NEWS) -> Copy:
 
 
 def select(
-    copy: Copy, predicate: str | None = None, keys: list[str] | None = None, partition: int = 0, **reader: Any
+    copy: TableReplica,
+    predicate: str | None = None,
+    keys: list[str] | None = None,
+    partition: int = 0,
+    **reader: Any,
 ) -> list[str]:
     made = None if predicate is None else Predicate(predicate)
     table = copy.tables["news"]
@@ -89,7 +93,7 @@ _entries = st.lists(st.one_of(
 
 @given(_entries)
 def test_a_copy_that_is_loaded_goes_on_like_the_one_that_was_dumped(entries):
-    copies = [Copy()]
+    copies = [TableReplica()]
     for lsn, (op, key, data) in enumerate(entries, 1):
         known = copies[0].tables.get("news")
         if known is None:
@@ -103,7 +107,7 @@ def test_a_copy_that_is_loaded_goes_on_like_the_one_that_was_dumped(entries):
         for copy in copies:
             copy.take({"lsn": lsn, **entry})
         dumped = json.loads(json.dumps(copies[0].dump()))
-        loaded = Copy()
+        loaded = TableReplica()
         loaded.load(**dumped)
         copies.append(loaded)
         for copy in copies:
@@ -208,7 +212,9 @@ PEOPLE = Table("people", "app", split=["g"], number=2, lsn=1)
 BY = "lookup('people', by, 'n') = 1"
 
 
-def two(*people: dict[str, Any], news: tuple[dict[str, Any], ...] = (), table: Table = PEOPLE) -> Copy:
+def two(
+    *people: dict[str, Any], news: tuple[dict[str, Any], ...] = (), table: Table = PEOPLE
+) -> TableReplica:
     copy = copy_of(*news)
     copy.take({"op": "table", "lsn": 20, "table": table.as_json()})
     for lsn, each in enumerate(people, 21):
@@ -216,7 +222,7 @@ def two(*people: dict[str, Any], news: tuple[dict[str, Any], ...] = (), table: T
     return copy
 
 
-def joined(copy: Copy, key: Any, auth: dict[str, str] | None = None, **reader: Any) -> Any:
+def joined(copy: TableReplica, key: Any, auth: dict[str, str] | None = None, **reader: Any) -> Any:
     return Joined(copy, reader, {"app": "news"} if auth is None else auth)["people"].get(key)
 
 

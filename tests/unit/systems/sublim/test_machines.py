@@ -10,7 +10,7 @@ from mudkit.events import Call, Complete, LinkUp, Ports, Received, Send, SendFai
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.sublim.servers.access_point import AccessPointMachine
 from mudkit.systems.sublim.servers.agent import WAITING, WINDOW, Agent, fresh
-from mudkit.systems.sublim.servers.handover import HandingOver
+from mudkit.systems.sublim.servers.handover import Handover
 from mudkit.systems.sublim.servers.publish_server import AT_ONCE, PublishServerMachine
 from mudkit.systems.sublim.sites import Site
 
@@ -139,7 +139,7 @@ class Point:
     def __init__(self, address: str) -> None:
         self.store = MemoryStore()
         self.agents: dict[str, Agent] = {}
-        self.over = HandingOver(ports(self.store, address), self.agents, self.begin)
+        self.over = Handover(ports(self.store, address), self.agents, self.begin)
 
     def begin(self, name: str) -> Agent:
         self.agents[name] = Agent(self.store, name, None)

@@ -23,7 +23,7 @@ from mudkit.events import (
 )
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.lasthop import Forwarding, Publications, Subscriber, Subscription
-from mudkit.systems.lasthop.device.event_log import Facts
+from mudkit.systems.lasthop.device.event_log import EventLog
 from mudkit.systems.lasthop.device.machine import APP, ARRIVALS, DeviceMachine
 from mudkit.systems.lasthop.device.queue import DeviceQueue
 from mudkit.systems.lasthop.servers.phone import AGAIN_US, AGAIN_US_PER_BYTE
@@ -341,7 +341,7 @@ def test_unsubscribing_answers_who_reads_and_forgets_what_is_there(phone):
 
 
 def test_reads_of_nothing_do_not_pile_up_while_the_link_is_down():
-    facts = Facts(MemoryStore())
+    facts = EventLog(MemoryStore())
     facts.add({"what": "read", "topic": "news", "at_us": 0, "ids": ["a"]})
     for at_us in range(1, 100):
         facts.add({"what": "read", "topic": "news", "at_us": at_us, "ids": []})

@@ -10,7 +10,7 @@ from mudkit.events import Complete, Notify, SetTimer
 from mudkit.fleet.store import MemoryStore
 from mudkit.predicates import Predicate
 from mudkit.systems.mud.device.connection import Connection
-from mudkit.systems.mud.device.continuous_reads import HELLO, Watching
+from mudkit.systems.mud.device.continuous_reads import HELLO, ContinuousReads
 from mudkit.systems.mud.device.local import Local
 
 TABLE = {
@@ -28,7 +28,7 @@ class Cell:
         self.connection = Connection("jane/news", None, ["gateway"], 0)
         self.connection.life, self.connection.incarnation = "life", "first"
         self.local = Local(self.ports.store, 10)
-        self.watching = Watching(self.ports, self.local, self.connection, ["server"], [])
+        self.watching = ContinuousReads(self.ports, self.local, self.connection, ["server"], [])
         if is_up:
             self.connection.up()
         self.number = 0

@@ -11,7 +11,7 @@ from mud_place import Place
 from mudkit.errors import ParameterError
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.mud import AlwaysRemote, Artefact, Shipped, freshness
-from mudkit.systems.mud.device.policy_slot import Shelf, ShippedReads
+from mudkit.systems.mud.device.policy_slot import PolicySlot, ShippedReads
 from mudkit.systems.mud.policies.policies import Asked, Cached
 
 LOCAL_FOR_AN_HOUR = [[0, 3600.0, 1, 2, 2], [0], [1]]
@@ -33,7 +33,7 @@ def damaged(artefact):
 
 class TestShelf:
     def test_a_newer_version_takes_effect(self):
-        shelf = Shelf(MemoryStore(), "read")
+        shelf = PolicySlot(MemoryStore(), "read")
         for version in (1, 3):
             shelf.take(reads(version).document)
             assert shelf.version == version
@@ -46,30 +46,30 @@ class TestShelf:
     ])  # fmt: skip
     def test_what_is_wrong_changes_nothing(self, document, why):
         store = MemoryStore()
-        shelf = Shelf(store, "read")
+        shelf = PolicySlot(store, "read")
         shelf.take(reads(2).document)
         shelf.take(document)
         assert shelf.version == 2
         assert why in shelf.refused[0]
-        assert Shelf(store, "read").version == 2
+        assert PolicySlot(store, "read").version == 2
 
     def test_the_same_again_is_no_mistake(self):
-        shelf = Shelf(MemoryStore(), "read")
+        shelf = PolicySlot(MemoryStore(), "read")
         for _ in range(2):
             shelf.take(reads(1).document)
         assert (shelf.version, shelf.refused) == (1, [])
 
     def test_when_what_is_kept_is_damaged_the_one_before_counts(self):
         store = MemoryStore()
-        shelf = Shelf(store, "read")
+        shelf = PolicySlot(store, "read")
         shelf.take(reads(1).document)
         shelf.take(reads(2).document)
         store.put("policy read in use", damaged(reads(2)))
-        again = Shelf(store, "read")
+        again = PolicySlot(store, "read")
         assert again.version == 1
         assert "sha256" in again.refused[0]
         store.put("policy read before", damaged(reads(1)))
-        assert Shelf(store, "read").in_use is None
+        assert PolicySlot(store, "read").in_use is None
 
 
 @pytest.mark.parametrize(("here", "there", "decided"), [
@@ -78,7 +78,7 @@ class TestShelf:
 ])  # fmt: skip
 def test_a_read_is_as_far_from_one_before_as_the_two_places(here, there, decided):
     near = Artefact.made("read", 1, ["distance"], [[0, 1.0, 1, 2, 2], [0], [1]], ["local", "remote"])
-    shelf = Shelf(MemoryStore(), "read")
+    shelf = PolicySlot(MemoryStore(), "read")
     shelf.take(near.document)
     now, before = ({} if loc is None else {"loc": loc} for loc in (here, there))
     asked, answered = (Asked("news", None, "committed", reader, None) for reader in (now, before))

@@ -6,7 +6,7 @@ import pytest
 from mud_machines import sent
 
 from mudkit.events import SetTimer
-from mudkit.systems.mud.servers.log_follower import BEGIN, Follower
+from mudkit.systems.mud.servers.log_follower import BEGIN, LogFollower
 from mudkit.systems.mud.tables import Table
 
 
@@ -28,13 +28,13 @@ STATE = {"turn": "now", "lsn": 0, "tables": [table(0)["table"]], "rows": []}
 
 @pytest.fixture
 def follower():
-    follower = Follower("master", "now")
+    follower = LogFollower("master", "now")
     follower.state(STATE)
     return follower
 
 
 def test_it_asks_until_the_state_has_come_though_nothing_has_happened_yet():
-    follower = Follower("master", "now")
+    follower = LogFollower("master", "now")
     for _ in range(2):
         send, timer = follower.begin()
         assert (send.to, send.message) == ("master", {"kind": "follow", "turn": "now"})
@@ -53,7 +53,7 @@ def test_a_state_that_comes_late_changes_nothing(follower):
 
 
 def test_a_state_that_an_earlier_life_asked_for_is_too_old():
-    follower = Follower("master", "now")
+    follower = LogFollower("master", "now")
     assert follower.state({"turn": "before", "lsn": 3, "tables": [], "rows": []}) == ()
     assert follower.begin() != ()
 
@@ -66,7 +66,7 @@ def test_entries_are_taken_once_and_in_order(follower):
 
 
 def test_without_a_state_there_is_nothing_to_follow():
-    assert list(Follower("master", "now").fresh({"entries": [entry(0), entry(1)]})) == []
+    assert list(LogFollower("master", "now").fresh({"entries": [entry(0), entry(1)]})) == []
 
 
 @pytest.mark.parametrize(("entries", "is_whole"), [
@@ -104,4 +104,4 @@ def test_entries_are_of_one_piece_or_not_followed(follower, entries, is_whole):
 def test_a_state_is_of_one_piece_or_not_followed(names, numbers, rows, is_whole):
     tables = [table(1, *each)["table"] for each in zip(names, numbers, strict=True)]
     state = {"kind": "state", "tables": tables, "rows": [(name, {"key": "a"}) for name in rows]}
-    assert Follower("master", "now").fits(state) == is_whole
+    assert LogFollower("master", "now").fits(state) == is_whole

@@ -10,7 +10,7 @@ from mudkit.predicates import Predicate, function
 from mudkit.predicates.exchange import to_json
 from mudkit.predicates.functions import remove
 from mudkit.systems.mud.servers.matching import Matching
-from mudkit.systems.mud.table_replica import Copy, is_visible, record_of
+from mudkit.systems.mud.table_replica import TableReplica, is_visible, record_of
 from mudkit.systems.mud.tables import Table
 
 TABLE = Table("t", "news", number=1)
@@ -36,7 +36,7 @@ def handle(number):
 
 
 def matching(*readers, copy=None):
-    made = Matching(copy or Copy())
+    made = Matching(copy or TableReplica())
     for number, (text, data) in enumerate(readers):
         made.add(handle(number), Predicate(text), data, {"user": "bob"})
     return made
@@ -106,7 +106,7 @@ BY = "lookup('people', by, 'n') = 1"
 
 
 def people(**numbers):
-    copy = Copy()
+    copy = TableReplica()
     rows = [("people", {**version(n=n), "key": key}) for key, n in numbers.items()]
     copy.load(1, [PEOPLE.as_json()], rows)
     return copy
