@@ -10,7 +10,7 @@ import ipywidgets
 import numpy as np
 
 from mudkit.experiment.cache_bench import CacheBench, Tried, nodes
-from mudkit.figures.maps import answers
+from mudkit.figures.maps import cache_hits
 from mudkit.figures.structure import trees
 from mudkit.learning import COSTS, FixedRule
 from mudkit.widgets.figure import Figure
@@ -73,7 +73,7 @@ class CostPage(Panel):
         now = self._now()
         # Whole from the first on: a figure is not shown before. One only: of several, JupyterLab leaves the
         # others empty.
-        where = answers.answers(answers.near_most(now.reads), title=_MAP)
+        where = cache_hits.answers(cache_hits.near_most(now.reads), title=_MAP)
         self.map = Figure(where.update_layout(width=_WIDTH_PX))
         self._tell(now)
         self._is_changing = False
@@ -109,7 +109,7 @@ class CostPage(Panel):
         now = self._now()
         self._tell(now)
         with self.map.batch_update():
-            answers.fill(self.map, answers.near_most(now.reads), title=_MAP)
+            cache_hits.fill(self.map, cache_hits.near_most(now.reads), title=_MAP)
 
     def _tell(self, now: Tried) -> None:
         assert now.learnt is not None  # only the rule has no tree

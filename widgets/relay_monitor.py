@@ -10,8 +10,8 @@ from typing import Any, Final
 import ipywidgets
 
 from mudkit.errors import MudkitError
-from mudkit.experiment.sights import Sights, sights
-from mudkit.figures.structure.sights import sights as drawn
+from mudkit.experiment.party_views import Sights, sights
+from mudkit.figures.structure.party_views import sights as drawn
 from mudkit.systems.contrail import Item
 from mudkit.widgets.panel import LAST, Panel, alert, read_object
 
@@ -30,8 +30,8 @@ class RelayMonitor(Panel):
     """Change an item, the filter that waits for it, or whether anything is encrypted; see who sees what.
 
     Each change plays a lab of two devices and a relay from its beginning
-    (:func:`mudkit.experiment.sights.sights`). What cannot be is told, and the last that could stays. All of
-    it works from the keyboard.
+    (:func:`mudkit.experiment.party_views.sights`). What cannot be is told, and the last that could stays.
+    All of it works from the keyboard.
 
     Parameters
     ----------

@@ -19,8 +19,8 @@ from mudkit.events import Operation
 from mudkit.exercises.judging import Exercise, PieceError, Played
 from mudkit.experiment.scenario import Scenario
 from mudkit.experiment.scoreboard.entrants.own import RELAY, Own
-from mudkit.experiment.scoreboard.stage import Testbed
 from mudkit.experiment.scoreboard.task import Item, Task
+from mudkit.experiment.scoreboard.testbed import Testbed
 from mudkit.figures.time import messages
 from mudkit.fleet.kernel import comes_out
 from mudkit.fleet.link import Transfer

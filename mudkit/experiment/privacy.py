@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mudkit.errors import ParameterError
-from mudkit.fleet.held import Held
+from mudkit.fleet.exposure import Held
 from mudkit.lab import Lab
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ import pyarrow.feather as feather
 from mudkit.errors import ParameterError, SimulationProblem
 from mudkit.events import Record
 from mudkit.files import work_folder
-from mudkit.fleet.held import Held
+from mudkit.fleet.exposure import Held
 from mudkit.fleet.host import Device, Host, Process
 from mudkit.fleet.kernel import World
 from mudkit.fleet.ledger import Deliveries

@@ -30,7 +30,7 @@ from mudkit.experiment.scoreboard.compositions import (
 from mudkit.experiment.scoreboard.compositions import promises as p
 from mudkit.experiment.scoreboard.compositions.meaning import meant_by
 from mudkit.experiment.scoreboard.compositions.orders import played
-from mudkit.experiment.scoreboard.compositions.stories import smaller
+from mudkit.experiment.scoreboard.compositions.traces import smaller
 from mudkit.experiment.scoreboard.task import Item
 
 MIN = 60

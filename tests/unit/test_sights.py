@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mudkit.errors import ParameterError, PredicateError
-from mudkit.experiment.sights import sights
+from mudkit.experiment.party_views import sights
 from mudkit.systems.contrail import Item
 
 AREA = "within_box(loc, 37.35, -122.12, 37.43, -122.04)"

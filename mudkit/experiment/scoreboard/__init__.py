@@ -5,11 +5,11 @@ from mudkit.experiment.scoreboard.by_device import OF_DEVICES, by_device
 from mudkit.experiment.scoreboard.disclosed import disclosed
 from mudkit.experiment.scoreboard.entrants import CANNOT, ENTRANTS
 from mudkit.experiment.scoreboard.entry import MEASURES, Entry, play
+from mudkit.experiment.scoreboard.interest import Interest
 from mudkit.experiment.scoreboard.knowledge import knowledge
-from mudkit.experiment.scoreboard.stage import APP, Adapter, Testbed
 from mudkit.experiment.scoreboard.task import Item, Task
 from mudkit.experiment.scoreboard.tasks import FRIENDS_NEARBY, NEWS, PHOTOS, TASKS, TRAFFIC, WARD
-from mudkit.experiment.scoreboard.wants import Interest
+from mudkit.experiment.scoreboard.testbed import APP, Adapter, Testbed
 
 __all__ = [
     "APP",

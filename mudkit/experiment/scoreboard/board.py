@@ -16,8 +16,8 @@ from mudkit.experiment.scoreboard.disclosed import disclosed
 from mudkit.experiment.scoreboard.entrants import ENTRANTS
 from mudkit.experiment.scoreboard.entry import MEASURES, play
 from mudkit.experiment.scoreboard.knowledge import knowledge
-from mudkit.experiment.scoreboard.stage import Adapter, Testbed
 from mudkit.experiment.scoreboard.task import Task
+from mudkit.experiment.scoreboard.testbed import Adapter, Testbed
 from mudkit.progress import bar
 from mudkit.sources.parameters import of_kind
 

@@ -21,7 +21,7 @@ import numpy as np
 from mudkit.errors import ParameterError
 from mudkit.events import Ciphertext
 from mudkit.experiment.scoreboard.task import Item
-from mudkit.fleet.held import leaves
+from mudkit.fleet.exposure import leaves
 from mudkit.fleet.host import Host
 from mudkit.fleet.kernel import World
 from mudkit.fleet.link import Transfer

@@ -18,7 +18,7 @@ import cloudpickle  # type: ignore[import-untyped]
 import numpy as np
 
 from mudkit.errors import ParameterError
-from mudkit.experiment.scoreboard.stage import Testbed
+from mudkit.experiment.scoreboard.testbed import Testbed
 from mudkit.fleet.host import Host, Process
 from mudkit.fleet.kernel import World
 from mudkit.lab import Lab

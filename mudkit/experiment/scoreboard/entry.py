@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow.compute as pc
 
 from mudkit.errors import ParameterError
-from mudkit.experiment.scoreboard.stage import APP, Adapter, Testbed
 from mudkit.experiment.scoreboard.task import SETTLE_S, Item, Task
+from mudkit.experiment.scoreboard.testbed import APP, Adapter, Testbed
 from mudkit.fleet.battery import BASE_MW
 from mudkit.fleet.host import Process
 from mudkit.fleet.kernel import comes_out

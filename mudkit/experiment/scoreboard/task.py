@@ -12,7 +12,7 @@ import msgspec
 
 from mudkit.errors import ParameterError, did_you_mean
 from mudkit.experiment.scenario import Scenario
-from mudkit.experiment.scoreboard.wants import Interest
+from mudkit.experiment.scoreboard.interest import Interest
 from mudkit.sources.parameters import number, whole_number
 
 __all__ = ["SETTLE_S", "Item", "Says", "Task", "Tells", "called"]

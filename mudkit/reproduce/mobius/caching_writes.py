@@ -14,7 +14,7 @@ from mudkit.experiment.processes import PROCESSES, spread_out
 from mudkit.learning.batching import Batch
 from mudkit.learning.evaluate_batches import bound_us, trained_on
 from mudkit.learning.frontier import at_equal, write_frontier
-from mudkit.learning.hindsight import hindsight_frontier
+from mudkit.learning.oracle import hindsight_frontier
 from mudkit.learning.writes import Asked, Writes, batches, missed
 from mudkit.reproduce.mobius.caching_traces import CARS, DAYS, TOWNS, Labelled, labelled, told, told_days
 from mudkit.reproduce.row import Figure, Measured, Say, nothing_said

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit.events import Ciphertext
-from mudkit.fleet.held import Held, leaves
+from mudkit.fleet.exposure import Held, leaves
 from mudkit.fleet.opened import MOST_BYTES, Room, opened
 from mudkit.systems.radiator.packing import pack
 

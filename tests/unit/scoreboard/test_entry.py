@@ -12,8 +12,8 @@ from mudkit.errors import ParameterError
 from mudkit.experiment.scoreboard import APP, ENTRANTS, MEASURES, NEWS, TASKS, TRAFFIC, play
 from mudkit.experiment.scoreboard.compositions import COMPOSITIONS
 from mudkit.experiment.scoreboard.entry import BATTERY_J
-from mudkit.experiment.scoreboard.stage import Testbed
 from mudkit.experiment.scoreboard.task import SETTLE_S
+from mudkit.experiment.scoreboard.testbed import Testbed
 from mudkit.fleet.battery import BASE_MW
 from mudkit.sources.workloads import Poisson
 from mudkit.units import distance_km

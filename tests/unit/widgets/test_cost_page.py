@@ -9,7 +9,7 @@ from learning_traces import labelled_reads
 
 from mudkit.errors import ParameterError
 from mudkit.experiment.cache_bench import CacheBench, nodes
-from mudkit.figures.maps.answers import by_cell, near_most
+from mudkit.figures.maps.cache_hits import by_cell, near_most
 from mudkit.figures.structure.trees import outline
 from mudkit.learning import FixedRule
 from mudkit.learning.replay import SENT, fewest_sends, replay

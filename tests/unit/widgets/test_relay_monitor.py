@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mudkit.errors import ParameterError, PredicateError
-from mudkit.experiment.sights import sights
-from mudkit.figures.structure.sights import sights as drawn
+from mudkit.experiment.party_views import sights
+from mudkit.figures.structure.party_views import sights as drawn
 from mudkit.systems.contrail import Item
 from mudkit.widgets import RelayMonitor
 

@@ -16,9 +16,9 @@ from mudkit.experiment.scoreboard.compositions.hops import (
 )
 from mudkit.experiment.scoreboard.compositions.orders import ALONE, PAIRS, SAME, commuting, orders
 from mudkit.experiment.scoreboard.compositions.promises import PROMISES
-from mudkit.experiment.scoreboard.compositions.stories import Said, Story, stories
+from mudkit.experiment.scoreboard.compositions.traces import Said, Story, stories
 from mudkit.experiment.scoreboard.entrants.radiator import LATER_S
-from mudkit.experiment.scoreboard.stage import Adapter, Testbed
+from mudkit.experiment.scoreboard.testbed import Adapter, Testbed
 from mudkit.systems.radiator import Time
 
 __all__ = [

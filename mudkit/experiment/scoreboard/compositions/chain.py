@@ -10,8 +10,8 @@ import msgspec
 
 from mudkit.experiment.scoreboard.compositions.hops import ContrailHop, Hop, MakeHop, Parcel, Way
 from mudkit.experiment.scoreboard.entrants.sublim import as_state, not_wanted
-from mudkit.experiment.scoreboard.stage import Testbed
 from mudkit.experiment.scoreboard.task import Item
+from mudkit.experiment.scoreboard.testbed import Testbed
 from mudkit.systems.store_and_forward import Client, Relay
 from mudkit.systems.sublim import Policy, Rule
 from mudkit.units import US_PER_S

@@ -15,8 +15,8 @@ from mudkit.events import Host, Operation
 from mudkit.experiment.scoreboard.compositions.meaning import RULES, meant_by
 from mudkit.experiment.scoreboard.entrants.sublim import as_state, not_wanted
 from mudkit.experiment.scoreboard.entrants.uplink import Uplink
-from mudkit.experiment.scoreboard.stage import Testbed
 from mudkit.experiment.scoreboard.task import Item
+from mudkit.experiment.scoreboard.testbed import Testbed
 from mudkit.systems.contrail import Item as Sealed
 from mudkit.systems.contrail import Module, Relay
 from mudkit.systems.lasthop import Publications, Subscription

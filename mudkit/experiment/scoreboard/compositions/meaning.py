@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from mudkit.errors import ParameterError
+from mudkit.experiment.scoreboard.interest import Interest
 from mudkit.experiment.scoreboard.task import Item
-from mudkit.experiment.scoreboard.wants import Interest
 from mudkit.predicates import Predicate
 
 __all__ = ["RULES", "meant_by"]

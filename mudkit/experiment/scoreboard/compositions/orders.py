@@ -38,8 +38,8 @@ from mudkit.experiment.scoreboard.compositions.promises import (
     clock,
     tell,
 )
-from mudkit.experiment.scoreboard.compositions.stories import Story, smaller, stories
-from mudkit.experiment.scoreboard.stage import Testbed
+from mudkit.experiment.scoreboard.compositions.traces import Story, smaller, stories
+from mudkit.experiment.scoreboard.testbed import Testbed
 from mudkit.sources.parameters import whole_number
 from mudkit.systems.radiator.aggregation.thresholds import People, Time
 from mudkit.systems.sublim import Rule

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from mudkit.experiment.scoreboard.compositions.chain import Handed, Logged
-from mudkit.experiment.scoreboard.compositions.stories import MIDNIGHT_MIN, Story
+from mudkit.experiment.scoreboard.compositions.traces import MIDNIGHT_MIN, Story
 from mudkit.experiment.scoreboard.entry import Entry
-from mudkit.experiment.scoreboard.stage import APP
+from mudkit.experiment.scoreboard.testbed import APP
 from mudkit.units import US_PER_S
 
 __all__ = [

@@ -11,7 +11,7 @@ from mudkit.experiment.scoreboard.entrants.mud import Mud
 from mudkit.experiment.scoreboard.entrants.radiator import Radiator
 from mudkit.experiment.scoreboard.entrants.sublim import Sublim
 from mudkit.experiment.scoreboard.entrants.to_everyone import ToEveryone
-from mudkit.experiment.scoreboard.stage import Adapter, Testbed
+from mudkit.experiment.scoreboard.testbed import Adapter, Testbed
 
 __all__ = ["CANNOT", "ENTRANTS", "Contrail", "LastHop", "Mud", "Radiator", "Sublim", "ToEveryone"]
 

@@ -12,8 +12,8 @@ from functools import partial
 from typing import Final
 
 from mudkit.events import Operation
-from mudkit.experiment.scoreboard.stage import Testbed
 from mudkit.experiment.scoreboard.task import Item
+from mudkit.experiment.scoreboard.testbed import Testbed
 from mudkit.predicates import Predicate
 from mudkit.systems.contrail import Item as Sealed
 from mudkit.systems.contrail import Module, Relay

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from mudkit.events import Operation
 from mudkit.experiment.scoreboard.entrants.uplink import Uplink
-from mudkit.experiment.scoreboard.stage import Testbed, not_hers
 from mudkit.experiment.scoreboard.task import Item
+from mudkit.experiment.scoreboard.testbed import Testbed, not_hers
 from mudkit.systems.lasthop import Publications, Subscriber, Subscription, query
 
 __all__ = ["LastHop"]

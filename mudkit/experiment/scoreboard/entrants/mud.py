@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any, Final
 
 from mudkit.events import Operation
-from mudkit.experiment.scoreboard.stage import Testbed, not_hers
 from mudkit.experiment.scoreboard.task import Item
+from mudkit.experiment.scoreboard.testbed import Testbed, not_hers
 from mudkit.systems.mud import Change, Client, Cloud
 
 __all__ = ["Mud"]

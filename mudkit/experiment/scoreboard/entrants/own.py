@@ -16,9 +16,9 @@ from typing import Any, Final, TypeAlias
 from mudkit.errors import ParameterError
 from mudkit.events import Effect, Event, Installed, Operation, Ports, Store
 from mudkit.experiment.scoreboard.copies import Copies
-from mudkit.experiment.scoreboard.stage import Adapter, Testbed
+from mudkit.experiment.scoreboard.interest import Interest
 from mudkit.experiment.scoreboard.task import Item
-from mudkit.experiment.scoreboard.wants import Interest
+from mudkit.experiment.scoreboard.testbed import Adapter, Testbed
 from mudkit.units import US_PER_S
 
 __all__ = ["ITEMS", "RELAY", "Handle", "Here", "Own", "entered"]

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
-from mudkit.experiment.scoreboard.stage import Testbed
 from mudkit.experiment.scoreboard.task import SETTLE_S, Item
 from mudkit.experiment.scoreboard.tasks import TASKS
+from mudkit.experiment.scoreboard.testbed import Testbed
 from mudkit.systems.radiator import Client, Context, Server, Time, Volume
 from mudkit.systems.radiator.aggregation.thresholds import Threshold
 

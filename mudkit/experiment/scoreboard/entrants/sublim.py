@@ -11,9 +11,9 @@ from functools import partial
 from typing import Any, Final
 
 from mudkit.experiment.scoreboard.entrants.uplink import Uplink
-from mudkit.experiment.scoreboard.stage import Testbed
+from mudkit.experiment.scoreboard.interest import Interest
 from mudkit.experiment.scoreboard.task import Item
-from mudkit.experiment.scoreboard.wants import Interest
+from mudkit.experiment.scoreboard.testbed import Testbed
 from mudkit.systems.sublim import AccessPoint, Policy, PublishServer, Rule, Subscriber
 from mudkit.systems.sublim.policy.actions import Drop
 

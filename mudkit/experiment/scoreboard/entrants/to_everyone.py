@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
-from mudkit.experiment.scoreboard.stage import Testbed
 from mudkit.experiment.scoreboard.task import Item, called
 from mudkit.experiment.scoreboard.tasks import TASKS
+from mudkit.experiment.scoreboard.testbed import Testbed
 from mudkit.systems.store_and_forward import Client, Relay
 
 __all__ = ["ToEveryone"]

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mudkit.experiment.scoreboard.stage import Testbed
 from mudkit.experiment.scoreboard.task import Item, called
+from mudkit.experiment.scoreboard.testbed import Testbed
 from mudkit.systems.store_and_forward import Client, Relay
 
 __all__ = ["Uplink"]

@@ -5,7 +5,7 @@ import pytest
 from learning_traces import MINUTE_US, asked, first_labels, written
 
 from mudkit.learning.batching import delayed
-from mudkit.learning.hindsight import HINDSIGHT_PRICES, hindsight_frontier, hours_of
+from mudkit.learning.oracle import HINDSIGHT_PRICES, hindsight_frontier, hours_of
 from mudkit.learning.writes import Asked, Writes, batches, missed
 
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from mudkit.errors import ParameterError, TraceContentError
-from mudkit.figures.maps.answers import answers, by_cell, fill, near_most
+from mudkit.figures.maps.cache_hits import answers, by_cell, fill, near_most
 
 
 def reads_at(lat, lon, is_local, is_stale=False):

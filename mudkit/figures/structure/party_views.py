@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Final
 
-from mudkit.experiment.sights import RECEIVER, SENDER, Seen, Sight
+from mudkit.experiment.party_views import RECEIVER, SENDER, Seen, Sight
 from mudkit.figures.structure.holdings import Holdings
 
 __all__ = ["sights"]
@@ -32,7 +32,7 @@ def sights(rows: Sequence[Sight], *, title: str = "") -> Holdings:
     Parameters
     ----------
     rows : sequence of Sight
-        As :func:`mudkit.experiment.sights.sights` gives them.
+        As :func:`mudkit.experiment.party_views.sights` gives them.
     title : str
     """
     head = "".join(f"<th scope='col' style='{_CELL}'>{escape(each)}</th>" for each in _HEADS)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mudkit import Lab
 from mudkit.errors import ParameterError
 from mudkit.events import Ciphertext
-from mudkit.fleet.held import Held
+from mudkit.fleet.exposure import Held
 from mudkit.systems.store_and_forward import Client, Relay
 
 

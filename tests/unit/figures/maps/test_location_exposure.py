@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from mudkit.errors import ParameterError, TraceContentError
-from mudkit.figures.maps.whereabouts import whereabouts
+from mudkit.figures.maps.location_exposure import whereabouts
 
 AREA = (37.0, -122.1, 37.2, -121.9)
 

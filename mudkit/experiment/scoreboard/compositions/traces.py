@@ -10,8 +10,8 @@ import numpy as np
 
 from mudkit.experiment.scenario import Scenario
 from mudkit.experiment.scoreboard.entry import Entry, play
-from mudkit.experiment.scoreboard.stage import Adapter, Testbed
 from mudkit.experiment.scoreboard.task import Task
+from mudkit.experiment.scoreboard.testbed import Adapter, Testbed
 from mudkit.sources.streams import Stream
 from mudkit.sources.workloads import Moments
 from mudkit.units import US_PER_S

@@ -19,7 +19,7 @@ from mudkit.systems.contrail.device.filters import parsed
 from mudkit.systems.contrail.items import pack
 
 if TYPE_CHECKING:
-    from mudkit.fleet.held import Held
+    from mudkit.fleet.exposure import Held
 
 __all__ = ["RECEIVER", "SENDER", "Seen", "Sight", "Sights", "sights"]
 

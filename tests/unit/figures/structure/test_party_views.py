@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from mudkit.experiment.sights import Seen, Sight
-from mudkit.figures.structure.sights import sights
+from mudkit.experiment.party_views import Seen, Sight
+from mudkit.figures.structure.party_views import sights
 
 CLEAR, SEALED, NOTHING = Seen("clear", "help"), Seen("ciphertext", "48 B, 0a …"), Seen("nothing")
 
