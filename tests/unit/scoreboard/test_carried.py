@@ -12,9 +12,10 @@ from itertools import pairwise
 
 import msgspec
 import pytest
+from couriers import Nobody, on_each
 
 from mudkit.errors import ParameterError
-from mudkit.events import Call, Ciphertext, Complete, Send
+from mudkit.events import Ciphertext
 from mudkit.experiment.scenario import Scenario
 from mudkit.experiment.scoreboard import ENTRANTS, Item, Task, Testbed, play
 from mudkit.experiment.scoreboard.tasks import TASKS
@@ -22,27 +23,6 @@ from mudkit.lab import Lab
 
 A, B, C = "phone-00000", "phone-00001", "phone-00002"
 SIZE_BYTES = 200
-
-
-class Courier:
-    """A machine that sends what it is asked to send."""
-
-    def handle(self, now_us, event):
-        match event:
-            case Call(op_id=op_id, arguments={"to": to, "message": message}):
-                return [Send(to, message), Complete(op_id)]
-        return []
-
-
-class Nobody:
-    def publish(self, item):
-        pass
-
-    def moved(self, phone):
-        pass
-
-    def look(self, phone):
-        pass
 
 
 class Place:
@@ -57,8 +37,7 @@ class Place:
         self.lab.fleet(3, link=link)
         self.stage = Testbed(task, self.lab)
         self.stage.enter(Nobody())
-        hosts = [self.lab.server("relay"), *self.lab.devices.values()]
-        self.couriers = {host.name: host.install("couriers", lambda ports: Courier()) for host in hosts}
+        self.couriers = on_each([self.lab.server("relay"), *self.lab.devices.values()])
 
     def publish(self, name, sender=A, size_bytes=SIZE_BYTES):
         item = Item(name, sender, {"who": sender, "rank": 1.0}, size_bytes, None)

@@ -3,38 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from couriers import Nobody, on_each
 
 from mudkit.errors import ParameterError
-from mudkit.events import Call, Complete, Send
 from mudkit.experiment.scenario import Scenario
 from mudkit.experiment.scoreboard import APP, Item, Task, Testbed
 from mudkit.lab import Lab
-
-
-class Courier:
-    """A machine that sends what it is asked to send."""
-
-    def handle(self, now_us, event):
-        match event:
-            case Call(op_id=op_id, arguments={"to": to, "message": message}):
-                return [Send(to, message), Complete(op_id)]
-        return []
-
-
-class Nobody:
-    """An entrant that does nothing, but remembers who has moved."""
-
-    def __init__(self):
-        self.moves = []
-
-    def publish(self, item):
-        pass
-
-    def moved(self, phone):
-        self.moves.append(phone)
-
-    def look(self, phone):
-        pass
 
 
 def _says(seed, phones, senders):
@@ -48,9 +22,7 @@ def _stage(**changes):
     lab.fleet(3, link="ideal")
     stage = Testbed(task, lab)
     stage.enter(Nobody())
-    stage.couriers = {
-        name: device.install("couriers", lambda ports: Courier()) for name, device in lab.devices.items()
-    }
+    stage.couriers = on_each(lab.devices.values())
     return stage
 
 
