@@ -141,11 +141,12 @@ def test_the_engines_agree(spark, folder, worlds, expected, tmp_path):
 
 def test_killed_in_the_middle_of_a_batch(spark, folder, worlds, expected, tmp_path):
     code = """
-        import sys
+        import signal, sys
         import radiator_streams
         from pyspark import cloudpickle
         from mudkit import pipeline
         from mudkit.pipeline import streaming
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where tests run in the background
         cloudpickle.register_pickle_by_value(radiator_streams)
         events = streaming.source(pipeline.session(remote="local[2]"), sys.argv[1])
         worlds = radiator_streams.Worlds(radiator_streams.FUNCTIONS)
