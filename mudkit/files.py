@@ -43,14 +43,19 @@ def existing(path: str | os.PathLike[str], what: str) -> Path:
     """
     if not isinstance(path, str | os.PathLike):
         raise ParameterError(
-            f"The {what} is named by a path.", where=what, found=repr(path)[:200],
+            f"The {what} is named by a path.",
+            where=what,
+            found=repr(path)[:200],
             expected="a text or a pathlib.Path",
-        )  # fmt: skip
+        )
     if not str(path):
         raise ParameterError(
-            f"The path of the {what} is empty.", where=what, found="''", expected="a file or folder",
+            f"The path of the {what} is empty.",
+            where=what,
+            found="''",
+            expected="a file or folder",
             remedy="name it; in a script, check the variable that was to hold it",
-        )  # fmt: skip
+        )
     path = Path(path).expanduser()
     try:
         if path.exists():
@@ -64,10 +69,12 @@ def existing(path: str | os.PathLike[str], what: str) -> Path:
         ) from error
     if path.is_symlink():
         raise InputMissing(
-            f"There is no {what} behind the link {path}.", where=str(path.absolute()),
-            found=f"a link to {path.readlink()}, where nothing is", expected="a file or folder that exists",
+            f"There is no {what} behind the link {path}.",
+            where=str(path.absolute()),
+            found=f"a link to {path.readlink()}, where nothing is",
+            expected="a file or folder that exists",
             remedy="mend the link, or remove it",
-        )  # fmt: skip
+        )
     parent = path.parent
     names = [p.name for p in parent.iterdir()] if parent.is_dir() else []
     near = difflib.get_close_matches(path.name, names, n=3, cutoff=0.5)

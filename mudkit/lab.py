@@ -95,9 +95,12 @@ class Lab:
         self.faults = Faults(self.world)
         self._groups: list[dict[str, Any]] = []
         described = {
-            "name": f"a lab, seed {seed}", "format": "lab", "seed": seed, "start": moment(self.start_us),
+            "name": f"a lab, seed {seed}",
+            "format": "lab",
+            "seed": seed,
+            "start": moment(self.start_us),
             "devices": self._groups,
-        }  # fmt: skip
+        }
         self.trace = Recorder(self.world, self.start_us, described, messages=messages, held=held)
 
     # -- what there is
@@ -150,9 +153,11 @@ class Lab:
         """
         if at is not None and mobility is not None:
             raise ParameterError(
-                "A device is at a place or moves.", where="at, mobility", found=f"{at} and {mobility!r}",
+                "A device is at a place or moves.",
+                where="at, mobility",
+                found=f"{at} and {mobility!r}",
                 expected="at= or mobility=, not both",
-            )  # fmt: skip
+            )
         group = Group(
             [name], link=link, at=at, mobility=mobility, outage=outage, every_s=every_s, battery_j=battery_j,
             base_mw=base_mw, context=context,
@@ -239,9 +244,11 @@ class Lab:
         found = self.world.hosts.get(usable_name(name))
         if isinstance(found, Device):
             raise ParameterError(
-                "This is a device, not a server.", where="name", found=repr(name),
+                "This is a device, not a server.",
+                where="name",
+                found=repr(name),
                 expected="a name that no device has",
-            )  # fmt: skip
+            )
         server = found or self.world.add_server(name)
         if storage is not None:
             server.storage = Path(storage)
@@ -406,9 +413,12 @@ class Lab:
     def _known(self, device: str) -> Device:
         if device not in self.devices:
             raise ParameterError(
-                "There is no such device.", where="device", found=repr(device),
-                expected=listed(self.devices, "none yet"), remedy=did_you_mean(device, self.devices),
-            )  # fmt: skip
+                "There is no such device.",
+                where="device",
+                found=repr(device),
+                expected=listed(self.devices, "none yet"),
+                remedy=did_you_mean(device, self.devices),
+            )
         return self.devices[device]
 
     def _add(self, group: Group) -> list[Device]:
@@ -434,7 +444,9 @@ def epoch_us(start: str | dt.datetime) -> int:
         since_us = _LAST_US
     if not -_LAST_US < since_us < _LAST_US:
         raise ParameterError(
-            "The start of the lab is not usable.", where="start", found=repr(start),
+            "The start of the lab is not usable.",
+            where="start",
+            found=repr(start),
             expected=f"a time like 2010-03-01T13:00, before {_LAST.year}",
-        )  # fmt: skip
+        )
     return since_us

@@ -57,14 +57,18 @@ class Claims:
         """
         if self.expires_s <= now_s:
             raise TokenExpired(
-                "This token has expired.", where="token",
-                found=f"valid until {self.expires_s:,.3f} s, now {now_s:,.3f} s", remedy="take a new one",
-            )  # fmt: skip
+                "This token has expired.",
+                where="token",
+                found=f"valid until {self.expires_s:,.3f} s, now {now_s:,.3f} s",
+                remedy="take a new one",
+            )
         if self.device is not None and self.device != device:
             raise AccessDenied(
-                "This token belongs to another device.", where="token", found=f"shown by {device}",
+                "This token belongs to another device.",
+                where="token",
+                found=f"shown by {device}",
                 expected=self.device,
-            )  # fmt: skip
+            )
 
 
 class Authority:
@@ -104,16 +108,19 @@ class Authority:
         """
         try:
             found = jwt.decode(
-                token, self._key, [_ALGORITHM],
+                token,
+                self._key,
+                [_ALGORITHM],
                 options={"require": ["exp", "app"], "verify_exp": False, "verify_iat": False},
-            )  # fmt: skip
+            )
             return _claims(found)
         except (jwt.PyJWTError, TypeError, ValueError) as error:
             raise AccessDenied(
-                "This is no token of this authority.", where="token",
+                "This is no token of this authority.",
+                where="token",
                 found=f"{type(error).__name__}: {error}",
                 remedy="take one from lab.token(…) of the same lab",
-            ) from error  # fmt: skip
+            ) from error
 
     def verify(self, token: Any, now_s: float, device: str | None = None) -> Claims:
         """Give what a token proves.

@@ -83,8 +83,10 @@ def picture() -> str:
             drawn += cell(left, top, words)
         for left in lefts[1:]:
             y = top + (LANE_PX - 14) / 2
-            drawn.append(f'<path d="M{left - GAP_PX + 2} {y:g}h{GAP_PX - 6}l-5 -4m5 4l-5 4" fill="none" '
-                         f'stroke="{PALE}" stroke-width="1.5"/>')  # fmt: skip
+            drawn.append(
+                f'<path d="M{left - GAP_PX + 2} {y:g}h{GAP_PX - 6}l-5 -4m5 4l-5 4" fill="none" '
+                f'stroke="{PALE}" stroke-width="1.5"/>'
+            )
     top = HEAD_PX + len(SYSTEMS) * LANE_PX + 8
     drawn.append(box(GAP_PX, top, WIDTH_PX - 2 * GAP_PX, 48, "#ddf4ff", "#54aeff"))
     step = (WIDTH_PX - 2 * GAP_PX) / len(SHARED)

@@ -134,6 +134,9 @@ def _shares(found: Tried) -> str:
 def _slider(name: str, value: Any) -> Any:
     options = sorted({*_VALUES, float(value)})
     return ipywidgets.SelectionSlider(
-        options=[(f"{each:g}", each) for each in options], value=float(value), description=name,
-        tooltip="arrow keys move it", layout={"width": "24em"},
-    )  # fmt: skip
+        options=[(f"{each:g}", each) for each in options],
+        value=float(value),
+        description=name,
+        tooltip="arrow keys move it",
+        layout={"width": "24em"},
+    )

@@ -58,9 +58,14 @@ class FleetMap(Panel):
         busiest = min(steps, (self._fleet.busiest_us() - self._first_us) // self._step_us)
         self.figure = Figure(self._fleet.figure(self._first_us))
         self.slider = ipywidgets.IntSlider(
-            value=busiest, min=0, max=steps, readout=False, layout={"width": "60%"},
-            description="time", tooltip="arrow keys move it",
-        )  # fmt: skip
+            value=busiest,
+            min=0,
+            max=steps,
+            readout=False,
+            layout={"width": "60%"},
+            description="time",
+            tooltip="arrow keys move it",
+        )
         play = ipywidgets.Play(min=0, max=steps, value=busiest, interval=200)
         self._label = ipywidgets.Label()
         ipywidgets.jslink((play, "value"), (self.slider, "value"))

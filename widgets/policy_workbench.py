@@ -110,9 +110,13 @@ class PolicyWorkbench(Panel):
         self.add_class("mudkit-policy-workbench")
 
     def _rules_page(
-        self, policy: str, messages: Mapping[str, Mapping[str, Any]], battery: float | None,
-        bandwidth_kbps: float | None, display_px: int,
-    ) -> Any:  # fmt: skip
+        self,
+        policy: str,
+        messages: Mapping[str, Mapping[str, Any]],
+        battery: float | None,
+        bandwidth_kbps: float | None,
+        display_px: int,
+    ) -> Any:
         """Make the page for a policy of rules."""
         self._messages = {name: dict(body) for name, body in messages.items()}
         self._policy: Policy | None = None
@@ -236,9 +240,11 @@ class PolicyWorkbench(Panel):
             if is_bytes and isinstance(value, int) and not isinstance(value, bool):
                 if not 0 <= value <= 100_000:
                     raise ParameterError(
-                        "So many bytes are in no message.", where=name, found=str(value),
+                        "So many bytes are in no message.",
+                        where=name,
+                        found=str(value),
                         expected="0 to 100000",
-                    )  # fmt: skip
+                    )
                 there = chosen.get(name)
                 samples = there if isinstance(there, bytes) and there else b"\x80"
                 body[name] = (samples * (value // len(samples) + 1))[:value]

@@ -89,9 +89,11 @@ def controls_of(parameters: Mapping[str, Any]) -> dict[str, Any]:
     given |= {"outage": 0.5, "policy": "buffer", "prefetch_limit": 16}
     if unknown := set(parameters) - set(given):
         raise ParameterError(
-            "There is no such parameter.", where="parameters", found=", ".join(sorted(unknown)),
+            "There is no such parameter.",
+            where="parameters",
+            found=", ".join(sorted(unknown)),
             expected=", ".join(given),
-        )  # fmt: skip
+        )
     given |= parameters
     simulate(**given | {"days": min(given["days"], 1)})
     Scenario(days=given["days"])
@@ -143,10 +145,12 @@ def disable(controls: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     """Disable what has no effect now."""
     expires = given["expiration"] is not None
     for name, is_used in (
-        ("law", expires), ("expiring_share", expires), ("expiration_threshold_s", expires),
+        ("law", expires),
+        ("expiring_share", expires),
+        ("expiration_threshold_s", expires),
         ("prefetch_limit", given["policy"].kind not in NO_LIMIT),
         ("outages_per_day", 0.0 < given["outage"] < 1.0),
-    ):  # fmt: skip
+    ):
         controls[name].disabled = not is_used
 
 

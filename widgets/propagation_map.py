@@ -90,9 +90,11 @@ class PropagationMap(Panel):
         way = [*WAYS][-1] if way is None else way
         if way not in names or not 1 <= amount <= _MOST:
             raise ParameterError(
-                "There is no such way to aggregate.", where="way, amount", found=f"{way!r}, {amount}",
+                "There is no such way to aggregate.",
+                where="way, amount",
+                found=f"{way!r}, {amount}",
                 expected=f"one of {', '.join(names)}, and an amount from 1 to {_MOST}",
-            )  # fmt: skip
+            )
         wide = {"description_width": "initial"}
         self.way = ipywidgets.Dropdown(
             options=names, value=way, description="messages go", style=wide, layout={"width": "25em"}
@@ -102,15 +104,22 @@ class PropagationMap(Panel):
         )
         sides = sorted({0.5, 1.0, 2.0, cell_km})
         self.cells = ipywidgets.Dropdown(
-            options=[(f"{side:g} km", side) for side in sides], value=cell_km, description="cells of",
+            options=[(f"{side:g} km", side) for side in sides],
+            value=cell_km,
+            description="cells of",
             layout={"width": "14em"},
-        )  # fmt: skip
+        )
         end_s = 60 * traffic.minutes + longest_s
         self._step_s = end_s / _STEPS
         self.time = ipywidgets.IntSlider(
-            value=round(30 * traffic.minutes / self._step_s), min=0, max=_STEPS, readout=False,
-            description="time", tooltip="arrow keys move it", layout={"width": "60%"},
-        )  # fmt: skip
+            value=round(30 * traffic.minutes / self._step_s),
+            min=0,
+            max=_STEPS,
+            readout=False,
+            description="time",
+            tooltip="arrow keys move it",
+            layout={"width": "60%"},
+        )
         play = ipywidgets.Play(min=0, max=_STEPS, value=self.time.value, interval=400)
         ipywidgets.jslink((play, "value"), (self.time, "value"))
         self._clock = ipywidgets.Label()
@@ -120,17 +129,20 @@ class PropagationMap(Panel):
             knowledge(
                 self._heard.table, self._said, self._shown(), value="speed_kmh", label="km/h", limits=_LIMITS
             ).update_layout(width=_WIDTH_PX)
-        )  # fmt: skip
+        )
         self._tell(sent)
         for control in (self.way, self.amount, self.cells):
             control.observe(self._changed, names="value")
         self.time.observe(self._moved, names="value")
         super().__init__(
             [
-                ipywidgets.HBox([self.way, self.amount, self.cells]), self.problem, self.status,
-                ipywidgets.HBox([play, self.time, self._clock]), self.figure,
+                ipywidgets.HBox([self.way, self.amount, self.cells]),
+                self.problem,
+                self.status,
+                ipywidgets.HBox([play, self.time, self._clock]),
+                self.figure,
             ]
-        )  # fmt: skip
+        )
         self.add_class("mudkit-propagation-map")
 
     def _played(self, way: str, amount: int, cell_km: float) -> tuple[Heard, pd.DataFrame]:

@@ -71,9 +71,13 @@ class RelayMonitor(Panel):
         self.name = _text("name", given["item_id"], "a newer item of this name makes older ones obsolete")
         self.needle = _text("look for", "", "in all that anybody received or stored")
         self.polling = ipywidgets.BoundedFloatText(
-            value=given["polling_s"], min=0.1, max=3600.0, description="polls, s",
-            tooltip="seconds from one look of Alice's device to the next", layout=_WIDE,
-        )  # fmt: skip
+            value=given["polling_s"],
+            min=0.1,
+            max=3600.0,
+            description="polls, s",
+            tooltip="seconds from one look of Alice's device to the next",
+            layout=_WIDE,
+        )
         self.encrypted = ipywidgets.Checkbox(value=given["encrypted"], description="encrypted", layout=_WIDE)
         self.problem, self.status, self.seen, self.found = (ipywidgets.HTML() for _ in range(4))
         self.sights = self._played()
@@ -81,13 +85,19 @@ class RelayMonitor(Panel):
         for each in (self.metadata, self.payload, self.wanted, self.name, self.polling, self.encrypted):
             each.observe(self._changed, names="value")
         self.needle.observe(lambda _: self._look(), names="value")
-        super().__init__([
-            ipywidgets.HTML(_NOTE),
-            ipywidgets.HBox([self.metadata, self.payload]),
-            ipywidgets.HBox([self.wanted, self.name]),
-            ipywidgets.HBox([self.polling, self.encrypted]),
-            self.problem, self.status, self.seen, self.needle, self.found,
-        ])  # fmt: skip
+        super().__init__(
+            [
+                ipywidgets.HTML(_NOTE),
+                ipywidgets.HBox([self.metadata, self.payload]),
+                ipywidgets.HBox([self.wanted, self.name]),
+                ipywidgets.HBox([self.polling, self.encrypted]),
+                self.problem,
+                self.status,
+                self.seen,
+                self.needle,
+                self.found,
+            ]
+        )
         self.add_class("mudkit-relay-monitor")
 
     def _played(self) -> Sights:
@@ -140,4 +150,4 @@ def _fields(names: Sequence[str]) -> str:
 def _text(description: str, value: str, tooltip: str) -> Any:
     return ipywidgets.Text(
         value=value, description=description, tooltip=tooltip, continuous_update=False, layout=_WIDE
-    )  # fmt: skip
+    )

@@ -127,9 +127,7 @@ class Scoreboard(Panel):
 
     def _points(self) -> tuple[pd.DataFrame, dict[str, Any]]:
         x, y, of = self.x.value, self.y.value, self.device.value
-        words = {
-            "x": x, "y": y, "labels": (LABELS[x], LABELS[y]), "title": f"{self.task.value}, {of}",
-        }  # fmt: skip
+        words = {"x": x, "y": y, "labels": (LABELS[x], LABELS[y]), "title": f"{self.task.value}, {of}"}
         return front(self._values(), x, y), words
 
     def _tell(self, points: pd.DataFrame) -> None:
@@ -149,9 +147,12 @@ class Scoreboard(Panel):
 
 def _chooser(description: str, options: Any, value: str) -> Any:
     return ipywidgets.Dropdown(
-        options=options, value=value, description=description, style={"description_width": "4em"},
+        options=options,
+        value=value,
+        description=description,
+        style={"description_width": "4em"},
         layout={"width": "44em"},
-    )  # fmt: skip
+    )
 
 
 def _table(values: pd.DataFrame) -> str:

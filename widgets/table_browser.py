@@ -104,15 +104,20 @@ class TableBrowser(Panel):
         self.reader.continuous_update = False
         self.reader.observe(self._reads_as, names="value")
         self._chosen({})
-        super().__init__([
-            ipywidgets.HTML(_NOTE),
-            ipywidgets.HBox([self.client, self.reader]),
-            ipywidgets.HBox([self.kind, self.predicate, self.max_age, self.read]),
-            ipywidgets.HBox([self.key, self.record]),
-            ipywidgets.HBox([self.how, self.writer, self.write, self.delete]),
-            ipywidgets.HBox([self.link, self.some_seconds, self.some_minutes]),
-            self.problem, self.status, self.held, self.asked,
-        ])  # fmt: skip
+        super().__init__(
+            [
+                ipywidgets.HTML(_NOTE),
+                ipywidgets.HBox([self.client, self.reader]),
+                ipywidgets.HBox([self.kind, self.predicate, self.max_age, self.read]),
+                ipywidgets.HBox([self.key, self.record]),
+                ipywidgets.HBox([self.how, self.writer, self.write, self.delete]),
+                ipywidgets.HBox([self.link, self.some_seconds, self.some_minutes]),
+                self.problem,
+                self.status,
+                self.held,
+                self.asked,
+            ]
+        )
         self.add_class("mudkit-table-browser")
 
     # -- what is done
@@ -207,9 +212,7 @@ class TableBrowser(Panel):
 
 
 def _text(description: str, placeholder: str, tooltip: str) -> Any:
-    return ipywidgets.Text(
-        description=description, placeholder=placeholder, tooltip=tooltip, layout=_WIDE
-    )  # fmt: skip
+    return ipywidgets.Text(description=description, placeholder=placeholder, tooltip=tooltip, layout=_WIDE)
 
 
 def _outcome(operation: Operation) -> str:

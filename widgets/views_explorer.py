@@ -80,9 +80,13 @@ class ViewsExplorer(Panel):
         self._found = check(self._history, model)
         self._statuses: dict[str, Status] = {}
         self.text = ipywidgets.Textarea(
-            value=history, placeholder=_HINT, description="history", rows=max(5, history.count("\n") + 2),
-            layout={"width": "98%"}, continuous_update=True,
-        )  # fmt: skip
+            value=history,
+            placeholder=_HINT,
+            description="history",
+            rows=max(5, history.count("\n") + 2),
+            layout={"width": "98%"},
+            continuous_update=True,
+        )
         self.text.add_class("mudkit-history")
         self.model = ipywidgets.Dropdown(options=list(MODELS), value=model, description="model")
         self.record = ipywidgets.Dropdown(options=[], description="record")

@@ -68,10 +68,12 @@ def mapping(pairs: list[str] | None) -> dict[str, str]:
             )
         if name in names:
             raise ParameterError(
-                f"The column {name} is mapped twice.", where="--column",
-                found=f"{name}={names[name]}, {pair}", expected="one COLUMN for each NAME",
+                f"The column {name} is mapped twice.",
+                where="--column",
+                found=f"{name}={names[name]}, {pair}",
+                expected="one COLUMN for each NAME",
                 remedy="leave one of them out",
-            )  # fmt: skip
+            )
         names[name] = column
     return names
 

@@ -58,9 +58,12 @@ def judge(
 
     if out.is_dir():
         raise OutputExists(
-            "There is a folder where the CSV is to be.", where=str(out), found="a folder",
-            expected="a free place, or a file", remedy=f"name a file, for instance {out / 'grades.csv'}",
-        )  # fmt: skip
+            "There is a folder where the CSV is to be.",
+            where=str(out),
+            found="a folder",
+            expected="a free place, or a file",
+            remedy=f"name a file, for instance {out / 'grades.csv'}",
+        )
     if out.exists() and not overwrite:
         raise OutputExists("There is a file already.", where=str(out), remedy="name another, or --overwrite")
     graded = grade(files, judges=judges, exercises=exercise or (), within_s=within_s)
@@ -98,9 +101,12 @@ def lab(
 
     if student and source:
         raise ParameterError(
-            "The chapters themselves have solutions.", where="--source", found="--student --source",
-            expected="one of them", remedy="leave one of them out",
-        )  # fmt: skip
+            "The chapters themselves have solutions.",
+            where="--source",
+            found="--student --source",
+            expected="one of them",
+            remedy="leave one of them out",
+        )
     refuse_unknown(context.args)
     chapters = _chapters()
     if not source:

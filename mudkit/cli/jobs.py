@@ -106,15 +106,21 @@ def pipeline_run(
         "label_reads": {"horizon_s": horizon_s},
         "label_writes": {},
         "propagation": {
-            "zooms": zoom or (14,), "interval_s": interval_s, "thresholds": threshold or (1, 20, 50),
-            "message_bytes": message_bytes, "aggregate_bytes": aggregate_bytes,
+            "zooms": zoom or (14,),
+            "interval_s": interval_s,
+            "thresholds": threshold or (1, 20, 50),
+            "message_bytes": message_bytes,
+            "aggregate_bytes": aggregate_bytes,
         },
-    }  # fmt: skip
+    }
     if job not in options:
         raise ParameterError(
-            "There is no such job.", where="JOB", found=repr(job), expected=", ".join(options),
+            "There is no such job.",
+            where="JOB",
+            found=repr(job),
+            expected=", ".join(options),
             remedy=did_you_mean(job, options, "mudkit pipeline run --help shows them"),
-        )  # fmt: skip
+        )
     _refuse_options_of_others(context, job)
     if job == "ingest":
         existing(path, "trace")

@@ -26,9 +26,14 @@ _OWN: Final = ("--student", "--source", "--help")
 def command(folder: Path, arguments: Sequence[str]) -> list[str]:
     """Give the command that opens JupyterLab on a folder; arguments go before what is set here."""
     return [
-        sys.executable, "-m", "jupyterlab", "--ServerApp.ip=127.0.0.1",
-        f"--ServerApp.root_dir={folder.resolve()}", *ASKS_NOBODY, *arguments,
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "jupyterlab",
+        "--ServerApp.ip=127.0.0.1",
+        f"--ServerApp.root_dir={folder.resolve()}",
+        *ASKS_NOBODY,
+        *arguments,
+    ]
 
 
 def refuse_unknown(arguments: Sequence[str]) -> None:
@@ -63,10 +68,12 @@ def refuse_unknown(arguments: Sequence[str]) -> None:
         trait = traits.get(aliases.get(name, name))
         if trait is None:
             raise ParameterError(
-                "JupyterLab has no such option.", where="mudkit lab", found=option,
+                "JupyterLab has no such option.",
+                where="mudkit lab",
+                found=option,
                 expected="an option of `mudkit lab` or of JupyterLab",
                 remedy=did_you_mean(option, known, "`mudkit lab --help-all` lists them"),
-            )  # fmt: skip
+            )
         if not has_value:
             value = arguments[at + 1] if at + 1 < len(arguments) else ""
         _refuse_value(option, trait, value)
@@ -84,9 +91,12 @@ def _refuse_value(option: str, trait: TraitType[Any, Any], value: str) -> None:
             import_item(read)
     except (TraitError, ValueError, ImportError) as error:
         raise ParameterError(
-            "JupyterLab cannot read the value of an option.", where=option, found=repr(value),
-            expected=trait.info(), remedy="`mudkit lab --help-all` tells what each option takes",
-        ) from error  # fmt: skip
+            "JupyterLab cannot read the value of an option.",
+            where=option,
+            found=repr(value),
+            expected=trait.info(),
+            remedy="`mudkit lab --help-all` tells what each option takes",
+        ) from error
 
 
 def _known() -> tuple[set[str], dict[str, str], dict[str, TraitType[Any, Any]]]:

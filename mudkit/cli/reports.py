@@ -51,9 +51,12 @@ def report(
     if name == "all":
         if param:
             raise ParameterError(
-                "All reports have no parameter in common.", where="--param", found=param[0],
-                expected="--preset, or nothing", remedy="run the reports one by one",
-            )  # fmt: skip
+                "All reports have no parameter in common.",
+                where="--param",
+                found=param[0],
+                expected="--preset, or nothing",
+                remedy="run the reports one by one",
+            )
         typer.echo(f"{overview.run_all(named=preset or 'sample', build=out, force=force)}")
         return
     given = parameters.preset(name, preset) if preset else {}

@@ -180,12 +180,13 @@ def _sorted(types: Iterable[str | None], model: Model) -> list[str | None]:
 
 def _group(history: History, model: Model, reads: frozenset[str | None], within_s: float) -> _Found:
     counted = [
-        each for each in history
-        if each.is_write or (each.outcome is Outcome.OK and each.type in reads)
-    ]  # fmt: skip
+        each for each in history if each.is_write or (each.outcome is Outcome.OK and each.type in reads)
+    ]
     if all(each.outcome is Outcome.PENDING for each in counted):
-        return _Found(Status.UNKNOWN, _nothing("No operation was answered: there is nothing to check."
-                                               if len(history) else None))  # fmt: skip
+        return _Found(
+            Status.UNKNOWN,
+            _nothing("No operation was answered: there is nothing to check." if len(history) else None),
+        )
     decision = judge(counted, reads, model, Budget(within_s, MOST_OPERATIONS))
     if decision.status is Status.OK:
         clients = len({each.client for each in counted})

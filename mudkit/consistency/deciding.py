@@ -140,9 +140,10 @@ def decide(reading: Reading, model: Model, budget: Budget) -> Views | Contradict
 
 
 _GUARANTEES: Final = tuple(
-    name for name, model in MODELS.items()
+    name
+    for name, model in MODELS.items()
     if model.form is Form.WRITE_ORDER and name in implied("fork-sequential")
-)  # fmt: skip
+)
 """What every model with views implies of what has an effect in a view, and what is cheap to decide."""
 
 

@@ -66,9 +66,11 @@ class History:
             version = each.content.version
             if version is not None and version < each.is_write:
                 raise TraceContentError(
-                    "This is no version.", where=f"{each}, op_id {each.op_id}", found=str(version),
+                    "This is no version.",
+                    where=f"{each}, op_id {each.op_id}",
+                    found=str(version),
                     expected="1 or more of a write, 0 or more of a read",
-                )  # fmt: skip
+                )
             if each.answered_us is not None and each.answered_us < each.invoked_us:
                 raise TraceContentError(
                     "An operation is answered before it is invoked.",
@@ -122,9 +124,11 @@ class History:
             return cls(msgspec.json.decode(text, type=list[Operation]))
         except msgspec.DecodeError as error:
             raise TraceFormatError(
-                "This is no history in JSON.", found=str(error), expected="a list of operations",
+                "This is no history in JSON.",
+                found=str(error),
+                expected="a list of operations",
                 remedy="History.to_json() shows the form",
-            ) from error  # fmt: skip
+            ) from error
 
     def to_json(self) -> str:
         """Write it as JSON: a list of operations, each an object with the fields of :class:`Operation`."""
@@ -170,11 +174,15 @@ class History:
 
         rows: list[dict[str, Any]] = [
             {
-                "client": each.client, "what": each.what, "type": each.type, "invoked_us": each.invoked_us,
-                "answered_us": each.answered_us, "outcome": each.outcome.value,
+                "client": each.client,
+                "what": each.what,
+                "type": each.type,
+                "invoked_us": each.invoked_us,
+                "answered_us": each.answered_us,
+                "outcome": each.outcome.value,
             }
             for each in self.operations
-        ]  # fmt: skip
+        ]
         columns = ["client", "what", "type", "invoked_us", "answered_us", "outcome"]
         return pd.DataFrame(rows, columns=columns).astype({"answered_us": "Int64"})
 

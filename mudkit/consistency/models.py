@@ -138,9 +138,12 @@ def model_of(name: str) -> Model:
     """
     if name not in MODELS:
         raise ParameterError(
-            "There is no such model.", where="model", found=repr(name), expected=", ".join(MODELS),
+            "There is no such model.",
+            where="model",
+            found=repr(name),
+            expected=", ".join(MODELS),
             remedy=did_you_mean(name, MODELS),
-        )  # fmt: skip
+        )
     return MODELS[name]
 
 

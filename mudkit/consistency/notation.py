@@ -100,13 +100,18 @@ def _operation(client: str, op_id: int, first: int, last: int, token: str, where
     elif match["open"]:
         outcome = Outcome.PENDING
     return Operation(
-        client=client, op_id=op_id, key=match["key"] or "x", kind=Kind.WRITE if is_write else Kind.READ,
-        invoked_us=first * US_PER_COLUMN, answered_us=None if match["open"] else last * US_PER_COLUMN,
-        content=content, outcome=outcome,
+        client=client,
+        op_id=op_id,
+        key=match["key"] or "x",
+        kind=Kind.WRITE if is_write else Kind.READ,
+        invoked_us=first * US_PER_COLUMN,
+        answered_us=None if match["open"] else last * US_PER_COLUMN,
+        content=content,
+        outcome=outcome,
         type=_READS[match["op"]] if not is_write else "blind" if expected is None else "conditional",
         expected=None if expected in (None, "?") else _content(expected),
         found=_content(match["found"]) if match["found"] else None,
-    )  # fmt: skip
+    )
 
 
 def _content(text: str) -> Content:
@@ -118,6 +123,7 @@ def _refused(where: int | str, token: str, found: str, expected: str) -> TraceFo
     return TraceFormatError(
         "This is no operation." if isinstance(where, str) else "This is no line of a history.",
         where=where if isinstance(where, str) else f"line {where}",
-        found=repr(found if found else token), expected=expected,
+        found=repr(found if found else token),
+        expected=expected,
         remedy="mudkit.consistency.notation has the whole notation",
-    )  # fmt: skip
+    )

@@ -106,9 +106,10 @@ class Record:
         self, operations: Iterable[Operation], reads: frozenset[str | None], refused: Refused
     ) -> None:
         self.operations = [
-            each for each in operations
+            each
+            for each in operations
             if each.is_write or (each.outcome is Outcome.OK and each.type in reads)
-        ]  # fmt: skip
+        ]
         self.refused = refused
         self._by_version: dict[int, int] = {}
         self._by_value: dict[str | None, list[int]] = {}
@@ -130,9 +131,10 @@ class Record:
             elif version in self._by_version:
                 twice = self.operations[self._by_version[version]], each
                 return Anomaly(
-                    "one version twice", twice,
+                    "one version twice",
+                    twice,
                     f"{twice[0]} and {twice[1]} both became version {version}: the versions are no order.",
-                )  # fmt: skip
+                )
             else:
                 self._by_version[version] = place
         return None
@@ -150,9 +152,10 @@ class Record:
             known = self.operations[place].content.value
             return [place] if value in (None, known) else []
         return [
-            place for place in (self._unversioned if value is None else self._by_value.get(value, []))
+            place
+            for place in (self._unversioned if value is None else self._by_value.get(value, []))
             if place in self._loose
-        ]  # fmt: skip
+        ]
 
     @cached_property
     def _loose(self) -> frozenset[int]:
@@ -210,18 +213,20 @@ class Record:
         operations = tuple(self.operations[sight.place] for sight in sights)
         if len(operations) > 1 and all(self.candidates(sight.content) for sight in sights):
             return Anomaly(
-                "one version twice", operations,
+                "one version twice",
+                operations,
                 f"Version {sights[0].content.version} was seen with contents that no one write left.",
-            )  # fmt: skip
+            )
         kind = "replaced what nobody wrote" if each.outcome is Outcome.OK and each.is_write else _UNWRITTEN
         return Anomaly(kind, operations, f"Nobody wrote what {each} saw: {sights[0].content}.")
 
     def orphans(self) -> set[int]:
         """Give the operations that saw what nobody wrote, or, never answered, were to replace it."""
         return {
-            sight.place for sight in self._sights()
+            sight.place
+            for sight in self._sights()
             if sight.is_seen and not set(self.candidates(sight.content)) - {sight.place}
-        }  # fmt: skip
+        }
 
     def _fits(self, sight: _Sight, write: int) -> bool:
         return write != sight.place and write in self.candidates(sight.content)
@@ -306,9 +311,10 @@ class Record:
         """Give writes that nobody saw, by which conflicts may be explained that do not say."""
         there = {each.id for each in reading.operations}
         pending = [
-            place for place, each in enumerate(self.operations)
+            place
+            for place, each in enumerate(self.operations)
             if each.is_write and each.outcome is Outcome.PENDING and each.id not in there
-        ]  # fmt: skip
+        ]
         for size in range(1, min(most, len(pending)) + 1):
             yield from itertools.combinations(pending, size)
 
@@ -327,9 +333,10 @@ class Record:
             place for place, each in enumerate(operations) if each.is_write and each.outcome is Outcome.OK
         } | (set(unseen) - gone)
         seeing = [
-            place for place in saw
+            place
+            for place in saw
             if place not in gone and (place in effective or operations[place].outcome is not Outcome.PENDING)
-        ]  # fmt: skip
+        ]
         is_lenient = self.refused is Refused.IS_A_WRITE
         for place in seeing:
             write = saw[place]
@@ -354,10 +361,11 @@ class Record:
             return Anomaly("replaced what nobody wrote", (each,), f"Nobody wrote what {each} was to replace.")
         other = self.operations[write]
         return Anomaly(
-            REFUSED, (other, each),
+            REFUSED,
+            (other, each),
             f"{each} saw what {other} wrote, and that write was refused: as an operation of the record it "
             "has no effect, so no view in which it stands lets anybody see it.",
-        )  # fmt: skip
+        )
 
     def _false(self, place: int, write: int) -> Anomaly:
         each = self.operations[place]
@@ -376,13 +384,15 @@ class Record:
     ) -> Reading:
         """Leave out what has no effect and no answer, and number the rest."""
         avoiding = {
-            place: write for place, write in expected.items()
+            place: write
+            for place, write in expected.items()
             if place not in saw and place not in gone and (write == INITIAL or write in effective)
-        }  # fmt: skip
+        }
         kept = [
-            place for place, each in enumerate(self.operations)
+            place
+            for place, each in enumerate(self.operations)
             if place in effective or (place not in gone and each.outcome is not Outcome.PENDING)
-        ]  # fmt: skip
+        ]
         new = {INITIAL: INITIAL, _NONE: INITIAL} | {place: number for number, place in enumerate(kept)}
         reading = Reading([], [], [], [])
         for place in kept:
@@ -397,7 +407,8 @@ class Record:
             )
         reading.avoids.extend((new[place], new[write]) for place, write in avoiding.items())
         reading.expects.extend(
-            (new[place], new[write]) for place, write in expected.items()
+            (new[place], new[write])
+            for place, write in expected.items()
             if place not in gone and write in effective
-        )  # fmt: skip
+        )
         return reading

@@ -42,8 +42,9 @@ def recorded(table: pa.Table | pd.DataFrame) -> Iterator[Operation]:
             raise TraceContentError(
                 "An operation has a status that is unknown.",
                 where=f"{row['client']}, op_id {row['op_id']}",
-                found=repr(status), expected=", ".join(_OUTCOMES),
-            )  # fmt: skip
+                found=repr(status),
+                expected=", ".join(_OUTCOMES),
+            )
         outcome, found = _OUTCOMES[status], None
         if outcome is Outcome.PENDING:
             version = None  # nobody was told; it may be that of a conflict
@@ -52,11 +53,17 @@ def recorded(table: pa.Table | pd.DataFrame) -> Iterator[Operation]:
         if row["op"] == "write" and value is None:
             value = f"{row['client']}#{row['op_id']}"  # not written down, and nobody else's
         yield Operation(
-            client=row["client"], op_id=row["op_id"], kind=kind,
+            client=row["client"],
+            op_id=row["op_id"],
+            kind=kind,
             key=f"{row['table']}/{row['key']}" if several else row["key"],
-            invoked_us=row["invoked"], answered_us=row["responded"], content=Content(value, version),
-            type=row["type"], outcome=outcome, found=found,
-        )  # fmt: skip
+            invoked_us=row["invoked"],
+            answered_us=row["responded"],
+            content=Content(value, version),
+            type=row["type"],
+            outcome=outcome,
+            found=found,
+        )
 
 
 def _rows(table: pa.Table | pd.DataFrame) -> Iterator[dict[str, Any]]:
@@ -67,9 +74,11 @@ def _rows(table: pa.Table | pd.DataFrame) -> Iterator[dict[str, Any]]:
         table = pa.Table.from_pandas(table, preserve_index=False)
     if not isinstance(table, pa.Table):
         raise TraceFormatError(
-            "This is no table of operations.", found=type(table).__name__,
-            expected="an Arrow table or a DataFrame", remedy="lab.history(), or History.of(text)",
-        )  # fmt: skip
+            "This is no table of operations.",
+            found=type(table).__name__,
+            expected="an Arrow table or a DataFrame",
+            remedy="lab.history(), or History.of(text)",
+        )
     missing = [name for name in OPERATIONS.names if name not in table.column_names]
     if missing:
         raise TraceFormatError(

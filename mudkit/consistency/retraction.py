@@ -29,9 +29,11 @@ def set_aside(operations: Sequence[Operation], saw: Mapping[int, int]) -> frozen
         for place, write in saw.items():
             each = operations[place]
             if (
-                write in doomed and place not in doomed
-                and each.outcome is Outcome.PENDING and each.client == operations[write].client
-            ):  # fmt: skip
+                write in doomed
+                and place not in doomed
+                and each.outcome is Outcome.PENDING
+                and each.client == operations[write].client
+            ):
                 doomed.add(place)
                 grows = True
     gone: set[int] = set()
@@ -67,14 +69,18 @@ def _read_back(operations: Sequence[Operation], place: int, saw: Mapping[int, in
     for later, seen in saw.items():
         each = operations[later]
         if (
-            each.kind is Kind.READ and each.client == read.client and each.type == read.type
+            each.kind is Kind.READ
+            and each.client == read.client
+            and each.type == read.type
             and precedes(read, each, place < later)
-            and each.answered_us is not None and (until_us is None or each.answered_us < until_us)
+            and each.answered_us is not None
+            and (until_us is None or each.answered_us < until_us)
             and (seen < write or operations[seen].client != read.client)
-        ):  # fmt: skip
+        ):
             return Anomaly(
-                "pending write lost", (operations[write], read, each),
+                "pending write lost",
+                (operations[write], read, each),
                 f"{each} no longer returned the pending write that {read} had returned, before it was "
                 "refused.",
-            )  # fmt: skip
+            )
     return None

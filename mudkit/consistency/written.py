@@ -31,11 +31,13 @@ def numbered(operations: Sequence[Operation]) -> list[Operation]:
 
     return [
         replace(
-            each, content=named(each.content), expected=each.expected and named(each.expected),
+            each,
+            content=named(each.content),
+            expected=each.expected and named(each.expected),
             found=each.found and named(each.found),
         )
         for each in operations
-    ]  # fmt: skip
+    ]
 
 
 def text_of(operations: Sequence[Operation]) -> str:

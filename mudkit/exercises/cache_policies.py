@@ -162,10 +162,13 @@ def _cases(draw: st.DrawFn) -> _Case:
         north_km = draw(st.sampled_from([0.0, -inside_km, inside_km + 0.5]))
         cache.append(
             Asked(
-                query.at_s - age_s, east_km, north_km, query.box_km + larger_km,
+                query.at_s - age_s,
+                east_km,
+                north_km,
+                query.box_km + larger_km,
                 max(query.window_s + longer_s, 60.0),
             )
-        )  # fmt: skip
+        )
     return _Case(query, tuple(sorted(cache)), limit_s)
 
 

@@ -182,9 +182,11 @@ def _drawn(piece: Callable[..., Any], case: _Case) -> go.Figure:
         clients[who].propagate_context(context)
     lab.run(seconds=2 * _WAIT_S)
     return messages.diagram(
-        pushes(lab.frame("messages")), lab.frame("incidents"), lanes=_LANES,
+        pushes(lab.frame("messages")),
+        lab.frame("incidents"),
+        lanes=_LANES,
         title="The smallest scenario that fails",
-    )  # fmt: skip
+    )
 
 
 def _cases() -> st.SearchStrategy[_Case]:

@@ -33,9 +33,12 @@ _COLUMNS: Final = ["file", "exercise", "piece", "verdict", "scenarios", "scenari
 
 
 def grade(
-    files: Sequence[str | Path], *, judges: str | Path | None = None, exercises: Sequence[str] = (),
+    files: Sequence[str | Path],
+    *,
+    judges: str | Path | None = None,
+    exercises: Sequence[str] = (),
     within_s: float = WITHIN_S,
-) -> pd.DataFrame:  # fmt: skip
+) -> pd.DataFrame:
     """Judge the pieces in notebooks and Python files.
 
     Each piece is loaded with what it names (see :meth:`mudkit.exercises.pieces.Source.load`) in the folder of
@@ -73,9 +76,12 @@ def grade(
     for name in exercises:
         if name not in known:
             raise ParameterError(
-                "There is no such exercise.", where="exercise", found=repr(name), expected=", ".join(known),
+                "There is no such exercise.",
+                where="exercise",
+                found=repr(name),
+                expected=", ".join(known),
                 remedy=did_you_mean(name, known),
-            )  # fmt: skip
+            )
     files = [file for each in files for file in _to_judge(each)]
     if not files:
         raise ParameterError(
@@ -129,9 +135,11 @@ def exercises_of(path: str | Path) -> dict[str, Exercise]:
     found = getattr(module, "EXERCISES", None)
     if not isinstance(found, Mapping) or not all(isinstance(each, Exercise) for each in found.values()):
         raise ParameterError(
-            "This file has no exercises.", where=str(file), found=f"EXERCISES is {found!r}"[:200],
+            "This file has no exercises.",
+            where=str(file),
+            found=f"EXERCISES is {found!r}"[:200],
             expected="EXERCISES, a dictionary of mudkit.exercises.Exercise by name",
-        )  # fmt: skip
+        )
     return dict(found)
 
 
@@ -141,9 +149,12 @@ def _to_judge(named: str | Path) -> list[Path]:
     if not path.is_dir():
         if path.suffix.lower() not in KINDS:
             raise ParameterError(
-                "This file cannot be judged.", where=str(path), found=path.suffix or "no suffix",
-                expected=" or ".join(KINDS), remedy="name the notebook or Python file that was handed in",
-            )  # fmt: skip
+                "This file cannot be judged.",
+                where=str(path),
+                found=path.suffix or "no suffix",
+                expected=" or ".join(KINDS),
+                remedy="name the notebook or Python file that was handed in",
+            )
         return [path]
     return [
         file
@@ -179,9 +190,13 @@ def _judged_apart(
     given = [row["file"], row["exercise"], row["piece"], *([] if judges is None else [str(judges)])]
     # Not the folder that one is in (-P): a file there, random.py for instance, would stand for Python's own.
     with subprocess.Popen(
-        [sys.executable, "-P", "-c", _APART, *given], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, env={**os.environ, VARIABLE: "0"}, start_new_session=True,
-    ) as process:  # fmt: skip
+        [sys.executable, "-P", "-c", _APART, *given],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, VARIABLE: "0"},
+        start_new_session=True,
+    ) as process:
         running.add(process)
         try:
             verdict, told = process.communicate(timeout=within_s)

@@ -68,10 +68,12 @@ def hand_out(chapters: Path, folder: Path, *, solutions: bool = False) -> Path:
     files = sorted(existing(chapters, "folder of chapters").glob("[0-9]*.ipynb"))
     if not files:
         raise InputMissing(
-            "There is no chapter to hand out.", where=str(chapters),
+            "There is no chapter to hand out.",
+            where=str(chapters),
             found="no notebook whose name begins with a number",
-            expected="00_start_here.ipynb and others", remedy="install mudkit again, or go to its checkout",
-        )  # fmt: skip
+            expected="00_start_here.ipynb and others",
+            remedy="install mudkit again, or go to its checkout",
+        )
     noted = _noted(folder / _NOTE)
     handed_out = dict(noted)
     for file in files:

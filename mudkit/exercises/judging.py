@@ -124,9 +124,11 @@ class Verdict:
         if lab is None:
             return None
         return messages.diagram(
-            lab.frame("messages"), lab.frame("incidents"), lanes=self.failure.lanes,
+            lab.frame("messages"),
+            lab.frame("incidents"),
+            lanes=self.failure.lanes,
             title="The smallest scenario that fails",
-        )  # fmt: skip
+        )
 
 
 @cache
@@ -166,10 +168,15 @@ def judged(chapter: str, exercise: Exercise, piece: Callable[..., Any]) -> Verdi
 
     @seed(_SEED)
     @settings(
-        max_examples=_SCENARIOS, database=None, deadline=None, print_blob=False,
-        phases=(Phase.generate, Phase.shrink), verbosity=Verbosity.quiet, report_multiple_bugs=False,
+        max_examples=_SCENARIOS,
+        database=None,
+        deadline=None,
+        print_blob=False,
+        phases=(Phase.generate, Phase.shrink),
+        verbosity=Verbosity.quiet,
+        report_multiple_bugs=False,
         suppress_health_check=list(HealthCheck),
-    )  # fmt: skip
+    )
     @given(exercise.scenarios)
     def holds(scenario: Any) -> None:
         nonlocal count, failure

@@ -235,10 +235,15 @@ def _drawn(piece: Callable[..., Any], case: _Case, best: _Best) -> go.Figure:
         until_us = int(harmed_us.median() if len(harmed_us) else 0) + _WINDOW_US // 2
     until_us = min(max(until_us, _WINDOW_US), _DAYS * 86_400_000_000)
     return drawing.lives(
-        tables, online, reads_us=drawn.reads_us.tolist(), switches_us=drawn.switches_us.tolist(),
-        starts_up=drawn.starts_up, from_us=until_us - _WINDOW_US, until_us=until_us,
+        tables,
+        online,
+        reads_us=drawn.reads_us.tolist(),
+        switches_us=drawn.switches_us.tolist(),
+        starts_up=drawn.starts_up,
+        from_us=until_us - _WINDOW_US,
+        until_us=until_us,
         title="A part of the smallest scenario that fails",
-    )  # fmt: skip
+    )
 
 
 EXERCISE: Final = Exercise(

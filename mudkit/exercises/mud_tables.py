@@ -164,10 +164,15 @@ class _Journal:
     def drawn(self) -> go.Figure:
         """Draw what the devices sent and were sent since both had the page."""
         return messages.diagram(
-            self.lab.frame("messages"), self.lab.frame("incidents"), lanes=_LANES, devices=_DEVICES,
-            kinds=("ask", "outcome"), start=self._began, end=self._last + dt.timedelta(seconds=1),
+            self.lab.frame("messages"),
+            self.lab.frame("incidents"),
+            lanes=_LANES,
+            devices=_DEVICES,
+            kinds=("ask", "outcome"),
+            start=self._began,
+            end=self._last + dt.timedelta(seconds=1),
             title="The smallest scenario that fails",
-        )  # fmt: skip
+        )
 
 
 def _entries(record: Mapping[str, Any] | None) -> set[str]:

@@ -89,31 +89,40 @@ def read_source(path: str | Path) -> Source:
     path = existing(path, "notebook or Python file")
     if path.suffix.lower() not in KINDS or not path.is_file():
         raise ParameterError(
-            "This is no file that functions can be found in.", where=str(path),
-            found=path.suffix or "no suffix", expected=" or ".join(KINDS),
-        )  # fmt: skip
+            "This is no file that functions can be found in.",
+            where=str(path),
+            found=path.suffix or "no suffix",
+            expected=" or ".join(KINDS),
+        )
     found: list[_Statement] = []
     try:
         parts = list(_parts(path))
     except OSError as error:
         raise ParameterError(
-            "This cannot be read.", where=str(path), found=error.strerror, expected="a file that may be read",
+            "This cannot be read.",
+            where=str(path),
+            found=error.strerror,
+            expected="a file that may be read",
             remedy="check its permissions",
-        ) from error  # fmt: skip
+        ) from error
     for place, text in parts:
         try:
             found += [_statement(node, place) for node in ast.parse(text).body]
         except SyntaxError as error:
             line = "" if error.lineno is None else f", line {error.lineno}"
             raise ParameterError(
-                "This cannot be parsed.", where=f"{place}{line}", found=error.msg,
+                "This cannot be parsed.",
+                where=f"{place}{line}",
+                found=error.msg,
                 remedy="run it; Python says the same",
-            ) from error  # fmt: skip
+            ) from error
         except (ValueError, RecursionError, MemoryError) as error:  # zero bytes; brackets in brackets
             raise ParameterError(
-                "This cannot be parsed.", where=place, found=str(error) or type(error).__name__,
+                "This cannot be parsed.",
+                where=place,
+                found=str(error) or type(error).__name__,
                 remedy="run it; Python says the same",
-            ) from error  # fmt: skip
+            ) from error
     return Source(path, found)
 
 
@@ -131,9 +140,12 @@ def _parts(path: Path) -> Iterator[tuple[str, str | bytes]]:
         raise
     except Exception as error:  # of any kind: nbformat takes for granted what it looks for
         raise ParameterError(
-            "This is no notebook.", where=str(path), found=str(error)[:200], expected="a notebook, *.ipynb",
+            "This is no notebook.",
+            where=str(path),
+            found=str(error)[:200],
+            expected="a notebook, *.ipynb",
             remedy="save it again in JupyterLab",
-        ) from error  # fmt: skip
+        ) from error
     for number, cell in enumerate(notebook.cells, start=1):
         if cell.cell_type == "code":
             yield f"{path.name}, cell {number}", TransformerManager().transform_cell(cell.source)  # type: ignore[no-untyped-call]

@@ -64,9 +64,12 @@ def judge(chapter: str | Exercise, piece: Callable[..., Any]) -> Verdict:
     exercise = chapter if isinstance(chapter, Exercise) else EXERCISES.get(chapter)
     if exercise is None:
         raise ParameterError(
-            "There is no exercise of this chapter.", where="chapter", found=repr(chapter),
-            expected=", ".join(EXERCISES), remedy=did_you_mean(chapter, EXERCISES),
-        )  # fmt: skip
+            "There is no exercise of this chapter.",
+            where="chapter",
+            found=repr(chapter),
+            expected=", ".join(EXERCISES),
+            remedy=did_you_mean(chapter, EXERCISES),
+        )
     if not callable(piece):
         raise ParameterError(
             "This is nothing that can be called.",

@@ -204,10 +204,11 @@ class _Trial:
         self._own.publish(item)
         assert self._own.asked is not None
         self._items[name] = _Judged(
-            item, self._own.asked,
+            item,
+            self._own.asked,
             must={phone for phone, said in others.items() if said == {subject}},
             may={phone for phone, said in others.items() if subject in said},
-        )  # fmt: skip
+        )
 
     def _turn(self, who: str) -> None:
         subject = self._stage.subjects[who] = _OTHER[self._stage.subjects[who]]
@@ -291,9 +292,11 @@ class _Trial:
     def drawn(self) -> go.Figure:
         """Draw what was sent."""
         return messages.diagram(
-            self.lab.frame("messages"), self.lab.frame("incidents"), lanes=("ann", RELAY, "bob", "cy"),
+            self.lab.frame("messages"),
+            self.lab.frame("incidents"),
+            lanes=("ann", RELAY, "bob", "cy"),
             title="The smallest scenario that fails",
-        )  # fmt: skip
+        )
 
 
 def _named(host: str) -> str:

@@ -79,9 +79,8 @@ class _Album:
         self._began = self.lab.now
 
     def _open(
-        self, relay: Relay, name: str, friends: Sequence[str],
-        renewal: Callable[[KeyUse], bool] | None = None,
-    ) -> Any:  # fmt: skip
+        self, relay: Relay, name: str, friends: Sequence[str], renewal: Callable[[KeyUse], bool] | None = None
+    ) -> Any:
         """Open a port that is always on, so that what is sent is there at once."""
         module = Module(self.lab.device(name), relay, friends=friends, renew_s=_LASTS_S, renewal=renewal)
         port = module.open_port("album", polling_interval_ms=0, idle_timeout_ms=_ALWAYS_MS)
@@ -118,10 +117,16 @@ class _Album:
         self.told.append(f"{_SENDER} publishes {number}")
         published = self._port.publish(Item({"item": self._count}), number).result()
         to = {device for device, _ in published.destinations}
-        self._marks.append((
-            _SENDER, self._at, f"{number}, {'new ' * (len(self._keys) > before)}key {len(self._keys)}"
-            if to else f"{number}: nobody", None,
-        ))  # fmt: skip
+        self._marks.append(
+            (
+                _SENDER,
+                self._at,
+                f"{number}, {'new ' * (len(self._keys) > before)}key {len(self._keys)}"
+                if to
+                else f"{number}: nobody",
+                None,
+            )
+        )
         if to:
             self._keys[-1].holders |= to
             self._keys[-1].items.append((self._count, to))
@@ -171,9 +176,13 @@ class _Album:
         table["kind"] = [_called(*each) for each in zip(table["kind"], table["content"], strict=True)]
         marks = pd.DataFrame(self._marks, columns=["device", "ts", "incident", "detail"])
         return messages.diagram(
-            table, marks, lanes=_LANES, devices=[_SENDER, *_READERS], kinds=_SHOWN,
+            table,
+            marks,
+            lanes=_LANES,
+            devices=[_SENDER, *_READERS],
+            kinds=_SHOWN,
             title="The smallest scenario that fails",
-        )  # fmt: skip
+        )
 
 
 def _called(kind: str, content: str) -> str:

@@ -57,11 +57,14 @@ def _play(piece: Callable[..., Any], moves: Sequence[_Move]) -> Played:
     history = History.of(text)
     operations = [
         {
-            "client": each.client, "kind": each.kind.value, "version": each.content.version,
-            "begin": each.invoked_us, "end": each.answered_us,
+            "client": each.client,
+            "kind": each.kind.value,
+            "version": each.content.version,
+            "begin": each.invoked_us,
+            "end": each.answered_us,
         }
         for each in history
-    ]  # fmt: skip
+    ]
     verdicts = [check(history, model) for model in _GUARANTEES]
     found = next((each for each in verdicts if each.status is Status.ILLEGAL), verdicts[0])
     told = "\n".join(f"    {line}" for line in text.splitlines())

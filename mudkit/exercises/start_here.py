@@ -20,8 +20,11 @@ from mudkit.systems.store_and_forward import Client, ClientMachine, Relay
 __all__ = ["EXERCISE"]
 
 _TROUBLES: Final = {
-    "twice": (0, 50_000), "lost": (), "late": (3_000_000,), "late and twice": (3_000_000, 6_000_000),
-}  # fmt: skip
+    "twice": (0, 50_000),
+    "lost": (),
+    "late": (3_000_000,),
+    "late and twice": (3_000_000, 6_000_000),
+}
 """What happens to a delivery: after which delays, in µs, it is handed over."""
 
 

@@ -94,9 +94,12 @@ def _cases(draw: st.DrawFn) -> _Case:
     query = Asked(3600.0, 0.0, 0.0, 4.0, 2400.0)
     later_s = draw(st.sampled_from([600.0, 0.0, -600.0]))  # its window begins so much after the query's
     cached = Asked(
-        query.at_s - age_s, draw(st.sampled_from([0.0, 1.0, 4.0])), draw(st.sampled_from([0.0, -1.0])),
-        draw(st.sampled_from([4.0, 2.0])), query.window_s - age_s - later_s,
-    )  # fmt: skip
+        query.at_s - age_s,
+        draw(st.sampled_from([0.0, 1.0, 4.0])),
+        draw(st.sampled_from([0.0, -1.0])),
+        draw(st.sampled_from([4.0, 2.0])),
+        query.window_s - age_s - later_s,
+    )
     edges = [each.at_s - back for each in (cached, query) for back in (each.window_s, 0.0, 60.0)]
     times = st.sampled_from([*edges, query.at_s + 60.0])
     near = st.sampled_from([0.0, 1.0])  # within most boxes: then it is the time that decides

@@ -67,10 +67,12 @@ class _Scenario:
     def who(self) -> dict[str, Any]:
         """What the piece is given."""
         return {
-            "min_age": self.min_age, "place": None if self.km is None else _PLACE, "km": self.km,
+            "min_age": self.min_age,
+            "place": None if self.km is None else _PLACE,
+            "km": self.km,
             "users": None if self.users is None else list(self.users),
             "apps": None if self.apps is None else list(self.apps),
-        }  # fmt: skip
+        }
 
     @property
     def is_meant(self) -> bool:

@@ -70,9 +70,14 @@ class Pushed(NamedTuple):
 
 
 def surges(
-    usual: Density, places: Sequence[tuple[float, float]], t_us: int, minutes: float, *, factor: float = 4.0,
+    usual: Density,
+    places: Sequence[tuple[float, float]],
+    t_us: int,
+    minutes: float,
+    *,
+    factor: float = 4.0,
     least: float = 10.0,
-) -> list[Surge]:  # fmt: skip
+) -> list[Surge]:
     """Find cells that are written to much more than usual.
 
     Parameters
@@ -202,9 +207,13 @@ class Dispatcher:
             north = self.near_km / KM_PER_DEGREE
             east = north / max(float(np.cos(np.radians(each.lat))), 0.01)
             updated = updated.but_inside(
-                self.action, south=each.lat - north, north=each.lat + north, west=each.lon - east,
-                east=each.lon + east, version=version,
-            )  # fmt: skip
+                self.action,
+                south=each.lat - north,
+                north=each.lat + north,
+                west=each.lon - east,
+                east=each.lon + east,
+                version=version,
+            )
         return updated if found else self.policy.renewed(version)
 
     def _again(self, is_begun: Any) -> None:

@@ -163,9 +163,12 @@ class CacheBench:
         pairs, is_local = self.pairs, served != SENT
         at = np.where(is_local, served, 0)
         columns = {
-            "lat": pairs.lat, "lon": pairs.lon, "is_local": is_local, "is_stale": is_local & self.stale[at],
+            "lat": pairs.lat,
+            "lon": pairs.lon,
+            "is_local": is_local,
+            "is_stale": is_local & self.stale[at],
             "completeness": np.where(is_local, pairs.completeness[at], 1.0),
-        }  # fmt: skip
+        }
         return pd.DataFrame(columns)
 
 
@@ -226,11 +229,17 @@ def nodes(learnt: LearntReads | LearntWrites) -> pd.DataFrame:
     while waiting:
         node, parent, is_right = waiting.pop()
         number_, is_leaf = len(rows), bool(tree.is_leaf[node])
-        rows.append((
-            number_, parent, is_right, "" if is_leaf else names[int(grown.feature[node])],
-            float("nan") if is_leaf else float(grown.threshold[node]), actions[int(tree.action[node])],
-            int(grown.counts[node, :classes].sum()),
-        ))  # fmt: skip
+        rows.append(
+            (
+                number_,
+                parent,
+                is_right,
+                "" if is_leaf else names[int(grown.feature[node])],
+                float("nan") if is_leaf else float(grown.threshold[node]),
+                actions[int(tree.action[node])],
+                int(grown.counts[node, :classes].sum()),
+            )
+        )
         if not is_leaf:
             waiting += [(int(grown.right[node]), number_, True), (int(grown.left[node]), number_, False)]
     columns = ["node", "parent", "is_right", "feature", "threshold", "action", "examples"]

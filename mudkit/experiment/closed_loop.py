@@ -119,10 +119,16 @@ class Loop(NamedTuple):
 
 
 def generate_policy(
-    labels: pa.Table, reads: pa.Table, *, version: int = 1, completeness: float = 0.9,
-    cost: Costs = "latency", positions: pa.Table | None = None,
-    comes_us: NDArray[np.int64] | None = None, features: str = "extended",
-) -> Promised:  # fmt: skip
+    labels: pa.Table,
+    reads: pa.Table,
+    *,
+    version: int = 1,
+    completeness: float = 0.9,
+    cost: Costs = "latency",
+    positions: pa.Table | None = None,
+    comes_us: NDArray[np.int64] | None = None,
+    features: str = "extended",
+) -> Promised:
     """Learn a read policy from the labelled reads of all clients.
 
     Parameters
@@ -201,9 +207,14 @@ def generate_write_policy(mined: Mined, match: Batch, *, version: int = 1) -> tu
 
 
 def close_the_loop(
-    traffic: Commuters, seed: int = 0, *, completeness: float = 0.9, cost: Costs = "latency",
-    writes: Batch | None = None, features: str = "extended",
-) -> Loop:  # fmt: skip
+    traffic: Commuters,
+    seed: int = 0,
+    *,
+    completeness: float = 0.9,
+    cost: Costs = "latency",
+    writes: Batch | None = None,
+    features: str = "extended",
+) -> Loop:
     """Drive with the fixed rule, learn, ship, and drive again on other days: by the rule, and by the trees.
 
     The rule's clients listen for a policy, too, so that the bills differ by the policy only and not by what
@@ -239,13 +250,21 @@ def close_the_loop(
         write_artefact, learnt = generate_write_policy(mined, writes)
         comes_us = _comes_us(mined, learnt)
     promised = generate_policy(
-        mined.labels, mined.reads, completeness=completeness, cost=cost, positions=mined.positions,
-        comes_us=comes_us, features=features,
-    )  # fmt: skip
+        mined.labels,
+        mined.reads,
+        completeness=completeness,
+        cost=cost,
+        positions=mined.positions,
+        comes_us=comes_us,
+        features=features,
+    )
     ships = [("before", []), ("after", [promised.artefact])]
     if write_artefact is not None:
-        ships = [*ships[:1], ("reads learnt", [promised.artefact]),
-                 ("after", [promised.artefact, write_artefact])]  # fmt: skip
+        ships = [
+            *ships[:1],
+            ("reads learnt", [promised.artefact]),
+            ("after", [promised.artefact, write_artefact]),
+        ]
     rows, pairs = [], None
     for name, ship in ships:
         driven = traffic.drive(seed, decided_on, rule, ship, write_policy=delayed)
@@ -267,9 +286,11 @@ def mine(driven: Driven) -> Mined:
         folder = driven.lab.trace.to_parquet(Path(place) / "trace")
         positions, reads = (pipeline.read(spark, folder, name) for name in ("positions", "reads"))
         return Mined(
-            positions.toArrow(), reads.toArrow(), pipeline.label_reads(positions, reads).toArrow(),
+            positions.toArrow(),
+            reads.toArrow(),
+            pipeline.label_reads(positions, reads).toArrow(),
             pipeline.label_writes(positions, reads).toArrow(),
-        )  # fmt: skip
+        )
 
 
 def _comes_us(mined: Mined, learnt: LearntWrites) -> NDArray[np.int64]:

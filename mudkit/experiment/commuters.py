@@ -130,9 +130,11 @@ class Commuters:
             number(name, getattr(self, name), low, 1e6)
         if self.asks not in ("any time", "driving"):
             raise ParameterError(
-                "Drivers do not ask then.", where="asks", found=repr(self.asks),
+                "Drivers do not ask then.",
+                where="asks",
+                found=repr(self.asks),
                 expected="any time or driving",
-            )  # fmt: skip
+            )
 
     def drive(
         self,
@@ -193,25 +195,38 @@ class Drive:
     """
 
     def __init__(
-        self, plan: Commuters, seed: int, start: str, read_policy: ReadPolicy | Shipped | None,
-        write_policy: WritePolicy | Shipped | None, accident: Accident | None,
-    ) -> None:  # fmt: skip
+        self,
+        plan: Commuters,
+        seed: int,
+        start: str,
+        read_policy: ReadPolicy | Shipped | None,
+        write_policy: WritePolicy | Shipped | None,
+        accident: Accident | None,
+    ) -> None:
         self._plan = plan
         self._accident = accident
         self.lab = lab = Lab(seed, start=start, messages=False, held=False)
         self.cloud = Cloud(lab)
         self.devices = lab.fleet(
-            plan.cars, mobility="commute", link=plan.link, every_s=plan.every_s, prefix="car",
+            plan.cars,
+            mobility="commute",
+            link=plan.link,
+            every_s=plan.every_s,
+            prefix="car",
             clock_us=lab.start_us,
-        )  # fmt: skip
+        )
         hours = 24.0 * (plan.days + 1)
         self.clients = [
             Client(
-                device, self.cloud, app=APP, token=lab.token(device.name, APP, hours=hours),
-                read_policy=read_policy, write_policy=write_policy,
+                device,
+                self.cloud,
+                app=APP,
+                token=lab.token(device.name, APP, hours=hours),
+                read_policy=read_policy,
+                write_policy=write_policy,
             )
             for device in self.devices
-        ]  # fmt: skip
+        ]
         self.clients[0].create(APP, acl="app").result()
         self._asked: list[tuple[int, int, tuple[float, float], Operation]] = []
         self._answered_us: dict[int, int] = {}

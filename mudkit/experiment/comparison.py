@@ -58,9 +58,11 @@ class Comparison:
         given: Any = confidence
         if not isinstance(given, int | float) or not 0 < given < 1:
             raise ParameterError(
-                "This confidence is not usable.", where="confidence", found=repr(confidence),
+                "This confidence is not usable.",
+                where="confidence",
+                found=repr(confidence),
                 expected="between 0 and 1",
-            )  # fmt: skip
+            )
         measures = [name for name in self.runs.columns if name not in ("system", "seed")]
         by_system = {name: table.set_index("seed")[measures] for name, table in self.runs.groupby("system")}
         base = by_system[self.baseline]
@@ -107,9 +109,11 @@ def compare(
     of_kind("scenario", scenario, Scenario, expected="a scenario, such as Scenario(devices=20, hours=24)")
     if not isinstance(systems, Mapping):
         raise ParameterError(
-            "These are no systems.", where="systems", found=repr(systems),
+            "These are no systems.",
+            where="systems",
+            found=repr(systems),
             expected="what makes each, by name, such as {'relay': StoreAndForward}",
-        )  # fmt: skip
+        )
     if not isinstance(seeds, Iterable):
         raise ParameterError(
             "These are no seeds.", where="seeds", found=repr(seeds), expected="several, such as range(10)"
@@ -123,9 +127,11 @@ def compare(
         )
     if not systems or not numbers:
         raise ParameterError(
-            "There is nothing to compare.", where="systems, seeds",
-            found=f"{len(systems)} systems, {len(numbers)} seeds", expected="one of each at least",
-        )  # fmt: skip
+            "There is nothing to compare.",
+            where="systems, seeds",
+            found=f"{len(systems)} systems, {len(numbers)} seeds",
+            expected="one of each at least",
+        )
     plan = [(scenario, make, name, seed) for name, make in systems.items() for seed in numbers]
     rows = []
     with bar(len(plan), "runs", "runs") as done:

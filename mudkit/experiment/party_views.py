@@ -98,9 +98,15 @@ _NOTHING: Final = Seen("nothing")
 
 
 def sights(
-    item: Item, wanted: str | None, *, item_id: str = "item", encrypted: bool = True,
-    polling_s: float = 5.0, link: str = "umts_3g", seed: int = 1,
-) -> Sights:  # fmt: skip
+    item: Item,
+    wanted: str | None,
+    *,
+    item_id: str = "item",
+    encrypted: bool = True,
+    polling_s: float = 5.0,
+    link: str = "umts_3g",
+    seed: int = 1,
+) -> Sights:
     """Publish one item on a child's device, which Alice's may have asked for, and see what each party sees.
 
     Parameters
@@ -124,9 +130,11 @@ def sights(
     """
     if not 0.1 <= polling_s <= _MOST_POLLING_S:
         raise ParameterError(
-            "So often no device looks.", where="polling_s", found=f"{polling_s:g}",
+            "So often no device looks.",
+            where="polling_s",
+            found=f"{polling_s:g}",
             expected=f"0.1 to {_MOST_POLLING_S:g}",
-        )  # fmt: skip
+        )
     pack(item)  # what is no item is told before anything is made
     lab = Lab(seed, held=True)
     relay = Relay(lab, name=_RELAY)

@@ -138,13 +138,19 @@ def run(
     check_system(system)
     lab = Lab(seed, start=scenario.start, messages=messages, held=held)
     lab.fleet(
-        scenario.devices, mobility=scenario.mobility, link=scenario.link, outage=scenario.outage,
-        every_s=scenario.every_s, battery_j=scenario.battery_j,
-    )  # fmt: skip
+        scenario.devices,
+        mobility=scenario.mobility,
+        link=scenario.link,
+        outage=scenario.outage,
+        every_s=scenario.every_s,
+        battery_j=scenario.battery_j,
+    )
     lab.faults.messages(
-        loss_share=scenario.loss_share, repeat_share=scenario.repeat_share,
-        delay_share=scenario.delay_share, delay_s=scenario.delay_s,
-    )  # fmt: skip
+        loss_share=scenario.loss_share,
+        repeat_share=scenario.repeat_share,
+        delay_share=scenario.delay_share,
+        delay_s=scenario.delay_s,
+    )
     made = system(lab)
     lab.trace.description["scenario"] = scenario.describe()
     _Play(scenario, lab, made).begin()
@@ -161,10 +167,12 @@ def check_system(given: Any) -> None:
     """
     if not callable(given):
         raise ParameterError(
-            "This makes no system.", where="system", found=repr(given)[:120],
+            "This makes no system.",
+            where="system",
+            found=repr(given)[:120],
             expected="a class or function of the lab, such as StoreAndForward",
-            remedy="give the class itself, not its name or one that was made" ,
-        )  # fmt: skip
+            remedy="give the class itself, not its name or one that was made",
+        )
 
 
 def check_seed(name: str, given: Any) -> int:

@@ -93,9 +93,11 @@ class Scenario:
             is_left_out = name == "queries" and value is None
             if not is_left_out and (isinstance(value, type) or not isinstance(value, Workload)):
                 raise ParameterError(
-                    f"The parameter {name} is no workload.", where=name, found=repr(value),
+                    f"The parameter {name} is no workload.",
+                    where=name,
+                    found=repr(value),
                     expected="one such as Poisson(per_day=24) of mudkit.sources.workloads",
-                )  # fmt: skip
+                )
         for name in ("loss_share", "repeat_share", "delay_share"):
             number(name, getattr(self, name), 0.0, 1.0)
         number("delay_s", self.delay_s, 1e-6 if self.delay_share else 0.0, 1e9)
@@ -108,8 +110,10 @@ class Scenario:
         if self.queries is not None and self.mobility is None:
             raise ParameterError(
                 "A query asks for what is around a device, and no place of these devices is known.",
-                where="queries", found="mobility=None", expected="a mobility",
-            )  # fmt: skip
+                where="queries",
+                found="mobility=None",
+                expected="a mobility",
+            )
 
     def describe(self) -> dict[str, str]:
         """Say everything that shapes a run, in words."""

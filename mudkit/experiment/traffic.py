@@ -130,9 +130,12 @@ class Traffic:
         table = table[table["t_s"] < 60 * self.minutes].sort_values("t_s", ignore_index=True)
         if not table["speed_mps"].notna().any():
             raise ParameterError(
-                "No car says anything.", where="mobility", found="no speed that is known",
-                expected="moves within the time", remedy="another start, more cars or minutes",
-            )  # fmt: skip
+                "No car says anything.",
+                where="mobility",
+                found="no speed that is known",
+                expected="moves within the time",
+                remedy="another start, more cars or minutes",
+            )
         away = distance_km(table["lat"], table["lon"], *self.middle(table))
         third = table["t_s"] // (20 * self.minutes)
         slow = np.where((away <= self.jam_km) & (third == 1), 0.25, 1.0)
@@ -197,9 +200,11 @@ class Traffic:
         for name, device in lab.devices.items():
             loc = places.get(name, stand[NEAR])  # one that never says anything is as good as downtown
             clients[name] = Client(
-                device, server, receive=partial(self._hear, found, lab, name),
+                device,
+                server,
+                receive=partial(self._hear, found, lab, name),
                 attributes={"loc": loc, "p2p_enabled": True},
-            )  # fmt: skip
+            )
         lab.run(seconds=5)
         began_us = lab.world.now_us
         for context, t_us in _contexts(said):
@@ -247,9 +252,12 @@ class Traffic:
             speed_mps=said["speed_kmh"] / 3.6,
         )
         played = play(
-            self.application(aggregability, cell_km), positions, stand=self.listeners(said), every_s=0.0,
+            self.application(aggregability, cell_km),
+            positions,
+            stand=self.listeners(said),
+            every_s=0.0,
             max_retention_s=longest_s,
-        )  # fmt: skip
+        )
         if played.problems:
             raise played.problems[0]
         table = played.heard.rename(columns={"value": "speed_kmh"})

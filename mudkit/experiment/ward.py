@@ -33,8 +33,11 @@ if TYPE_CHECKING:
 __all__ = ["POLICIES", "Alarm", "Round", "Ward", "pulses"]
 
 POLICIES: Final[dict[str, Callable[[Iterable[float]], Policy] | None]] = {
-    "no policy": None, "stateless": stateless, "stateful": picu, "one Timestamp": one_timestamp,
-}  # fmt: skip
+    "no policy": None,
+    "stateless": stateless,
+    "stateful": picu,
+    "one Timestamp": one_timestamp,
+}
 _S: Final = 1_000_000
 _ALARM_BPM: Final = 50
 
@@ -125,9 +128,11 @@ class Ward:
         """
         if system not in POLICIES:
             raise ParameterError(
-                "There is no such policy here.", where="system", found=repr(system),
+                "There is no such policy here.",
+                where="system",
+                found=repr(system),
                 expected=", ".join(POLICIES),
-            )  # fmt: skip
+            )
         return _Shift(self, seed, system).run()
 
     def compare(
@@ -267,9 +272,15 @@ class _Shift:
         self.shown: list[tuple[str, int, float, int, int]] = []
         for row, name in enumerate(self.names):
             device = lab.device(
-                name, link="wifi", mobility=walk, outage=outages, every_s=5.0, battery_j=ward.battery_j,
-                base_mw=ward.base_mw, display_px=ward.display_px,
-            )  # fmt: skip
+                name,
+                link="wifi",
+                mobility=walk,
+                outage=outages,
+                every_s=5.0,
+                battery_j=ward.battery_j,
+                base_mw=ward.base_mw,
+                display_px=ward.display_px,
+            )
             doctor = Subscriber(device, self.net)
             if make is not None:
                 doctor.set_policy(make(ward.responsible(row)))

@@ -40,9 +40,11 @@ def check_battery(capacity_j: Any, base_mw: Any) -> None:
         is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
         if not is_number or not least <= value < 1e12:
             raise ParameterError(
-                "The battery is not usable.", where=name, found=repr(value),
+                "The battery is not usable.",
+                where=name,
+                found=repr(value),
                 expected=f"a number from {least:g} on",
-            )  # fmt: skip
+            )
 
 
 class Battery:

@@ -86,10 +86,14 @@ class Measured:
                 direction.curve = Curve(from_us, self._until_us, kbps, otherwise)
         self._pieces = list(
             zip(
-                from_us.tolist(), capacity.up.tolist(), capacity.down_kbps.tolist(),
-                capacity.up_kbps.tolist(), capacity.latency_ms.tolist(), strict=True,
+                from_us.tolist(),
+                capacity.up.tolist(),
+                capacity.down_kbps.tolist(),
+                capacity.up_kbps.tolist(),
+                capacity.latency_ms.tolist(),
+                strict=True,
             )
-        )  # fmt: skip
+        )
         self.what, self.where = "link trace", f"link of {device.name}"
         world.cover(self)
         self._piece(0)

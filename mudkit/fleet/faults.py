@@ -156,9 +156,11 @@ class Faults:
         longest_us = self._us("delay_s", delay_s, US_PER_S)
         if delay_share and not longest_us:
             raise ParameterError(
-                "Messages that are delayed by nothing are not delayed.", where="delay_s", found=repr(delay_s),
+                "Messages that are delayed by nothing are not delayed.",
+                where="delay_s",
+                found=repr(delay_s),
                 expected="over 0 s, with delay_share",
-            )  # fmt: skip
+            )
 
         def meddle(transfer: Transfer) -> Sequence[int]:
             # Counted by sender and receiver: what others send and get changes nothing.
@@ -182,19 +184,24 @@ class Faults:
         if name not in self._world.hosts:
             known = sorted(self._world.hosts)
             raise ParameterError(
-                "There is no such device or server.", where=where, found=repr(name),
+                "There is no such device or server.",
+                where=where,
+                found=repr(name),
                 expected=listed(known, "none yet"),
                 remedy=did_you_mean(name, known, "add it first: lab.device(name)"),
-            )  # fmt: skip
+            )
         return self._world.hosts[name]
 
     def _device(self, name: str) -> Device:
         host = self._host(name, "device")
         if not isinstance(host, Device):
             raise ParameterError(
-                "A server has no link that could be cut.", where="device", found=repr(name),
-                expected="a device", remedy="end the machines of a server with lab.faults.kill(name)",
-            )  # fmt: skip
+                "A server has no link that could be cut.",
+                where="device",
+                found=repr(name),
+                expected="a device",
+                remedy="end the machines of a server with lab.faults.kill(name)",
+            )
         return host
 
     @staticmethod

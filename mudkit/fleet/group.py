@@ -73,9 +73,12 @@ class Group:
         ):
             if is_set and field in context:
                 raise ParameterError(
-                    "The lab sets this field itself.", where=field, found=f"{field}= and {what}",
-                    expected="one of them", remedy=f"leave {field}= out",
-                )  # fmt: skip
+                    "The lab sets this field itself.",
+                    where=field,
+                    found=f"{field}= and {what}",
+                    expected="one of them",
+                    remedy=f"leave {field}= out",
+                )
         self._context = dict(context)
 
     def add_to(self, world: World, recorder: Recorder) -> list[Device]:
@@ -143,9 +146,11 @@ def usable_name(given: Any) -> str:
     """
     if not isinstance(given, str) or not given or not given.isprintable():
         raise ParameterError(
-            "This name is not usable.", where="name", found=repr(given),
+            "This name is not usable.",
+            where="name",
+            found=repr(given),
             expected="text of characters that can be printed",
-        )  # fmt: skip
+        )
     return given
 
 
@@ -155,10 +160,12 @@ def _check_context(context: Mapping[str, Any]) -> None:
         near = difflib.get_close_matches(name, _NO_CONTEXT, n=1, cutoff=0.85)
         if near:
             raise ParameterError(
-                f"There is no parameter {name!r} here.", where=name, found=repr(context[name]),
+                f"There is no parameter {name!r} here.",
+                where=name,
+                found=repr(context[name]),
                 expected="a parameter, or a name of the context that is not like one",
                 remedy="add each with lab.device(…, at=…)" if name == "at" else f"did you mean {near[0]!r}?",
-            )  # fmt: skip
+            )
 
 
 def _described(model: Mobility) -> str:

@@ -275,10 +275,12 @@ class Device(Host):
             self.course.move(*loc)
         else:
             raise ParameterError(
-                "A device that moves by itself is not moved by hand.", where=self.name, found="mobility=",
+                "A device that moves by itself is not moved by hand.",
+                where=self.name,
+                found="mobility=",
                 expected="a device without mobility",
                 remedy="add it with at=…, or with a mobility of your own: Replay(trace)",
-            )  # fmt: skip
+            )
         super().change_context(loc=loc)
 
     def change_context(self, **context: Any) -> None:
@@ -374,18 +376,24 @@ class Device(Host):
         """
         if not self.is_on:
             raise ParameterError(
-                "Nothing runs on a device that is off.", where="device", found=f"{self.name} is off",
-                expected="one that is on", remedy="switch it on: its machines are then there again",
-            )  # fmt: skip
+                "Nothing runs on a device that is off.",
+                where="device",
+                found=f"{self.name} is off",
+                expected="one that is on",
+                remedy="switch it on: its machines are then there again",
+            )
         super().restart()
 
 
 def _refuse(field: str, context: Mapping[str, Any], what: str, remedy: str) -> None:
     if field in context:
         raise ParameterError(
-            f"The lab sets this field itself: {what} measured.", where=field, found=repr(context[field]),
-            expected="other fields of the context", remedy=remedy,
-        )  # fmt: skip
+            f"The lab sets this field itself: {what} measured.",
+            where=field,
+            found=repr(context[field]),
+            expected="other fields of the context",
+            remedy=remedy,
+        )
 
 
 class Process:
@@ -397,9 +405,14 @@ class Process:
     )  # fmt: skip
 
     def __init__(
-        self, host: Host, system: str, make: Make, name: str, watch: frozenset[str],
+        self,
+        host: Host,
+        system: str,
+        make: Make,
+        name: str,
+        watch: frozenset[str],
         store: MemoryStore | SqliteStore,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.host = host
         self.system = system
         self.name = name

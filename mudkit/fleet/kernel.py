@@ -92,9 +92,12 @@ class World(Clock):
         self._when_arrived, self._when_due = self._arrive, self._fire
         self._when_onward, self._when_handed = self._onward, self._hand_over_late
         self._carry_out: dict[type, Callable[[Process, Any], None]] = {
-            Send: self._send, SetTimer: self._set_timer, CancelTimer: self._cancel_timer,
-            Complete: Process.answer, Notify: self._notify,
-        }  # fmt: skip
+            Send: self._send,
+            SetTimer: self._set_timer,
+            CancelTimer: self._cancel_timer,
+            Complete: Process.answer,
+            Notify: self._notify,
+        }
         self.on_record = lambda process, effect: None
 
     # -- what there is
@@ -122,18 +125,22 @@ class World(Clock):
         """
         if name in self.hosts or name in self._addresses:
             raise ParameterError(
-                "There is a device or server of this name.", where="name", found=repr(name),
+                "There is a device or server of this name.",
+                where="name",
+                found=repr(name),
                 expected="a name of its own for each",
-            )  # fmt: skip
+            )
 
     def register(self, process: Process) -> None:
         """Let a machine be reached at its address."""
         if process.address in self.at_address:
             raise ParameterError(
-                "There is a machine at this address.", where="name", found=process.address,
+                "There is a machine at this address.",
+                where="name",
+                found=process.address,
                 expected="a name of its own for each machine of a host",
                 remedy="use the one that is there; a cell that is run twice installs twice",
-            )  # fmt: skip
+            )
         self.at_address[process.address] = process
 
     def unregister(self, process: Process) -> None:
@@ -153,9 +160,11 @@ class World(Clock):
         taken = [each for each in moved if self.at_address.get(each, moved[each]) is not moved[each]]
         if taken or any(address in (each.address, each.name) for each in others):
             raise ParameterError(
-                "This address is in use.", where="address", found=(taken or [address])[0],
+                "This address is in use.",
+                where="address",
+                found=(taken or [address])[0],
                 expected="one of its own for each device",
-            )  # fmt: skip
+            )
         for process in host.processes:
             del self.at_address[process.address]
         for each, process in moved.items():
@@ -177,9 +186,14 @@ class World(Clock):
         for account in self._bill.accounts():
             more = corrections.get(id(account), (0, 0.0))
             yield BillRow(
-                account.system, account.device, account.direction, account.messages,
-                account.bytes + int(more[0]), account.radio_mj + more[1], account.wakeups,
-            )  # fmt: skip
+                account.system,
+                account.device,
+                account.direction,
+                account.messages,
+                account.bytes + int(more[0]),
+                account.radio_mj + more[1],
+                account.wakeups,
+            )
 
     def radio_mj(self, device: Device) -> float:
         """Say what the radio of a device has taken so far."""
@@ -309,9 +323,10 @@ class World(Clock):
         if type(effect.delay_us) is not int or effect.delay_us < 0:
             raise ParameterError(
                 "This timer cannot be set: it would fire in the past, or between two microseconds.",
-                where=f"{process.system} on {process.host.name}", found=f"{effect!r}",
+                where=f"{process.system} on {process.host.name}",
+                found=f"{effect!r}",
                 expected="delay_us: a whole number, 0 or more",
-            )  # fmt: skip
+            )
         process.timers[effect.name] = timer = process, effect.name
         self.agenda.add(self.now_us + effect.delay_us, TIMER, self._when_due, timer)
 
@@ -382,9 +397,15 @@ class World(Clock):
             copy = transfer
             if number:
                 copy = Transfer(
-                    transfer.sender, transfer.session, transfer.source, transfer.to, transfer.message,
-                    transfer.size_bytes, transfer.sent_us, is_repeat=True,
-                )  # fmt: skip
+                    transfer.sender,
+                    transfer.session,
+                    transfer.source,
+                    transfer.to,
+                    transfer.message,
+                    transfer.size_bytes,
+                    transfer.sent_us,
+                    is_repeat=True,
+                )
             self.agenda.add(self.now_us + delay_us, ARRIVAL, self._when_handed, (copy, link))
 
     def _hand_over_late(self, what: tuple[Transfer, Link | None]) -> None:

@@ -11,9 +11,12 @@ __all__ = ["Deliveries"]
 
 _CREATED, _DELIVERED, _READ, _EXPIRED, _REFUSED = range(5)
 _FIELDS: Final = {
-    "created_us": _CREATED, "delivered_us": _DELIVERED, "read_us": _READ, "expired_us": _EXPIRED,
+    "created_us": _CREATED,
+    "delivered_us": _DELIVERED,
+    "read_us": _READ,
+    "expired_us": _EXPIRED,
     "refused_us": _REFUSED,
-}  # fmt: skip
+}
 
 
 class Deliveries:

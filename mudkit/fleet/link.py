@@ -75,10 +75,12 @@ def profile_of(name: Any) -> LinkProfile:
     """
     if not isinstance(name, str) or name not in LINKS:
         raise ParameterError(
-            "There is no such kind of link.", where="link", found=repr(name),
+            "There is no such kind of link.",
+            where="link",
+            found=repr(name),
             expected=f"{', '.join(LINKS)}, or measured ones (LinkReplay)",
             remedy=did_you_mean(name, LINKS),
-        )  # fmt: skip
+        )
     return LINKS[name]
 
 
@@ -350,12 +352,15 @@ class Link:
         """Give what is under way, as if it had ended now."""
         return [
             Carried(
-                direction.name, leg.begun_us, min(leg.start_us, now_us), min(leg.end_us, now_us),
+                direction.name,
+                leg.begun_us,
+                min(leg.start_us, now_us),
+                min(leg.end_us, now_us),
                 leg.transfer.size_bytes - unused_bytes,
             )
             for direction in (self.up, self.down)
             for leg, unused_bytes, _ in direction.unused(now_us)
-        ]  # fmt: skip
+        ]
 
     def corrections(self, now_us: int) -> Iterator[tuple[Account, int, float]]:
         """Give what differs now from what is charged: by account, in bytes and mJ."""

@@ -167,9 +167,11 @@ class Operation:
         is_number = isinstance(timeout_s, int | float | np.integer | np.floating)
         if not is_number or not 0 < timeout_s <= _MOST_S:
             raise ParameterError(
-                "This timeout is not usable.", where="timeout_s", found=repr(timeout_s),
+                "This timeout is not usable.",
+                where="timeout_s",
+                found=repr(timeout_s),
                 expected=f"a number of seconds over 0, at most {_MOST_S:,}",
-            )  # fmt: skip
+            )
         return self._world.now_us + round(timeout_s * 1e6)
 
     def _outcome(self, timeout_s: float) -> Any:

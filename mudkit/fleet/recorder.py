@@ -150,8 +150,13 @@ class Recorder:
             for row in links.values():
                 self.add("links", row)
         self._links[device.name] = (
-            device.name, now_us, device.is_online, link.down_kbps, link.up_kbps, link.latency_ms,
-        )  # fmt: skip
+            device.name,
+            now_us,
+            device.is_online,
+            link.down_kbps,
+            link.up_kbps,
+            link.latency_ms,
+        )
         if (device.name in self._offline) == device.is_online:
             self._offline ^= {device.name}
             self._incident(device, "link up" if device.is_online else "link down", None)
@@ -294,10 +299,7 @@ class Recorder:
             elif name == "links":
                 more = list(self._links.values())
             elif name == "operations":
-                more = [
-                    self._operation(each, detail) for each in self._open
-                    for detail in _details(each)
-                ]  # fmt: skip
+                more = [self._operation(each, detail) for each in self._open for detail in _details(each)]
             yield self._table(name, self._rows[name] + more)
 
     def table(self, name: str) -> pa.Table:

@@ -26,9 +26,14 @@ _FOLDS = 10
 _US_PER_DAY = 86_400 * US_PER_S
 _FIRST_DAYS = 0.7
 _MOST = {
-    "sent_share": 1.0, "stale_share": 1.0, "completeness": 1.0, "cost": np.inf, "messages": np.inf,
-    "bytes": np.inf, "radio_mj": np.inf,
-}  # fmt: skip
+    "sent_share": 1.0,
+    "stale_share": 1.0,
+    "completeness": 1.0,
+    "cost": np.inf,
+    "messages": np.inf,
+    "bytes": np.inf,
+    "radio_mj": np.inf,
+}
 """The measures, and the largest value of each."""
 
 

@@ -125,9 +125,13 @@ def _parts(writes: Writes, folds: str, turns: int) -> list[NDArray[np.bool_]]:
 
 
 def _shares(
-    policy: BatchPolicy | BatchLearner | BatchBound, train: Writes, test: Writes, asked: Asked, by: str,
+    policy: BatchPolicy | BatchLearner | BatchBound,
+    train: Writes,
+    test: Writes,
+    asked: Asked,
+    by: str,
     radio: RadioModel,
-) -> list[float]:  # fmt: skip
+) -> list[float]:
     if isinstance(policy, BatchBound):
         due_us = bound_us(policy.match, test, asked)
     else:

@@ -54,8 +54,10 @@ def read_features(pairs: Pairs, names: str, density: Density | None = None) -> N
     if names not in FEATURE_SETS:
         raise ParameterError(
             "There is no such set of features.",
-            where="features", found=repr(names), expected=", ".join(FEATURE_SETS),
-        )  # fmt: skip
+            where="features",
+            found=repr(names),
+            expected=", ".join(FEATURE_SETS),
+        )
     hour, weekday = solar_time(pairs.t_us, pairs.lon)
     q, p = pairs.read, pairs.cached
     known = {
@@ -71,9 +73,12 @@ def read_features(pairs: Pairs, names: str, density: Density | None = None) -> N
             known["density"] = pairs.written.before(*place)[q]
         else:
             raise ParameterError(
-                "How densely places are written to is not known.", where="features", found="reads only",
-                expected="positions, too", remedy="give positions=, or take features='extended'",
-            )  # fmt: skip
+                "How densely places are written to is not known.",
+                where="features",
+                found="reads only",
+                expected="positions, too",
+                remedy="give positions=, or take features='extended'",
+            )
     return np.column_stack([known[name] for name in FEATURE_SETS[names]]).astype(np.float32)
 
 

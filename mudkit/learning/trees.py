@@ -215,9 +215,14 @@ class Grove:
 
 
 def grow(
-    features: NDArray[np.float32], truth: NDArray[np.int64], groups: NDArray[np.int64], classes: int,
-    *, weight: NDArray[np.float64] | None = None, most_leaves: int = _MOST_LEAVES,
-) -> Grove:  # fmt: skip
+    features: NDArray[np.float32],
+    truth: NDArray[np.int64],
+    groups: NDArray[np.int64],
+    classes: int,
+    *,
+    weight: NDArray[np.float64] | None = None,
+    most_leaves: int = _MOST_LEAVES,
+) -> Grove:
     """Grow what trees for any costs are cut from.
 
     Parameters
@@ -241,14 +246,16 @@ def grow(
     if (truth == truth[0]).all():
         raise _nothing_to_learn(
             "Only one thing is ever true here, so there is nothing to decide.",
-            f"{len(truth):,} examples, all of class {int(truth[0])}", "examples of two classes",
-        )  # fmt: skip
+            f"{len(truth):,} examples, all of class {int(truth[0])}",
+            "examples of two classes",
+        )
     fold_of = fold_numbers(groups)
     if fold_of.max() == 0:
         raise _nothing_to_learn(
             "All examples are of one device (or day): nothing would say whether a tree holds for another.",
-            f"{len(truth):,} examples of one", "examples of two at least",
-        )  # fmt: skip
+            f"{len(truth):,} examples of one",
+            "examples of two at least",
+        )
 
     def grown(rows: NDArray[np.bool_]) -> Grown:
         mine = None if weight is None else weight[rows]
@@ -259,9 +266,11 @@ def grow(
 
 
 def learn(
-    features: NDArray[np.float32], truth: NDArray[np.int64], groups: NDArray[np.int64],
+    features: NDArray[np.float32],
+    truth: NDArray[np.int64],
+    groups: NDArray[np.int64],
     costs: NDArray[np.float64],
-) -> CostTree:  # fmt: skip
+) -> CostTree:
     """Learn a tree; see :func:`grow`."""
     return grow(features, truth, groups, len(costs)).tree(costs)[0]
 

@@ -73,9 +73,11 @@ def cells(
     levels = F.explode(F.array([F.lit(int(zoom)) for zoom in zooms]))
     bucket = F.timestamp_seconds(F.floor(F.unix_micros("ts") / (bucket_s * 1_000_000)) * bucket_s)
     located = rows.withColumn("zoom", levels).select(
-        "*", _x(F.col("lon"), F.col("zoom")).alias("x"), _y(F.col("lat"), F.col("zoom")).alias("y"),
+        "*",
+        _x(F.col("lon"), F.col("zoom")).alias("x"),
+        _y(F.col("lat"), F.col("zoom")).alias("y"),
         bucket.alias("bucket_ts"),
-    )  # fmt: skip
+    )
     # By device first: counting distinct devices at once would send every row through twice.
     by_device = located.groupBy("zoom", "x", "y", "bucket_ts", "device").agg(
         F.count_if("is_position").alias("positions"),

@@ -265,9 +265,12 @@ def run_job(
 def _check(job: str, dates: Any, options: Mapping[str, Any]) -> None:
     if job not in JOBS:
         raise ParameterError(
-            "There is no such job.", where="job", found=repr(job), expected=", ".join(JOBS),
+            "There is no such job.",
+            where="job",
+            found=repr(job),
+            expected=", ".join(JOBS),
             remedy=did_you_mean(job, JOBS),
-        )  # fmt: skip
+        )
     if dates is not None and (isinstance(dates, bool) or not isinstance(dates, int) or dates < 1):
         raise ParameterError(
             "A part has at least one date.",

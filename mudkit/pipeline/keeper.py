@@ -117,9 +117,13 @@ class Keeper(StatefulProcessor):
         self._set_timer(min(engine.due_us, rest[0].t_us if rest else math.inf))
         for t_us, numbers, recipients, aggregate, problem in gone:
             yield Row(
-                t_us=t_us, numbers=list(numbers), recipients=list(recipients), aggregate=aggregate,
-                problem=problem, watermark_us=until_us,
-            )  # fmt: skip
+                t_us=t_us,
+                numbers=list(numbers),
+                recipients=list(recipients),
+                aggregate=aggregate,
+                problem=problem,
+                watermark_us=until_us,
+            )
 
     def _set_timer(self, next_us: float) -> None:
         for timer_ms in list(self._handle.listTimers()):

@@ -96,10 +96,16 @@ def propagation(
     alone = F.when(threshold == 1, messages).when(rest == 1, 1).otherwise(0)
     aggregates = F.floor((messages - rest) / threshold) + F.when(rest > 0, 1).otherwise(0)
     return held.select(
-        "zoom", "x", "y", F.col("bucket_ts").alias("interval_ts"), "lat", "lon", "threshold",
+        "zoom",
+        "x",
+        "y",
+        F.col("bucket_ts").alias("interval_ts"),
+        "lat",
+        "lon",
+        "threshold",
         messages.alias("messages_in"),
         aggregates.alias("aggregates_out"),
         (messages * message_bytes).alias("bytes_in"),
         (alone * message_bytes + (aggregates - alone) * aggregate_bytes).alias("bytes_out"),
         "devices",
-    )  # fmt: skip
+    )

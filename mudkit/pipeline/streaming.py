@@ -107,9 +107,12 @@ class Streamed:
             F.max("watermark_us").alias("watermark_us"),
         )
         return together.select(
-            F.timestamp_micros("t_us").alias("ts"), "numbers", "recipients", "aggregate",
+            F.timestamp_micros("t_us").alias("ts"),
+            "numbers",
+            "recipients",
+            "aggregate",
             F.timestamp_micros("watermark_us").alias("watermark_ts"),
-        )  # fmt: skip
+        )
 
     @property
     def problems(self) -> DataFrame:
@@ -228,10 +231,14 @@ def _batch(told: Mapping[str, Any], shares: int) -> Batch:
     unusable = (observed.asDict().get("unusable") or 0) if observed is not None else 0
     times = told["eventTime"]
     return Batch(
-        told["batchId"], told["numInputRows"], late // shares, unusable,
-        times.get("max"), times.get("watermark"),
+        told["batchId"],
+        told["numInputRows"],
+        late // shares,
+        unusable,
+        times.get("max"),
+        times.get("watermark"),
         told["durationMs"]["triggerExecution"] / 1000,
-    )  # fmt: skip
+    )
 
 
 @contextmanager
@@ -259,9 +266,12 @@ def _check(events: DataFrame, delay_s: float, shares: int) -> None:
     require_columns(events, "events", ("ts", "number", "client", "kind", "told"))
     if not events.isStreaming:
         raise ParameterError(
-            "These events are no stream.", where="events", found="a table", expected="a streaming DataFrame",
+            "These events are no stream.",
+            where="events",
+            found="a table",
+            expected="a streaming DataFrame",
             remedy="read them with pipeline.streaming.source(spark, folder)",
-        )  # fmt: skip
+        )
     if shares not in range(1, 1001):
         raise ParameterError(
             "The receivers cannot be divided so.", where="shares", found=repr(shares), expected="1 to 1000"
@@ -284,14 +294,19 @@ def _settle(path: Path, settings: Mapping[str, Any]) -> None:
         found = json.loads(file.read_text())
         if found != settings:
             raise ParameterError(
-                "The query that was begun here has other settings.", where=str(path), found=repr(settings),
-                expected=repr(found), remedy="go on with these, or choose another folder",
-            )  # fmt: skip
+                "The query that was begun here has other settings.",
+                where=str(path),
+                found=repr(settings),
+                expected=repr(found),
+                remedy="go on with these, or choose another folder",
+            )
         return
     if path.exists() and (not path.is_dir() or any(not each.name.startswith(".") for each in path.iterdir())):
         raise OutputExists(
-            f"There is something at {path} already.", where=str(path),
-            expected="a free place, or the folder of a query", remedy="choose another place, or remove it",
-        )  # fmt: skip
+            f"There is something at {path} already.",
+            where=str(path),
+            expected="a free place, or the folder of a query",
+            remedy="choose another place, or remove it",
+        )
     with staged_file(file) as staging:
         staging.write_text(json.dumps(settings))

@@ -78,22 +78,28 @@ class Aggregates:
                 continue
             if any(isinstance(source, (Parameter, Bound, ListOf)) for source in argument.sources):
                 raise PredicateError(
-                    "An aggregate has no parameters and no sender.", text=text, at=argument.root.at,
+                    "An aggregate has no parameters and no sender.",
+                    text=text,
+                    at=argument.root.at,
                     expected="attributes and values that are written out, such as sum(price * 2)",
-                )  # fmt: skip
+                )
             if any(isinstance(each, Call) and each.function.name == "lookup" for each in walk(argument.root)):
                 raise PredicateError(
-                    "An aggregate looks into no other table.", text=text, at=argument.root.at,
+                    "An aggregate looks into no other table.",
+                    text=text,
+                    at=argument.root.at,
                     expected="attributes of the table that is read",
-                )  # fmt: skip
+                )
             self.looks_at += [each for each in walk(argument.root) if isinstance(each, Name)]
             kind = NUMBER if name in ("sum", "avg") else EVERY_KIND
             if not argument.root.kinds & kind:
                 raise PredicateError(
-                    f"{name} takes a number.", text=text, at=argument.root.at,
+                    f"{name} takes a number.",
+                    text=text,
+                    at=argument.root.at,
                     found=f"a {kind_names(argument.root.kinds)}",
                     remedy="count, min and max take other kinds, too",
-                )  # fmt: skip
+                )
             compiled = compile_tree(argument.root, self._scopes, kind=kind)
             self._aggregates.append(_Aggregate(name, written, compiled, argument.sources))
 

@@ -76,9 +76,12 @@ def _chained(text: str, found: Sequence[Token], now: _Open, second: int) -> Pred
     else:
         remedy = f"write {before} {sign} {middle} AND {middle} {after}, or put one of them in parentheses"
     return PredicateError(
-        "Two comparisons stand in a row.", text=text, at=(other.start, other.end),
-        expected="AND or OR between them, or parentheses around one", remedy=remedy,
-    )  # fmt: skip
+        "Two comparisons stand in a row.",
+        text=text,
+        at=(other.start, other.end),
+        expected="AND or OR between them, or parentheses around one",
+        remedy=remedy,
+    )
 
 
 def _begin(found: Sequence[Token], number: int) -> Token:

@@ -43,9 +43,12 @@ def parameter(parsed: Parsed, slot: int, name: str, given: Mapping[str, Any], kn
         return _constant(given[name], name, parsed.text, parsed.slots[slot].at)
     except KeyError:
         raise PredicateError(
-            f"The parameter :{name} is missing.", text=parsed.text, at=parsed.slots[slot].at,
-            found=", ".join(given) or "no parameters", remedy=f"Predicate(…, {name}=…)",
-        ) from None  # fmt: skip
+            f"The parameter :{name} is missing.",
+            text=parsed.text,
+            at=parsed.slots[slot].at,
+            found=", ".join(given) or "no parameters",
+            remedy=f"Predicate(…, {name}=…)",
+        ) from None
 
 
 def _constant(data: Any, name: str, text: str, at: Place) -> Any:
@@ -67,15 +70,21 @@ def _constant(data: Any, name: str, text: str, at: Place) -> Any:
         elif isinstance(data, str):
             summary = f"{what} is not valid text: it holds U+0000 or half of a character."
         raise PredicateError(
-            summary, text=text, at=at, found=f"{type(data).__name__}: {data!r}"[:80],
+            summary,
+            text=text,
+            at=at,
+            found=f"{type(data).__name__}: {data!r}"[:80],
             expected=f"a number (if whole up to {BIGGEST_INTEGER:,}), a string, a boolean, None or a point "
             "within ±90 and ±180",
-        )  # fmt: skip
+        )
     if kind_of(found) == STRUCT:
         raise PredicateError(
-            f"{what} cannot be used as a constant.", text=text, at=at, found=f"{data!r}"[:80],
+            f"{what} cannot be used as a constant.",
+            text=text,
+            at=at,
+            found=f"{data!r}"[:80],
             expected='a number, string, boolean, None, or a point such as {"lat": 30.3, "lon": -97.7}',
-        )  # fmt: skip
+        )
     return found
 
 
@@ -92,9 +101,12 @@ def list_of(parsed: Parsed, slot: int, source: ListOf, given: Mapping[str, Any],
             known.add(item.name)
             if len(found) > MAX_LIST:
                 raise PredicateError(
-                    f"The list :{item.name} is too long.", text=parsed.text, at=at,
-                    found=f"{len(found):,} items", expected=f"at most {MAX_LIST:,}",
-                )  # fmt: skip
+                    f"The list :{item.name} is too long.",
+                    text=parsed.text,
+                    at=at,
+                    found=f"{len(found):,} items",
+                    expected=f"at most {MAX_LIST:,}",
+                )
             items += [_constant(each, item.name, parsed.text, at) for each in found]
         else:
             items.append(parameter(parsed, slot, item.name, given, known))

@@ -30,9 +30,10 @@ def to_json(predicate: Predicate | None) -> dict[str, Any] | None:
         return None
     if predicate.unbound:
         raise PredicateError(
-            f"The predicate is not bound: {', '.join(predicate.unbound)} is missing.", text=predicate.text,
+            f"The predicate is not bound: {', '.join(predicate.unbound)} is missing.",
+            text=predicate.text,
             remedy=f"bind({predicate.unbound[0].partition('.')[0]}={{…}}) before it is sent",
-        )  # fmt: skip
+        )
     return {"text": predicate.text, "constants": [_out(each) for each in predicate.constants]}
 
 
@@ -52,9 +53,10 @@ def from_json(sent: Mapping[str, Any] | None, language: Language = MOBIUS) -> Pr
         raise
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise PredicateError(
-            "This is no predicate as it is sent.", found=repr(sent)[:200],
+            "This is no predicate as it is sent.",
+            found=repr(sent)[:200],
             expected="a text with the constants that stand in it",
-        ) from error  # fmt: skip
+        ) from error
 
 
 def _out(constant: Any) -> Any:

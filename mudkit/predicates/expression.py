@@ -41,9 +41,10 @@ class Expression:
         parsed = Parser(text, language.scopes).expression()
         if any(isinstance(source, (Parameter, Bound, ListOf)) for source in parsed.sources):
             raise PredicateError(
-                "An expression has no parameters and no sender.", text=text,
+                "An expression has no parameters and no sender.",
+                text=text,
                 expected="attributes and values that are written out, such as price * 2",
-            )  # fmt: skip
+            )
         self.text = text
         self.language = language
         self.constants: tuple[Any, ...] = parsed.sources

@@ -146,7 +146,9 @@ def check_constants(form: Form, constants: tuple[Any, ...], text: str) -> None:
             except re2.error as error:
                 told = error.args[0]
                 raise PredicateError(
-                    "This is not a regular expression that RE2 knows.", text=text, at=node.at,
+                    "This is not a regular expression that RE2 knows.",
+                    text=text,
+                    at=node.at,
                     found=told.decode(errors="replace") if isinstance(told, bytes) else str(told),
                     expected="RE2 syntax: no look-around, no back-references",
-                ) from None  # fmt: skip
+                ) from None

@@ -161,14 +161,20 @@ def function(
         known = all(kind in KINDS and kind != "struct" for kind in (*kinds, returns))
         if not known:
             raise PredicateError(
-                f"The kinds of {key} are not known.", found=f"takes={kinds!r}, returns={returns!r}",
+                f"The kinds of {key} are not known.",
+                found=f"takes={kinds!r}, returns={returns!r}",
                 expected="number, string, boolean or point",
-            )  # fmt: skip
+            )
         forms = {dialect: sql for dialect, sql in (("sqlite", sqlite), ("spark", spark)) if sql is not None}
         _registered[key] = Function(
-            key, tuple(KINDS[kind] for kind in kinds), KINDS[returns], len(kinds),
-            python=python, numpy=numpy, sql=forms,
-        )  # fmt: skip
+            key,
+            tuple(KINDS[kind] for kind in kinds),
+            KINDS[returns],
+            len(kinds),
+            python=python,
+            numpy=numpy,
+            sql=forms,
+        )
         return python
 
     return register

@@ -53,8 +53,11 @@ class Language:
         self.schema = dict(schema or {})
         for scope, attributes in self.schema.items():
             if scope not in self.scopes.names:
-                raise PredicateError("The schema has a scope that the language has not.", found=repr(scope),
-                                     expected=", ".join(self.scopes.names))  # fmt: skip
+                raise PredicateError(
+                    "The schema has a scope that the language has not.",
+                    found=repr(scope),
+                    expected=", ".join(self.scopes.names),
+                )
             _check_kinds(scope, attributes)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -128,9 +131,11 @@ def _check_kinds(where: str, attributes: Schema) -> None:
         if isinstance(kind, str):
             if kind not in KINDS:
                 raise PredicateError(
-                    "The schema has a kind that does not exist.", where=f"{where}.{name}", found=repr(kind),
+                    "The schema has a kind that does not exist.",
+                    where=f"{where}.{name}",
+                    found=repr(kind),
                     expected=", ".join(KINDS),
-                )  # fmt: skip
+                )
         else:
             _check_kinds(f"{where}.{name}", kind)
 
@@ -140,7 +145,9 @@ def _unknown(
 ) -> PredicateError:
     close = difflib.get_close_matches(name.removeprefix(before), known, n=1, cutoff=0.5)
     return PredicateError(
-        f"There is no {scope}.{name}.", text=text, at=at,
+        f"There is no {scope}.{name}.",
+        text=text,
+        at=at,
         expected=f"one of {listed(sorted(known))}" if known else "a value without attributes",
         remedy=f"did you mean {before + close[0]!r}?" if close else None,
-    )  # fmt: skip
+    )

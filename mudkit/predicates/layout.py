@@ -179,8 +179,10 @@ def _column(scope: str, key: str, given: str | Column) -> Column:
     if column.kind not in _KINDS or (pair and column.kind != "point"):
         raise PredicateError(
             "The layout has a kind that does not exist." if not pair else "Two columns can only be a point.",
-            where=f"{scope}.{key}", found=repr(column.kind), expected=", ".join(_KINDS),
-        )  # fmt: skip
+            where=f"{scope}.{key}",
+            found=repr(column.kind),
+            expected=", ".join(_KINDS),
+        )
     return column
 
 
@@ -195,10 +197,12 @@ def _unknown(name: Name, columns: Mapping[tuple[str, ...], Column], text: str | 
     written = ".".join(name.path)
     known = sorted(".".join(key) for key in columns)
     return PredicateError(
-        f"There is no {name.scope}.{written} in the layout.", text=text, at=name.at,
+        f"There is no {name.scope}.{written} in the layout.",
+        text=text,
+        at=name.at,
         expected=f"one of {listed(known)}" if known else "no names",
         remedy=did_you_mean(written, known),
-    )  # fmt: skip
+    )
 
 
 _DEEPEST: Final = 200

@@ -210,9 +210,10 @@ def lookup(tables: Mapping[str, Mapping[Any, Any]] | None, table: str, key: Valu
     """
     if tables is None:
         raise PredicateError(
-            "lookup works on the server only: there are no tables here.", found=repr(table),
+            "lookup works on the server only: there are no tables here.",
+            found=repr(table),
             remedy="give them with tables={name: {key: record}}",
-        )  # fmt: skip
+        )
     if table not in tables:
         raise PredicateError(
             "There is no such table.",

@@ -71,8 +71,13 @@ class Parsed:
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 _COMPARE: Final[dict[type[exp.Expr], str]] = {
-    exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
-}  # fmt: skip
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+}
 _ARITHMETIC: Final[dict[type[exp.Expr], str]] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/"}
 
 
@@ -187,13 +192,18 @@ class Parser:
             TokenType.NUMBER,
         ):
             return PredicateError(
-                "The predicate ends too soon.", text=self.text, at=at,
-                expected="a name, a value or a condition after this", remedy="complete it, or leave this out",
-            )  # fmt: skip
+                "The predicate ends too soon.",
+                text=self.text,
+                at=at,
+                expected="a name, a value or a condition after this",
+                remedy="complete it, or leave this out",
+            )
         return PredicateError(
-            "The predicate cannot be read here.", text=self.text, at=at,
+            "The predicate cannot be read here.",
+            text=self.text,
+            at=at,
             expected="a condition of comparisons with AND, OR, NOT, BETWEEN, IN, LIKE, IS NULL",
-        )  # fmt: skip
+        )
 
     def _error(self, summary: str, node: exp.Expr | None, **more: str) -> PredicateError:
         return PredicateError(summary, text=self.text, at=None if node is None else self._place(node), **more)
@@ -395,9 +405,11 @@ class Parser:
         found = functions.find(name)
         if found is None:
             raise self._error(
-                f"There is no function called {name}.", node, expected=", ".join(functions.names()),
+                f"There is no function called {name}.",
+                node,
+                expected=", ".join(functions.names()),
                 remedy="register your own with @function",
-            )  # fmt: skip
+            )
         return self._call(found, node.expressions, level, at=self._place(node))
 
     def _call(
@@ -410,9 +422,12 @@ class Parser:
         if not function.required <= len(args) <= most:
             count = f"{function.required}" if most == function.required else f"{function.required} to {most}"
             raise PredicateError(
-                f"{function.name} takes another number of arguments.", text=self.text, at=at,
-                found=str(len(args)), expected=count if not function.many else "at least 1",
-            )  # fmt: skip
+                f"{function.name} takes another number of arguments.",
+                text=self.text,
+                at=at,
+                found=str(len(args)),
+                expected=count if not function.many else "at least 1",
+            )
         return tree.Call(function, args, at or _place_of(args))
 
 

@@ -115,9 +115,11 @@ class Predicate:
         if len(known) < len(parameters):
             unused = [name for name in parameters if name not in known]
             raise PredicateError(
-                f"There is no parameter :{unused[0]} in the predicate.", text=text, found=", ".join(unused),
+                f"There is no parameter :{unused[0]} in the predicate.",
+                text=text,
+                found=", ".join(unused),
                 expected=", ".join(f":{name}" for name in sorted(known)) or "no parameters",
-            )  # fmt: skip
+            )
         self._settle(tuple(constants))
 
     def _settle(self, constants: tuple[Any, ...]) -> None:
@@ -268,9 +270,10 @@ class Predicate:
         for scope, _ in self._form.names:
             if scope in self.language.scopes.bound and scope not in scopes:
                 raise PredicateError(
-                    f"The predicate is not bound: {', '.join(self.unbound)} is missing.", text=self.text,
+                    f"The predicate is not bound: {', '.join(self.unbound)} is missing.",
+                    text=self.text,
                     remedy=f"bind({scope}={{…}}) when it is written",
-                )  # fmt: skip
+                )
 
     def numpy(
         self,
@@ -410,6 +413,7 @@ def _typed(parsed: Parsed, kinds: tuple[int, ...]) -> tree.Node:
 def _check_mapping(scope: str, data: Any) -> None:
     if not isinstance(data, Mapping):
         raise PredicateError(
-            f"The data of the scope {scope} are no mapping.", found=type(data).__name__,
+            f"The data of the scope {scope} are no mapping.",
+            found=type(data).__name__,
             expected='a mapping of names to values such as {"price": 7}',
-        )  # fmt: skip
+        )

@@ -233,9 +233,13 @@ class Code:
         left, right = self.emit(node.left, EVERY_KIND), self.emit(node.right, EVERY_KIND)
         a, b = left[0], right[0]
         test = {
-            "=": f"equal({a}, {b})", "<>": f"equal({a}, {b})", "<": f"less({a}, {b})", ">": f"less({b}, {a})",
-            "<=": f"less({b}, {a})", ">=": f"less({a}, {b})",
-        }[node.operator]  # fmt: skip
+            "=": f"equal({a}, {b})",
+            "<>": f"equal({a}, {b})",
+            "<": f"less({a}, {b})",
+            ">": f"less({b}, {a})",
+            "<=": f"less({b}, {a})",
+            ">=": f"less({a}, {b})",
+        }[node.operator]
         atom = self._assign(test)
         if node.operator in ("<>", "<=", ">="):
             atom = self._assign(f"None if {atom} is None else not {atom}")
@@ -278,6 +282,11 @@ class Code:
 
 
 _WRITE: Final[dict[type[Node], Any]] = {
-    tree.Call: Code._call, tree.Compare: Code._compare, tree.In: Code._in, tree.IsNull: Code._is_null,
-    tree.Not: Code._not, tree.And: Code._chain, tree.Or: Code._chain,
-}  # fmt: skip
+    tree.Call: Code._call,
+    tree.Compare: Code._compare,
+    tree.In: Code._in,
+    tree.IsNull: Code._is_null,
+    tree.Not: Code._not,
+    tree.And: Code._chain,
+    tree.Or: Code._chain,
+}

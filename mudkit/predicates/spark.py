@@ -30,9 +30,13 @@ from mudkit.predicates.values import (
 __all__ = ["SparkWriter"]
 
 _TYPES: Final = {
-    NUMBER: "DOUBLE", STRING: "STRING", BOOLEAN: "BOOLEAN", POINT: "STRUCT<lat: DOUBLE, lon: DOUBLE>",
-    STRUCT: "BOOLEAN", NULL: "BOOLEAN",
-}  # fmt: skip
+    NUMBER: "DOUBLE",
+    STRING: "STRING",
+    BOOLEAN: "BOOLEAN",
+    POINT: "STRUCT<lat: DOUBLE, lon: DOUBLE>",
+    STRUCT: "BOOLEAN",
+    NULL: "BOOLEAN",
+}
 _SHORT: Final = 500
 """Characters that may stand there twice."""
 _EXACT: Final = f"BETWEEN -{BIGGEST_INTEGER} AND {BIGGEST_INTEGER}"
@@ -201,8 +205,10 @@ class SparkWriter(Writer):
             if not isinstance(given, tree.Constant):
                 raise PredicateError(
                     f"The time zone of {node.function.name} must be a constant for the evaluator spark.",
-                    text=self.text, at=given.at or node.at, remedy="write it as text or as a :parameter",
-                )  # fmt: skip
+                    text=self.text,
+                    at=given.at or node.at,
+                    remedy="write it as text or as a :parameter",
+                )
             zone = self.constants[given.slot]
             if units.zone(zone) is None:
                 return self.null(NUMBER)

@@ -75,17 +75,20 @@ class Writer(abc.ABC):
     def too_long(self) -> PredicateError:
         """Make the error for an expression that is too long."""
         return PredicateError(
-            f"The predicate becomes too long for {self.dialect}.", text=self.text,
+            f"The predicate becomes too long for {self.dialect}.",
+            text=self.text,
             expected=f"at most {MAX_SQL:,} characters of SQL",
             remedy="give a schema, so that kinds are known, or nest less",
-        )  # fmt: skip
+        )
 
     def no_form(self, node: tree.Call, remedy: str | None = None) -> PredicateError:
         """Make the error for a function that the dialect does not have."""
         return PredicateError(
-            f"{node.function.name} has no form for the evaluator {self.dialect}.", text=self.text, at=node.at,
+            f"{node.function.name} has no form for the evaluator {self.dialect}.",
+            text=self.text,
+            at=node.at,
             remedy=remedy,
-        )  # fmt: skip
+        )
 
     def finished(self, whole: Sql) -> Sql:
         """Close the expression."""

@@ -166,8 +166,11 @@ class SqliteWriter(Writer):
             return self.put(f"mudkit_compare({{}}, '{node.operator}', {{}})", left, right)
         return self.put(
             f"(CASE typeof({{}}) WHEN typeof({{}}) THEN {{}} {node.operator} {{}} END)",
-            left, right, left, right,
-        )  # fmt: skip
+            left,
+            right,
+            left,
+            right,
+        )
 
     def call(self, node: tree.Call) -> Sql:
         """Write a function."""

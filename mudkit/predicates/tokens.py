@@ -138,9 +138,11 @@ def tokens(text: str) -> list[Token]:
             _check_name(text, token, after_dot)
         elif kind == TokenType.NUMBER and not _NUMBER.fullmatch(token.text):
             raise PredicateError(
-                "This is not a number.", text=text, at=(token.start, token.end),
+                "This is not a number.",
+                text=text,
+                at=(token.start, token.end),
                 expected="one such as 12, 0.5 or 2e3",
-            )  # fmt: skip
+            )
         if kind == TokenType.VAR:
             found[number] = Token(kind, NAMED + token.text, token.line, token.col, token.start, token.end)
         after_dot = kind == TokenType.DOT
@@ -151,14 +153,18 @@ def tokens(text: str) -> list[Token]:
         run = run + 1 if kind in _PREFIXES else 0
         if depth + run > MAX_DEPTH:
             raise PredicateError(
-                "The predicate is nested too deeply.", text=text, at=(token.start, token.end),
+                "The predicate is nested too deeply.",
+                text=text,
+                at=(token.start, token.end),
                 expected=f"at most {MAX_DEPTH} levels",
-            )  # fmt: skip
+            )
         if depth < 0:
             raise PredicateError(
-                "This parenthesis closes nothing.", text=text, at=(token.start, token.end),
+                "This parenthesis closes nothing.",
+                text=text,
+                at=(token.start, token.end),
                 remedy="leave it out, or open one before it",
-            )  # fmt: skip
+            )
     check_chains(text, found)
     return found
 
@@ -190,28 +196,33 @@ def _check_text(text: str) -> None:
         except UnicodeEncodeError as error:
             here = (error.start, error.start)
             raise PredicateError(
-                "This is not a character: half of a pair.", text=text, at=here,
+                "This is not a character: half of a pair.",
+                text=text,
+                at=here,
                 expected="text that UTF-8 can write",
-            ) from error  # fmt: skip
+            ) from error
     if size > MAX_TEXT_BYTES:
         raise PredicateError(
-            "The predicate is too long.", found=f"{size:,} bytes",
-            expected=f"at most {MAX_TEXT_BYTES:,} bytes", remedy="give lists as parameters: topic IN :topics",
-        )  # fmt: skip
+            "The predicate is too long.",
+            found=f"{size:,} bytes",
+            expected=f"at most {MAX_TEXT_BYTES:,} bytes",
+            remedy="give lists as parameters: topic IN :topics",
+        )
     if "\0" in text:
         at = text.index("\0")
         raise PredicateError(
-            "The character U+0000 cannot stand in a predicate.", text=text, at=(at, at),
-            remedy="leave it out",
-        )  # fmt: skip
+            "The character U+0000 cannot stand in a predicate.", text=text, at=(at, at), remedy="leave it out"
+        )
 
 
 def _unfinished(text: str) -> PredicateError:
     begin = max(text.rfind("'"), text.rfind('"'), text.rfind("/*"), 0)
     return PredicateError(
-        "The text cannot be cut into words.", text=text, at=(begin, len(text) - 1),
+        "The text cannot be cut into words.",
+        text=text,
+        at=(begin, len(text) - 1),
         expected="every quote closed by another, '' for a quote inside a string",
-    )  # fmt: skip
+    )
 
 
 def _is_path(found: Sequence[Token], number: int) -> bool:
@@ -224,22 +235,30 @@ def _as_name(text: str, token: Token, after_dot: bool) -> TokenType:
     if token.token_type == TokenType.IDENTIFIER:
         quote = text[token.start] if token.start < len(text) else '"'
         raise PredicateError(
-            f"Text in {quote} is a name in SQL, not a string.", text=text, at=place,
-            remedy=f"write '{token.text}' for a string, {token.text or 'name'} for a name" if quote == '"'
+            f"Text in {quote} is a name in SQL, not a string.",
+            text=text,
+            at=place,
+            remedy=f"write '{token.text}' for a string, {token.text or 'name'} for a name"
+            if quote == '"'
             else "write the name without quotes",
-        )  # fmt: skip
+        )
     if token.token_type == TokenType.NATIONAL_STRING:
         raise PredicateError(
-            "A string has no letter before it.", text=text, at=place, expected=f"'{token.text}'",
+            "A string has no letter before it.",
+            text=text,
+            at=place,
+            expected=f"'{token.text}'",
             remedy="leave the letter out: all strings are Unicode",
-        )  # fmt: skip
+        )
     if not _WORD(token.text):
         if hint := _HINTS.get(token.token_type):
             raise PredicateError(hint, text=text, at=place)
         raise PredicateError(
-            f"{_shown(token.text)} is not part of the language.", text=text, at=place,
+            f"{_shown(token.text)} is not part of the language.",
+            text=text,
+            at=place,
             expected="names, numbers, 'text', ( ) , . :name and = <> < <= > >= + - * /",
-        )  # fmt: skip
+        )
     _check_name(text, token, after_dot)
     return TokenType.VAR
 
@@ -255,14 +274,18 @@ def _check_name(text: str, token: Token, after_dot: bool) -> None:
         )
     if token.text.startswith("__"):
         raise PredicateError(
-            "A name cannot begin with two underscores.", text=text, at=place,
+            "A name cannot begin with two underscores.",
+            text=text,
+            at=place,
             expected="a letter or one underscore, then letters A to Z, digits and _",
-        )  # fmt: skip
+        )
     if token.text.upper() in _NOT_OURS and not after_dot:
         raise PredicateError(
-            f"{token.text.upper()} is not part of the language.", text=text, at=place,
+            f"{token.text.upper()} is not part of the language.",
+            text=text,
+            at=place,
             remedy=f"an attribute of that name is written record.{token.text}",
-        )  # fmt: skip
+        )
 
 
 def _shown(text: str) -> str:

@@ -139,9 +139,14 @@ class Vector:
             return None if array is None else array if len(array) == 1 else array[rows]
 
         return Vector(
-            of(self.numbers), of(self.strings), of(self.true), of(self.false), of(self.lat), of(self.lon),
+            of(self.numbers),
+            of(self.strings),
+            of(self.true),
+            of(self.false),
+            of(self.lat),
+            of(self.lon),
             of(self.structs),
-        )  # fmt: skip
+        )
 
     def rows(self) -> list[Any]:
         """Give the values one by one."""

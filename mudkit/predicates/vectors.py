@@ -68,9 +68,10 @@ class Columns:
         self._found: dict[tuple[str, tuple[str, ...]], Vector] = {}
         lengths = {
             f"{scope}.{name}": len(data)
-            for scope, columns in scopes.items() for name, data in columns.items()
+            for scope, columns in scopes.items()
+            for name, data in columns.items()
             if not (isinstance(data, (str, bytes, tuple, Mapping)) or np.isscalar(data) or data is None)
-        }  # fmt: skip
+        }
         if len(set(lengths.values())) > 1:
             shown = ", ".join(f"{name} {length}" for name, length in list(lengths.items())[:6])
             raise PredicateError("The columns differ in length.", found=shown, expected="one length")
@@ -226,9 +227,11 @@ class _Evaluation:
     def _user(self, function: Any, args: list[Vector], node: tree.Call) -> Vector:
         if function.numpy is None:
             raise PredicateError(
-                f"The function {function.name} has no form for NumPy.", text=self._text, at=node.at,
+                f"The function {function.name} has no form for NumPy.",
+                text=self._text,
+                at=node.at,
                 remedy="give one with @function(…, numpy=…)",
-            )  # fmt: skip
+            )
         there = np.ones(1, dtype=np.bool_)
         for arg in args:
             there = there & arg.is_there()
@@ -244,9 +247,12 @@ class _Evaluation:
             raise PredicateError(summary, text=self._text, at=node.at) from error
         if compact.length not in (1, count):
             raise PredicateError(
-                f"The NumPy form of {function.name} gives another number of values.", text=self._text,
-                at=node.at, found=str(compact.length), expected=str(count),
-            )  # fmt: skip
+                f"The NumPy form of {function.name} gives another number of values.",
+                text=self._text,
+                at=node.at,
+                found=str(compact.length),
+                expected=str(count),
+            )
         return _spread(compact, there)
 
 
@@ -274,10 +280,14 @@ def _spread(compact: Vector, there: Masks) -> Vector:
         return whole
 
     return Vector(
-        back(compact.numbers, np.nan), back(compact.strings, None), back(compact.true, False),
-        back(compact.false, False), back(compact.lat, np.nan), back(compact.lon, np.nan),
+        back(compact.numbers, np.nan),
+        back(compact.strings, None),
+        back(compact.true, False),
+        back(compact.false, False),
+        back(compact.lat, np.nan),
+        back(compact.lon, np.nan),
         back(compact.structs, None),
-    )  # fmt: skip
+    )
 
 
 def _comparisons(operator: str, a: Vector, b: Vector) -> list[tuple[Masks, Masks]]:
@@ -308,9 +318,13 @@ def _comparisons(operator: str, a: Vector, b: Vector) -> list[tuple[Masks, Masks
 
 
 _TESTS: Final[dict[str, Callable[..., NDArray[Any]]]] = {
-    "=": np.equal, "<>": lambda a, b: (a < b) | (a > b) if a.dtype.kind == "f" else np.not_equal(a, b),
-    "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal,
-}  # fmt: skip
+    "=": np.equal,
+    "<>": lambda a, b: (a < b) | (a > b) if a.dtype.kind == "f" else np.not_equal(a, b),
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+}
 
 
 def _member(item: Vector, lists: list[Members]) -> Vector:
@@ -352,11 +366,14 @@ def _coalesce(args: list[Vector]) -> Vector:
     for arg in args[1:]:
         rest = arg.where(~there)
         found = Vector(
-            _first(found.numbers, rest.numbers, np.isnan), _first(found.strings, rest.strings, _is_missing),
-            _either(found.true, rest.true), _either(found.false, rest.false),
-            _first(found.lat, rest.lat, np.isnan), _first(found.lon, rest.lon, np.isnan),
+            _first(found.numbers, rest.numbers, np.isnan),
+            _first(found.strings, rest.strings, _is_missing),
+            _either(found.true, rest.true),
+            _either(found.false, rest.false),
+            _first(found.lat, rest.lat, np.isnan),
+            _first(found.lon, rest.lon, np.isnan),
             _first(found.structs, rest.structs, _is_missing),
-        )  # fmt: skip
+        )
         there = there | arg.is_there()
     return found
 

@@ -38,17 +38,23 @@ def execute(file: Path) -> nbformat.NotebookNode:
 
     notebook = nbformat.read(file, as_version=4)
     client = NotebookClient(
-        notebook, extra_arguments=QUIET_KERNEL, timeout=_WITHIN_S, coalesce_streams=True,
-        kernel_name="python3", kernel_manager_class=manager(Path(os.devnull)),
+        notebook,
+        extra_arguments=QUIET_KERNEL,
+        timeout=_WITHIN_S,
+        coalesce_streams=True,
+        kernel_name="python3",
+        kernel_manager_class=manager(Path(os.devnull)),
         resources={"metadata": {"path": str(file.parent)}},
-    )  # fmt: skip
+    )
     try:
         return client.execute(env={**os.environ, VARIABLE: "0"})
     except (CellExecutionError, CellTimeoutError) as error:
         raise ChapterFailed(
-            "A cell of a chapter failed.", where=file.name, found=str(error).strip()[-500:],
+            "A cell of a chapter failed.",
+            where=file.name,
+            found=str(error).strip()[-500:],
             remedy="run the chapter in JupyterLab: `mudkit lab`",
-        ) from error  # fmt: skip
+        ) from error
 
 
 def make_book(chapters: Sequence[Path], folder: Path) -> Path:
@@ -82,9 +88,11 @@ def make_book(chapters: Sequence[Path], folder: Path) -> Path:
 
     if not chapters:
         raise InputMissing(
-            "There is no chapter to make a book of.", found="an empty list",
-            expected="00_start_here.ipynb and others", remedy="install mudkit again, or go to its checkout",
-        )  # fmt: skip
+            "There is no chapter to make a book of.",
+            found="an empty list",
+            expected="00_start_here.ipynb and others",
+            remedy="install mudkit again, or go to its checkout",
+        )
     lines = ["# mudkit", "", "What should reach a phone, when, and at what cost?", ""]
     with staged_folder(folder, overwrite=r".*\.html") as pages:
         with bar(len(chapters), "chapters", "") as done:

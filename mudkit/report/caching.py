@@ -37,9 +37,15 @@ FEWER_QUERIES, FEWER_STALE = 4.0, 3.5
 
 
 def replayed(
-    labels: pa.Table, asked: pa.Table, rule: FixedRule, *, stale_cost: float, completeness: float | None,
-    folds: str, seed: int,
-) -> tuple[pd.DataFrame, str]:  # fmt: skip
+    labels: pa.Table,
+    asked: pa.Table,
+    rule: FixedRule,
+    *,
+    stale_cost: float,
+    completeness: float | None,
+    folds: str,
+    seed: int,
+) -> tuple[pd.DataFrame, str]:
     """Replay rule, tree, control and bounds; where there is nothing to learn, rule and bounds only.
 
     Parameters
@@ -102,9 +108,14 @@ def trees(
 
 
 def waited(
-    firsts: pa.Table, positions: pa.Table, asked: pa.Table, *, batch_minutes: float, late_cost: float,
+    firsts: pa.Table,
+    positions: pa.Table,
+    asked: pa.Table,
+    *,
+    batch_minutes: float,
+    late_cost: float,
     folds: str,
-) -> tuple[pd.DataFrame, str]:  # fmt: skip
+) -> tuple[pd.DataFrame, str]:
     """Replay delays of writes, a tree and the bound; where there is nothing to learn, delays and the bound.
 
     Parameters

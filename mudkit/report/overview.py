@@ -15,9 +15,12 @@ __all__ = ["run_all", "write_index"]
 
 
 def run_all(
-    *, named: str = "sample", build: str | os.PathLike[str] = "reports/build", force: bool = False,
+    *,
+    named: str = "sample",
+    build: str | os.PathLike[str] = "reports/build",
+    force: bool = False,
     progress: bool = True,
-) -> Path:  # fmt: skip
+) -> Path:
     """Run every report with a preset, and make the page that leads to them.
 
     Parameters

@@ -26,11 +26,13 @@ _INPUTS = {
     "trace_profile": {"trace": "trace", "reads": "file of reads"},
     "cache_policy": {"trace": "trace", "reads": "file of reads"},
     "prefetch_sizing": {
-        "arrivals": "log of arrivals", "reads": "log of reads", "outages": "log of outages",
+        "arrivals": "log of arrivals",
+        "reads": "log of reads",
+        "outages": "log of outages",
     },
     "propagation": {"trace": "trace"},
     "scoreboard": {},
-}  # fmt: skip
+}
 """Parameters that name files, and what these are to the reader."""
 
 
@@ -124,9 +126,12 @@ def check_inputs(template: str, parameters: dict[str, Any]) -> None:
             recognise(path, parameters["format"] if name == "trace" else "auto", parameters[mapping])
         except ColumnsMissing as error:
             raise ColumnsMissing(
-                error.summary, where=error.where, found=error.found, expected=error.expected,
+                error.summary,
+                where=error.where,
+                found=error.found,
+                expected=error.expected,
                 remedy=f"map the file's names: --param {mapping}.device=…, and so for ts, lat and lon",
-            ) from error  # fmt: skip
+            ) from error
 
 
 def described(template: str) -> list[tuple[str, str, str]]:
@@ -185,9 +190,12 @@ def parse_assignments(template: str, assignments: list[str]) -> dict[str, Any]:
             )
         if key in keys:
             raise ParameterError(
-                f"The parameter {key} is given twice.", where="--param", found=f"{keys[key]}, {text}",
-                expected="one value", remedy="leave one of them out",
-            )  # fmt: skip
+                f"The parameter {key} is given twice.",
+                where="--param",
+                found=f"{keys[key]}, {text}",
+                expected="one value",
+                remedy="leave one of them out",
+            )
         keys[key] = text
         field = schema.model_fields.get(name)
         if inner:
@@ -239,15 +247,20 @@ def preset(template: str, name: str) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         is_text = isinstance(error, yaml.YAMLError)
         raise ParameterError(
-            "The preset cannot be read as YAML.", where=str(file), found=str(error),
+            "The preset cannot be read as YAML.",
+            where=str(file),
+            found=str(error),
             expected="KEY: VALUE, a line each",
             remedy="mend the line named above" if is_text else "name a text file in UTF-8 that may be read",
-        ) from error  # fmt: skip
+        ) from error
     if not isinstance(values, dict):
         raise ParameterError(
-            "The preset is not a mapping.", where=str(file), found=type(values).__name__,
-            expected="KEY: VALUE, a line each", remedy=f"mudkit report {template} --list shows the keys",
-        )  # fmt: skip
+            "The preset is not a mapping.",
+            where=str(file),
+            found=type(values).__name__,
+            expected="KEY: VALUE, a line each",
+            remedy=f"mudkit report {template} --list shows the keys",
+        )
     if file != own:
         # The package's presets name files of the package, whatever the folder one is in.
         for key in _INPUTS[template]:

@@ -102,12 +102,17 @@ def pictures(counted: Any, interval_s: int, tz: str) -> pa.Table:
     ]
     return pa.table(
         {
-            "at": at.dt.strftime("%Y-%m-%d %H:%M"), "threshold": table["threshold"], "south": south,
-            "west": west, "north": north, "east": east, **{name: table[name] for name in _SUMS},
+            "at": at.dt.strftime("%Y-%m-%d %H:%M"),
+            "threshold": table["threshold"],
+            "south": south,
+            "west": west,
+            "north": north,
+            "east": east,
+            **{name: table[name] for name in _SUMS},
             "told": told,
             "bytes_left": 100 * table["bytes_out"] / table["bytes_in"],
         }
-    )  # fmt: skip
+    )
 
 
 def busiest(shown: pa.Table) -> int:
@@ -234,9 +239,15 @@ def known_map(run: Played, positions: pa.Table, application: str) -> folium.Map 
     last_s = float(run.heard["t_s"].max())
     pictures_ = max(min(_MOMENTS, MAX_ROWS // (2 * cells)), 1)
     return knowledge_map(
-        run.heard, positions.select(["lat", "lon"]).to_pandas(), (NEAR, FAR), value="value",
-        label=APPLICATIONS[application].tells, every_s=last_s / pictures_, until_s=last_s, first_s=last_s / 2,
-    )  # fmt: skip
+        run.heard,
+        positions.select(["lat", "lon"]).to_pandas(),
+        (NEAR, FAR),
+        value="value",
+        label=APPLICATIONS[application].tells,
+        every_s=last_s / pictures_,
+        until_s=last_s,
+        first_s=last_s / 2,
+    )
 
 
 def what_is_known(run: Played, application: str, near_km: float = 5.0) -> str:

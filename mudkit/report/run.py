@@ -117,9 +117,13 @@ def run_report(
 
 
 def keep_page(
-    name: str, notebook: nbformat.NotebookNode, tables: Mapping[str, pd.DataFrame], *,
-    parameters: Mapping[str, Any], build: str | os.PathLike[str] = "reports/build",
-) -> Path:  # fmt: skip
+    name: str,
+    notebook: nbformat.NotebookNode,
+    tables: Mapping[str, pd.DataFrame],
+    *,
+    parameters: Mapping[str, Any],
+    build: str | os.PathLike[str] = "reports/build",
+) -> Path:
     """Keep what was found already as a report is kept: a page, its notebook, its data, a manifest.
 
     Parameters

@@ -12,8 +12,14 @@ from mudkit.trace.parse import MAX_BOX_KM, MAX_WINDOW_S
 from mudkit.units import zone
 
 __all__ = [
-    "TEMPLATES", "CachePolicy", "Parameters", "PrefetchSizing", "Propagation", "Scoreboard", "TraceProfile",
-]  # fmt: skip
+    "TEMPLATES",
+    "CachePolicy",
+    "Parameters",
+    "PrefetchSizing",
+    "Propagation",
+    "Scoreboard",
+    "TraceProfile",
+]
 
 
 class Parameters(BaseModel):
@@ -220,7 +226,10 @@ class Scoreboard(Parameters):
 
 
 TEMPLATES: dict[str, type[Parameters]] = {
-    "trace_profile": TraceProfile, "cache_policy": CachePolicy, "prefetch_sizing": PrefetchSizing,
-    "propagation": Propagation, "scoreboard": Scoreboard,
-}  # fmt: skip
+    "trace_profile": TraceProfile,
+    "cache_policy": CachePolicy,
+    "prefetch_sizing": PrefetchSizing,
+    "propagation": Propagation,
+    "scoreboard": Scoreboard,
+}
 """Reports by name, each with the schema of its parameters."""

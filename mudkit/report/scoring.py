@@ -108,11 +108,17 @@ def results(differences: pd.DataFrame, measures: Sequence[str]) -> pd.DataFrame:
     import pandas as pd
 
     rows = [
-        (row["task"], LABELS[row["measure"]], row["system"], row["baseline"], row["mean"],
-         f"{row['difference']:+,.3g} ({row['difference_low']:+,.3g} to {row['difference_high']:+,.3g})")
+        (
+            row["task"],
+            LABELS[row["measure"]],
+            row["system"],
+            row["baseline"],
+            row["mean"],
+            f"{row['difference']:+,.3g} ({row['difference_low']:+,.3g} to {row['difference_high']:+,.3g})",
+        )
         for row in differences.to_dict("records")
         if row["measure"] in measures and (row["difference_low"] > 0 or row["difference_high"] < 0)
-    ]  # fmt: skip
+    ]
     return pd.DataFrame(rows, columns=["task", "measure", "system", "baseline", "mean", "difference"])
 
 
@@ -127,18 +133,21 @@ def privacy(found: Scoreboard) -> pd.DataFrame:
                 each[(each["task"] == task) & (each["system"] == system)].set_index("party")
                 for each in (found.privacy, found.disclosed)
             )
-            rows.append({
-                "task": task, "system": system,
-                "items read by servers": read.loc[SERVERS, "items_read"],
-                _BY_A_RELAY: read["items_read"].get(RELAY, math.nan),
-                "and not for it, by a phone": read.loc[PHONE, "items_not_for_it"],
-                "pairs known to servers": read.loc[SERVERS, "pairs"],
-                **{
-                    f"{words} known to {who}": said.loc[party, what]
-                    for what, words in (("places", "place"), ("wants", "want"))
-                    for party, who in ((SERVERS, "servers"), (OTHERS, OTHERS))
-                },
-            })  # fmt: skip
+            rows.append(
+                {
+                    "task": task,
+                    "system": system,
+                    "items read by servers": read.loc[SERVERS, "items_read"],
+                    _BY_A_RELAY: read["items_read"].get(RELAY, math.nan),
+                    "and not for it, by a phone": read.loc[PHONE, "items_not_for_it"],
+                    "pairs known to servers": read.loc[SERVERS, "pairs"],
+                    **{
+                        f"{words} known to {who}": said.loc[party, what]
+                        for what, words in (("places", "place"), ("wants", "want"))
+                        for party, who in ((SERVERS, "servers"), (OTHERS, OTHERS))
+                    },
+                }
+            )
     return pd.DataFrame(rows)
 
 
@@ -160,8 +169,10 @@ def cannot(found: Scoreboard, sentences: Mapping[str, Mapping[str, str]]) -> pd.
 
     rows = [
         (task, system, sentences[system][task])
-        for task in found.tasks for system in found.systems if task in sentences.get(system, {})
-    ]  # fmt: skip
+        for task in found.tasks
+        for system in found.systems
+        if task in sentences.get(system, {})
+    ]
     return pd.DataFrame(rows, columns=["task", "system", "what it cannot"])
 
 

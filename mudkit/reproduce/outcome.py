@@ -18,9 +18,7 @@ from mudkit.reproduce.verdict import judge
 
 __all__ = ["ROWS", "Result", "machine", "results"]
 
-ROWS: tuple[Row, ...] = (
-    *mobius.ROWS, *lasthop.ROWS, *contrail.ROWS, *radiator.ROWS, *sublim.ROWS, *lab.ROWS,
-)  # fmt: skip
+ROWS: tuple[Row, ...] = (*mobius.ROWS, *lasthop.ROWS, *contrail.ROWS, *radiator.ROWS, *sublim.ROWS, *lab.ROWS)
 """All rows, in the order of the table."""
 
 
@@ -124,9 +122,12 @@ def results(
     for name in names:
         if name.upper() not in known:
             raise ParameterError(
-                "There is no such row.", where="ROW", found=repr(name), expected=", ".join(all_),
+                "There is no such row.",
+                where="ROW",
+                found=repr(name),
+                expected=", ".join(all_),
                 remedy=did_you_mean(name, all_, "mudkit reproduce shows them all"),
-            )  # fmt: skip
+            )
     wanted = {row.name: row for name in names for row in known[name.upper()]}
     found = []
     for row in wanted.values() if names else rows:

@@ -25,8 +25,11 @@ _MEANS: Final = {
     NOT_MEASURED: "no result is kept; name the row to measure it",
 }
 _COLOURS: Final = {
-    REPRODUCED: "#1a7f37", SHAPE: "#9a6700", NOT_REPRODUCIBLE: "#cf222e", NOT_MEASURED: "#57606a",
-}  # fmt: skip
+    REPRODUCED: "#1a7f37",
+    SHAPE: "#9a6700",
+    NOT_REPRODUCIBLE: "#cf222e",
+    NOT_MEASURED: "#57606a",
+}
 _HEAD: Final = ("row", "the paper says", "measured: median (lowest–highest)", "verdict")
 
 

@@ -135,9 +135,11 @@ class LinkReplay:
         given: Any = index
         if isinstance(given, bool) or not isinstance(given, int | np.integer) or given < 0:
             raise ParameterError(
-                "There is no such device in a fleet.", where="index", found=repr(index),
+                "There is no such device in a fleet.",
+                where="index",
+                found=repr(index),
                 expected="a whole number from 0",
-            )  # fmt: skip
+            )
         if self._device is not None:
             return self._lines[self._device].capacity
         if index >= len(self.devices):
@@ -242,10 +244,12 @@ def _measured(name: str, column: pa.ChunkedArray) -> NDArray[np.float64]:
     values = np.array(column.cast(pa.float64()).to_numpy(), dtype=np.float64)
     if (bad := (values < 0) | np.isinf(values)).any():
         raise TraceContentError(
-            f"A link of {name} carries what no link can.", where=f"links of {name}",
-            found=f"{values[bad][0]:g}", expected="numbers that are not negative and finite, or null",
+            f"A link of {name} carries what no link can.",
+            where=f"links of {name}",
+            found=f"{values[bad][0]:g}",
+            expected="numbers that are not negative and finite, or null",
             remedy="load the file with mudkit.trace.load_links, which sets such rows aside",
-        )  # fmt: skip
+        )
     return values
 
 
@@ -274,27 +278,36 @@ def _table(links: Any) -> pa.Table:
     table = getattr(links, "links", links)
     if not isinstance(table, pa.Table):
         raise ParameterError(
-            "These are no links.", where="links", found=type(links).__name__,
+            "These are no links.",
+            where="links",
+            found=type(links).__name__,
             expected="an Arrow table, or what mudkit.trace.load_links gives",
-        )  # fmt: skip
+        )
     if missing := [name for name in _COLUMNS if name not in table.column_names]:
         raise ParameterError(
-            "The table is not one of links.", where="links", found=", ".join(table.column_names),
+            "The table is not one of links.",
+            where="links",
+            found=", ".join(table.column_names),
             expected="a column for each of " + ", ".join(missing),
             remedy="use the links of a trace: mudkit.trace.load_links, or read_table(path, 'links')",
-        )  # fmt: skip
+        )
     if not len(table):
         raise TraceContentError(
-            "The trace holds no links.", where="links", found="no rows", expected="at least two rows",
+            "The trace holds no links.",
+            where="links",
+            found="no rows",
+            expected="at least two rows",
             remedy="take a trace in which links were recorded",
-        )  # fmt: skip
+        )
     for name in ("device", "ts", "up"):
         if table[name].null_count:
             raise TraceContentError(
-                f"Links lack their {name}.", where=f"links, column {name}",
-                found=f"{table[name].null_count:,} nulls", expected="a value in each row",
+                f"Links lack their {name}.",
+                where=f"links, column {name}",
+                found=f"{table[name].null_count:,} nulls",
+                expected="a value in each row",
                 remedy="load the file with mudkit.trace.load_links, which sets such rows aside",
-            )  # fmt: skip
+            )
     return table
 
 

@@ -98,10 +98,12 @@ def of_kind(name: str, given: Any, *kinds: type, expected: str, remedy: str | No
     is_plain = type(given).__module__ == "builtins" and not callable(given)
     named = getattr(given, "__name__", None) if callable(given) else None
     raise ParameterError(
-        f"The parameter {name} is not usable.", where=name,
+        f"The parameter {name} is not usable.",
+        where=name,
         found=repr(given)[:120] if is_plain else named or f"a {type(given).__name__}",
-        expected=expected, remedy=remedy,
-    )  # fmt: skip
+        expected=expected,
+        remedy=remedy,
+    )
 
 
 def split_rates(rates: Mapping[str, Any], *kinds: type) -> list[dict[str, Any]]:

@@ -34,9 +34,12 @@ def check_device(given: Any) -> None:
     """
     if not hasattr(given, "install"):
         raise ParameterError(
-            "This is no device.", where="device", found=_shown(given),
-            expected="a device of the lab", remedy="give lab.device(name), or lab.devices[name]",
-        )  # fmt: skip
+            "This is no device.",
+            where="device",
+            found=_shown(given),
+            expected="a device of the lab",
+            remedy="give lab.device(name), or lab.devices[name]",
+        )
 
 
 def is_storable(value: Any, deepest: int = _DEEPEST) -> bool:

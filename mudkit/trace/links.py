@@ -185,8 +185,10 @@ def load_links(
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
             raise ParameterError(
                 f"The parameter {name} is not usable.",
-                where=name, found=repr(value), expected="a number over 0",
-            )  # fmt: skip
+                where=name,
+                found=repr(value),
+                expected="a number over 0",
+            )
     source = _recognise(existing(path, "file of links"), format)
     driving = source.format == FORMATS[0]
     if not driving and (outage_kbps, outage_s) != (OUTAGE_KBPS, OUTAGE_S):
@@ -225,22 +227,30 @@ def _recognise(path: Path, format: str) -> Source:  # noqa: A002
     """Find out what a file is; all its columns are read, so that a rejected row is whole."""
     if format not in ("auto", *FORMATS):
         raise ParameterError(
-            "There is no such format.", where="format", found=repr(format),
+            "There is no such format.",
+            where="format",
+            found=repr(format),
             expected="auto, " + ", ".join(FORMATS),
-        )  # fmt: skip
+        )
     if path.is_dir():
         raise TraceFormatError(
-            f"{path} is a folder.", where=str(path), found="a folder", expected="one CSV or Parquet file",
+            f"{path} is a folder.",
+            where=str(path),
+            found="a folder",
+            expected="one CSV or Parquet file",
             remedy="name the file itself; of a trace of mudkit, mudkit.trace.read_table(path, 'links')",
-        )  # fmt: skip
+        )
     try:
         with path.open("rb") as handle:
             is_parquet = handle.read(4) == b"PAR1"
         if format == "parquet" and not is_parquet and path.stat().st_size:
             raise TraceFormatError(
-                f"{path.name} is not a Parquet file.", where=str(path), found="other content",
-                expected="parquet", remedy="leave format to 'auto'",
-            )  # fmt: skip
+                f"{path.name} is not a Parquet file.",
+                where=str(path),
+                found="other content",
+                expected="parquet",
+                remedy="leave format to 'auto'",
+            )
         names = pq.read_schema(path).names if is_parquet else header(path)[0]
     except (pa.ArrowException, OSError) as error:
         raise unreadable(path, error) from error
@@ -287,9 +297,12 @@ def _read(source: Source, options: Options) -> tuple[pa.Table, pa.Table]:
     count = len(bad) + sum(len(good) for good in goods)
     if not count:
         raise TraceContentError(
-            f"{source.path.name} holds no rows.", where=str(source.path),
-            found="a header and nothing below it", expected="at least one row", remedy="get the file again",
-        )  # fmt: skip
+            f"{source.path.name} holds no rows.",
+            where=str(source.path),
+            found="a header and nothing below it",
+            expected="at least one row",
+            remedy="get the file again",
+        )
     _refuse_mostly_bad(source, count, bad, "cannot be used", "names, times and numbers that are not negative")
     return pa.concat_tables(goods), bad
 

@@ -118,9 +118,12 @@ def load_unlocks(path: str | os.PathLike[str]) -> UnlockLog:
     path = existing(path, "phone log")
     if path.is_dir():
         raise TraceFormatError(
-            f"{path} is a folder.", where=str(path), found="a folder",
-            expected="one CSV file of AWARE's sensor Screen", remedy="name the file itself",
-        )  # fmt: skip
+            f"{path} is a folder.",
+            where=str(path),
+            found="a folder",
+            expected="one CSV file of AWARE's sensor Screen",
+            remedy="name the file itself",
+        )
     names = header(path)[0]
     if missing := [name for name in _NEEDED if name not in names]:
         raise TraceFormatError(
@@ -135,9 +138,12 @@ def load_unlocks(path: str | os.PathLike[str]) -> UnlockLog:
     rows = len(good) + len(bad)
     if not rows:
         raise TraceContentError(
-            f"{path.name} holds no rows.", where=str(path), found="a header and nothing below it",
-            expected="at least one row", remedy="get the file again",
-        )  # fmt: skip
+            f"{path.name} holds no rows.",
+            where=str(path),
+            found="a header and nothing below it",
+            expected="at least one row",
+            remedy="get the file again",
+        )
     if 2 * len(bad) > rows:
         raise TraceFormatError(
             f"Most rows of {path.name} cannot be used.",

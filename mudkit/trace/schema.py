@@ -193,9 +193,15 @@ SCHEMAS = {
 """What a trace folder may hold, by the name of the table."""
 
 TIMES = {
-    "positions": "ts", "reads": "ts", "links": "ts", "incidents": "ts", "messages": "sent",
-    "transfers": "begun", "operations": "invoked", "deliveries": "created",
-}  # fmt: skip
+    "positions": "ts",
+    "reads": "ts",
+    "links": "ts",
+    "incidents": "ts",
+    "messages": "sent",
+    "transfers": "begun",
+    "operations": "invoked",
+    "deliveries": "created",
+}
 """The column that a table is partitioned and sorted by; the others are not partitioned."""
 
 

@@ -25,10 +25,15 @@ def compare(
     mine, theirs = (statistics.median(times[name]) for name in ("ours", "peer"))
     ratios = [a / b for a, b in zip(times["ours"], times["peer"], strict=True)]
     return {
-        "what": what, "ours_s": round(mine, 4), "peer": peer, "peer_s": round(theirs, 4),
-        "ratio": round(statistics.median(ratios), 4), "low": round(min(ratios), 4), "high": round(max(ratios), 4),
+        "what": what,
+        "ours_s": round(mine, 4),
+        "peer": peer,
+        "peer_s": round(theirs, 4),
+        "ratio": round(statistics.median(ratios), 4),
+        "low": round(min(ratios), 4),
+        "high": round(max(ratios), 4),
         "runs": RUNS,
-    }  # fmt: skip
+    }
 
 
 def python(code: str) -> Callable[[], object]:

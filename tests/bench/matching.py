@@ -105,9 +105,11 @@ def beside_duckdb(subscriptions: int, topics: int) -> dict[str, object]:
         theirs[record].append(f"sub-{subscription}")
     agree(ours(), theirs)
     return compare(
-        f"index, {subscriptions:,} subscriptions, {topics:,} topics, {RECORDS:,} records", ours,
-        "DuckDB join, all at once, 1 thread", peer,
-    )  # fmt: skip
+        f"index, {subscriptions:,} subscriptions, {topics:,} topics, {RECORDS:,} records",
+        ours,
+        "DuckDB join, all at once, 1 thread",
+        peer,
+    )
 
 
 def constants_of(whole: list[Subscription]) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -66,9 +66,12 @@ def session_start() -> dict[str, object]:
         "SparkSession.builder.master('local[*]').config('spark.log.level', 'OFF').getOrCreate().stop()"
     )
     ours = python("from mudkit import pipeline; pipeline.session(); pipeline.stop()")
-    return compare("session started and stopped, whole process", ours, "pyspark with its defaults", lambda: subprocess.run(
-        [sys.executable, "-c", plain], check=True, stderr=subprocess.DEVNULL
-    ))  # fmt: skip
+    return compare(
+        "session started and stopped, whole process",
+        ours,
+        "pyspark with its defaults",
+        lambda: subprocess.run([sys.executable, "-c", plain], check=True, stderr=subprocess.DEVNULL),
+    )
 
 
 if __name__ == "__main__":

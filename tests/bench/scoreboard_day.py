@@ -28,10 +28,13 @@ def rows() -> Iterator[dict[str, object]]:
         ).stdout
         told = json.loads(found.splitlines()[-1])
         yield {
-            "what": f"{system}: {PHONES:,} phones, a day, {told['peak_gb']:.2f} GB", "ours_s": told["s"],
-            "peer": f"asked: {ASKED_S:g} s, {ASKED_GB:g} GB", "peer_s": ASKED_S, "ratio": told["s"] / ASKED_S,
+            "what": f"{system}: {PHONES:,} phones, a day, {told['peak_gb']:.2f} GB",
+            "ours_s": told["s"],
+            "peer": f"asked: {ASKED_S:g} s, {ASKED_GB:g} GB",
+            "peer_s": ASKED_S,
+            "ratio": told["s"] / ASKED_S,
             **told,
-        }  # fmt: skip
+        }
 
 
 def measure(system: str) -> dict[str, object]:
@@ -41,10 +44,14 @@ def measure(system: str) -> dict[str, object]:
     entry = play(task, ENTRANTS[system], seed=1, messages=False, held=False)
     found = entry.measures()
     return {
-        "system": system, "s": time.perf_counter() - began_s, "cpu_s": time.process_time(),
+        "system": system,
+        "s": time.perf_counter() - began_s,
+        "cpu_s": time.process_time(),
         "peak_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6,
-        "events": entry.lab.world.handled, "wanted": entry.stage.wanted, "useful": found["useful"],
-    }  # fmt: skip
+        "events": entry.lab.world.handled,
+        "wanted": entry.stage.wanted,
+        "useful": found["useful"],
+    }
 
 
 if __name__ == "__main__":

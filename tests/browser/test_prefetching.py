@@ -10,9 +10,13 @@ from mudkit.systems.lasthop import FIGURES, sweep
 pytestmark = pytest.mark.browser
 
 DRAWN = (
-    prefetching.waste_by_max, prefetching.loss_by_downtime, prefetching.by_limit, prefetching.waste_by_expiration,
-    prefetching.loss_by_expiration, prefetching.by_threshold,
-)  # fmt: skip
+    prefetching.waste_by_max,
+    prefetching.loss_by_downtime,
+    prefetching.by_limit,
+    prefetching.waste_by_expiration,
+    prefetching.loss_by_expiration,
+    prefetching.by_threshold,
+)
 
 
 @pytest.mark.parametrize("number", FIGURES)

@@ -214,9 +214,10 @@ def _try(mutant: Mutant | None, seeds: int, says: Connection) -> None:
         *rooms, name = [""] if mutant is None else mutant.module.split(".")
         own = folder.joinpath(*rooms, f"test_{name}.py")
         others = [
-            each for each in sorted(UNIT.rglob("test_*.py"))
+            each
+            for each in sorted(UNIT.rglob("test_*.py"))
             if each != own and any(lab in each.read_text() for lab in ("Lab(", "Place("))
-        ]  # fmt: skip
+        ]
         killer = (
             (_tests_fail([own]) if own.exists() else None)
             or _runs_fail(range(min(seeds, 20)))
@@ -311,10 +312,7 @@ def main() -> int:
     sys.path.insert(0, str(ROOT / "tests" / "support"))
     known: dict[str, Any] = json.loads(given.known.read_text()) if given.known.exists() else {}
     keys = {each: f"{_digest(each.module)} {each.name}" for each in chosen}
-    open_ = [
-        each for each in chosen
-        if given.again or keys[each] not in known or known[keys[each]] is None
-    ]  # fmt: skip
+    open_ = [each for each in chosen if given.again or keys[each] not in known or known[keys[each]] is None]
     killers: dict[Mutant, str | None] = {each: known.get(keys[each]) for each in chosen}
     _warm_up()
     for _, problem in tried([None], min(given.seeds, 5), 1):
@@ -342,11 +340,13 @@ def complaints(killers: Mapping[Mutant, str | None], listed: Container[str]) -> 
     """Say which mutants survive and are not listed, and which are listed and were killed."""
     return [
         f"is listed as a survivor, and was killed: {each.name} ({killer})"
-        for each, killer in killers.items() if killer is not None and each.name in listed
+        for each, killer in killers.items()
+        if killer is not None and each.name in listed
     ] + [
         f"survives and is not listed: {each.name}  ({file_of(each.module)}:{each.line})"
-        for each, killer in killers.items() if killer is None and each.name not in listed
-    ]  # fmt: skip
+        for each, killer in killers.items()
+        if killer is None and each.name not in listed
+    ]
 
 
 def _way(killer: str) -> str:

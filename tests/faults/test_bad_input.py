@@ -286,9 +286,13 @@ def test_a_packed_file_cut_short(tmp_path, kind, share):
     many = [*lines[:first], *(rng.choice(lines[first:-1]) for _ in range(9000)), lines[-1]]
     whole = gzip.compress(content(kind, many))
     refused(
-        tmp_path, kind, whole[: int(len(whole) * share)], "cut short", name=FORMATS[kind][0] + ".gz",
+        tmp_path,
+        kind,
+        whole[: int(len(whole) * share)],
+        "cut short",
+        name=FORMATS[kind][0] + ".gz",
         format=kind,
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("kind", WITH_HEADER)

@@ -60,9 +60,13 @@ class Chain:
 
     def start(self) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            self.command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+            self.command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
             env=os.environ | {"MUDKIT_SPARK_MASTER": "local[2]"},
-        )  # fmt: skip
+        )
 
     def parts(self) -> dict[str, int]:
         """When each part was finished."""

@@ -21,9 +21,12 @@ from mudkit.trace.schema import SCHEMAS
 NAMES = ("ann", "bob", "cy")
 LIVES = 30
 POINTS = (
-    "before commit", "after commit", "numbered, not in the outbox", "accepted, not in the queue",
+    "before commit",
+    "after commit",
+    "numbered, not in the outbox",
+    "accepted, not in the queue",
     "seen, not in the inbox",
-)  # fmt: skip
+)
 
 FORWARD = """
     from pathlib import Path

@@ -89,9 +89,11 @@ def test_a_seeded_bug_breaks_a_promise(bug):
 def test_the_bugs_of_the_page_are_for_the_checker():
     """consistency.md: "seeded bugs in the protocol (…), each of which the checker must catch"."""
     assert [bug.name for bug in BUGS[:4]] == [
-        "a dropped last-seen version", "an unordered gateway queue", "a repeated blind write",
+        "a dropped last-seen version",
+        "an unordered gateway queue",
+        "a repeated blind write",
         "a conflict that keeps the pending write",
-    ]  # fmt: skip
+    ]
     assert all(bug.in_histories for bug in BUGS[:4])
 
 

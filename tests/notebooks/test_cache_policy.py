@@ -39,9 +39,11 @@ def table(report, name):
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
     return run_report(
-        "cache_policy", preset("cache_policy", "sample"), build=tmp_path_factory.mktemp("build"),
+        "cache_policy",
+        preset("cache_policy", "sample"),
+        build=tmp_path_factory.mktemp("build"),
         progress=False,
-    )  # fmt: skip
+    )
 
 
 def test_what_is_said_is_in_the_tables(report):

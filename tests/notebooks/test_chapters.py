@@ -291,9 +291,13 @@ def test_a_trace_of_the_readers_own_takes_two_parameters(tmp_path):
             f"{''.join(points)}</trkseg></trk></gpx>"
         )
     ran = papermill.execute_notebook(
-        FOLDER / "08_traces_on_spark.ipynb", tmp_path / "own.ipynb",
-        {"source": str(tracks), "access_log": ""}, cwd=FOLDER, kernel_name="python3", progress_bar=False,
-    )  # fmt: skip
+        FOLDER / "08_traces_on_spark.ipynb",
+        tmp_path / "own.ipynb",
+        {"source": str(tracks), "access_log": ""},
+        cwd=FOLDER,
+        kernel_name="python3",
+        progress_bar=False,
+    )
     (cell,) = (cell for cell in ran.cells if cell.id == "outgrow")
     said = "".join(output.get("text", "") for output in cell.outputs)
     assert "2 parts" in said

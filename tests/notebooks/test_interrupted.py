@@ -23,9 +23,13 @@ def started(*arguments, folder):
     code += "from mudkit.cli import main; main()"
     return subprocess.Popen(
         [sys.executable, "-c", code, "report", *arguments, "--out", str(folder / "new" / "build")],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, cwd=Path.cwd(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        cwd=Path.cwd(),
         env={**os.environ, "TMPDIR": str(folder / "tmp")},
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(

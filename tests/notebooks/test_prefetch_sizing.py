@@ -59,8 +59,12 @@ def words(report):
 
 def test_an_example_runs_without_any_file(example):
     assert {p.stem for p in (example / "data").iterdir()} == {
-        "settings", "policies", "by_weight", "by_limit", "by_threshold",
-    }  # fmt: skip
+        "settings",
+        "policies",
+        "by_weight",
+        "by_limit",
+        "by_threshold",
+    }
     said = words(example)
     assert "A generated example" in said
     assert "no link for 50% of the time" in said

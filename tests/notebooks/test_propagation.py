@@ -136,14 +136,16 @@ def test_on_the_recorded_taxis(cabspotting, tmp_path):
 
 def test_chapter_06_on_the_recorded_taxis(cabspotting, repository, tmp_path):
     """The evening in which most taxis report; a reader's own trace takes the same parameters."""
-    parameters = {
-        "cars": 12, "minutes": 6.0, "trace": str(cabspotting), "start": "2008-05-23T04:30",
-    }  # fmt: skip
+    parameters = {"cars": 12, "minutes": 6.0, "trace": str(cabspotting), "start": "2008-05-23T04:30"}
     folder = repository / "notebooks"
     ran = papermill.execute_notebook(
-        folder / "06_context_propagation.ipynb", tmp_path / "06.ipynb", parameters, cwd=folder,
-        kernel_name="python3", progress_bar=False,
-    )  # fmt: skip
+        folder / "06_context_propagation.ipynb",
+        tmp_path / "06.ipynb",
+        parameters,
+        cwd=folder,
+        kernel_name="python3",
+        progress_bar=False,
+    )
     said = "".join(output.get("text", "") for cell in ran.cells for output in cell.get("outputs", []))
     assert re.search(r"\d+ contexts for 14 receivers", said)
     assert re.search(r"what is near is [\d.]+ s late", said)

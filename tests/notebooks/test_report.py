@@ -43,12 +43,20 @@ def test_what_a_report_leaves(report):
     assert re.fullmatch(r"trace_profile-\d{8}T\d{6}Z", report.name)
     assert {p.name for p in report.iterdir()} == {"report.html", "report.ipynb", "data", "manifest.json"}
     assert {p.stem for p in (report / "data").iterdir()} == {
-        "rows", "days", "hours", "intervals", "cells", "policies_missing", "policies_completeness",
-    }  # fmt: skip
+        "rows",
+        "days",
+        "hours",
+        "intervals",
+        "cells",
+        "policies_missing",
+        "policies_completeness",
+    }
     rows = pq.read_table(report / "data" / "rows.parquet").to_pylist()
     assert {row["what"]: row["rows"] for row in rows} == {
-        "positions": 8000, "reads (occupancy)": 4 * 143, "rejected: coordinates out of range": 1,
-    }  # fmt: skip
+        "positions": 8000,
+        "reads (occupancy)": 4 * 143,
+        "rejected: coordinates out of range": 1,
+    }
 
 
 def test_manifest_tells_what_went_in_and_came_out(report, parameters):

@@ -15,9 +15,12 @@ from mudkit.report.schemas import TEMPLATES
 
 pytestmark = pytest.mark.notebook
 SMALL = {
-    "tasks": ["news with ranks", "traffic alerts"], "systems": ["to everyone", "Contrail", "SUBLIM"],
-    "devices": 4, "length": 0.15, "scenarios": 2,
-}  # fmt: skip
+    "tasks": ["news with ranks", "traffic alerts"],
+    "systems": ["to everyone", "Contrail", "SUBLIM"],
+    "devices": 4,
+    "length": 0.15,
+    "scenarios": 2,
+}
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +42,14 @@ def words(report):
 
 def test_what_it_leaves(report):
     assert {file.stem for file in (report / "data").iterdir()} == {
-        "runs", "measures", "differences", "latencies", "devices", "privacy", "orders",
-    }  # fmt: skip
+        "runs",
+        "measures",
+        "differences",
+        "latencies",
+        "devices",
+        "privacy",
+        "orders",
+    }
     runs = pq.read_table(report / "data" / "runs.parquet").to_pandas()
     assert len(runs) == 2 * 3 * 2
     assert runs.groupby(["task", "seed"])["digest"].nunique().eq(1).all()

@@ -10,9 +10,13 @@ from mudkit.experiment.scoreboard.compositions import PAIRS, PROMISES, Said, Sto
 from mudkit.experiment.scoreboard.compositions.orders import played
 
 said = st.lists(
-    st.tuples(st.integers(5, 179).filter(lambda at: at != 90), st.integers(0, 3), st.sampled_from([0, 18, 30])),
-    min_size=1, max_size=8, unique_by=lambda each: each[0],
-)  # fmt: skip
+    st.tuples(
+        st.integers(5, 179).filter(lambda at: at != 90), st.integers(0, 3), st.sampled_from([0, 18, 30])
+    ),
+    min_size=1,
+    max_size=8,
+    unique_by=lambda each: each[0],
+)
 ages = st.lists(st.sampled_from([10, 20, 40]), min_size=1, max_size=2)
 KEEPS_ALL = (
     ("writer predicates and a daily limit", "MUD, then Last hop"),

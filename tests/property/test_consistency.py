@@ -57,12 +57,16 @@ def test_what_begins_when_all_is_over_makes_nothing_legal_in_real_time(history, 
     end_us = max((each.answered_us or 0 for each in history), default=0) + 1
     moved = [
         replace(
-            each, op_id=each.op_id + 100, invoked_us=each.invoked_us + end_us,
+            each,
+            op_id=each.op_id + 100,
+            invoked_us=each.invoked_us + end_us,
             answered_us=None if each.answered_us is None else each.answered_us + end_us,
-            content=Content(each.content.value), expected=None, found=None,
+            content=Content(each.content.value),
+            expected=None,
+            found=None,
         )
         for each in later
-    ]  # fmt: skip
+    ]
     if status(history, "linearizable") is Status.ILLEGAL:
         assert status(History([*history, *moved]), "linearizable") is not Status.OK
 

@@ -69,17 +69,20 @@ class Watched:
         asked = sum(machine.sent for machine in self.machines.values())
         answered = sum(
             isinstance(event, Received) and event.message["ask"]
-            for machine in self.machines.values() for _, event in machine.seen
-        )  # fmt: skip
+            for machine in self.machines.values()
+            for _, event in machine.seen
+        )
         return asked + answered
 
     def underway(self) -> list[Any]:
         """What was on a link at the end."""
         return [
             (host.name, each.name, leg)
-            for host in self.world.hosts.values() if host.link for each in (host.link.up, host.link.down)
+            for host in self.world.hosts.values()
+            if host.link
+            for each in (host.link.up, host.link.down)
             for leg in each.underway
-        ]  # fmt: skip
+        ]
 
     def _put(self, host: Any, peers: list[str], every_us: int, size: int) -> None:
         def make(ports: Any) -> Chatter:

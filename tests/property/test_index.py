@@ -83,11 +83,14 @@ class OneByOne:
 
 steps = st.lists(
     st.one_of(
-        st.tuples(st.just("add"), predicates(SHAPES), data, data), st.tuples(st.just("random"), conditions, data, data), st.tuples(st.just("update"), st.integers(0, 40), data),
-        st.tuples(st.just("remove"), st.integers(0, 40)), st.tuples(st.just("match"), st.lists(st.tuples(data, writers()), min_size=1, max_size=4)),
+        st.tuples(st.just("add"), predicates(SHAPES), data, data),
+        st.tuples(st.just("random"), conditions, data, data),
+        st.tuples(st.just("update"), st.integers(0, 40), data),
+        st.tuples(st.just("remove"), st.integers(0, 40)),
+        st.tuples(st.just("match"), st.lists(st.tuples(data, writers()), min_size=1, max_size=4)),
     ),
     max_size=25,
-)  # fmt: skip
+)
 
 
 @pytest.fixture(autouse=True, params=["as it is", "small blocks, all vectorised"])
@@ -131,9 +134,10 @@ def test_the_index_equals_one_by_one(steps: list[tuple[Any, ...]]) -> None:
 
 @settings(max_examples=60)
 @given(
-    subscriptions=st.lists(st.tuples(predicates(SHAPES), data, data), min_size=30, max_size=120), records=st.lists(st.tuples(data, writers()), min_size=1, max_size=12),
+    subscriptions=st.lists(st.tuples(predicates(SHAPES), data, data), min_size=30, max_size=120),
+    records=st.lists(st.tuples(data, writers()), min_size=1, max_size=12),
     moves=st.lists(st.tuples(st.integers(0, 119), data), max_size=60),
-)  # fmt: skip
+)
 def test_many_subscriptions(subscriptions: list[Any], records: list[Any], moves: list[Any]) -> None:
     index, reference = SubscriptionIndex(), OneByOne()
     for number, (predicate, receiver, auth) in enumerate(subscriptions):
@@ -174,9 +178,7 @@ def test_bounds_at_their_edges(text: str) -> None:
 
 
 @settings(max_examples=150)
-@given(
-    scopes=scopes, readers=st.lists(scopes, min_size=1, max_size=30), text=conditions, writer=conditions,
-)  # fmt: skip
+@given(scopes=scopes, readers=st.lists(scopes, min_size=1, max_size=30), text=conditions, writer=conditions)
 def test_any_condition_as_reader_and_as_writer(
     scopes: Any, readers: list[Any], text: str, writer: str
 ) -> None:

@@ -116,9 +116,12 @@ def test_on_demand_wastes_nothing(story, most, threshold):
 
 @pytest.mark.parametrize("policy", ["on-line", "on-demand", "buffer", "rate", "unified"])
 @given(
-    seed=st.integers(0, 1 << 32), outage=st.sampled_from([0.0, 0.5, 0.95, 1.0]), uf=st.sampled_from([0.25, 2.0, 8.0]),
-    most=st.sampled_from([0, 1, 8, None]), expiration=st.sampled_from([None, 3600.0, 86_400.0]),
-)  # fmt: skip
+    seed=st.integers(0, 1 << 32),
+    outage=st.sampled_from([0.0, 0.5, 0.95, 1.0]),
+    uf=st.sampled_from([0.25, 2.0, 8.0]),
+    most=st.sampled_from([0, 1, 8, None]),
+    expiration=st.sampled_from([None, 3600.0, 86_400.0]),
+)
 def test_waste_and_loss_of_every_policy(policy, seed, outage, uf, most, expiration):
     same = {
         "seed": seed,

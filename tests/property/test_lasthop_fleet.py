@@ -255,9 +255,10 @@ def test_what_is_promised(
         subscriber.subscribe("news", max=None, threshold=max(ward.thresholds[name])).result()
         subscriber.read("news").result()
         good = {
-            item for item, (rank, lasts_s) in ward.published.items()
+            item
+            for item, (rank, lasts_s) in ward.published.items()
             if rank >= max(ward.thresholds[name]) and lasts_s is None and item not in ward.fallen
-        }  # fmt: skip
+        }
         lost = good - ward.ended[name] - {item for item, reader in ward.has_read if reader == name}
         assert not [each for each in lost if ward.answers[each].status == "ok"]
 

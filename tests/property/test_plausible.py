@@ -97,9 +97,13 @@ def test_a_device_is_judged_alone(points):
 
 
 @given(
-    st.integers(13, 60), st.integers(13, 60), st.sampled_from([2, 5, 60]), st.integers(1, 900),
-    st.integers(1, 4000), st.booleans(),
-)  # fmt: skip
+    st.integers(13, 60),
+    st.integers(13, 60),
+    st.sampled_from([2, 5, 60]),
+    st.integers(1, 900),
+    st.integers(1, 4000),
+    st.booleans(),
+)
 def test_a_stay_elsewhere_is_kept_however_far_and_sudden(here, there, every_s, gap_min, far_km, comes_back):
     t = [every_s * i for i in range(here)]
     t += [t[-1] + 60 * gap_min + every_s * i for i in range(there)]
@@ -113,9 +117,13 @@ def test_a_stay_elsewhere_is_kept_however_far_and_sudden(here, there, every_s, g
 
 
 @given(
-    st.floats(71, 330), st.sampled_from([1, 5, 30, 60, 300]), st.integers(5, 60), st.sets(st.integers(1, 58)),
-    st.integers(1, 12), st.randoms(use_true_random=False),
-)  # fmt: skip
+    st.floats(71, 330),
+    st.sampled_from([1, 5, 30, 60, 300]),
+    st.integers(5, 60),
+    st.sets(st.integers(1, 58)),
+    st.integers(1, 12),
+    st.randoms(use_true_random=False),
+)
 @pytest.mark.filterwarnings("error")
 def test_a_train_is_kept_with_rows_missing_and_its_wild_fixes_are_not(
     speed_mps, every_s, rows, missing, wild_km, random

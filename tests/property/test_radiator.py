@@ -20,22 +20,26 @@ FUNCTIONS = {
     "volume": lambda sender, receiver: Volume(3),
     "time": lambda sender, receiver: Time(seconds=45),
     "both": lambda sender, receiver: Time(seconds=40) if sender["x"] == receiver["x"] else Volume(2),
-    "by distance": lambda sender, receiver: Volume(1 + int(distance_km((0, sender["x"]), (0, receiver["x"])) / 100)),
+    "by distance": lambda sender, receiver: Volume(
+        1 + int(distance_km((0, sender["x"]), (0, receiver["x"])) / 100)
+    ),
     "a function of both": lambda sender, receiver: Volume(lambda s, r: 1 + (s["x"] + r["x"]) % 3),
     "seldom": lambda sender, receiver: Volume(1_000_000),
     "fails at times": lambda sender, receiver: Volume(2 if sender["x"] == receiver["x"] else "x"),
     "people": lambda sender, receiver: People(3),
-}  # fmt: skip
+}
 who = st.sampled_from(NAMES)
 steps = st.lists(
     st.tuples(
-        st.sampled_from(["send"] * 5 + ["cut", "kill", "mangle", "move", "leave", "off", "wipe", "attributes", "lose"]),
+        st.sampled_from(
+            ["send"] * 5 + ["cut", "kill", "mangle", "move", "leave", "off", "wipe", "attributes", "lose"]
+        ),
         who,
         st.integers(0, 3),
         st.integers(1, 40),
     ),
     max_size=30,
-)  # fmt: skip
+)
 
 
 class Fleet:

@@ -14,11 +14,13 @@ from mudkit.systems.radiator import Shares, Volume, aggregability
 
 steps = st.lists(
     st.tuples(
-        st.sampled_from(["context"] * 6 + ["register", "unregister", "tick"]), st.sampled_from([0, 1, 20, 61, 400]),
-        st.integers(0, 5), st.sampled_from([None, 0, 1, 2, 3]),
+        st.sampled_from(["context"] * 6 + ["register", "unregister", "tick"]),
+        st.sampled_from([0, 1, 20, 61, 400]),
+        st.integers(0, 5),
+        st.sampled_from([None, 0, 1, 2, 3]),
     ),
     max_size=40,
-)  # fmt: skip
+)
 
 
 def by_shares(function, events, until_us, of, rests):

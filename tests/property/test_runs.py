@@ -62,10 +62,16 @@ class Town:
         """Let everything happen to a device that faults can do, over 25 minutes."""
         faults = self.lab.faults
         for after, what, *arguments in (
-            (0, faults.cut, name, 2.0), (5, faults.kill, name), (7, faults.restart, name),
-            (9, faults.change_address, name), (11, faults.change_network, name, "edge"),
-            (14, faults.switch_off, name), (16, faults.switch_on, name), (18, faults.cut, name), (25, faults.mend, name),
-        ):  # fmt: skip
+            (0, faults.cut, name, 2.0),
+            (5, faults.kill, name),
+            (7, faults.restart, name),
+            (9, faults.change_address, name),
+            (11, faults.change_network, name, "edge"),
+            (14, faults.switch_off, name),
+            (16, faults.switch_on, name),
+            (18, faults.cut, name),
+            (25, faults.mend, name),
+        ):
             self.lab.world.at((minute + after) * MINUTE, lambda _, what=what, given=arguments: what(*given))
 
     def run(self, minutes: int) -> Lab:
@@ -168,9 +174,13 @@ def test_another_seed_is_another_run(runs: dict[str, Lab], known: dict[str, dict
     for name, make in RUNS.items():
         lab = make(8)
         downs = [
-            {(row["device"], row["ts"]) for row in each.trace.table("incidents").to_pylist() if row["ts"].microsecond}
+            {
+                (row["device"], row["ts"])
+                for row in each.trace.table("incidents").to_pylist()
+                if row["ts"].microsecond
+            }
             for each in (lab, runs[name])
-        ]  # fmt: skip
+        ]
         assert not downs[0] & downs[1]  # what was planned is planned in whole minutes
         other = sums(lab)
         assert {file.split("/")[0] for file in other} >= {*TABLES, "trace.json"}
@@ -235,10 +245,12 @@ def test_moves_of_a_trace_are_described_by_what_they_are() -> None:
     """And not by where the model lies in memory."""
     table = pa.table(
         {
-            "device": ["a", "a"], "ts": timestamps(np.array([0, 7200 * S])),
-            "lat": pa.array([1.0, 1.1]), "lon": pa.array([2.0, 2.1]),
+            "device": ["a", "a"],
+            "ts": timestamps(np.array([0, 7200 * S])),
+            "lat": pa.array([1.0, 1.1]),
+            "lon": pa.array([2.0, 2.1]),
         }
-    )  # fmt: skip
+    )
     models = [Replay(table), Replay(table)]
     found = []
     for model in models:
@@ -288,10 +300,16 @@ def test_nothing_that_decides_a_run_reads_the_clock() -> None:
 # -- devices that are added
 
 OWNERS = {
-    "positions": ("device",), "reads": ("device",), "links": ("device",), "incidents": ("device",),
-    "messages": ("source", "target"), "transfers": ("device",), "operations": ("client",),
-    "deliveries": ("receiver",), "bill": ("device",),
-}  # fmt: skip
+    "positions": ("device",),
+    "reads": ("device",),
+    "links": ("device",),
+    "incidents": ("device",),
+    "messages": ("source", "target"),
+    "transfers": ("device",),
+    "operations": ("client",),
+    "deliveries": ("receiver",),
+    "bill": ("device",),
+}
 
 
 def rows_of(lab: Lab, names: list[str]) -> dict[str, list[Any]]:
@@ -433,9 +451,15 @@ def test_a_scenario_with_more_devices_moves_asks_and_publishes_as_before(mobilit
     assert_same(before, after, ("positions", "links", "incidents", "reads", "bill"))
     assert len(before["reads"]) > 10
     created = [
-        sorted({(r["item"], r["created"]) for r in lab.trace.table("deliveries").to_pylist() if r["item"].split()[0] in names})
+        sorted(
+            {
+                (r["item"], r["created"])
+                for r in lab.trace.table("deliveries").to_pylist()
+                if r["item"].split()[0] in names
+            }
+        )
         for lab in (few, many)
-    ]  # fmt: skip
+    ]
     assert created[0] == created[1]
     assert len(created[0]) > 50
 

@@ -17,8 +17,12 @@ from mudkit.systems.store_and_forward import ClientMachine, RelayMachine
 S = 1_000_000
 NAMES = ("ann", "bob", "cy")
 POINTS = (
-    "before commit", "after commit", "numbered, not in the outbox", "seen, not in the inbox", "accepted, not in the queue",
-)  # fmt: skip
+    "before commit",
+    "after commit",
+    "numbered, not in the outbox",
+    "seen, not in the inbox",
+    "accepted, not in the queue",
+)
 when = st.integers(0, 120 * S)
 steps = st.lists(
     st.one_of(
@@ -216,9 +220,15 @@ def test_whoever_is_wiped_nobody_waits_for_ever_and_nothing_comes_twice(steps: A
 def test_every_event_and_effect_takes_part() -> None:
     ward = Ward()
     for step in (
-        ("send", S, "ann", "bob"), ("send", 2 * S, "ann", "bob"), ("outage", 2 * S + 100_000, "ann", 20 * S), ("busy", 5 * S, "bob", True),
-        ("send", 40 * S, "cy", "bob"), ("busy", 50 * S, "bob", False), ("kill", 60 * S, "relay", S), ("send", 60 * S, "bob", "ann"),
-    ):  # fmt: skip
+        ("send", S, "ann", "bob"),
+        ("send", 2 * S, "ann", "bob"),
+        ("outage", 2 * S + 100_000, "ann", 20 * S),
+        ("busy", 5 * S, "bob", True),
+        ("send", 40 * S, "cy", "bob"),
+        ("busy", 50 * S, "bob", False),
+        ("kill", 60 * S, "relay", S),
+        ("send", 60 * S, "bob", "ann"),
+    ):
         ward.do(step)
     ward.settle()
     check(ward)

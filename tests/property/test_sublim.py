@@ -83,8 +83,13 @@ conditions = st.recursive(
     max_leaves=3,
 )
 SEEN = st.fixed_dictionaries(
-    {}, optional={"a": st.sampled_from([0, 1, 2, 3, 4, 5, 6, "x", None]), "b": st.sampled_from(["x", "y", 1]), "f": st.booleans()}
-)  # fmt: skip
+    {},
+    optional={
+        "a": st.sampled_from([0, 1, 2, 3, 4, 5, 6, "x", None]),
+        "b": st.sampled_from(["x", "y", 1]),
+        "f": st.booleans(),
+    },
+)
 
 
 @given(

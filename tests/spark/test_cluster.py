@@ -183,9 +183,12 @@ def test_a_worker_that_dies_in_the_middle_costs_time_and_nothing_else(source, lo
             (tmp_path / "said").open("w+") as said,
             subprocess.Popen(
                 [*command, cluster.url, str(source), str(marks), str(out / "label_reads-generated")],
-                env=environment(PYSPARK_PYTHON=str(python)), stdin=subprocess.PIPE, stdout=said, stderr=said,
+                env=environment(PYSPARK_PYTHON=str(python)),
+                stdin=subprocess.PIPE,
+                stdout=said,
+                stderr=said,
             ) as process,
-        ):  # fmt: skip
+        ):
             try:
                 past = time.monotonic() + PATIENCE_S
                 while len(waiting := list(marks.glob("*.waits"))) < 2 and process.poll() is None:

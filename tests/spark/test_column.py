@@ -67,8 +67,10 @@ def test_variant(spark):
 
 def test_deep_and_long(spark):
     records = [
-        {"a": 1.0, "b": -2.0, "s": "abc", "t": True, "ts": 1.5e9, "loc": (1.0, 2.0)}, {}, {"a": 1e308, "t": False},
-    ]  # fmt: skip
+        {"a": 1.0, "b": -2.0, "s": "abc", "t": True, "ts": 1.5e9, "loc": (1.0, 2.0)},
+        {},
+        {"a": 1e308, "t": False},
+    ]
     rows = [(record, {}) for record in records]
     schema = "a DOUBLE, b DOUBLE, s STRING, t BOOLEAN, ts DOUBLE, loc ARRAY<DOUBLE>"
     data = [[record.get(name) for name in ("a", "b", "s", "t", "ts", "loc")] for record in records]

@@ -178,9 +178,14 @@ def test_the_command_labels_it(spark, folder, tmp_path):
 def test_queries_at_trip_starts_are_where_trips_start(spark, tmp_path):
     """The reads of a morning, joined in Spark with the device's positions around them."""
     plan = Scenario(
-        devices=30, hours=2.0, mobility="commute", every_s=10.0, items=Poisson(per_day=0), reads=Poisson(per_day=0),
+        devices=30,
+        hours=2.0,
+        mobility="commute",
+        every_s=10.0,
+        items=Poisson(per_day=0),
+        reads=Poisson(per_day=0),
         queries=TripStarts(),
-    )  # fmt: skip
+    )
     done = experiment.run(plan, StoreAndForward, 2, messages=False, held=False)
     path = done.trace.to_parquet(tmp_path / "morning")
     positions, reads = (pipeline.read(spark, path, name) for name in ("positions", "reads"))

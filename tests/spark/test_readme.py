@@ -40,14 +40,24 @@ def place(tmp_path, repository, monkeypatch):
         for each, at in places.items()
     ]
     events = [
-        {"ts": 1_000_000 * (T0 + 5 * number), "number": number, "client": [*places][number % 2], "kind": kind,
-         "told": json.dumps(what)}
+        {
+            "ts": 1_000_000 * (T0 + 5 * number),
+            "number": number,
+            "client": [*places][number % 2],
+            "kind": kind,
+            "told": json.dumps(what),
+        }
         for number, (kind, what) in enumerate(told)
-    ]  # fmt: skip
-    schema = pa.schema([
-        ("ts", pa.timestamp("us", "UTC")), ("number", pa.int64()), ("client", pa.string()),
-        ("kind", pa.string()), ("told", pa.string()),
-    ])  # fmt: skip
+    ]
+    schema = pa.schema(
+        [
+            ("ts", pa.timestamp("us", "UTC")),
+            ("number", pa.int64()),
+            ("client", pa.string()),
+            ("kind", pa.string()),
+            ("told", pa.string()),
+        ]
+    )
     (tmp_path / "events").mkdir()
     pq.write_table(pa.Table.from_pylist(events, schema=schema), tmp_path / "events" / "0.parquet")
     monkeypatch.chdir(tmp_path)

@@ -62,10 +62,15 @@ def expected(stories):
 def write(folder, files):
     """Write events as files, each a second younger than the one before."""
     folder.mkdir(parents=True)
-    schema = pa.schema([
-        ("ts", pa.timestamp("us", "UTC")), ("number", pa.int64()),
-        ("client", pa.string()), ("kind", pa.string()), ("told", pa.string()),
-    ])  # fmt: skip
+    schema = pa.schema(
+        [
+            ("ts", pa.timestamp("us", "UTC")),
+            ("number", pa.int64()),
+            ("client", pa.string()),
+            ("kind", pa.string()),
+            ("told", pa.string()),
+        ]
+    )
     for place, events in enumerate(files):
         rows = [
             {"ts": None if event.t_us is None else T0 + event.t_us, **event._asdict()} for event in events
@@ -155,9 +160,12 @@ def test_killed_in_the_middle_of_a_batch(spark, folder, worlds, expected, tmp_pa
     out, support = tmp_path / "out", Path(radiator_streams.__file__).parent
     life = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(code), str(folder), str(out)],
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
         env=os.environ | {"PYTHONPATH": os.pathsep.join([str(support), *filter(None, sys.path)])},
-    )  # fmt: skip
+    )
     begun = out / "checkpoint" / "offsets" / "2"
     try:
         while life.poll() is None and not begun.exists():
@@ -201,9 +209,13 @@ def test_nothing_of_the_workers_own_doings_is_printed(tmp_path, kind, is_stopped
     support = Path(radiator_streams.__file__).parent
     life = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(code), str(folder), str(tmp_path / "out"), kind],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(support), *filter(None, sys.path)]), "MUDKIT_PROGRESS": "0"},
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env=os.environ
+        | {"PYTHONPATH": os.pathsep.join([str(support), *filter(None, sys.path)]), "MUDKIT_PROGRESS": "0"},
+    )
     try:
         begun = tmp_path / "out" / "checkpoint" / "offsets" / "1"
         while is_stopped and life.poll() is None and not begun.exists():

@@ -63,8 +63,11 @@ def test_schema_and_edges(spark, tmp_path):
         frame(spark, positions, tmp_path / "p"), frame(spark, asked, tmp_path / "r")
     )
     assert [(f.name, f.dataType.simpleString()) for f in result.schema] == [
-        ("device", "string"), ("ts", "timestamp"), ("first_read_id", "bigint"), ("first_read_ts", "timestamp"),
-    ]  # fmt: skip
+        ("device", "string"),
+        ("ts", "timestamp"),
+        ("first_read_id", "bigint"),
+        ("first_read_ts", "timestamp"),
+    ]
     rows = sorted(result.toArrow().to_pylist(), key=lambda row: row["ts"])
     smallest = min(asked["read_id"].to_pylist()[:2])
     # The window (0, 10] has its end and not its beginning; that of the third read, (11, 40], not second 11.

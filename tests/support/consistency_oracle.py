@@ -239,12 +239,15 @@ def retractions(ops):
     for r in reads:
         content = ops[r].content
         found = [
-            w for w, op in enumerate(ops) if op.kind == "write"
+            w
+            for w, op in enumerate(ops)
+            if op.kind == "write"
             and (
-                matches(op, None, content) if content.version is None
+                matches(op, None, content)
+                if content.version is None
                 else not is_refused(op) and matches(op, op.content.version or content.version, content)
             )
-        ]  # fmt: skip
+        ]
         options.append(found + ([None] if is_initial(content) else []))
     for choice in itertools.product(*options):
         saw = dict(zip(reads, choice, strict=True))
@@ -265,10 +268,12 @@ def _set_aside(ops, saw, chained):
     aside = {w for w in saw.values() if w in doomed} | chained
     for _ in ops:  # a pending write goes back, over others, to a refused write of its own client
         doomed |= {
-            c for c, op in enumerate(ops)
-            if op.kind == "write" and op.outcome == "pending"
+            c
+            for c, op in enumerate(ops)
+            if op.kind == "write"
+            and op.outcome == "pending"
             and any(w != c and ops[w].client == op.client and _may_be(ops[w], op.expected) for w in doomed)
-        }  # fmt: skip
+        }
     if not chained <= doomed & set(saw.values()):
         return None
     gone = {r for r, w in saw.items() if w in aside}
@@ -280,9 +285,11 @@ def _set_aside(ops, saw, chained):
             return None
         for later in saw:
             if (
-                ops[later].client == ops[r].client and ops[later].type == ops[r].type and over_before(ops, r, later)
+                ops[later].client == ops[r].client
+                and ops[later].type == ops[r].type
+                and over_before(ops, r, later)
                 and (ops[w].answered_us is None or ops[later].answered_us < ops[w].answered_us)
-            ):  # fmt: skip
+            ):
                 newer = saw[later]
                 if newer is None or newer < w or ops[newer].client != ops[r].client:
                     return None
@@ -338,9 +345,11 @@ def _versions(ops, writes, order):
 def _respects(ops, guarantee, rank, saw, counts, over):
     if guarantee == "monotonic-reads":
         return all(
-            rank[saw[a]] <= rank[saw[b]] for a in saw for b in saw
+            rank[saw[a]] <= rank[saw[b]]
+            for a in saw
+            for b in saw
             if ops[a].client == ops[b].client and ops[a].type == ops[b].type and a != b and over(a, b)
-        )  # fmt: skip
+        )
     every = range(len(ops))
     pairs = [(a, b) for a in every for b in every if a != b and ops[a].client == ops[b].client and over(a, b)]
     if guarantee == "read-your-writes":

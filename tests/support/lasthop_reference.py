@@ -87,9 +87,12 @@ def played(happenings, policy, most, threshold, *, starts_up=True):
                     least = policy.expiration_threshold_s
                     least_us = between() if least == "learnt" else None if least is None else least * 1e6
                     does_expire = happening.expires_us < math.inf
-                    is_held = policy.kind != "on-line" and least_us is not None and does_expire and (
-                        happening.expires_us - at_us < least_us
-                    )  # fmt: skip
+                    is_held = (
+                        policy.kind != "on-line"
+                        and least_us is not None
+                        and does_expire
+                        and (happening.expires_us - at_us < least_us)
+                    )
                     facts = (rank, happening.expires_us, order, is_held, 0)
                     if policy.kind != "on-line" and policy.delay_s and not is_held:
                         delayed[each] = (*facts[:4], at_us + round(policy.delay_s * 1e6))

@@ -14,9 +14,14 @@ _OF_WRITE = {
 }  # fmt: skip
 _OF_CONTINUOUS = {"name": "t", "handle": "first 1", "reader": {}, "data_seq": 1}
 _REGISTER = {
-    "request": 1, "session": "s", "predicate": {"text": "TRUE", "constants": [True]}, "since": {}, "held": [], "sync_us": None,
+    "request": 1,
+    "session": "s",
+    "predicate": {"text": "TRUE", "constants": [True]},
+    "since": {},
+    "held": [],
+    "sync_us": None,
     "table": None,
-}  # fmt: skip
+}
 
 _FIELDS = {
     "part": {"lsn": 7, "rows": []},

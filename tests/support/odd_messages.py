@@ -42,9 +42,13 @@ def anything(draw: Random, depth: int = 3) -> Any:
     if kind == 7:
         return {draw.choice(_WORDS): anything(draw, depth - 1) for _ in range(draw.randrange(4))}
     return [
-        None, draw.random() < 0.5, draw.choice([0, -1, 1, 2, 7, 1 << 40, 1 << 63, -(1 << 62)]),
-        draw.choice([0.0, -1.5, 1e308, 1e-320]), draw.choice(_WORDS), draw.randbytes(draw.randrange(40)),
-    ][kind]  # fmt: skip
+        None,
+        draw.random() < 0.5,
+        draw.choice([0, -1, 1, 2, 7, 1 << 40, 1 << 63, -(1 << 62)]),
+        draw.choice([0.0, -1.5, 1e308, 1e-320]),
+        draw.choice(_WORDS),
+        draw.randbytes(draw.randrange(40)),
+    ][kind]
 
 
 def mutated(draw: Random, message: Any) -> Any:

@@ -12,9 +12,10 @@ NAMES = ("a", "b", "c", "s", "p", "receiver.a", "receiver.p", "auth.s", "c.x", "
 """Any of them may hold a value of any kind."""
 
 numbers = st.one_of(
-    st.integers(-5, 5), st.sampled_from([0.0, -0.0, 0.5, 1e-300, 1e200, 1e308, -1e308, 2**53, -(2**53), 90, 180, -180, 1.7e9]),
+    st.integers(-5, 5),
+    st.sampled_from([0.0, -0.0, 0.5, 1e-300, 1e200, 1e308, -1e308, 2**53, -(2**53), 90, 180, -180, 1.7e9]),
     st.floats(-200, 200, allow_nan=False),
-)  # fmt: skip
+)
 strings = st.one_of(
     st.sampled_from(["", "a", "A", "ab", "aab", "%", "_", "a%", "ü", "😀", "'", "\\", "$", "${x}", "1", "true", "-- x", '"', "\n", "America/Chicago"]),
     st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=4),
@@ -49,10 +50,14 @@ names = st.sampled_from(NAMES)
 def _number(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     return st.one_of(
         st.tuples(inner, st.sampled_from("+-*/"), inner).map(lambda t: f"({t[0]} {t[1]} {t[2]})"),
-        inner.map(lambda x: f"(- {x})"), inner.map(lambda x: f"abs({x})"), inner.map(lambda x: f"hour({x})"), inner.map(lambda x: f"weekday({x})"),
-        st.tuples(_point, _point).map(lambda t: f"distance_km({t[0]}, {t[1]})"), text_.map(lambda x: f"length({x})"),
+        inner.map(lambda x: f"(- {x})"),
+        inner.map(lambda x: f"abs({x})"),
+        inner.map(lambda x: f"hour({x})"),
+        inner.map(lambda x: f"weekday({x})"),
+        st.tuples(_point, _point).map(lambda t: f"distance_km({t[0]}, {t[1]})"),
+        text_.map(lambda x: f"length({x})"),
         st.tuples(inner, inner).map(lambda t: f"coalesce({t[0]}, {t[1]})"),
-    )  # fmt: skip
+    )
 
 
 text_ = st.recursive(
@@ -94,11 +99,13 @@ atoms = st.one_of(
 conditions = st.recursive(
     atoms,
     lambda inner: st.one_of(
-        st.tuples(inner, inner).map(lambda t: f"({t[0]}) AND ({t[1]})"), st.tuples(inner, inner).map(lambda t: f"({t[0]}) OR ({t[1]})"),
-        inner.map(lambda x: f"NOT ({x})"), st.tuples(inner, inner).map(lambda t: f"({t[0]}) = ({t[1]})"),
+        st.tuples(inner, inner).map(lambda t: f"({t[0]}) AND ({t[1]})"),
+        st.tuples(inner, inner).map(lambda t: f"({t[0]}) OR ({t[1]})"),
+        inner.map(lambda x: f"NOT ({x})"),
+        st.tuples(inner, inner).map(lambda t: f"({t[0]}) = ({t[1]})"),
     ),
     max_leaves=5,
-)  # fmt: skip
+)
 
 
 def make(text: str) -> Predicate | None:

@@ -49,8 +49,9 @@ def test_a_policy_but_inside_a_box():
     assert (other.version, other.features) == (2, ("age", "lat", "lon"))
     assert other.document["manifest"]["seed"] == 1
     rng = np.random.default_rng(0)
-    values = np.column_stack([rng.uniform(0, 14_400, 20_000), rng.uniform(29.8, 30.7, 20_000),
-                              rng.uniform(-98.4, -96.6, 20_000)])  # fmt: skip
+    values = np.column_stack(
+        [rng.uniform(0, 14_400, 20_000), rng.uniform(29.8, 30.7, 20_000), rng.uniform(-98.4, -96.6, 20_000)]
+    )
     for age_s, lat, lon in values.tolist():
         is_inside = 30.0 < lat <= 30.5 and -98.0 < lon <= -97.0
         wanted = "remote" if is_inside else FOR_TWO_HOURS.decide((age_s,))
@@ -138,10 +139,12 @@ def test_near_the_accident_they_ask(happened):
     drive = dispatcher.drive
     reads = drive.answers()
     surge = dispatcher.pushed[0].surges[0]
-    near = np.array([
-        distance_km(lat, lon, surge.lat, surge.lon) < 2.5
-        for lat, lon in zip(reads["lat"], reads["lon"], strict=True)
-    ])  # fmt: skip
+    near = np.array(
+        [
+            distance_km(lat, lon, surge.lat, surge.lon) < 2.5
+            for lat, lon in zip(reads["lat"], reads["lon"], strict=True)
+        ]
+    )
     told = reads["device"].isin(dispatcher.pushed[0].to)
     begun_s, over_s = dispatcher.pushed[0].at_s + 5, dispatcher.pushed[-1].at_s
     then = reads["at_s"].between(begun_s, over_s)
@@ -223,9 +226,9 @@ def test_for_more_devices_and_for_all():
     assert refused == [[]] * 10
 
 
-@pytest.mark.parametrize("options", [
-    {"near_km": 0}, {"every_min": -1}, {"factor": 0.5}, {"least": float("nan")},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "options", [{"near_km": 0}, {"every_min": -1}, {"factor": 0.5}, {"least": float("nan")}]
+)
 def test_bad_options(options):
     with pytest.raises(ParameterError):
         Dispatcher(begun(), FOR_TWO_HOURS, NOBODY, **options)

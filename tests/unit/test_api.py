@@ -13,8 +13,11 @@ def test_the_reference_is_built(tmp_path):
     for _ in range(2):  # one that is there is replaced
         told = subprocess.run(
             [sys.executable, ROOT / "tools" / "api.py", out, "mudkit.units", "mudkit.lab"],
-            capture_output=True, text=True, check=True, cwd=tmp_path,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=tmp_path,
+        )
         assert told.stdout == f"{out / 'index.html'}\n"
     pages = {file.stem: file.read_text(encoding="utf-8") for file in out.rglob("*.html")}
     assert set(pages) == {"index", "lab", "units"}
@@ -26,8 +29,11 @@ def test_the_reference_is_built(tmp_path):
 def test_a_package_shows_what_stands_under_the_constants_that_it_imports(tmp_path):
     subprocess.run(
         [sys.executable, ROOT / "tools" / "api.py", tmp_path / "api", "mudkit.experiment.scoreboard"],
-        capture_output=True, text=True, check=True, cwd=tmp_path,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+    )
     page = (tmp_path / "api" / "mudkit" / "experiment" / "scoreboard.html").read_text(encoding="utf-8")
     for name, told in (
         ("ENTRANTS", "The systems that enter"),

@@ -60,10 +60,13 @@ def test_a_list_tells_the_same_at_each_write_and_nobody_says_where_it_is(runs):
 
 
 def test_only_a_predicate_costs_bytes_upwards(runs):
-    up, down = ({
-        way: run.lab.bill().query(f"device != 'jane' and direction == '{to}'")["bytes"].sum()
-        for way, run in runs.items()
-    } for to in ("up", "down"))  # fmt: skip
+    up, down = (
+        {
+            way: run.lab.bill().query(f"device != 'jane' and direction == '{to}'")["bytes"].sum()
+            for way, run in runs.items()
+        }
+        for to in ("up", "down")
+    )
     assert up["predicate"] > 3 * up["everyone"]
     assert down["everyone"] > 3 * down["list"]
 

@@ -116,9 +116,12 @@ def test_a_tree_for_writes_is_listed_with_its_delays():
 
 @pytest.mark.parametrize(
     ("options", "error"),
-    [({"completeness": 0.0}, ParameterError), ({"completeness": 2.0}, ParameterError),
-     ({"features": "all"}, ParameterError)],
-)  # fmt: skip
+    [
+        ({"completeness": 0.0}, ParameterError),
+        ({"completeness": 2.0}, ParameterError),
+        ({"features": "all"}, ParameterError),
+    ],
+)
 def test_what_cannot_be_is_refused(options, error):
     with pytest.raises(error):
         CacheBench.of(LABELS, READS, **options)

@@ -83,8 +83,11 @@ def test_importing_mudkit_loads_nothing_heavy(heavy):
 def test_the_command_says_errors_without_a_traceback(tmp_path):
     result = subprocess.run(
         [sys.executable, "-m", "mudkit", "trace", "profile", "nothing.csv"],
-        capture_output=True, text=True, cwd=tmp_path, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+    )
     assert result.returncode == 1
     assert result.stdout == ""
     assert result.stderr.startswith("mudkit: error: There is no trace at nothing.csv.\n")
@@ -222,13 +225,15 @@ def test_options_of_jupyterlab_are_taken():
 
 
 def test_jupyterlab_starts_as_it_is_told_and_asks_nobody(tmp_path):
-    command = [
-        sys.executable, "-m", "mudkit", "lab", "--no-browser", "--ServerApp.port=0", "--allow-root",
-    ]  # fmt: skip
+    command = [sys.executable, "-m", "mudkit", "lab", "--no-browser", "--ServerApp.port=0", "--allow-root"]
     server = subprocess.Popen(
-        command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        command,
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
         env=os.environ | {"JUPYTER_RUNTIME_DIR": str(tmp_path / "run")},
-    )  # fmt: skip
+    )
     lines = []
     assert server.stderr is not None
     for line in server.stderr:
@@ -243,9 +248,10 @@ def test_jupyterlab_starts_as_it_is_told_and_asks_nobody(tmp_path):
     assert "Extension Manager is 'readonly'" in told
 
 
-@pytest.mark.parametrize(("remote", "size_bytes", "compiles_all"), [
-    ("", 1000, False), ("", 20 << 20, True), ("sc://127.0.0.1:1", 20 << 20, False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("remote", "size_bytes", "compiles_all"),
+    [("", 1000, False), ("", 20 << 20, True), ("sc://127.0.0.1:1", 20 << 20, False)],
+)
 def test_java_compiles_all_the_way_for_much_input_only(
     tmp_path, monkeypatch, remote, size_bytes, compiles_all
 ):
@@ -311,15 +317,18 @@ def test_the_summary_says_that_reads_are_not_filtered(csv_file):
     assert "not filtered" in output
 
 
-@pytest.mark.parametrize(("options", "says"), [
-    (["cells", "--horizon-s", 5, "--threshold", 7], "--horizon-s 5.0, --threshold 7"),
-    (["cells", "--format", "gpx"], "it is of ingest"),
-    (["label_reads", "--box-km", 4, "--window-s", 600], "--box-km 4.0, --window-s 600.0"),
-    (["label_writes", "--zoom", 12], "it is of cells, propagation"),
-    (["ingest", "--where", "lat > 3"], "--where lat > 3"),
-    (["cell"], "did you mean 'cells'"),
-    (["cells"], "mudkit trace load"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["cells", "--horizon-s", 5, "--threshold", 7], "--horizon-s 5.0, --threshold 7"),
+        (["cells", "--format", "gpx"], "it is of ingest"),
+        (["label_reads", "--box-km", 4, "--window-s", 600], "--box-km 4.0, --window-s 600.0"),
+        (["label_writes", "--zoom", 12], "it is of cells, propagation"),
+        (["ingest", "--where", "lat > 3"], "--where lat > 3"),
+        (["cell"], "did you mean 'cells'"),
+        (["cells"], "mudkit trace load"),
+    ],
+)
 def test_a_job_is_refused_before_spark_starts(options, says, csv_file, tmp_path, monkeypatch):
     monkeypatch.setattr(jobs, "_spark", lambda path: pytest.fail("Spark was started"))
     file = csv_file("cab,t,lat,lon,occ", ROWS)

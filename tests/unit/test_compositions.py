@@ -57,13 +57,15 @@ def times(came):
     ("hop", "expected"),
     [
         (MudHop, [(20, 1, [0]), (25, 0, [1]), (25, 1, [1]), (30, 0, [2]), (30, 1, [2])]),
-        (partial(LastHopHop, per_day=2),
-         [(20, 0, [0]), (20, 1, [0]), (25, 0, [1]), (25, 1, [1]), (90, 0, [2]), (90, 1, [2])]),
+        (
+            partial(LastHopHop, per_day=2),
+            [(20, 0, [0]), (20, 1, [0]), (25, 0, [1]), (25, 1, [1]), (90, 0, [2]), (90, 1, [2])],
+        ),
         (RadiatorHop, [(50, 0, [0, 1, 2]), (50, 1, [0, 1, 2])]),
         (SublimHop, [(at, phone, [n]) for n, at in enumerate((20, 25, 30)) for phone in (0, 1)]),
         (ContrailHop, [(at, phone, [n]) for n, at in enumerate((20, 25, 30)) for phone in (0, 1)]),
     ],
-)  # fmt: skip
+)
 def test_a_hop_alone_does_what_its_system_does(hop, expected):
     assert sorted(times(played(HIDDEN_FROM_ONE, partial(Chain, hops=[hop])))) == sorted(expected)
 
@@ -76,9 +78,12 @@ def test_predicates_before_the_aggregate_keep_what_they_hide_and_everybody_gets_
 
 @pytest.mark.parametrize(
     ("rule", "young", "breaks"),
-    [("all writers mean her", [], p.ALL), ("a writer means her", [[0, 1, 2]], p.HIDDEN),
-     ("item by item", [[1], [2]], None)],
-)  # fmt: skip
+    [
+        ("all writers mean her", [], p.ALL),
+        ("a writer means her", [[0, 1, 2]], p.HIDDEN),
+        ("item by item", [[1], [2]], None),
+    ],
+)
 def test_predicates_over_an_aggregate_lose_or_show_too_much_or_take_it_apart(rule, young, breaks):
     order = f"Radiator, then MUD: {rule}"
     came, broken = of("writer predicates and aggregation by time", order, HIDDEN_FROM_ONE)
@@ -190,9 +195,11 @@ def test_the_table_says_what_held_on_how_many_stories_and_the_smallest_that_brea
 
 @pytest.mark.parametrize(
     ("composition", "order", "promise"),
-    [("a daily limit and a rate limit", "SUBLIM, then Last hop", p.TOO_SOON),
-     ("a daily limit and aggregation by time", "Last hop, then Radiator", p.TOO_MANY)],
-)  # fmt: skip
+    [
+        ("a daily limit and a rate limit", "SUBLIM, then Last hop", p.TOO_SOON),
+        ("a daily limit and aggregation by time", "Last hop, then Radiator", p.TOO_MANY),
+    ],
+)
 def test_what_breaks_only_around_midnight_is_found_among_the_default_stories(composition, order, promise):
     found = orders([composition])
     row = found[(found["order"] == order) & (found["promise"] == promise)].iloc[0]
@@ -244,8 +251,10 @@ def test_a_story_is_made_smaller_as_long_as_it_breaks():
 
 def test_the_predicate_of_an_aggregate_is_for_the_one_that_it_is_sent_to():
     want = Interest("me.age >= item.least AND contains(me.friends, item.who)")
-    items = [Item(name, name, {"least": least, "who": f"|{name}|"}, 10, None) for name, least in
-             (("ann", 18), ("bob", 0))]  # fmt: skip
+    items = [
+        Item(name, name, {"least": least, "who": f"|{name}|"}, 10, None)
+        for name, least in (("ann", 18), ("bob", 0))
+    ]
     old = {"age": 20, "friends": "|ann|bob|", "name": "cy"}
     young = {**old, "age": 10}
     for rule, expected in (("all", [True, False]), ("any", [True, True])):

@@ -75,8 +75,11 @@ def test_two_systems_on_one_seed_see_the_same():
     ]
     assert len(asked[0]) > 20
     assert asked[0] == asked[1]
-    assert len(relay.trace.table("reads")) == len(TripStarts().moments(
-        3, "queries", list(relay.lab.devices), relay.lab.start_us, 6 * 3_600_000_000).t_us)  # fmt: skip
+    assert len(relay.trace.table("reads")) == len(
+        TripStarts()
+        .moments(3, "queries", list(relay.lab.devices), relay.lab.start_us, 6 * 3_600_000_000)
+        .t_us
+    )
 
 
 def test_receivers_are_others_distinct_and_drawn_evenly():
@@ -182,37 +185,43 @@ def test_table_of_parameters():
     assert len(table) == 19 + 1
 
 
-@pytest.mark.parametrize(("wrong", "told"), [
-    ({"devices": 0}, "devices"),
-    ({"receivers": 6}, "receivers"),
-    ({"receivers": 1.5}, "receivers"),
-    ({"size_bytes": -1}, "size_bytes"),
-    ({"hours": 0}, "hours"),
-    ({"hours": "6"}, "hours"),
-    ({"hours": math.nan}, "hours"),
-    ({"expires_s": 0}, "expires_s"),
-    ({"expires_s": "1"}, "expires_s"),
-    ({"box_km": -1}, "box_km"),
-    ({"items": 24}, "Poisson"),
-    ({"reads": WakingReads}, "Poisson"),
-    ({"queries": "trips"}, "Poisson"),
-    ({"mobility": None}, "a mobility"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"devices": 0}, "devices"),
+        ({"receivers": 6}, "receivers"),
+        ({"receivers": 1.5}, "receivers"),
+        ({"size_bytes": -1}, "size_bytes"),
+        ({"hours": 0}, "hours"),
+        ({"hours": "6"}, "hours"),
+        ({"hours": math.nan}, "hours"),
+        ({"expires_s": 0}, "expires_s"),
+        ({"expires_s": "1"}, "expires_s"),
+        ({"box_km": -1}, "box_km"),
+        ({"items": 24}, "Poisson"),
+        ({"reads": WakingReads}, "Poisson"),
+        ({"queries": "trips"}, "Poisson"),
+        ({"mobility": None}, "a mobility"),
+    ],
+)
 def test_scenarios_that_cannot_be(wrong, told):
     given: dict[str, Any] = {"devices": 6, "mobility": "commute", "queries": TripStarts(), **wrong}
     with pytest.raises(ParameterError, match=told):
         Scenario(**given)
 
 
-@pytest.mark.parametrize(("systems", "seeds", "told"), [
-    ({}, [1], "0 systems"),
-    (SYSTEMS, [], "0 seeds"),
-    (SYSTEMS, 5, "range"),
-    (SYSTEMS, [1, 2, 1], "twice"),
-    ([StoreAndForward], [1], "by name"),
-    (SYSTEMS, ["one"], "seed"),
-    ({"relay": "StoreAndForward"}, [1], "a class or function of the lab"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("systems", "seeds", "told"),
+    [
+        ({}, [1], "0 systems"),
+        (SYSTEMS, [], "0 seeds"),
+        (SYSTEMS, 5, "range"),
+        (SYSTEMS, [1, 2, 1], "twice"),
+        ([StoreAndForward], [1], "by name"),
+        (SYSTEMS, ["one"], "seed"),
+        ({"relay": "StoreAndForward"}, [1], "a class or function of the lab"),
+    ],
+)
 def test_comparisons_that_cannot_be(systems, seeds, told):
     with pytest.raises(ParameterError, match=told):
         compare(Scenario(devices=2, hours=1), systems, seeds)
@@ -225,12 +234,15 @@ def test_confidences_that_are_none(confidence):
         Comparison(rows, "a").differences(confidence)
 
 
-@pytest.mark.parametrize(("scenario", "system", "seed", "where"), [
-    ("rush hour", StoreAndForward, 1, "scenario"),
-    (Scenario, StoreAndForward, 1, "scenario"),
-    (Scenario(devices=2, hours=0.1), "StoreAndForward", 1, "system"),
-    (Scenario(devices=2, hours=0.1), StoreAndForward, "one", "seed"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("scenario", "system", "seed", "where"),
+    [
+        ("rush hour", StoreAndForward, 1, "scenario"),
+        (Scenario, StoreAndForward, 1, "scenario"),
+        (Scenario(devices=2, hours=0.1), "StoreAndForward", 1, "system"),
+        (Scenario(devices=2, hours=0.1), StoreAndForward, "one", "seed"),
+    ],
+)
 def test_runs_that_cannot_be(scenario, system, seed, where):
     with pytest.raises(ParameterError) as caught:
         run(scenario, system, seed)

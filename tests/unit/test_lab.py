@@ -41,10 +41,16 @@ lab.faults.cut("jane-phone", minutes=10); lab.faults.kill("jane-phone"); lab.fau
 
 def walk(*devices: str, minutes: int = 60) -> Replay:
     rows = [(device, minute * 60 * S) for device in devices for minute in (0, minutes)]
-    return Replay(pa.table({
-        "device": [device for device, _ in rows], "ts": timestamps(np.array([at for _, at in rows])),
-        "lat": pa.array([1.0 + at / 1e10 for _, at in rows]), "lon": pa.array([2.0] * len(rows)),
-    }))  # fmt: skip
+    return Replay(
+        pa.table(
+            {
+                "device": [device for device, _ in rows],
+                "ts": timestamps(np.array([at for _, at in rows])),
+                "lat": pa.array([1.0 + at / 1e10 for _, at in rows]),
+                "lon": pa.array([2.0] * len(rows)),
+            }
+        )
+    )
 
 
 def state(lab: Lab) -> Any:
@@ -217,10 +223,13 @@ def test_starts():
             Lab(seed)
 
 
-@pytest.mark.parametrize("given", [
-    {"mobility": walk("a", "b", minutes=60)},
-    {"link": links(*((60.0 * minute, True, 500.0) for minute in range(60)), devices=("a", "b"))},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"mobility": walk("a", "b", minutes=60)},
+        {"link": links(*((60.0 * minute, True, 500.0) for minute in range(60)), devices=("a", "b"))},
+    ],
+)
 def test_a_trace_that_does_not_cover_the_run(given):
     lab = Lab(2)
     lab.fleet(2, **given)
@@ -288,8 +297,10 @@ def test_history_and_held():
     lab.run(minutes=1)
     history = lab.history()
     assert history[["client", "op", "status"]].to_numpy().tolist() == [
-        ["ann", "send", "ok"], ["bob", "read", "ok"], ["ann", "send", "open"],
-    ]  # fmt: skip
+        ["ann", "send", "ok"],
+        ["bob", "read", "ok"],
+        ["ann", "send", "open"],
+    ]
     assert history["invoked"].is_monotonic_increasing
     assert str(history["version"].dtype) == "Int64"  # null where an operation has none
     held = lab.held()
@@ -362,9 +373,12 @@ INTERRUPTED = """
 
 def test_ctrl_c_stops_between_two_events_and_the_lab_goes_on():
     process = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(INTERRUPTED)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        text=True, env={**os.environ, "MUDKIT_PROGRESS": "0"},
-    )  # fmt: skip
+        [sys.executable, "-c", textwrap.dedent(INTERRUPTED)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "MUDKIT_PROGRESS": "0"},
+    )
     with process:
         assert process.stdout is not None
         assert process.stdin is not None

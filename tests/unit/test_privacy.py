@@ -50,8 +50,12 @@ def test_a_relay_learns_who_talks_to_whom_when_and_how_much(lab):
         "dan",
     }  # the white-list that was shown
     assert set(zip(relay.source, relay.destination, strict=True)) == {
-        ("ann", "bob"), ("ann", "cyd"), ("bob", "ann"), ("cyd", "ann"), ("cyd", "dan"),
-    }  # fmt: skip
+        ("ann", "bob"),
+        ("ann", "cyd"),
+        ("bob", "ann"),
+        ("cyd", "ann"),
+        ("cyd", "dan"),
+    }
     assert set(found[found.party == "bob"].source) == {"ann"}  # not that cyd gets it, too
 
 

@@ -218,7 +218,11 @@ def test_the_labs_outages_are_those_of_the_recording(drive, recording):
 
 def test_real_outages_cut_real_transfers(drive, recording):
     lab, receiver = drive
-    transfers = [row for row in lab.trace.table("transfers").to_pylist() if row["device"] == "car" and row["direction"] == "down"]  # fmt: skip
+    transfers = [
+        row
+        for row in lab.trace.table("transfers").to_pylist()
+        if row["device"] == "car" and row["direction"] == "down"
+    ]
     begin_s = lab.start_us / US
     away = outages(recording)
     starts = np.array([begin for begin, _ in away])
@@ -255,9 +259,13 @@ def test_a_transfer_takes_the_time_of_the_measured_throughput(drive, recording):
     carried = np.append(0.0, np.cumsum(kbps * length_s)) * 125.0  # bytes
     lab = drive[0]
     whole = [
-        row for row in lab.trace.table("transfers").to_pylist()
-        if row["device"] == "car" and row["direction"] == "down" and not row["cut"] and row["size_bytes"] > 1e6
-    ]  # fmt: skip
+        row
+        for row in lab.trace.table("transfers").to_pylist()
+        if row["device"] == "car"
+        and row["direction"] == "down"
+        and not row["cut"]
+        and row["size_bytes"] > 1e6
+    ]
     assert len(whole) > 400
     lasted = []
     for row in whole:
@@ -299,9 +307,12 @@ def test_unlocks_are_the_reads_of_a_scenario(phone_log):
     log = load_unlocks(phone_log / "AwareScreen_1month.csv")
     zone = dt.timezone(dt.timedelta(hours=2))
     plan = Scenario(
-        devices=4, hours=96, start="2017-05-31T22:00", items=Poisson(per_day=6),
+        devices=4,
+        hours=96,
+        start="2017-05-31T22:00",
+        items=Poisson(per_day=6),
         reads=Recorded(log.times_us, utc_offset_h=2.0),
-    )  # fmt: skip
+    )
     lab = experiment.run(plan, StoreAndForward, 4).lab
 
     def by_day(moments):

@@ -77,11 +77,14 @@ def _part(data: Any) -> str:
     return base64.urlsafe_b64encode(json.dumps(data).encode()).rstrip(b"=").decode()
 
 
-@pytest.mark.parametrize("claims", [
-    {"app": "bank", "user": "jane", "exp": 10},
-    {"app": "news", "user": "bob", "exp": 10},
-    {"app": "news", "user": "jane", "exp": 1e9},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"app": "bank", "user": "jane", "exp": 10},
+        {"app": "news", "user": "bob", "exp": 10},
+        {"app": "news", "user": "jane", "exp": 1e9},
+    ],
+)
 def test_claims_cannot_be_changed_under_a_signature(claims):
     head, _, signature = HERE.issue("news", "jane", expires_s=10).split(".")
     with pytest.raises(AccessDenied):

@@ -101,9 +101,11 @@ def test_taxis_as_recorded(cabspotting):
     assert sent["messages"].tolist() == [len(said)] * 2
     late_s = (heard["t_s"] - heard["said_s"]).groupby(heard["receiver"]).mean()
     assert late_s[NEAR] < late_s[FAR]
-    drawn = knowledge_map(
-        heard, said, (NEAR, FAR), value="speed_kmh", label="km/h", every_s=30.0, until_s=660.0
-    ).get_root().render()  # fmt: skip
+    drawn = (
+        knowledge_map(heard, said, (NEAR, FAR), value="speed_kmh", label="km/h", every_s=30.0, until_s=660.0)
+        .get_root()
+        .render()
+    )
     assert "mudkitMap.slides(" in drawn
     assert FAR in drawn
 

@@ -48,13 +48,16 @@ def test_box_across_the_date_line(centre):
     assert not in_box(0.0, [179.0, -179.0, 0.0], box).any()
 
 
-@pytest.mark.parametrize(("lons", "lon"), [
-    ([9.0, 10.0, 12.0], 10.0),
-    ([-9.5], -9.5),
-    ([179.5, -179.5, -179.0], -179.5),
-    ([179.0, 179.5, -179.5], 179.5),
-    ([179.5, -179.5], -180.0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("lons", "lon"),
+    [
+        ([9.0, 10.0, 12.0], 10.0),
+        ([-9.5], -9.5),
+        ([179.5, -179.5, -179.0], -179.5),
+        ([179.0, 179.5, -179.5], 179.5),
+        ([179.5, -179.5], -180.0),
+    ],
+)
 def test_the_middle_is_where_the_places_are(lons, lon):
     assert middle([1.0] * len(lons), lons) == (1.0, lon)
 

@@ -64,9 +64,11 @@ def front(table: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
     unknown = [name for name in (x, y) if name not in LABELS]
     if missing or unknown or x == y:
         raise ParameterError(
-            "These are no two measures of the table.", where="x, y", found=f"{x}, {y}",
+            "These are no two measures of the table.",
+            where="x, y",
+            found=f"{x}, {y}",
             expected="two of " + ", ".join(name for name in LABELS if name in table.columns),
-        )  # fmt: skip
+        )
     found = table[["system", x, y]].reset_index(drop=True)
     gain, cost = (found[name] if name in GAINS else -found[name] for name in (y, x))
     found["is_best"] = pareto(gain, -cost)

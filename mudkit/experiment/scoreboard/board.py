@@ -92,9 +92,9 @@ class Scoreboard:
         for system, runs in self._of(task).groupby("system", sort=False):
             for measure in MEASURES:
                 values = runs[measure].dropna().to_numpy()
-                rows.append((
-                    system, measure, _mean(runs, measure), *interval(values, confidence), len(values)
-                ))  # fmt: skip
+                rows.append(
+                    (system, measure, _mean(runs, measure), *interval(values, confidence), len(values))
+                )
         return pd.DataFrame(rows, columns=["system", "measure", "mean", "low", "high", "seeds"])
 
     def table(self, task: str, measures: Sequence[str] = tuple(MEASURES)) -> pd.DataFrame:
@@ -127,9 +127,11 @@ class Scoreboard:
     def _of(self, task: str) -> pd.DataFrame:
         if task not in self._by_task:
             raise ParameterError(
-                "This task is not on the scoreboard.", where="task", found=repr(task),
+                "This task is not on the scoreboard.",
+                where="task",
+                found=repr(task),
                 expected=", ".join(self.tasks),
-            )  # fmt: skip
+            )
         return self._by_task[task]
 
 
@@ -171,22 +173,29 @@ def scoreboard(
     todo, numbers = list(tasks), list(seeds)
     for each in todo:
         of_kind(
-            "tasks", each, Task, expected="tasks, such as [NEWS, WARD]",
+            "tasks",
+            each,
+            Task,
+            expected="tasks, such as [NEWS, WARD]",
             remedy="take those of mudkit.experiment.scoreboard; TASKS has them by name",
-        )  # fmt: skip
+        )
     for number in numbers:
         check_seed("seeds", number)
     names = [task.name for task in todo]
     for what, given in (("tasks", names), ("systems", list(systems)), ("seeds", numbers)):
         if not given or len(set(given)) < len(given):
             raise ParameterError(
-                "A scoreboard needs tasks, systems and seeds, each once.", where=what, found=repr(given),
+                "A scoreboard needs tasks, systems and seeds, each once.",
+                where=what,
+                found=repr(given),
                 expected="one at least, and each once",
-            )  # fmt: skip
+            )
     plan = [
         (task, make, name, seed, privacy and seed == numbers[0])
-        for task in todo for name, make in systems.items() for seed in numbers
-    ]  # fmt: skip
+        for task in todo
+        for name, make in systems.items()
+        for seed in numbers
+    ]
     rows, parties = [], []
     kept: dict[str, list[Any]] = {name: [] for name in ("devices", "disclosed", "latencies")}
     with bar(len(plan), "runs", "runs") as done:
@@ -201,9 +210,11 @@ def scoreboard(
         if same["digest"].nunique() > 1:
             raise SimulationProblem(
                 "Systems were not given the same devices, moves, outages and items.",
-                where=f"{task}, seed {seed}", found=", ".join(same["system"] + " " + same["digest"].str[:8]),
-                expected="one digest", remedy="an entrant changes nothing but what its own machines do",
-            )  # fmt: skip
+                where=f"{task}, seed {seed}",
+                found=", ".join(same["system"] + " " + same["digest"].str[:8]),
+                expected="one digest",
+                remedy="an entrant changes nothing but what its own machines do",
+            )
     frames = {
         name: pd.concat(each, ignore_index=True) if each else pd.DataFrame() for name, each in kept.items()
     }
@@ -213,14 +224,18 @@ def scoreboard(
 def _check_given(tasks: Any, systems: Any, seeds: Any) -> None:
     if isinstance(tasks, str) or not isinstance(tasks, Iterable):
         raise ParameterError(
-            "These are no tasks.", where="tasks", found=_shown(tasks),
+            "These are no tasks.",
+            where="tasks",
+            found=_shown(tasks),
             expected="several, such as [NEWS, WARD]",
-        )  # fmt: skip
+        )
     if not isinstance(systems, Mapping) or not all(map(callable, systems.values())):
         raise ParameterError(
-            "These are no systems.", where="systems", found=_shown(systems),
+            "These are no systems.",
+            where="systems",
+            found=_shown(systems),
             expected="what makes an entrant, by name, such as {'MUD': ENTRANTS['MUD']}",
-        )  # fmt: skip
+        )
     if isinstance(seeds, str) or not isinstance(seeds, Iterable):
         raise ParameterError(
             "These are no seeds.", where="seeds", found=_shown(seeds), expected="several, such as range(3)"
@@ -271,10 +286,15 @@ def _measured(what: tuple[Task, Callable[[Testbed], Adapter], str, int, bool]) -
         told.insert(1, "system", name)
         parties = told.to_dict("records")
     return {
-        "task": task.name, "system": name, "seed": seed, "wanted": entry.stage.wanted,
-        "digest": entry.digest, **entry.measures(), "parties": parties,
+        "task": task.name,
+        "system": name,
+        "seed": seed,
+        "wanted": entry.stage.wanted,
+        "digest": entry.digest,
+        **entry.measures(),
+        "parties": parties,
         **kept,
-    }  # fmt: skip
+    }
 
 
 def _of(table: pd.DataFrame, task: str, system: str) -> pd.DataFrame:

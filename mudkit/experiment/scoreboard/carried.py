@@ -99,8 +99,9 @@ class Carried:
                 "An item cannot have arrived: its content has not left its sender over a link.",
                 where=f"arrived({phone!r}, {name!r})",
                 found=f"no message from {item.sender} that has it has come anywhere yet",
-                expected=_EXPECTED, remedy="let a machine on its sender send it",
-            )  # fmt: skip
+                expected=_EXPECTED,
+                remedy="let a machine on its sender send it",
+            )
         self._left.add(name)
         if not (name in self._came.get(phone, ()) or self._takes(phone, "down", item, since_us)):
             count = sum(at_us >= since_us for at_us in self._messages.get(phone, ()))
@@ -110,7 +111,7 @@ class Carried:
                 found=f"{count} messages to {phone} since it was published, and in none of them its content",
                 expected=_EXPECTED,
                 remedy="send it to a machine on this phone, and call arrived() when that has it",
-            )  # fmt: skip
+            )
 
     def _takes(self, device: str, direction: str, item: Item, since_us: int) -> bool:
         """Let a ciphertext count for an item, if there is one that can hold it."""

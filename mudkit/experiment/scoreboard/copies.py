@@ -71,16 +71,19 @@ class Copies:
                     found=f"{changed.removeprefix('.')}, which it has changed",
                     expected="that machines share nothing: each has its own copy of all that it reaches",
                     remedy=_REMEDY,
-                )  # fmt: skip
+                )
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, _OF_THE_LAB):
             raise ParameterError(
-                "A machine has at hand what no device has.", where="handle", found=type(obj).__name__,
-                expected="code that reaches neither the lab nor the stage", remedy=_REMEDY,
-            )  # fmt: skip
+                "A machine has at hand what no device has.",
+                where="handle",
+                found=type(obj).__name__,
+                expected="code that reaches neither the lab nor the stage",
+                remedy=_REMEDY,
+            )
         reduced = super().reducer_override(obj)
         if isinstance(obj, type) and isinstance(reduced, tuple):
             # A class is made with a name by which it is found again, so that one process has it once.
@@ -99,10 +102,12 @@ def _written(code: Callable[..., Any]) -> bytes:
             raise
         except Exception as error:  # each kind of thing has its own
             raise ParameterError(
-                "A machine's code reaches what cannot be copied.", where="handle", found=str(error)[:200],
+                "A machine's code reaches what cannot be copied.",
+                where="handle",
+                found=str(error)[:200],
                 expected="code and values: each machine is given its own copy",
                 remedy="leave out open files, locks, connections and the like",
-            ) from error  # fmt: skip
+            ) from error
     return out.getvalue()
 
 

@@ -67,11 +67,13 @@ def disclosed(entry: Entry) -> pd.DataFrame:
     rows = []
     for kind in (SERVERS, OTHERS):
         who = [SERVERS] if kind == SERVERS else devices
-        rows.append((
-            kind,
-            _share([phone for phone in stage.phones if phone in routes], who, knows_place),
-            _share([phone for phone in stage.phones if said[phone]], who, knows_want),
-        ))  # fmt: skip
+        rows.append(
+            (
+                kind,
+                _share([phone for phone in stage.phones if phone in routes], who, knows_place),
+                _share([phone for phone in stage.phones if said[phone]], who, knows_want),
+            )
+        )
     return pd.DataFrame(rows, columns=["party", "places", "wants"])
 
 

@@ -173,22 +173,29 @@ def play(
     of_kind("task", task, Task, expected="a task, such as NEWS")
     if not callable(system):
         raise ParameterError(
-            "This makes no entrant.", where="system", found=repr(system)[:120],
+            "This makes no entrant.",
+            where="system",
+            found=repr(system)[:120],
             expected="what makes one from a stage, such as ENTRANTS['MUD']",
-        )  # fmt: skip
+        )
     scenario = task.scenario
     lab = Lab(seed, start=scenario.start, messages=messages, held=held)
     lab.world.on_failure = comes_out  # a machine of one's own that fails is told, not compared
     lab.fleet(
-        scenario.devices, mobility=scenario.mobility, link=scenario.link, outage=scenario.outage,
+        scenario.devices,
+        mobility=scenario.mobility,
+        link=scenario.link,
+        outage=scenario.outage,
         every_s=scenario.every_s,
-    )  # fmt: skip
+    )
     if task.feeds:
         lab.fleet(task.feeds, link="ideal", prefix="feed")
     lab.faults.messages(
-        loss_share=scenario.loss_share, repeat_share=scenario.repeat_share,
-        delay_share=scenario.delay_share, delay_s=scenario.delay_s,
-    )  # fmt: skip
+        loss_share=scenario.loss_share,
+        repeat_share=scenario.repeat_share,
+        delay_share=scenario.delay_share,
+        delay_s=scenario.delay_s,
+    )
     stage = Testbed(task, lab)
     stage.enter(system(stage))
     lab.trace.description["scenario"] = task.describe()

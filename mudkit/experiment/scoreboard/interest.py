@@ -51,9 +51,11 @@ class Interest:
         self.of_me = frozenset(name for scope, name in _NAME.findall(text) if scope == "me")
         if not self.of_item:
             raise ParameterError(
-                "A want says nothing of items.", where="wants", found=repr(text),
+                "A want says nothing of items.",
+                where="wants",
+                found=repr(text),
                 expected="a predicate such as item.topic = 'arts'",
-            )  # fmt: skip
+            )
         self._whole = Predicate.parse(text, language=_BOTH)
         self._by_writer = Predicate(self._written("sender.", "receiver."))
 

@@ -79,15 +79,17 @@ def knowledge(entry: Entry) -> pd.DataFrame:
             {name for name in names if not stage.is_for(name, party)}
             for party, names in zip(parties, items, strict=True)
         ]
-        rows.append({
-            "party": kind,
-            "items_read": sum(map(len, items)) / len(parties),
-            "items_not_for_it": sum(map(len, not_for)) / len(parties),
-            "devices": float(known["devices"].sum()) / len(parties),
-            "pairs": float(known["pairs"].sum()) / len(parties),
-            "clear_kb": float(size_kb.get("clear", 0.0)),
-            "ciphertext_kb": float(size_kb.get("ciphertext", 0.0)),
-        })  # fmt: skip
+        rows.append(
+            {
+                "party": kind,
+                "items_read": sum(map(len, items)) / len(parties),
+                "items_not_for_it": sum(map(len, not_for)) / len(parties),
+                "devices": float(known["devices"].sum()) / len(parties),
+                "pairs": float(known["pairs"].sum()) / len(parties),
+                "clear_kb": float(size_kb.get("clear", 0.0)),
+                "ciphertext_kb": float(size_kb.get("ciphertext", 0.0)),
+            }
+        )
     return pd.DataFrame(rows)
 
 

@@ -121,14 +121,19 @@ class Task:
             usual = next(each.default for each in fields(Scenario) if each.name == name)
             if getattr(self.scenario, name) != usual:
                 raise ParameterError(
-                    f"The scoreboard does not use {name}.", where="scenario",
-                    found=repr(getattr(self.scenario, name)), expected=repr(usual), remedy=_OF_RUNS[name],
-                )  # fmt: skip
+                    f"The scoreboard does not use {name}.",
+                    where="scenario",
+                    found=repr(getattr(self.scenario, name)),
+                    expected=repr(usual),
+                    remedy=_OF_RUNS[name],
+                )
         if self.want.moves and self.scenario.mobility is None:
             raise ParameterError(
-                "A want names a place, and these phones have none.", where="scenario", found="mobility=None",
+                "A want names a place, and these phones have none.",
+                where="scenario",
+                found="mobility=None",
                 expected="a mobility",
-            )  # fmt: skip
+            )
 
     def over(self, **changes: Any) -> Task:
         """Give the same task over another scenario, for instance ``devices=200, hours=24``.
@@ -147,10 +152,12 @@ class Task:
         for name in changes:
             if name not in known:
                 raise ParameterError(
-                    f"A scenario has no parameter {name!r}.", where=name, found=repr(changes[name])[:120],
+                    f"A scenario has no parameter {name!r}.",
+                    where=name,
+                    found=repr(changes[name])[:120],
                     expected="one of " + ", ".join(known),
                     remedy=did_you_mean(name, known),
-                )  # fmt: skip
+                )
         return replace(self, scenario=replace(self.scenario, **changes))
 
     def describe(self) -> dict[str, str]:
@@ -158,7 +165,10 @@ class Task:
         left_out = {"receivers", *_OF_RUNS}
         seen = "as it comes" if self.is_shown else f"when the user looks, {self.most or 'all'} in one go"
         return {
-            "task": self.name, "wants": self.wants, "feeds": str(self.feeds), "seen": seen,
+            "task": self.name,
+            "wants": self.wants,
+            "feeds": str(self.feeds),
+            "seen": seen,
             "settles": f"{SETTLE_S / 60:g} minutes after its hours",
             **{name: told for name, told in self.scenario.describe().items() if name not in left_out},
-        }  # fmt: skip
+        }

@@ -111,9 +111,11 @@ class Testbed:
         """
         if phone not in self._said or item not in self._items:
             raise ParameterError(
-                "Something was handed over that nobody has published, or to nobody.", where="arrived",
-                found=f"{item!r} for {phone!r}", expected="the name of an item, and of a phone",
-            )  # fmt: skip
+                "Something was handed over that nobody has published, or to nobody.",
+                where="arrived",
+                found=f"{item!r} for {phone!r}",
+                expected="the name of an item, and of a phone",
+            )
         if (phone, item) in self._arrived or phone == self._items[item][0].sender:
             return
         self._carried.check(phone, item)
@@ -139,9 +141,10 @@ class Testbed:
         """
         now_us = self.lab.world.now_us
         waiting = [
-            name for name in self._inbox.get(phone, ())
+            name
+            for name in self._inbox.get(phone, ())
             if (over := self._over_us(name)) is None or now_us <= over
-        ]  # fmt: skip
+        ]
         waiting.sort(key=lambda name: (-self._items[name][0].about["rank"], self._items[name][1], name))
         best = [name for name in waiting if chosen is None or name in chosen][: self.task.most]
         for name in best:

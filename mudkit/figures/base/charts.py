@@ -152,10 +152,15 @@ def shares(table: pd.DataFrame, *, title: str, x: str, y: str) -> go.Figure:
     percent = 100 * table[x]
     figure = go.Figure(
         go.Bar(
-            x=percent, y=table[y], orientation="h", marker_color=BLUE, textposition="outside",
-            text=[f"{value:.0f} %" for value in percent], cliponaxis=False,
+            x=percent,
+            y=table[y],
+            orientation="h",
+            marker_color=BLUE,
+            textposition="outside",
+            text=[f"{value:.0f} %" for value in percent],
+            cliponaxis=False,
         )
-    )  # fmt: skip
+    )
     figure.update_xaxes(title_text=f"{x.replace('_', ' ')}, %", range=[0, 108])
     figure.update_yaxes(autorange="reversed", automargin=True, ticks="")
     return _styled(figure, title, 120 + 28 * max(len(table), 3))

@@ -191,7 +191,13 @@ class Bars:
     def trace(self, axis: TimeAxis, name: str, colour: str, *, line_px: float = 0.0, rank: int = 1) -> Any:
         """Return the plotly trace; a line keeps what is short visible."""
         return go.Scatter(
-            x=axis.values(np.concatenate(self._t)), y=np.concatenate(self._y), name=name, mode="lines",
-            fill="toself", fillcolor=colour, line={"color": colour, "width": line_px}, hoverinfo="skip",
+            x=axis.values(np.concatenate(self._t)),
+            y=np.concatenate(self._y),
+            name=name,
+            mode="lines",
+            fill="toself",
+            fillcolor=colour,
+            line={"color": colour, "width": line_px},
+            hoverinfo="skip",
             legendrank=rank,
-        )  # fmt: skip
+        )

@@ -46,9 +46,11 @@ def panels(
     missing = [name for name in wanted if name not in table.columns]
     if missing:
         raise ParameterError(
-            "The table lacks a column.", where="table", found=", ".join(map(str, table.columns)),
+            "The table lacks a column.",
+            where="table",
+            found=", ".join(map(str, table.columns)),
             expected=", ".join(missing),
-        )  # fmt: skip
+        )
     bad = table[marked].astype(bool).tolist() if marked else [False] * len(table)
     names = [f"✗ {name}" if off else str(name) for name, off in zip(table[y], bad, strict=True)]
     figure = make_subplots(rows=1, cols=len(measures), shared_yaxes=True, horizontal_spacing=0.06)
@@ -68,9 +70,11 @@ def panels(
         figure.update_xaxes(title_text=words, range=[0, 1.35 * most or 1.0], nticks=4, row=1, col=place)
     figure.update_yaxes(autorange="reversed", automargin=True, ticks="")
     figure.update_layout(
-        title={"text": title, "font": {"size": 16}}, template=template(),
-        height=_MARGINS_PX + _ROW_PX * max(len(table), 2), margin={"l": 70, "r": 30, "t": 60, "b": 60},
-    )  # fmt: skip
+        title={"text": title, "font": {"size": 16}},
+        template=template(),
+        height=_MARGINS_PX + _ROW_PX * max(len(table), 2),
+        margin={"l": 70, "r": 30, "t": 60, "b": 60},
+    )
     return figure
 
 

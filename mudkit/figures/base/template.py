@@ -10,9 +10,12 @@ import plotly.io as pio
 __all__ = ["CONFIG", "template"]
 
 CONFIG: Final[dict[str, Any]] = {
-    "displaylogo": False, "plotlyServerURL": "", "showEditInChartStudio": False, "showLink": False,
+    "displaylogo": False,
+    "plotlyServerURL": "",
+    "showEditInChartStudio": False,
+    "showLink": False,
     "showSendToCloud": False,
-}  # fmt: skip
+}
 """For those who draw with a configuration of their own (widgets, pages): nothing leaves this machine."""
 
 _UPLOADS: Final = ["sendChartToCloud", "sendDataToCloud", "editInChartStudio"]

@@ -61,11 +61,12 @@ class Choice:
                     "A text is not a list of names.", where=name, found=repr(given), expected=f"[{given!r}]"
                 )
         return cls(
-            first, last,
+            first,
+            last,
             None if devices is None else [str(name) for name in devices],
             None if key is None else str(key),
             None if kinds is None else [str(name) for name in kinds],
-        )  # fmt: skip
+        )
 
     def apply(self, table: pd.DataFrame) -> pd.DataFrame:
         """Return the messages that are asked for, by time.
@@ -98,8 +99,11 @@ class Choice:
             "the run's beginning" if self.start_us is None else written(self.start_us, date=True) + " UTC",
             "its end" if self.end_us is None else written(self.end_us, date=True) + " UTC",
         )
-        filters = [f"{name} {', '.join(given)}" for name, given in
-                   (("devices", self.devices), ("kinds", self.kinds)) if given is not None]  # fmt: skip
+        filters = [
+            f"{name} {', '.join(given)}"
+            for name, given in (("devices", self.devices), ("kinds", self.kinds))
+            if given is not None
+        ]
         filters += [] if self.key is None else [f"key {self.key}"]
         found = "no messages at all"
         if len(table):

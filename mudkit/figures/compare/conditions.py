@@ -17,8 +17,12 @@ if TYPE_CHECKING:
 __all__ = ["MAX_CONDITIONS", "waste_and_loss"]
 
 _MARKS: Final = (
-    (GREY, "circle-open"), (BLUE, "circle"), (ORANGE, "square"), ("#009E73", "diamond"), ("#CC79A7", "x"),
-)  # fmt: skip
+    (GREY, "circle-open"),
+    (BLUE, "circle"),
+    (ORANGE, "square"),
+    ("#009E73", "diamond"),
+    ("#CC79A7", "x"),
+)
 MAX_CONDITIONS: Final = len(_MARKS)
 _MEASURES: Final = {"waste": "wasted, % of what was forwarded", "loss": "lost, % of the best service"}
 _ROW_PX, _MARGINS_PX = 58, 150
@@ -42,15 +46,19 @@ def waste_and_loss(table: pd.DataFrame, *, title: str) -> go.Figure:
     ends = [f"{measure}{end}" for measure in _MEASURES for end in ("", "_low", "_high")]
     if missing := [name for name in ("condition", "policy", *ends) if name not in table.columns]:
         raise ParameterError(
-            "The table lacks a column.", where="table", found=", ".join(map(str, table.columns)),
+            "The table lacks a column.",
+            where="table",
+            found=", ".join(map(str, table.columns)),
             expected=", ".join(missing),
-        )  # fmt: skip
+        )
     policies, conditions = list(dict.fromkeys(table["policy"])), list(dict.fromkeys(table["condition"]))
     if len(conditions) > MAX_CONDITIONS:
         raise ParameterError(
-            "These are too many conditions for one figure.", where="table", found=f"{len(conditions)}",
+            "These are too many conditions for one figure.",
+            where="table",
+            found=f"{len(conditions)}",
             expected=f"{MAX_CONDITIONS} at most",
-        )  # fmt: skip
+        )
     figure = make_subplots(rows=1, cols=2, shared_yaxes=True, horizontal_spacing=0.05)
     for number, condition in enumerate(conditions):
         rows = table[table["condition"] == condition]
@@ -77,12 +85,19 @@ def waste_and_loss(table: pd.DataFrame, *, title: str) -> go.Figure:
             title_text=words, range=[-0.03 * (most or 1), 1.08 * (most or 1)], row=1, col=place
         )
     figure.update_yaxes(
-        tickvals=list(range(len(policies))), ticktext=[str(name) for name in policies], ticks="",
-        range=[len(policies) - 0.5, -0.5], automargin=True, showgrid=False, zeroline=False,
-    )  # fmt: skip
+        tickvals=list(range(len(policies))),
+        ticktext=[str(name) for name in policies],
+        ticks="",
+        range=[len(policies) - 0.5, -0.5],
+        automargin=True,
+        showgrid=False,
+        zeroline=False,
+    )
     figure.update_layout(
-        title={"text": title, "font": {"size": 16}, "y": 0.97, "yanchor": "top"}, template=template(),
-        height=_MARGINS_PX + _ROW_PX * max(len(policies), 2), margin={"l": 70, "r": 20, "t": 90, "b": 60},
+        title={"text": title, "font": {"size": 16}, "y": 0.97, "yanchor": "top"},
+        template=template(),
+        height=_MARGINS_PX + _ROW_PX * max(len(policies), 2),
+        margin={"l": 70, "r": 20, "t": 90, "b": 60},
         legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "xanchor": "left"},
-    )  # fmt: skip
+    )
     return figure

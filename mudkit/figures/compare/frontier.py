@@ -46,34 +46,46 @@ def frontier(
         A table lacks a column.
     """
     for name, table, needed in (
-        ("trees", trees, _NEEDED), ("bound", bound, _NEEDED), ("policies", policies, ("policy", *_NEEDED)),
-    ):  # fmt: skip
+        ("trees", trees, _NEEDED),
+        ("bound", bound, _NEEDED),
+        ("policies", policies, ("policy", *_NEEDED)),
+    ):
         if missing := [each for each in needed if each not in table.columns]:
             raise ParameterError(
-                "The table lacks a column.", where=name, found=", ".join(map(str, table.columns)),
+                "The table lacks a column.",
+                where=name,
+                found=", ".join(map(str, table.columns)),
                 expected=", ".join(missing),
-            )  # fmt: skip
+            )
     figure = go.Figure()
     _line(figure, bound, "bound: nobody sends less", {"color": GREY, "dash": "dash"}, "circle-open")
     _line(figure, trees, "trees, a price each", {"color": BLUE}, "circle")
     for place, row in enumerate(policies.to_dict("records")):
         figure.add_trace(
             go.Scatter(
-                x=[100 * row["sent_share"]], y=[100 * row["stale_share"]], name=str(row["policy"]),
-                mode="markers", hovertemplate=f"{_TOLD}<extra>{row['policy']}</extra>",
-                marker={"size": 13, "symbol": _SYMBOLS[place % len(_SYMBOLS)],
-                        "color": _COLOURS[place % len(_COLOURS)]},
+                x=[100 * row["sent_share"]],
+                y=[100 * row["stale_share"]],
+                name=str(row["policy"]),
+                mode="markers",
+                hovertemplate=f"{_TOLD}<extra>{row['policy']}</extra>",
+                marker={
+                    "size": 13,
+                    "symbol": _SYMBOLS[place % len(_SYMBOLS)],
+                    "color": _COLOURS[place % len(_COLOURS)],
+                },
             )
-        )  # fmt: skip
+        )
     figure.update_xaxes(title_text="queries sent, % of reads", rangemode="tozero")
     figure.update_yaxes(title_text="stale answers, % of reads", rangemode="tozero")
     if most is not None:
         figure.update_yaxes(range=[-100 * most / 40, 100 * most])
     figure.update_layout(
-        title={"text": title, "font": {"size": 16}}, template=template(), height=420,
+        title={"text": title, "font": {"size": 16}},
+        template=template(),
+        height=420,
         margin={"l": 70, "r": 20, "t": 60, "b": 60},
         legend={"x": 1, "xanchor": "right", "y": 1, "yanchor": "top", "bgcolor": "rgba(255,255,255,0.7)"},
-    )  # fmt: skip
+    )
     return figure
 
 
@@ -81,7 +93,12 @@ def _line(figure: go.Figure, table: pd.DataFrame, name: str, line: dict[str, Any
     rows = table.sort_values(["stale_share", "sent_share"], ascending=[True, False])
     figure.add_trace(
         go.Scatter(
-            x=100 * rows["sent_share"], y=100 * rows["stale_share"], name=name, mode="lines+markers",
-            line=line, marker={"size": 6, "symbol": symbol}, hovertemplate=f"{_TOLD}<extra>{name}</extra>",
+            x=100 * rows["sent_share"],
+            y=100 * rows["stale_share"],
+            name=name,
+            mode="lines+markers",
+            line=line,
+            marker={"size": 6, "symbol": symbol},
+            hovertemplate=f"{_TOLD}<extra>{name}</extra>",
         )
-    )  # fmt: skip
+    )

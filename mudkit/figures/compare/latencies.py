@@ -44,14 +44,18 @@ def latencies(table: pd.DataFrame, wanted: Mapping[str, int], *, title: str) -> 
     """
     if missing := [name for name in ("system", "latency_s") if name not in table.columns]:
         raise ParameterError(
-            "The table lacks a column.", where="table", found=", ".join(map(str, table.columns)),
+            "The table lacks a column.",
+            where="table",
+            found=", ".join(map(str, table.columns)),
             expected=", ".join(missing),
-        )  # fmt: skip
+        )
     if unknown := sorted(set(table["system"]) - set(wanted)):
         raise ParameterError(
-            "Nobody says how much was wanted.", where="wanted", found=", ".join(wanted),
+            "Nobody says how much was wanted.",
+            where="wanted",
+            found=", ".join(wanted),
             expected=", ".join(unknown),
-        )  # fmt: skip
+        )
     longest_s = max([10.0, *table["latency_s"]])
     figure = go.Figure()
     for number, (system, count) in enumerate(wanted.items()):
@@ -62,21 +66,32 @@ def latencies(table: pd.DataFrame, wanted: Mapping[str, int], *, title: str) -> 
         share = [0.0, *((places + 1) / max(count, 1) * 100)]
         figure.add_trace(
             go.Scatter(
-                x=[_LEAST_S, *seconds[places], longest_s], y=[*share, share[-1]], name=system, mode="lines",
+                x=[_LEAST_S, *seconds[places], longest_s],
+                y=[*share, share[-1]],
+                name=system,
+                mode="lines",
                 line={
-                    "shape": "hv", "color": _COLOURS[number % len(_COLOURS)],
-                    "dash": _DASHES[number % len(_DASHES)], "width": 2.5,
+                    "shape": "hv",
+                    "color": _COLOURS[number % len(_COLOURS)],
+                    "dash": _DASHES[number % len(_DASHES)],
+                    "width": 2.5,
                 },
                 hovertemplate="%{y:.0f} % within %{x:.3g} s",
             )
-        )  # fmt: skip
+        )
     figure.update_xaxes(
-        title_text="from publication to delivery, s", type="log", tickformat=",.3~r", minor={"ticks": ""},
+        title_text="from publication to delivery, s",
+        type="log",
+        tickformat=",.3~r",
+        minor={"ticks": ""},
         dtick=1,
-    )  # fmt: skip
+    )
     figure.update_yaxes(title_text="useful, % of what was wanted", range=[0, 103])
     figure.update_layout(
-        title={"text": title, "font": {"size": 16}}, template=template(), height=420,
-        margin={"l": 70, "r": 20, "t": 60, "b": 60}, hovermode="closest",
-    )  # fmt: skip
+        title={"text": title, "font": {"size": 16}},
+        template=template(),
+        height=420,
+        margin={"l": 70, "r": 20, "t": 60, "b": 60},
+        hovermode="closest",
+    )
     return figure

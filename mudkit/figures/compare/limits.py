@@ -45,25 +45,36 @@ def limits(points: Sequence[Point], now: Now, *, title: str) -> go.Figure:
         )
         figure.add_trace(
             go.Scatter(
-                name=f"{name} now", mode="lines+markers", line={"color": colour, "dash": "dash"},
+                name=f"{name} now",
+                mode="lines+markers",
+                line={"color": colour, "dash": "dash"},
                 marker={"symbol": symbol, "size": 13, "line": {"color": "black", "width": 1.5}},
                 hovertemplate=f"now: {name} %{{customdata:.2f}} %<extra></extra>",
             )
-        )  # fmt: skip
+        )
     ticks = [1, 4, 16, 64, 256, 1024, 4096, 16384]
     figure.update_xaxes(
-        title_text="prefetch limit, messages on the device", type="log", tickvals=ticks,
-        ticktext=[f"{each:,}" for each in ticks], minor={"ticks": ""},
-    )  # fmt: skip
+        title_text="prefetch limit, messages on the device",
+        type="log",
+        tickvals=ticks,
+        ticktext=[f"{each:,}" for each in ticks],
+        minor={"ticks": ""},
+    )
     figure.update_yaxes(
-        title_text="% of messages", type="log", range=[-1.05, 2.05], tickvals=[LEAST, 1, 10, 100],
-        ticktext=[f"≤ {LEAST:g}", "1", "10", "100"], minor={"ticks": ""},
-    )  # fmt: skip
+        title_text="% of messages",
+        type="log",
+        range=[-1.05, 2.05],
+        tickvals=[LEAST, 1, 10, 100],
+        ticktext=[f"≤ {LEAST:g}", "1", "10", "100"],
+        minor={"ticks": ""},
+    )
     figure.add_hline(1.0, line={"dash": "dot", "width": 1})
     figure.update_layout(
-        template=template(), height=400, margin={"l": 70, "r": 20, "t": 70, "b": 60},
+        template=template(),
+        height=400,
+        margin={"l": 70, "r": 20, "t": 70, "b": 60},
         legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 1, "xanchor": "right"},
-    )  # fmt: skip
+    )
     curve(figure, points, now, title=title)
     return figure
 

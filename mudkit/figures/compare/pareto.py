@@ -48,15 +48,18 @@ def pareto(table: pd.DataFrame, *, x: str, y: str, labels: tuple[str, str], titl
             go.Scatter(name="front", mode="lines", line={"color": BLUE, "dash": "dot"}, hoverinfo="skip"),
             go.Scatter(name="not beaten", mode="markers+text", marker={"color": BLUE, "size": 13}),
             go.Scatter(
-                name="beaten", mode="markers+text",
+                name="beaten",
+                mode="markers+text",
                 marker={"color": GREY, "size": 12, "symbol": "x-thin", "line": {"width": 3, "color": GREY}},
             ),
         ]
-    )  # fmt: skip
+    )
     figure.update_layout(
-        template=template(), height=420, margin={"l": 80, "r": 30, "t": 90, "b": 60},
+        template=template(),
+        height=420,
+        margin={"l": 80, "r": 30, "t": 90, "b": 60},
         legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 1, "xanchor": "right"},
-    )  # fmt: skip
+    )
     fill(figure, table, x=x, y=y, labels=labels, title=title)
     return figure
 
@@ -67,9 +70,11 @@ def fill(
     """Bring another table into a figure that :func:`pareto` has made; see there."""
     if missing := [name for name in ("system", x, y, "is_best") if name not in table.columns]:
         raise ParameterError(
-            "The table lacks a column.", where="table", found=", ".join(map(str, table.columns)),
+            "The table lacks a column.",
+            where="table",
+            found=", ".join(map(str, table.columns)),
             expected=", ".join(missing),
-        )  # fmt: skip
+        )
     known = table[table[[x, y]].notna().all(axis=1)]
     left_out = [str(name) for name in table["system"] if name not in set(known["system"])]
     points: dict[tuple[float, float], dict[str, Any]] = {}
@@ -83,7 +88,8 @@ def fill(
     for number, is_best in ((_BEST, True), (_OTHERS, False)):
         of = [place for place, each in points.items() if each["is_best"] == is_best]
         figure.data[number].update(
-            x=[each[0] for each in of], y=[each[1] for each in of],
+            x=[each[0] for each in of],
+            y=[each[1] for each in of],
             text=[beside[each][0] for each in of],
             textposition=[beside[each][1] for each in of],
             customdata=[
@@ -91,7 +97,7 @@ def fill(
                 for each in of
             ],
             hovertemplate="%{customdata}<extra></extra>",
-        )  # fmt: skip
+        )
     for axis, span, label in zip((figure.layout.xaxis, figure.layout.yaxis), spans, labels, strict=True):
         axis.update(title={"text": label}, range=span)
     told = f"without a value: {', '.join(left_out)}" if left_out else ""
@@ -115,13 +121,15 @@ def _beside(
         half = _LETTER * len(name) / 2
         free = [
             (line, side)
-            for line in range(_MOST_LINES) for side in (1, -1)
+            for line in range(_MOST_LINES)
+            for side in (1, -1)
             if not any(
-                at - half < right and left < at + half
+                at - half < right
+                and left < at + half
                 and abs(height + side * _LINE * (line + 1) - other) < 0.9 * _LINE
                 for left, right, other in taken
             )
-        ]  # fmt: skip
+        ]
         line, side = free[0] if free else (0, 1)
         taken.append((at - half, at + half, height + side * _LINE * (line + 1)))
         lines = [name, *[" "] * line][::side]

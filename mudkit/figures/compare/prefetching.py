@@ -55,10 +55,14 @@ def waste_by_max(table: pd.DataFrame, *, title: str = "Waste of on-line forwardi
     for often in sorted(table["user_frequency"].unique()):
         figure.add_trace(
             go.Scatter(
-                x=most, y=[100 * max(0.0, 1 - often * each / frequency) for each in most], mode="lines",
-                line={"color": GREY, "width": 1, "dash": "dot"}, showlegend=False, hoverinfo="skip",
+                x=most,
+                y=[100 * max(0.0, 1 - often * each / frequency) for each in most],
+                mode="lines",
+                line={"color": GREY, "width": 1, "dash": "dot"},
+                showlegend=False,
+                hoverinfo="skip",
             )
-        )  # fmt: skip
+        )
     _lines(figure, table, "max", "user_frequency", "waste", _reads)
     figure.update_xaxes(title_text="Max, messages at a time", type="log", **_ticks(table["max"], _count))
     figure.update_yaxes(title_text="waste, % of what is forwarded", range=[-3, 103])
@@ -98,9 +102,10 @@ def by_limit(table: pd.DataFrame, *, title: str = "Waste and loss by the prefetc
     figure.add_hline(1.0, line={"dash": "dot", "width": 1, "color": GREY})
     figure.add_vrect(16, 64, fillcolor=GREY, opacity=0.12, line_width=0)
     figure.update_xaxes(
-        title_text="prefetch limit, messages on the device; grey: the paper's band from 16 to 64", type="log",
+        title_text="prefetch limit, messages on the device; grey: the paper's band from 16 to 64",
+        type="log",
         **_ticks(table["prefetch_limit"], _count),
-    )  # fmt: skip
+    )
     return _styled(figure, table, title, "time without a network")
 
 
@@ -156,9 +161,10 @@ def by_threshold(
     _need(table, "expiration_threshold_s", "expiration", "waste", "loss")
     figure = _pairs(table, "expiration_threshold_s", "expiration", _time)
     figure.update_xaxes(
-        title_text="expiration threshold: what expires sooner is not prefetched", type="log",
+        title_text="expiration threshold: what expires sooner is not prefetched",
+        type="log",
         **_ticks(table["expiration_threshold_s"], _time),
-    )  # fmt: skip
+    )
     return _styled(figure, table, title, "mean expiration time")
 
 
@@ -237,10 +243,11 @@ def _need(table: pd.DataFrame, *names: str) -> None:
     missing = [name for name in names if name not in table.columns]
     if missing or table.empty:
         raise ParameterError(
-            "The table cannot be drawn.", where="table",
+            "The table cannot be drawn.",
+            where="table",
             found=f"{len(table)} rows with {', '.join(map(str, table.columns))}",
             expected=f"rows of sweep with {', '.join(names)}",
-        )  # fmt: skip
+        )
 
 
 def _lines(
@@ -279,14 +286,22 @@ def _pairs(table: pd.DataFrame, x: str, by: str, say: Callable[[float], str]) ->
     for name, dash, symbol in (("waste", "solid", "circle"), ("loss", "dash", "circle-open")):
         figure.add_trace(
             go.Scatter(
-                x=[None], y=[None], name=name, mode="lines+markers", line={"color": "black", "dash": dash},
+                x=[None],
+                y=[None],
+                name=name,
+                mode="lines+markers",
+                line={"color": "black", "dash": dash},
                 marker={"symbol": symbol},
             )
-        )  # fmt: skip
+        )
     figure.update_yaxes(
-        title_text="% of messages", type="log", range=[-1.08, 2.08], tickvals=[LEAST, 1, 10, 100],
-        ticktext=[f"≤ {LEAST:g}", "1", "10", "100"], minor={"ticks": ""},
-    )  # fmt: skip
+        title_text="% of messages",
+        type="log",
+        range=[-1.08, 2.08],
+        tickvals=[LEAST, 1, 10, 100],
+        ticktext=[f"≤ {LEAST:g}", "1", "10", "100"],
+        minor={"ticks": ""},
+    )
     return figure
 
 
@@ -324,7 +339,10 @@ def _styled(figure: go.Figure, table: pd.DataFrame, title: str, legend: str, *mo
         xanchor="left", align="left", showarrow=False, font={"size": 11, "color": "#555555"},
     )  # fmt: skip
     figure.update_layout(
-        title={"text": title, "font": {"size": 16}}, template=template(), height=440 + 15 * len(lines),
-        margin={"l": 70, "r": 20, "t": 60, "b": 68 + 15 * len(lines)}, legend={"title": {"text": legend}},
-    )  # fmt: skip
+        title={"text": title, "font": {"size": 16}},
+        template=template(),
+        height=440 + 15 * len(lines),
+        margin={"l": 70, "r": 20, "t": 60, "b": 68 + 15 * len(lines)},
+        legend={"title": {"text": legend}},
+    )
     return figure

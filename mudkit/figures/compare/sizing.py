@@ -45,45 +45,66 @@ def tradeoff(table: pd.DataFrame, *, x: str, best: object, title: str, unit: str
     ends = [f"{measure}{end}" for measure, *_ in _MEASURES for end in ("", "_low", "_high")]
     if missing := [name for name in (x, *ends) if name not in table.columns]:
         raise ParameterError(
-            "The table lacks a column.", where="table", found=", ".join(map(str, table.columns)),
+            "The table lacks a column.",
+            where="table",
+            found=", ".join(map(str, table.columns)),
             expected=", ".join(missing),
-        )  # fmt: skip
+        )
     values = table[x].tolist()
     if best not in values:
         raise ParameterError(
-            "The best value is not in the table.", where="best", found=repr(best),
+            "The best value is not in the table.",
+            where="best",
+            found=repr(best),
             expected=", ".join(map(str, values)),
-        )  # fmt: skip
+        )
     places, figure = list(range(len(values))), go.Figure()
     for measure, colour, symbol, dash, band in _MEASURES:
         low, high = (100 * table[f"{measure}{end}"] for end in ("_low", "_high"))
         if low.notna().all():
             figure.add_trace(
                 go.Scatter(
-                    x=[*places, *places[::-1]], y=[*high, *low[::-1]], fill="toself", fillcolor=band,
-                    line={"width": 0}, hoverinfo="skip", showlegend=False, name=f"{measure}, 95 % interval",
+                    x=[*places, *places[::-1]],
+                    y=[*high, *low[::-1]],
+                    fill="toself",
+                    fillcolor=band,
+                    line={"width": 0},
+                    hoverinfo="skip",
+                    showlegend=False,
+                    name=f"{measure}, 95 % interval",
                 )
-            )  # fmt: skip
+            )
         figure.add_trace(
             go.Scatter(
-                x=places, y=100 * table[measure], name=measure, mode="lines+markers",
-                line={"color": colour, "dash": dash}, marker={"symbol": symbol, "size": 8},
-                customdata=[str(value) for value in values], hovertemplate="%{customdata}: %{y:.2f} %",
+                x=places,
+                y=100 * table[measure],
+                name=measure,
+                mode="lines+markers",
+                line={"color": colour, "dash": dash},
+                marker={"symbol": symbol, "size": 8},
+                customdata=[str(value) for value in values],
+                hovertemplate="%{customdata}: %{y:.2f} %",
             )
-        )  # fmt: skip
+        )
     figure.add_vline(
-        x=values.index(best), line={"color": "#444444", "width": 1, "dash": "dot"},
+        x=values.index(best),
+        line={"color": "#444444", "width": 1, "dash": "dot"},
         annotation={"text": f"recommended: {best}", "font": {"size": 12}, "yanchor": "bottom", "y": 1.0},
         annotation_position="top",
-    )  # fmt: skip
+    )
     figure.update_xaxes(
-        title_text=unit, tickvals=places, ticktext=[str(value) for value in values],
+        title_text=unit,
+        tickvals=places,
+        ticktext=[str(value) for value in values],
         range=[-0.4, len(values) - 0.6],
-    )  # fmt: skip
+    )
     figure.update_yaxes(title_text="%", rangemode="tozero")
     figure.update_layout(
-        title={"text": title, "font": {"size": 16}, "y": 0.97, "yanchor": "top"}, template=template(),
-        height=400, margin={"l": 70, "r": 20, "t": 90, "b": 60}, hovermode="x unified",
+        title={"text": title, "font": {"size": 16}, "y": 0.97, "yanchor": "top"},
+        template=template(),
+        height=400,
+        margin={"l": 70, "r": 20, "t": 90, "b": 60},
+        hovermode="x unified",
         legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "xanchor": "left"},
-    )  # fmt: skip
+    )
     return figure

@@ -67,9 +67,11 @@ def area_map(
     unknown = sorted(set(found) - set(states))
     if unknown or len(states) > len(COLOURS):
         raise ParameterError(
-            "These states cannot be drawn.", where="states", found=", ".join(unknown or states),
+            "These states cannot be drawn.",
+            where="states",
+            found=", ".join(unknown or states),
             expected=f"states that are listed, at most {len(COLOURS)}: {', '.join(states)}",
-        )  # fmt: skip
+        )
     middle_lat, middle_lon, reach_km = area
     high = reach_km / KM_PER_DEGREE
     wide = high / max(float(np.cos(np.radians(middle_lat))), 0.01)
@@ -81,10 +83,15 @@ def area_map(
     leaflet_map, frame = map_with_ground(f"Map: {title}", [(lat, lon), around], ground, height_px, None)
     told = texts(kept, "points", text) if text else [""] * len(found)
     drawn = [
-        [round(float(y), 6), round(float(x), 6), 4 if each == states[-1] else 7, states.index(each),
-         f"{name}\n{each}" if name else each]
+        [
+            round(float(y), 6),
+            round(float(x), 6),
+            4 if each == states[-1] else 7,
+            states.index(each),
+            f"{name}\n{each}" if name else each,
+        ]
         for y, x, each, name in zip(lat, frame.unwrap(lon), found, told, strict=True)
-    ]  # fmt: skip
+    ]
     drawn.sort(key=lambda each: each[2])  # the small ones lie below
     (turned,) = frame.unwrap(np.array([middle_lon]))
     circle = [middle_lat, float(turned), 1000 * reach_km, f"the writer, and {reach_km:g} km around"]

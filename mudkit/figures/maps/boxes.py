@@ -36,9 +36,11 @@ def boxes(table: pd.DataFrame, *, title: str, lacking: tuple[float, float, str] 
     """
     if missing := [name for name in _NEEDED if name not in table.columns]:
         raise ParameterError(
-            "The table lacks a column.", where="table", found=", ".join(map(str, table.columns)),
+            "The table lacks a column.",
+            where="table",
+            found=", ".join(map(str, table.columns)),
             expected=", ".join(missing),
-        )  # fmt: skip
+        )
     figure = go.Figure()
     for row in table.to_dict("records"):
         half = row["box_km"] / 2
@@ -49,28 +51,42 @@ def boxes(table: pd.DataFrame, *, title: str, lacking: tuple[float, float, str] 
         colour, dash = (ORANGE, "solid") if row["is_asked"] else (BLUE, "dash")
         figure.add_trace(
             go.Scatter(
-                x=[x[0], x[1], x[1], x[0], x[0]], y=[y[0], y[0], y[1], y[1], y[0]], name=str(row["name"]),
-                mode="lines", line={"color": colour, "width": 2, "dash": dash},
-                fill="toself", fillcolor="rgba(213,94,0,0.10)" if row["is_asked"] else "rgba(0,114,178,0.10)",
+                x=[x[0], x[1], x[1], x[0], x[0]],
+                y=[y[0], y[0], y[1], y[1], y[0]],
+                name=str(row["name"]),
+                mode="lines",
+                line={"color": colour, "width": 2, "dash": dash},
+                fill="toself",
+                fillcolor="rgba(213,94,0,0.10)" if row["is_asked"] else "rgba(0,114,178,0.10)",
             )
-        )  # fmt: skip
+        )
         figure.add_trace(
             go.Scatter(
-                x=[row["x_km"]], y=[row["y_km"]], mode="markers", marker={"size": 9, "color": colour},
-                hovertext=str(row["name"]), hoverinfo="text", showlegend=False,
+                x=[row["x_km"]],
+                y=[row["y_km"]],
+                mode="markers",
+                marker={"size": 9, "color": colour},
+                hovertext=str(row["name"]),
+                hoverinfo="text",
+                showlegend=False,
             )
-        )  # fmt: skip
+        )
     if lacking is not None:
         figure.add_trace(
             go.Scatter(
-                x=[lacking[0]], y=[lacking[1]], name=lacking[2], mode="markers",
+                x=[lacking[0]],
+                y=[lacking[1]],
+                name=lacking[2],
+                mode="markers",
                 marker={"size": 14, "symbol": "x", "color": "black", "line": {"color": GREY, "width": 1}},
             )
-        )  # fmt: skip
+        )
     figure.update_xaxes(title_text="east, km")
     figure.update_yaxes(title_text="north, km", scaleanchor="x", scaleratio=1)
     figure.update_layout(
-        title={"text": title, "font": {"size": 16}}, template=template(), height=440,
+        title={"text": title, "font": {"size": 16}},
+        template=template(),
+        height=440,
         margin={"l": 60, "r": 20, "t": 60, "b": 50},
-    )  # fmt: skip
+    )
     return figure

@@ -117,19 +117,26 @@ def answers(reads: pd.DataFrame, *, title: str, zoom: int = 14) -> go.Figure:
     figure = go.Figure()
     dots = reads.iloc[:: max(1, len(reads) // 3000)]
     figure.add_scatter(
-        x=dots["lon"], y=dots["lat"], mode="markers", hoverinfo="skip", showlegend=False,
+        x=dots["lon"],
+        y=dots["lat"],
+        mode="markers",
+        hoverinfo="skip",
+        showlegend=False,
         marker={"size": 2, "color": GREY, "opacity": 0.5},
-    )  # fmt: skip
+    )
     figure.add_scatter(x=[], y=[], mode="markers", hoverinfo="text", showlegend=False)
     figure.update_layout(
-        template=template(), height=_HEIGHT_PX, margin={"l": 60, "r": 20, "t": 60, "b": 50},
+        template=template(),
+        height=_HEIGHT_PX,
+        margin={"l": 60, "r": 20, "t": 60, "b": 50},
         meta={"zoom": zoom},
         coloraxis={
-            "cmin": 0, "cmax": 100,
+            "cmin": 0,
+            "cmax": 100,
             "colorbar": {"title": {"text": "answered locally, %", "side": "right"}, "thickness": 12},
             "colorscale": [[at / (len(STOPS) - 1), colour] for at, colour in enumerate(STOPS)],
         },
-    )  # fmt: skip
+    )
     figure.update_xaxes(title_text="longitude, °", nticks=5)
     stretch = 1 / float(np.cos(np.radians(reads["lat"].median())))
     figure.update_yaxes(title_text="latitude, °", nticks=5, scaleanchor="x", scaleratio=stretch)
@@ -142,21 +149,28 @@ def fill(figure: Any, reads: pd.DataFrame, *, title: str) -> None:
     cells = by_cell(reads, figure.layout.meta["zoom"]).to_pandas()
     share = (cells["reads"] / cells["reads"].max()) ** 0.5
     figure.data[1].update(
-        x=cells["lon"].tolist(), y=cells["lat"].tolist(), text=cells["told"].tolist(),
+        x=cells["lon"].tolist(),
+        y=cells["lat"].tolist(),
+        text=cells["told"].tolist(),
         marker={
-            "symbol": "square", "size": (_LEAST_PX + (_MOST_PX - _LEAST_PX) * share).round(1).tolist(),
-            "color": cells["local"].tolist(), "coloraxis": "coloraxis",
+            "symbol": "square",
+            "size": (_LEAST_PX + (_MOST_PX - _LEAST_PX) * share).round(1).tolist(),
+            "color": cells["local"].tolist(),
+            "coloraxis": "coloraxis",
             "line": {"width": 1, "color": "#444444"},
         },
-    )  # fmt: skip
+    )
     figure.update_layout(title={"text": title, "font": {"size": 16}})
 
 
 def _check(reads: pd.DataFrame) -> None:
     if missing := [name for name in _NEEDED if name not in reads.columns]:
         raise ParameterError(
-            "This is no table of reads.", where="reads", found=", ".join(map(str, reads.columns)),
-            expected=", ".join(missing), remedy="CacheBench.of(labels, reads).tried('latency').reads is one",
-        )  # fmt: skip
+            "This is no table of reads.",
+            where="reads",
+            found=", ".join(map(str, reads.columns)),
+            expected=", ".join(missing),
+            remedy="CacheBench.of(labels, reads).tried('latency').reads is one",
+        )
     if not len(reads):
         raise TraceContentError("There are no reads to draw.", expected="at least one")

@@ -63,11 +63,12 @@ def over_time(
     missing = [name for name in (*_COLUMNS, value) if name not in cells.columns]
     if missing or ("zoom" in cells.columns and cells["zoom"].nunique() > 1):
         raise ParameterError(
-            "These are not cells of one zoom level.", where="cells",
+            "These are not cells of one zoom level.",
+            where="cells",
             found=", ".join(cells.columns) + (f"; zooms {sorted(set(cells['zoom']))}" if not missing else ""),
             expected=", ".join((*_COLUMNS, value)) + ", of one zoom",
             remedy="pipeline.cells(positions, reads, zooms=[14]).toPandas()",
-        )  # fmt: skip
+        )
     if not len(cells):
         raise TraceContentError("There are no cells to draw.", expected="at least one")
     shown = cells[[*_COLUMNS, value]].copy()
@@ -85,15 +86,22 @@ def over_time(
         label = f"{at:%Y-%m-%d %H:%M}"
         frames.append(go.Frame(name=label, data=[_cells(rows, value, most)], traces=[1]))
         steps.append(
-            {"method": "animate", "label": label,
-             "args": [[label], {"mode": "immediate", "frame": {"duration": 0, "redraw": True}}]}
-        )  # fmt: skip
+            {
+                "method": "animate",
+                "label": label,
+                "args": [[label], {"mode": "immediate", "frame": {"duration": 0, "redraw": True}}],
+            }
+        )
     busiest = int(shown.groupby("frame")[value].sum().reset_index(drop=True).argmax())
     places = shown[["lat", "lon"]].drop_duplicates()
     ground = go.Scatter(
-        x=places["lon"], y=places["lat"], mode="markers", hoverinfo="skip", showlegend=False,
+        x=places["lon"],
+        y=places["lat"],
+        mode="markers",
+        hoverinfo="skip",
+        showlegend=False,
         marker={"size": 3, "color": GREY, "opacity": 0.35},
-    )  # fmt: skip
+    )
     figure = go.Figure([ground, frames[busiest].data[0]], frames=frames)
     play = {"frame": {"duration": 400, "redraw": True}, "fromcurrent": True}
     figure.update_layout(
@@ -118,9 +126,11 @@ def over_time(
     low, high = _limits(places["lon"]), _limits(places["lat"])
     figure.update_xaxes(title_text="longitude, °", range=low)
     figure.update_yaxes(
-        title_text="latitude, °", range=high, scaleanchor="x",
+        title_text="latitude, °",
+        range=high,
+        scaleanchor="x",
         scaleratio=1 / np.cos(np.radians(float(places["lat"].median()))),
-    )  # fmt: skip
+    )
     return figure
 
 

@@ -52,9 +52,12 @@ class Heard:
     def __init__(self, table: pd.DataFrame) -> None:
         if missing := [name for name in _NEEDED if name not in table.columns]:
             raise ParameterError(
-                "This is no table of what came.", where="heard", found=", ".join(map(str, table.columns)),
-                expected=", ".join(missing), remedy="Traffic(…).run(…).heard is one",
-            )  # fmt: skip
+                "This is no table of what came.",
+                where="heard",
+                found=", ".join(map(str, table.columns)),
+                expected=", ".join(missing),
+                remedy="Traffic(…).run(…).heard is one",
+            )
         self.table = table.sort_values("said_s", kind="stable", ignore_index=True)
         self._columns = {str(name): self.table[name].to_numpy() for name in self.table.columns}
         cells = self.table.groupby(["lat", "lon"]).ngroup().to_numpy()
@@ -147,24 +150,36 @@ def knowledge(
     """
     if not shown or value not in heard.columns:
         raise ParameterError(
-            "This cannot be shown.", where="shown, value", found=f"{len(shown)} panels, {value!r}",
+            "This cannot be shown.",
+            where="shown, value",
+            found=f"{len(shown)} panels, {value!r}",
             expected=f"panels, and one of {', '.join(map(str, heard.columns))}",
-        )  # fmt: skip
+        )
     if not len(ground):
         raise TraceContentError("There is no ground to draw.", expected="at least one position")
     rows = -(-len(shown) // columns)
     figure = make_subplots(
-        rows=rows, cols=columns, subplot_titles=[" "] * len(shown), shared_xaxes="all", shared_yaxes="all",
-        horizontal_spacing=0.03, vertical_spacing=0.16 if rows > 1 else 0.0,
-    )  # fmt: skip
+        rows=rows,
+        cols=columns,
+        subplot_titles=[" "] * len(shown),
+        shared_xaxes="all",
+        shared_yaxes="all",
+        horizontal_spacing=0.03,
+        vertical_spacing=0.16 if rows > 1 else 0.0,
+    )
     streets = ground.iloc[:: max(1, len(ground) // _STREETS)]
     dots = {"size": 2, "color": GREY, "opacity": 0.4}
     for place in range(len(shown)):
         at = {"row": place // columns + 1, "col": place % columns + 1}
         figure.add_scatter(
-            x=streets["lon"], y=streets["lat"], mode="markers", marker=dots, hoverinfo="skip",
-            showlegend=False, **at,
-        )  # fmt: skip
+            x=streets["lon"],
+            y=streets["lat"],
+            mode="markers",
+            marker=dots,
+            hoverinfo="skip",
+            showlegend=False,
+            **at,
+        )
         squares = {"symbol": "square", "coloraxis": "coloraxis", "line": {"width": 0}}
         figure.add_scatter(
             x=[], y=[], mode="markers", marker=squares, hoverinfo="text", showlegend=False, **at
@@ -177,11 +192,12 @@ def knowledge(
         title={"text": title, "font": {"size": 16}},
         margin={"l": 60, "r": 20, "t": 100 if title else 60, "b": 50},
         coloraxis={
-            "cmin": low, "cmax": high,
+            "cmin": low,
+            "cmax": high,
             "colorbar": {"title": {"text": label, "side": "right"}, "thickness": 12},
             "colorscale": [[at / (len(colours) - 1), colour] for at, colour in enumerate(colours)],
         },
-    )  # fmt: skip
+    )
     x, y = (_limits(ground[name], heard[name]) for name in ("lon", "lat"))
     stretch = 1 / float(np.cos(np.radians(ground["lat"].median())))
     figure.update_xaxes(range=x, nticks=4)

@@ -55,26 +55,38 @@ def whereabouts(
         return np.asarray((degrees - np.array(middle)) * scale)
 
     figure = make_subplots(
-        rows=1, cols=2, column_widths=[0.45, 0.55], horizontal_spacing=0.16,
+        rows=1,
+        cols=2,
+        column_widths=[0.45, 0.55],
+        horizontal_spacing=0.16,
         subplot_titles=("where the child was", "what happened, and what the relay can see"),
-    )  # fmt: skip
+    )
     corners = km([south, south, north, north, south], [west, east, east, west, west])
-    figure.add_trace(go.Scatter(
-        x=corners[:, 1], y=corners[:, 0], mode="lines", name="the area", hoverinfo="skip",
-        line={"color": "#333333", "width": 2},
-    ))  # fmt: skip
+    figure.add_trace(
+        go.Scatter(
+            x=corners[:, 1],
+            y=corners[:, 0],
+            mode="lines",
+            name="the area",
+            hoverinfo="skip",
+            line={"color": "#333333", "width": 2},
+        )
+    )
     at = km(places["lat"], places["lon"])
     left = places["left"].to_numpy(bool)
     for (name, (colour, symbol)), chosen in zip(_STATES.items(), (~left, left), strict=True):
-        figure.add_trace(go.Scatter(
-            x=at[chosen, 1], y=at[chosen, 0], mode="markers", name=f"{name}: {chosen.sum():,}",
-            marker={"size": 5, "color": colour, "symbol": symbol},
-            text=[f"{each:%H:%M}" for each in places["at"][chosen].tolist()],
-            hovertemplate="%{text} UTC<extra></extra>",
-        ))  # fmt: skip
-    for column, lane, name, colour in (
-        ("away", 1.0, "away", ORANGE), ("left", 0.0, "something came", BLUE)
-    ):  # fmt: skip
+        figure.add_trace(
+            go.Scatter(
+                x=at[chosen, 1],
+                y=at[chosen, 0],
+                mode="markers",
+                name=f"{name}: {chosen.sum():,}",
+                marker={"size": 5, "color": colour, "symbol": symbol},
+                text=[f"{each:%H:%M}" for each in places["at"][chosen].tolist()],
+                hovertemplate="%{text} UTC<extra></extra>",
+            )
+        )
+    for column, lane, name, colour in (("away", 1.0, "away", ORANGE), ("left", 0.0, "something came", BLUE)):
         shown = places["at"][places[column].to_numpy(bool)]
         figure.add_trace(go.Scatter(
             x=shown, y=np.full(len(shown), lane), mode="markers", name=name, showlegend=False,
@@ -86,12 +98,19 @@ def whereabouts(
     span = places["at"].agg(["min", "max"]).tolist()
     figure.update_xaxes(title_text="time, UTC", range=span, row=1, col=2)
     figure.update_yaxes(
-        tickvals=[1, 0], ticktext=["the child<br>is away", "the relay gets<br>something"], range=[-0.8, 1.8],
-        showline=False, ticks="", row=1, col=2,
-    )  # fmt: skip
+        tickvals=[1, 0],
+        ticktext=["the child<br>is away", "the relay gets<br>something"],
+        range=[-0.8, 1.8],
+        showline=False,
+        ticks="",
+        row=1,
+        col=2,
+    )
     figure.update_layout(
-        title={"text": title, "font": {"size": 16}}, template=template(), height=430,
+        title={"text": title, "font": {"size": 16}},
+        template=template(),
+        height=430,
         margin={"l": 70, "r": 20, "t": 90, "b": 110},
         legend={"orientation": "h", "y": -0.28, "yanchor": "top", "x": 0},
-    )  # fmt: skip
+    )
     return figure

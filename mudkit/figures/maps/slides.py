@@ -82,11 +82,12 @@ def cell_slides(
     missing = [name for name in (time, by, text) if name is not None and name not in cells.column_names]
     if missing or len(values) > MAX_ROWS:
         raise ParameterError(
-            "These cells cannot be shown over time.", where="cells",
+            "These cells cannot be shown over time.",
+            where="cells",
             found=f"{len(values):,} rows with {', '.join(cells.column_names)}",
             expected=", ".join(missing) if missing else f"at most {MAX_ROWS:,} rows",
             remedy=None if missing else "larger cells or longer intervals",
-        )  # fmt: skip
+        )
     refuse_empty(len(values), "cells")
     for south, west in (edges[:, :2].T, edges[:, 2:].T):
         refuse_off_sphere(south, west, "cells")
@@ -116,19 +117,28 @@ def cell_slides(
     if text is not None:
         told = [f"{number}, {more}" for number, more in zip(told, texts(cells, "cells", text), strict=True)]
     rows = zip(
-        cells.column(by).to_pylist(), cells.column(time).to_pylist(), which.ravel().tolist(),
-        colouring.shades(values), told, strict=True,
-    )  # fmt: skip
+        cells.column(by).to_pylist(),
+        cells.column(time).to_pylist(),
+        which.ravel().tolist(),
+        colouring.shades(values),
+        told,
+        strict=True,
+    )
     for choice, moment, *cell in rows:
         pictures[at_choice[choice]][at_label[moment]].append(cell)
     keys = [[NO_VALUE, "no value"]] if np.isnan(values).any() else []
     legend = {"title": title, "colours": colours[:-1], "ticks": ticks, "keys": keys}
     add_call(leaflet_map, "legend", legend)
     data = {
-        "boxes": boxes.tolist(), "pictures": pictures, "colours": colours, "first": first,
-        "labels": [str(each) for each in labels], "choices": [str(each) for each in choices],
-        "title": title, "by": by,
-    }  # fmt: skip
+        "boxes": boxes.tolist(),
+        "pictures": pictures,
+        "colours": colours,
+        "first": first,
+        "labels": [str(each) for each in labels],
+        "choices": [str(each) for each in choices],
+        "title": title,
+        "by": by,
+    }
     add_call(leaflet_map, "slides", data)
     return leaflet_map
 

@@ -78,9 +78,11 @@ def fill(
     """
     if missing := [name for name in _COLUMNS if name not in table.columns]:
         raise ParameterError(
-            "The table lacks a column.", where="table", found=", ".join(map(str, table.columns)),
+            "The table lacks a column.",
+            where="table",
+            found=", ".join(map(str, table.columns)),
             expected=", ".join(missing),
-        )  # fmt: skip
+        )
     messages, states = list(dict.fromkeys(table["message"])), list(dict.fromkeys(table["state"]))
     cells: dict[tuple[Any, Any], Any] = {(row.message, row.state): row for row in table.itertuples()}
     grid = [[cells[message, state] for state in states] for message in messages]
@@ -106,16 +108,22 @@ def fill(
         x, y = states.index(now[1]), messages.index(now[0])
         frame = [
             {
-                "type": "rect", "x0": x - 0.5, "x1": x + 0.5, "y0": y - 0.5, "y1": y + 0.5,
-                "line": {"color": "black", "width": 3}, "fillcolor": "rgba(0,0,0,0)", "opacity": 1,
+                "type": "rect",
+                "x0": x - 0.5,
+                "x1": x + 0.5,
+                "y0": y - 0.5,
+                "y1": y + 0.5,
+                "line": {"color": "black", "width": 3},
+                "fillcolor": "rgba(0,0,0,0)",
+                "opacity": 1,
             }
-        ]  # fmt: skip
+        ]
     # Not by update_layout: an empty list would leave the old frame.
     figure.layout.shapes = frame
     figure.update_layout(
         title={"text": title, "font": {"size": 16}},
         height=_MARGINS_PX + _ROW_PX * max(len(messages), len(named) // 2 + 1),
-    )  # fmt: skip
+    )
 
 
 def _told(cell: Any, names: Sequence[str]) -> str:

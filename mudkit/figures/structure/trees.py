@@ -18,12 +18,18 @@ __all__ = ["outline", "tree", "words"]
 
 _NEEDED: Final = ("node", "parent", "is_right", "feature", "threshold", "action", "examples", "leaves")
 _WORDS: Final = {
-    "lat": ("latitude", 1.0, "°"), "lon": ("longitude", 1.0, "°"), "hour": ("hour", 1.0, " h"),
-    "weekday": ("weekday", 1.0, ""), "cached_lat": ("its latitude", 1.0, "°"),
-    "cached_lon": ("its longitude", 1.0, "°"), "cached_hour": ("its hour", 1.0, " h"),
-    "distance": ("distance", 1.0, " km"), "age": ("age", 1 / 60, " min"),
-    "held": ("it holds", 1.0, " points"), "density": ("density", 1.0, " points/h"),
-}  # fmt: skip
+    "lat": ("latitude", 1.0, "°"),
+    "lon": ("longitude", 1.0, "°"),
+    "hour": ("hour", 1.0, " h"),
+    "weekday": ("weekday", 1.0, ""),
+    "cached_lat": ("its latitude", 1.0, "°"),
+    "cached_lon": ("its longitude", 1.0, "°"),
+    "cached_hour": ("its hour", 1.0, " h"),
+    "distance": ("distance", 1.0, " km"),
+    "age": ("age", 1 / 60, " min"),
+    "held": ("it holds", 1.0, " points"),
+    "density": ("density", 1.0, " points/h"),
+}
 """Of a feature: what it is called here, and how it is told; *its* is of the cached answer."""
 _MARKS: Final = {"local": (BLUE, "circle"), "remote": (ORANGE, "square"), "never": (GREY, "x")}
 _DELAY: Final = (BLUE, "triangle-up")
@@ -52,15 +58,24 @@ def tree(table: pd.DataFrame, *, title: str, most_depth: int = 4) -> go.Figure:
     figure = go.Figure()
     figure.add_trace(go.Scatter(x=[], y=[], mode="lines", line={"color": GREY, "width": 1}, hoverinfo="skip"))
     figure.add_trace(
-        go.Scatter(x=[], y=[], mode="markers+text", textposition="bottom center", hoverinfo="text",
-                   textfont={"size": 11})
-    )  # fmt: skip
+        go.Scatter(
+            x=[],
+            y=[],
+            mode="markers+text",
+            textposition="bottom center",
+            hoverinfo="text",
+            textfont={"size": 11},
+        )
+    )
     figure.update_xaxes(visible=False, range=[-0.06, 1.06])
     figure.update_yaxes(visible=False, range=[-most_depth - 0.75, 0.35])
     figure.update_layout(
-        template=template(), showlegend=False, height=_MARGINS_PX + _LEVEL_PX * (most_depth + 1),
-        margin={"l": 10, "r": 10, "t": 60, "b": 20}, title={"text": title, "font": {"size": 16}},
-    )  # fmt: skip
+        template=template(),
+        showlegend=False,
+        height=_MARGINS_PX + _LEVEL_PX * (most_depth + 1),
+        margin={"l": 10, "r": 10, "t": 60, "b": 20},
+        title={"text": title, "font": {"size": 16}},
+    )
     shown = [row for row in rows if depth[row["node"]] <= most_depth]
     parents = {row["parent"] for row in shown}
     ends = [row["node"] for row in shown if row["node"] not in parents]
@@ -81,10 +96,12 @@ def tree(table: pd.DataFrame, *, title: str, most_depth: int = 4) -> go.Figure:
     told = [_told(row, row["node"] in ends) for row in shown]
     figure.data[0].update(x=xs, y=ys)
     figure.data[1].update(
-        x=[x[row["node"]] for row in shown], y=[-depth[row["node"]] for row in shown],
-        text=[short for short, _ in told], hovertext=[whole for _, whole in told],
+        x=[x[row["node"]] for row in shown],
+        y=[-depth[row["node"]] for row in shown],
+        text=[short for short, _ in told],
+        hovertext=[whole for _, whole in told],
         marker={"color": [each[0] for each in marks], "symbol": [each[1] for each in marks], "size": sizes},
-    )  # fmt: skip
+    )
     return figure
 
 
@@ -138,9 +155,11 @@ def _rows(table: pd.DataFrame) -> tuple[list[dict[Any, Any]], list[int]]:
     """Give the nodes, and how deep each lies."""
     if missing := [name for name in _NEEDED if name not in table.columns]:
         raise ParameterError(
-            "The table lacks a column.", where="table", found=", ".join(map(str, table.columns)),
+            "The table lacks a column.",
+            where="table",
+            found=", ".join(map(str, table.columns)),
             expected=", ".join(missing),
-        )  # fmt: skip
+        )
     rows = table.to_dict("records")
     depth = [0] * len(rows)
     for row in rows[1:]:

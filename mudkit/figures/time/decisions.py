@@ -53,9 +53,12 @@ def decisions(
         _check(table)
     lanes = sorted({str(lane) for table in tables.values() for lane in table["lane"]}, key=natural)
     figure = make_subplots(
-        rows=len(tables), cols=1, shared_xaxes=True, subplot_titles=list(tables),
+        rows=len(tables),
+        cols=1,
+        shared_xaxes=True,
+        subplot_titles=list(tables),
         vertical_spacing=min(0.12, 0.5 / max(len(tables), 1)),
-    )  # fmt: skip
+    )
     minutes = any(table["t_s"].max() > 600 for table in tables.values())
     scale, unit = (60.0, "minutes") if minutes else (1.0, "seconds")
     shown: set[str] = set()
@@ -88,30 +91,40 @@ def decisions(
             )  # fmt: skip
             shown.add(what)
     figure.update_yaxes(
-        tickvals=list(range(len(lanes))), ticktext=lanes, range=[len(lanes) - 0.4, -0.6], ticks="",
-        showgrid=True, zeroline=False, automargin=True,
-    )  # fmt: skip
+        tickvals=list(range(len(lanes))),
+        ticktext=lanes,
+        range=[len(lanes) - 0.4, -0.6],
+        ticks="",
+        showgrid=True,
+        zeroline=False,
+        automargin=True,
+    )
     figure.update_xaxes(title_text=unit, row=len(tables), col=1)
     for note in figure.layout.annotations:
         note.update(x=0, xanchor="left", font={"size": 13})
     least = 5 if len(tables) == 1 else 2  # lanes: the legend stands beside them
     figure.update_layout(
-        title={"text": title, "font": {"size": 16}, "y": 0.98, "yanchor": "top"}, template=template(),
+        title={"text": title, "font": {"size": 16}, "y": 0.98, "yanchor": "top"},
+        template=template(),
         height=_MARGINS_PX + (_PANEL_PX + _LANE_PX * max(len(lanes), least)) * len(tables),
         margin={"l": 70, "r": 20, "t": 70, "b": 60},
         legend={"itemsizing": "trace"},
-    )  # fmt: skip
+    )
     return figure
 
 
 def _check(table: pd.DataFrame) -> None:
     if missing := [name for name in _COLUMNS if name not in table.columns]:
         raise ParameterError(
-            "The table lacks a column.", where="table", found=", ".join(map(str, table.columns)),
+            "The table lacks a column.",
+            where="table",
+            found=", ".join(map(str, table.columns)),
             expected=", ".join(missing),
-        )  # fmt: skip
+        )
     if unknown := sorted(set(table["what"]) - set(KINDS)):
         raise ParameterError(
-            "Nothing of this kind becomes of a message.", where="what", found=", ".join(map(str, unknown)),
+            "Nothing of this kind becomes of a message.",
+            where="what",
+            found=", ".join(map(str, unknown)),
             expected=", ".join(KINDS),
-        )  # fmt: skip
+        )

@@ -63,9 +63,7 @@ def radio(timeline: pd.DataFrame, *, title: str = "") -> go.Figure:
     _refuse(start, end, state)
     energy_j = power_mw * (end - start) / US_PER_S / 1e3
     axis = TimeAxis(int(start[0]), int(end.max()))
-    figure = make_subplots(
-        rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.06, row_heights=[0.38, 0.62]
-    )  # fmt: skip
+    figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.06, row_heights=[0.38, 0.62])
     total_j = float(energy_j.sum())
     for rank, (name, colour) in enumerate(STATES.items(), start=1):
         chosen = state == name
@@ -82,9 +80,15 @@ def radio(timeline: pd.DataFrame, *, title: str = "") -> go.Figure:
     told = f"{short_number(total_j)} J in all, {axis.span}"
     _style(figure, title or "What the radio did and took", told, 430)
     figure.update_yaxes(
-        tickvals=list(range(len(STATES))), ticktext=list(STATES), range=[-0.6, len(STATES) - 0.4],
-        ticks="", showline=False, showgrid=True, row=1, col=1,
-    )  # fmt: skip
+        tickvals=list(range(len(STATES))),
+        ticktext=list(STATES),
+        range=[-0.6, len(STATES) - 0.4],
+        ticks="",
+        showline=False,
+        showgrid=True,
+        row=1,
+        col=1,
+    )
     figure.update_yaxes(title_text="power, mW", tickformat=",", rangemode="tozero", row=2, col=1)
     figure.update_xaxes(showline=False, ticks="", row=1, col=1)
     figure.update_xaxes(title_text=axis.title, title_standoff=6, row=2, col=1)
@@ -195,15 +199,24 @@ def _told(
         for name, us, mw, joules in zip(state, end - start, power_mw, energy_j, strict=True)
     ]
     return go.Scatter(
-        x=axis.values((start + end) // 2), y=power_mw, text=told, mode="markers", hoverinfo="text",
-        marker={"size": 8, "opacity": 0}, showlegend=False, name="stretches",
-    )  # fmt: skip
+        x=axis.values((start + end) // 2),
+        y=power_mw,
+        text=told,
+        mode="markers",
+        hoverinfo="text",
+        marker={"size": 8, "opacity": 0},
+        showlegend=False,
+        name="stretches",
+    )
 
 
 def _lines(lines: dict[str, pd.DataFrame], axis: TimeAxis) -> list[Any]:
     return [
         go.Scatter(
-            x=axis.values(rows["t_us"].to_numpy()), y=rows["battery_j"], name=name, mode="lines",
+            x=axis.values(rows["t_us"].to_numpy()),
+            y=rows["battery_j"],
+            name=name,
+            mode="lines",
             line={
                 "color": _COLOURS[number % len(_COLOURS)],
                 "dash": _DASHES[(number + number // len(_COLOURS)) % len(_DASHES)],
@@ -211,7 +224,7 @@ def _lines(lines: dict[str, pd.DataFrame], axis: TimeAxis) -> list[Any]:
             },
         )
         for number, (name, rows) in enumerate(lines.items())
-    ]  # fmt: skip
+    ]
 
 
 def _band(lines: dict[str, pd.DataFrame], axis: TimeAxis) -> list[Any]:

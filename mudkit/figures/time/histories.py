@@ -68,14 +68,17 @@ def history(verdict: Verdict, *, title: str = "") -> go.Figure:
     if rows:
         _views(figure, rows)
     figure.update_layout(
-        template=template(), height=height, hovermode="closest",
+        template=template(),
+        height=height,
+        hovermode="closest",
         margin={"l": 90, "r": 30, "t": 120, "b": 100},
         legend={"orientation": "h", "yref": "container", "y": 0.01, "yanchor": "bottom", "x": 0},
         title={
-            "text": title or f"{verdict.model}: {verdict.status}", "font": {"size": 16},
+            "text": title or f"{verdict.model}: {verdict.status}",
+            "font": {"size": 16},
             "subtitle": {"text": _wrapped(str(verdict.explanation)), "font": {"size": 12}},
         },
-    )  # fmt: skip
+    )
     return figure
 
 
@@ -152,29 +155,44 @@ def _bars(
             )  # fmt: skip
     names = [
         {
-            "x": at(each, False)[0], "y": places[each.id] - 0.17, "xref": "x", "yref": "y", "xanchor": "left",
-            "yanchor": "bottom", "showarrow": False,
+            "x": at(each, False)[0],
+            "y": places[each.id] - 0.17,
+            "xref": "x",
+            "yref": "y",
+            "xanchor": "left",
+            "yanchor": "bottom",
+            "showarrow": False,
             "text": html.escape(("✗ " if each.id in bad else "") + _short(each, verdict)),
             "font": {"size": 12, "color": ORANGE if each.id in bad else "#222222"},
         }
         for each in _named(drawn, bad, places, lambda each: at(each, False)[0] * us / span_us, verdict)
-    ]  # fmt: skip
+    ]
     figure.update_layout(annotations=names)  # all at once: plotly takes milliseconds for each on its own
     _arrows(figure, drawn, seen_writes(verdict.history), at)
     figure.update_yaxes(
-        tickvals=list(lanes.values()), ticktext=[f"<b>{html.escape(name)}</b>" for name in lanes],
-        range=[max(places.values(), default=0) + 0.5, -0.6], ticks="", showline=False, row=1, col=1,
-    )  # fmt: skip
+        tickvals=list(lanes.values()),
+        ticktext=[f"<b>{html.escape(name)}</b>" for name in lanes],
+        range=[max(places.values(), default=0) + 0.5, -0.6],
+        ticks="",
+        showline=False,
+        row=1,
+        col=1,
+    )
     figure.update_xaxes(
-        title_text=f"virtual time, {unit} after the first operation", row=1, col=1,
+        title_text=f"virtual time, {unit} after the first operation",
+        row=1,
+        col=1,
         range=[-0.03 * span_us / us, 1.08 * span_us / us],
-    )  # fmt: skip
+    )
 
 
 def _named(
-    drawn: Sequence[Operation], bad: Collection[Id], places: Mapping[Id, int],
-    share: Callable[[Operation], float], verdict: Verdict,
-) -> list[Operation]:  # fmt: skip
+    drawn: Sequence[Operation],
+    bad: Collection[Id],
+    places: Mapping[Id, int],
+    share: Callable[[Operation], float],
+    verdict: Verdict,
+) -> list[Operation]:
     """Choose the operations whose names do not lie on one another: the contradiction's first, then writes."""
     taken: dict[int, list[tuple[float, float]]] = {}
     chosen = []
@@ -293,9 +311,14 @@ def _views(figure: go.Figure, rows: Sequence[tuple[list[str], int, int, list[Ope
                 )  # fmt: skip
     names = [f"<b>{html.escape(', '.join(clients))}</b>" for clients, *_ in rows]
     figure.update_yaxes(
-        tickvals=list(range(len(rows))), ticktext=names, range=[len(rows) - 0.4, -0.8], ticks="",
-        showline=False, row=2, col=1,
-    )  # fmt: skip
+        tickvals=list(range(len(rows))),
+        ticktext=names,
+        range=[len(rows) - 0.4, -0.8],
+        ticks="",
+        showline=False,
+        row=2,
+        col=1,
+    )
     figure.update_xaxes(
         title_text="views: place in the sequence", dtick=1 if longest <= 20 else 5, row=2, col=1
     )

@@ -124,11 +124,17 @@ def strip(
     if named:
         figure.add_trace(
             go.Scatter(
-                x=axis.values([axis.end_us] * len(names)), y=list(range(len(names))), mode="text",
-                text=[f" {share(down[name])} down" for name in names], textposition="middle right",
-                cliponaxis=False, hoverinfo="skip", showlegend=False, textfont={"size": 12},
+                x=axis.values([axis.end_us] * len(names)),
+                y=list(range(len(names))),
+                mode="text",
+                text=[f" {share(down[name])} down" for name in names],
+                textposition="middle right",
+                cliponaxis=False,
+                hoverinfo="skip",
+                showlegend=False,
+                textfont={"size": 12},
             )
-        )  # fmt: skip
+        )
     shares = np.array([down[name] for name in names])
     told = f"{len(names):,} device{'s' if len(names) > 1 else ''}, {axis.span}"
     if len(names) > 1:
@@ -136,15 +142,22 @@ def strip(
         told += share(shares.max())
     figure.update_layout(
         template=template(),
-        title={"text": title or "Links over time", "font": {"size": 16},
-               "subtitle": {"text": told, "font": {"size": 12}}},
+        title={
+            "text": title or "Links over time",
+            "font": {"size": 16},
+            "subtitle": {"text": told, "font": {"size": 12}},
+        },
         height=175 + (26 * len(names) if named else min(800, max(420, 4 * len(names)))),
         margin={"l": 80, "r": 95 if named else 30, "t": 75, "b": 95},
         legend={"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "x": 0},
         hovermode="closest",
-    )  # fmt: skip
-    figure.update_xaxes(title_text=axis.title, title_standoff=6, zeroline=False,
-                        range=axis.values([axis.origin_us, axis.end_us]))  # fmt: skip
+    )
+    figure.update_xaxes(
+        title_text=axis.title,
+        title_standoff=6,
+        zeroline=False,
+        range=axis.values([axis.origin_us, axis.end_us]),
+    )
     figure.update_yaxes(range=[len(names) - 0.4, -0.6], zeroline=False, ticks="", showline=False)
     if named:
         figure.update_yaxes(tickvals=list(range(len(names))), ticktext=names, automargin=True)
@@ -208,9 +221,15 @@ def _pointed(drawn: pd.DataFrame, rows: NDArray[Any], axis: TimeAxis, length_s: 
         )
     middle = (some["start_us"].to_numpy() + some["end_us"].to_numpy()) // 2
     return go.Scatter(
-        x=axis.values(middle), y=rows[chosen], mode="markers", text=told, hoverinfo="text", showlegend=False,
-        marker={"size": 8, "opacity": 0, "color": GREY}, name="stretches",
-    )  # fmt: skip
+        x=axis.values(middle),
+        y=rows[chosen],
+        mode="markers",
+        text=told,
+        hoverinfo="text",
+        showlegend=False,
+        marker={"size": 8, "opacity": 0, "color": GREY},
+        name="stretches",
+    )
 
 
 def _refuse_unknown(devices: Sequence[str], links: pd.DataFrame) -> None:

@@ -82,9 +82,11 @@ def lives(
     for name, table in tables.items():
         if missing := set(_COLUMNS) - set(table.columns):
             raise ParameterError(
-                "The table lacks a column.", where=name, found=", ".join(table.columns),
+                "The table lacks a column.",
+                where=name,
+                found=", ".join(table.columns),
                 expected=", ".join(sorted(missing)),
-            )  # fmt: skip
+            )
     happens = best["read_us"].between(from_us, until_us)
     for table in tables.values():
         over_us = table["read_us"].where(table["read_us"] >= 0, table["expires_us"])
@@ -93,9 +95,13 @@ def lives(
     heights = [max(len(rows), 2) for rows in drawn.values()]
     height_px = _MARGINS_PX + _GAP_PX * len(drawn) + _LINE_PX * sum(heights)
     figure = make_subplots(
-        rows=len(drawn), cols=1, shared_xaxes=True, subplot_titles=list(drawn), row_heights=heights,
+        rows=len(drawn),
+        cols=1,
+        shared_xaxes=True,
+        subplot_titles=list(drawn),
+        row_heights=heights,
         vertical_spacing=_GAP_PX / height_px,
-    )  # fmt: skip
+    )
     outages = _outages(switches_us, starts_up, from_us, until_us)
     named: set[str] = set()
     shapes: list[dict[str, Any]] = []
@@ -106,19 +112,29 @@ def lives(
             figure.add_trace(trace, place, 1)
         shapes += _shades(place, [each for each in reads_us if from_us <= each <= until_us], outages)
         figure.update_yaxes(
-            range=[len(rows) - 0.3, -0.7], showticklabels=False, ticks="", title_text="messages",
-            row=place, col=1,
-        )  # fmt: skip
+            range=[len(rows) - 0.3, -0.7],
+            showticklabels=False,
+            ticks="",
+            title_text="messages",
+            row=place,
+            col=1,
+        )
     figure.update_xaxes(range=[from_us / _HOUR_US, until_us / _HOUR_US])
     figure.update_xaxes(title_text="hours (grey: no link; dotted: the user reads)", row=len(drawn), col=1)
     figure.update_layout(
         title={"text": title, "font": {"size": 16}, "y": 1 - 12 / height_px, "yanchor": "top"},
-        template=template(), shapes=shapes, height=height_px,
+        template=template(),
+        shapes=shapes,
+        height=height_px,
         margin={"l": 50, "r": 20, "t": 100, "b": 60},
         legend={
-            "orientation": "h", "y": 1.0 + 30 / height_px, "yanchor": "bottom", "x": 1, "xanchor": "right",
+            "orientation": "h",
+            "y": 1.0 + 30 / height_px,
+            "yanchor": "bottom",
+            "x": 1,
+            "xanchor": "right",
         },
-    )  # fmt: skip
+    )
     return figure
 
 
@@ -130,15 +146,20 @@ def _rows(table: pd.DataFrame, best: pd.DataFrame, from_us: int, until_us: int) 
         came_us, forwarded_us, read_us = each["came_us"], each["forwarded_us"], each["read_us"]
         over_us = read_us if read_us >= 0 else min(each["expires_us"], until_us)
         left_us = forwarded_us if forwarded_us >= 0 else over_us
-        rows.append({
-            "message": f"message {each['message']}, rank {each['rank']:.2f}", "is_read": read_us >= 0,
-            "is_forwarded": from_us <= over_us and 0 <= forwarded_us <= until_us,
-            "came": max(came_us, from_us) / _HOUR_US, "left": max(min(left_us, until_us), from_us) / _HOUR_US,
-            "over": max(min(over_us, until_us), from_us) / _HOUR_US, "missed": best_us / _HOUR_US,
-            "read": read_us >= 0 and from_us <= read_us <= until_us,
-            "expires": read_us < 0 and from_us <= each["expires_us"] <= until_us,
-            "lost": "lost" in fate and from_us <= best_us <= until_us,
-        })  # fmt: skip
+        rows.append(
+            {
+                "message": f"message {each['message']}, rank {each['rank']:.2f}",
+                "is_read": read_us >= 0,
+                "is_forwarded": from_us <= over_us and 0 <= forwarded_us <= until_us,
+                "came": max(came_us, from_us) / _HOUR_US,
+                "left": max(min(left_us, until_us), from_us) / _HOUR_US,
+                "over": max(min(over_us, until_us), from_us) / _HOUR_US,
+                "missed": best_us / _HOUR_US,
+                "read": read_us >= 0 and from_us <= read_us <= until_us,
+                "expires": read_us < 0 and from_us <= each["expires_us"] <= until_us,
+                "lost": "lost" in fate and from_us <= best_us <= until_us,
+            }
+        )
     return rows
 
 
@@ -161,11 +182,15 @@ def _traces(rows: list[dict[str, Any]]) -> list[go.Scatter]:
         if marked:
             traces.append(
                 go.Scatter(
-                    x=[row[at] for row, _ in marked], y=[place for _, place in marked], name=name,
-                    mode="markers", marker={"symbol": symbol, "color": colour, "size": 8},
-                    text=[row["message"] for row, _ in marked], hoverinfo="text+name",
+                    x=[row[at] for row, _ in marked],
+                    y=[place for _, place in marked],
+                    name=name,
+                    mode="markers",
+                    marker={"symbol": symbol, "color": colour, "size": 8},
+                    text=[row["message"] for row, _ in marked],
+                    hoverinfo="text+name",
                 )
-            )  # fmt: skip
+            )
     return traces
 
 

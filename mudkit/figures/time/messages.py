@@ -198,9 +198,15 @@ def _lane_traces(
         x = [value for place, _, _ in parts for value in (place, place, None)]
         y = [value for _, a, b in parts for value in (a, b, NO_TIME)]
         return go.Scatter(
-            x=x, y=axis.values(y), mode="lines", name=name, hoverinfo="skip", legendrank=100,
-            line={"color": colour, "width": width, "dash": dash}, showlegend=name != "lanes",
-        )  # fmt: skip
+            x=x,
+            y=axis.values(y),
+            mode="lines",
+            name=name,
+            hoverinfo="skip",
+            legendrank=100,
+            line={"color": colour, "width": width, "dash": dash},
+            showlegend=name != "lanes",
+        )
 
     down = _stretches(marks, "link down", edges)
     still = _stretches(marks, "killed", edges) + _stretches(marks, "off", edges)
@@ -270,10 +276,15 @@ def _arrows(drawn: pd.DataFrame, names: dict[str, int], high_us: int, axis: Time
         mark.pop("angleref", None)
         traces.append(
             go.Scatter(
-                x=[None], y=[None], mode="lines+markers", name=f"{fate}: {len(rows):,}", legendgroup=fate,
-                line=line, marker=mark | {"size": look.size_px, "angle": 90 if look.symbol == "arrow" else 0},
+                x=[None],
+                y=[None],
+                mode="lines+markers",
+                name=f"{fate}: {len(rows):,}",
+                legendgroup=fate,
+                line=line,
+                marker=mark | {"size": look.size_px, "angle": 90 if look.symbol == "arrow" else 0},
             )
-        )  # fmt: skip
+        )
     return traces
 
 
@@ -338,13 +349,19 @@ def _labels(
             labels.append(sheet.put(_label(message), spots, look.colour))
     return [
         {
-            "x": label.place, "y": axis.values([label.t_us])[0], "text": _escaped(label.text),
-            "xshift": label.shift_px, "showarrow": False, "borderpad": 1,
+            "x": label.place,
+            "y": axis.values([label.t_us])[0],
+            "text": _escaped(label.text),
+            "xshift": label.shift_px,
+            "showarrow": False,
+            "borderpad": 1,
             "xanchor": "center" if not label.shift_px else "left" if label.shift_px > 0 else "right",
-            "font": {"size": 11, "color": label.colour}, "bgcolor": "rgba(255,255,255,0.85)",
+            "font": {"size": 11, "color": label.colour},
+            "bgcolor": "rgba(255,255,255,0.85)",
         }
-        for label in labels if label is not None
-    ]  # fmt: skip
+        for label in labels
+        if label is not None
+    ]
 
 
 def _style(
@@ -362,10 +379,16 @@ def _style(
         hoverlabel={"align": "left", "bgcolor": "white", "font": {"color": "#222222"}},
     )
     figure.update_xaxes(
-        side="top", tickvals=list(names.values()), ticktext=[f"<b>{_escaped(name)}</b>" for name in names],
-        tickangle=-30 if is_tilted else 0, range=[-0.5, len(names) - 0.5],
-        showline=False, ticks="", zeroline=False, automargin=True,
-    )  # fmt: skip
+        side="top",
+        tickvals=list(names.values()),
+        ticktext=[f"<b>{_escaped(name)}</b>" for name in names],
+        tickangle=-30 if is_tilted else 0,
+        range=[-0.5, len(names) - 0.5],
+        showline=False,
+        ticks="",
+        zeroline=False,
+        automargin=True,
+    )
     figure.update_yaxes(
         title_text=axis.title, range=axis.values([edges[1], edges[0]]), showgrid=True, zeroline=False
     )

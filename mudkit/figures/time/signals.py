@@ -39,14 +39,20 @@ def signals(
     """
     if not drawn or any(len(values) == 0 for values in drawn.values()) or not hz > 0:
         raise ParameterError(
-            "There is nothing to draw.", where="drawn, hz", found=f"{len(drawn)} signals at {hz:g} Hz",
+            "There is nothing to draw.",
+            where="drawn, hz",
+            found=f"{len(drawn)} signals at {hz:g} Hz",
             expected="signals with samples, at more than 0 Hz",
-        )  # fmt: skip
+        )
     length_s = len(next(iter(drawn.values()))) / hz
     figure = make_subplots(
-        rows=len(drawn), cols=1, shared_xaxes=True, shared_yaxes="all", subplot_titles=list(drawn),
+        rows=len(drawn),
+        cols=1,
+        shared_xaxes=True,
+        shared_yaxes="all",
+        subplot_titles=list(drawn),
         vertical_spacing=0.25 / len(drawn),
-    )  # fmt: skip
+    )
     for row, (name, values) in enumerate(drawn.items(), start=1):
         step_s = length_s / len(values)
         times_s = [(place + 0.5) * step_s for place in range(len(values))]
@@ -68,7 +74,9 @@ def signals(
     figure.update_yaxes(range=[low - margin, high + margin])
     figure.update_yaxes(title_text=y, nticks=4, row=(len(drawn) + 1) // 2, col=1)
     figure.update_layout(
-        title={"text": title, "font": {"size": 16}, "y": 0.98, "yanchor": "top"}, template=template(),
-        height=_MARGINS_PX + _ROW_PX * len(drawn), margin={"l": 70, "r": 20, "t": 70, "b": 50},
-    )  # fmt: skip
+        title={"text": title, "font": {"size": 16}, "y": 0.98, "yanchor": "top"},
+        template=template(),
+        height=_MARGINS_PX + _ROW_PX * len(drawn),
+        margin={"l": 70, "r": 20, "t": 70, "b": 50},
+    )
     return figure

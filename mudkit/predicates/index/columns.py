@@ -82,13 +82,16 @@ class Constants:
         """Give the constants of a row."""
         return tuple(
             [
-                column.item(row) if kind in (NUMBER, BOOLEAN)
-                else None if kind == NULL
-                else Point(*column[row].tolist()) if kind == POINT
+                column.item(row)
+                if kind in (NUMBER, BOOLEAN)
+                else None
+                if kind == NULL
+                else Point(*column[row].tolist())
+                if kind == POINT
                 else column[row]
                 for column, kind in zip(self._columns, self._kinds, strict=True)
             ]
-        )  # fmt: skip
+        )
 
     def vector(self, slot: int, rows: NDArray[Any]) -> Vector:
         """Give the constants of a slot for some rows."""

@@ -294,10 +294,14 @@ class Group:
             row
             for row in rows
             if matches(
-                of(row), tables, record, of_receiver(row, receiver) if receiver else _EMPTY,
-                of_auth(row, auth) if auth else _EMPTY, _EMPTY,
+                of(row),
+                tables,
+                record,
+                of_receiver(row, receiver) if receiver else _EMPTY,
+                of_auth(row, auth) if auth else _EMPTY,
+                _EMPTY,
             )
-        ]  # fmt: skip
+        ]
 
     def allowed(
         self,
@@ -316,10 +320,14 @@ class Group:
                 row
                 for row in (rows if isinstance(rows, list) else rows.tolist())
                 if matches(
-                    constants, tables, record, of_receiver(row, receiver) if receiver else _EMPTY,
-                    of_auth(row, auth) if auth else _EMPTY, _EMPTY,
+                    constants,
+                    tables,
+                    record,
+                    of_receiver(row, receiver) if receiver else _EMPTY,
+                    of_auth(row, auth) if auth else _EMPTY,
+                    _EMPTY,
                 )
-            ]  # fmt: skip
+            ]
         array = np.asarray(rows)
         numbers = np.zeros(len(array), dtype=np.intp)
         batch = Batch([record], tables)

@@ -189,11 +189,16 @@ class _Builder:
         readers = {n.scope for node in mine for n in tree.walk(node) if isinstance(n, Name)}
         evaluated = [tree.text_of(part) for part in self.rest]
         return Plan(
-            probe=self._probe(scopes), place=self._place(scopes),
+            probe=self._probe(scopes),
+            place=self._place(scopes),
             sides=tuple(self.sides) or (Side(0, False),),
-            several=self.members is not None, rest=_all(self.rest), rest_loose=_all(self.rest + self.loose),
-            readers=frozenset(readers), indexed=tuple(self.indexed), evaluated=tuple(evaluated),
-        )  # fmt: skip
+            several=self.members is not None,
+            rest=_all(self.rest),
+            rest_loose=_all(self.rest + self.loose),
+            readers=frozenset(readers),
+            indexed=tuple(self.indexed),
+            evaluated=tuple(evaluated),
+        )
 
     def _probe(self, scopes: tuple[str, ...]) -> Callable[..., Any]:
         code = Code()
@@ -217,9 +222,12 @@ class _Builder:
     def _place(self, scopes: tuple[str, ...]) -> Callable[..., Any]:
         code = Code()
         code.known |= {
-            "next_up": _next_up, "next_down": _next_down, "box": _box, "circle": _circle,
+            "next_up": _next_up,
+            "next_down": _next_down,
+            "box": _box,
+            "circle": _circle,
             "listed": _listed,
-        }  # fmt: skip
+        }
         keys = []
         for _, mine, kind in self.keys:
             keys.append(_key(code, mine, kind))

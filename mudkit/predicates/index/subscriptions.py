@@ -99,9 +99,10 @@ class SubscriptionIndex:
         """
         if identity in self._where:
             raise PredicateError(
-                "A subscription of this name is there already.", found=repr(identity),
+                "A subscription of this name is there already.",
+                found=repr(identity),
                 remedy="remove it first, or update its reader's data",
-            )  # fmt: skip
+            )
         _check(predicate, "read predicate")
         for data in (receiver, auth):
             if data is not None and not isinstance(data, Mapping):
@@ -362,24 +363,28 @@ def _reaches(data: Any, path: tuple[str, ...]) -> bool:
 
 def _no_mapping(data: object) -> PredicateError:
     return PredicateError(
-        "A reader's data are a mapping.", found=type(data).__name__,
+        "A reader's data are a mapping.",
+        found=type(data).__name__,
         expected='a mapping of names to values such as {"age": 21}',
-    )  # fmt: skip
+    )
 
 
 def _check(predicate: Predicate, what: str) -> None:
     if not isinstance(predicate, Predicate):
         raise PredicateError(
-            f"A {what} is a Predicate.", found=type(predicate).__name__,
+            f"A {what} is a Predicate.",
+            found=type(predicate).__name__,
             expected="one such as Predicate(\"topic = 'news'\")",
-        )  # fmt: skip
+        )
     if predicate.language is not MOBIUS and predicate.language.scopes != MOBIUS.scopes:
         raise PredicateError(
-            f"The {what} is of another language.", found=", ".join(predicate.language.scopes.names),
+            f"The {what} is of another language.",
+            found=", ".join(predicate.language.scopes.names),
             expected=", ".join(MOBIUS.scopes.names),
-        )  # fmt: skip
+        )
     if predicate.form.unbound:
         raise PredicateError(
-            f"The {what} is not bound: {', '.join(predicate.unbound)} is missing.", text=predicate.text,
+            f"The {what} is not bound: {', '.join(predicate.unbound)} is missing.",
+            text=predicate.text,
             remedy="bind(sender={…}) when it is written",
-        )  # fmt: skip
+        )

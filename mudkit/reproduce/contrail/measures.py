@@ -33,9 +33,12 @@ _PAPER: Final = ((100, 10), (10, 1), (100, 1), (980, 20), (980, 10), (980, 1))
 
 
 def polling(
-    say: Say = nothing_said, *, intervals_s: Sequence[float] = (1, 2, 4, 8), count: int = 100,
+    say: Say = nothing_said,
+    *,
+    intervals_s: Sequence[float] = (1, 2, 4, 8),
+    count: int = 100,
     seeds: Sequence[int] = _SEEDS,
-) -> Measured:  # fmt: skip
+) -> Measured:
     """Measure row C1: a latency is a way up, evenly anything up to an interval and a visit, and a way down.
 
     What an item takes on an open connection is two visits: it comes up, the device is told, asks and gets it.
@@ -65,9 +68,12 @@ def polling(
 
 
 def idle(
-    say: Say = nothing_said, *, timeouts_s: Sequence[float] = (0, 1, 2, 4, 8, 16), count: int = 100,
+    say: Say = nothing_said,
+    *,
+    timeouts_s: Sequence[float] = (0, 1, 2, 4, 8, 16),
+    count: int = 100,
     seeds: Sequence[int] = _SEEDS,
-) -> Measured:  # fmt: skip
+) -> Measured:
     """Measure row C2: idle timeouts at a polling interval of 4 s, items 0.8 to 8.8 s apart."""
     say("idle timeouts")
     means = {
@@ -155,9 +161,13 @@ def steadiness(say: Say = nothing_said, *, seconds: int = 60, seeds: Sequence[in
 
 
 def scale(
-    say: Say = nothing_said, *, service_ms: float = 25.0, minutes: float = 1.0, seed: int = 1,
+    say: Say = nothing_said,
+    *,
+    service_ms: float = 25.0,
+    minutes: float = 1.0,
+    seed: int = 1,
     loads: Sequence[tuple[int, int]] = ((10, 1), (100, 1), (100, 10), (980, 10), (980, 20), (980, 1)),
-) -> Measured:  # fmt: skip
+) -> Measured:
     """Measure row C6: clients that send themselves an item every 5 s, and instances that serve them."""
     figures = {}
     means: dict[tuple[int, int], float] = {}

@@ -31,9 +31,15 @@ class Pair:
     """
 
     def __init__(
-        self, seed: int, polling_s: float, idle_s: float, *, link: str = "umts_3g", receivers: int = 1,
+        self,
+        seed: int,
+        polling_s: float,
+        idle_s: float,
+        *,
+        link: str = "umts_3g",
+        receivers: int = 1,
         encrypted: bool = True,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.lab = Lab(seed=seed, held=True)
         self.lab.world.on_failure = comes_out
         self.relay = Relay(self.lab, most_waiting=100_000)

@@ -66,10 +66,14 @@ class Stage:
         names = ("ann", "bob", "cyd")
         modules = {
             name: Module(
-                lab.device(name), relay, friends=[each for each in names if each != name], renew_s=60.0,
+                lab.device(name),
+                relay,
+                friends=[each for each in names if each != name],
+                renew_s=60.0,
                 encrypted=encrypted,
-            ) for name in names
-        }  # fmt: skip
+            )
+            for name in names
+        }
         ports = {(name, port): modules[name].open_port(port) for name in names for port in ("one", "two")}
         self.lab, self._process, self._gateway = lab, modules["bob"].installed, relay.gateways[0][0]
         self.messages: list[Any] = []
@@ -144,7 +148,7 @@ class Stage:
                 "What was done to messages has stopped others.",
                 found=f"{self.kept() - before} that were taken, {len(reports)} reports",
                 expected=f"{self.unseen} that had not come before, and no report",
-            )  # fmt: skip
+            )
 
     def kept(self) -> int:
         """Say how many items, keys and filters the receiver keeps."""
@@ -281,9 +285,15 @@ def _forged(draw: Random, stage: Stage, message: Any) -> Any:
 
 
 MANIPULATIONS: Final[Mapping[str, Callable[[Random, Stage, Any], Any]]] = {
-    "bits": _flipped, "lengths": _truncated, "headers": _changed, "junk": _junk, "swaps": _swapped,
-    "splices": _spliced, "anything": _rebuilt, "old keys": _forged,
-}  # fmt: skip
+    "bits": _flipped,
+    "lengths": _truncated,
+    "headers": _changed,
+    "junk": _junk,
+    "swaps": _swapped,
+    "splices": _spliced,
+    "anything": _rebuilt,
+    "old keys": _forged,
+}
 """What is done to messages, by name; None: it does not fit this one."""
 
 

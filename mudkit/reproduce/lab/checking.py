@@ -79,10 +79,15 @@ def stored(
         value = f"v{seen[client]}" if seen[client] else None
         found.append(
             Operation(
-                f"client-{client}", number, "k", Kind.WRITE if is_write else Kind.READ, begin_us,
-                effect_us + int(late[number] * wide_us), Content(value, seen[client]),
+                f"client-{client}",
+                number,
+                "k",
+                Kind.WRITE if is_write else Kind.READ,
+                begin_us,
+                effect_us + int(late[number] * wide_us),
+                Content(value, seen[client]),
             )
-        )  # fmt: skip
+        )
     return History(found)
 
 
@@ -92,11 +97,15 @@ def with_mistake(history: History) -> History:
     last_us = max(each.answered_us or 0 for each in history)
     reads = [
         replace(
-            history.operations[-1], kind=Kind.READ, op_id=1_000_000_000 + number, content=content,
-            invoked_us=last_us + 1 + 2 * number, answered_us=last_us + 2 + 2 * number,
+            history.operations[-1],
+            kind=Kind.READ,
+            op_id=1_000_000_000 + number,
+            content=content,
+            invoked_us=last_us + 1 + 2 * number,
+            answered_us=last_us + 2 + 2 * number,
         )
         for number, content in enumerate((_newest(history), first.content))
-    ]  # fmt: skip
+    ]
     return History([*history, *reads])
 
 
@@ -191,6 +200,7 @@ def measure(
         "search": f"the same without versions, {few} clients; the largest of {', '.join(map(str, sizes))} "
         f"operations at which a legal history and one with a mistake are both decided within {within_s:g} s; "
         "the search alone, which check tries last",
-        "peer": PORCUPINE, "seeds": list(seeds),
-    }  # fmt: skip
+        "peer": PORCUPINE,
+        "seeds": list(seeds),
+    }
     return Measured(figures, parameters)

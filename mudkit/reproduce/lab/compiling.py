@@ -88,9 +88,13 @@ def measure(say: Say = nothing_said, *, texts: int = 300, calls: int = 20_000, r
         ),
     }
     parameters = {
-        "predicate": PLAIN, "near the reader": NEAR, "texts a run": texts, "calls a run": calls, "runs": runs,
+        "predicate": PLAIN,
+        "near the reader": NEAR,
+        "texts a run": texts,
+        "calls a run": calls,
+        "runs": runs,
         "threads": 1,
-    }  # fmt: skip
+    }
     return Measured(figures, parameters)
 
 

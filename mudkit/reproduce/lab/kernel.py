@@ -39,8 +39,12 @@ class Reporter:
         if kind is TimerFired:
             self._number += 1
             report = {
-                "kind": "report", "number": self._number, "lat": 30.2672, "lon": -97.7431, "speed_mps": 12.5,
-            }  # fmt: skip
+                "kind": "report",
+                "number": self._number,
+                "lat": 30.2672,
+                "lon": -97.7431,
+                "speed_mps": 12.5,
+            }
             return Send("server", report), SetTimer("report", EVERY_S * _US)
         return (SetTimer("report", self._offset_us),) if kind is LinkUp else ()
 
@@ -94,10 +98,13 @@ def hold(devices: int, hours: int, seed: int) -> None:
     lab.run(hours=hours)
     _, peak = memory_mb()
     found: dict[str, Any] = {
-        "before": before, "peak": peak, "s": time.perf_counter() - began_s, "handled": lab.world.handled,
+        "before": before,
+        "peak": peak,
+        "s": time.perf_counter() - began_s,
+        "handled": lab.world.handled,
         "positions": sum(len(piece) for piece in lab.trace.pieces("positions")),
         "messages": int(lab.bill()["messages"].sum()),
-    }  # fmt: skip
+    }
     print(json.dumps(found))  # noqa: T201 - this is how the process answers
 
 
@@ -149,6 +156,7 @@ def measure(
         "acknowledgement; sizes of JSON, radio and bill included; setting up included",
         "memory": f"{fleet:,} commuting devices, {fleet_hours} virtual hours, positions each minute, "
         f"a report each {EVERY_S} s and its acknowledgement",
-        "seeds": list(seeds), "repeats": repeats,
-    }  # fmt: skip
+        "seeds": list(seeds),
+        "repeats": repeats,
+    }
     return Measured(figures, parameters)

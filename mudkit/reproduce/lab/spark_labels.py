@@ -109,11 +109,15 @@ def serve_duckdb() -> None:
         box = box_bounds(table["lat"].to_numpy(), table["lon"].to_numpy(), table["box_km"].to_numpy())
         asked = pa.table(
             {
-                "read_id": table["read_id"], "t": epoch_us(table["ts"]) // 1_000_000,
-                "window_s": table["window_s"], "south": box.south, "west": box.west, "north": box.north,
+                "read_id": table["read_id"],
+                "t": epoch_us(table["ts"]) // 1_000_000,
+                "window_s": table["window_s"],
+                "south": box.south,
+                "west": box.west,
+                "north": box.north,
                 "east": box.east,
             }
-        )  # fmt: skip
+        )
         files = str(Path(folder) / "positions" / "*" / "*.parquet").replace("'", "''")
         query = _QUERY.format(bin_s=BIN_S, bin_lat=BIN_LAT, bin_lon=BIN_LON, files=files)
         with duckdb.connect() as database:
@@ -146,9 +150,12 @@ class _Side:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
         self._process = subprocess.Popen(
             [sys.executable, "-c", code, *arguments],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
             env=environment(),
-        )  # fmt: skip
+        )
 
     def __enter__(self) -> _Side:
         return self

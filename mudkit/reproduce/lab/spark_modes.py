@@ -263,9 +263,12 @@ def measure(say: Say = nothing_said, *, cars: int = 60, days: int = 5, workers: 
     figures["rows compared"] = Figure.of([sum(map(len, found.values()))])
     figures["executors that took part"] = Figure.of([len(where[CLUSTER]["folder"])])
     parameters = {
-        "cars": cars, "days": days, "seed": 7, "workers": f"{workers} of one core and 1 GiB",
+        "cars": cars,
+        "days": days,
+        "seed": 7,
+        "workers": f"{workers} of one core and 1 GiB",
         "tables": {name: len(table) for name, table in found.items()},
         "compared with": _REFERENCE,
         "means": f"equal to one part in {1 / _MEAN_TOLERANCE:g}; all else exactly",
-    }  # fmt: skip
+    }
     return Measured(figures, parameters)

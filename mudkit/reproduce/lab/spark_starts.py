@@ -86,6 +86,7 @@ def measure(say: Say = nothing_said, *, runs: int = 5) -> Measured:
         "import": "whole processes, a warm-up before",
         "sessions": "pipeline.session() alone, in processes of their own; its imports stand beside it",
         "first session ever": "with an empty cache of mudkit's, thus without an archive of Java's classes",
-        "an action": "median of 10 counts of 1,000 numbers", "runs": runs,
-    }  # fmt: skip
+        "an action": "median of 10 counts of 1,000 numbers",
+        "runs": runs,
+    }
     return Measured(figures, parameters)

@@ -29,9 +29,12 @@ _NOISE: Final = 0.002
 
 
 def measure_times(
-    say: Say = nothing_said, *, over: Mapping[str, Sequence[Any]] | None = None, days: int = 365,
+    say: Say = nothing_said,
+    *,
+    over: Mapping[str, Sequence[Any]] | None = None,
+    days: int = 365,
     seeds: Sequence[int] = range(5),
-) -> Measured:  # fmt: skip
+) -> Measured:
     """Measure row L5.
 
     Parameters
@@ -78,17 +81,21 @@ def measure_times(
     )
     figures["share of all that comes that is lost at 4 min, 2 a day"] = _of_all(lost, 256.0, days)
     stated = lost.attrs["parameters"] | {
-        "outage": "0 for waste, 0.95 for loss", "policy": "on-line for waste, on-demand for loss",
+        "outage": "0 for waste, 0.95 for loss",
+        "policy": "on-line for waste, on-demand for loss",
         "law of the times": "exponential",
         "loss": f"over all seeds together, where {FEW} messages at least are read",
-    }  # fmt: skip
+    }
     return Measured(figures, stated)
 
 
 def measure_thresholds(
-    say: Say = nothing_said, *, over: Mapping[str, Sequence[Any]] | None = None, days: int = 365,
+    say: Say = nothing_said,
+    *,
+    over: Mapping[str, Sequence[Any]] | None = None,
+    days: int = 365,
     seeds: Sequence[int] = range(5),
-) -> Measured:  # fmt: skip
+) -> Measured:
     """Measure row L6.
 
     Parameters
@@ -125,9 +132,11 @@ def measure_thresholds(
         for value in ("waste", "loss"):
             figures[f"{value} with the threshold learnt, 5.7 days, {named}"] = of_seeds(learnt, value)
     stated = table.attrs["parameters"] | {
-        "outage": list(DOWNTIMES), "law of the times": "exponential", "a gap": f"both at most {LITTLE:.0%}",
+        "outage": list(DOWNTIMES),
+        "law of the times": "exponential",
+        "a gap": f"both at most {LITTLE:.0%}",
         "a step": f"by more than {_NOISE:.1%}",
-    }  # fmt: skip
+    }
     return Measured(figures, stated)
 
 

@@ -35,9 +35,13 @@ class Fleet:
     """
 
     def __init__(
-        self, drawn: Drawn, policy: Forwarding, most: int | None, threshold: float = 0.0,
+        self,
+        drawn: Drawn,
+        policy: Forwarding,
+        most: int | None,
+        threshold: float = 0.0,
         reranks: Sequence[tuple[int, int, float]] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._lab = Lab(seed=1, messages=False)
         self._world = world = self._lab.world
         world.on_failure = comes_out

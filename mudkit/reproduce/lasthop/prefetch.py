@@ -22,9 +22,13 @@ _LITTLE: Final = 0.01
 
 
 def measure_limits(
-    say: Say = nothing_said, *, over: Mapping[str, Sequence[Any]] | None = None,
-    outages_per_day: Sequence[int] = OUTAGES_PER_DAY, days: int = 365, seeds: Sequence[int] = range(5),
-) -> Measured:  # fmt: skip
+    say: Say = nothing_said,
+    *,
+    over: Mapping[str, Sequence[Any]] | None = None,
+    outages_per_day: Sequence[int] = OUTAGES_PER_DAY,
+    days: int = 365,
+    seeds: Sequence[int] = range(5),
+) -> Measured:
     """Measure row L3.
 
     Parameters
@@ -63,9 +67,12 @@ def measure_limits(
 
 
 def measure_on_demand(
-    say: Say = nothing_said, *, over: Mapping[str, Sequence[Any]] | None = None, days: int = 365,
+    say: Say = nothing_said,
+    *,
+    over: Mapping[str, Sequence[Any]] | None = None,
+    days: int = 365,
     seeds: Sequence[int] = range(5),
-) -> Measured:  # fmt: skip
+) -> Measured:
     """Measure row L4.
 
     Parameters

@@ -22,10 +22,15 @@ _OUTAGE: Final = 0.5
 
 
 def measure(
-    say: Say = nothing_said, *, days: int = 365, runs: int = 25, fleets: int = 3,
-    seeds: Sequence[int] = range(10), processes: int = PROCESSES,
+    say: Say = nothing_said,
+    *,
+    days: int = 365,
+    runs: int = 25,
+    fleets: int = 3,
+    seeds: Sequence[int] = range(10),
+    processes: int = PROCESSES,
     over: dict[str, Sequence[Any]] | None = None,
-) -> Measured:  # fmt: skip
+) -> Measured:
     """Measure row L7.
 
     Parameters
@@ -86,8 +91,11 @@ def measure(
         "a run": f"{days} days, 32 messages and 2 reads of {_MOST} a day, {_OUTAGE:.0%} downtime, 12 outages "
         f"a day; on-line, and prefetching up to {_LIMIT}; drawing the events counts on both sides",
         "driven by the kernel": f"a device, a server and an ideal link; prefetching up to {_LIMIT}",
-        "runs": runs, "fleets": fleets, "Figure 3": table.attrs["parameters"], "processes": processes,
-    }  # fmt: skip
+        "runs": runs,
+        "fleets": fleets,
+        "Figure 3": table.attrs["parameters"],
+        "processes": processes,
+    }
     return Measured(figures, parameters)
 
 

@@ -16,9 +16,12 @@ EXAMPLES: Final = (4, 32)
 
 
 def measure_formula(
-    say: Say = nothing_said, *, over: Mapping[str, Sequence[Any]] | None = None, days: int = 365,
+    say: Say = nothing_said,
+    *,
+    over: Mapping[str, Sequence[Any]] | None = None,
+    days: int = 365,
     seeds: Sequence[int] = range(10),
-) -> Measured:  # fmt: skip
+) -> Measured:
     """Measure row L1.
 
     Parameters

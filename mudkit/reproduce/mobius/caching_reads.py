@@ -64,10 +64,7 @@ def measure(
     from mudkit.pipeline import label_reads  # loads Spark
 
     found: dict[str, list[_Found]] = {}
-    traces = labelled(
-        label_reads, cars=cars, towns=towns, days=days, seeds=seeds, recorded=recorded,
-        say=say,
-    )  # fmt: skip
+    traces = labelled(label_reads, cars=cars, towns=towns, days=days, seeds=seeds, recorded=recorded, say=say)
     with spread_out(processes, 1) as map_:
         for shares in map_(_replayed, traces):
             say("rule, trees and bound")
@@ -130,12 +127,18 @@ def _figures(found: Mapping[str, Sequence[_Found]]) -> dict[str, Figure]:
     few = sum(share.median < 0.5 for share in wide.values())
     figures["regimes with a gap over 5 points of which less than half is closed"] = Figure.of([few])
     for name, factor in (("bound", "bound_factor"), ("tree", "tree_factor")):
-        best = max((Figure.of(getattr(each, factor) for each in runs) for runs in found.values()),
-                   key=lambda figure: figure.median)  # fmt: skip
+        best = max(
+            (Figure.of(getattr(each, factor) for each in runs) for runs in found.values()),
+            key=lambda figure: figure.median,
+        )
         figures[f"times fewer queries, {FEWER_STALE:g} times fewer stale, {name}, best regime"] = best
     for name, runs in found.items():
-        for what, field in (("rule sends", "rule"), ("rule is stale", "rule_stale"), ("tree sends", "tree"),
-                            ("bound sends", "bound")):  # fmt: skip
+        for what, field in (
+            ("rule sends", "rule"),
+            ("rule is stale", "rule_stale"),
+            ("tree sends", "tree"),
+            ("bound sends", "bound"),
+        ):
             figures[f"{what}, {name}"] = Figure.of(getattr(each, field) for each in runs)
         if name in wide:
             figures[f"share of the gap closed, {name}"] = wide[name]

@@ -151,8 +151,14 @@ def _figures(found: Mapping[str, Sequence[_Found]]) -> dict[str, Figure]:
             best = max(times, key=lambda figure: figure.median, default=Figure.of([math.nan]))
             figures[f"times fewer {what} than with 30 min, {who}, best regime"] = best
     for name, runs in found.items():
-        for who, field in (("10 min", "ten"), ("30 min", "thirty"), ("tree", "tree"), ("bound", "bound"),
-                           ("strict bound", "strict"), ("hours in hindsight", "hours")):  # fmt: skip
+        for who, field in (
+            ("10 min", "ten"),
+            ("30 min", "thirty"),
+            ("tree", "tree"),
+            ("bound", "bound"),
+            ("strict bound", "strict"),
+            ("hours in hindsight", "hours"),
+        ):
             of = [shares for each in runs if (shares := getattr(each, field)) is not None]
             for what in _Shares._fields if of else ():
                 figures[f"{what}, {who}, {name}"] = Figure.of(getattr(each, what) for each in of)

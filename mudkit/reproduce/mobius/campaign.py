@@ -64,11 +64,14 @@ def measure(
     parameters = {
         "runs": f"{MINUTES[0]} or {MINUTES[1]} virtual minutes, 10 to 60 operations and some for each fault, "
         f"{SETTLE_HOURS} h rest",
-        "seeds": f"{min(seeds)} to {max(seeds)}", "faults": faults,
-    }  # fmt: skip
+        "seeds": f"{min(seeds)} to {max(seeds)}",
+        "faults": faults,
+    }
     if found.forks:
         (_, words), seed = min((fork, seed) for seed, fork in found.forks.items())
         parameters["smallest counterexample to definition 3"] = f"seed {seed}: {words}"
-    parameters |= {f"seeded, {name}": "nothing caught it" if catch is None else str(catch)
-                   for name, catch in catches.items()}  # fmt: skip
+    parameters |= {
+        f"seeded, {name}": "nothing caught it" if catch is None else str(catch)
+        for name, catch in catches.items()
+    }
     return Measured({name: Figure.of([count]) for name, count in figures.items()}, parameters)

@@ -82,11 +82,13 @@ def measure(
         "subscriptions held": Figure.of(each["held"] for each in found),
     }
     parameters = {
-        "subscriptions": subscriptions, "topics": list(topics), "seeds": list(seeds),
+        "subscriptions": subscriptions,
+        "topics": list(topics),
+        "seeds": list(seeds),
         "read predicate": TEXTS["box"],
         "a subscription holds": "name, topic, box, price; its reader's age, loc and user",
         "records matched before the reading": _RECORDS,
-    }  # fmt: skip
+    }
     return Measured(figures, parameters)
 
 

@@ -56,9 +56,10 @@ def growth(
 
     if min(*sizes, topics, records) < 1:
         raise ParameterError(
-            "There must be one of each at least.", found=f"{list(sizes)}, {topics} topics, {records} records",
+            "There must be one of each at least.",
+            found=f"{list(sizes)}, {topics} topics, {records} records",
             expected="1 or more of each",
-        )  # fmt: skip
+        )
     rows: list[dict[str, Any]] = []
     for many in sizes:
         load = Workload(many, topics, seed, shape)
@@ -91,11 +92,15 @@ def _ways(
         expected = expected or found
         rows.append(
             {
-                "subscriptions": len(whole), "way": way, "µs_a_record": us, "looked_at": looked_at,
-                "reached": statistics.fmean(map(len, found)), "records": done,
+                "subscriptions": len(whole),
+                "way": way,
+                "µs_a_record": us,
+                "looked_at": looked_at,
+                "reached": statistics.fmean(map(len, found)),
+                "records": done,
                 "agree": statistics.fmean(a == b for a, b in zip(expected, found, strict=False)),
             }
-        )  # fmt: skip
+        )
     return rows
 
 

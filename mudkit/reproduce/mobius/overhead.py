@@ -18,9 +18,14 @@ _SEEDS: Final = (1, 2, 3, 4, 5)
 
 
 def measure_local(
-    say: Say = nothing_said, *, writes: int = 2000, durable: int = 600, reads: int = 4000, held: int = 1000,
+    say: Say = nothing_said,
+    *,
+    writes: int = 2000,
+    durable: int = 600,
+    reads: int = 4000,
+    held: int = 1000,
     seeds: Sequence[int] = _SEEDS,
-) -> Measured:  # fmt: skip
+) -> Measured:
     """Measure row M3 on the device.
 
     Parameters

@@ -56,12 +56,17 @@ def drawn(many: int, seed: int) -> list[tuple[str, Record]]:
     price, topic = stream.uniform(0, steps), stream.uniform(1, steps)
     words = (stream.uniform(2, np.arange(many * _WORDS)) * (1 << 31)).astype(int).reshape(many, _WORDS)
     return [
-        (f"article-{number % (many // 2):06d}", {
-            "topic": ("arts", "sports", "news")[int(3 * topic[number])],
-            "text": "".join(f"{word:08x}" for word in words[number]),
-            "price": round(100 * float(price[number]), 2), "number": number,
-        }) for number in range(many)
-    ]  # fmt: skip
+        (
+            f"article-{number % (many // 2):06d}",
+            {
+                "topic": ("arts", "sports", "news")[int(3 * topic[number])],
+                "text": "".join(f"{word:08x}" for word in words[number]),
+                "price": round(100 * float(price[number]), 2),
+                "number": number,
+            },
+        )
+        for number in range(many)
+    ]
 
 
 class Bare:
@@ -194,9 +199,14 @@ def _landed(side: Bare | Mud, calls: Sequence[tuple[str, Record]]) -> float:
 
 
 def local(
-    say: Say = nothing_said, *, writes: int = 2000, durable: int = 600, reads: int = 4000, held: int = 1000,
+    say: Say = nothing_said,
+    *,
+    writes: int = 2000,
+    durable: int = 600,
+    reads: int = 4000,
+    held: int = 1000,
     seeds: Sequence[int] = (1, 2, 3, 4, 5),
-) -> tuple[dict[str, Figure], dict[str, Any]]:  # fmt: skip
+) -> tuple[dict[str, Figure], dict[str, Any]]:
     """Measure the local part of row M3.
 
     Parameters
@@ -258,7 +268,8 @@ def local(
         "on the device": "WAL, a transaction a call, each record twice with different contents; the bare "
         "side: INSERT OR REPLACE of key and MessagePack, SELECT by key; MUD without a network (stage 1); "
         f"the median call of a seed, blocks of {_BLOCK} in turn",
-        "local writes": {"FULL": durable, "NORMAL": writes}, "cached reads": f"{reads:,} of {held:,} records",
+        "local writes": {"FULL": durable, "NORMAL": writes},
+        "cached reads": f"{reads:,} of {held:,} records",
         "sqlite": sqlite3.sqlite_version,
-    }  # fmt: skip
+    }
     return figures, parameters

@@ -107,9 +107,14 @@ class Workload:
                 else:
                     topic = {} if self.shape == "ranges" else {"topic": f"topic-{topics[i]}"}
                     predicate = Predicate(
-                        text, south=lat - half, north=lat + half, west=lon - half, east=lon + half,
-                        most=most[i], **topic,
-                    )  # fmt: skip
+                        text,
+                        south=lat - half,
+                        north=lat + half,
+                        west=lon - half,
+                        east=lon + half,
+                        most=most[i],
+                        **topic,
+                    )
                 reader = {"age": ages[i], "loc": (lat, lon)}
                 yield f"sub-{start + i}", predicate, reader, {"user": f"user-{start + i}"}
 

@@ -72,10 +72,16 @@ def measure_compression(
         "smallest message, bytes": Figure.of([least]),
         "largest message, bytes": Figure.of([most]),
     }
-    return Measured(figures, {
-        "encoding": ENCODING, "messages": count, "messages a second": PER_S, "seeds": list(seeds),
-        "saturated link": f"volume 1 with gzip offers {OVERLOAD:g} of what it carries; all have the same",
-    })  # fmt: skip
+    return Measured(
+        figures,
+        {
+            "encoding": ENCODING,
+            "messages": count,
+            "messages a second": PER_S,
+            "seeds": list(seeds),
+            "saturated link": f"volume 1 with gzip offers {OVERLOAD:g} of what it carries; all have the same",
+        },
+    )
 
 
 def measure_chains(
@@ -116,8 +122,12 @@ def measure_chains(
         **{f"share left at {share}": Figure.of(values) for share, values in left.items()},
     }
     parameters: dict[str, Any] = {
-        "encoding": ENCODING, "clients": clients, "volume": 1, "messages": count, "seeds": list(seeds),
-    }  # fmt: skip
+        "encoding": ENCODING,
+        "clients": clients,
+        "volume": 1,
+        "messages": count,
+        "seeds": list(seeds),
+    }
     return Measured(figures, parameters)
 
 

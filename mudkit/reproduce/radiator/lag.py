@@ -76,16 +76,24 @@ def measure_lag(
         },
     }
     parameters: dict[str, Any] = {
-        "encoding": ENCODING, "messages a second": PER_S, "for s": length_s, "receivers": 100,
-        "load": "bytes of volume 1 that are offered, of what the link carries", "seeds": list(seeds),
-    }  # fmt: skip
+        "encoding": ENCODING,
+        "messages a second": PER_S,
+        "for s": length_s,
+        "receivers": 100,
+        "load": "bytes of volume 1 that are offered, of what the link carries",
+        "seeds": list(seeds),
+    }
     return Measured(figures, parameters)
 
 
 def measure_headline(
-    say: Say = nothing_said, *, clients: int = CLIENTS, length_s: int = 1000, load: float = OVERLOAD,
+    say: Say = nothing_said,
+    *,
+    clients: int = CLIENTS,
+    length_s: int = 1000,
+    load: float = OVERLOAD,
     seeds: Sequence[int] = range(3),
-) -> Measured:  # fmt: skip
+) -> Measured:
     """Measure row R3: chains of 1 % and volume 20, against a push of each message to each.
 
     Parameters
@@ -124,9 +132,14 @@ def measure_headline(
         **{name: Figure.of(values) for name, values in delays.items()},
     }
     parameters: dict[str, Any] = {
-        "encoding": ENCODING, "clients": clients, "messages a second": PER_S, "for s": length_s,
-        "load of pushes to each": load, "a hop, s": HOP_S, "seeds": list(seeds),
-    }  # fmt: skip
+        "encoding": ENCODING,
+        "clients": clients,
+        "messages a second": PER_S,
+        "for s": length_s,
+        "load of pushes to each": load,
+        "a hop, s": HOP_S,
+        "seeds": list(seeds),
+    }
     return Measured(figures, parameters)
 
 

@@ -42,9 +42,11 @@ _WITHOUT_A_KEY: Final = Aggregability(
 
 
 def measure(
-    say: Say = nothing_said, *, engines: Mapping[str, Any] | None = None,
+    say: Say = nothing_said,
+    *,
+    engines: Mapping[str, Any] | None = None,
     stream: Mapping[str, Any] | None = None,
-) -> Measured:  # fmt: skip
+) -> Measured:
     """Measure row R5.
 
     Parameters
@@ -127,12 +129,18 @@ def measure_engines(
         "bytes of aggregates, each counted once": Figure.of([bytes_sent]),
     }
     parameters: dict[str, Any] = {
-        "clients": clients, "messages": {"5 groups": many, "100 groups": few, "literally": literal,
-            "without a key": f"{unkeyed}; beside Algorithm 3 {2 * unkeyed} to {beside} clients"},
+        "clients": clients,
+        "messages": {
+            "5 groups": many,
+            "100 groups": few,
+            "literally": literal,
+            "without a key": f"{unkeyed}; beside Algorithm 3 {2 * unkeyed} to {beside} clients",
+        },
         "function": f"Volume({_NEAR}) in one's own zone, else Volume({_FAR}); keys of both are declared",
         "join": "mean speed and box, gzip at level 6, once for each batch of a group",
-        "echo": True, "time": "of the processor, one core; drawing the messages is not counted",
-    }  # fmt: skip
+        "echo": True,
+        "time": "of the processor, one core; drawing the messages is not counted",
+    }
     return Measured(figures, parameters)
 
 

@@ -27,10 +27,15 @@ __all__ = ["Played", "bound_s", "by_distance", "events_of", "measure", "play", "
 KM: Final = 5.0
 """Side of the cells by which receivers are alike."""
 RETENTION_S: Final = 600.0
-_EVENTS: Final = pa.schema([
-    ("ts", pa.timestamp("us", tz="UTC")), ("number", pa.int64()),
-    ("client", pa.string()), ("kind", pa.string()), ("told", pa.string()),
-])  # fmt: skip
+_EVENTS: Final = pa.schema(
+    [
+        ("ts", pa.timestamp("us", tz="UTC")),
+        ("number", pa.int64()),
+        ("client", pa.string()),
+        ("kind", pa.string()),
+        ("told", pa.string()),
+    ]
+)
 
 
 @aggregability(key=lambda receiver: cell(receiver["loc"], km=KM))
@@ -89,9 +94,10 @@ def events_of(positions: pa.Table) -> pa.Table:
         The columns of ``mudkit.pipeline.streaming.EVENTS``, in order.
     """
     ordered = positions.sort_by([("ts", "ascending"), ("device", "ascending")])
-    names, places = ordered["device"].to_pylist(), zip(
-        ordered["lat"].to_pylist(), ordered["lon"].to_pylist(), strict=True
-    )  # fmt: skip
+    names, places = (
+        ordered["device"].to_pylist(),
+        zip(ordered["lat"].to_pylist(), ordered["lon"].to_pylist(), strict=True),
+    )
     known: set[str] = set()
     rows: list[tuple[int, str, str, str]] = []
     for t_us, device, place in zip(epoch_us(ordered["ts"]).tolist(), names, places, strict=True):
@@ -160,10 +166,14 @@ def play(
     written_s = np.array([done_by[t_us] for t_us in watermark_us.tolist()])
     usual_s = statistics.fmean(durations_s[1:])
     return Played(
-        written_s - went_us / US_PER_S / speed, (watermark_us - went_us) / US_PER_S, durations_s,
-        len(events), sum(map(len, gone["recipients"].to_pylist())),
-        usual_s * speed / every_s, bound_s(durations_s, every_s, speed),
-    )  # fmt: skip
+        written_s - went_us / US_PER_S / speed,
+        (watermark_us - went_us) / US_PER_S,
+        durations_s,
+        len(events),
+        sum(map(len, gone["recipients"].to_pylist())),
+        usual_s * speed / every_s,
+        bound_s(durations_s, every_s, speed),
+    )
 
 
 def bound_s(durations_s: Sequence[float], every_s: float, speed: float) -> float:

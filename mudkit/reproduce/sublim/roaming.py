@@ -157,9 +157,11 @@ class _Walk:
 
     def _publish(self, number: int) -> None:
         message = {
-            "number": number, "kind": ("count", "limit", "sum")[self._draw(1, number, 3)],
-            "patient": self._draw(2, number, 3), "pulse": 40 + self._draw(3, number, 60),
-        }  # fmt: skip
+            "number": number,
+            "kind": ("count", "limit", "sum")[self._draw(1, number, 3)],
+            "patient": self._draw(2, number, 3),
+            "pulse": 40 + self._draw(3, number, 60),
+        }
         self.net.publish(message)
 
     def _move(self, number: int) -> None:
@@ -199,9 +201,14 @@ class _Walk:
         lost = sum(each not in got for each in wanted)
         extra = len(got) - len(wanted) + lost
         return Roamed(
-            handovers=len(self.parcels), crashes=crashes, published=len(published), sent=len(wanted),
-            lost=lost, repeated=extra + (numbers != sorted(numbers)), wrong_states=int(not is_equal),
-        )  # fmt: skip
+            handovers=len(self.parcels),
+            crashes=crashes,
+            published=len(published),
+            sent=len(wanted),
+            lost=lost,
+            repeated=extra + (numbers != sorted(numbers)),
+            wrong_states=int(not is_equal),
+        )
 
 
 def roam(seed: int, roaming: Roaming | None = None) -> Roamed:
@@ -229,7 +236,10 @@ def measure(say: Say, handovers: int = 1_000, roaming: Roaming | None = None) ->
     total = Roamed(*(sum(column) for column in zip(*runs, strict=True)))
     figures = {name.replace("_", " "): Figure.of([value]) for name, value in total._asdict().items()}
     parameters = {
-        "seeds": f"0–{len(runs) - 1}", "access points": _POINTS, "moves": roaming.moves,
-        "crashes asked for": roaming.crashes, "mangled share": roaming.mangled_share,
-    }  # fmt: skip
+        "seeds": f"0–{len(runs) - 1}",
+        "access points": _POINTS,
+        "moves": roaming.moves,
+        "crashes asked for": roaming.crashes,
+        "mangled share": roaming.mangled_share,
+    }
     return Measured(figures, parameters)

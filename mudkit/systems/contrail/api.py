@@ -90,16 +90,23 @@ class Module:
         relays = [relay] if isinstance(relay, Relay) else list(relay) if is_relays else []
         if not relays or isinstance(friends, str) or not isinstance(friends, Collection):
             raise ParameterError(
-                "A module needs a relay, and friends.", where="relay, friends",
+                "A module needs a relay, and friends.",
+                where="relay, friends",
                 found=f"{relay!r}, {friends!r}"[:200],
                 expected="a relay or several, such as Relay(lab), and a list of names of devices",
-            )  # fmt: skip
+            )
         self._settings = Settings(
-            check_name("a device", device.name), [each.gateways for each in relays], Directories(relays),
-            [check_name("a friend", each) for each in friends], shows_friends, encrypted, combined,
+            check_name("a device", device.name),
+            [each.gateways for each in relays],
+            Directories(relays),
+            [check_name("a friend", each) for each in friends],
+            shows_friends,
+            encrypted,
+            combined,
             round(number("renew_s", renew_s, 1e-3, _MOST_S) * 1e6),
-            round(number("push_timeout_s", push_timeout_s, 1e-3, _MOST_S) * 1e6), renewal,
-        )  # fmt: skip
+            round(number("push_timeout_s", push_timeout_s, 1e-3, _MOST_S) * 1e6),
+            renewal,
+        )
         self.device = device
         self.installed = device.install(
             NAME, lambda ports: ModuleMachine(ports, self._settings), name=PORT, watch=("loc",)
@@ -138,13 +145,21 @@ class Module:
         check_name("a port", name)
         if name in self._ports:
             raise ParameterError(
-                "This port is open already.", where="port", found=repr(name), expected="another name",
+                "This port is open already.",
+                where="port",
+                found=repr(name),
+                expected="another name",
                 remedy="go on with what open_port gave for it",
-            )  # fmt: skip
+            )
         port = self._ports[name] = Port(
-            self.installed, self.device.name, name, on_filter, polling_interval_ms=polling_interval_ms,
-            idle_timeout_ms=idle_timeout_ms, batch_size=batch_size,
-        )  # fmt: skip
+            self.installed,
+            self.device.name,
+            name,
+            on_filter,
+            polling_interval_ms=polling_interval_ms,
+            idle_timeout_ms=idle_timeout_ms,
+            batch_size=batch_size,
+        )
         return port
 
     def befriend(self, device: str) -> Operation:

@@ -151,9 +151,10 @@ class Sealing:
     def public(self) -> PublicKeys:
         """The public half of this device's key pairs."""
         return PublicKeys(
-            self._agreement.public_key().public_bytes_raw(), self._signing.public_key().public_bytes_raw(),
+            self._agreement.public_key().public_bytes_raw(),
+            self._signing.public_key().public_bytes_raw(),
             self._life,
-        )  # fmt: skip
+        )
 
     def seal(self, to: str, header: list[Any], plain: bytes) -> tuple[bytes, bytes]:
         """Encrypt for one device, and sign."""
@@ -281,6 +282,8 @@ _encoded = msgspec.json.Encoder(enc_hook=bytes).encode
 
 def _tampered(source: str, what: str) -> TamperedMessage:
     return TamperedMessage(
-        "A message is not as its sender made it.", where=f"from {source}", found=what,
+        "A message is not as its sender made it.",
+        where=f"from {source}",
+        found=what,
         remedy="it was dropped; its sender may send it again",
-    )  # fmt: skip
+    )

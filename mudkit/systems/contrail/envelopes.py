@@ -69,9 +69,15 @@ class Data:
         """Give it as it came, without whatever else a cloud has added."""
         entry = {"device": self.device, "port": self.to_port, "expires_us": self.expires_us, "tag": self.tag}
         return {
-            "kind": "data", "from": self.source, "port": self.port, "item": self.item, "seq": self.seq,
-            "epoch": self.epoch, "to": [entry], "body": self.body,
-        }  # fmt: skip
+            "kind": "data",
+            "from": self.source,
+            "port": self.port,
+            "item": self.item,
+            "seq": self.seq,
+            "epoch": self.epoch,
+            "to": [entry],
+            "body": self.body,
+        }
 
     @property
     def header(self) -> list[Any]:
@@ -115,9 +121,14 @@ class Sealed:
 
 
 def data(
-    cipher: Cipher, source: tuple[str, str], item: str, seq: int, epoch: int, body: bytes,
+    cipher: Cipher,
+    source: tuple[str, str],
+    item: str,
+    seq: int,
+    epoch: int,
+    body: bytes,
     to: Mapping[tuple[str, str], int | None],
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Make the message of an item.
 
     Parameters
@@ -134,15 +145,23 @@ def data(
     header = _header(*source, item, seq, epoch)
     entries = [
         {
-            "device": device, "port": port, "expires_us": expires_us,
+            "device": device,
+            "port": port,
+            "expires_us": expires_us,
             "tag": cipher.tag(device, [*header, *_destination(port, expires_us, body)]),
         }
         for (device, port), expires_us in to.items()
-    ]  # fmt: skip
+    ]
     return {
-        "kind": "data", "from": source[0], "port": source[1], "item": item, "seq": seq, "epoch": epoch,
-        "to": entries, "body": body,
-    }  # fmt: skip
+        "kind": "data",
+        "from": source[0],
+        "port": source[1],
+        "item": item,
+        "seq": seq,
+        "epoch": epoch,
+        "to": entries,
+        "body": body,
+    }
 
 
 def item_key(
@@ -181,9 +200,15 @@ def sealed(
     expires_us : int, optional
     """
     message: dict[str, Any] = {
-        "kind": kind, "from": source[0], "port": source[1], "number": number, "slot": slot,
-        "group": group, "expires_us": expires_us, "to": [],
-    }  # fmt: skip
+        "kind": kind,
+        "from": source[0],
+        "port": source[1],
+        "number": number,
+        "slot": slot,
+        "group": group,
+        "expires_us": expires_us,
+        "to": [],
+    }
     for device, port in to.items():
         text, signature = cipher.seal(device, _sealed_header(message, port), plain)
         message["to"].append({"device": device, "port": port, "sealed": text, "signature": signature})
@@ -251,6 +276,8 @@ def _bytes(where: Mapping[str, Any], name: str) -> bytes:
 
 def _wrong(found: str, expected: str) -> TamperedMessage:
     return TamperedMessage(
-        "A cloud has handed over something that no module has sent.", found=found, expected=expected,
+        "A cloud has handed over something that no module has sent.",
+        found=found,
+        expected=expected,
         remedy="it was dropped; its sender may send it again",
-    )  # fmt: skip
+    )

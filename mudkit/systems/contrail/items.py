@@ -107,27 +107,36 @@ def pack(item: Any, called: str | None = None) -> bytes:
     """
     if not isinstance(item, Item) or not isinstance(item.metadata, Mapping):
         raise ParameterError(
-            "This is no item.", where="item", found=repr(item)[:200],
+            "This is no item.",
+            where="item",
+            found=repr(item)[:200],
             expected='Item({"name": value, …}, payload=b"…")',
-        )  # fmt: skip
+        )
     if not isinstance(item.payload, bytes):
         raise ParameterError(
-            "The payload of an item is bytes.", where="payload", found=type(item.payload).__name__,
+            "The payload of an item is bytes.",
+            where="payload",
+            found=type(item.payload).__name__,
             expected="bytes",
-        )  # fmt: skip
+        )
     try:
         metadata = msgspec.json.encode(item.metadata)
         msgspec.json.decode(metadata, type=dict[str, Any])
     except (TypeError, ValueError, RecursionError) as error:
         raise ParameterError(
-            "The metadata of an item cannot be sent.", where="metadata", found=str(error),
+            "The metadata of an item cannot be sent.",
+            where="metadata",
+            found=str(error),
             expected="a mapping of names to what JSON can hold",
-        ) from error  # fmt: skip
+        ) from error
     if len(metadata) + len(item.payload) > MOST_BYTES:
         raise ParameterError(
-            "This item is too large.", where="item", found=f"{len(metadata) + len(item.payload):,} bytes",
-            expected=f"at most {MOST_BYTES:,}", remedy="publish it in parts, or a smaller version of it",
-        )  # fmt: skip
+            "This item is too large.",
+            where="item",
+            found=f"{len(metadata) + len(item.payload):,} bytes",
+            expected=f"at most {MOST_BYTES:,}",
+            remedy="publish it in parts, or a smaller version of it",
+        )
     name = (called or "").encode()
     lengths = len(metadata).to_bytes(_LENGTH, "big") + len(name).to_bytes(_HEAD - _LENGTH, "big")
     return lengths + name + metadata + item.payload
@@ -161,7 +170,9 @@ def check_name(what: str, name: Any) -> str:
     """
     if not isinstance(name, str) or not 0 < len(name) <= MOST_NAME or not name.isprintable():
         raise ParameterError(
-            f"This is no name of {what}.", where=what, found=repr(name)[:200],
+            f"This is no name of {what}.",
+            where=what,
+            found=repr(name)[:200],
             expected=f"a text of 1 to {MOST_NAME} printable characters",
-        )  # fmt: skip
+        )
     return name

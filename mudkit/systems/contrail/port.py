@@ -53,10 +53,16 @@ class Port:
     """
 
     def __init__(
-        self, installed: Installed, device: str, name: str,
-        on_filter: Callable[[Predicate, str], bool] | None = None, *,
-        polling_interval_ms: float = 30_000, idle_timeout_ms: float = 0, batch_size: int = 1,
-    ) -> None:  # fmt: skip
+        self,
+        installed: Installed,
+        device: str,
+        name: str,
+        on_filter: Callable[[Predicate, str], bool] | None = None,
+        *,
+        polling_interval_ms: float = 30_000,
+        idle_timeout_ms: float = 0,
+        batch_size: int = 1,
+    ) -> None:
         self.device, self.name = device, name
         self._installed = installed
         self._parameters = {
@@ -151,19 +157,26 @@ class Port:
         target, remote = given if isinstance(given, tuple) and len(given) == 2 else (None, None)
         if not isinstance(target, str | Group):
             raise ParameterError(
-                "A filter goes to a device or a group, and a port there.", where="to", found=repr(to),
+                "A filter goes to a device or a group, and a port there.",
+                where="to",
+                found=repr(to),
                 expected='("child", "location")',
-            )  # fmt: skip
+            )
         of_kind("predicate", predicate, str, Predicate, expected="a condition, such as \"what = 'photo'\"")
         if replaces is not None:
             whole_number("replaces", replaces, 0, 1 << 62)
         group = check_name("a group", target.name) if isinstance(target, Group) else None
         return self._installed.call(
-            "install", port=self.name, to=None if group is not None else check_name("a device", target),
-            group=group, remote=check_name("a port", remote), predicate=to_json(parsed(predicate)),
+            "install",
+            port=self.name,
+            to=None if group is not None else check_name("a device", target),
+            group=group,
+            remote=check_name("a port", remote),
+            predicate=to_json(parsed(predicate)),
             item_expires_us=_lasts_us("item_expires_s", item_expires_s),
-            lifetime_us=_lasts_us("lifetime_s", lifetime_s), slot=replaces,
-        )  # fmt: skip
+            lifetime_us=_lasts_us("lifetime_s", lifetime_s),
+            slot=replaces,
+        )
 
     def remove_filter(self, slot: int) -> Operation:
         """Take an own filter back."""
@@ -187,9 +200,14 @@ class Port:
     # -- items
 
     def publish(
-        self, item: Item, item_id: str | None = None, expires_s: float | None = None, *,
-        only: Collection[str] | None = None, called: str | None = None,
-    ) -> Operation:  # fmt: skip
+        self,
+        item: Item,
+        item_id: str | None = None,
+        expires_s: float | None = None,
+        *,
+        only: Collection[str] | None = None,
+        called: str | None = None,
+    ) -> Operation:
         """Send an item to those who have asked for it (Contrail 3.2).
 
         Parameters
@@ -212,16 +230,21 @@ class Port:
         """
         if item_id is not None and check_name("an item", item_id).startswith("~"):
             raise ParameterError(
-                "Names with '~' are given to items without one.", where="item_id", found=item_id,
+                "Names with '~' are given to items without one.",
+                where="item_id",
+                found=item_id,
                 expected="a name that begins otherwise, or none",
-            )  # fmt: skip
+            )
         if only is not None:
             of_kind("only", only, list, tuple, set, frozenset, expected='names of devices, such as ["bob"]')
         return self._installed.call(
-            "publish", port=self.name, item=item_id,
+            "publish",
+            port=self.name,
+            item=item_id,
             packed=pack(item, None if called is None else check_name("a delivery", called)),
-            expires_us=_lasts_us("expires_s", expires_s), only=None if only is None else sorted(only),
-        )  # fmt: skip
+            expires_us=_lasts_us("expires_s", expires_s),
+            only=None if only is None else sorted(only),
+        )
 
     def receive_item(self) -> Operation:
         """Wait for the next item: an operation of an :class:`Item`."""

@@ -80,9 +80,14 @@ class Topic:
         self.name = check_topic(name)
 
     def publish(
-        self, text: str, rank: float = 0.0, expires_s: float | None = None, *, item: str | None = None,
+        self,
+        text: str,
+        rank: float = 0.0,
+        expires_s: float | None = None,
+        *,
+        item: str | None = None,
         **attributes: Any,
-    ) -> Operation:  # fmt: skip
+    ) -> Operation:
         """Publish a message.
 
         Parameters
@@ -109,9 +114,11 @@ class Topic:
             check_topic(item, "item")
         if taken := sorted(set(attributes) & set(_OWN)):
             raise ParameterError(
-                "A message has one topic and one rank.", where=", ".join(taken), found=repr(attributes),
+                "A message has one topic and one rank.",
+                where=", ".join(taken),
+                found=repr(attributes),
                 expected="other names",
-            )  # fmt: skip
+            )
         try:
             attributes = msgspec.json.decode(msgspec.json.encode(attributes))  # as they arrive: no tuples
         except (TypeError, ValueError) as error:
@@ -124,13 +131,15 @@ class Topic:
         content = {"text": text, **attributes}
         if not is_storable(content):
             raise ParameterError(
-                "A message cannot be kept.", where="text, attributes", found=repr(content)[:_SHOWN],
+                "A message cannot be kept.",
+                where="text, attributes",
+                found=repr(content)[:_SHOWN],
                 expected="whole characters, and whole numbers of at most 64 bit",
-            )  # fmt: skip
+            )
         lasts_us = None if expires_s is None else round(number("expires_s", expires_s, 1e-6, 1e10) * 1e6)
         return self._installed.call(
             "publish", topic=self.name, rank=rank, expires_us=lasts_us, content=content, item=item
-        )  # fmt: skip
+        )
 
     def rerank(self, identity: str, rank: float) -> Operation:
         """Give a message another rank, up or down; one below a subscriber's threshold is retracted."""
@@ -172,16 +181,20 @@ class Subscriber:
     ) -> None:
         check_device(device)
         of_kind(
-            "publications", publications, Publications,
+            "publications",
+            publications,
+            Publications,
             expected="the spooling server, such as Publications(lab)",
-        )  # fmt: skip
+        )
         if device_capacity is not None:
             whole_number("device_capacity", device_capacity, 1, 1 << 31)
         address = publications.installed.address
         self.installed = device.install(
-            NAME, lambda ports: DeviceMachine(ports, device.name, address, device_capacity), name=_PORT,
+            NAME,
+            lambda ports: DeviceMachine(ports, device.name, address, device_capacity),
+            name=_PORT,
             watch=("loc",),
-        )  # fmt: skip
+        )
 
     def subscribe(self, wanted: str | Subscription, **settings: Any) -> Operation:
         """Subscribe to a topic, or go on with other limits; done when the server knows.
@@ -260,9 +273,11 @@ def _subscription(wanted: str | Subscription, settings: Mapping[str, Any]) -> Su
         return Subscription(wanted, **settings)
     if settings:
         raise ParameterError(
-            "A subscription says all of itself.", where=", ".join(settings), found="both",
+            "A subscription says all of itself.",
+            where=", ".join(settings),
+            found="both",
             expected="a Subscription, or a topic and its settings",
-        )  # fmt: skip
+        )
     return wanted
 
 

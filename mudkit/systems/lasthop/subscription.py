@@ -30,9 +30,11 @@ def check_topic(topic: Any, what: str = "topic") -> str:
     """
     if not isinstance(topic, str) or not 0 < len(topic) <= _LONGEST or not topic.isprintable():
         raise ParameterError(
-            f"This is no name of a {what}.", where=what, found=repr(topic)[:_SHOWN],
+            f"This is no name of a {what}.",
+            where=what,
+            found=repr(topic)[:_SHOWN],
             expected=f"a text on one line, of at most {_LONGEST:,} letters",
-        )  # fmt: skip
+        )
     return topic
 
 
@@ -93,15 +95,19 @@ class Subscription:
         quiet: Any = self.quiet_h  # as it came
         if quiet is not None and (len(quiet) != 2 or quiet[0] == quiet[1]):
             raise ParameterError(
-                "Quiet hours have a beginning and an end.", where="quiet_h", found=repr(self.quiet_h),
+                "Quiet hours have a beginning and an end.",
+                where="quiet_h",
+                found=repr(self.quiet_h),
                 expected="two different hours, as (22, 7)",
-            )  # fmt: skip
+            )
         object.__setattr__(self, "forwarding", Forwarding.of(self.policy))
         if self.forwarding.rule is not None:
             raise ParameterError(
-                "A server cannot keep a rule: it is a function.", where="policy", found="the kind 'rule'",
+                "A server cannot keep a rule: it is a function.",
+                where="policy",
+                found="the kind 'rule'",
                 expected="another kind; simulate takes rules",
-            )  # fmt: skip
+            )
 
     @property
     def most(self) -> float:
@@ -151,7 +157,11 @@ class Subscription:
     def read(cls, described: Mapping[str, Any]) -> Subscription:
         """Take what :meth:`describe` gave."""
         quiet = described["quiet_h"]
-        return cls(**{
-            **described, "policy": Forwarding(**described["policy"]), "at_h": tuple(described["at_h"]),
-            "quiet_h": None if quiet is None else tuple(quiet),
-        })  # fmt: skip
+        return cls(
+            **{
+                **described,
+                "policy": Forwarding(**described["policy"]),
+                "at_h": tuple(described["at_h"]),
+                "quiet_h": None if quiet is None else tuple(quiet),
+            }
+        )

@@ -90,20 +90,30 @@ class Client:
             )
         if len(f"{device.name}/{app}") > _MOST_NAME:
             raise ParameterError(
-                "The names of the device and of the app are too long.", where="app", found=repr(app)[:120],
+                "The names of the device and of the app are too long.",
+                where="app",
+                found=repr(app)[:120],
                 expected=f"at most {_MOST_NAME} characters together",
-            )  # fmt: skip
+            )
         _check_app(app, token, cloud.authority)
         settings = Settings(
-            device.name, app, token, cloud.gateways, cloud.servers,
-            whole_number("most_rows", most_rows, 1, 1 << 31), read_policy, write_policy or Now(),
+            device.name,
+            app,
+            token,
+            cloud.gateways,
+            cloud.servers,
+            whole_number("most_rows", most_rows, 1, 1 << 31),
+            read_policy,
+            write_policy or Now(),
             prefetch_policy,
-        )  # fmt: skip
+        )
         policies = (read_policy, write_policy, prefetch_policy)
         self.installed = device.install(
-            NAME, lambda ports: ClientMachine(ports, settings), name=f"{PORT}-{app}",
+            NAME,
+            lambda ports: ClientMachine(ports, settings),
+            name=f"{PORT}-{app}",
             watch=("loc",) if any(each is not None for each in policies) else (),
-        )  # fmt: skip
+        )
         self.device = device
         self._authority = cloud.authority
         self._watched = 0
@@ -215,10 +225,12 @@ class Client:
         given: Any = record
         if not isinstance(given, Mapping):
             raise ParameterError(
-                "This is no record.", where="record", found=repr(given)[:120],
+                "This is no record.",
+                where="record",
+                found=repr(given)[:120],
                 expected='a mapping of columns to values, such as {"topic": "arts"}',
                 remedy="to delete a record there is delete(table, key)" if given is None else None,
-            )  # fmt: skip
+            )
         return self._update("write", table, key, dict(record), type, predicate, utility, data, callback)
 
     def delete(
@@ -299,13 +311,24 @@ class Client:
             if callback is not None:
                 self.installed.listen(listener, callback)
             return self.installed.call(
-                "register", table=table, predicate=parsed, reader=reader, sync_timestamp=sync_timestamp,
-                listener=listener, type=type,
-            )  # fmt: skip
+                "register",
+                table=table,
+                predicate=parsed,
+                reader=reader,
+                sync_timestamp=sync_timestamp,
+                listener=listener,
+                type=type,
+            )
         made = self.installed.call(
-            "read", table=table, predicate=parsed, type=type, reader=reader, utility=utility,
-            latest=bool(latest), aggregate=aggregate,
-        )  # fmt: skip
+            "read",
+            table=table,
+            predicate=parsed,
+            type=type,
+            reader=reader,
+            utility=utility,
+            latest=bool(latest),
+            aggregate=aggregate,
+        )
         if callback is not None:
             made.add_done_callback(callback)
         return made
@@ -389,9 +412,15 @@ class Client:
                 expected=", ".join(WRITE_TYPES),
             )
         made = self.installed.call(
-            operation, table=table, key=key, record=record, type=kind,
-            predicate=_parsed(predicate), utility=utility, reader=_reader(data),
-        )  # fmt: skip
+            operation,
+            table=table,
+            key=key,
+            record=record,
+            type=kind,
+            predicate=_parsed(predicate),
+            utility=utility,
+            reader=_reader(data),
+        )
         if callback is not None:
             made.add_done_callback(callback)
         return made
@@ -409,9 +438,12 @@ def _check_app(app: str, token: str | None, authority: Authority) -> None:
         return
     if proven != app:
         raise ParameterError(
-            "This token is of another app.", where="token", found=f"app {proven!r}", expected=f"app {app!r}",
+            "This token is of another app.",
+            where="token",
+            found=f"app {proven!r}",
+            expected=f"app {app!r}",
             remedy=f"take one for this app: lab.token(user=…, app={app!r})",
-        )  # fmt: skip
+        )
 
 
 def _parsed(predicate: str | Predicate | None) -> Predicate | None:

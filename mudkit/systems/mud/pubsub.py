@@ -56,9 +56,11 @@ class PubSub:
         """
         if "topic" in message:
             raise ParameterError(
-                "A message has one topic.", where="topic", found=repr(message["topic"]),
+                "A message has one topic.",
+                where="topic",
+                found=repr(message["topic"]),
                 remedy="give the topic first, and the column another name",
-            )  # fmt: skip
+            )
         return self._client.write(self._table, None, {"topic": topic, **message}, predicate=predicate)
 
     def subscribe(

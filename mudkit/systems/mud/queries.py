@@ -22,8 +22,12 @@ from mudkit.systems.mud.tables import Table
 __all__ = ["asks_for_keys_only", "check_names", "contains", "keys_of", "tables_of", "tables_of_sent"]
 
 _KINDS: Final = {
-    "text": "string", "number": "number", "boolean": "boolean", "point": "point", "any": "struct",
-}  # fmt: skip
+    "text": "string",
+    "number": "number",
+    "boolean": "boolean",
+    "point": "point",
+    "any": "struct",
+}
 """Of a table's types, in the language; whatever a struct has may have any name."""
 
 
@@ -141,9 +145,11 @@ def tables_of(predicate: Predicate | None) -> list[str]:
         name = predicate.constants[node.slot] if isinstance(node, Constant) else None
         if not isinstance(name, str):
             raise PredicateError(
-                "A lookup names its table by a text.", text=predicate.text, at=node.at,
+                "A lookup names its table by a text.",
+                text=predicate.text,
+                at=node.at,
                 expected="for instance lookup('members', author, 'city'), or a parameter",
-            )  # fmt: skip
+            )
         names.append(name)
     return list(dict.fromkeys(names))
 

@@ -82,11 +82,15 @@ class ReadResult(msgspec.Struct, frozen=True):
             columns = list(dict.fromkeys(name for each in self.records.values() for name in each))
             names = ["key", *columns, "version", "source", "age_s"]
             rows = [
-                [key, *(each.get(name) for name in columns),
-                 "pending" if self.versions[key] is None else self.versions[key],
-                 self.source[key], f"{self.age_s[key]:.1f}"]
+                [
+                    key,
+                    *(each.get(name) for name in columns),
+                    "pending" if self.versions[key] is None else self.versions[key],
+                    self.source[key],
+                    f"{self.age_s[key]:.1f}",
+                ]
                 for key, each in sorted(self.records.items())
-            ]  # fmt: skip
+            ]
 
         def cells(values: list[Any], tag: str) -> str:
             return "".join(f"<{tag}>{html.escape('' if v is None else str(v))}</{tag}>" for v in values)

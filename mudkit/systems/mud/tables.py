@@ -117,14 +117,18 @@ class Table:
         if claims is None or (self.acl == "user" and claims.user is None):
             expected = "a token of an app" if self.acl == "app" else "a token of a user"
             raise AccessDenied(
-                "This table is not open to you.", where=f"table {self.name!r}", found=_shown(claims),
+                "This table is not open to you.",
+                where=f"table {self.name!r}",
+                found=_shown(claims),
                 expected=expected,
-            )  # fmt: skip
+            )
         if self.apps is not None and claims.app not in self.apps:
             raise AccessDenied(
-                "This table is not open to this app.", where=f"table {self.name!r}", found=_shown(claims),
+                "This table is not open to this app.",
+                where=f"table {self.name!r}",
+                found=_shown(claims),
                 expected=f"one of {', '.join(self.apps)}",
-            )  # fmt: skip
+            )
 
     def admits(self, claims: Claims | None) -> bool:
         """Say whether :meth:`check_access` lets somebody in."""
@@ -143,9 +147,11 @@ class Table:
         """
         if claims is None or claims.app != self.owner:
             raise AccessDenied(
-                "Only the app that created a table alters or drops it.", where=f"table {self.name!r}",
-                found="no token" if claims is None else f"app {claims.app!r}", expected=f"app {self.owner!r}",
-            )  # fmt: skip
+                "Only the app that created a table alters or drops it.",
+                where=f"table {self.name!r}",
+                found="no token" if claims is None else f"app {claims.app!r}",
+                expected=f"app {self.owner!r}",
+            )
 
     def check_columns(self, data: Mapping[str, Any]) -> None:
         """Refuse a record that the schema does not allow.
@@ -160,9 +166,12 @@ class Table:
             kind = self.schema.get(column)
             if kind is None:
                 raise ParameterError(
-                    "The table has no such column.", where=f"table {self.name!r}", found=repr(column),
-                    expected=", ".join(self.schema), remedy=did_you_mean(column, self.schema),
-                )  # fmt: skip
+                    "The table has no such column.",
+                    where=f"table {self.name!r}",
+                    found=repr(column),
+                    expected=", ".join(self.schema),
+                    remedy=did_you_mean(column, self.schema),
+                )
             fits = isinstance(value, TYPES[kind]) and (
                 kind in ("boolean", "any") or not isinstance(value, bool)
             )
@@ -170,8 +179,9 @@ class Table:
                 raise ParameterError(
                     "This value does not fit the table's schema.",
                     where=f"table {self.name!r}, column {column!r}",
-                    found=f"{type(value).__name__}: {value!r}"[:120], expected=kind,
-                )  # fmt: skip
+                    found=f"{type(value).__name__}: {value!r}"[:120],
+                    expected=kind,
+                )
 
     def seen(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Give the columns of a row, or of a pending write, without those that were taken out since."""
@@ -206,16 +216,20 @@ class Table:
             if known != kind:  # its values would be of the other type
                 raise ParameterError(
                     "The table has this column already, of another type.",
-                    where=f"table {self.name!r}, column {column!r}", found=kind, expected=known,
+                    where=f"table {self.name!r}, column {column!r}",
+                    found=kind,
+                    expected=known,
                     remedy="remove it first, which forgets its values, and then add it",
-                )  # fmt: skip
+                )
         schema = None if self.schema is None else {**self.schema, **add}
         for column in remove:
             if schema is not None and schema.pop(column, None) is None:
                 raise ParameterError(
-                    "The table has no such column.", where=f"table {self.name!r}", found=repr(column),
+                    "The table has no such column.",
+                    where=f"table {self.name!r}",
+                    found=repr(column),
                     expected=", ".join(self.schema or ()),
-                )  # fmt: skip
+                )
         removed = {**self.removed, **dict.fromkeys(remove)}
         removed |= {column: lsn for column in add if column in removed and removed[column] is None}
         acl = _level(properties.get("acl") or self.acl)
@@ -232,15 +246,18 @@ class Table:
         """
         if not _is_line(name) or len(name) > MAX_NAME:
             raise ParameterError(
-                "This is no name of a table.", found=repr(name)[:120],
+                "This is no name of a table.",
+                found=repr(name)[:120],
                 expected=f"a text of one line, 1 to {MAX_NAME} characters",
-            )  # fmt: skip
+            )
         split = _texts("split", properties.get("split") or ())
         if split != sorted(set(split)):
             raise ParameterError(
-                "Partitions begin at keys in ascending order.", where="split", found=repr(split),
+                "Partitions begin at keys in ascending order.",
+                where="split",
+                found=repr(split),
                 expected="texts such as ['g', 'p'], each greater than the one before",
-            )  # fmt: skip
+            )
         acl = _level(properties.get("acl") or "app")
         apps, schema = properties.get("apps"), properties.get("schema")
         return cls(
@@ -291,9 +308,11 @@ def _schema(where: str, given: Any) -> dict[str, str]:
     for column, kind in given.items():
         if not _is_line(column) or column == "key" or not isinstance(kind, str) or kind not in TYPES:
             raise ParameterError(
-                "This is no column of a schema.", where=where, found=f"{column!r}: {kind!r}",
+                "This is no column of a schema.",
+                where=where,
+                found=f"{column!r}: {kind!r}",
                 expected=f"a name other than 'key', and one of {', '.join(TYPES)}",
-            )  # fmt: skip
+            )
     return {str.__str__(column): str.__str__(kind) for column, kind in given.items()}
 
 
@@ -347,9 +366,11 @@ def check_key(key: Any) -> str:
     """
     if not _is_line(key) or len(key.encode()) > MAX_KEY_BYTES:
         raise ParameterError(
-            "This is no primary key.", where="key", found=f"{type(key).__name__}: {key!r}"[:120],
+            "This is no primary key.",
+            where="key",
+            found=f"{type(key).__name__}: {key!r}"[:120],
             expected=f"a text of one line, 1 to {MAX_KEY_BYTES} bytes",
-        )  # fmt: skip
+        )
     return str.__str__(key)
 
 
@@ -392,9 +413,11 @@ def check_record(data: Any, names: Collection[str] = ("key",)) -> dict[str, Any]
                 return record
             problem = f"{size:,} bytes"
     raise ParameterError(
-        "This is no record.", where="data", found=problem,
+        "This is no record.",
+        where="data",
+        found=problem,
         expected=f"a mapping of names to what JSON can hold, at most {MAX_RECORD_BYTES:,} bytes of it",
-    )  # fmt: skip
+    )
 
 
 def no_such_table(
@@ -403,7 +426,9 @@ def no_such_table(
     """Give the error for a table that is not there; of the others it names those that admit who asks."""
     known = [each.name for each in (tables or {}).values() if each.admits(claims)]
     return TableProblem(
-        "There is no such table.", where="table", found=repr(name)[:120],
+        "There is no such table.",
+        where="table",
+        found=repr(name)[:120],
         expected=", ".join(sorted(known)[:10]) or "a table that an app has created",
         remedy=did_you_mean(name, known, "create it first: client.create(name)"),
-    )  # fmt: skip
+    )

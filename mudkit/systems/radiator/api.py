@@ -95,11 +95,16 @@ class Server:
         decides = aggregability if isinstance(aggregability, Aggregability) else Aggregability(aggregability)
         self.compress = bool(compress)
         settings = Settings(
-            decides, join, number("chain", chain, 0.0, 1.0), chainability, self.compress, bool(echo),
+            decides,
+            join,
+            number("chain", chain, 0.0, 1.0),
+            chainability,
+            self.compress,
+            bool(echo),
             round(number("max_retention_s", max_retention_s, 1e-6, 1e9) * 1e6),
             round(number("silence_s", silence_s, 1e-6, 1e9) * 1e6),
             None if link_kbps is None else number("link_kbps", link_kbps, 1e-3, 1e12),
-        )  # fmt: skip
+        )
         self._lab, self._name = lab, name
         self.installed = lab.server(name).install(
             NAME, lambda ports: ServerMachine(ports, settings), name=_PORT
@@ -183,9 +188,11 @@ class Client:
         given: Any = self.client_id
         if not isinstance(given, str) or not 1 <= len(given) <= _LONGEST:
             raise ParameterError(
-                "This is no client id.", where="client_id", found=repr(client_id)[:120],
+                "This is no client id.",
+                where="client_id",
+                found=repr(client_id)[:120],
                 expected=f"a text of at most {_LONGEST} letters",
-            )  # fmt: skip
+            )
         if receive is not None:
             check_function("receive", receive, ["context"])
         address, compress = server.installed.address, server.compress
@@ -211,9 +218,11 @@ class Client:
         told: Any = attributes
         if told is not None and not isinstance(told, Mapping):
             raise ParameterError(
-                "Attributes have names.", where="attributes", found=repr(told)[:120],
+                "Attributes have names.",
+                where="attributes",
+                found=repr(told)[:120],
                 expected='a mapping such as {"p2p_enabled": True}',
-            )  # fmt: skip
+            )
         given = _as_json("attributes", dict(attributes or {}))
         self.registered = self.installed.call("register", attributes=given)
         return self.registered

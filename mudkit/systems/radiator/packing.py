@@ -69,6 +69,8 @@ def check_size(where: str, text: bytes) -> None:
     """
     if len(text) > MOST_BYTES - _ROOM_BYTES:
         raise ParameterError(
-            "This is too large to be sent.", where=where, found=f"{len(text):,} bytes as JSON",
+            "This is too large to be sent.",
+            where=where,
+            found=f"{len(text):,} bytes as JSON",
             expected=f"{MOST_BYTES - _ROOM_BYTES:,} at most",
-        )  # fmt: skip
+        )

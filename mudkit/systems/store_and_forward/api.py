@@ -101,9 +101,8 @@ class Client:
         of_kind("text", text, str, expected="a text", remedy="write it as one, for instance with json.dumps")
         if not is_storable(text):
             raise ParameterError(
-                "This text cannot be sent.", where="text", found=repr(text)[:120],
-                expected="whole characters",
-            )  # fmt: skip
+                "This text cannot be sent.", where="text", found=repr(text)[:120], expected="whole characters"
+            )
         if item is not None:
             _check_text("item", item, "what the deliveries call it")
         return self.installed.call("send", to=to, text=text, item=item)

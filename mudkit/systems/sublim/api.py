@@ -83,9 +83,11 @@ class PublishServer:
         """
         if not _is_named(message):
             raise ParameterError(
-                "A message has named fields.", where="message", found=repr(message)[:80],
+                "A message has named fields.",
+                where="message",
+                found=repr(message)[:80],
                 expected='a mapping such as {"patient": 7, "pulse": 48}',
-            )  # fmt: skip
+            )
         given: Any = item
         if given is not None and (not isinstance(given, str) or not given):
             raise ParameterError(
@@ -96,9 +98,11 @@ class PublishServer:
             checked_bytes(body, "the message")
         except (Beyond, RecursionError) as error:
             raise ParameterError(
-                "A message cannot be sent.", where="message", found=str(error),
+                "A message cannot be sent.",
+                where="message",
+                found=str(error),
                 expected="what JSON can hold, and bytes",
-            ) from error  # fmt: skip
+            ) from error
         return self.installed.call("publish", body=body, item=item)
 
 
@@ -207,9 +211,11 @@ class Subscriber:
         every_us = round(number("report_s", report_s, 0.0, 1e6) * 1e6)
         share = number("change_share", change_share, 0.0, 10.0)
         self.installed: Installed = device.install(
-            NAME, lambda ports: ClientMachine(ports, device.name, net.sites, every_us, share), name=_PORT,
+            NAME,
+            lambda ports: ClientMachine(ports, device.name, net.sites, every_us, share),
+            name=_PORT,
             watch=("loc", "battery_share", "bandwidth_kbps"),
-        )  # fmt: skip
+        )
 
     def set_policy(self, policy: AnyPolicy) -> Operation:
         """Let a policy decide; it does so once the access point has it (the paper's ``setPolicy``).
@@ -235,9 +241,11 @@ class Subscriber:
             sent = checked(policy).describe()
         else:
             raise ParameterError(
-                "This is no policy.", where="policy", found=repr(policy),
+                "This is no policy.",
+                where="policy",
+                found=repr(policy),
                 expected="a Policy, or a function with @policy",
-            )  # fmt: skip
+            )
         self.policy = policy
         return self.installed.call("set_policy", policy=sent)
 
@@ -266,9 +274,11 @@ class Subscriber:
                 if (found := point.state(self.name)) is not None:
                     return found
         raise ParameterError(
-            "No access point serves this subscriber now.", where="subscriber", found=self.name,
+            "No access point serves this subscriber now.",
+            where="subscriber",
+            found=self.name,
             remedy="let time go on (lab.run) until it is attached",
-        )  # fmt: skip
+        )
 
 
 class PlainSubscriber:
@@ -295,9 +305,11 @@ class PlainSubscriber:
         Predicate.parse(wanted, language=LANGUAGE)
         self.name = device.name
         self.installed: Installed = device.install(
-            NAME, lambda ports: PlainClientMachine(ports, device.name, net.sites, wanted), name=_PORT,
+            NAME,
+            lambda ports: PlainClientMachine(ports, device.name, net.sites, wanted),
+            name=_PORT,
             watch=("loc",),
-        )  # fmt: skip
+        )
 
     def read(self) -> Operation:
         """Read what has come since the last time: a list of messages."""
@@ -352,9 +364,12 @@ def explain(message: Mapping[str, Any], subscriber: Subscriber) -> Explanation:
     """
     if subscriber.policy is None:
         raise ParameterError(
-            "This subscriber has no policy.", where="subscriber", found=subscriber.name,
-            expected="a policy that was set", remedy="subscriber.set_policy(…).result()",
-        )  # fmt: skip
+            "This subscriber has no policy.",
+            where="subscriber",
+            found=subscriber.name,
+            expected="a policy that was set",
+            remedy="subscriber.set_policy(…).result()",
+        )
     state, lab = subscriber.state(), subscriber.net.lab
     now_s = (lab.start_us + state["now_us"]) / 1e6
     given = message, state["variables"], state["automatic"], now_s

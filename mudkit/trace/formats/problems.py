@@ -106,14 +106,20 @@ def unreadable(file: Path, error: BaseException) -> TraceFormatError:
     text = str(error).split("\n")[0]
     if "Empty CSV file" in text or "Could not skip initial" in text:
         return TraceFormatError(
-            f"{file.name} holds no rows.", where=str(file), found="a header and nothing below it",
-            expected="at least one row", remedy="get the file again",
-        )  # fmt: skip
+            f"{file.name} holds no rows.",
+            where=str(file),
+            found="a header and nothing below it",
+            expected="at least one row",
+            remedy="get the file again",
+        )
     if "UTF8" in text or isinstance(error, UnicodeDecodeError):
         return TraceFormatError(
-            f"{file.name} is not UTF-8 text.", where=str(file), found=text, expected="text in UTF-8",
+            f"{file.name} is not UTF-8 text.",
+            where=str(file),
+            found=text,
+            expected="text in UTF-8",
             remedy="convert it, for instance: iconv -f LATIN1 -t UTF-8",
-        )  # fmt: skip
+        )
     cut = any(word in text.lower() for word in ("truncated", "end of stream", "end-of-stream", "eof"))
     return TraceFormatError(
         f"{file.name} is cut short." if cut else f"{file.name} cannot be read.",

@@ -143,10 +143,11 @@ def _parquet_names(path: Path) -> list[str]:
 def _folder(path: Path, format: str, columns: dict[str, str]) -> Source:  # noqa: A002
     if is_trace(path):
         raise ParameterError(
-            f"{path} is a trace folder already.", where=str(path),
+            f"{path} is a trace folder already.",
+            where=str(path),
             expected="a file, to make a trace folder of",
             remedy="use it as it is: pipeline.read(spark, path, 'positions')",
-        )  # fmt: skip
+        )
     found = _members(path)
     kind = "csv" if format in _TABLES else format
     if format == "auto" and len(found) > 1:

@@ -42,10 +42,15 @@ class Campaign:
         seen = SeenNetwork(self.lab, self._note)
         lag_s = draw.choice([0.0, 0.5, 5.0, 60.0])
         self.cloud = Cloud(
-            seen, replicas=draw.randint(0, 3), replica_lag_s=lag_s, gateways=draw.randint(1, 3),
-            processors=draw.randint(1, 3), servers=draw.randint(1, 3), most_waiting=draw.choice([3, 1000]),
+            seen,
+            replicas=draw.randint(0, 3),
+            replica_lag_s=lag_s,
+            gateways=draw.randint(1, 3),
+            processors=draw.randint(1, 3),
+            servers=draw.randint(1, 3),
+            most_waiting=draw.choice([3, 1000]),
             longest_s=draw.choice([10.0, 60.0, 3600.0]),
-        )  # fmt: skip
+        )
         self.minutes = draw.choices(MINUTES, [2, 1])[0]
         self.expires_us: dict[str, float] = {}
         """When the tokens of clients expire, where that is before the end."""
@@ -71,9 +76,15 @@ class Campaign:
             groups[name] = draw.choice("xy")
         keys = ["a", "h", "q"][: draw.randint(1, 3)]
         self.work = Work(
-            self.clients, self.cloud, draw, keys, groups, with_predicates=draw.random() < 0.3,
-            with_side=draw.random() < 0.5, now_us=lambda: self.lab.world.now_us,
-        )  # fmt: skip
+            self.clients,
+            self.cloud,
+            draw,
+            keys,
+            groups,
+            with_predicates=draw.random() < 0.3,
+            with_side=draw.random() < 0.5,
+            now_us=lambda: self.lab.world.now_us,
+        )
         standing = ["lagging replicas"] if lag_s and self.cloud.replicas else []
         standing += ["two devices"] if "ann-tablet" in names else []
         self.trouble = Trouble(self.lab, self.cloud, draw, names, standing, 600.0)
@@ -103,10 +114,14 @@ class Campaign:
         if policy is None:
             self._at_once.add(name)
         client = Client(
-            SeenHost(device, self._note), self.cloud, app=APP, most_rows=draw.choice([2, 100]),
+            SeenHost(device, self._note),
+            self.cloud,
+            app=APP,
+            most_rows=draw.choice([2, 100]),
             token=self.lab.token(user, APP, hours=hours),
-            read_policy=Shipped() if draw.random() < 0.5 else None, write_policy=policy,
-        )  # fmt: skip
+            read_policy=Shipped() if draw.random() < 0.5 else None,
+            write_policy=policy,
+        )
         (process,) = self.lab.world.hosts[name].processes
         process.store.at_put = self._note_write
         return client

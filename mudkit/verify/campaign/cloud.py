@@ -9,8 +9,13 @@ from mudkit.events import Call, Complete, Effect, Event, LinkUp, Received, Send,
 from mudkit.verify.campaign.client import StreamSeen
 
 __all__ = [
-    "BackEndSeen", "GatewaySeen", "GeneratorSeen", "NotificationServerSeen", "ProcessorSeen", "ReplicaSeen",
-]  # fmt: skip
+    "BackEndSeen",
+    "GatewaySeen",
+    "GeneratorSeen",
+    "NotificationServerSeen",
+    "ProcessorSeen",
+    "ReplicaSeen",
+]
 
 
 def _sent(effects: Sequence[Effect]) -> list[Any]:

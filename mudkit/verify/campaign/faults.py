@@ -30,11 +30,16 @@ def _killed(what: str, point: str | None) -> str:
 _KILLS: Final = {
     _killed(what, point): (what, point)
     for what, points in (
-        ("device", _DEVICE), ("store", _STORE), ("replica", (None,)), ("gateway", (None,)),
-        ("processor", _BEGINNING), ("notifications", _BEGINNING), ("generator", _SHIPPING),
+        ("device", _DEVICE),
+        ("store", _STORE),
+        ("replica", (None,)),
+        ("gateway", (None,)),
+        ("processor", _BEGINNING),
+        ("notifications", _BEGINNING),
+        ("generator", _SHIPPING),
     )
     for point in points
-}  # fmt: skip
+}
 KINDS: Final = ("cut", *_KILLS, "wiped", "address", "network", "lost", "repeated", "late")
 """What a run does to the fleet; a restart comes with each kill."""
 STANDING: Final = ("lagging replicas", "two devices")
@@ -58,17 +63,26 @@ class Trouble:
     """
 
     def __init__(
-        self, lab: Lab, cloud: Cloud, draw: Random, devices: Sequence[str], standing: Sequence[str],
+        self,
+        lab: Lab,
+        cloud: Cloud,
+        draw: Random,
+        devices: Sequence[str],
+        standing: Sequence[str],
         longest_s: float,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._world, self._faults, self._draw = lab.world, lab.faults, draw
         self._devices = devices
         self._restarts = Random(draw.random())
         """Of its own: what is drawn at a crash point leaves the rest of a run as it is."""
         servers = {
-            "store": [cloud.back_end], "replica": cloud.replicas, "gateway": cloud.gateways,
-            "processor": cloud.processors, "notifications": cloud.servers, "generator": [cloud.generator],
-        }  # fmt: skip
+            "store": [cloud.back_end],
+            "replica": cloud.replicas,
+            "gateway": cloud.gateways,
+            "processor": cloud.processors,
+            "notifications": cloud.servers,
+            "generator": [cloud.generator],
+        }
         self._hosts = {"device": list(devices)} | {
             kind: [each.split("/")[0] for each in addresses] for kind, addresses in servers.items()
         }
@@ -157,8 +171,9 @@ class Trouble:
         """Whether some machine will be killed when it comes to a crash point, or is down."""
         return bool(self._down) or any(
             process.store.at_crash_point is not unheeded
-            for host in self._world.hosts.values() for process in host.processes
-        )  # fmt: skip
+            for host in self._world.hosts.values()
+            for process in host.processes
+        )
 
     # -- inside
 

@@ -101,9 +101,11 @@ class Found:
         gone = {
             (each.client, each.operation.op_id)
             for each in self.campaign.work.writes
-            if each.operation.status == "open" and each.value
-            and each.value not in committed and not self._is_held(each)
-        }  # fmt: skip
+            if each.operation.status == "open"
+            and each.value
+            and each.value not in committed
+            and not self._is_held(each)
+        }
         history = self.campaign.lab.history()
         history = history[history["table"] == MAIN]
         names = zip(history["client"], history["op_id"], strict=True)
@@ -403,9 +405,11 @@ class Found:
                 if each.record != row["data"]:
                     self.problems.append(f"{where}: told {each}, the log has {row}")
             else:  # as of the version that was told before: something later is hidden
-                later = [row] if before is None or each.version > before.version else [
-                    other for other in rows if other["key"] == each.key and other["lsn"] >= row["lsn"]
-                ]  # fmt: skip
+                later = (
+                    [row]
+                    if before is None or each.version > before.version
+                    else [other for other in rows if other["key"] == each.key and other["lsn"] >= row["lsn"]]
+                )
                 if all(reaching(one, _counting(watch, one["ts_us"], told_us)) == {True} for one in later):
                     self.problems.append(f"{where}: told {each}, and it is not gone: {later}")
         is_over = is_ended or not watch.is_on or watch.client in self.campaign.expires_us

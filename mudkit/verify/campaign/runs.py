@@ -66,11 +66,17 @@ def play_some(seeds: Sequence[int]) -> Runs:
             all_.add(Runs(1, {seed: [f"{type(error).__name__}: {error} {notes}"[:2000]]}))
             continue
         campaign, fork = found.campaign, found.counterexample
-        all_.add(Runs(
-            1, {seed: found.problems} if found.problems else {}, found.counts, campaign.cells,
-            {} if fork is None else {seed: fork}, len(campaign.work.writes),
-            sum(len(watch.told) for watch in campaign.work.watches),
-        ))  # fmt: skip
+        all_.add(
+            Runs(
+                1,
+                {seed: found.problems} if found.problems else {},
+                found.counts,
+                campaign.cells,
+                {} if fork is None else {seed: fork},
+                len(campaign.work.writes),
+                sum(len(watch.told) for watch in campaign.work.watches),
+            )
+        )
     return all_
 
 

@@ -270,9 +270,11 @@ class Work:
         return [
             (watch, watch.operation.result())
             for watch in self.watches
-            if watch.client == name and watch.is_on and watch.operation.status == "ok"
+            if watch.client == name
+            and watch.is_on
+            and watch.operation.status == "ok"
             and not any(isinstance(each, dict) for each in watch.told)
-        ]  # fmt: skip
+        ]
 
     def _create(self, client: Client) -> Any:
         made = client.create(SIDE, acl=self._draw.choice(["public", "app", "user"]), split=["g"])

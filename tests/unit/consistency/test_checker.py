@@ -33,8 +33,9 @@ def test_the_page_of_the_design():
     verdict = check(history, model="fork-sequential", key="x")
     assert verdict.status is Status.OK
     assert {client: [each.what for each in view] for client, view in views(history, key="x").items()} == {
-        "ann": ["w(x)1@1", "r(x)1@1", "r(x)1@1"], "bob": ["w(x)1@1", "r(x)1@1", "r(x)1@1"],
-    }  # fmt: skip
+        "ann": ["w(x)1@1", "r(x)1@1", "r(x)1@1"],
+        "bob": ["w(x)1@1", "r(x)1@1", "r(x)1@1"],
+    }
     assert "OK" in str(verdict)
 
 
@@ -216,9 +217,12 @@ def test_the_time_is_a_bound_as_well():
         for n in range(26)
     ]
     reads = [
-        Operation(f"r{n}", turn, "x", Kind.READ, 200_000 + 10 * turn, 200_001 + 10 * turn, Content(f"v{value}"))
-        for n in range(26) for turn, value in enumerate((n, (n + 1) % 26))
-    ]  # fmt: skip
+        Operation(
+            f"r{n}", turn, "x", Kind.READ, 200_000 + 10 * turn, 200_001 + 10 * turn, Content(f"v{value}")
+        )
+        for n in range(26)
+        for turn, value in enumerate((n, (n + 1) % 26))
+    ]
     began_s = time.monotonic()
     for model in MODELS:
         verdict = check(History([*writes, *reads]), model, within_s=0.05)

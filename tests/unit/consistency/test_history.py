@@ -21,11 +21,19 @@ def operation(**given):
 
 def table(*rows):
     """Rows of (client, op_id, op, table, key, type, invoked, responded, status, version, value)."""
-    columns = [(client, 0, op_id, op, tab, key, kind, at, end, status, version, value) for client, op_id, op, tab, key, kind, at, end, status, version, value in rows]  # fmt: skip
+    columns = [
+        (client, 0, op_id, op, tab, key, kind, at, end, status, version, value)
+        for client, op_id, op, tab, key, kind, at, end, status, version, value in rows
+    ]
     return pa.table(
-        [pa.array(values, pa.int64()).cast(field.type) if pa.types.is_timestamp(field.type) else pa.array(values, field.type)
-         for field, values in zip(OPERATIONS, zip(*columns, strict=True), strict=True)], schema=OPERATIONS,
-    )  # fmt: skip
+        [
+            pa.array(values, pa.int64()).cast(field.type)
+            if pa.types.is_timestamp(field.type)
+            else pa.array(values, field.type)
+            for field, values in zip(OPERATIONS, zip(*columns, strict=True), strict=True)
+        ],
+        schema=OPERATIONS,
+    )
 
 
 ROWS = table(
@@ -128,8 +136,9 @@ def test_from_a_table(form):
 
 def test_keys_of_several_tables_are_told_apart():
     both = table(
-        ("ann", 1, "write", "news", "k", "blind", 1, 2, "ok", 1, "a"), ("ann", 2, "write", "mail", "k", "blind", 3, 4, "ok", 1, "b")
-    )  # fmt: skip
+        ("ann", 1, "write", "news", "k", "blind", 1, 2, "ok", 1, "a"),
+        ("ann", 2, "write", "mail", "k", "blind", 3, 4, "ok", 1, "b"),
+    )
     assert History.from_table(both).keys == ("news/k", "mail/k")
 
 

@@ -77,7 +77,8 @@ WRONG = {
     ),
     "a circle": (
         by(
-            recent, back,
+            recent,
+            back,
             lambda q, c, _: np.hypot(q.x_km - c.x_km, q.y_km - c.y_km) + q.box_km / 2 <= c.box_km / 2,
         ),
         "the server is asked",
@@ -107,7 +108,7 @@ WRONG = {
     "a truth value": (lambda query, cache, limit_s: bool(cache), "neither 'local' nor 'remote'"),
     "nothing": (lambda query, cache, limit_s: None, "it returns None"),
     "raises": (lambda query, cache, limit_s: cache[0].at_s and "local", "it raises IndexError"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("piece", "told"), WRONG.values(), ids=WRONG)

@@ -72,7 +72,8 @@ def test_right_ones_pass(piece):
         (made(now=lambda s, r: is_friend(s, r) or is_warned(r, s)), "a hazard", "after 40 s, not"),
         (
             made(now=lambda s, r: is_friend(s, r) or (s.get("hazard") and is_within(s, r, 3.0))),
-            "2.5 km", "not after 40 s",
+            "2.5 km",
+            "not after 40 s",
         ),
         (made(now=unplaced), "a hazard", "it raises ContextProblem"),
         (made(later=Time(40_000)), "nobody has friends", "not after 40 s"),
@@ -82,7 +83,7 @@ def test_right_ones_pass(piece):
         (lambda s, r: s["freinds"], "nobody has friends", "no attribute 'freinds'"),
         (remembering(), "at 6 s ann", "not a"),
     ],
-)  # fmt: skip
+)
 def test_wrong_ones_are_told_apart_by_a_small_scenario(piece, smallest, told):
     verdict = judge(CHAPTER, piece)
     assert not verdict.passed

@@ -52,10 +52,14 @@ def test_a_class_is_judged(hand_in, tmp_path):
     judges = tmp_path / "judges.py"
     judges.write_text(JUDGES, encoding="utf-8")
     files = hand_in(
-        ann=RIGHT, bob=WRONG + "def double(x):\n    return x + x\n", cyd="import os\ndef double(x):\n    os._exit(3)\n",
-        dan="x = 1\n", eve="def double(:\n", fay="n = 1 / 0\ndef double(x):\n    return n\n",
+        ann=RIGHT,
+        bob=WRONG + "def double(x):\n    return x + x\n",
+        cyd="import os\ndef double(x):\n    os._exit(3)\n",
+        dan="x = 1\n",
+        eve="def double(:\n",
+        fay="n = 1 / 0\ndef double(x):\n    return n\n",
         gil="def double(x):\n    return min(2 * x, 6)\n",
-    )  # fmt: skip
+    )
     table = grade(files, judges=judges)
     rows = {(Path(row.file).stem, row.piece): row for row in table.itertuples()}
     assert [Path(each).stem for each in table["file"]] == [

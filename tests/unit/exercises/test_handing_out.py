@@ -57,8 +57,9 @@ def test_what_is_to_be_written_is_there_to_begin_with(chapter):
 def test_a_reader_keeps_what_she_wrote(tmp_path):
     folder = hand_out(CHAPTERS, tmp_path / "chapters")
     assert {file.name for file in folder.glob("*")} == {
-        ".handed_out.json", *(file.name for file in CHAPTERS.glob("[0-9]*.ipynb")),
-    }  # fmt: skip
+        ".handed_out.json",
+        *(file.name for file in CHAPTERS.glob("[0-9]*.ipynb")),
+    }
     mine = folder / "00_start_here.ipynb"
     mine.write_text("mine", encoding="utf-8")
     (folder / "01_mud_tables.ipynb").unlink()

@@ -33,7 +33,9 @@ def solution(told):
 
 def test_the_papers_rules_come_within_what_the_judge_allows_in_every_scenario():
     """All that it can draw: what passes is not to depend on which of them it draws."""
-    every = itertools.product((32.0, 16.0), (2.0, 3.0), (8, 4), (0.5, 0.75, 0.9), (None, 72.0, 24.0), (0.0, 0.5), (0, 1, 2))  # fmt: skip
+    every = itertools.product(
+        (32.0, 16.0), (2.0, 3.0), (8, 4), (0.5, 0.75, 0.9), (None, 72.0, 24.0), (0.0, 0.5), (0, 1, 2)
+    )
     problems = {case: _play(solution, case).problem for case in itertools.starmap(_Case, every)}
     assert len(problems) == 432
     assert not {str(case): problem for case, problem in problems.items() if problem is not None}

@@ -176,8 +176,10 @@ RIGHT = {
     "by a relay": made(SOLUTION),
     "from phone to phone": made(PEERS),
     "answers when the relay has it": wrong(*UNTIL_ANSWERED),
-    "the relay leaves it to the phone": wrong((SEEN, SEEN.replace("if store", "if not here.is_relay and store"))),
-}  # fmt: skip
+    "the relay leaves it to the phone": wrong(
+        (SEEN, SEEN.replace("if store", "if not here.is_relay and store"))
+    ),
+}
 
 
 @pytest.mark.parametrize("piece", RIGHT.values(), ids=RIGHT)

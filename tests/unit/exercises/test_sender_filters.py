@@ -56,7 +56,7 @@ def or_old(rule):
         (lambda told: told.asked, STAYS, "it raises AttributeError"),
         (lambda: True, STAYS, "it raises TypeError"),
     ],
-)  # fmt: skip
+)
 def test_wrong_ones_are_told_apart_by_a_short_story(piece, smallest, told):
     verdict = judge(CHAPTER, piece)
     assert not verdict.passed

@@ -58,10 +58,16 @@ def test_a_link_without_limit_has_no_number():
 def test_what_was_measured_is_told_when_it_changes():
     start = dt.datetime(2010, 3, 1, tzinfo=dt.UTC)
     rows = [
-        {"device": "a", "ts": start + dt.timedelta(seconds=10 * n), "up": True, "down_kbps": kbps, "up_kbps": 10.0,
-         "latency_ms": 5.0}
+        {
+            "device": "a",
+            "ts": start + dt.timedelta(seconds=10 * n),
+            "up": True,
+            "down_kbps": kbps,
+            "up_kbps": 10.0,
+            "latency_ms": 5.0,
+        }
         for n, kbps in enumerate((1000.0, 250.0, 4000.0))
-    ]  # fmt: skip
+    ]
     lab = Lab(seed=1)
     told = installed(lab.device("pda", link=LinkReplay(pa.Table.from_pylist(rows)), at=(0.0, 0.0)))
     lab.run(seconds=25)

@@ -156,8 +156,11 @@ def test_the_table_of_links_is_what_was_measured():
     lab.run(seconds=15)
     rows = lab.trace.table("links").to_pylist()
     assert [(row["up"], row["down_kbps"], row["up_kbps"], row["latency_ms"]) for row in rows] == [
-        (True, 100.0, 100.0, 20.0), (False, 0.0, 0.0, 20.0), (True, 300.0, 300.0, 20.0), (True, 200.0, 200.0, 20.0),
-    ]  # fmt: skip
+        (True, 100.0, 100.0, 20.0),
+        (False, 0.0, 0.0, 20.0),
+        (True, 300.0, 300.0, 20.0),
+        (True, 200.0, 200.0, 20.0),
+    ]
 
 
 def test_another_network_was_not_measured():

@@ -24,10 +24,15 @@ class Sealed(msgspec.Struct):
 def test_fields_forms_times_and_bytes():
     held = Held()
     message = {
-        "to": "bob", "n": 12, "body": Ciphertext(b"\x00\x01abc"), "none": None, "raw": b"raw",
-        "list": [{"key": Ciphertext(b"kk"), "id": 1}, {"key": Ciphertext(b"k2"), "id": 22}, "x"], "empty": {},
+        "to": "bob",
+        "n": 12,
+        "body": Ciphertext(b"\x00\x01abc"),
+        "none": None,
+        "raw": b"raw",
+        "list": [{"key": Ciphertext(b"kk"), "id": 1}, {"key": Ciphertext(b"k2"), "id": 22}, "x"],
+        "empty": {},
         "deep": {"er": ({"est": Ciphertext(b"!")},)},
-    }  # fmt: skip
+    }
     held.note("relay", "mail", "received", message, 7)
     held.note("relay", "mail", "received", {"to": "carl"}, 9)
     assert [tuple(row) for row in held.rows()] == [
@@ -39,15 +44,18 @@ def test_fields_forms_times_and_bytes():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("value", "row"), [
-    (Ciphertext(b"abc"), ("", "ciphertext", 1, 3)),
-    (b"abc", ("", "clear", 1, 3)),
-    (bytearray(b"abc"), ("", "clear", 1, 3)),
-    ("äb", ("", "clear", 1, 3)),
-    ([Ciphertext(b"abc")], ("[]", "ciphertext", 1, 3)),
-    ({5: {"a": 1.5}}, ("5.a", "clear", 1, 3)),
-    (frozenset(["abc"]), ("[]", "clear", 1, 3)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("value", "row"),
+    [
+        (Ciphertext(b"abc"), ("", "ciphertext", 1, 3)),
+        (b"abc", ("", "clear", 1, 3)),
+        (bytearray(b"abc"), ("", "clear", 1, 3)),
+        ("äb", ("", "clear", 1, 3)),
+        ([Ciphertext(b"abc")], ("[]", "ciphertext", 1, 3)),
+        ({5: {"a": 1.5}}, ("5.a", "clear", 1, 3)),
+        (frozenset(["abc"]), ("[]", "clear", 1, 3)),
+    ],
+)
 def test_whole_messages(value, row):
     held = Held()
     held.note("p", "s", "stored", value, 1)
@@ -71,8 +79,11 @@ def test_parties_systems_and_ways_are_apart():
     ):
         held.note(party, system, how, {"x": 1}, 3)
     assert [(row.party, row.system, row.how, row.times) for row in held.rows()] == [
-        ("a", "s", "received", 1), ("a", "s", "stored", 1), ("a", "t", "stored", 1), ("b", "s", "stored", 1),
-    ]  # fmt: skip
+        ("a", "s", "received", 1),
+        ("a", "s", "stored", 1),
+        ("a", "t", "stored", 1),
+        ("b", "s", "stored", 1),
+    ]
 
 
 def test_find():

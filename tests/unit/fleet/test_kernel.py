@@ -169,10 +169,13 @@ def test_a_timer_in_the_past(stage):
         stage.do("ann", SetTimer("a", -1))
 
 
-@pytest.mark.parametrize(("at_us", "charged_mj"), [
-    (100_000, 0.1 * 1210.7),  # while the radio opens
-    (1_260_000, 0.26 * 1210.7 + 1288.04 + 5640 / 8 * 0.43839 * 8),  # a second into the transfer
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("at_us", "charged_mj"),
+    [
+        (100_000, 0.1 * 1210.7),  # while the radio opens
+        (1_260_000, 0.26 * 1210.7 + 1288.04 + 5640 / 8 * 0.43839 * 8),  # a second into the transfer
+    ],
+)
 def test_a_cut_radio_is_charged_for_what_it_has_done(stage, at_us, charged_mj):
     stage.do("ann", Send("server", b"x" * 1_410_000))
     stage.world.run(at_us)

@@ -22,20 +22,23 @@ def row_of(now_us: int, **times: int | None) -> tuple[Any, ...]:
     return row
 
 
-@pytest.mark.parametrize(("times", "status"), [
-    ({}, "lost"),
-    ({"delivered_us": 200}, "unread"),
-    ({"delivered_us": 200, "read_us": 300}, "read"),
-    ({"delivered_us": 200, "read_us": 300, "expired_us": 300}, "read"),
-    ({"delivered_us": 200, "read_us": 301, "expired_us": 300}, "expired"),
-    ({"delivered_us": 200, "expired_us": 1000}, "expired"),
-    ({"delivered_us": 200, "expired_us": 1001}, "unread"),
-    ({"expired_us": 300}, "expired"),
-    ({"expired_us": 1001}, "lost"),
-    ({"refused_us": 150}, "refused"),
-    ({"refused_us": 150, "delivered_us": 200, "expired_us": 300}, "refused"),
-    ({"delivered_us": None, "read_us": None}, "lost"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("times", "status"),
+    [
+        ({}, "lost"),
+        ({"delivered_us": 200}, "unread"),
+        ({"delivered_us": 200, "read_us": 300}, "read"),
+        ({"delivered_us": 200, "read_us": 300, "expired_us": 300}, "read"),
+        ({"delivered_us": 200, "read_us": 301, "expired_us": 300}, "expired"),
+        ({"delivered_us": 200, "expired_us": 1000}, "expired"),
+        ({"delivered_us": 200, "expired_us": 1001}, "unread"),
+        ({"expired_us": 300}, "expired"),
+        ({"expired_us": 1001}, "lost"),
+        ({"refused_us": 150}, "refused"),
+        ({"refused_us": 150, "delivered_us": 200, "expired_us": 300}, "refused"),
+        ({"delivered_us": None, "read_us": None}, "lost"),
+    ],
+)
 def test_statuses(times, status):
     row = row_of(1000, **times)
     assert status in STATUSES
@@ -101,19 +104,25 @@ def test_rows_are_sorted_and_apart():
     ):
         deliveries.note(system, {"item": item, "receiver": receiver, "created_us": at})
     assert [row[:4] for row in deliveries.rows(10)] == [
-        ("s", "i", "q", 5), ("s", "i", "r", 5), ("t", "i", "r", 5), ("s", "h", "r", 9),
-    ]  # fmt: skip
+        ("s", "i", "q", 5),
+        ("s", "i", "r", 5),
+        ("t", "i", "r", 5),
+        ("s", "h", "r", 9),
+    ]
 
 
-@pytest.mark.parametrize("row", [
-    {"item": "i"},
-    {"receiver": "r"},
-    {},
-    {**NAMED, "seen_us": 5},
-    {**NAMED, "read_us": "now"},
-    {**NAMED, "read_us": 1.5},
-    {**NAMED, "read_us": True},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"item": "i"},
+        {"receiver": "r"},
+        {},
+        {**NAMED, "seen_us": 5},
+        {**NAMED, "read_us": "now"},
+        {**NAMED, "read_us": 1.5},
+        {**NAMED, "read_us": True},
+    ],
+)
 def test_notes_that_cannot_be_read(row):
     deliveries = Deliveries()
     with pytest.raises(SimulationProblem, match="cannot be read") as error:

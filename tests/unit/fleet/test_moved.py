@@ -67,10 +67,14 @@ def test_what_is_no_place_is_refused(where):
     assert device.loc == HERE
 
 
-@pytest.mark.parametrize(("given", "field", "remedy"), [
-    ({"at": HERE}, "loc", "device.move"), ({"battery_j": 10.0}, "battery_share", "battery_j"),
-    ({}, "bandwidth_kbps", "LinkReplay"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "field", "remedy"),
+    [
+        ({"at": HERE}, "loc", "device.move"),
+        ({"battery_j": 10.0}, "battery_share", "battery_j"),
+        ({}, "bandwidth_kbps", "LinkReplay"),
+    ],
+)
 def test_a_change_that_would_be_undone_is_refused(given, field, remedy):
     device = Lab().device("ann", **given)
     with pytest.raises(ParameterError, match=remedy):
@@ -84,9 +88,14 @@ def test_what_nobody_else_sets_is_changed():
     assert device.snapshot() == {"loc": THERE, "battery_share": 0.5, "bandwidth_kbps": 3.0}
 
 
-@pytest.mark.parametrize("given", [
-    {"at": HERE, "loc": THERE}, {"mobility": "waypoint", "loc": THERE}, {"battery_j": 9.0, "battery_share": 0.1},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"at": HERE, "loc": THERE},
+        {"mobility": "waypoint", "loc": THERE},
+        {"battery_j": 9.0, "battery_share": 0.1},
+    ],
+)
 def test_a_device_is_not_given_two_places_or_batteries(given):
     with pytest.raises(ParameterError, match="sets this field itself"):
         Lab().device("ann", **given)

@@ -75,8 +75,9 @@ def test_two_systems_in_one_lab():
         system.publish(f"by {system.name}", "phone-00000", ["phone-00001"], 100)
     lab.run(minutes=1)
     assert sorted(zip(lab.deliveries()["system"], lab.deliveries()["status"], strict=True)) == [
-        ("direct", "unread"), ("store and forward", "unread"),
-    ]  # fmt: skip
+        ("direct", "unread"),
+        ("store and forward", "unread"),
+    ]
     assert set(lab.bill()["system"]) == {"direct", "store and forward"}
     with pytest.raises(ParameterError, match="run twice"):
         Direct(lab)

@@ -21,11 +21,17 @@ def in_the_file(path: Any) -> list[str]:
         return [key for (key,) in connection.execute("SELECT key FROM store ORDER BY key")]
 
 
-@given(st.lists(st.one_of(
-    st.tuples(st.just("put"), st.sampled_from(KEYS), st.integers(0, 9)),
-    st.tuples(st.just("delete"), st.sampled_from(KEYS)),
-    st.tuples(st.just("commit")), st.tuples(st.just("rollback")),
-), max_size=30))  # fmt: skip
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("put"), st.sampled_from(KEYS), st.integers(0, 9)),
+            st.tuples(st.just("delete"), st.sampled_from(KEYS)),
+            st.tuples(st.just("commit")),
+            st.tuples(st.just("rollback")),
+        ),
+        max_size=30,
+    )
+)
 def test_a_store_in_a_file_is_as_one_in_memory(steps):
     memory = MemoryStore()
     with closing(SqliteStore(":memory:")) as file:

@@ -57,19 +57,29 @@ def test_a_read_misses_what_comes_after_it():
     found = {
         (round((t - START_US) / MINUTE_US, 1), round(lat * 111.195)): late
         for t, lat, late in zip(
-            reads.table["ts"].cast(pa.int64()).to_pylist(), reads.table["lat"].to_pylist(),
-            missed(writes, sent_us, reads).tolist(), strict=True,
+            reads.table["ts"].cast(pa.int64()).to_pylist(),
+            reads.table["lat"].to_pylist(),
+            missed(writes, sent_us, reads).tolist(),
+            strict=True,
         )
-    }  # fmt: skip
+    }
     assert found == {
-        (4, 0): True, (8, 50): True, (8, 25): False, (9.9, 0): True, (10, 0): False, (11, 0): False, (125, 0): False,
-    }  # fmt: skip
+        (4, 0): True,
+        (8, 50): True,
+        (8, 25): False,
+        (9.9, 0): True,
+        (10, 0): False,
+        (11, 0): False,
+        (125, 0): False,
+    }
 
 
 WRITES = st.lists(
-    st.tuples(st.sampled_from("ab"), st.integers(0, 40), st.sampled_from([0, 8, 30])), min_size=1, max_size=8,
+    st.tuples(st.sampled_from("ab"), st.integers(0, 40), st.sampled_from([0, 8, 30])),
+    min_size=1,
+    max_size=8,
     unique_by=lambda row: row[:2],
-)  # fmt: skip
+)
 READS = st.lists(
     st.tuples(st.just("q"), st.integers(0, 60), st.sampled_from([0, 4, 30])),
     min_size=1,
@@ -85,10 +95,12 @@ def test_missed_reads_are_those_of_the_definition(rows, queries, data):
     delays = data.draw(
         st.lists(st.sampled_from([0, 3, 10, 30, None]), min_size=len(rows), max_size=len(rows))
     )
-    due = np.array([
-        NEVER_US if delay is None else t + delay * MINUTE_US
-        for t, delay in zip(writes.t_us.tolist(), delays, strict=True)
-    ])  # fmt: skip
+    due = np.array(
+        [
+            NEVER_US if delay is None else t + delay * MINUTE_US
+            for t, delay in zip(writes.t_us.tolist(), delays, strict=True)
+        ]
+    )
     sent = batches(writes, due)
     positions = written(sorted(rows)).to_pylist()
     arrived = [each if each != NEVER_US else None for each in sent.sent_us.tolist()]
@@ -199,12 +211,16 @@ def labels():
         epoch_us(POSITIONS["ts"]), POSITIONS["lat"].to_numpy(), POSITIONS["lon"].to_numpy()
     )
     never = first == NOTHING
-    return pa.table({
-        "device": POSITIONS["device"],
-        "ts": POSITIONS["ts"],
-        "first_read_id": pa.array(prepared.ids[first], mask=never),
-        "first_read_ts": pa.array(timestamps(prepared.end_us[first]).to_pylist(), pa.timestamp("us", "UTC"), mask=never),
-    })  # fmt: skip
+    return pa.table(
+        {
+            "device": POSITIONS["device"],
+            "ts": POSITIONS["ts"],
+            "first_read_id": pa.array(prepared.ids[first], mask=never),
+            "first_read_ts": pa.array(
+                timestamps(prepared.end_us[first]).to_pylist(), pa.timestamp("us", "UTC"), mask=never
+            ),
+        }
+    )
 
 
 @pytest.mark.parametrize("folds", ["device", "time"])
@@ -238,9 +254,12 @@ def test_shuffled_labels_teach_one_delay_for_all(labels):
     wait_us = np.where(writes.first_us == NEVER_US, NEVER_US, writes.first_us - writes.t_us)
     mixed_us = np.random.default_rng(0).permutation(wait_us)
     mixed = Writes(
-        writes.device, writes.t_us, writes.lat, writes.lon,
+        writes.device,
+        writes.t_us,
+        writes.lat,
+        writes.lon,
         np.where(mixed_us == NEVER_US, NEVER_US, writes.t_us + np.where(mixed_us == NEVER_US, 0, mixed_us)),
-    )  # fmt: skip
+    )
     true, control = (
         BatchTree(delay_costs(0.5), shared=False).learn(each, Asked.of(QUERIES)) for each in (writes, mixed)
     )

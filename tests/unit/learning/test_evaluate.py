@@ -143,8 +143,10 @@ def test_changes_and_the_gap_are_fold_by_fold():
     policies = [FixedRule(), Always(), FixedRule(minutes=31.5), Bound()]
     rule, always, longer, bound = evaluate_reads(labels_of(reads, pairs), reads, policies).to_dict("records")
     assert (rule["sent_share"], always["sent_share"], bound["sent_share"]) == (
-        pytest.approx(2 / 3), 1, pytest.approx(25 / 60),
-    )  # fmt: skip
+        pytest.approx(2 / 3),
+        1,
+        pytest.approx(25 / 60),
+    )
     assert rule["sent_share_change"] == rule["gap_closed"] == 0
     assert bound["gap_closed"] == bound["gap_closed_low"] == bound["gap_closed_high"] == 1
     assert always["sent_share_change_low"] == pytest.approx(1 / 3)  # of every phone alike

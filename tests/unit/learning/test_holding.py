@@ -50,13 +50,17 @@ def test_an_answer_is_of_its_window():
 
 
 rows = st.lists(
-    st.tuples(st.sampled_from("ab"), st.integers(0, 40), st.sampled_from([0, 8, 30])), min_size=1, max_size=8,
+    st.tuples(st.sampled_from("ab"), st.integers(0, 40), st.sampled_from([0, 8, 30])),
+    min_size=1,
+    max_size=8,
     unique_by=lambda row: row[:2],
-)  # fmt: skip
+)
 queries = st.lists(
     st.tuples(st.sampled_from("ac"), st.integers(0, 60), st.sampled_from([0, 4, 30])),
-    min_size=1, max_size=6, unique_by=lambda row: row[:2],
-)  # fmt: skip
+    min_size=1,
+    max_size=6,
+    unique_by=lambda row: row[:2],
+)
 
 
 @given(rows, queries, st.data())
@@ -75,9 +79,10 @@ def test_it_is_as_defined(writes, reads, data):
             if is_sent and earlier["device"] == read["device"]
         ]
         has = [
-            each for each in due
+            each
+            for each in due
             if each["device"] == read["device"] or any(holds(answer, each) for answer in answers)
-        ]  # fmt: skip
+        ]
         expected.append(len(has) / len(due) if due else 1.0)
     assert held_completeness(positions, table, np.array(sent)).tolist() == pytest.approx(expected)
 

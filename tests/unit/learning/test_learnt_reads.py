@@ -148,6 +148,8 @@ def test_bad_options(tree):
 
 def test_it_says_what_it_is():
     assert [str(Tree()), str(Tree([[0, 1], [1, 0]])), str(Tree("freshness", "paper"))] == [
-        "tree, latency", "tree, own costs", "tree, freshness, paper features",
-    ]  # fmt: skip
+        "tree, latency",
+        "tree, own costs",
+        "tree, freshness, paper features",
+    ]
     assert str(Tree(match=FixedRule())) == "tree, as stale as the rule"

@@ -49,10 +49,14 @@ def test_of_a_read(column, name):
             assert ShippedReads(shelf, None).decide(query, context, [cached]) == wanted, (name, threshold)
 
 
-TABLE = Density(CELL_DEG, {
-    (row, column): tuple(float(hour * (1 + row % 3)) for hour in range(24))
-    for row in range(595, 605) for column in range(-1950, -1930)
-})  # fmt: skip
+TABLE = Density(
+    CELL_DEG,
+    {
+        (row, column): tuple(float(hour * (1 + row % 3)) for hour in range(24))
+        for row in range(595, 605)
+        for column in range(-1950, -1930)
+    },
+)
 
 
 def test_a_read_knows_the_density_that_was_learnt():

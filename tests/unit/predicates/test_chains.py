@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from mudkit.errors import PredicateError
 from mudkit.predicates import Aggregates, Predicate
 
+_BASE = sqlite3.connect(":memory:")
+
 REFUSED = {
     "n = 1 IS NULL": "write (n = 1) IS NULL",
     "n + 1 = 2 IS NOT NULL": "write (n + 1 = 2) IS NOT NULL",
@@ -44,13 +46,21 @@ def test_two_in_a_row_are_refused_with_what_to_write(text):
 @pytest.mark.parametrize(
     "text",
     [
-        "(n = 1) IS NULL", "n = (1 < 3)", "NOT n = 1 AND NOT n IS NULL", "n BETWEEN 1 AND 2 AND n = 1 OR n <> 3",
-        "n NOT BETWEEN 1 AND 2 AND n NOT IN (1, 2)", "coalesce(n = 1, n = 2) = TRUE", "(n = 1) = (n = 2)",
-        "n IN (1, 2) AND s NOT LIKE 'x' OR n IS NOT NULL", "NOT (NOT n = 1)",
+        "(n = 1) IS NULL",
+        "n = (1 < 3)",
+        "NOT n = 1 AND NOT n IS NULL",
+        "n BETWEEN 1 AND 2 AND n = 1 OR n <> 3",
+        "n NOT BETWEEN 1 AND 2 AND n NOT IN (1, 2)",
+        "coalesce(n = 1, n = 2) = TRUE",
+        "(n = 1) = (n = 2)",
+        "n IN (1, 2) AND s NOT LIKE 'x' OR n IS NOT NULL",
+        "NOT (NOT n = 1)",
     ],
-)  # fmt: skip
-def test_one_each_is_read(text):
-    Predicate(text)
+)
+@pytest.mark.parametrize("n", [0, 1, 2, None])
+def test_one_each_means_what_it_means_to_sqlite(text, n):
+    (expected,) = _BASE.execute(f"SELECT {text} FROM (SELECT ? AS n, 'x' AS s)", (n,)).fetchone()
+    assert Predicate(text)({"n": n, "s": "x"}) == (None if expected is None else bool(expected))
 
 
 _VALUE = st.sampled_from(["n", "1", "2", "n + 1", "-n", "NULL", "(n)", "3 - n", "1e0+1", "1e0-1e0"])
@@ -62,25 +72,26 @@ _AFTER = st.one_of(
     st.builds("NOT BETWEEN {} AND {}".format, _VALUE, _VALUE),
 )
 _CONDITION = st.builds(
-    "{}{} {}".format, st.sampled_from(["", "", "NOT ", "NOT NOT "]), _VALUE,
+    "{}{} {}".format,
+    st.sampled_from(["", "", "NOT ", "NOT NOT "]),
+    _VALUE,
     st.lists(_AFTER, min_size=1, max_size=2).map(" ".join),
-)  # fmt: skip
+)
 _TEXT = st.builds(
     "".join,
     st.lists(st.tuples(st.sampled_from([" AND ", " OR "]), _CONDITION).map("".join), min_size=1, max_size=4),
 ).map(lambda text: text.removeprefix(" AND ").removeprefix(" OR "))
-_BASE = sqlite3.connect(":memory:")
 
 
 @given(_TEXT, st.sampled_from([0, 1, 2, None]))
 def test_what_is_taken_means_what_it_means_to_sqlite(text, n):
     try:
-        found = Predicate(text)({"n": n})
+        value = Predicate(text)({"n": n})
     except PredicateError as error:
         assert error.summary == "Two comparisons stand in a row."  # noqa: PT017 - or it is taken
         return
-    (meant,) = _BASE.execute(f"SELECT {text} FROM (SELECT ? AS n)", (n,)).fetchone()
-    assert found == (None if meant is None else bool(meant))
+    (expected,) = _BASE.execute(f"SELECT {text} FROM (SELECT ? AS n)", (n,)).fetchone()
+    assert value == (None if expected is None else bool(expected))
 
 
 NUMBERS = {

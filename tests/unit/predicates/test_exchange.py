@@ -71,25 +71,28 @@ def test_a_list_holds_the_same_when_it_has_come(item, items):
     assert travelled(predicate)({"a": item}) is predicate({"a": item})
 
 
-@pytest.mark.parametrize(("text", "given_", "record", "expected"), [
-    ("a = :x", 5, {"a": 5}, True),
-    ("a = :x", 1e308, {"a": 1e308}, True),
-    ("a = :x", -0.0, {"a": 0}, True),
-    ("a = :x", "5", {"a": 5}, None),
-    ("a = :x", True, {"a": True}, True),
-    ("a = :x", True, {"a": 1}, None),
-    ("a = :x", None, {"a": None}, None),
-    ("a = :x", (1, 2), {"a": {"lat": 1, "lon": 2}}, True),
-    ("a = :x", "in", {"a": "in"}, True),
-    ("a IN :x", [], {"a": 1}, False),
-    ("a IN :x", [1, 2], {"a": 3}, False),
-    ("a IN :x", [1, None], {"a": 3}, None),
-    ("a IN :x", [None], {"a": None}, None),
-    ("a IN :x", [True, 1.0], {"a": True}, True),
-    ("a IN :x", [False, 1.0], {"a": True}, None),
-    ("a IN :x", [(1, 2), (3, 4)], {"a": (3, 4)}, True),
-    ("a IN :x", [(1, 2), None, "x"], {"a": (3, 4)}, None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "given_", "record", "expected"),
+    [
+        ("a = :x", 5, {"a": 5}, True),
+        ("a = :x", 1e308, {"a": 1e308}, True),
+        ("a = :x", -0.0, {"a": 0}, True),
+        ("a = :x", "5", {"a": 5}, None),
+        ("a = :x", True, {"a": True}, True),
+        ("a = :x", True, {"a": 1}, None),
+        ("a = :x", None, {"a": None}, None),
+        ("a = :x", (1, 2), {"a": {"lat": 1, "lon": 2}}, True),
+        ("a = :x", "in", {"a": "in"}, True),
+        ("a IN :x", [], {"a": 1}, False),
+        ("a IN :x", [1, 2], {"a": 3}, False),
+        ("a IN :x", [1, None], {"a": 3}, None),
+        ("a IN :x", [None], {"a": None}, None),
+        ("a IN :x", [True, 1.0], {"a": True}, True),
+        ("a IN :x", [False, 1.0], {"a": True}, None),
+        ("a IN :x", [(1, 2), (3, 4)], {"a": (3, 4)}, True),
+        ("a IN :x", [(1, 2), None, "x"], {"a": (3, 4)}, None),
+    ],
+)
 def test_each_kind_of_constant(text, given_, record, expected):
     assert travelled(Predicate(text, x=given_))(record) is expected
 

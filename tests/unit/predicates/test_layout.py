@@ -15,11 +15,16 @@ from mudkit.predicates.values import value
 
 LAYOUT = Layout(
     record={
-        "price": "number", "loc": Column(("lat", "lon"), "point"), "home.city": "string", "home.lat": "number",
-        "home.lon": "number", "extra": "json", "thing": "struct",
+        "price": "number",
+        "loc": Column(("lat", "lon"), "point"),
+        "home.city": "string",
+        "home.lat": "number",
+        "home.lon": "number",
+        "extra": "json",
+        "thing": "struct",
     },
     receiver="profile",
-)  # fmt: skip
+)
 
 
 def find(*path, scope="record"):

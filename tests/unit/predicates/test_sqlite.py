@@ -81,8 +81,10 @@ CASES = [
     "twice(a) = 2", "twice(b) > twice(a)", "shout(s) = 'ABC!'", "shout(s) IS NULL", "twice(a * 10) IS NULL",
 ]  # fmt: skip
 GIVEN = {
-    "p": AUSTIN, "none": [], "many": [*(f"w{i}" for i in range(40)), "abc", "it's", *range(20), 0.5, -0.0],
-}  # fmt: skip
+    "p": AUSTIN,
+    "none": [],
+    "many": [*(f"w{i}" for i in range(40)), "abc", "it's", *range(20), 0.5, -0.0],
+}
 
 
 def register_functions():
@@ -167,10 +169,15 @@ def test_typed_columns(connection):
     for row in rows:
         home, place, loc = row.get("home", {}), row.get("place"), row.get("loc", (None, None))
         values = (
-            *(row.get(name) for name in "nmst"), *loc, None if place is None else to_json({"p": place})[6:-1],
-            home.get("city"), home.get("lat"), home.get("lon"), to_json({"p": row.get("free")})[6:-1],
+            *(row.get(name) for name in "nmst"),
+            *loc,
+            None if place is None else to_json({"p": place})[6:-1],
+            home.get("city"),
+            home.get("lat"),
+            home.get("lon"),
+            to_json({"p": row.get("free")})[6:-1],
             "thing" in row or None,
-        )  # fmt: skip
+        )
         connection.execute(f"INSERT INTO t VALUES ({', '.join('?' * len(values))})", values)
     check(
         connection,

@@ -69,17 +69,27 @@ def row(policy, sent, stale, cost=0.1):
 )
 def test_the_papers_factor_is_judged_by_the_bound(bound, few, says):
     table = pd.DataFrame(
-        [row("rule", 0.8, 0.1), row("tree", 0.5, 0.1), row("control", 1.0, 0.0), row("b", bound, 0.1),
-         row("f", few, 0.03)]
-    )  # fmt: skip
+        [
+            row("rule", 0.8, 0.1),
+            row("tree", 0.5, 0.1),
+            row("control", 1.0, 0.0),
+            row("b", bound, 0.1),
+            row("f", few, 0.03),
+        ]
+    )
     assert says in caching.reads(table, "", {}, "x")
 
 
 def test_half_of_a_gap():
     table = pd.DataFrame(
-        [row("rule", 0.8, 0.1), row("tree", 0.7, 0.1), row("control", 1.0, 0.0), row("b", 0.6, 0.1),
-         row("f", 0.7, 0.03)]
-    )  # fmt: skip
+        [
+            row("rule", 0.8, 0.1),
+            row("tree", 0.7, 0.1),
+            row("control", 1.0, 0.0),
+            row("b", 0.6, 0.1),
+            row("f", 0.7, 0.03),
+        ]
+    )
     curves = {"trees": pd.DataFrame({"sent_share": [0.7, 0.3], "stale_share": [0.1, 0.5]})}
     assert "**50% of the gap is closed**" in caching.reads(table, "", curves, "x")
 
@@ -94,8 +104,11 @@ def test_writes_are_replayed_with_trees_and_the_bound():
     table, problem = caching.waited(*trace_of(8), batch_minutes=30.0, late_cost=0.2, folds="device")
     assert problem == ""
     assert table["policy"].tolist() == [
-        "30 min", "tree, own costs", "tree, misses no more than 30 min in training", "bound, misses the reads of 30 min",
-    ]  # fmt: skip
+        "30 min",
+        "tree, own costs",
+        "tree, misses no more than 30 min in training",
+        "bound, misses the reads of 30 min",
+    ]
     said = caching.writes(table, "")
     tree, bound, base = table.iloc[1], table.iloc[3], table.iloc[0]
     assert f"**The tree sends {tree['message_share']:.1%} messages" in said
@@ -106,9 +119,11 @@ def test_writes_are_replayed_with_trees_and_the_bound():
 
 def test_where_nearly_all_reads_miss_something_no_factor_is_told():
     table = pd.DataFrame(
-        [{"policy": "30 min", "message_share": 0.03, "point_share": 1.0, "missed_share": missed}
-         for missed in (0.99, 0.98, 0.99)]
-    )  # fmt: skip
+        [
+            {"policy": "30 min", "message_share": 0.03, "point_share": 1.0, "missed_share": missed}
+            for missed in (0.99, 0.98, 0.99)
+        ]
+    )
     said = caching.writes(table, "")
     assert "no factor tells anything" in said
     assert "1/" not in said

@@ -16,7 +16,7 @@ from mudkit.systems.lasthop.study.sizing import Sizing, size, with_outages
 HOUR = 3_600_000_000
 EVENTS = drawn_from(
     np.arange(49) * HOUR, [10 * HOUR, 20 * HOUR], expires_us=[FOREVER_US] * 24 + [100 * HOUR] * 25
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize(

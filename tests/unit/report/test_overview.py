@@ -19,9 +19,12 @@ from mudkit.report.schemas import TEMPLATES
 
 def report(name, build, started, **manifest):
     folder = keep_page(
-        name, new_notebook(cells=[new_markdown_cell("# T")]), {"t": pd.DataFrame({"a": [1]})}, parameters={},
+        name,
+        new_notebook(cells=[new_markdown_cell("# T")]),
+        {"t": pd.DataFrame({"a": [1]})},
+        parameters={},
         build=build,
-    )  # fmt: skip
+    )
     file = folder / "manifest.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"started": started} | manifest))
     return folder

@@ -89,8 +89,12 @@ def test_assignments_take_the_type_of_the_parameter():
         ["trace=2008", "box_km=5", "cells_zoom=12", "columns.device=cab", "columns.ts=t", "tz=UTC"],
     )
     assert given == {
-        "trace": "2008", "box_km": 5.0, "cells_zoom": 12, "columns": {"device": "cab", "ts": "t"}, "tz": "UTC",
-    }  # fmt: skip
+        "trace": "2008",
+        "box_km": 5.0,
+        "cells_zoom": 12,
+        "columns": {"device": "cab", "ts": "t"},
+        "tz": "UTC",
+    }
     assert check("trace_profile", given)["columns"] == {"device": "cab", "ts": "t"}
 
 

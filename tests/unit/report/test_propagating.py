@@ -49,10 +49,14 @@ def test_nothing_is_saved():
 @pytest.fixture
 def shown():
     columns = {
-        "at": ["6:00", "6:00", "7:00", "7:00"], "threshold": [20, 20, 20, 20], "south": [1.0, 2.0, 1.0, 2.0],
-        "west": [0.0] * 4, "messages_in": [10, 1, 20, 1], "bytes_in": [4000, 400, 8000, 400],
+        "at": ["6:00", "6:00", "7:00", "7:00"],
+        "threshold": [20, 20, 20, 20],
+        "south": [1.0, 2.0, 1.0, 2.0],
+        "west": [0.0] * 4,
+        "messages_in": [10, 1, 20, 1],
+        "bytes_in": [4000, 400, 8000, 400],
         "bytes_out": [400, 400, 400, 400],
-    }  # fmt: skip
+    }
     return pa.table(columns)
 
 

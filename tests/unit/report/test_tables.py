@@ -68,10 +68,15 @@ def test_a_bound_stands_with_what_it_bounds():
     table = pd.DataFrame(
         {
             "policy": ["1 km / 10 min", "bound, as stale as the rule"],
-            "sent_share": [0.5, 0.4], "stale_share": [0.1, 0.1], "stale_share_low": [0.0, 0.0],
-            "stale_share_high": [0.2, 0.2], "cost": [0.3, 0.9], "cost_low": [0.2, 0.8], "cost_high": [0.4, 1.0],
+            "sent_share": [0.5, 0.4],
+            "stale_share": [0.1, 0.1],
+            "stale_share_low": [0.0, 0.0],
+            "stale_share_high": [0.2, 0.2],
+            "cost": [0.3, 0.9],
+            "cost_low": [0.2, 0.8],
+            "cost_high": [0.4, 1.0],
         }
-    )  # fmt: skip
+    )
     shown = bounded(table)
     assert shown["sent_share"].tolist() == [0.5, 0.4]
     assert shown["stale_share_high"].tolist() == [0.2, 0.2]

@@ -35,9 +35,12 @@ def complete(row, found):
 
 
 def test_l1_is_about_the_worst_point():
-    found = complete(L1, lasthop_waste.measure_formula(
-        over={"max": [4, 32], "user_frequency": [1.0, 4.0]}, days=60, seeds=[1, 2, 3]
-    ))  # fmt: skip
+    found = complete(
+        L1,
+        lasthop_waste.measure_formula(
+            over={"max": [4, 32], "user_frequency": [1.0, 4.0]}, days=60, seeds=[1, 2, 3]
+        ),
+    )
     assert found.figures["points"].median == 4
     assert found.parameters["largest error at"] == "Max 32, 1 a day"
     assert 0 < found.figures["largest error of the formula"].median < 0.1
@@ -49,10 +52,15 @@ def test_l2_measures_the_papers_example():
 
 
 def test_l3_finds_the_band():
-    found = complete(L3, lasthop_prefetch.measure_limits(
-        over={"prefetch_limit": [1, 4, 16, 64, 256], "outage": [0.0, 0.9]}, outages_per_day=[1, 12, 24], days=200,
-        seeds=[1, 2],
-    ))  # fmt: skip
+    found = complete(
+        L3,
+        lasthop_prefetch.measure_limits(
+            over={"prefetch_limit": [1, 4, 16, 64, 256], "outage": [0.0, 0.9]},
+            outages_per_day=[1, 12, 24],
+            days=200,
+            seeds=[1, 2],
+        ),
+    )
     figures = found.figures
     assert figures["loss at 16, 12 a day"].median < 0.02 < 0.2 < figures["loss at 16, 1 a day"].median
     assert figures["band begins at, 24 a day"].median == 16 < figures["band begins at, 1 a day"].median
@@ -72,29 +80,41 @@ def test_l3_wants_the_loss_small_from_16_on(often):
 
 
 def test_l4_rises_to_just_below_total_outage():
-    found = complete(L4, lasthop_prefetch.measure_on_demand(
-        over={"outage": [0.0, 0.5, 0.95, 0.99, 1.0], "user_frequency": [2.0, 8.0]}, days=200, seeds=[1, 2]
-    ))  # fmt: skip
+    found = complete(
+        L4,
+        lasthop_prefetch.measure_on_demand(
+            over={"outage": [0.0, 0.5, 0.95, 0.99, 1.0], "user_frequency": [2.0, 8.0]}, days=200, seeds=[1, 2]
+        ),
+    )
     assert judge(L4, found)[0] == "reproduced"
     assert 0.4 < found.figures["loss at 50 % over loss at 95 %, 2 a day"].median < 0.65
 
 
 def test_l5_peaks_between():
-    found = complete(L5, lasthop_expiration.measure_times(
-        over={"expiration": [16.0, 256.0, 4096.0, 16384.0, 262144.0], "user_frequency": [2.0, 8.0]}, days=200,
-        seeds=[1, 2],
-    ))  # fmt: skip
+    found = complete(
+        L5,
+        lasthop_expiration.measure_times(
+            over={"expiration": [16.0, 256.0, 4096.0, 16384.0, 262144.0], "user_frequency": [2.0, 8.0]},
+            days=200,
+            seeds=[1, 2],
+        ),
+    )
     assert judge(L5, found)[0] == "reproduced"
     assert found.figures["share of all that comes that is lost at 4 min, 2 a day"].median < 0.01
 
 
 def test_l6_has_a_gap_for_long_times_and_none_for_short():
-    found = complete(L6, lasthop_expiration.measure_thresholds(
-        over={
-            "expiration": [lasthop_expiration.SHORT_H * HOUR_S, lasthop_expiration.LONG_H * HOUR_S],
-            "expiration_threshold_s": [HOUR_S * hours for hours in (0.25, 2, 8, 32)],
-        }, days=200, seeds=[1, 2],
-    ))  # fmt: skip
+    found = complete(
+        L6,
+        lasthop_expiration.measure_thresholds(
+            over={
+                "expiration": [lasthop_expiration.SHORT_H * HOUR_S, lasthop_expiration.LONG_H * HOUR_S],
+                "expiration_threshold_s": [HOUR_S * hours for hours in (0.25, 2, 8, 32)],
+            },
+            days=200,
+            seeds=[1, 2],
+        ),
+    )
     assert judge(L6, found)[0] == "reproduced"
     assert found.figures["thresholds in the gap, 4.2 h, 90% downtime"].median == 0
     assert found.figures["gap from, h, 137 h, 95% downtime"].median == 8
@@ -150,9 +170,9 @@ def test_a_fixed_parameter_is_not_swept_over():
 
 
 def test_what_is_taken_from_tables():
-    table = pd.DataFrame({
-        "by": [1, 1, 2, 2], "at": [7, 7, 7, 7], "loss": [0.1, 0.2, 0.5, 0.0], "best": [10, 30, 10, 10],
-    })  # fmt: skip
+    table = pd.DataFrame(
+        {"by": [1, 1, 2, 2], "at": [7, 7, 7, 7], "loss": [0.1, 0.2, 0.5, 0.0], "best": [10, 30, 10, 10]}
+    )
     assert lasthop_runs.of_seeds(table, "loss", by=2) == Figure(0.25, 0.0, 0.5)
     assert lasthop_runs.worst(table, "loss", "by", at=7) == Figure(0.25, 0.0, 0.5)
     assert lasthop_runs.together(table, "by") == (

@@ -225,10 +225,13 @@ def labelled(*times_s, driver_mb=900.0):
 def test_f2_is_about_pairs_of_runs_after_the_first():
     pairs = list(zip(labelled(50.0, 2.0, 4.0, 3.0), labelled(1.0, 2.0, 1.0, 2.0), strict=True))
     local = {
-        "label_reads, shorter trace": labelled(1.0), "label_reads": labelled(3.0, 4.0, 2.0),
-        "label_reads, longer trace": labelled(30.0, 33.0), "label_writes, shorter trace": labelled(1.0),
-        "label_writes": labelled(5.0), "label_writes, longer trace": labelled(55.0, driver_mb=1500.0),
-    }  # fmt: skip
+        "label_reads, shorter trace": labelled(1.0),
+        "label_reads": labelled(3.0, 4.0, 2.0),
+        "label_reads, longer trace": labelled(30.0, 33.0),
+        "label_writes, shorter trace": labelled(1.0),
+        "label_writes": labelled(5.0),
+        "label_writes, longer trace": labelled(55.0, driver_mb=1500.0),
+    }
     sizes = {
         name: row.Figure.of([rows])
         for name, rows in (("positions", 3.7e6), ("reads", 5e4), ("positions, longer trace", 3.7e7))

@@ -60,8 +60,10 @@ def test_a_name_is_of_all_parts_of_a_row(tmp_path):
     speed, plain = rows()
     parts = (speed, dataclasses.replace(plain, name="S1-rest"))
     for names, wanted in (
-        (["s1"], ["S1", "S1-rest"]), (["S1-REST"], ["S1-rest"]), (["S1-rest", "S1"], ["S1-rest", "S1"]),
-    ):  # fmt: skip
+        (["s1"], ["S1", "S1-rest"]),
+        (["S1-REST"], ["S1-rest"]),
+        (["S1-rest", "S1"], ["S1-rest", "S1"]),
+    ):
         found = results(names, rows=parts, place=tmp_path)
         assert [result.row.name for result in found] == wanted
         assert {result.verdict for result in found} == {"reproduced"}

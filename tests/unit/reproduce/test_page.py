@@ -22,9 +22,13 @@ def row(name, value, *, is_speed=False):
     required = (Required("x <y>", "at least", 5), Required("slope", "below", 0, is_shape=True))
     found = {"x <y>": Figure(value, value - 1, value + 1), "slope": Figure(-1, -1, -1), "s": Figure(9, 9, 9)}
     return Row(
-        name, "paper 1, <b>fig</b>", "5 & more", required, lambda say: Measured(found, {"seeds": [1, 2]}),
+        name,
+        "paper 1, <b>fig</b>",
+        "5 & more",
+        required,
+        lambda say: Measured(found, {"seeds": [1, 2]}),
         is_speed=is_speed,
-    )  # fmt: skip
+    )
 
 
 ROWS = (row("P1", 6.0), row("P2", 4.0), row("S1", 6.0, is_speed=True))

@@ -45,9 +45,11 @@ def test_r1_a_saturated_link_is_relieved():
     assert shares["no gzip"] == pytest.approx(1, abs=0.02), "the link carries no more"
     assert shares["volume 1"] == pytest.approx(1, abs=0.03)
     assert shares["volume 20"] == pytest.approx(
-        found.figures["bytes a message, volume 20"].median / found.figures["bytes a message, volume 1"].median
-        * radiator_link.OVERLOAD, abs=0.02,
-    )  # fmt: skip
+        found.figures["bytes a message, volume 20"].median
+        / found.figures["bytes a message, volume 1"].median
+        * radiator_link.OVERLOAD,
+        abs=0.02,
+    )
     worse = {
         name: Figure.of([1 / each.median]) if "saturated link" in name and "over" in name else each
         for name, each in found.figures.items()
@@ -124,9 +126,14 @@ def streamed(durations_s, every_s=60.0):
     done_s = np.array(radiator_streaming._done(ends_us, durations_s, 1.0))
     went_s = np.array(ends_us) / 1e6 - every_s / 2
     played = radiator_streaming.Played(
-        done_s[1:] - went_s, np.full(len(went_s), every_s / 2), list(durations_s), 1, 1,
-        np.mean(durations_s[1:]) / every_s, radiator_streaming.bound_s(durations_s, every_s, 1.0),
-    )  # fmt: skip
+        done_s[1:] - went_s,
+        np.full(len(went_s), every_s / 2),
+        list(durations_s),
+        1,
+        1,
+        np.mean(durations_s[1:]) / every_s,
+        radiator_streaming.bound_s(durations_s, every_s, 1.0),
+    )
     return played.lags_s.max() / played.bound_s, played.growth, played.busy
 
 

@@ -38,8 +38,13 @@ def test_one_figure_that_fails_flips_the_verdict_of_every_row(row, required):
 
 def test_only_these_rows_may_have_the_shape_only():
     assert {row.name for row in ROWS if any(each.is_shape for each in row.required)} == {
-        "L6", "C3", "C6", "R1", "R4", "R6",
-    }  # fmt: skip
+        "L6",
+        "C3",
+        "C6",
+        "R1",
+        "R4",
+        "R6",
+    }
 
 
 def test_every_row_requires_something_and_no_name_is_there_twice():

@@ -10,9 +10,7 @@ from mudkit.experiment.scoreboard.entry import BATTERY_J
 from mudkit.experiment.scoreboard.task import SETTLE_S
 from mudkit.fleet.battery import BASE_MW
 
-SUMS = (
-    "useful", "lost", "stale", "wasted", "up_kb", "down_kb", "messages", "wakeups", "radio_j",
-)  # fmt: skip
+SUMS = ("useful", "lost", "stale", "wasted", "up_kb", "down_kb", "messages", "wakeups", "radio_j")
 
 
 @pytest.fixture(scope="module", params=["to everyone", "Last hop"])

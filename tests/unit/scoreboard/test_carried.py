@@ -30,9 +30,13 @@ class Place:
 
     def __init__(self, link="ideal"):
         task = Task(
-            "test", "A test.", "item.rank >= 0", Scenario(devices=3), lambda *given: {},
+            "test",
+            "A test.",
+            "item.rank >= 0",
+            Scenario(devices=3),
+            lambda *given: {},
             lambda seed, phones, senders: [{} for _ in phones],
-        )  # fmt: skip
+        )
         self.lab = Lab(1)
         self.lab.fleet(3, link=link)
         self.stage = Testbed(task, self.lab)

@@ -79,11 +79,15 @@ class _Kept:
 @pytest.mark.parametrize(
     ("code", "where"),
     [
-        (_kept_in_a_global, "SEEN"), (_counted, "count"), (_kept_by_default, "defaults"),
-        (_kept_with_itself, "own"), (_Kept(), "counts"), (_Kept().told, "seen"),
+        (_kept_in_a_global, "SEEN"),
+        (_counted, "count"),
+        (_kept_by_default, "defaults"),
+        (_kept_with_itself, "own"),
+        (_Kept(), "counts"),
+        (_Kept().told, "seen"),
     ],
     ids=["a global", "a number", "a default", "an attribute", "an object", "a class"],
-)  # fmt: skip
+)
 def test_whatever_was_changed_is_told(code, where):
     copies = Copies(code)
     one, other = copies.make(), copies.make()

@@ -102,9 +102,14 @@ def test_nothing_comes_that_nobody_has_published(phone, item):
 
 def test_who_moves_far_enough_says_so():
     task = Task(
-        "near", "A test.", "within_km(item.loc, me.loc, 1)", Scenario(devices=4, mobility="manhattan"),
-        tells=lambda *given: {}, says=lambda seed, phones, senders: [{} for _ in phones], renew_km=0.2,
-    )  # fmt: skip
+        "near",
+        "A test.",
+        "within_km(item.loc, me.loc, 1)",
+        Scenario(devices=4, mobility="manhattan"),
+        tells=lambda *given: {},
+        says=lambda seed, phones, senders: [{} for _ in phones],
+        renew_km=0.2,
+    )
     lab = Lab(3)
     lab.fleet(4, mobility="manhattan")
     stage, nobody = Testbed(task, lab), Nobody()

@@ -16,14 +16,26 @@ from mudkit.systems.sublim.policy.actions import Drop
 _names = st.sampled_from(["a", "b", "it's"])
 _lists = st.lists(_names, max_size=3).map(listed)
 _places = st.tuples(st.floats(30.0, 30.1), st.floats(-97.1, -97.0))
-_about = st.fixed_dictionaries({
-    "who": _names, "loc": _places, "pulse": st.integers(30, 70),
-    "subject": _names, "rank": st.floats(0, 5), "tag": _lists,
-})  # fmt: skip
-_me = st.fixed_dictionaries({
-    "loc": st.none() | _places, "friends": _lists, "patients": _lists, "subjects": _lists,
-    "least": st.floats(0, 5), "tags": _lists,
-})  # fmt: skip
+_about = st.fixed_dictionaries(
+    {
+        "who": _names,
+        "loc": _places,
+        "pulse": st.integers(30, 70),
+        "subject": _names,
+        "rank": st.floats(0, 5),
+        "tag": _lists,
+    }
+)
+_me = st.fixed_dictionaries(
+    {
+        "loc": st.none() | _places,
+        "friends": _lists,
+        "patients": _lists,
+        "subjects": _lists,
+        "least": st.floats(0, 5),
+        "tags": _lists,
+    }
+)
 
 
 @pytest.mark.parametrize("task", TASKS.values(), ids=lambda task: task.name)

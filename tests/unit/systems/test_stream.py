@@ -219,8 +219,10 @@ def test_so_much_is_kept_and_no_more():
     assert incoming.ahead == {}
     out.confirmed(incoming.last)
     assert [body for message in out.again() for body in incoming.take(message)] == [
-        MOST_AHEAD + 1, MOST_AHEAD + 2, MOST_AHEAD + 3,
-    ]  # fmt: skip
+        MOST_AHEAD + 1,
+        MOST_AHEAD + 2,
+        MOST_AHEAD + 3,
+    ]
 
 
 def numbered(number: int, first: int) -> Mapping[str, Any]:

@@ -36,11 +36,16 @@ def test_occupancy_is_the_change_from_empty_to_occupied():
 
 def test_trip_start_is_the_first_fix_and_movement_after_standing_still():
     table = positions(
-        ("a", 0, 0), ("a", 60, 1), ("a", 120, 2),  # a trip
-        ("a", 400, 2), ("a", 719, 2), ("a", 721, 2.2),  # 601 s without movement, then on
-        ("a", 800, 3), ("a", 1399, 4),  # 599 s: the same trip
+        ("a", 0, 0),
+        ("a", 60, 1),
+        ("a", 120, 2),  # a trip
+        ("a", 400, 2),
+        ("a", 719, 2),
+        ("a", 721, 2.2),  # 601 s without movement, then on
+        ("a", 800, 3),
+        ("a", 1399, 4),  # 599 s: the same trip
         ("b", 5, 0),
-    )  # fmt: skip
+    )
     reads = derive_reads(table, Rule("trip_start", 600), box_km=1, window_s=60)
     assert times(reads) == [("a", 0), ("a", 721), ("b", 5)]
 
@@ -156,10 +161,12 @@ def test_poisson_reads_are_at_the_last_place():
 
 def test_poisson_is_silent_where_nothing_is_known():
     table = positions(
-        ("a", T0, 0), ("a", T0 + 600, 1),  # ten minutes: known
+        ("a", T0, 0),
+        ("a", T0 + 600, 1),  # ten minutes: known
         ("a", T0 + 1201, 2),  # a second more: not
-        ("a", T0 + 90_000, 3), ("b", T0 + 90_100, 0),
-    )  # fmt: skip
+        ("a", T0 + 90_000, 3),
+        ("b", T0 + 90_100, 0),
+    )
     reads = derive_reads(table, Rule("poisson", per_day=86_400), box_km=1, window_s=60)
     assert {device for device, _ in times(reads)} == {"a"}
     seconds = [t - T0 for _, t in times(reads)]

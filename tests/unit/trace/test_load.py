@@ -106,11 +106,14 @@ def test_a_local_time_that_comes_twice_is_told_apart_from_one_that_cannot_be_rea
     assert reasons(loaded) == {2: "local time that a clock change repeats or skips", 3: "unparsable"}
 
 
-@pytest.mark.parametrize("texts", [
-    ["20240518T080000Z", "20240518T080100Z"],
-    ["20240518T1000+0200", "20240518T1001+0200"],
-    ["2024-05-18T08:00:00Z", "20240518T080100"],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["20240518T080000Z", "20240518T080100Z"],
+        ["20240518T1000+0200", "20240518T1001+0200"],
+        ["2024-05-18T08:00:00Z", "20240518T080100"],
+    ],
+)
 def test_the_basic_form_of_iso_8601_has_zones_too(csv_file, texts):
     loaded = trace.load(csv_file("device,ts,lat,lon", [f"a,{t},10,20" for t in texts]))
     assert [f"{t:%H:%M}" for t in loaded.positions["ts"].to_pylist()] == ["08:00", "08:01"]

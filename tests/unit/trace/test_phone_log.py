@@ -45,9 +45,12 @@ def test_rows_that_cannot_be_used_are_set_aside(csv_file):
     assert len(loaded.times_us) == 10
     found = dict(zip(loaded.rejected["row"].to_pylist(), loaded.rejected["reason"].to_pylist(), strict=True))
     assert found == {
-        11: "unparsable", 12: "unparsable", 13: "unknown screen status", 14: "time before 1980 or after 2100",
+        11: "unparsable",
+        12: "unparsable",
+        13: "unknown screen status",
+        14: "time before 1980 or after 2100",
         15: "unparsable",
-    }  # fmt: skip
+    }
 
 
 def test_columns_are_found_by_name_and_one_phone_is_asked_for(csv_file):

@@ -92,9 +92,11 @@ def test_expirations_and_the_settings_of_a_policy():
     widget.controls["delay_s"].value = 3600.0
     widget.finish()
     run = simulate(
-        expiration=Expiration(86_400.0, "uniform"), expiring_share=0.5,
-        policy=Forwarding("buffer", 16, 28_800.0, 3600.0), **FEW,
-    )  # fmt: skip
+        expiration=Expiration(86_400.0, "uniform"),
+        expiring_share=0.5,
+        policy=Forwarding("buffer", 16, 28_800.0, 3600.0),
+        **FEW,
+    )
     assert shown(widget) == told(run, 40)
 
 

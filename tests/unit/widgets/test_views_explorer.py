@@ -86,7 +86,10 @@ def test_nothing_is_not_ok():
 
 def statuses(widget):
     parts = widget.table.value.split("<td style='text-align:left'>")
-    return {re.sub("<.*?>", "", name): re.sub("<.*?>", "", found) for name, found in zip(parts[1::3], parts[2::3], strict=True)}  # fmt: skip
+    return {
+        re.sub("<.*?>", "", name): re.sub("<.*?>", "", found)
+        for name, found in zip(parts[1::3], parts[2::3], strict=True)
+    }
 
 
 def test_the_table_says_what_the_checker_says():

@@ -229,9 +229,12 @@ class LastHopHop(_Way):
     def _publish(self, phone: str, parcel: Parcel) -> None:
         name = self._note(parcel)
         published = self._topics[phone].publish(
-            _text(parcel), rank=max(item.about["rank"] for item in parcel), expires_s=parcel[0].expires_s,
-            item=f"{phone}: {name}", called=name,
-        )  # fmt: skip
+            _text(parcel),
+            rank=max(item.about["rank"] for item in parcel),
+            expires_s=parcel[0].expires_s,
+            item=f"{phone}: {name}",
+            called=name,
+        )
         published.add_done_callback(lambda operation: operation.result())
 
     def _message(self, phone: str, message: Any) -> None:
@@ -262,9 +265,12 @@ class RadiatorHop(_Way):
         # Not compressed: what a server could read is looked for in what it held.
         def server(name: str) -> Server:
             return Server(
-                way.stage.lab, lambda sender, receiver: until, compress=False, name=name,
+                way.stage.lab,
+                lambda sender, receiver: until,
+                compress=False,
+                name=name,
                 max_retention_s=retention_s,
-            )  # fmt: skip
+            )
 
         all_of_them = server("radiator") if way.is_first else None
         self._servers = {phone: all_of_them or server(f"radiator of {phone}") for phone in way.ends}

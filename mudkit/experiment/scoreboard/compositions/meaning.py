@@ -48,9 +48,11 @@ def meant_by(want: Interest, items: Sequence[Item], rule: str = "all", to: str |
     """
     if rule not in RULES or not items:
         raise ParameterError(
-            "Nobody can say whom this is for.", where="rule, items", found=f"{rule!r}, {len(items)} items",
+            "Nobody can say whom this is for.",
+            where="rule, items",
+            found=f"{rule!r}, {len(items)} items",
             expected=f"{', '.join(RULES)}, and an item at least",
-        )  # fmt: skip
+        )
     said: dict[str, Any] = {} if to is None else {"to": to}
     parts = []
     for number, item in enumerate(items):

@@ -195,9 +195,11 @@ def orders(
     whole_number("scenarios", scenarios, 1, 10_000)
     if unknown := [each for each in asked if each not in PAIRS]:
         raise ParameterError(
-            "There is no such composition.", where="compositions", found=repr(unknown[0]),
+            "There is no such composition.",
+            where="compositions",
+            found=repr(unknown[0]),
             expected=", ".join(PAIRS),
-        )  # fmt: skip
+        )
     rows = [row for each in map(_checked, [(name, scenarios, seed) for name in asked]) for row in each]
     return pd.DataFrame(rows, columns=list(_COLUMNS))
 
@@ -224,11 +226,15 @@ def commuting(found: pd.DataFrame) -> pd.DataFrame:
         kept = part[part["promise"] != SAME].pivot(index="promise", columns="order", values="held")
         counts = kept.sum()
         best = [str(each) for each in part["order"].unique() if counts[each] == counts.max()]
-        rows.append((
-            name, bool(part.loc[part["promise"] == SAME, "held"].all()),
-            bool(kept.nunique(axis=1).eq(1).all()), f"{'; '.join(best)} ({counts.max()} of {len(kept)})",
-            "; ".join(str(each) for each in kept.index[~kept.any(axis=1)]),
-        ))  # fmt: skip
+        rows.append(
+            (
+                name,
+                bool(part.loc[part["promise"] == SAME, "held"].all()),
+                bool(kept.nunique(axis=1).eq(1).all()),
+                f"{'; '.join(best)} ({counts.max()} of {len(kept)})",
+                "; ".join(str(each) for each in kept.index[~kept.any(axis=1)]),
+            )
+        )
     return pd.DataFrame(rows, columns=["composition", "same_shown", "same_kept", "best", "never"])
 
 

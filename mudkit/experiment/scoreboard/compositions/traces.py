@@ -70,9 +70,12 @@ class Story:
         """Give it as a task: over links without outages, and with time for all that waits to come."""
         feeds = max(each.sender for each in self.said) + 1
         scenario = Scenario(
-            devices=len(self.ages), hours=_LONGEST_MIN / 60 + _AFTER_H, items=_Moments(self.said),
-            size_bytes=60, start=_START,
-        )  # fmt: skip
+            devices=len(self.ages),
+            hours=_LONGEST_MIN / 60 + _AFTER_H,
+            items=_Moments(self.said),
+            size_bytes=60,
+            start=_START,
+        )
         return Task(
             "a story",
             "Who is old enough?",

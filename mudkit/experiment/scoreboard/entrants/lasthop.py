@@ -70,9 +70,13 @@ class LastHop:
     def _publish(self, item: Item) -> None:
         about = {name: value for name, value in item.about.items() if name != "rank" and value is not None}
         published = self._topic.publish(
-            item.content, rank=item.about["rank"], expires_s=item.expires_s, item=item.name,
-            called=item.name, **about,
-        )  # fmt: skip
+            item.content,
+            rank=item.about["rank"],
+            expires_s=item.expires_s,
+            item=item.name,
+            called=item.name,
+            **about,
+        )
         published.add_done_callback(lambda operation: operation.result())
 
     def _subscribe(self, phone: str) -> None:

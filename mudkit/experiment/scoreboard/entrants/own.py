@@ -140,9 +140,12 @@ class Own:
         if item.expires_s is not None:
             over_us = self._stage.lab.world.now_us + round(item.expires_s * US_PER_S)
         told = {
-            "name": item.name, "sender": item.sender, "about": _listed(item.about), "content": item.content,
+            "name": item.name,
+            "sender": item.sender,
+            "about": _listed(item.about),
+            "content": item.content,
             "over_us": over_us,
-        }  # fmt: skip
+        }
         self._published[item.name] = told
         self.asked = self._machines[item.sender].call("publish", item=told)
 
@@ -167,9 +170,11 @@ class Own:
         name = payload.get("name") if isinstance(payload, Mapping) else None
         if not isinstance(name, str) or self._published.get(name) != payload:
             raise ParameterError(
-                "The application was handed something that nobody has published.", where=phone,
-                found=f"Notify({ITEMS!r}, {payload!r})"[:200], expected="an item, as it was published",
-            )  # fmt: skip
+                "The application was handed something that nobody has published.",
+                where=phone,
+                found=f"Notify({ITEMS!r}, {payload!r})"[:200],
+                expected="an item, as it was published",
+            )
         self._stage.arrived(phone, name)
 
 

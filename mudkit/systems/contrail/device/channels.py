@@ -39,9 +39,13 @@ class Channel:
     def __init__(self, core: Core, port: str) -> None:
         self._core, self.port = core, port
         self._state: dict[str, Any] = core.store.get(f"channel {port}") or {
-            "seq": core.first, "epoch": core.first, "began_us": 0, "is_used": False, "renew": False,
+            "seq": core.first,
+            "epoch": core.first,
+            "began_us": 0,
+            "is_used": False,
+            "renew": False,
             "least": {},
-        }  # fmt: skip
+        }
 
     @property
     def epoch(self) -> int:

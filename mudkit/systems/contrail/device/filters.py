@@ -91,9 +91,14 @@ class Filters:
             return None
         told = msgspec.json.decode(sent, type=_Sent)
         kept = {
-            "number": number, "state": "removed", "predicate": told.predicate, "group": group,
-            "expires_us": expires_us, "item_expires_us": told.item_expires_us, "from": list(source),
-        }  # fmt: skip
+            "number": number,
+            "state": "removed",
+            "predicate": told.predicate,
+            "group": group,
+            "expires_us": expires_us,
+            "item_expires_us": told.item_expires_us,
+            "from": list(source),
+        }
         self._keep(key, kept)
         if told.predicate is None:
             return None
@@ -119,11 +124,12 @@ class Filters:
         here = sum(key.startswith(f"filter {port}\n") for key in keys)
         if here >= MOST_FILTERS or len(keys) >= MOST_OF_DEVICE:
             raise ParameterError(
-                "There are too many filters of this device.", where=port,
+                "There are too many filters of this device.",
+                where=port,
                 found=f"{here + 1} of {device} here, {len(keys) + 1} in all",
                 expected=f"at most {MOST_FILTERS} here, {MOST_OF_DEVICE} in all",
                 remedy="remove some of them",
-            )  # fmt: skip
+            )
 
     def undecided(self, port: str) -> Iterator[dict[str, Any]]:
         """Give what the application of a port has not decided yet."""
@@ -237,9 +243,11 @@ def parsed(sent: Any) -> Predicate:
     text = sent["text"] if isinstance(sent, Mapping) else sent
     if isinstance(text, str) and len(text) > MOST_TEXT:
         raise ParameterError(
-            "This filter is too long.", where="filter", found=f"{len(text):,} characters",
+            "This filter is too long.",
+            where="filter",
+            found=f"{len(text):,} characters",
             expected=f"at most {MOST_TEXT:,}",
-        )  # fmt: skip
+        )
     if isinstance(sent, Mapping):
         made = from_json(sent, ITEM)
         assert made is not None

@@ -63,10 +63,10 @@ class Inbox:
             raise TamperedMessage("This is no item.", where=f"from {came.source}") from error
         number = self._core.next_number()
         self._kept.setdefault(came.to_port, []).append(number)
-        self._core.store.put(_key(came.to_port, number), {
-            "content": bytes(content), "from": [came.source, came.port],
-            "item": came.item, "seq": came.seq,
-        })  # fmt: skip
+        self._core.store.put(
+            _key(came.to_port, number),
+            {"content": bytes(content), "from": [came.source, came.port], "item": came.item, "seq": came.seq},
+        )
         self.hand_over(came.to_port)
 
     def receive(self, port: str, op_id: int) -> None:
@@ -117,10 +117,16 @@ class Inbox:
             self._core.store.delete(_key(port, number))
             self._kept[port].remove(number)
             self._handed.discard(number)
-            self._core.effects.append(Record("deliveries", {
-                "item": delivery(tuple(kept["from"]), kept["item"], kept["seq"], kept["content"]),
-                "receiver": self._core.me, "read_us": self._core.now_us,
-            }))  # fmt: skip
+            self._core.effects.append(
+                Record(
+                    "deliveries",
+                    {
+                        "item": delivery(tuple(kept["from"]), kept["item"], kept["seq"], kept["content"]),
+                        "receiver": self._core.me,
+                        "read_us": self._core.now_us,
+                    },
+                )
+            )
 
 
 def _key(port: str, number: int) -> str:

@@ -190,9 +190,11 @@ class ModuleMachine:
         found: dict[str, Any] | None = self._core.store.get(f"port {name}")
         if found is None:
             raise ParameterError(
-                "This port is not open.", where="port", found=repr(name),
+                "This port is not open.",
+                where="port",
+                found=repr(name),
                 expected=", ".join(self._port_names()) or "one that was opened",
-            )  # fmt: skip
+            )
         return found
 
     def _port_names(self) -> list[str]:
@@ -209,14 +211,20 @@ class ModuleMachine:
         if device not in self._settings.directory:
             known = sorted(self._settings.directory)
             raise ParameterError(
-                "There is no such device.", where="to", found=repr(device), expected=listed(known),
+                "There is no such device.",
+                where="to",
+                found=repr(device),
+                expected=listed(known),
                 remedy=did_you_mean(device, known),
-            )  # fmt: skip
+            )
         if device not in self._core.friends:
             raise AccessDenied(
-                "This device is no friend.", where="to", found=repr(device),
-                expected=", ".join(sorted(self._core.friends)) or "none yet", remedy="befriend it first",
-            )  # fmt: skip
+                "This device is no friend.",
+                where="to",
+                found=repr(device),
+                expected=", ".join(sorted(self._core.friends)) or "none yet",
+                remedy="befriend it first",
+            )
 
     # -- friends and groups
 
@@ -239,11 +247,18 @@ class ModuleMachine:
         self._filters.forget(source=device)
         self._receiving.forget(device)
         self._sending.anew(device)
-        self._core.problem("friends that have begun anew", KeysChanged(
-            "A friend has other keys: its device was wiped, or is another one.", where=device,
-            found="keys that it did not have before", expected="the keys that it was met with",
-            remedy="nothing, if that is so: its filters here are gone, this device's filters are sent again",
-        ), "begun anew")  # fmt: skip
+        self._core.problem(
+            "friends that have begun anew",
+            KeysChanged(
+                "A friend has other keys: its device was wiped, or is another one.",
+                where=device,
+                found="keys that it did not have before",
+                expected="the keys that it was met with",
+                remedy="nothing, if that is so: its filters here are gone, "
+                "this device's filters are sent again",
+            ),
+            "begun anew",
+        )
 
     def _show_friends(self) -> None:
         friends = sorted(self._core.friends) if self._settings.shows_friends else None

@@ -74,9 +74,13 @@ class Outbox:
         return len(self._sent) >= MOST_OUT
 
     def add(
-        self, message: Mapping[str, Any], *, is_named: bool = False, is_own: bool = False,
+        self,
+        message: Mapping[str, Any],
+        *,
+        is_named: bool = False,
+        is_own: bool = False,
         replaces: str | None = None,
-    ) -> int:  # fmt: skip
+    ) -> int:
         """Take a message, and give its number.
 
         Parameters

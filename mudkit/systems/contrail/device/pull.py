@@ -82,9 +82,12 @@ class Pull:
             self._got = []
         self._state, self._is_held = "asked", self.idle_us > 0
         message = {
-            "kind": "pull", "device": self._core.me, "visit": self._visit, "got": self._got,
+            "kind": "pull",
+            "device": self._core.me,
+            "visit": self._visit,
+            "got": self._got,
             "hold": self._is_held,
-        }  # fmt: skip
+        }
         self._core.effects += [Send(self.gateway, message), SetTimer(self._timer, _RETRY_US)]
 
     def came(self, message: Any) -> list[Any]:

@@ -87,9 +87,11 @@ class Receiving:
                 self._core.count("not asked for")
             elif len(plain) != KEY_BYTES:
                 raise TamperedMessage(
-                    "This is no key.", where=f"from {came.source}", found=f"{len(plain)} bytes",
+                    "This is no key.",
+                    where=f"from {came.source}",
+                    found=f"{len(plain)} bytes",
                     expected=f"{KEY_BYTES}",
-                )  # fmt: skip
+                )
             elif came.kind == "key":
                 self._key(came, plain)
             else:
@@ -130,9 +132,15 @@ class Receiving:
         expires_us = came.message.get("expires_us")
         try:
             question = self._filters.take(
-                (came.source, came.port), came.to_port, came.slot, came.number, sent=sent, group=came.group,
-                expires_us=expires_us, is_asked=port is None or port["asks"],
-            )  # fmt: skip
+                (came.source, came.port),
+                came.to_port,
+                came.slot,
+                came.number,
+                sent=sent,
+                group=came.group,
+                expires_us=expires_us,
+                is_asked=port is None or port["asks"],
+            )
         except (PredicateError, ParameterError) as error:
             self._core.problem("refused filters", error)
         except (ValueError, LookupError, TypeError) as error:
@@ -199,10 +207,16 @@ class Receiving:
             core.store.put(f"last {channel}", came.seq)
             if came.seq // MOST_SEEN > last // MOST_SEEN:
                 self._forget_seen(channel, came.seq - MOST_SEEN)
-        core.effects.append(Record("deliveries", {
-            "item": delivery((came.source, came.port), came.item, came.seq, content), "receiver": core.me,
-            "delivered_us": now_us,
-        }))  # fmt: skip
+        core.effects.append(
+            Record(
+                "deliveries",
+                {
+                    "item": delivery((came.source, came.port), came.item, came.seq, content),
+                    "receiver": core.me,
+                    "delivered_us": now_us,
+                },
+            )
+        )
 
     def _key_of(self, came: Data) -> Secret | None:
         store, channel = self._core.store, f"key {came.source}\n{came.port}\n"

@@ -83,9 +83,14 @@ class Sending:
     # -- items
 
     def publish(
-        self, op_id: int, port: str, packed: bytes, item: str | None, expires_us: int | None,
+        self,
+        op_id: int,
+        port: str,
+        packed: bytes,
+        item: str | None,
+        expires_us: int | None,
         only: Collection[str] | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Send an item to those who have asked for it."""
         channel = self._channel(port)
         channel.settle(self._filters.receivers(port))
@@ -150,9 +155,9 @@ class Sending:
         body = encrypted(core.cipher, own, (core.me, port), name, seq, epoch, packed)
         if item is not None:
             have = sorted(relays | {each.relay for each in rooms})
-            core.store.put(key, {
-                "digest": digest(packed), "seq": seq, "epoch": epoch, "relays": have, "key": bytes(own),
-            })  # fmt: skip
+            core.store.put(
+                key, {"digest": digest(packed), "seq": seq, "epoch": epoch, "relays": have, "key": bytes(own)}
+            )
         return name, seq, epoch, body, relays
 
     def _rename(self, port: str, item: str | None, before: int | None, seq: int) -> None:
@@ -206,14 +211,21 @@ class Sending:
             slot = core.next_number()
         elif not self._asked.is_same(slot, port, to, group, remote):
             raise ParameterError(
-                "A filter stands in place of one of the same port on the same port.", where="replaces",
-                found=str(slot), expected="the number of such a filter",
-            )  # fmt: skip
+                "A filter stands in place of one of the same port on the same port.",
+                where="replaces",
+                found=str(slot),
+                expected="the number of such a filter",
+            )
         until_us = None if lifetime_us is None else core.now_us + lifetime_us
         asked = {
-            "port": port, "to": to, "group": group, "remote": remote, "predicate": predicate,
-            "item_expires_us": item_expires_us, "expires_us": until_us,
-        }  # fmt: skip
+            "port": port,
+            "to": to,
+            "group": group,
+            "remote": remote,
+            "predicate": predicate,
+            "item_expires_us": item_expires_us,
+            "expires_us": until_us,
+        }
         self._asked.add(slot, asked)
         self._tell(self._answer(op_id, slot, asked, is_new=is_new), slot, asked)
 
@@ -228,9 +240,11 @@ class Sending:
         asked = self._asked.get(slot)
         if asked is None:
             raise ParameterError(
-                "There is no such filter.", where="filter", found=str(slot),
+                "There is no such filter.",
+                where="filter",
+                found=str(slot),
                 expected="what install_filter gave, once",
-            )  # fmt: skip
+            )
         self._check_room()
         taken_back = {**asked, "predicate": None}
         self._tell(self._answer(op_id, slot, taken_back), slot, taken_back)
@@ -248,10 +262,15 @@ class Sending:
                     self._asked.remove(slot)
         for _, message, entry in self._forget(device):
             if message["kind"] == "filter":
-                there.setdefault(message["slot"], {
-                    "port": message["port"], "remote": entry["port"], "item_expires_us": None,
-                    "expires_us": None,
-                })  # fmt: skip
+                there.setdefault(
+                    message["slot"],
+                    {
+                        "port": message["port"],
+                        "remote": entry["port"],
+                        "item_expires_us": None,
+                        "expires_us": None,
+                    },
+                )
         for call in self._calls():
             self._leave(call, device)
         if device in self._core.settings.directory:
@@ -311,9 +330,10 @@ class Sending:
     def _check_room(self) -> None:
         if all(each.is_full for each in self._outboxes):
             raise QueueFull(
-                "Too much waits on this device for its relays.", found=f"{MOST_OUT:,} messages for each",
+                "Too much waits on this device for its relays.",
+                found=f"{MOST_OUT:,} messages for each",
                 remedy="try again when one of them has answered",
-            )  # fmt: skip
+            )
 
     def _answer(
         self, op_id: int | None, slot: int, asked: Mapping[str, Any], *, is_new: bool = False
@@ -336,19 +356,24 @@ class Sending:
                     remedy="try again later",
                 )
             return AccessDenied(
-                "A relay has refused this filter: the device does not know this one.", where=str(asked["to"]),
-                found=f"a filter from {self._core.me}", expected="one from a friend of that device",
+                "A relay has refused this filter: the device does not know this one.",
+                where=str(asked["to"]),
+                found=f"a filter from {self._core.me}",
+                expected="one from a friend of that device",
                 remedy="ask its user to make this device a friend",
-            )  # fmt: skip
+            )
 
         if asked["group"] is not None:
             return _Open(op_id, None, decide, slot)
         gone: Any = slot
         if asked["predicate"] is not None:
             gone = AccessDenied(
-                "This device is no friend any more.", where="to", found=repr(asked["to"]),
-                expected="a friend until a relay has the filter", remedy="befriend it again first",
-            )  # fmt: skip
+                "This device is no friend any more.",
+                where="to",
+                found=repr(asked["to"]),
+                expected="a friend until a relay has the filter",
+                remedy="befriend it again first",
+            )
         return _Open(op_id, [(asked["to"], asked["remote"])], decide, gone)
 
     def _tell(self, call: _Open | None, slot: int, asked: Mapping[str, Any]) -> None:
@@ -356,10 +381,16 @@ class Sending:
         sent = {"predicate": asked["predicate"], "item_expires_us": asked["item_expires_us"]}
         to = [asked["to"]] if asked["to"] is not None else sorted(core.friends & set(core.settings.directory))
         message = sealed(
-            core.cipher, "filter", (core.me, asked["port"]), core.next_number(), slot,
-            dict.fromkeys(to, asked["remote"]), msgspec.json.encode(sent),
-            group=asked["group"], expires_us=asked["expires_us"],
-        )  # fmt: skip
+            core.cipher,
+            "filter",
+            (core.me, asked["port"]),
+            core.next_number(),
+            slot,
+            dict.fromkeys(to, asked["remote"]),
+            msgspec.json.encode(sent),
+            group=asked["group"],
+            expires_us=asked["expires_us"],
+        )
 
         rooms = self._outboxes if call is None else [each for each in self._outboxes if not each.is_full]
         self._send(asked["port"], message, call, rooms)
@@ -367,9 +398,13 @@ class Sending:
     # -- providers
 
     def _send(
-        self, port: str, message: Mapping[str, Any], call: _Open | None, outboxes: Sequence[Outbox],
+        self,
+        port: str,
+        message: Mapping[str, Any],
+        call: _Open | None,
+        outboxes: Sequence[Outbox],
         named: Collection[int] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         for outbox in outboxes:
             what = {"kind": "send", "message": message}
             number = outbox.add(what, is_named=outbox.relay in named, is_own=call is None)
@@ -431,9 +466,9 @@ class Sending:
             return
         self._drop(call)
         is_error = isinstance(result, BaseException)
-        self._core.effects.append(Complete(
-            call.op_id, None if is_error else result, result if is_error else None
-        ))  # fmt: skip
+        self._core.effects.append(
+            Complete(call.op_id, None if is_error else result, result if is_error else None)
+        )
 
     def _drop(self, call: _Open) -> None:
         for number in [each for each, other in self._open.items() if other is call]:

@@ -56,9 +56,14 @@ class Compute:
     """
 
     def __init__(
-        self, ports: Ports, units: Sequence[str], here: str, move_after: int | None, service_us: int,
+        self,
+        ports: Ports,
+        units: Sequence[str],
+        here: str,
+        move_after: int | None,
+        service_us: int,
         gateways: Collection[str],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._gateways = gateways
         self._units, self._here = units, here
         self._move_after, self._service_us = move_after, service_us
@@ -110,8 +115,13 @@ class Compute:
             case {"kind": "join", "device": device, "friends": friends}:
                 ops = [{"op": "join", "device": device, "friends": friends}]
             case {"kind": "send", "message": {"kind": "data"} as message}:
-                same = {"source": message["from"], "port": message["port"], "item": message["item"],
-                        "seq": message["seq"], "epoch": message["epoch"]}  # fmt: skip
+                same = {
+                    "source": message["from"],
+                    "port": message["port"],
+                    "item": message["item"],
+                    "seq": message["seq"],
+                    "epoch": message["epoch"],
+                }
                 if message["body"] is None:
                     ctx["step"] = "named"
                     ops = [{"op": "cached", **same}]
@@ -131,10 +141,16 @@ class Compute:
             case {"kind": "pull", "device": device, "got": got, "hold": hold}:
                 ops = [{"op": "drop", "device": device, "numbers": got}] if got else []
                 watcher = ask["gateway"] if hold else None
-                ops.append({
-                    "op": "read", "device": device, "watcher": watcher, "most_bytes": PAGE_BYTES,
-                    "here": self._here, "begins": not got,
-                })  # fmt: skip
+                ops.append(
+                    {
+                        "op": "read",
+                        "device": device,
+                        "watcher": watcher,
+                        "most_bytes": PAGE_BYTES,
+                        "here": self._here,
+                        "begins": not got,
+                    }
+                )
             case _:
                 return
         self._ask(ctx, [[self._home(op), op] for op in ops], [])
@@ -202,10 +218,15 @@ class Compute:
     def _retrieved(self, ctx: Mapping[str, Any], results: Sequence[Any], last: str) -> None:
         what = ctx["what"]
         found = next(answer for op, answer in results if op["op"] == "read")
-        self._tell(ctx, {
-            "kind": "deliver", "visit": what["visit"], "page": [list(each) for each in found["page"]],
-            "more": found["more"],
-        })  # fmt: skip
+        self._tell(
+            ctx,
+            {
+                "kind": "deliver",
+                "visit": what["visit"],
+                "page": [list(each) for each in found["page"]],
+                "more": found["more"],
+            },
+        )
         is_often = self._move_after is not None and found["times"] >= self._move_after
         if is_often and last != self._here:
             move = {"op": "move", "device": what["device"], "to": self._here}

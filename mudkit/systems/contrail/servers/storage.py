@@ -66,9 +66,15 @@ class Storage:
     """
 
     def __init__(
-        self, ports: Ports, most_waiting: int, most_cached: int, *, computes: Collection[str],
-        units: Collection[str], gateways: Collection[str],
-    ) -> None:  # fmt: skip
+        self,
+        ports: Ports,
+        most_waiting: int,
+        most_cached: int,
+        *,
+        computes: Collection[str],
+        units: Collection[str],
+        gateways: Collection[str],
+    ) -> None:
         self._store = ports.store
         self._computes, self._units, self._gateways = computes, units, gateways
         self._me = ports.address
@@ -244,10 +250,15 @@ class Storage:
         queue = self._queue(device)
         friends = self._store.get(f"white {device}")
         withdrawn = self._withdrawn(device)
-        self._moves.begin(device, to, {
-            "friends": friends, "entries": list(queue.entries()),
-            **({"withdrawn": withdrawn} if withdrawn else {}),
-        })  # fmt: skip
+        self._moves.begin(
+            device,
+            to,
+            {
+                "friends": friends,
+                "entries": list(queue.entries()),
+                **({"withdrawn": withdrawn} if withdrawn else {}),
+            },
+        )
         self._tell_watcher(device)
         self._watch(device, None)
         queue.clear()

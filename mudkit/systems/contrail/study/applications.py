@@ -30,9 +30,10 @@ _POSITION: Final = "mycurrentlocation"
 def _port(module: Module, name: str, kind: str) -> Port:
     parameters = TABLE_1[kind]
     return module.open_port(
-        name, polling_interval_ms=parameters["polling_interval_ms"],
+        name,
+        polling_interval_ms=parameters["polling_interval_ms"],
         idle_timeout_ms=parameters["idle_timeout_ms"],
-    )  # fmt: skip
+    )
 
 
 def _to_me(module: Module) -> Predicate:
@@ -121,9 +122,13 @@ class Alarm:
     """
 
     def __init__(
-        self, module: Module, device: str, area: tuple[float, float, float, float],
-        on_away: Callable[[Any], Any], lasts_s: float | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        module: Module,
+        device: str,
+        area: tuple[float, float, float, float],
+        on_away: Callable[[Any], Any],
+        lasts_s: float | None = None,
+    ) -> None:
         self._port = _port(module, f"alarm for {device}", "location")
         self._port.on_item(lambda item: on_away(item.metadata["loc"]))
         self._device, self._lasts_s = device, lasts_s
@@ -161,9 +166,12 @@ class Photos:
     """
 
     def __init__(
-        self, module: Module, friends: Collection[str], on_photo: Callable[[str, str, bytes], Any],
+        self,
+        module: Module,
+        friends: Collection[str],
+        on_photo: Callable[[str, str, bytes], Any],
         most_hops: int = 2,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._me, self._friends, self._on_photo = module.device.name, list(friends), on_photo
         self._found: dict[str, Item] = {}
         self._own: dict[str, Item] = {}
@@ -193,9 +201,11 @@ class Photos:
             for friend in self._friends:
                 if friend != who:
                     self._ports[hops - 1].install_filter(
-                        predicate, to=(friend, f"photos {hops - 1}"), lifetime_s=self._lifetime_s,
+                        predicate,
+                        to=(friend, f"photos {hops - 1}"),
+                        lifetime_s=self._lifetime_s,
                         item_expires_s=self._lifetime_s,
-                    )  # fmt: skip
+                    )
 
     def _came(self, item: Item) -> None:
         key = f"{item.metadata['owner']}/{item.metadata['name']}"

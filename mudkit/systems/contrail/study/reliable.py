@@ -71,9 +71,11 @@ class Outbound:
         chosen = [item_id] if item_id is not None else list(self._open)
         if item_id is not None and item_id not in self._open:
             raise ParameterError(
-                "Nothing of this name is to be acknowledged.", where="item_id", found=repr(item_id),
+                "Nothing of this name is to be acknowledged.",
+                where="item_id",
+                found=repr(item_id),
                 expected=listed(sorted(self._open), "nothing: all is acknowledged"),
-            )  # fmt: skip
+            )
         made = []
         for name in chosen:
             item, expires_s, _, missing = self._open[name]
@@ -120,9 +122,13 @@ class Inbound:
     """
 
     def __init__(
-        self, module: Module, port: Port, predicate: str | Predicate, source: Endpoint,
+        self,
+        module: Module,
+        port: Port,
+        predicate: str | Predicate,
+        source: Endpoint,
         on_item: Callable[[Item], None] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._source = source
         self._on_item = on_item
         self._marks: dict[str, str] = {}

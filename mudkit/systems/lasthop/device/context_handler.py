@@ -48,9 +48,11 @@ class Following:
         places: Any = self.places  # as it came
         if not isinstance(places, Mapping) or not places:
             raise ParameterError(
-                "There is no place to be at.", where="places", found=repr(self.places),
+                "There is no place to be at.",
+                where="places",
+                found=repr(self.places),
                 expected="places by name, as {'Tromsø': (69.65, 18.96, 20.0)}",
-            )  # fmt: skip
+            )
         for name, place in places.items():
             if (
                 not isinstance(name, str)
@@ -59,9 +61,11 @@ class Following:
                 or len(place) != 3
             ):
                 raise ParameterError(
-                    "This is no place.", where=f"places[{name!r}]", found=repr(place),
+                    "This is no place.",
+                    where=f"places[{name!r}]",
+                    found=repr(place),
                     expected="a name; latitude, longitude and a radius in km",
-                )  # fmt: skip
+                )
             for each, low, high in zip(place, (-90.0, -180.0, 0.0), (90.0, 360.0, 21_000.0), strict=True):
                 number(f"places[{name!r}]", each, low, high)
             self.subscription.to(self.subscription.topic.replace(PLACE, name))  # refused here, not on the way

@@ -42,8 +42,11 @@ class EventLog:
         self._store.put(_key(self._last), fact)
         self.pending[self._last] = fact
         if _is_empty(fact):
-            same = [number for number, each in self.pending.items()
-                    if _is_empty(each) and each["topic"] == fact["topic"]]  # fmt: skip
+            same = [
+                number
+                for number, each in self.pending.items()
+                if _is_empty(each) and each["topic"] == fact["topic"]
+            ]
             for number in same[:-_EMPTY_READS]:
                 self._forget(number)
         return self._last

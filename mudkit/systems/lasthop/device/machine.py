@@ -201,16 +201,19 @@ class DeviceMachine:
             case "unsubscribe" | "read" | "unfollow":
                 known = self._following if operation == "unfollow" else self._topics
                 error: Exception = ParameterError(
-                    f"{self._me} is not subscribed to this topic.", where="topic",
-                    found=repr(arguments["topic"]), expected=", ".join(known) or "none yet",
-                )  # fmt: skip
+                    f"{self._me} is not subscribed to this topic.",
+                    where="topic",
+                    found=repr(arguments["topic"]),
+                    expected=", ".join(known) or "none yet",
+                )
                 self._effects.append(Complete(op_id, error=error))
                 return
             case _:
                 error = ParameterError(
-                    "There is no such operation.", found=repr(operation),
+                    "There is no such operation.",
+                    found=repr(operation),
                     expected="subscribe, unsubscribe, read, follow, unfollow, held",
-                )  # fmt: skip
+                )
                 self._effects.append(Complete(op_id, error=error))
                 return
         self._effects.append(Complete(op_id))
@@ -270,9 +273,9 @@ class DeviceMachine:
             ask = self._asks.pop(number)
             taken = self._queue.take(ask.topic, self._topics[ask.topic][1].most)
             ids = [identity for identity, _ in taken]
-            self._facts.add({
-                "what": "read", "topic": ask.topic, "at_us": self._now_us, "ids": ids, "number": number
-            })  # fmt: skip
+            self._facts.add(
+                {"what": "read", "topic": ask.topic, "at_us": self._now_us, "ids": ids, "number": number}
+            )
             for identity in ids:
                 self._happened(identity, "read_us")
             self._effects.append(Complete(ask.op_id, [content for _, content in taken]))

@@ -47,9 +47,14 @@ class DeviceQueue:
         return place in self._known
 
     def put(
-        self, topic: str, identity: str, rank: float, order: int, expires_us: int | None,
+        self,
+        topic: str,
+        identity: str,
+        rank: float,
+        order: int,
+        expires_us: int | None,
         content: Mapping[str, Any],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Keep a message that is not there."""
         self._store.put(_key(topic, identity), [rank, order, expires_us, content])
         self._add(topic, identity, rank, order, expires_us, content)
@@ -110,9 +115,14 @@ class DeviceQueue:
         self._queues.pop(topic, None)
 
     def _add(
-        self, topic: str, identity: str, rank: float, order: int, expires_us: int | None,
+        self,
+        topic: str,
+        identity: str,
+        rank: float,
+        order: int,
+        expires_us: int | None,
         content: Mapping[str, Any],
-    ) -> None:  # fmt: skip
+    ) -> None:
         message = Message(identity, rank, order, 0, FOREVER_US if expires_us is None else expires_us)
         queue = self._queues.get(topic)
         if queue is None:

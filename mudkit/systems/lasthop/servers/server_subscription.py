@@ -119,9 +119,13 @@ class Spooled:
         self.subscription = subscription
         self._store.put(f"sub {self._key}", [self.number, subscription.describe()])
         self.spool = ServedSpool(
-            subscription.threshold, subscription.forwarding, self._forward, self._retract, self._ended,
+            subscription.threshold,
+            subscription.forwarding,
+            self._forward,
+            self._retract,
+            self._ended,
             capacity=self._capacity,
-        )  # fmt: skip
+        )
         self._set_interrupt()
 
     def has_seen(self, identity: str) -> bool:
@@ -307,14 +311,20 @@ class Spooled:
 
     def _keep(self, message: Message) -> None:
         identity = str(message.identity)
-        self._store.put(f"message {self._key}\n{identity}", [
-            message.rank, message.order, message.arrived_us, message.expires_us, self._contents[identity],
-        ])  # fmt: skip
+        self._store.put(
+            f"message {self._key}\n{identity}",
+            [message.rank, message.order, message.arrived_us, message.expires_us, self._contents[identity]],
+        )
 
     def _restored(
-        self, identity: str, rank: float, order: int, arrived_us: int, expires_us: int,
+        self,
+        identity: str,
+        rank: float,
+        order: int,
+        arrived_us: int,
+        expires_us: int,
         content: Mapping[str, Any],
-    ) -> Message:  # fmt: skip
+    ) -> Message:
         self._contents[identity] = content
         return Message(identity, rank, order, arrived_us, expires_us)
 
@@ -347,10 +357,14 @@ class Spooled:
             self._showing.add(identity)
             self._set_interrupt()
         self._say(
-            "message", id=identity, rank=message.rank, order=message.order, shown=shown,
+            "message",
+            id=identity,
+            rank=message.rank,
+            order=message.order,
+            shown=shown,
             expires_us=None if message.expires_us == FOREVER_US else message.expires_us,
             content=self._contents[identity],
-        )  # fmt: skip
+        )
 
     def _is_shown_at_once(self, message: Message) -> bool:
         return message.rank >= self.spool.interrupt

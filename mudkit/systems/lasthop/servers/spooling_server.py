@@ -164,9 +164,11 @@ class SpoolServer:
         spools = [each for name in (topic, *queries) for each in self._subscribers.get(name, {}).values()]
         if item is not None and any(each.has_seen(item) for each in spools):
             raise ParameterError(
-                "There is a message of this name.", where="item", found=repr(item),
+                "There is a message of this name.",
+                where="item",
+                found=repr(item),
                 expected="a name of its own for each message",
-            )  # fmt: skip
+            )
         for spooled in spools:
             self._touch(spooled)
             spooled.publish(self._now_us, identity, rank, until_us, message)
@@ -189,9 +191,11 @@ class SpoolServer:
         spooled = self._subscribers.get(topic, {}).get(device)
         if spooled is None:
             raise ParameterError(
-                "There is no such subscription.", where="device, topic", found=f"{device!r}, {topic!r}",
+                "There is no such subscription.",
+                where="device, topic",
+                found=f"{device!r}, {topic!r}",
                 expected="a topic that the device is subscribed to",
-            )  # fmt: skip
+            )
         self._touch(spooled)
         spooled.spool.timeout(self._now_us)
         return {"waiting": spooled.spool.waiting, "on_device": spooled.spool.device.size}
@@ -252,8 +256,9 @@ class SpoolServer:
         spooled = phone.topics.get(message["topic"])
         if spooled is not None:
             self._touch(spooled)
-            spooled.offer(self._now_us, float("inf") if message["most"] is None else message["most"],
-                          message["number"])  # fmt: skip
+            spooled.offer(
+                self._now_us, float("inf") if message["most"] is None else message["most"], message["number"]
+            )
 
     def _confirmed(self, device: str, message: Mapping[str, Any]) -> None:
         """Take note of what has come, and send again what the device misses."""
@@ -367,9 +372,11 @@ class SpoolServer:
 
     def _keep(self, device: str, phone: Phone) -> None:
         kept = {
-            "session": list(phone.session), "former": phone.former, "address": phone.address,
+            "session": list(phone.session),
+            "former": phone.former,
+            "address": phone.address,
             "told": phone.told,
-        }  # fmt: skip
+        }
         self._store.put(f"phone {device}", kept)
 
     def _send(self, to: str, kind: str, device: str, **more: Any) -> None:

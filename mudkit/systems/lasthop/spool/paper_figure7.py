@@ -31,9 +31,12 @@ class PrintedSpool(Spool):
     """
 
     def __init__(
-        self, threshold: float, prefetch_limit: int, forward: Callable[[Message], object],
+        self,
+        threshold: float,
+        prefetch_limit: int,
+        forward: Callable[[Message], object],
         retract: Callable[[Message], object],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.queue_size = 0
         self._printed_limit = prefetch_limit
 

@@ -53,14 +53,18 @@ class Forwarding:
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise ParameterError(
-                "There is no such forwarding policy.", where="policy", found=repr(self.kind),
+                "There is no such forwarding policy.",
+                where="policy",
+                found=repr(self.kind),
                 expected=", ".join(KINDS),
-            )  # fmt: skip
+            )
         if (self.kind == "rule") != callable(self.rule):
             raise ParameterError(
-                "A policy of the kind 'rule' has a rule, and no other has.", where="rule",
-                found=repr(self.rule), expected="a function" if self.kind == "rule" else "None",
-            )  # fmt: skip
+                "A policy of the kind 'rule' has a rule, and no other has.",
+                where="rule",
+                found=repr(self.rule),
+                expected="a function" if self.kind == "rule" else "None",
+            )
         if self.prefetch_limit != LEARNT:
             whole_number("prefetch_limit", self.prefetch_limit, 0, 1 << 31)
         for name in ("expiration_threshold_s", "delay_s"):
@@ -80,9 +84,12 @@ class Forwarding:
         if isinstance(given, Forwarding):
             if settings:
                 raise ParameterError(
-                    "The policy has settings of its own.", where=", ".join(settings), found=repr(settings),
-                    expected="these in the policy", remedy="dataclasses.replace(policy, ...) changes them",
-                )  # fmt: skip
+                    "The policy has settings of its own.",
+                    where=", ".join(settings),
+                    found=repr(settings),
+                    expected="these in the policy",
+                    remedy="dataclasses.replace(policy, ...) changes them",
+                )
             return given
         if given == "unified":
             settings = {"expiration_threshold_s": LEARNT, "delay_s": LEARNT, **settings}

@@ -107,9 +107,11 @@ class Push:
         number("in_use_s", self.in_use_s, 0.0, math.inf)
         if self.when_full not in WHEN_FULL:
             raise ParameterError(
-                "There is no such rule for a full store.", where="when_full", found=repr(self.when_full),
+                "There is no such rule for a full store.",
+                where="when_full",
+                found=repr(self.when_full),
                 expected=", ".join(WHEN_FULL),
-            )  # fmt: skip
+            )
 
     @classmethod
     def apple(cls) -> Push:
@@ -129,9 +131,12 @@ def policy_of(given: str | Forwarding | Push, **settings: int | float | str | No
         return Forwarding.of(given, **settings)
     if settings:
         raise ParameterError(
-            "A push service has no such settings.", where=", ".join(settings), found=repr(settings),
-            expected="none of them", remedy="leave them out, or take the policy 'buffer'",
-        )  # fmt: skip
+            "A push service has no such settings.",
+            where=", ".join(settings),
+            found=repr(settings),
+            expected="none of them",
+            remedy="leave them out, or take the policy 'buffer'",
+        )
     return given if isinstance(given, Push) else Push()
 
 
@@ -156,9 +161,12 @@ class PushSpool:
     """
 
     def __init__(
-        self, threshold: float, policy: Push, forward: Callable[[Message], object],
+        self,
+        threshold: float,
+        policy: Push,
+        forward: Callable[[Message], object],
         retract: Callable[[Message], object],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._threshold = threshold
         self._policy = policy
         self._forward, self._retract = forward, retract

@@ -108,8 +108,10 @@ def _items(queue: Ranked) -> tuple[Item, ...]:
         return ()
     return tuple(
         Item(
-            each.identity, each.rank, each.arrived_us / US_PER_S,
+            each.identity,
+            each.rank,
+            each.arrived_us / US_PER_S,
             math.inf if each.expires_us >= FOREVER_US else each.expires_us / US_PER_S,
         )
         for each in queue
-    )  # fmt: skip
+    )

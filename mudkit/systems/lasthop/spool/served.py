@@ -33,9 +33,14 @@ class ServedSpool(Spool):
     """
 
     def __init__(
-        self, threshold: float, policy: Forwarding, forward: Callable[[Message], object],
-        retract: Callable[[Message], object], ended: Callable[[Message], object], **settings: Any,
-    ) -> None:  # fmt: skip
+        self,
+        threshold: float,
+        policy: Forwarding,
+        forward: Callable[[Message], object],
+        retract: Callable[[Message], object],
+        ended: Callable[[Message], object],
+        **settings: Any,
+    ) -> None:
         self._ended = ended
         self._room = math.inf
         super().__init__(threshold, policy, forward, retract, **settings)

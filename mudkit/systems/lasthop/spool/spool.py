@@ -85,9 +85,15 @@ class Spool:
     """
 
     def __init__(
-        self, threshold: float, policy: Forwarding, forward: Callable[[Message], object],
-        retract: Callable[[Message], object], *, capacity: int = _CAPACITY, remember_s: float = _REMEMBER_S,
-    ) -> None:  # fmt: skip
+        self,
+        threshold: float,
+        policy: Forwarding,
+        forward: Callable[[Message], object],
+        retract: Callable[[Message], object],
+        *,
+        capacity: int = _CAPACITY,
+        remember_s: float = _REMEMBER_S,
+    ) -> None:
         self._threshold = threshold
         self._policy = policy
         self._forward, self._retract = forward, retract

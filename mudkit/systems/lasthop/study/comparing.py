@@ -86,9 +86,11 @@ def compare(
     number("threshold", threshold, -1e9, 1e9)
     if not (conditions and policies and numbers):
         raise ParameterError(
-            "There is nothing to run.", where="conditions, policies, seeds", expected="at least one of each",
+            "There is nothing to run.",
+            where="conditions, policies, seeds",
+            expected="at least one of each",
             found=f"{len(conditions)} conditions, {len(policies)} policies, {len(numbers)} seeds",
-        )  # fmt: skip
+        )
     plan = [(name, conditions[name], seed) for name in conditions for seed in numbers]
     rows: list[dict[str, Any]] = []
     with bar(len(plan), "runs", "") as done:

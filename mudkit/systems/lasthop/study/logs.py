@@ -132,9 +132,12 @@ def _check_they_meet(
 def _never_meet(which: str, one_us: NDArray[np.int64], other_us: NDArray[np.int64]) -> TraceContentError:
     spans = (f"{_time(int(each[0]))} to {_time(int(each[-1]))}" for each in (one_us, other_us))
     return TraceContentError(
-        f"The logs of {which} never meet.", where=which, found=" and ".join(spans),
-        expected="logs of the same days", remedy="name files of the same period; check tz",
-    )  # fmt: skip
+        f"The logs of {which} never meet.",
+        where=which,
+        found=" and ".join(spans),
+        expected="logs of the same days",
+        remedy="name files of the same period; check tz",
+    )
 
 
 def drawn_from(
@@ -171,9 +174,13 @@ def drawn_from(
 
 
 def _drawn(
-    arrivals_us: ArrayLike, reads_us: ArrayLike, ranks: ArrayLike | None, expires_us: ArrayLike | None,
-    outages_us: ArrayLike | None, rows: Sequence[_Rows],
-) -> Drawn:  # fmt: skip
+    arrivals_us: ArrayLike,
+    reads_us: ArrayLike,
+    ranks: ArrayLike | None,
+    expires_us: ArrayLike | None,
+    outages_us: ArrayLike | None,
+    rows: Sequence[_Rows],
+) -> Drawn:
     came = _whole("arrivals_us", arrivals_us, (-1,))
     read = _whole("reads_us", reads_us, (-1,))
     down = _whole("outages_us", [] if outages_us is None else outages_us, (-1, 2))
@@ -182,9 +189,11 @@ def _drawn(
     for name, values in (("ranks", rank), ("expires_us", until)):
         if values.shape != came.shape:
             raise ParameterError(
-                "Arrays do not fit each other.", where=name, found=f"shape {values.shape}",
+                "Arrays do not fit each other.",
+                where=name,
+                found=f"shape {values.shape}",
                 expected=f"one for each of {len(came):,} arrivals",
-            )  # fmt: skip
+            )
     if not len(came) or not len(read):
         empty = "arrivals" if not len(came) else "reads"
         raise TraceContentError(
@@ -203,9 +212,13 @@ def _drawn(
     switches_us = down.ravel() - begin_us
     ended = int(np.searchsorted(switches_us, 0, side="right"))
     return Drawn(
-        came - begin_us, np.where(until >= FOREVER_US, FOREVER_US, until - begin_us), rank, read - begin_us,
-        switches_us[ended:], starts_up=ended % 2 == 0,
-    )  # fmt: skip
+        came - begin_us,
+        np.where(until >= FOREVER_US, FOREVER_US, until - begin_us),
+        rank,
+        read - begin_us,
+        switches_us[ended:],
+        starts_up=ended % 2 == 0,
+    )
 
 
 def _table(path: str | os.PathLike[str], log: str) -> _Table:
@@ -213,9 +226,12 @@ def _table(path: str | os.PathLike[str], log: str) -> _Table:
     file = existing(path, f"log of {log}")
     if file.is_dir():
         raise InputMissing(
-            f"{file} is a folder.", where=str(file), found="a folder", expected="a CSV file",
+            f"{file} is a folder.",
+            where=str(file),
+            found="a folder",
+            expected="a CSV file",
             remedy="name the file itself",
-        )  # fmt: skip
+        )
     names, delimiter, above = header(file)
     wanted = COLUMNS[log]
     if missing := [name for name in wanted if name not in names and name not in _OPTIONAL]:
@@ -257,9 +273,12 @@ def _refuse(
         return
     more = f"; {len(told) - 1:,} more like it" if len(told) > 1 else ""
     raise TraceContentError(
-        summary, where=rows.at(int(np.argmax(bad)) // in_row), found=told[0] + more, expected=expected,
+        summary,
+        where=rows.at(int(np.argmax(bad)) // in_row),
+        found=told[0] + more,
+        expected=expected,
         remedy="mend the row or leave it out, and have the rows in the order of their times",
-    )  # fmt: skip
+    )
 
 
 def _whole(name: str, given: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.int64]:
@@ -268,9 +287,11 @@ def _whole(name: str, given: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.in
         return np.empty((0, *shape[1:]), dtype=np.int64)
     if values.dtype.kind not in "iu" or values.ndim != len(shape) or values.shape[1:] != shape[1:]:
         raise ParameterError(
-            "These are no times.", where=name, found=f"{values.dtype} of shape {values.shape}",
+            "These are no times.",
+            where=name,
+            found=f"{values.dtype} of shape {values.shape}",
             expected="whole microseconds" + (", begin and end in a row" if len(shape) == 2 else ""),
-        )  # fmt: skip
+        )
     return values.astype(np.int64)
 
 

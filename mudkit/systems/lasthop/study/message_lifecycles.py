@@ -54,11 +54,13 @@ def lives(drawn: Drawn, begin: Begin, most: float) -> pd.DataFrame:
             columns["read_us"][missing.pop(0)] = at_us
     return pd.DataFrame(
         {
-            "message": np.arange(count), "rank": drawn.ranks, "came_us": drawn.arrivals_us,
+            "message": np.arange(count),
+            "rank": drawn.ranks,
+            "came_us": drawn.arrivals_us,
             "expires_us": drawn.expires_us,
         }
         | {name: [times.get(each, -1) for each in range(count)] for name, times in columns.items()}
-    )  # fmt: skip
+    )
 
 
 class _Watched:

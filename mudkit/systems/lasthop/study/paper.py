@@ -47,7 +47,7 @@ FIGURES: Final[dict[int, dict[str, Any]]] = {
         # All that passes the threshold is prefetched.
         "fixed": {"max": None, "outage": 0.9, "policy": "buffer", "prefetch_limit": 1_000_000},
     },
-}  # fmt: skip
+}
 """What :func:`~mudkit.systems.lasthop.sweep` takes for each figure: ``sweep(**FIGURES[3])``.
 
 32 messages a day, 2 reads of at most 8, 12 outages a day and a year are what ``simulate`` takes by itself.

@@ -192,9 +192,11 @@ def drawer_ages_s(path: str | os.PathLike[str]) -> dict[float, float]:
     found = [match.groups() for line in block.splitlines() if (match := _AGES.match(line.strip()))]
     if len(found) != 3:
         raise TraceFormatError(
-            f"{file.name} does not tell the ages of notifications.", where=str(file),
-            found=f"{len(found)} quantiles", expected="25 %, 50 % and 75 % under 11_notification_age cell 10",
-        )  # fmt: skip
+            f"{file.name} does not tell the ages of notifications.",
+            where=str(file),
+            found=f"{len(found)} quantiles",
+            expected="25 %, 50 % and 75 % under 11_notification_age cell 10",
+        )
     return {int(percent) / 100: float(age_s) for percent, age_s in found}
 
 

@@ -48,9 +48,11 @@ class Expiration:
         object.__setattr__(self, "mean_s", number("expiration", self.mean_s, 1e-3, 1e10))
         if self.law not in LAWS:
             raise ParameterError(
-                "There is no such distribution of expirations.", where="law", found=repr(self.law),
+                "There is no such distribution of expirations.",
+                where="law",
+                found=repr(self.law),
                 expected=", ".join(LAWS),
-            )  # fmt: skip
+            )
 
     def draw_us(self, seed: int, count: int) -> NDArray[np.int64]:
         """Draw times from arrival to expiration, at least 1 µs.
@@ -177,10 +179,13 @@ class Scenario:
                 "share": self.expiring_share,
             }
         return {
-            "event_frequency": self.event_frequency, "user_frequency": self.user_frequency,
+            "event_frequency": self.event_frequency,
+            "user_frequency": self.user_frequency,
             "reads_cv": self.reads_cv,
-            "outages": self.outages.describe(), "expiration": expiration, "days": self.days,
-        }  # fmt: skip
+            "outages": self.outages.describe(),
+            "expiration": expiration,
+            "days": self.days,
+        }
 
     def _arrivals_us(self, seed: int, end_us: int) -> NDArray[np.int64]:
         if not self.event_frequency:

@@ -331,20 +331,30 @@ def compare_sharing(
 
 
 def _run(
-    scenario: Scenario, policy: Forwarding, settings: dict[str, Any], most: float | None, threshold: float,
-    size_bytes: float, seed: int,
-) -> list[dict[str, Any]]:  # fmt: skip
+    scenario: Scenario,
+    policy: Forwarding,
+    settings: dict[str, Any],
+    most: float | None,
+    threshold: float,
+    size_bytes: float,
+    seed: int,
+) -> list[dict[str, Any]]:
     drawn = Devices.draw(scenario, seed, **settings)
     best = play_devices(drawn, Forwarding("on-line"), "shared", max=most, threshold=threshold)
     rows = []
     for mode in MODES:
         run = play_devices(drawn, policy, mode, max=most, threshold=threshold)
-        rows.append({
-            "mode": mode, "seed": seed, "waste": run.waste, "loss": run.loss(best),
-            "bytes_per_day": size_bytes * run.copies / scenario.days,
-            "handed_over_per_day": size_bytes * run.handed_over / scenario.days,
-            "read_again": run.read_again / len(run.read_ids) if run.read_ids else 0.0,
-        })  # fmt: skip
+        rows.append(
+            {
+                "mode": mode,
+                "seed": seed,
+                "waste": run.waste,
+                "loss": run.loss(best),
+                "bytes_per_day": size_bytes * run.copies / scenario.days,
+                "handed_over_per_day": size_bytes * run.handed_over / scenario.days,
+                "read_again": run.read_again / len(run.read_ids) if run.read_ids else 0.0,
+            }
+        )
     return rows
 
 

@@ -146,9 +146,11 @@ def size(
     tried, held = sorted(set(limits)), sorted(set(thresholds_s)) if expires else [0.0]
     if not (tried and held and len(draws)):
         raise ParameterError(
-            "There is nothing to try.", where="draws, limits, thresholds_s", expected="at least one of each",
+            "There is nothing to try.",
+            where="draws, limits, thresholds_s",
+            expected="at least one of each",
             found=f"{len(draws)} draws, {len(tried)} limits, {len(held)} thresholds",
-        )  # fmt: skip
+        )
     found: list[list[tuple[float, float]]] = []
     plan = [(drawn, limit) for limit in tried for drawn in draws]
     with bar(len(plan), "runs", "") as done:
@@ -158,9 +160,11 @@ def size(
     shares = np.array(found).reshape(len(tried), len(draws), len(held), 2)
     rows = [
         {"limit": limit, "threshold_s": threshold_s}
-        | interval("waste", shares[i, :, j, 0]) | interval("loss", shares[i, :, j, 1])
-        for i, limit in enumerate(tried) for j, threshold_s in enumerate(held)
-    ]  # fmt: skip
+        | interval("waste", shares[i, :, j, 0])
+        | interval("loss", shares[i, :, j, 1])
+        for i, limit in enumerate(tried)
+        for j, threshold_s in enumerate(held)
+    ]
     table = pd.DataFrame(rows)
     table["cost"] = table["waste"] + loss_weight * table["loss"]
     best = _cheapest(table, loss_weight)

@@ -72,9 +72,11 @@ def sweep(
     if not points:
         counts = [f"{len(given)} of {name}" for name, given in values.items()]
         raise ParameterError(
-            "There is nothing to run.", where="over, seeds", expected="at least one of each",
+            "There is nothing to run.",
+            where="over, seeds",
+            expected="at least one of each",
             found=", ".join([*counts, f"{len(numbers)} seeds"]),
-        )  # fmt: skip
+        )
     # Runs that differ in the policy only, one after the other: they share their events and the best service.
     order = sorted(range(len(points)), key=lambda each: _scenario(points[each]))
     found: dict[int, dict[str, Any]] = {}
@@ -98,9 +100,12 @@ def _scenario(point: Mapping[str, Any]) -> str:
 def _run(fixed: Mapping[str, Any], point: Mapping[str, Any]) -> dict[str, Any]:
     run = simulate(**fixed, **point)
     return {
-        "waste": run.waste, "loss": run.loss, "forwarded": run.forwarded, "read": run.read,
+        "waste": run.waste,
+        "loss": run.loss,
+        "forwarded": run.forwarded,
+        "read": run.read,
         "best": len(run.online.read_ids),
-    }  # fmt: skip
+    }
 
 
 def _listed(name: str, given: Any) -> list[Any]:
@@ -119,15 +124,19 @@ def _check_names(over: Mapping[str, Any], fixed: Mapping[str, Any]) -> None:
             )
         if name not in _PARAMETERS:
             raise ParameterError(
-                "There is no such parameter.", where="over, fixed", found=repr(name),
+                "There is no such parameter.",
+                where="over, fixed",
+                found=repr(name),
                 expected=", ".join(each for each in _PARAMETERS if each != "seed"),
                 remedy=did_you_mean(name, _PARAMETERS),
-            )  # fmt: skip
+            )
     if twice := sorted(set(over) & set(fixed)):
         raise ParameterError(
-            "A parameter is either fixed or swept over.", where=", ".join(twice), found="both",
+            "A parameter is either fixed or swept over.",
+            where=", ".join(twice),
+            found="both",
             expected="one of them",
-        )  # fmt: skip
+        )
 
 
 def _plain(value: Any) -> Any:

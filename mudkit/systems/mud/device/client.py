@@ -94,24 +94,33 @@ class ClientMachine:
         first = crc32(settings.netid.encode()) % len(settings.gateways)
         self._ports, self._store = ports, ports.store
         self._accepts = {
-            **dict.fromkeys(settings.gateways, ANSWERS), **dict.fromkeys(settings.servers, FOR_CLIENTS)
-        }  # fmt: skip
+            **dict.fromkeys(settings.gateways, ANSWERS),
+            **dict.fromkeys(settings.servers, FOR_CLIENTS),
+        }
         self.local = Local(ports.store, settings.most_rows)
         self._connection = Connection(
             endpoint, _latest(ports.store.get("token"), settings.token), settings.gateways, first
-        )  # fmt: skip
+        )
         self._shelves: list[PolicySlot] = []
         self._writing = WritePath(
-            ports, self.local, self._connection, self._write_policy(settings.write_policy),
-            lambda now_us: self._asking.settled(now_us), lambda write: self._asking.is_before(write),
+            ports,
+            self.local,
+            self._connection,
+            self._write_policy(settings.write_policy),
+            lambda now_us: self._asking.settled(now_us),
+            lambda write: self._asking.is_before(write),
             lambda now_us, error: self._asking.refuse(now_us, error),
-        )  # fmt: skip
+        )
         self._cache, self._planner = Cache(self.local), Planner()
         self._asking = ReadPath(
-            self.local, self._cache, self._planner, self._connection,
+            self.local,
+            self._cache,
+            self._planner,
+            self._connection,
             self._read_policy(settings.read_policy),
-            self._writing.release, self._writing.go_on,
-        )  # fmt: skip
+            self._writing.release,
+            self._writing.go_on,
+        )
         self._prefetching = None
         if settings.prefetch_policy is not None:
             self._prefetching = Prefetching(
@@ -226,10 +235,12 @@ class ClientMachine:
         new, old = claimed(token), self._connection.claimed
         if new is None or old is None or (new.app, new.user) != (old.app, old.user):
             raise ParameterError(
-                "A token is renewed by another one of the same app and user.", where="token",
-                found=_shown(new), expected=_shown(old),
+                "A token is renewed by another one of the same app and user.",
+                where="token",
+                found=_shown(new),
+                expected=_shown(old),
                 remedy="somebody else, or who has had no token, gets a client of its own",
-            )  # fmt: skip
+            )
         new.check(now_us / 1e6, self._connection.netid)
         self._store.put("token", token)
         self._connection.use(token)

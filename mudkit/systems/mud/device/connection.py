@@ -114,9 +114,11 @@ class Connection:
         if len(asks) < 2:
             return list(effects)
         message = {
-            "kind": "asks", "client": self.endpoint, "token": self.token,
+            "kind": "asks",
+            "client": self.endpoint,
+            "token": self.token,
             "asks": [{"id": each.message["id"], "what": each.message["what"]} for each in asks],
-        }  # fmt: skip
+        }
         return [Send(self._gateway(), message), *(each for each in effects if not isinstance(each, Send))]
 
     def up(self) -> Sequence[Effect]:
@@ -195,9 +197,12 @@ class Connection:
         ask.parts.clear()
         ask.asked = ask.what()
         message = {
-            "kind": "ask", "id": ask.identity, "client": self.endpoint, "token": self.token,
+            "kind": "ask",
+            "id": ask.identity,
+            "client": self.endpoint,
+            "token": self.token,
             "what": ask.asked,
-        }  # fmt: skip
+        }
         self._under_way_bytes -= ask.size_bytes
         ask.size_bytes = size_bytes(message)
         self._under_way_bytes += ask.size_bytes

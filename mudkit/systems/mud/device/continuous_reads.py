@@ -93,16 +93,24 @@ class ContinuousReads:
         sync = arguments["sync_timestamp"]
         if sync is not None and (isinstance(sync, bool) or not isinstance(sync, int | float) or sync < 0):
             raise ParameterError(
-                "This is no time of the store.", where="sync_timestamp", found=repr(sync),
+                "This is no time of the store.",
+                where="sync_timestamp",
+                found=repr(sync),
                 expected="seconds from the beginning of the lab, 0 or more; None for nothing that is there",
-            )  # fmt: skip
+            )
         handle = self._local.next_number("count of handles")
         reading = {
-            "handle": handle, "data_seq": 1, "name": arguments["table"],
+            "handle": handle,
+            "data_seq": 1,
+            "name": arguments["table"],
             "predicate": to_json(arguments["predicate"]),
-            "reader": dict(arguments["reader"]), "sync_us": None if sync is None else round(sync * 1e6),
-            "since": {}, "held": {}, "listener": arguments["listener"], "table": None,
-        }  # fmt: skip
+            "reader": dict(arguments["reader"]),
+            "sync_us": None if sync is None else round(sync * 1e6),
+            "since": {},
+            "held": {},
+            "listener": arguments["listener"],
+            "table": None,
+        }
         self._readings[handle] = reading
         self._save(reading)
         self._calls[handle] = op_id
@@ -193,9 +201,12 @@ class ContinuousReads:
 
     def _hello(self, *, is_new: bool) -> Send:
         message = {
-            "kind": "hello", "endpoint": self._connection.endpoint, "session": self._session,
-            "is_new": is_new, "policies": {shelf.kind: shelf.version for shelf in self._shelves},
-        }  # fmt: skip
+            "kind": "hello",
+            "endpoint": self._connection.endpoint,
+            "session": self._session,
+            "is_new": is_new,
+            "policies": {shelf.kind: shelf.version for shelf in self._shelves},
+        }
         return Send(self._server, message)
 
     def _heard(self, body: Mapping[str, Any]) -> Sequence[Effect]:
@@ -328,9 +339,12 @@ class ContinuousReads:
     def _tell(self, op: str, reading: Mapping[str, Any], op_id: int | None) -> Sequence[Effect]:
         def what() -> dict[str, Any]:
             return {
-                "op": op, "name": reading["name"], "handle": self._wire(reading["handle"]),
-                "reader": reading["reader"], "data_seq": reading["data_seq"],
-            }  # fmt: skip
+                "op": op,
+                "name": reading["name"],
+                "handle": self._wire(reading["handle"]),
+                "reader": reading["reader"],
+                "data_seq": reading["data_seq"],
+            }
 
         def answered(last: Mapping[str, Any], parts: Mapping[Any, Mapping[str, Any]]) -> Sequence[Effect]:
             error = from_json(last["error"]) if "error" in last else None
@@ -345,9 +359,11 @@ class ContinuousReads:
     def _known(self, handle: Any) -> dict[str, Any]:
         if not isinstance(handle, int) or handle not in self._readings:
             raise ParameterError(
-                "There is no such continuous read.", where="handle", found=repr(handle),
+                "There is no such continuous read.",
+                where="handle",
+                found=repr(handle),
                 expected=", ".join(map(str, self._readings)) or "none is registered",
-            )  # fmt: skip
+            )
         return self._readings[handle]
 
     def _save(self, reading: Mapping[str, Any]) -> None:

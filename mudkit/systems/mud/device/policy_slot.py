@@ -68,9 +68,11 @@ class PolicySlot:
                 return
             if artefact.version <= self.version:
                 raise ParameterError(
-                    "This policy is not newer than the one in use.", where="version",
-                    found=str(artefact.version), expected=f"more than {self.version}",
-                )  # fmt: skip
+                    "This policy is not newer than the one in use.",
+                    where="version",
+                    found=str(artefact.version),
+                    expected=f"more than {self.version}",
+                )
         except ParameterError as error:
             self.refused.append(str(error))
             return

@@ -51,9 +51,12 @@ class Prefetching:
     """
 
     def __init__(
-        self, cache: Cache, planner: Planner, policy: PrefetchPolicy,
+        self,
+        cache: Cache,
+        planner: Planner,
+        policy: PrefetchPolicy,
         fetch: Callable[[Asked], Sequence[Effect]],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._cache = cache
         self._planner = planner
         self._policy = policy

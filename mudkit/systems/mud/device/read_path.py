@@ -74,9 +74,15 @@ class ReadPath:
     """
 
     def __init__(
-        self, local: Local, cache: Cache, planner: Planner, connection: Connection, policy: ReadPolicy | None,
-        release: Callable[[int, Sequence[int]], Sequence[Effect]], go_on: Callable[[int], Sequence[Effect]],
-    ) -> None:  # fmt: skip
+        self,
+        local: Local,
+        cache: Cache,
+        planner: Planner,
+        connection: Connection,
+        policy: ReadPolicy | None,
+        release: Callable[[int, Sequence[int]], Sequence[Effect]],
+        go_on: Callable[[int], Sequence[Effect]],
+    ) -> None:
         self._local = local
         self._cache = cache
         self._planner = planner
@@ -94,9 +100,11 @@ class ReadPath:
         name, kind = arguments["table"], arguments["type"]
         if kind not in READ_TYPES:
             raise ParameterError(
-                "There is no such type of read.", where="type", found=repr(kind),
+                "There is no such type of read.",
+                where="type",
+                found=repr(kind),
                 expected=", ".join((*READ_TYPES, "continuous")),
-            )  # fmt: skip
+            )
         aggregates = None if arguments["aggregate"] is None else Aggregates(arguments["aggregate"])
         if aggregates is not None and kind != "committed":
             raise ParameterError(
@@ -109,8 +117,10 @@ class ReadPath:
         if kind == "uncommitted" and tables_of(asked.predicate):
             raise ParameterError(
                 "An uncommitted read looks into no other table: the cloud does not know what is pending.",
-                where="type", found=kind, expected=", ".join(READ_TYPES[1:]),
-            )  # fmt: skip
+                where="type",
+                found=kind,
+                expected=", ".join(READ_TYPES[1:]),
+            )
         query = _Query(op_id, asked, keys_of(asked.predicate), arguments["latest"], aggregates)
         if kind == "committed_wio":
             before = self._before(query)
@@ -252,11 +262,16 @@ class ReadPath:
 
         def what() -> dict[str, Any]:
             return {
-                "op": "read", "name": asked.table, "table": self._local.number_of(asked.table),
-                "predicate": to_json(asked.predicate), "keys": query.keys, "reader": asked.reader,
+                "op": "read",
+                "name": asked.table,
+                "table": self._local.number_of(asked.table),
+                "predicate": to_json(asked.predicate),
+                "keys": query.keys,
+                "reader": asked.reader,
                 "aggregate": None if query.aggregates is None else query.aggregates.text,
-                "latest": query.latest, "seen": self._local.seen(asked.table),
-            }  # fmt: skip
+                "latest": query.latest,
+                "seen": self._local.seen(asked.table),
+            }
 
         return self._connection.ask(what, lambda last, parts: self._came(query, last, parts))
 
@@ -335,9 +350,13 @@ class ReadPath:
         return [*effects, *self._over(now_us, query)]
 
     def _completed(
-        self, now_us: int, op_id: int, name: str, versions: Mapping[str, Mapping[str, Any]],
+        self,
+        now_us: int,
+        op_id: int,
+        name: str,
+        versions: Mapping[str, Mapping[str, Any]],
         remote: Collection[str],
-    ) -> Sequence[Effect]:  # fmt: skip
+    ) -> Sequence[Effect]:
         """Answer with versions, and write down which."""
         effects: list[Effect] = []
         records: dict[str, dict[str, Any]] = {}

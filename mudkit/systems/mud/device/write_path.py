@@ -58,10 +58,15 @@ class WritePath:
     """
 
     def __init__(
-        self, ports: Ports, local: Local, connection: Connection, policy: WritePolicy,
-        settled: Callable[[int], Sequence[Effect]], waits: Callable[[Write], bool],
+        self,
+        ports: Ports,
+        local: Local,
+        connection: Connection,
+        policy: WritePolicy,
+        settled: Callable[[int], Sequence[Effect]],
+        waits: Callable[[Write], bool],
         refused: Callable[[int, MudkitError], Sequence[Effect]],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._store = ports.store
         self._local = local
         self._connection = connection
@@ -79,9 +84,11 @@ class WritePath:
         name, key, kind = arguments["table"], arguments["key"], arguments["type"]
         if kind not in WRITE_TYPES:
             raise ParameterError(
-                "There is no such type of write.", where="type", found=repr(kind),
+                "There is no such type of write.",
+                where="type",
+                found=repr(kind),
                 expected=", ".join(WRITE_TYPES),
-            )  # fmt: skip
+            )
         data, predicate = arguments["record"], arguments["predicate"]
         table = self._local.tables.get(name)
         if data is not None:
@@ -241,10 +248,14 @@ class WritePath:
                 continue
             if other["type"] == "conditional":
                 chained = Conflict(
-                    "The write that this one stands on has failed.", found=error.summary,
-                    where=f"table {write['name']!r}, key {write['key']!r}", store=row, local=other,
-                    base=other["base"], remedy="merge the records and write again",
-                )  # fmt: skip
+                    "The write that this one stands on has failed.",
+                    found=error.summary,
+                    where=f"table {write['name']!r}, key {write['key']!r}",
+                    store=row,
+                    local=other,
+                    base=other["base"],
+                    remedy="merge the records and write again",
+                )
                 effects += self._fail(other, chained, row, is_chained=True)
             else:
                 other["after"] = None

@@ -120,14 +120,18 @@ class Artefact:
         ------
         ParameterError
             It could not be used.
-        """  # fmt: skip
+        """
         document = {
-            "format": FORMAT, "kind": kind, "version": version,
+            "format": FORMAT,
+            "kind": kind,
+            "version": version,
             "features": [[name, FEATURES.get(name, "?")] for name in features],
-            "nodes": [list(node) for node in nodes], "actions": list(actions),
-            "density": None if density is None else density.document(), "costs": costs,
+            "nodes": [list(node) for node in nodes],
+            "actions": list(actions),
+            "density": None if density is None else density.document(),
+            "costs": costs,
             "manifest": dict(manifest or {}),
-        }  # fmt: skip
+        }
         return cls.read({**document, "sha256": sha256(document)})
 
     @classmethod
@@ -193,18 +197,27 @@ class Artefact:
             actions.append(action)
         rest = 5  # where this one's nodes begin
         nodes: list[list[Any]] = [
-            [lat, south, rest, 1, rest], [lat, north, 2, rest, rest], [lon, west, rest, 3, rest],
-            [lon, east, 4, rest, rest], [actions.index(action)],
-        ]  # fmt: skip
+            [lat, south, rest, 1, rest],
+            [lat, north, 2, rest, rest],
+            [lon, west, rest, 3, rest],
+            [lon, east, 4, rest, rest],
+            [actions.index(action)],
+        ]
         nodes += [
             node if len(node) == 1 else [*node[:2], *(child + rest for child in node[2:])]
             for node in document["nodes"]
         ]
         manifest = {**document["manifest"], "but inside": [south, north, west, east], "action": action}
         return Artefact.made(
-            self.kind, version, names, nodes, actions, density=self.density, costs=document["costs"],
+            self.kind,
+            version,
+            names,
+            nodes,
+            actions,
+            density=self.density,
+            costs=document["costs"],
             manifest=manifest,
-        )  # fmt: skip
+        )
 
     def renewed(self, version: int) -> Artefact:
         """Make the same as another version: what devices had instead goes back to it.

@@ -276,9 +276,11 @@ def cost_matrix(stale_s: float, needless_s: float) -> Utility:
     needless_s = number("needless_s", needless_s, 0.0, 1e12)
     if stale_s == needless_s == 0.0:
         raise ParameterError(
-            "A cost matrix without costs decides nothing.", where="stale_s, needless_s", found="0, 0",
+            "A cost matrix without costs decides nothing.",
+            where="stale_s, needless_s",
+            found="0, 0",
             expected="at least one above 0",
-        )  # fmt: skip
+        )
     return _Matrix(stale_s, needless_s)
 
 

@@ -63,9 +63,10 @@ class BackEnd:
     ) -> None:
         self._store = ports.store
         self._accepts = {
-            **dict.fromkeys(gateways, FOR_BACK_END), **dict.fromkeys(processors, TO_STORE),
+            **dict.fromkeys(gateways, FOR_BACK_END),
+            **dict.fromkeys(processors, TO_STORE),
             **dict.fromkeys(replicas, FROM_FOLLOWERS),
-        }  # fmt: skip
+        }
         followers = (*replicas, *processors)
         self._copy = TableReplica()
         tables = [each for _, each in self._store.items("table ")]
@@ -183,9 +184,13 @@ class BackEnd:
         is_known = row is None or shown or message["replaces"] == version
         next_version = version + 1 if is_known else lsn
         new: Row = {
-            "key": message["key"], "ver": next_version, "data": message["data"], "ts_us": now_us,
-            "predicate": predicate, "lsn": lsn,
-        }  # fmt: skip
+            "key": message["key"],
+            "ver": next_version,
+            "data": message["data"],
+            "ts_us": now_us,
+            "predicate": predicate,
+            "lsn": lsn,
+        }
         if new["data"] is None:
             new["predicate"] = None if row is None else row["predicate"]
         self._store.crash_point("decided, not in the log")
@@ -250,15 +255,20 @@ class BackEnd:
         if message["op"] == "create":
             if claims is None:
                 raise AccessDenied(
-                    "Nobody creates a table without a token.", where=f"table {name!r}", found="no token",
+                    "Nobody creates a table without a token.",
+                    where=f"table {name!r}",
+                    found="no token",
                     expected="a token of the app, which is then the only one that alters and drops it",
                     remedy="make the client with token=lab.token(user=…, app=…)",
-                )  # fmt: skip
+                )
             if table is not None:
                 raise TableProblem(
-                    "There is a table of this name already.", where="table", found=repr(name),
-                    expected="a name that is free", remedy="use the table, or drop it first",
-                )  # fmt: skip
+                    "There is a table of this name already.",
+                    where="table",
+                    found=repr(name),
+                    expected="a name that is free",
+                    remedy="use the table, or drop it first",
+                )
             made = Table.created(name, claims.app, properties, lsn)
         elif table is None:
             raise no_such_table(name, self._copy.tables, claims)
@@ -290,8 +300,11 @@ class BackEnd:
             if lsn < 0:
                 effects.append(Send(follower, {"kind": "log", "entries": []}))
             elif lsn < self._copy.lsn:
-                entries = [entry for number in range(lsn + 1, self._copy.lsn + 1)
-                           if (entry := self._store.get(f"log {number:015d}")) is not None]  # fmt: skip
+                entries = [
+                    entry
+                    for number in range(lsn + 1, self._copy.lsn + 1)
+                    if (entry := self._store.get(f"log {number:015d}")) is not None
+                ]
                 effects.append(Send(follower, {"kind": "log", "entries": entries}))
         return [*effects, *self._timer.soon()] if effects else ()
 

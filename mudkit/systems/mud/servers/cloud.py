@@ -85,23 +85,30 @@ class Cloud:
         def install(address: str, make: Callable[..., Any]) -> Installed:
             return lab.server(address.split("/")[0]).install(NAME, make, name=PORT)
 
-        install(self.back_end, partial(
-            BackEnd, gateways=self.gateways, processors=self.processors, replicas=self.replicas
-        ))  # fmt: skip
+        install(
+            self.back_end,
+            partial(BackEnd, gateways=self.gateways, processors=self.processors, replicas=self.replicas),
+        )
         for address in self.replicas:
-            install(address, partial(
-                Replica, master=self.back_end, processors=self.processors, lag_us=lag_us
-            ))  # fmt: skip
+            install(
+                address, partial(Replica, master=self.back_end, processors=self.processors, lag_us=lag_us)
+            )
         for number_, address in enumerate(self.processors):
             install(address, partial(
                 Processor, number=number_, processors=processors, back_end=self.back_end,
                 replicas=self.replicas, gateways=self.gateways, servers=self.servers,
             ))  # fmt: skip
         for address in self.gateways:
-            install(address, partial(
-                Gateway, authority=self.authority, back_end=self.back_end, processors=self.processors,
-                replicas=self.replicas,
-            ))  # fmt: skip
+            install(
+                address,
+                partial(
+                    Gateway,
+                    authority=self.authority,
+                    back_end=self.back_end,
+                    processors=self.processors,
+                    replicas=self.replicas,
+                ),
+            )
         self._generator = install(self.generator, partial(Generator, servers=self.servers))
         for number_, address in enumerate(self.servers):
             install(address, partial(

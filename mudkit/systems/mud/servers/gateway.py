@@ -81,16 +81,22 @@ class Gateway:
     """
 
     def __init__(
-        self, ports: Ports, authority: Authority, back_end: str, processors: Sequence[str],
+        self,
+        ports: Ports,
+        authority: Authority,
+        back_end: str,
+        processors: Sequence[str],
         replicas: Sequence[str],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._me = ports.address
         self._authority = authority
         self._back_end = back_end
         self._processors = processors
         self._accepts = {
-            back_end: FROM_STORE, **dict.fromkeys(processors, REGISTERED), **dict.fromkeys(replicas, PARTS)
-        }  # fmt: skip
+            back_end: FROM_STORE,
+            **dict.fromkeys(processors, REGISTERED),
+            **dict.fromkeys(replicas, PARTS),
+        }
         self._asks: OrderedDict[str, _Ask] = OrderedDict()
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
@@ -169,7 +175,8 @@ class Gateway:
                 ask.table = Table.of(described["table"])
                 for each in (ask.table, *joined):
                     each.check_access(ask.claims)
-                if what["op"] in ("read", "register"):
+                has_schema = any(each.schema is not None for each in (ask.table, *joined))
+                if has_schema and what["op"] in ("read", "register"):
                     asked = what.get("aggregate")
                     aggregates = None if asked is None else Aggregates(asked)
                     check_names(ask.table, from_json(what.get("predicate")), aggregates, joined)
@@ -185,9 +192,14 @@ class Gateway:
         if what["op"] == "write":
             place = 0 if table is None else table.partition_of(what["key"])
             sent = {
-                **what, "kind": "write", "id": identity, "reply": self._me, "claims": _claims(ask),
-                "client": ask.message["client"], "refused": ask.refused,
-            }  # fmt: skip
+                **what,
+                "kind": "write",
+                "id": identity,
+                "reply": self._me,
+                "claims": _claims(ask),
+                "client": ask.message["client"],
+                "refused": ask.refused,
+            }
             return (Send(self._processor(table, place), sent),)
         assert table is not None
         if what["op"] == "read":

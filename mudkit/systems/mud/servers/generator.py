@@ -81,14 +81,20 @@ class Generator:
             is_for_more = None not in (to, newest["to"]) and newest["document"] == dict(document)
             if not is_for_more:
                 raise ParameterError(
-                    "A policy of this version was shipped already.", where="version",
-                    found=str(artefact.version), expected=f"more than {newest['document']['version']}",
-                )  # fmt: skip
+                    "A policy of this version was shipped already.",
+                    where="version",
+                    found=str(artefact.version),
+                    expected=f"more than {newest['document']['version']}",
+                )
             to = [*(to or ()), *newest["to"]]
         wanted = None if to is None else sorted(set(to))
         body = {
-            "what": "policy", "app": app, "policy": artefact.kind, "to": wanted, "document": dict(document),
-        }  # fmt: skip
+            "what": "policy",
+            "app": app,
+            "policy": artefact.kind,
+            "to": wanted,
+            "document": dict(document),
+        }
         if to is None:
             for place in known:
                 self._store.delete(place)

@@ -103,18 +103,22 @@ class Matching:
         return reached, failed
 
     def _one_by_one(
-        self, row: Mapping[str, Any], table: Table, record: Mapping[str, Any],
+        self,
+        row: Mapping[str, Any],
+        table: Table,
+        record: Mapping[str, Any],
         failed: dict[Handle, MudkitError],
-    ) -> list[Handle]:  # fmt: skip
+    ) -> list[Handle]:
         """Find those of the index whom a version reaches, where the index cannot say it of all at once."""
         others = self._others
         try:
             wanted = self._index.match(record)
         except PredicateError:
             return [
-                handle for handle, reader in others.items()
+                handle
+                for handle, reader in others.items()
                 if self._is_shown(row, table, reader) and self._wants(handle, reader, record, failed)
-            ]  # fmt: skip
+            ]
         return [handle for handle in wanted if self._is_shown(row, table, others[handle])]
 
     def _wants(

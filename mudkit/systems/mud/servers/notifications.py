@@ -88,9 +88,15 @@ class NotificationServer:
     """
 
     def __init__(
-        self, ports: Ports, number: int, servers: Sequence[str], processors: Sequence[str], generator: str,
-        most_waiting: int, longest_s: float,
-    ) -> None:  # fmt: skip
+        self,
+        ports: Ports,
+        number: int,
+        servers: Sequence[str],
+        processors: Sequence[str],
+        generator: str,
+        most_waiting: int,
+        longest_s: float,
+    ) -> None:
         self._store = ports.store
         self._accepts = {generator: POLICIES, **dict.fromkeys(processors, TELLS)}
         self._number, self._servers, self._generator = number, servers, generator

@@ -79,12 +79,20 @@ class Processor:
     """
 
     def __init__(
-        self, ports: Ports, number: int, processors: int, back_end: str, replicas: Sequence[str],
-        gateways: Sequence[str], servers: Sequence[str],
-    ) -> None:  # fmt: skip
+        self,
+        ports: Ports,
+        number: int,
+        processors: int,
+        back_end: str,
+        replicas: Sequence[str],
+        gateways: Sequence[str],
+        servers: Sequence[str],
+    ) -> None:
         self._accepts = {
-            back_end: FROM_MASTER, **dict.fromkeys(gateways, FOR_PROCESSORS), **dict.fromkeys(servers, GONE)
-        }  # fmt: skip
+            back_end: FROM_MASTER,
+            **dict.fromkeys(gateways, FOR_PROCESSORS),
+            **dict.fromkeys(servers, GONE),
+        }
         self._store = ports.store
         self._me = ports.address
         self._number, self._processors = number, processors
@@ -215,9 +223,15 @@ class Processor:
         server = self._servers[server_of(netid_of(endpoint), len(self._servers))]
         reading = self._readings[handle]
         sent = {
-            "what": "tell", "endpoint": endpoint, "session": reading.session, "handle": number,
-            "processor": self._me, "life": self._life, "table": reading.table.number, **body,
-        }  # fmt: skip
+            "what": "tell",
+            "endpoint": endpoint,
+            "session": reading.session,
+            "handle": number,
+            "processor": self._me,
+            "life": self._life,
+            "table": reading.table.number,
+            **body,
+        }
         return Send(server, self._streams[server].add(now_us, sent)), *self._timer.soon()
 
     def _table_changed(self, now_us: int, before: Table | None, entry: Mapping[str, Any]) -> Sequence[Effect]:
@@ -352,9 +366,12 @@ class Processor:
     def _answer(self, message: Mapping[str, Any], data_seq: int) -> dict[str, Any]:
         """Give the answer to what concerns a continuous read, with what its reader has said last."""
         return {
-            "kind": "registered", "id": message["id"], "life": self._life, "lsn": self._log.lsn,
+            "kind": "registered",
+            "id": message["id"],
+            "life": self._life,
+            "lsn": self._log.lsn,
             "data_seq": data_seq,
-        }  # fmt: skip
+        }
 
     def _end(self, handle: Handle) -> None:
         reading = self._readings.pop(handle, None)

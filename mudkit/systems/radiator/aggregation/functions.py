@@ -27,9 +27,11 @@ def check_function(where: str, given: Any, arguments: Sequence[str]) -> None:
     """
     if not callable(given):
         raise ParameterError(
-            "This is no function.", where=where, found=repr(given)[:120],
+            "This is no function.",
+            where=where,
+            found=repr(given)[:120],
             expected=f"a function of {' and '.join(arguments)}",
-        )  # fmt: skip
+        )
     is_partial = isinstance(given, partial)
     try:
         inspect.signature(given).bind(*arguments)
@@ -38,10 +40,12 @@ def check_function(where: str, given: Any, arguments: Sequence[str]) -> None:
         if isinstance(error, ValueError) and not is_partial:
             return
         raise ParameterError(
-            f"This function cannot be called as it will be: {error}.", where=where,
-            found=_name(given), expected=f"a function of {' and '.join(arguments)}",
+            f"This function cannot be called as it will be: {error}.",
+            where=where,
+            found=_name(given),
+            expected=f"a function of {' and '.join(arguments)}",
             remedy=f"set what it takes besides, and only that, with functools.partial({_name(given)}, …)",
-        ) from None  # fmt: skip
+        ) from None
 
 
 def check_join(given: Any) -> None:
@@ -57,10 +61,12 @@ def check_join(given: Any) -> None:
     name = needs.split("=")[0]
     if needs and name not in set_already:
         raise ParameterError(
-            f"The join {_name(function)} needs {name}.", where="join", found=f"no {name}",
+            f"The join {_name(function)} needs {name}.",
+            where="join",
+            found=f"no {name}",
             expected=f"partial(joins.{_name(function)}, {needs})",
             remedy=f"write from functools import partial, and join=partial(joins.{_name(function)}, {needs})",
-        )  # fmt: skip
+        )
     check_function("join", given, ["contexts"])
     if getattr(function, "__module__", None) == joins.__name__:
         for setting, value in set_already.items():
@@ -82,9 +88,11 @@ def _names(where: str, given: Any, function: Any) -> None:
         (is_several and isinstance(given, str)) or not all(isinstance(name, str) for name in names)
     ):
         raise ParameterError(
-            "This names no attribute.", where=where, found=repr(given)[:120],
+            "This names no attribute.",
+            where=where,
+            found=repr(given)[:120],
             expected='names such as ("speed_kmh",)' if is_several else "a name such as 'loc'",
-        )  # fmt: skip
+        )
 
 
 _SETTINGS: Final[dict[str, Callable[[str, Any, Any], Any]]] = {

@@ -36,6 +36,9 @@ def join_problem(error: Exception, join: Join, entry: Entry) -> PropagationProbl
     senders = ", ".join(dict.fromkeys(repr(message.sender) for message in entry.batch))
     receivers = ", ".join(map(repr, entry.recipients[:5])) + (", …" if len(entry.recipients) > 5 else "")
     return failure(
-        f"The join {name}", error, where=f"{name}, sender {senders}, receiver {receivers}",
-        expected="a Context", remedy="its messages wait, and are joined again with whatever comes next",
-    )  # fmt: skip
+        f"The join {name}",
+        error,
+        where=f"{name}, sender {senders}, receiver {receivers}",
+        expected="a Context",
+        remedy="its messages wait, and are joined again with whatever comes next",
+    )

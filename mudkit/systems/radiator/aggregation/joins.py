@@ -149,11 +149,13 @@ def mean_per_cell(
     """
     cells = [
         [
-            *place.centre, round(statistics.fmean([each[of] for each in those]), digits), len(those),
+            *place.centre,
+            round(statistics.fmean([each[of] for each in those]), digits),
+            len(those),
             _said_s(those),
         ]
         for place, those in sorted(_by_cell(contexts, km, loc).items())
-    ]  # fmt: skip
+    ]
     return _joined(contexts, {"cells": cells, "of": of, "km": km}, people=())
 
 
@@ -188,9 +190,12 @@ def people_count(contexts: Sequence[Context], *, k: int, loc: str | None = None)
     people = {name for context in contexts for name in context.people}
     if len(people) < k:
         raise ParameterError(
-            "These are too few people to be told of.", where="people", found=str(len(people)),
-            expected=f"{k} at least", remedy=f"let the aggregability function give People({k})",
-        )  # fmt: skip
+            "These are too few people to be told of.",
+            where="people",
+            found=str(len(people)),
+            expected=f"{k} at least",
+            remedy=f"let the aggregability function give People({k})",
+        )
     attributes: dict[str, Any] = {"count": len(people)}
     if loc is not None:
         attributes["box"] = bounding_box(contexts, loc=loc)["box"]

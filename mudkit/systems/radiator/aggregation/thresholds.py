@@ -203,11 +203,12 @@ class Aggregability:
     def problem(self, error: Exception, sender: str, receiver: str) -> PropagationProblem:
         """Say that it failed, for whom."""
         return failure(
-            f"The aggregability function {self.name}", error,
+            f"The aggregability function {self.name}",
+            error,
             where=f"{self.name}, sender {sender!r}, receiver {receiver!r}",
             expected="Volume, People or Time",
             remedy="the message waits until the function gives a threshold for it",
-        )  # fmt: skip
+        )
 
 
 def aggregability(

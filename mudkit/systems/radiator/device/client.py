@@ -201,9 +201,12 @@ class ClientMachine:
     def _propagate(self, now_us: int, op_id: int, context: Context) -> Sequence[Effect]:
         if self._store.get("attributes") is None:
             error = ParameterError(
-                "This client is not registered.", where="client_id", found=repr(self._client),
-                expected="one that is registered", remedy="register() again, under a name that is free",
-            )  # fmt: skip
+                "This client is not registered.",
+                where="client_id",
+                found=repr(self._client),
+                expected="one that is registered",
+                remedy="register() again, under a name that is free",
+            )
             return (Complete(op_id, error=error),)
         number = (self._store.get("number") or 0) + 1
         self._store.put("number", number)
@@ -298,10 +301,13 @@ class ClientMachine:
         self._deadlines.forget()
         return self._give_up(
             ParameterError(
-                "This client id is taken.", where="client_id", found=f"{self._client!r} is that of {device}",
-                expected="an id that no other live device has", remedy="register with another id",
+                "This client id is taken.",
+                where="client_id",
+                found=f"{self._client!r} is that of {device}",
+                expected="an id that no other live device has",
+                remedy="register with another id",
             )
-        )  # fmt: skip
+        )
 
     def _taken(self, now_us: int, up_to: int) -> Sequence[Effect]:
         effects: list[Effect] = []
@@ -326,9 +332,12 @@ class ClientMachine:
         if push.chain:
             (to, address), *rest = push.chain
             passed = {
-                "kind": "push", "aggregate": push.aggregate, "context": context.describe(), "chain": rest,
+                "kind": "push",
+                "aggregate": push.aggregate,
+                "context": context.describe(),
+                "chain": rest,
                 "to": to,
-            }  # fmt: skip
+            }
             effects.append(Send(address, pack(passed, self._compress)))
         if not is_registered and type(push) is Push and not self._store.get("leaves"):
             effects += self._leave(now_us)  # a late copy of what it has said long ago came to the server

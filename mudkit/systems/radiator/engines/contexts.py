@@ -64,9 +64,12 @@ class Contexts:
         """
         if client not in self._attributes:
             raise ParameterError(
-                "Who sends must be registered.", where="sender", found=repr(client),
-                expected="the name of a registered client", remedy="register it first, with its attributes",
-            )  # fmt: skip
+                "Who sends must be registered.",
+                where="sender",
+                found=repr(client),
+                expected="the name of a registered client",
+                remedy="register it first, with its attributes",
+            )
         self._last[client] = context
         self._current[client] = context.over(self._attributes[client])
 

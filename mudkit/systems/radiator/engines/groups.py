@@ -83,11 +83,12 @@ class Groups:
     def __init__(self, function: Aggregability, retention_us: int, *, echo: bool = False) -> None:
         if function.key is None:
             raise ParameterError(
-                "Receivers cannot be divided into groups that are alike.", where="function",
+                "Receivers cannot be divided into groups that are alike.",
+                where="function",
                 found=f"{function.name} has no key",
                 expected="a function that declares what of a receiver it looks at",
                 remedy="put @aggregability(key=…) before it, or take the engine that for_many() gives",
-            )  # fmt: skip
+            )
         self.function = function
         self.problems = Problems()
         self.contexts = Contexts(retention_us)

@@ -194,11 +194,12 @@ class Shares:
         if not isinstance(given, Aggregability) or given.key is None:
             name = getattr(given, "name", None) or getattr(given, "__qualname__", repr(given))
             raise ParameterError(
-                "Receivers cannot be divided into groups that are alike.", where="aggregability",
+                "Receivers cannot be divided into groups that are alike.",
+                where="aggregability",
                 found=f"{name} has no key",
                 expected="a function that declares what of a receiver it looks at",
                 remedy="put @aggregability(key=…) before it",
-            )  # fmt: skip
+            )
 
     def __call__(self, share: int, of: int, kept: Any = None) -> Share:
         """Make the engine of a share, or bring it back from what was kept."""

@@ -91,6 +91,9 @@ def _number(given: Any) -> float:
 def _problem(error: Exception, chainability: Chainability, last: str, each: str) -> PropagationProblem:
     name = getattr(chainability, "__qualname__", type(chainability).__name__)
     return failure(
-        f"The chainability {name}", error, where=f"{name}, of {last!r} and {each!r}",
-        expected="True or False, or a number", remedy="the two are taken not to belong into one chain",
-    )  # fmt: skip
+        f"The chainability {name}",
+        error,
+        where=f"{name}, of {last!r} and {each!r}",
+        expected="True or False, or a number",
+        remedy="the two are taken not to belong into one chain",
+    )

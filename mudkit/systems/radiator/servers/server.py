@@ -148,10 +148,13 @@ class ServerMachine:
                 return {name: len(self._engine.waiting(name)) for name in self._rows}
             case "counts":
                 return {
-                    "contexts": self._arrived, "aggregates": self._aggregates,
-                    "messages_sent": self._link.messages_sent, "bytes_sent": self._link.bytes_sent,
-                    "dropped": self._engine.dropped, "failures": self._engine.problems.count,
-                }  # fmt: skip
+                    "contexts": self._arrived,
+                    "aggregates": self._aggregates,
+                    "messages_sent": self._link.messages_sent,
+                    "bytes_sent": self._link.bytes_sent,
+                    "dropped": self._engine.dropped,
+                    "failures": self._engine.problems.count,
+                }
         raise ParameterError(
             "There is no such operation.", found=repr(operation), expected="clients, waiting, counts"
         )
@@ -309,9 +312,13 @@ class ServerMachine:
             can_pass = {client: self._rows[client].p2p_enabled for client in there}
             settings, engine = self._settings, self._engine
             for chain in chains(
-                there, settings.chain, can_pass, engine.contexts.__getitem__, settings.chainability,
+                there,
+                settings.chain,
+                can_pass,
+                engine.contexts.__getitem__,
+                settings.chainability,
                 engine.problems.add,
-            ):  # fmt: skip
+            ):
                 self._push(aggregate, chain)
 
     def _aggregate_id(self) -> str:

@@ -32,9 +32,7 @@ Place = tuple[float, float]
 """Latitude and longitude, degrees."""
 Track = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
 """Where somebody was: seconds that ascend, latitudes and longitudes."""
-_HEARD: Final = [
-    "t_s", "receiver", "aggregate", "lat", "lon", "km", "value", "messages", "said_s",
-]  # fmt: skip
+_HEARD: Final = ["t_s", "receiver", "aggregate", "lat", "lon", "km", "value", "messages", "said_s"]
 
 
 @dataclass(frozen=True)
@@ -107,10 +105,11 @@ def play(
     names, stand = set(frame["device"].unique()), dict(stand or {})
     if not names or not set(watch) <= names or names & stand.keys():
         raise ParameterError(
-            "There are no such devices in these positions.", where="watch, stand",
+            "There are no such devices in these positions.",
+            where="watch, stand",
             found=", ".join(map(repr, [*watch, *stand])),
             expected=f"watch: of {', '.join(sorted(names)[:10]) or 'none'}; stand: others",
-        )  # fmt: skip
+        )
     since = pd.to_datetime(frame["ts"], utc=True) - pd.Timestamp(0, tz="UTC")
     times_us = (since // pd.Timedelta(microseconds=1)).to_numpy(np.int64)
     start_us = int(times_us[0])
@@ -147,13 +146,15 @@ def play(
     for each_table in tables:
         each_table["ts"] = pd.to_datetime(each_table["ts"] + start_us, unit="us", utc=True)
     return Played(
-        tables[0], heard(cells, tracks | {name: _still(place) for name, place in stand.items()}), tables[1],
+        tables[0],
+        heard(cells, tracks | {name: _still(place) for name, place in stand.items()}),
+        tables[1],
         pd.DataFrame(
             [[name, *three] for name, three in sums.items()],
             columns=["receiver", "aggregates", "messages", "bytes"],
         ),
         list(engine.problems),
-    )  # fmt: skip
+    )
 
 
 def _cells(

@@ -165,7 +165,7 @@ class Tally:
                 "status": pa.repeat("unread", len(row)),
             },
             schema=DELIVERIES,
-        )  # fmt: skip
+        )
 
     def _latency_s(self) -> _Float:
         gone_us = np.repeat(_ints(self._gone_us), _ints(self._messages))

@@ -153,9 +153,14 @@ class ClientMachine:
         number = (self._store.get("number") or 0) + 1
         item = arguments.get("item") or f"{self._me} {incarnation(self._ports)} {number}"
         message = {
-            "kind": "send", "number": number, "incarnation": incarnation(self._ports), "key": item,
-            "from": self._me, "to": arguments["to"], "text": arguments["text"],
-        }  # fmt: skip
+            "kind": "send",
+            "number": number,
+            "incarnation": incarnation(self._ports),
+            "key": item,
+            "from": self._me,
+            "to": arguments["to"],
+            "text": arguments["text"],
+        }
         self._store.put("number", number)
         self._store.crash_point("numbered, not in the outbox")
         self._store.put(f"out {number:012d}", message)
@@ -190,9 +195,14 @@ class ClientMachine:
             seen = number
         if number <= seen:
             told = {
-                "kind": "delivered", "number": number, "incarnation": message["incarnation"],
-                "receiver": incarnation(self._ports), "key": message["key"], "from": sender, "to": self._me,
-            }  # fmt: skip
+                "kind": "delivered",
+                "number": number,
+                "incarnation": message["incarnation"],
+                "receiver": incarnation(self._ports),
+                "key": message["key"],
+                "from": sender,
+                "to": self._me,
+            }
             effects.append(Send(self._relay, told))
         return effects
 
@@ -217,9 +227,13 @@ class ClientMachine:
         self._store.put("hello", said)
         first = next(iter(self._outbox), (self._store.get("number") or 0) + 1)
         hello = {
-            "kind": "hello", "number": said, "incarnation": incarnation(self._ports), "device": self._me,
-            "busy": bool(self._store.get("busy")), "first": first,
-        }  # fmt: skip
+            "kind": "hello",
+            "number": said,
+            "incarnation": incarnation(self._ports),
+            "device": self._me,
+            "busy": bool(self._store.get("busy")),
+            "first": first,
+        }
         if not must and _HELLO not in self._deadlines and self._store.get("told") == self._state():
             return (Send(self._relay, hello),)
         self._store.delete("told")  # until it has heard this, nobody knows which of them it has heard

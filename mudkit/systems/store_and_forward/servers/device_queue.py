@@ -55,6 +55,8 @@ class DeviceQueue:
     def known(self) -> dict[str, Any]:
         """Give what is kept of its hello."""
         return {
-            "address": self.address, "incarnation": self.incarnation, "hello": self.hello,
+            "address": self.address,
+            "incarnation": self.incarnation,
+            "hello": self.hello,
             "busy": self.is_busy,
-        }  # fmt: skip
+        }

@@ -118,10 +118,15 @@ class RelayMachine:
             device = self._device(message["to"])
             last_there = f"{numbered}\n{device.name}"
             kept = {
-                "kind": "deliver", "number": number, "incarnation": incarnation, "key": message["key"],
-                "from": sender, "to": device.name, "text": message["text"],
+                "kind": "deliver",
+                "number": number,
+                "incarnation": incarnation,
+                "key": message["key"],
+                "from": sender,
+                "to": device.name,
+                "text": message["text"],
                 "after": self._store.get(last_there) or 0,
-            }  # fmt: skip
+            }
             key = _key(kept)
             self._store.put(numbered, number)
             self._store.put(last_there, number)

@@ -110,11 +110,12 @@ def checked(policy: Policy) -> Policy:
     if errors:
         first = errors[0]
         raise PolicyError(
-            f"The policy is refused: {first.kind}.", line=first.line,
+            f"The policy is refused: {first.kind}.",
+            line=first.line,
             where=policy.places.where(("rules", first.rule)),
             found="; ".join(f"{each.kind}: {each.text}" for each in errors),
             expected="rules that can all fire, agree, and send no more on a lower battery",
-        )  # fmt: skip
+        )
     return policy
 
 

@@ -325,9 +325,13 @@ class Contexts:
     def _message(self, length: int) -> dict[str, Any]:
         kinds = dict(self._policy.message) or self._guessed()
         samples = {
-            "number": 60.0, "boolean": True, "point": {"lat": 0.0, "lon": 0.0}, "struct": {},
-            "bytes": bytes(length), "string": "x" * length,
-        }  # fmt: skip
+            "number": 60.0,
+            "boolean": True,
+            "point": {"lat": 0.0, "lon": 0.0},
+            "struct": {},
+            "bytes": bytes(length),
+            "string": "x" * length,
+        }
         return {name: samples[kind] for name, kind in kinds.items()}
 
     def _guessed(self) -> dict[str, str]:

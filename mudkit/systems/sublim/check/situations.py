@@ -219,7 +219,11 @@ def _compared(value: Any, operator: str, constant: Any) -> int:
     if kind_of(value) == BOOLEAN and operator not in ("=", "<>"):
         value, constant = int(value), int(constant)
     holds: Mapping[str, bool] = {
-        "=": value == constant, "<>": value != constant, "<": value < constant, "<=": value <= constant,
-        ">": value > constant, ">=": value >= constant,
-    }  # fmt: skip
+        "=": value == constant,
+        "<>": value != constant,
+        "<": value < constant,
+        "<=": value <= constant,
+        ">": value > constant,
+        ">=": value >= constant,
+    }
     return TRUE if holds[operator] else FALSE

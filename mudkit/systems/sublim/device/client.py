@@ -158,10 +158,15 @@ class ClientMachine:
         self._is_attached = False
         self._note_report(now_us)
         attach = {
-            "kind": "attach", "subscriber": self._me, "epoch": stored["epoch"], "from": stored["from"],
-            "fresh": stored["fresh"], "report": self._store.get("report"), "automatic": self._automatic,
+            "kind": "attach",
+            "subscriber": self._me,
+            "epoch": stored["epoch"],
+            "from": stored["from"],
+            "fresh": stored["fresh"],
+            "report": self._store.get("report"),
+            "automatic": self._automatic,
             "incarnation": incarnation(self._ports),
-        }  # fmt: skip
+        }
         return Send(wanted, attach), SetTimer(_ATTACH, _RETRY_US)
 
     def _attached(self, now_us: int, source: str, epoch: int, report: int) -> Sequence[Effect]:
@@ -212,9 +217,12 @@ class ClientMachine:
     def _say_report(self, now_us: int) -> Sequence[Effect]:
         number = self._store.get("report")
         message = {
-            "kind": "report", "subscriber": self._me, "number": number, "automatic": self._reported,
+            "kind": "report",
+            "subscriber": self._me,
+            "number": number,
+            "automatic": self._reported,
             "incarnation": incarnation(self._ports),
-        }  # fmt: skip
+        }
         is_first = not self._said_us
         self._said_us[number] = now_us
         timer = [SetTimer(_LATE, _RETRY_US)] if is_first else []
@@ -261,9 +269,12 @@ class ClientMachine:
         if stored is None or stored["is_set"]:
             return ()
         message = {
-            "kind": "policy", "subscriber": self._me, "number": stored["number"], "policy": stored["policy"],
+            "kind": "policy",
+            "subscriber": self._me,
+            "number": stored["number"],
+            "policy": stored["policy"],
             "incarnation": incarnation(self._ports),
-        }  # fmt: skip
+        }
         return Send(self._store.get("attachment")["at"], message), SetTimer(_POLICY, _RETRY_US)
 
     # -- messages

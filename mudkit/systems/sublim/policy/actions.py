@@ -308,9 +308,10 @@ def action_of(name: str, given: Any) -> Action:
         made = kind(**given)
     except TypeError:
         raise PolicyError(
-            f"A parameter of {name} is missing.", found=", ".join(map(str, given)) or "none",
+            f"A parameter of {name} is missing.",
+            found=", ".join(map(str, given)) or "none",
             expected=", ".join(known),
-        ) from None  # fmt: skip
+        ) from None
     return made
 
 

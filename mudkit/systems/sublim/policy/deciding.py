@@ -123,10 +123,14 @@ class Explanation(NamedTuple):
         import pandas as pd
 
         rows = [
-            (each.name, each.when or "always", "NULL" if each.truth is None else str(each.truth).upper(),
-             _written(each.values))
+            (
+                each.name,
+                each.when or "always",
+                "NULL" if each.truth is None else str(each.truth).upper(),
+                _written(each.values),
+            )
             for each in self.seen
-        ]  # fmt: skip
+        ]
         return pd.DataFrame(rows, columns=["rule", "when", "holds", "saw"])
 
     def __str__(self) -> str:

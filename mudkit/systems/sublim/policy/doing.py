@@ -116,9 +116,10 @@ def check_values(what: str, given: Any) -> None:
         check_name(what, name)
         if not isinstance(value, str | int | float | bool | list | tuple | None):
             raise PolicyError(
-                f"{what} cannot give {name} this value.", found=repr(value),
+                f"{what} cannot give {name} this value.",
+                found=repr(value),
                 expected="a number, a truth value, a list, or an expression as text",
-            )  # fmt: skip
+            )
 
 
 def check_seconds(given: Any) -> None:

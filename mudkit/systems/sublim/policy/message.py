@@ -138,9 +138,11 @@ def method_of(name: str) -> Callable[[dict[str, Any], Mapping[str, Any]], Any]:
     """
     if name not in _methods:
         raise PolicyError(
-            "There is no such method.", found=repr(name), expected=", ".join(sorted(_methods)) or "none yet",
+            "There is no such method.",
+            found=repr(name),
+            expected=", ".join(sorted(_methods)) or "none yet",
             remedy="register it with @method before the policy is read",
-        )  # fmt: skip
+        )
     return _methods[name]
 
 

@@ -146,10 +146,14 @@ class Policy:
         self._room_bytes = MAX_BOOKS_BYTES // max(len(self._books), 1)
         self._compiled = [self._compile(number, rule) for number, rule in enumerate(self.rules)]
         self._decides = [
-            (number, None if each.predicate is None else each.predicate.form.matches,
-             () if each.predicate is None else each.predicate.constants, each.steps)
+            (
+                number,
+                None if each.predicate is None else each.predicate.form.matches,
+                () if each.predicate is None else each.predicate.constants,
+                each.steps,
+            )
             for number, each in enumerate(self._compiled)
-        ]  # fmt: skip
+        ]
 
     @classmethod
     def from_yaml(cls, source: str | os.PathLike[str]) -> Policy:
@@ -185,9 +189,12 @@ class Policy:
             if not isinstance(plain.get(part) or {}, Mapping):
                 raise places.error((part,), f"{part} are named.", found=repr(plain[part])[:80])
         return cls(
-            str(plain.get("policy", "")), made, message=plain.get("message"), places=places,
+            str(plain.get("policy", "")),
+            made,
+            message=plain.get("message"),
+            places=places,
             variables=plain.get("variables"),
-        )  # fmt: skip
+        )
 
     def describe(self) -> dict[str, Any]:
         """Give it as JSON can hold it: what is sent to the access point."""
@@ -340,20 +347,26 @@ def _check_declared(message: Mapping[str, str], variables: Mapping[str, Any], pl
     for name, kind in message.items():
         if kind not in _FIELD_KINDS:
             raise places.error(
-                ("message", name), "There is no such kind of field.", found=repr(kind),
+                ("message", name),
+                "There is no such kind of field.",
+                found=repr(kind),
                 expected=", ".join(_FIELD_KINDS),
-            )  # fmt: skip
+            )
     if len(variables) > MAX_VARIABLES:
         raise places.error(
-            ("variables",), "There are too many variables.", found=str(len(variables)),
+            ("variables",),
+            "There are too many variables.",
+            found=str(len(variables)),
             expected=f"at most {MAX_VARIABLES}",
-        )  # fmt: skip
+        )
     for name in variables:
         if name in AUTOMATIC:
             raise places.error(
-                ("variables", name), "This variable is automatic: the system maintains it.", found=name,
+                ("variables", name),
+                "This variable is automatic: the system maintains it.",
+                found=name,
                 expected="another name",
-            )  # fmt: skip
+            )
     with places.at(("variables",)):
         try:
             State(variables, {}, 0.0).check()

@@ -87,9 +87,13 @@ class Places:
         except MudkitError as error:
             shown = f"{self.where(path)}\n            {error.where}" if error.where else self.where(path)
             raise PolicyError(
-                error.summary, line=self.line(path), where=shown, found=error.found,
-                expected=error.expected, remedy=error.remedy,
-            ) from error  # fmt: skip
+                error.summary,
+                line=self.line(path),
+                where=shown,
+                found=error.found,
+                expected=error.expected,
+                remedy=error.remedy,
+            ) from error
 
 
 def _name(part: Any) -> str:

@@ -75,9 +75,12 @@ class _Reader:
         self._lines[path] = node.start_mark.line + 1
         if node.tag.removeprefix("tag:yaml.org,2002:") not in _KNOWN:
             raise self._error(
-                node, "This kind of value is not for a policy.", found=node.tag.rsplit(":", 1)[-1],
-                expected="numbers, truth values, texts", remedy="put a text into quotation marks",
-            )  # fmt: skip
+                node,
+                "This kind of value is not for a policy.",
+                found=node.tag.rsplit(":", 1)[-1],
+                expected="numbers, truth values, texts",
+                remedy="put a text into quotation marks",
+            )
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path)
         if isinstance(node, yaml.SequenceNode):

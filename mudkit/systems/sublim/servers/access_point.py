@@ -218,9 +218,10 @@ class AccessPointMachine:
             found = self._functions.get(name) if isinstance(name, str) else None
             if found is None:
                 raise PolicyError(
-                    "This function is not known here.", found=repr(name),
+                    "This function is not known here.",
+                    found=repr(name),
                     remedy="set it with set_policy, in the notebook of the access point",
-                )  # fmt: skip
+                )
             return found
         try:
             return Policy.read(sent)

@@ -123,9 +123,11 @@ class Agent:
         elif verdict.outcome == STOPPED and stopped == 1:  # told once: a policy may fail for every message
             entry = {"number": record["last"] + 1, "item": message["item"], "problem": verdict.problem}
         self.change(
-            next=message["number"] + 1, variables=variables, stopped=stopped,
+            next=message["number"] + 1,
+            variables=variables,
+            stopped=stopped,
             last=record["last"] + (entry is not None),
-        )  # fmt: skip
+        )
         self._store.crash_point("decided, not in the queue")
         if entry is None:
             return failed

@@ -115,9 +115,12 @@ class Handover:
             return ()
         if timer.startswith(WANT):
             asked = {
-                "kind": "ask", "subscriber": timer.removeprefix(WANT), "epoch": waits["epoch"],
-                "fresh": waits["fresh"], "incarnation": waits["incarnation"],
-            }  # fmt: skip
+                "kind": "ask",
+                "subscriber": timer.removeprefix(WANT),
+                "epoch": waits["epoch"],
+                "fresh": waits["fresh"],
+                "incarnation": waits["incarnation"],
+            }
             return Send(waits["from"], asked), SetTimer(timer, _AGAIN_US)
         return Send(waits["to"], waits["parcel"]), SetTimer(timer, _AGAIN_US)
 
@@ -164,9 +167,14 @@ class Handover:
             Agent.install(self._store, name, fresh(next_number))
             return self._here(now_us, self._begin(name), source, epoch, message)
         want = {
-            "epoch": epoch, "from": origin, "address": source, "fresh": begins and not is_known,
-            "report": message["report"], "automatic": message["automatic"], "incarnation": incarnation,
-        }  # fmt: skip
+            "epoch": epoch,
+            "from": origin,
+            "address": source,
+            "fresh": begins and not is_known,
+            "report": message["report"],
+            "automatic": message["automatic"],
+            "incarnation": incarnation,
+        }
         if before is not None and (before["epoch"], before["incarnation"]) == (epoch, incarnation):
             self._store.put(WANT + name, {**before, "address": source})
             return ()  # it is being asked for
@@ -192,8 +200,11 @@ class Handover:
         agent.reported(message["report"], message["automatic"])
         agent.is_away = False
         told = {
-            "kind": "attached", "incarnation": incarnation, "epoch": epoch, "report": agent.record["report"],
-        }  # fmt: skip
+            "kind": "attached",
+            "incarnation": incarnation,
+            "epoch": epoch,
+            "report": agent.record["report"],
+        }
         return [Send(source, told), *agent.again(now_us)]
 
     def _ask(self, source: str, name: str, message: Mapping[str, Any], next_number: int) -> Sequence[Effect]:

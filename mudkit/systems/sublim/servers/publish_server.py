@@ -103,9 +103,12 @@ class PublishServerMachine:
         self._last += 1
         item = arguments["item"] or f"message {self._last}"
         kept = {
-            "number": self._last, "item": item, "created_us": now_us,
-            "at_s": (self._start_us + now_us) / 1e6, "body": arguments["body"],
-        }  # fmt: skip
+            "number": self._last,
+            "item": item,
+            "created_us": now_us,
+            "at_s": (self._start_us + now_us) / 1e6,
+            "body": arguments["body"],
+        }
         self._store.put("last", self._last)
         self._store.crash_point("numbered, not kept")
         self._store.put(_key(self._last), kept)

@@ -23,8 +23,11 @@ def table(conditions=("generated", "recorded"), policies=("on-line", "buffer")):
 def test_a_mark_for_each_condition_with_its_interval():
     figure = waste_and_loss(table(), title="Conditions")
     assert [(each.name, each.showlegend) for each in figure.data] == [
-        ("generated", True), ("generated", False), ("recorded", True), ("recorded", False),
-    ]  # fmt: skip
+        ("generated", True),
+        ("generated", False),
+        ("recorded", True),
+        ("recorded", False),
+    ]
     waste = figure.data[0]
     assert list(waste.x) == pytest.approx([10, 20])
     assert list(waste.error_x.array) == pytest.approx([5, 10])

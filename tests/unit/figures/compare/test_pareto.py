@@ -49,9 +49,13 @@ def test_another_table_takes_its_place():
 
 def test_names_of_near_points_do_not_meet():
     near = pd.DataFrame(
-        {"system": ["one of them", "another", "a third", "the last"], "J": [90.0, 90.5, 91.0, 91.5],
-         "share": [0.9, 0.9, 0.9, 0.9], "is_best": [True, False, False, False]}
-    )  # fmt: skip
+        {
+            "system": ["one of them", "another", "a third", "the last"],
+            "J": [90.0, 90.5, 91.0, 91.5],
+            "share": [0.9, 0.9, 0.9, 0.9],
+            "is_best": [True, False, False, False],
+        }
+    )
     figure = pareto(near, **WAYS)
     told = [
         (text, place)
@@ -59,9 +63,11 @@ def test_names_of_near_points_do_not_meet():
         for text, place in zip(each.text, each.textposition, strict=True)
     ]
     assert told == [
-        ("one of them", "top center"), ("another", "bottom center"), ("a third<br> ", "top center"),
+        ("one of them", "top center"),
+        ("another", "bottom center"),
+        ("a third<br> ", "top center"),
         (" <br>the last", "bottom center"),
-    ]  # fmt: skip
+    ]
     assert figure.data[2].customdata[1].startswith("a third<br>91")
 
 

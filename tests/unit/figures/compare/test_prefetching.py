@@ -18,9 +18,13 @@ DRAWN = {
     prefetching.by_threshold: ("expiration_threshold_s", "expiration"),
 }
 VALUES = {
-    "max": [1, 4], "user_frequency": [1.0, 2.0], "outage": [0.0, 0.5], "prefetch_limit": [1, 16],
-    "expiration": [60.0, 7200.0], "expiration_threshold_s": [1800.0, 3600.0],
-}  # fmt: skip
+    "max": [1, 4],
+    "user_frequency": [1.0, 2.0],
+    "outage": [0.0, 0.5],
+    "prefetch_limit": [1, 16],
+    "expiration": [60.0, 7200.0],
+    "expiration_threshold_s": [1800.0, 3600.0],
+}
 PARAMETERS = {
     "event_frequency": 32.0, "user_frequency": 2.0, "max": 8, "threshold": 0.0, "expiration": None,
     "expiring_share": 1.0, "outage": 0.9, "outages_per_day": 12.0, "policy": "buffer", "prefetch_limit": 16,

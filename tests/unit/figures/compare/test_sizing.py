@@ -11,10 +11,15 @@ from mudkit.figures.compare.sizing import tradeoff
 
 TABLE = pd.DataFrame(
     {
-        "limit": [0, 4, 16], "waste": [0.0, 0.1, 0.2], "waste_low": [0.0, 0.05, 0.1], "waste_high": [0.0, 0.2, 0.4],
-        "loss": [0.9, 0.5, 0.0], "loss_low": [np.nan] * 3, "loss_high": [np.nan] * 3,
+        "limit": [0, 4, 16],
+        "waste": [0.0, 0.1, 0.2],
+        "waste_low": [0.0, 0.05, 0.1],
+        "waste_high": [0.0, 0.2, 0.4],
+        "loss": [0.9, 0.5, 0.0],
+        "loss_low": [np.nan] * 3,
+        "loss_high": [np.nan] * 3,
     }
-)  # fmt: skip
+)
 
 
 def draw(table=TABLE, **given):

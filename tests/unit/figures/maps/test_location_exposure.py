@@ -14,10 +14,15 @@ AREA = (37.0, -122.1, 37.2, -121.9)
 @pytest.fixture
 def places():
     at = pd.date_range("2010-03-01 13:00", periods=4, freq="min", tz="UTC")
-    return pd.DataFrame({
-        "at": at, "lat": [37.1, 37.3, 37.1, 37.0], "lon": [-122.0, -122.0, -121.8, -122.0],
-        "away": [False, True, True, False], "left": [False, True, False, False],
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "at": at,
+            "lat": [37.1, 37.3, 37.1, 37.0],
+            "lon": [-122.0, -122.0, -121.8, -122.0],
+            "away": [False, True, True, False],
+            "left": [False, True, False, False],
+        }
+    )
 
 
 def test_each_place_is_drawn_once_by_whether_it_left(places):

@@ -14,9 +14,11 @@ from mudkit.figures.base.colours import STOPS
 from mudkit.figures.maps.slides import cell_slides, knowledge_map
 
 EDGES = {
-    "south": [30.0, 30.0, 30.1, 30.0], "west": [-97.0] * 4, "north": [30.1, 30.1, 30.2, 30.1],
+    "south": [30.0, 30.0, 30.1, 30.0],
+    "west": [-97.0] * 4,
+    "north": [30.1, 30.1, 30.2, 30.1],
     "east": [-96.9] * 4,
-}  # fmt: skip
+}
 CELLS = pa.table(
     EDGES
     | {"speed": [1.0, 2.0, 3.0, None], "at": ["6:00", "7:00", "7:00", "7:00"], "of": ["a", "a", "a", "b"]}
@@ -67,8 +69,11 @@ def test_what_a_receiver_knows_over_time():
     )
     assert made["labels"] == [f"at {each} min" for each in ("0:30", "1:00", "1:30", "2:00")]
     assert [picture[0][2] for picture in made["pictures"][0]] == [
-        "5, 20 s old", "5, 50 s old", "9, 30 s old", "9, 60 s old",
-    ]  # fmt: skip
+        "5, 20 s old",
+        "5, 50 s old",
+        "9, 30 s old",
+        "9, 60 s old",
+    ]
     assert made["first"] == 1
 
 

@@ -9,9 +9,14 @@ from mudkit.figures.structure.holdings import MAX_RECORDS, holdings
 
 def version(key, number=1, record=None, *, visible=True, predicate=None):
     return {
-        "key": key, "version": number, "record": record, "predicate": predicate, "type": None,
-        "visible": visible, "age_s": 0.0,
-    }  # fmt: skip
+        "key": key,
+        "version": number,
+        "record": record,
+        "predicate": predicate,
+        "type": None,
+        "visible": visible,
+        "age_s": 0.0,
+    }
 
 
 def cells(html):

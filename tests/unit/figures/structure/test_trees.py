@@ -26,8 +26,14 @@ def test_all_nodes_are_there_with_what_they_say():
     figure = tree(TABLE, title="T")
     lines, marks = figure.data
     assert list(marks.text) == [
-        "age ≤ 10 min", "distance ≤ 1.25 km", "local", "it holds ≤ 20 points", "local", "remote", "remote",
-    ]  # fmt: skip
+        "age ≤ 10 min",
+        "distance ≤ 1.25 km",
+        "local",
+        "it holds ≤ 20 points",
+        "local",
+        "remote",
+        "remote",
+    ]
     assert list(marks.y) == [0, -1, -2, -2, -3, -3, -1]
     x = marks.x
     assert x[2] < x[4] < x[5] < x[6], "left is left"

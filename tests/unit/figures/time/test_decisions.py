@@ -26,9 +26,12 @@ def test_a_mark_for_each_message_and_a_ring_for_each_alarm():
     figure = decisions({"one": ONE, "two": ONE.iloc[:1]}, title="Two policies")
     marks = [(each.name, each.yaxis, list(each.x), each.showlegend) for each in figure.data]
     assert marks == [
-        ("an alarm", "y", [5.0], True), ("dropped", "y", [9.0], True), ("held back", "y", [5.0], True),
-        ("sent whole", "y", [0.0], True), ("sent whole", "y2", [0.0], False),
-    ]  # fmt: skip
+        ("an alarm", "y", [5.0], True),
+        ("dropped", "y", [9.0], True),
+        ("held back", "y", [5.0], True),
+        ("sent whole", "y", [0.0], True),
+        ("sent whole", "y2", [0.0], False),
+    ]
     assert list(figure.layout.yaxis.ticktext) == ["patient 9", "patient 10"]
     assert [list(each.y) for each in (figure.data[0], figure.data[3])] == [[0], [1]]
     assert figure.layout.xaxis2.title.text == "seconds"

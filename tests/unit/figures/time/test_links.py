@@ -46,9 +46,12 @@ def test_a_state_holds_until_the_next_row_of_the_device():
         for row in table.itertuples()
     ]
     assert rows == [
-        ("car10", 0, 60, True), ("car10", 60, 90, False), ("car10", 90, 100, True),
-        ("car9", 20, 50, False), ("car9", 50, 100, True),
-    ]  # fmt: skip
+        ("car10", 0, 60, True),
+        ("car10", 60, 90, False),
+        ("car10", 90, 100, True),
+        ("car9", 20, 50, False),
+        ("car9", 50, 100, True),
+    ]
 
 
 def test_what_lies_beyond_the_end_is_left_out():

@@ -58,8 +58,13 @@ def test_each_message_has_its_line():
     assert points(figure, "waits at the server", "2")[:3] == [(0, 0), (2, 0), (None, None)]
     assert points(figure, "on the device, and read", "2") == [(2, 0), (4, 0), (None, None)]
     assert points(figure, "on the device for nothing: waste", "2") == [
-        (3, 2), (12, 2), (None, None), (3, 3), (5, 3), (None, None),
-    ]  # fmt: skip
+        (3, 2),
+        (12, 2),
+        (None, None),
+        (3, 3),
+        (5, 3),
+        (None, None),
+    ]
     assert points(figure, "read", "2") == [(4, 0)]
     assert points(figure, "expires", "2") == [(5, 3)]
     assert points(figure, "lost: read on-line, not here", "2") == [(4, 1), (10, 2)]

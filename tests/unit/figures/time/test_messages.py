@@ -205,9 +205,14 @@ def stretch(figure, name):
 
 def test_incidents_stand_on_their_lane():
     table = incidents(
-        ("jane", 0.8, "link down"), ("jane", 1.6, "link up"), ("john", 1.45, "killed"), ("john", 1.75, "restarted"),
-        ("jane", 2, "moved"), ("stranger", 1, "off"), ("server", 2.5, "link down"),
-    )  # fmt: skip
+        ("jane", 0.8, "link down"),
+        ("jane", 1.6, "link up"),
+        ("john", 1.45, "killed"),
+        ("john", 1.75, "restarted"),
+        ("jane", 2, "moved"),
+        ("stranger", 1, "off"),
+        ("server", 2.5, "link down"),
+    )
     figure = diagram(RUN, table)
     bottom = round(figure.layout.yaxis.range[0], 2)
     assert stretch(figure, "link down") == [(0, 0.8, 1.6), (1, 2.5, bottom)]

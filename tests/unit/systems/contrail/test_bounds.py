@@ -73,8 +73,9 @@ def test_a_copy_that_is_too_far_behind_is_obsolete(place, monkeypatch):
         machine._receiving.take(each)
     there.lab.world.hosts["bob"].processes[0].store.commit()
     assert {name: count - before.get(name, 0) for name, count in there.counts("bob").items()} == {
-        "obsolete": 15, "duplicate": 5,  # five are remembered
-    }  # fmt: skip
+        "obsolete": 15,
+        "duplicate": 5,  # five are remembered
+    }
     assert len(bob.receive_all().result()) == 20
 
 

@@ -100,8 +100,10 @@ def test_a_copy_for_each_destination_names_no_other():
     both = item()
     both["to"] = [both["to"][0], {**both["to"][0], "device": "cyd"}]
     assert tiers.send(both) == {
-        "kind": "sent", "number": 7, "results": [["bob", "in", "ok"], ["cyd", "in", "ok"]]
-    }  # fmt: skip
+        "kind": "sent",
+        "number": 7,
+        "results": [["bob", "in", "ok"], ["cyd", "in", "ok"]],
+    }
     page = tiers.pull()["page"]
     assert [[entry["device"] for entry in message["to"]] for _, message in page] == [["bob"]]
 
@@ -155,7 +157,13 @@ def test_pages_are_bounded_but_hold_one_message(size, pages):
 
 def test_an_instance_serves_one_request_after_the_other():
     compute = Compute(ports(), ["store"], "store", None, 1000, ["g"])
-    ask = {"kind": "ask", "gateway": "g", "client": "c", "what": {"kind": "join", "device": "ann", "number": 1, "friends": None}, "tries": 1}  # fmt: skip
+    ask = {
+        "kind": "ask",
+        "gateway": "g",
+        "client": "c",
+        "what": {"kind": "join", "device": "ann", "number": 1, "friends": None},
+        "tries": 1,
+    }
     timers = [*compute.handle(0, Received("g", ask)), *compute.handle(0, Received("g", ask))]
     assert [each.delay_us for each in timers] == [1000]
     done = compute.handle(1000, TimerFired("done"))

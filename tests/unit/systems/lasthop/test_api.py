@@ -236,11 +236,14 @@ def test_other_limits_from_now_on():
         (lambda place: place.ann.read("sport").result(), "sport"),
         (lambda place: place.ann.unsubscribe("sport").result(), "sport"),
         (lambda place: place.server.queues("bob", "news").result(), "bob"),
-        (lambda place: Subscriber(place.lab.device("bob"), place.server, device_capacity=0), "device_capacity"),
+        (
+            lambda place: Subscriber(place.lab.device("bob"), place.server, device_capacity=0),
+            "device_capacity",
+        ),
         (lambda place: Publications(place.lab, "other", spool_capacity=0), "spool_capacity"),
         (lambda place: Publications(place.lab, "other", utc_offset_h=30), "utc_offset_h"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_is_refused_and_says_where(call, found):
     place = Place()
     with pytest.raises(ParameterError) as refused:

@@ -164,8 +164,10 @@ def test_the_base_of_a_conflict_is_what_the_write_stands_on(place, jane, bob):
         chain[1].result()
     conflict = caught.value
     assert [each["data"]["entries"] for each in (conflict.store, conflict.local, conflict.base)] == [
-        [], ["b", "c"], ["b"],
-    ]  # fmt: skip
+        [],
+        ["b", "c"],
+        ["b"],
+    ]
 
 
 def test_what_an_application_does_with_a_record_is_its_own_business(place, jane, bob):
@@ -226,9 +228,11 @@ def test_what_a_device_holds_is_listed_with_what_a_reader_would_be_shown(place, 
     shown = {age: bob.held("news", {"age": age}).result() for age in (34, 40)}
     assert place.lab.world.now_us == began_us
     assert [(each["key"], each["version"], each["record"], each["type"]) for each in shown[34]] == [
-        ("a", 1, {"x": 1}, None), ("a", None, {"x": 2}, "conditional"), ("b", 1, {"x": 1}, None),
+        ("a", 1, {"x": 1}, None),
+        ("a", None, {"x": 2}, "conditional"),
+        ("b", 1, {"x": 1}, None),
         ("c", None, None, "blind"),
-    ]  # fmt: skip
+    ]
     assert [each["visible"] for each in shown[34]] == [True, False, True, True]
     assert [each["visible"] for each in shown[40]] == [True, True, True, True]
     assert [each["visible"] for each in bob.held("news").result()] == [False, False, True, True]
@@ -382,8 +386,11 @@ def test_a_continuous_read_hears_what_comes_and_what_goes(place, jane, bob):
     jane.delete("news", "a").result()
     place.lab.run(minutes=1)
     assert [(each.kind, each.key, each.version) for each in told] == [
-        ("upsert", "a", 1), ("remove", "a", 2), ("upsert", "a", 3), ("remove", "a", 4),
-    ]  # fmt: skip
+        ("upsert", "a", 1),
+        ("remove", "a", 2),
+        ("upsert", "a", 3),
+        ("remove", "a", 4),
+    ]
     assert told[0] == Change("upsert", "a", {"topic": "arts"}, 1)
     assert told[1].record is None
 
@@ -398,8 +405,10 @@ def test_the_sync_timestamp_says_what_is_told_of_what_was_there(place, jane, bob
         bob.read("news", None, "continuous", sync_timestamp=sync, callback=told.append).result()
     place.lab.run(minutes=1)
     assert {sync: sorted(each.key for each in told) for sync, told in heard.items()} == {
-        None: [], 0.0: ["a", "b"], 300.0: ["b"],
-    }  # fmt: skip
+        None: [],
+        0.0: ["a", "b"],
+        300.0: ["b"],
+    }
 
 
 def test_other_reader_data_count_for_what_is_written_later(place, jane, bob):

@@ -71,9 +71,9 @@ def test_a_message_that_is_lost_is_sent_again(place):
     assert [each.result() for each in written] == [1, 1, 1]
 
 
-@pytest.mark.parametrize("faults", [
-    {"loss_share": 0.4}, {"repeat_share": 0.5}, {"delay_share": 0.5, "delay_s": 20.0},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "faults", [{"loss_share": 0.4}, {"repeat_share": 0.5}, {"delay_share": 0.5, "delay_s": 20.0}]
+)
 def test_each_is_applied_once_whatever_happens_to_the_message(place, faults):
     ann, bob = writer(place, Later(30)), place.client("bob")
     place.lab.faults.messages(**faults)

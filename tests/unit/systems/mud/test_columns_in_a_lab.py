@@ -65,8 +65,9 @@ def test_values_of_before_do_not_come_back_with_their_column(place, ann, bob, wh
     client = ann if who == "ann" else bob
     assert seen(place, client) == [{"x": 1}] * 4
     assert client.read("t", aggregate="count(salary), max(salary)").result().aggregates == {
-        "count(salary)": 0, "max(salary)": None
-    }  # fmt: skip
+        "count(salary)": 0,
+        "max(salary)": None,
+    }
     assert client.read("t", "salary = 99", latest=True).result().records == {}
     assert client.read("t", "lookup('t', key, 'salary') = 99").result().records == {}
     ann.write("t", "k", {"x": 1, "salary": 5}).result()
@@ -142,10 +143,14 @@ def test_wherever_it_is_named(shop, bob, asked, told):
 @pytest.mark.parametrize(
     "text",
     [
-        "key = 'a' AND price < 5", "more.deep.inside IS NULL", "loc.lat IS NULL", "receiver.pirce IS NULL",
-        "lookup('makers', topic, 'city') IS NULL", "auth.user IS NOT NULL",
+        "key = 'a' AND price < 5",
+        "more.deep.inside IS NULL",
+        "loc.lat IS NULL",
+        "receiver.pirce IS NULL",
+        "lookup('makers', topic, 'city') IS NULL",
+        "auth.user IS NOT NULL",
     ],
-)  # fmt: skip
+)
 def test_what_there_may_be_is_read(shop, bob, text):
     assert list(bob.read("shop", text).result().records) == ["a"]
 

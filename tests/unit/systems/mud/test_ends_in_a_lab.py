@@ -49,10 +49,14 @@ TABLES = [3, None, "", LONG, "a\nb", "\ud800", b"news", ["news"], 1.5]
 @pytest.mark.parametrize("name", TABLES, ids=lambda each: repr(each)[:12])
 def test_what_is_no_name_of_a_table_ends_every_operation(jane, name):
     for act in (
-        lambda: jane.read(name), lambda: jane.read(name, "key = 'a'", "uncommitted"), lambda: jane.read(name, type="continuous"),
-        lambda: jane.write(name, "a", {"n": 1}), lambda: jane.delete(name, "a"), lambda: jane.drop(name),
+        lambda: jane.read(name),
+        lambda: jane.read(name, "key = 'a'", "uncommitted"),
+        lambda: jane.read(name, type="continuous"),
+        lambda: jane.write(name, "a", {"n": 1}),
+        lambda: jane.delete(name, "a"),
+        lambda: jane.drop(name),
         lambda: jane.alter(name, acl="public"),
-    ):  # fmt: skip
+    ):
         assert ended(act) == "TableProblem"
     assert ended(lambda: jane.create(name)) == "ParameterError"
     assert jane.pending().result() == []

@@ -206,11 +206,13 @@ def test_a_table_that_admits_nobody_like_this_is_not_named(place, ann):
     ann.create("open", acl="public").result()
     other = place.client("eve", app="bank")
     asked = [
-        lambda: other.read("newsrom"), lambda: other.read("newsrom", type="continuous"),
-        lambda: other.write("newsrom", "a", {}), lambda: other.drop("newsrom"),
+        lambda: other.read("newsrom"),
+        lambda: other.read("newsrom", type="continuous"),
+        lambda: other.write("newsrom", "a", {}),
+        lambda: other.drop("newsrom"),
         lambda: other.read("open", "lookup('newsrom', 'a', 'n') = 1"),
         lambda: other.write("open", "a", {}, predicate="lookup('newsrom', 'a', 'n') = 1"),
-    ]  # fmt: skip
+    ]
     for each in asked:
         with pytest.raises(TableProblem) as told:
             each().result()

@@ -28,9 +28,13 @@ def salaries(**cloud: Any) -> tuple[Place, Any, Any]:
     ann.write("friends", "bob", {"of": "ann"}, type="blind").result()
     ann.write("friends", "cy", {"of": "ann"}, type="blind", predicate="auth.user = 'ann'").result()
     for key, salary, predicate in (
-        ("open", 10, None), ("own", 99, "auth.user = 'ann'"), ("adults", 50, "receiver.age >= 21"),
-        ("friends", 30, "lookup('friends', auth.user, 'of') = 'ann'"), ("gone", 7, None), ("was open", 5, None),
-    ):  # fmt: skip
+        ("open", 10, None),
+        ("own", 99, "auth.user = 'ann'"),
+        ("adults", 50, "receiver.age >= 21"),
+        ("friends", 30, "lookup('friends', auth.user, 'of') = 'ann'"),
+        ("gone", 7, None),
+        ("was open", 5, None),
+    ):
         ann.write("staff", key, {"salary": salary}, type="blind", predicate=predicate).result()
     ann.delete("staff", "gone").result()
     ann.write("staff", "was open", {"salary": 88}, type="blind", predicate="auth.user = 'ann'").result()
@@ -61,9 +65,12 @@ def test_an_aggregate_counts_what_its_reader_is_shown(replicas: int, latest: boo
         place.lab.run(minutes=2)
     cy = place.client("cy")
     for client, data, shown in (
-        (bob, {}, (10, 30)), (bob, {"age": 30}, (10, 50, 30)), (bob, {"age": 20}, (10, 30)),
-        (cy, {"age": 30}, (10, 50)), (ann, {}, (10, 99, 88)),
-    ):  # fmt: skip
+        (bob, {}, (10, 30)),
+        (bob, {"age": 30}, (10, 50, 30)),
+        (bob, {"age": 20}, (10, 30)),
+        (cy, {"age": 30}, (10, 50)),
+        (ann, {}, (10, 99, 88)),
+    ):
         assert aggregates(client, data=data, latest=latest) == of(*shown)
     assert aggregates(bob, "salary > 20", latest=latest) == of(30)
     by_key = bob.read("staff", "key = 'own'", aggregate="count(*), max(salary)", latest=latest).result()

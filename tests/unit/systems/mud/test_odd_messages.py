@@ -14,9 +14,7 @@ from mudkit.systems.mud.policies.policies import Later
 
 POLICY = Artefact.made("read", 1, ["age"], [[0, 5.0, 1, 2, 2], [0], [1]], ["local", "remote"])
 ADULTS = "receiver.age >= 21"
-KINDS = {
-    "Gateway", "Processor", "BackEnd", "Replica", "NotificationServer", "Generator", "ClientMachine",
-}  # fmt: skip
+KINDS = {"Gateway", "Processor", "BackEnd", "Replica", "NotificationServer", "Generator", "ClientMachine"}
 
 
 class Busy(Place):

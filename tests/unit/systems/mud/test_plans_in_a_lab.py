@@ -35,19 +35,22 @@ def came_from(place, client, utility):
     return "remote" if carried else "local"
 
 
-@pytest.mark.parametrize(("utility", "expected"), [
-    (latency(), "local"),  # nothing weighs the age
-    (freshness(3600), "local"),
-    (freshness(60), "remote"),
-    # What half an hour has probably changed is worth asking for, unless waiting, bytes or joules cost more.
-    (cost_matrix(stale_s=2, needless_s=0), "remote"),
-    (cost_matrix(stale_s=2, needless_s=0) + latency(), "remote"),
-    (cost_matrix(stale_s=2, needless_s=0) + 100 * latency(), "local"),
-    (cost_matrix(stale_s=2, needless_s=0) + bandwidth(per_kb_s=0.01), "remote"),
-    (cost_matrix(stale_s=2, needless_s=0) + bandwidth(per_kb_s=1.0), "local"),
-    (cost_matrix(stale_s=2, needless_s=0) + energy(per_j_s=0.01), "remote"),
-    (cost_matrix(stale_s=2, needless_s=0) + energy(per_j_s=1.0), "local"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("utility", "expected"),
+    [
+        (latency(), "local"),  # nothing weighs the age
+        (freshness(3600), "local"),
+        (freshness(60), "remote"),
+        # What half an hour has probably changed is worth asking for, unless waiting, bytes or joules cost more.
+        (cost_matrix(stale_s=2, needless_s=0), "remote"),
+        (cost_matrix(stale_s=2, needless_s=0) + latency(), "remote"),
+        (cost_matrix(stale_s=2, needless_s=0) + 100 * latency(), "local"),
+        (cost_matrix(stale_s=2, needless_s=0) + bandwidth(per_kb_s=0.01), "remote"),
+        (cost_matrix(stale_s=2, needless_s=0) + bandwidth(per_kb_s=1.0), "local"),
+        (cost_matrix(stale_s=2, needless_s=0) + energy(per_j_s=0.01), "remote"),
+        (cost_matrix(stale_s=2, needless_s=0) + energy(per_j_s=1.0), "local"),
+    ],
+)
 def test_the_plan_that_is_worth_most_is_taken(place, utility, expected):
     assert came_from(place, reader(place), utility) == expected
 

@@ -30,8 +30,12 @@ def test_an_error_comes_as_what_it_was(kind):
     assert type(came) is kind
     assert str(came) == str(error)
     assert (came.summary, came.found, came.expected, came.remedy, came.where) == (
-        "This is wrong.", "a", "b", "c", "d",
-    )  # fmt: skip
+        "This is wrong.",
+        "a",
+        "b",
+        "c",
+        "d",
+    )
 
 
 def test_fields_that_say_nothing_are_not_sent():

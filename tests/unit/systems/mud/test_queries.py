@@ -146,9 +146,13 @@ _small = st.sampled_from(
 )
 _atoms = st.one_of(
     st.tuples(_small, st.sampled_from(["=", "<>", "<", "<=", ">"]), _small).map(" ".join),
-    st.tuples(_small, st.sampled_from(["IN", "NOT IN"]), st.lists(st.sampled_from(["1", "2", "'1'", "NULL"]), max_size=3)).map(lambda t: f"{t[0]} {t[1]} ({', '.join(t[2])})"),
+    st.tuples(
+        _small,
+        st.sampled_from(["IN", "NOT IN"]),
+        st.lists(st.sampled_from(["1", "2", "'1'", "NULL"]), max_size=3),
+    ).map(lambda t: f"{t[0]} {t[1]} ({', '.join(t[2])})"),
     _small.map("{} IS NULL".format),
-)  # fmt: skip
+)
 _wholes = st.recursive(
     _atoms,
     lambda inner: st.one_of(
@@ -157,12 +161,15 @@ _wholes = st.recursive(
         inner.map("NOT ({})".format),
     ),
     max_leaves=4,
-)  # fmt: skip
+)
 _cells = st.sampled_from([None, 1, 2, 3, "1", True, (1, 2)])
-_rows = st.fixed_dictionaries({
-    "record": st.fixed_dictionaries({"a": _cells, "b": _cells}),
-    "receiver": st.fixed_dictionaries({"a": _cells}), "auth": st.just({}),
-})  # fmt: skip
+_rows = st.fixed_dictionaries(
+    {
+        "record": st.fixed_dictionaries({"a": _cells, "b": _cells}),
+        "receiver": st.fixed_dictionaries({"a": _cells}),
+        "auth": st.just({}),
+    }
+)
 
 
 @given(_wholes, st.lists(_wholes, min_size=1, max_size=10), st.lists(_rows, min_size=3, max_size=10))
@@ -189,10 +196,16 @@ def _check(larger: Predicate, smaller: Predicate, given_: list[dict[str, Any]]) 
 # -- tables
 
 
-@pytest.mark.parametrize(("text", "tables"), [
-    ("n = 1", []), ("n = 'lookup'", []), ("lookup('b', n, 'x') = 1", ["b"]), ("LOOKUP('b', n, 'x') = 1", ["b"]),
-    ("lookup('b', lookup('a', n, 'x'), 'y') = 1 OR NOT lookup('b', 1, 'z')", ["b", "a"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "tables"),
+    [
+        ("n = 1", []),
+        ("n = 'lookup'", []),
+        ("lookup('b', n, 'x') = 1", ["b"]),
+        ("LOOKUP('b', n, 'x') = 1", ["b"]),
+        ("lookup('b', lookup('a', n, 'x'), 'y') = 1 OR NOT lookup('b', 1, 'z')", ["b", "a"]),
+    ],
+)
 def test_tables_of(text, tables):
     assert tables_of(Predicate(text)) == tables_of_sent(to_json(Predicate(text))) == tables
 

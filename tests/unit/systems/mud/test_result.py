@@ -10,8 +10,10 @@ from mudkit.systems.mud.result import Change, ReadResult
 
 NEWS = ReadResult(
     records={"b": {"topic": "arts", "n": 2}, "a": {"topic": "<b>&"}},
-    source={"b": "remote", "a": "local"}, age_s={"b": 0.0, "a": 12.34}, versions={"b": 7, "a": None},
-)  # fmt: skip
+    source={"b": "remote", "a": "local"},
+    age_s={"b": 0.0, "a": 12.34},
+    versions={"b": 7, "a": None},
+)
 
 
 def test_it_has_a_row_for_each_record():

@@ -142,9 +142,12 @@ def test_of_named_keys_it_gets_that_they_are_gone():
 
 def test_a_writer_shows_a_record_to_whom_it_wants():
     copy = copy_of(
-        row("a", {}, "receiver.age >= 21"), row("b", {"n": 1}, "n = 1"), row("c", {}, "auth.app = 'bank'"),
-        row("d", None, "receiver.age >= 21"), row("e", {}, "receiver.x"),
-    )  # fmt: skip
+        row("a", {}, "receiver.age >= 21"),
+        row("b", {"n": 1}, "n = 1"),
+        row("c", {}, "auth.app = 'bank'"),
+        row("d", None, "receiver.age >= 21"),
+        row("e", {}, "receiver.x"),
+    )
     assert select(copy, age=34) == ["a", "b"]
     assert select(copy, age=20) == ["b"]
     assert select(copy) == ["b"]
@@ -202,8 +205,11 @@ def test_aggregates_are_of_what_is_there():
         parts = [tuple(came), tuple(copy.aggregate([], text))]
         made = Aggregates(text)
         assert made.result(made.combine(parts)) == {
-            "count(*)": 3, "sum(n)": 0.1 + 0.2, "min(key)": "a", "avg(n)": (0.1 + 0.2) / 2,
-        }  # fmt: skip
+            "count(*)": 3,
+            "sum(n)": 0.1 + 0.2,
+            "min(key)": "a",
+            "avg(n)": (0.1 + 0.2) / 2,
+        }
 
 
 # -- what is joined
@@ -233,8 +239,9 @@ def test_a_record_of_another_table_is_found_by_its_key():
     for key in ("b", "d", "", 1, None, True, {"a": 1}):
         assert joined(copy, key) is None
     assert joined(two(row("a", {"n": 1, "m": 2}), table=PEOPLE.altered({"remove": ["n"]}, 2)), "a") == {
-        "m": 2, "key": "a",
-    }  # fmt: skip
+        "m": 2,
+        "key": "a",
+    }
 
 
 def test_reads_and_writers_look_into_other_tables():
@@ -265,10 +272,16 @@ def test_what_is_not_there_or_not_open_fails_a_read_and_hides_a_writers_record()
     assert len(Joined(copy, {}, {})) == 2
 
 
-@pytest.mark.parametrize(("acl", "auth", "is_open"), [
-    ("public", {}, True), ("app", {}, False), ("app", {"app": "news"}, True), ("user", {"app": "news"}, False),
-    ("user", {"app": "news", "user": "jane"}, True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("acl", "auth", "is_open"),
+    [
+        ("public", {}, True),
+        ("app", {}, False),
+        ("app", {"app": "news"}, True),
+        ("user", {"app": "news"}, False),
+        ("user", {"app": "news", "user": "jane"}, True),
+    ],
+)
 def test_a_table_is_open_to_a_join_as_it_is_to_a_read(acl, auth, is_open):
     copy = two(row("a", {"n": 1}), table=replace(PEOPLE, acl=acl))
     if is_open:
@@ -291,8 +304,9 @@ WRITERS = st.none() | st.sampled_from(
 
 @given(
     people=st.lists(st.tuples(st.sampled_from("ahz"), st.none() | st.just({"n": 1}), WRITERS), max_size=4),
-    n=st.integers(0, 1), user=st.sampled_from(["jane", "bob"]),
-)  # fmt: skip
+    n=st.integers(0, 1),
+    user=st.sampled_from(["jane", "bob"]),
+)
 def test_a_join_shows_nothing_that_a_read_would_not(people, n, user):
     copy = two(*(row(key, data, writer, ver=ver) for ver, (key, data, writer) in enumerate(people, 1)))
     reader, auth = {"n": n}, {"app": "news", "user": user}

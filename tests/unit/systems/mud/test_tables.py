@@ -245,9 +245,10 @@ def test_a_key(key):
     assert check_key(key) == key
 
 
-@pytest.mark.parametrize("key", [
-    "", None, 5, b"a", "a\nb", "a" * (MAX_KEY_BYTES + 1), "ü" * (MAX_KEY_BYTES // 2 + 1), "\ud800", ["a"],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "key",
+    ["", None, 5, b"a", "a\nb", "a" * (MAX_KEY_BYTES + 1), "ü" * (MAX_KEY_BYTES // 2 + 1), "\ud800", ["a"]],
+)
 def test_what_is_no_key(key):
     with pytest.raises(ParameterError, match="no primary key"):
         check_key(key)

@@ -19,11 +19,13 @@ class Fleet:
         self.got = {f"car-{i}": [] for i in range(n)}
         self.clients = {
             name: Client(
-                self.lab.device(name), self.server, receive=self.got[name].append,
+                self.lab.device(name),
+                self.server,
+                receive=self.got[name].append,
                 attributes={"p2p_enabled": p2p and i != 0, "loc": (0.0, i / 111.0)},
             )
             for i, name in enumerate(self.got)
-        }  # fmt: skip
+        }
         self.lab.run(seconds=2)
 
     def send(self, name, serial=0, **more):

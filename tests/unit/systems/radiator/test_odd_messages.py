@@ -26,11 +26,13 @@ class Fleet:
         self.got = {name: [] for name in NAMES}
         self.clients = {
             name: Client(
-                self.lab.device(name), self.server, receive=self.got[name].append,
+                self.lab.device(name),
+                self.server,
+                receive=self.got[name].append,
                 attributes={"p2p_enabled": p2p and name != "d0"},
             )
             for name in NAMES
-        }  # fmt: skip
+        }
         self.lab.device("eve")
         self.lab.run(seconds=5)
 
@@ -216,8 +218,14 @@ def test_who_cannot_be_reached_by_peers_takes_nothing_from_them():
 
 def test_a_push_is_passed_on_as_it_was_understood():
     fleet = Fleet()
-    push = {"kind": "push", "aggregate": "x 1", "context": Context({"d1"}).describe(), "to": "d2",
-            "chain": [["d3", "d3/radiator d3"]], "more": "x" * 1000}  # fmt: skip
+    push = {
+        "kind": "push",
+        "aggregate": "x 1",
+        "context": Context({"d1"}).describe(),
+        "to": "d2",
+        "chain": [["d3", "d3/radiator d3"]],
+        "more": "x" * 1000,
+    }
     effects = fleet.clients["d2"].installed.machine.handle(0, Received("d1/x", pack(push, True), "d1"))
     got, passed = (unpack(each.message) for each in effects if isinstance(each, Send))
     assert (got["kind"], got["client"], got["device"]) == ("got", "d2", "d2")

@@ -161,9 +161,14 @@ def test_nobody_takes_messages_out_of_anothers_queue_or_moves_another() -> None:
         machine.handle(0, Received(f"{host}/sf", message, host))
     kept = store.items()
     taken = {
-        "kind": "delivered", "number": 1, "incarnation": "0123abcd", "receiver": "0123abcd", "key": "k", "from": "e",
+        "kind": "delivered",
+        "number": 1,
+        "incarnation": "0123abcd",
+        "receiver": "0123abcd",
+        "key": "k",
+        "from": "e",
         "to": "bob",
-    }  # fmt: skip
+    }
     for message in (
         taken,
         {**HELLO, "device": "bob", "number": 2},

@@ -156,8 +156,9 @@ def test_a_relay_that_was_wiped_goes_on_and_says_so(is_cut: bool) -> None:
     incidents = lab.frame("incidents")
     told = incidents.loc[incidents["incident"] == "began anew", "detail"].tolist()
     assert sorted(each.split(" are")[0] for each in told) == [
-        "messages of ann up to number 3", "messages of bob up to number 3"
-    ]  # fmt: skip
+        "messages of ann up to number 3",
+        "messages of bob up to number 3",
+    ]
     assert lab.problems.empty
 
 

@@ -147,9 +147,15 @@ class Point:
 
     def attach(self, epoch: int, origin: str, is_fresh: bool = False, client: str = "pda") -> Any:
         message = {
-            "kind": "attach", "subscriber": "doctor", "epoch": epoch, "from": origin, "fresh": is_fresh,
-            "report": epoch, "automatic": {}, "incarnation": LIFE,
-        }  # fmt: skip
+            "kind": "attach",
+            "subscriber": "doctor",
+            "epoch": epoch,
+            "from": origin,
+            "fresh": is_fresh,
+            "report": epoch,
+            "automatic": {},
+            "incarnation": LIFE,
+        }
         return self.over.heard(0, client, message, 1)
 
     def hear(self, source: str, message: Any) -> Any:
@@ -267,10 +273,15 @@ ATTACH = {
 
 
 def flooded(*numbers: int, last: int = 0, first: int = 1) -> Received:
-    return Received("server", {
-        "kind": "messages", "last": last or max(numbers), "first": first,
-        "messages": [message(number) for number in numbers],
-    })  # fmt: skip
+    return Received(
+        "server",
+        {
+            "kind": "messages",
+            "last": last or max(numbers),
+            "first": first,
+            "messages": [message(number) for number in numbers],
+        },
+    )
 
 
 def test_what_was_missed_is_asked_for_once_and_decided_in_order():

@@ -116,9 +116,12 @@ def test_ten_thousand_odd_messages_at_every_machine_raise_nothing():
     lab, _, _, heard = busy()
     sent = bombard(lab, heard, 10_000, seed=1)
     assert sent == {
-        "PublishServerMachine": 10_000, "AccessPointMachine": 30_000, "PlainAccessPointMachine": 10_000,
-        "ClientMachine": 30_000, "PlainClientMachine": 10_000,
-    }  # fmt: skip
+        "PublishServerMachine": 10_000,
+        "AccessPointMachine": 30_000,
+        "PlainAccessPointMachine": 10_000,
+        "ClientMachine": 30_000,
+        "PlainClientMachine": 10_000,
+    }
     assert dropped(lab) > 40_000
     lab.run(minutes=1)
     assert lab.problems.empty
@@ -189,9 +192,15 @@ def test_a_machine_by_itself_drops_what_is_odd(machine, odd):
 
 
 ATTACH = {
-    "kind": "attach", "subscriber": "ann", "incarnation": "0123abcd", "epoch": 1, "from": "ap/sublim", "fresh": True,
-    "report": 1, "automatic": {"battery": 50.0},
-}  # fmt: skip
+    "kind": "attach",
+    "subscriber": "ann",
+    "incarnation": "0123abcd",
+    "epoch": 1,
+    "from": "ap/sublim",
+    "fresh": True,
+    "report": 1,
+    "automatic": {"battery": 50.0},
+}
 
 
 @pytest.mark.parametrize(

@@ -38,14 +38,18 @@ def test_a_receiver_that_left_reads_nothing_newer_and_a_new_one_nothing_older(pl
     there.run(35)
     items = {each["item"]: each for each in seen + seen_too if each["kind"] == "data"}
     assert {name: (readable(there, "bob", m), readable(there, "cyd", m)) for name, m in items.items()} == {
-        "a": (True, False), "b": (True, True), "c": (False, True),
-    }  # fmt: skip
+        "a": (True, False),
+        "b": (True, True),
+        "c": (False, True),
+    }
     assert [items[name]["epoch"] for name in "abc"] == [1, 2, 3]
     publish(there, ann, "first", "a")  # again: now the new one may read it, too
     there.run(35)
     assert [cyd.receive_item().result(1).payload for _ in range(3)] == [
-        b"payload of second", b"payload of third", b"payload of first",
-    ]  # fmt: skip
+        b"payload of second",
+        b"payload of third",
+        b"payload of first",
+    ]
 
 
 def test_unfriending_takes_filters_back_and_renews_keys(place):
@@ -101,8 +105,10 @@ def test_a_narrower_filter_is_no_secret_from_a_friend_whom_the_relay_helps(place
     assert [each["item"] for each in seen_by_cyd if each["kind"] == "data"] == ["blue"]
     items = {each["item"]: each for each in seen if each["kind"] == "data"}
     assert {name: readable(there, "cyd", each) for name, each in items.items()} == {
-        "blue": True, "red": True, "green": False,
-    }  # fmt: skip
+        "blue": True,
+        "red": True,
+        "green": False,
+    }
 
 
 def test_keys_are_renewed_in_time(place):

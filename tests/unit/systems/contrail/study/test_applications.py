@@ -103,8 +103,13 @@ def test_photographs_are_found_among_friends_of_friends(place):
 
 def test_an_aggregation_tree_shows_means_and_no_readings(place):
     there = place()
-    tree = {"phone 1": ["site"], "phone 2": ["site"], "phone 3": ["site"],
-            "site": ["phone 1", "phone 2", "phone 3", "public"], "public": ["site"]}  # fmt: skip
+    tree = {
+        "phone 1": ["site"],
+        "phone 2": ["site"],
+        "phone 3": ["site"],
+        "site": ["phone 1", "phone 2", "phone 3", "public"],
+        "public": ["site"],
+    }
     for name, others in tree.items():
         there.module(name, others)
     sensors = [Sensor(there.modules[f"phone {number}"]) for number in (1, 2, 3)]
@@ -121,7 +126,9 @@ def test_an_aggregation_tree_shows_means_and_no_readings(place):
     assert public.mean == (40.0, 3)
 
 
-@pytest.mark.parametrize(("name", "interval", "idle"), [("chat", 5, 0), ("photos", 60, 0), ("location", 600, 0), ("video", 0, 10)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "interval", "idle"), [("chat", 5, 0), ("photos", 60, 0), ("location", 600, 0), ("video", 0, 10)]
+)
 def test_parameters_are_those_of_table_1(name, interval, idle):
     assert TABLE_1[name] == {"polling_interval_ms": interval * 1000, "idle_timeout_ms": idle * 1000}
 

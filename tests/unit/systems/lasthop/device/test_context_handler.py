@@ -18,8 +18,9 @@ def test_what_changes_with_the_place():
     assert following.changes(None, TROMSØ) == (None, Subscription("traffic Tromsø", max=3))
     assert following.changes("traffic Tromsø", TROMSØ) == (None, None)
     assert following.changes("traffic Tromsø", BERGEN) == (
-        "traffic Tromsø", Subscription("traffic Bergen", max=3)
-    )  # fmt: skip
+        "traffic Tromsø",
+        Subscription("traffic Bergen", max=3),
+    )
     assert following.changes("traffic Tromsø", NOWHERE) == ("traffic Tromsø", None)
     assert following.changes("traffic Tromsø", None) == (None, None)
     assert Following.read(following.describe()).describe() == following.describe()

@@ -220,8 +220,14 @@ def test_what_has_expired_is_neither_taken_nor_read(phone):
 def test_what_is_repeated_late_or_of_another_subscription_changes_nothing(phone):
     phone.message("a", 1.0)
     before = dict(phone.machine._queue.held("news"))
-    repeated = {"kind": "stream", "device": "ann", "stream": f"{LIFE} 1.1", "number": 1, "first": 1,
-                "body": {"what": "retract", "topic": "news", "run": 1, "id": "a"}}  # fmt: skip
+    repeated = {
+        "kind": "stream",
+        "device": "ann",
+        "stream": f"{LIFE} 1.1",
+        "number": 1,
+        "first": 1,
+        "body": {"what": "retract", "topic": "news", "run": 1, "id": "a"},
+    }
     phone.gets(Received("spool/p", repeated))
     phone.gets(Received("spool/p", {**repeated, "stream": f"{LIFE} 0.9", "number": 2}))
     phone.says("retract", id="a", run=77)

@@ -56,8 +56,9 @@ def test_it_lives_while_somebody_wants_it_and_outlives_the_machine():
     blog.publish("drizzle", 1.0, kind="weather")
     lab.run(minutes=1)
     assert [(m["text"], m["topic"]) for m in ann.read(storms).result()] == [
-        ("storm", "alerts"), ("hail", "somebody's blog")
-    ]  # fmt: skip
+        ("storm", "alerts"),
+        ("hail", "somebody's blog"),
+    ]
     indexer = server.installed.machine._indexer
     ann.unsubscribe(storms).result()
     assert len(indexer) == 1

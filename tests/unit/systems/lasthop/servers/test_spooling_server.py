@@ -248,8 +248,9 @@ def test_subscriptions_and_what_waits_outlive_the_machine(server):
     again.gets(TimerFired("due ann\nnews"), 40)
     assert again.said() == ["new"]
     assert {key for key, _ in server.store.items("message ")} == {
-        "message ann\nnews\nhigh", "message ann\nnews\nnew"
-    }  # fmt: skip
+        "message ann\nnews\nhigh",
+        "message ann\nnews\nnew",
+    }
 
 
 def test_what_was_learnt_outlives_the_machine():

@@ -227,9 +227,15 @@ def events(draw):
 
 
 SERVICES = st.builds(
-    Push, st.integers(1, 5), st.sampled_from(WHEN_FULL), st.integers(0, 6), st.sampled_from([0.0, 3600.0, 86_400.0]),
-    st.sampled_from([-math.inf, 0.5, math.inf]), st.sampled_from([0.0, 900.0, math.inf]), st.integers(0, 4),
-)  # fmt: skip
+    Push,
+    st.integers(1, 5),
+    st.sampled_from(WHEN_FULL),
+    st.integers(0, 6),
+    st.sampled_from([0.0, 3600.0, 86_400.0]),
+    st.sampled_from([-math.inf, 0.5, math.inf]),
+    st.sampled_from([0.0, 900.0, math.inf]),
+    st.integers(0, 4),
+)
 
 
 class Watched(PushSpool):

@@ -17,10 +17,13 @@ class Watched(ServedSpool):
     def __init__(self, policy, threshold=0.0, **settings):
         self.forwarded, self.retracted, self.gone = [], [], []
         super().__init__(
-            threshold, policy, lambda each: self.forwarded.append(each.identity),
-            lambda each: self.retracted.append(each.identity), lambda each: self.gone.append(each.identity),
+            threshold,
+            policy,
+            lambda each: self.forwarded.append(each.identity),
+            lambda each: self.retracted.append(each.identity),
+            lambda each: self.gone.append(each.identity),
             **settings,
-        )  # fmt: skip
+        )
         self.network(0, is_up=True)
 
     def come(self, at_s, **ranks):
@@ -100,9 +103,14 @@ def test_another_life_goes_on_where_one_has_ended():
     spool = Watched(Forwarding("unified", expiration_threshold_s=None))
     spool.restore(
         10 * S,
-        [Message("old", 0.5, 7, S, 20 * S), Message("older", 0.5, 3, S, 1 << 62), Message("c", 0.1, 9, S, 1 << 62)],
-        [(S, 1), (2 * S, 1)], last=12,
-    )  # fmt: skip
+        [
+            Message("old", 0.5, 7, S, 20 * S),
+            Message("older", 0.5, 3, S, 1 << 62),
+            Message("c", 0.1, 9, S, 1 << 62),
+        ],
+        [(S, 1), (2 * S, 1)],
+        last=12,
+    )
     assert spool.prefetch_limit == 2
     spool.network(10 * S, is_up=True)
     assert spool.forwarded == ["older", "old"]

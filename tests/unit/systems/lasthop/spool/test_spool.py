@@ -22,10 +22,12 @@ class Watched(Spool):
         self.forwarded, self.retracted = [], []
         known = {name: settings.pop(name) for name in ("capacity", "remember_s") if name in settings}
         super().__init__(
-            threshold, Forwarding(policy, limit, **settings),
+            threshold,
+            Forwarding(policy, limit, **settings),
             lambda message: self.forwarded.append(message.identity),
-            lambda message: self.retracted.append(message.identity), **known,
-        )  # fmt: skip
+            lambda message: self.retracted.append(message.identity),
+            **known,
+        )
         self.network(0, is_up=is_up)
 
     def come(self, at_s, identity, rank=0.5, expires_s=None):

@@ -28,9 +28,14 @@ def drawn(arrivals, ranks, reads, switches, starts_up):
 
 
 @given(
-    TIMES, st.lists(st.sampled_from([0.0, 0.2, 0.5, 0.9]), min_size=15, max_size=15), TIMES, TIMES,
-    st.booleans(), st.sampled_from([0.0, 0.2, 0.7]), st.sampled_from([0, 1, 3, math.inf]),
-)  # fmt: skip
+    TIMES,
+    st.lists(st.sampled_from([0.0, 0.2, 0.5, 0.9]), min_size=15, max_size=15),
+    TIMES,
+    TIMES,
+    st.booleans(),
+    st.sampled_from([0.0, 0.2, 0.7]),
+    st.sampled_from([0, 1, 3, math.inf]),
+)
 def test_it_forwards_and_reads_what_a_spool_does_in_the_same_order(
     arrivals, ranks, reads, switches, starts_up, threshold, most
 ):

@@ -97,10 +97,16 @@ def test_nothing_comes_and_nobody_reads():
 @pytest.mark.parametrize(
     "settings",
     [
-        {"event_frequency": -1.0}, {"user_frequency": -0.1}, {"expiring_share": 1.5}, {"days": 0},
-        {"days": 1.5}, {"reads_cv": -0.1}, {"event_frequency": float("nan")}, {"event_frequency": "32"},
+        {"event_frequency": -1.0},
+        {"user_frequency": -0.1},
+        {"expiring_share": 1.5},
+        {"days": 0},
+        {"days": 1.5},
+        {"reads_cv": -0.1},
+        {"event_frequency": float("nan")},
+        {"event_frequency": "32"},
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be(settings):
     with pytest.raises(ParameterError, match=next(iter(settings))):
         Scenario(**settings)

@@ -59,8 +59,10 @@ def test_the_device_that_is_read_on_fetches_if_it_can():
 def test_reading_on_one_ends_it_on_the_other():
     story = devices([1], [10, 20], [([], True), ([], True)], on=[0, 1])
     assert {mode: play_devices(story, ON_LINE, mode).read_ids for mode in MODES} == {
-        "told": (0,), "apart": (0, 0), "shared": (0,),
-    }  # fmt: skip
+        "told": (0,),
+        "apart": (0, 0),
+        "shared": (0,),
+    }
     assert play_devices(story, ON_LINE, "apart").read_again == 1
     told = play_devices(story, ON_LINE, "told")
     assert (told.copies, told.unread) == (2, 1)

@@ -102,10 +102,15 @@ def test_events_that_are_given_are_compared():
 
 @pytest.mark.parametrize(
     ("draws", "given", "says"),
-    [([], {}, "0 draws"), ([EVENTS], {"limits": []}, "0 limits"), ([EVENTS], {"loss_weight": -1.0}, "loss_weight"),
-     ([EVENTS], {"limits": [-1]}, "prefetch_limit"), ([EVENTS], {"max": -1}, "max"),
-     ([EVENTS], {"threshold": "low"}, "threshold")],
-)  # fmt: skip
+    [
+        ([], {}, "0 draws"),
+        ([EVENTS], {"limits": []}, "0 limits"),
+        ([EVENTS], {"loss_weight": -1.0}, "loss_weight"),
+        ([EVENTS], {"limits": [-1]}, "prefetch_limit"),
+        ([EVENTS], {"max": -1}, "max"),
+        ([EVENTS], {"threshold": "low"}, "threshold"),
+    ],
+)
 def test_what_cannot_be_sized(draws, given, says):
     with pytest.raises(ParameterError, match=says):
         size(draws, **given)

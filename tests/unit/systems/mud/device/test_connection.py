@@ -101,8 +101,10 @@ FITTING = {
     "unregister": [{"kind": "registered"}, {"kind": "complete", "table": TABLE}],
 }
 NEVER = [
-    {"kind": "outcome", "key": "b"}, {"kind": "complete", "table": OTHER}, {"kind": "administered", "table": OTHER},
-]  # fmt: skip
+    {"kind": "outcome", "key": "b"},
+    {"kind": "complete", "table": OTHER},
+    {"kind": "administered", "table": OTHER},
+]
 
 
 @pytest.mark.parametrize("op", FITTING)

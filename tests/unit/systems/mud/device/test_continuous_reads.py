@@ -42,9 +42,13 @@ class Cell:
         """Answer a registration, with the lives of the processors that have it."""
         for place, life in lives.items():
             part = {
-                "kind": "registered", "id": asked["id"], "place": place, "life": life, "lsn": 5,
+                "kind": "registered",
+                "id": asked["id"],
+                "place": place,
+                "life": life,
+                "lsn": 5,
                 "data_seq": asked["what"]["data_seq"],
-            }  # fmt: skip
+            }
             self.connection.take(part)
         whole = {"kind": "complete", "id": asked["id"], "table": TABLE, "places": ["p0", "p1"]}
         return self.connection.take(whole)

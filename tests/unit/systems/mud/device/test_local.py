@@ -46,14 +46,20 @@ def held(local: Local) -> dict[str, Any]:
 
 _names, _keys = st.sampled_from(TABLES), st.sampled_from(KEYS)
 _numbers = st.integers(1, 3)
-_steps = st.lists(st.one_of(
-    st.tuples(st.just("hold"), _names, _keys, st.integers(1, 5), _numbers), st.tuples(st.just("let go"), _names, _keys),
-    st.tuples(st.just("write"), _names, _keys), st.tuples(st.just("change"), st.integers(0, 9)),
-    st.tuples(st.just("over"), st.integers(0, 9)), st.tuples(st.just("learn"), _names, st.integers(1, 3), st.integers(1, 5)),
-    st.tuples(st.just("forget"), _names, st.integers(1, 4)),
-    st.tuples(st.just("see"), _names, _numbers, st.integers(0, 2), st.integers(1, 9)),
-    st.tuples(st.just("restart")),
-), max_size=40)  # fmt: skip
+_steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("hold"), _names, _keys, st.integers(1, 5), _numbers),
+        st.tuples(st.just("let go"), _names, _keys),
+        st.tuples(st.just("write"), _names, _keys),
+        st.tuples(st.just("change"), st.integers(0, 9)),
+        st.tuples(st.just("over"), st.integers(0, 9)),
+        st.tuples(st.just("learn"), _names, st.integers(1, 3), st.integers(1, 5)),
+        st.tuples(st.just("forget"), _names, st.integers(1, 4)),
+        st.tuples(st.just("see"), _names, _numbers, st.integers(0, 2), st.integers(1, 9)),
+        st.tuples(st.just("restart")),
+    ),
+    max_size=40,
+)
 
 
 @given(_steps, st.integers(1, 4))

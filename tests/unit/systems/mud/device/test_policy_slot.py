@@ -39,11 +39,17 @@ class TestShelf:
             assert shelf.version == version
         assert shelf.refused == []
 
-    @pytest.mark.parametrize(("document", "why"), [
-        (damaged(reads(3)), "sha256"), (reads(1, [[1]]).document, "more than 2"),
-        (reads(2, [[1]]).document, "more than 2"), (writes(3, 60).document, "kind"), ({"format": 3}, "format"),
-        ("nonsense", "document"),
-    ])  # fmt: skip
+    @pytest.mark.parametrize(
+        ("document", "why"),
+        [
+            (damaged(reads(3)), "sha256"),
+            (reads(1, [[1]]).document, "more than 2"),
+            (reads(2, [[1]]).document, "more than 2"),
+            (writes(3, 60).document, "kind"),
+            ({"format": 3}, "format"),
+            ("nonsense", "document"),
+        ],
+    )
     def test_what_is_wrong_changes_nothing(self, document, why):
         store = MemoryStore()
         shelf = PolicySlot(store, "read")
@@ -72,10 +78,16 @@ class TestShelf:
         assert PolicySlot(store, "read").in_use is None
 
 
-@pytest.mark.parametrize(("here", "there", "decided"), [
-    ((30.0, -97.0), (30.005, -97.0), "local"), ((30.0, -97.0), (30.5, -97.0), "remote"),
-    (None, (30.0, -97.0), "remote"), ((30.0, -97.0), None, "remote"), (None, None, "remote"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("here", "there", "decided"),
+    [
+        ((30.0, -97.0), (30.005, -97.0), "local"),
+        ((30.0, -97.0), (30.5, -97.0), "remote"),
+        (None, (30.0, -97.0), "remote"),
+        ((30.0, -97.0), None, "remote"),
+        (None, None, "remote"),
+    ],
+)
 def test_a_read_is_as_far_from_one_before_as_the_two_places(here, there, decided):
     near = Artefact.made("read", 1, ["distance"], [[0, 1.0, 1, 2, 2], [0], [1]], ["local", "remote"])
     shelf = PolicySlot(MemoryStore(), "read")
@@ -191,8 +203,10 @@ def test_lost_late_and_repeated_messages_do_not_matter(place):
     place.lab.faults.messages()
     place.lab.run(hours=1)
     assert ann.policies().result()["read"] == {
-        "version": 5, "sha256": reads(5).document["sha256"], "refused": [],
-    }  # fmt: skip
+        "version": 5,
+        "sha256": reads(5).document["sha256"],
+        "refused": [],
+    }
 
 
 def test_a_document_that_was_damaged_on_its_way_is_not_used(place):

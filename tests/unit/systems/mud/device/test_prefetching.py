@@ -12,9 +12,10 @@ from mudkit.systems.mud.policies.policies import Asked, Expected
 ASKED = Asked("news", None, "committed", {}, None)
 
 
-@pytest.mark.parametrize(("times", "due_s", "gain_s", "is_wanted"), [
-    (3, 59.9, 0.1, True), (2, 59.9, 0.1, False), (3, 60.0, 0.1, False), (3, 0.0, 0.0, False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("times", "due_s", "gain_s", "is_wanted"),
+    [(3, 59.9, 0.1, True), (2, 59.9, 0.1, False), (3, 60.0, 0.1, False), (3, 0.0, 0.0, False)],
+)
 def test_habits(times, due_s, gain_s, is_wanted):
     wanted = Habits(least_times=3, every_s=60.0).wanted([Expected(ASKED, times, due_s, gain_s)], {})
     assert bool(wanted) == is_wanted

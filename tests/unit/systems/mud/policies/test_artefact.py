@@ -18,8 +18,13 @@ NODES = [[0, 600.0, 1, 2, 2], [1, 1.0, 3, 4, 4], [1], [0], [1]]
 
 
 def made(**changes):
-    given_ = {"kind": "read", "version": 1, "features": ["age", "distance"], "nodes": NODES,
-              "actions": ["local", "remote"]}  # fmt: skip
+    given_ = {
+        "kind": "read",
+        "version": 1,
+        "features": ["age", "distance"],
+        "nodes": NODES,
+        "actions": ["local", "remote"],
+    }
     return Artefact.made(**(given_ | changes))
 
 

@@ -15,8 +15,12 @@ def test_as_many_servers_stand_as_are_asked_for():
     cloud = Cloud(lab, replicas=0, gateways=1, processors=3, servers=2)
     kinds = [name.rstrip("-0123456789") for name in lab.world.hosts]
     assert {kind: kinds.count(kind) for kind in kinds} == {
-        "mud-store": 1, "mud-processor": 3, "mud-gateway": 1, "mud-policies": 1, "mud-notifications": 2,
-    }  # fmt: skip
+        "mud-store": 1,
+        "mud-processor": 3,
+        "mud-gateway": 1,
+        "mud-policies": 1,
+        "mud-notifications": 2,
+    }
     assert (len(cloud.replicas), len(cloud.gateways), len(cloud.processors)) == (0, 1, 3)
 
 

@@ -64,8 +64,9 @@ def described(machine, identity="1", table=TABLE, joined=(), **changed):
 
 def test_a_read_goes_to_each_partition_and_is_complete_after_the_last(machine, token):
     assert ask(machine, token, **read(seen={"0": 5, "1": 9}))[0] == (
-        "master", {"kind": "describe", "id": id_of("1"), "name": "t", "claims": CLAIMS},
-    )  # fmt: skip
+        "master",
+        {"kind": "describe", "id": id_of("1"), "name": "t", "claims": CLAIMS},
+    )
     asked = described(machine)
     assert [(to, message["partition"], message["least"]) for to, message in asked] == [
         ("p1", 0, 7),

@@ -69,21 +69,24 @@ def test_without_a_state_there_is_nothing_to_follow():
     assert list(LogFollower("master", "now").fresh({"entries": [entry(0), entry(1)]})) == []
 
 
-@pytest.mark.parametrize(("entries", "is_whole"), [
-    ([], True),
-    ([entry(1)], True),
-    ([{**entry(1), "name": "u"}], False),
-    ([{**entry(2), "name": "u"}], True),  # after a gap: it is not looked at
-    ([{**entry(0), "name": "u"}], True),  # it came before
-    ([table(1, "u", 9), {**entry(2), "name": "u"}], True),
-    ([table(1, "u", 1)], False),  # there is a table of this number
-    ([table(1, acl) for acl in "t"], True),
-    ([table(1, split=["m"])], False),  # a table stays split as it was
-    ([table(1, number=9)], False),  # one of this name is there
-    ([drop(1), entry(2)], False),
-    ([drop(1), drop(2)], False),
-    ([drop(1), table(2, number=2), entry(3)], True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("entries", "is_whole"),
+    [
+        ([], True),
+        ([entry(1)], True),
+        ([{**entry(1), "name": "u"}], False),
+        ([{**entry(2), "name": "u"}], True),  # after a gap: it is not looked at
+        ([{**entry(0), "name": "u"}], True),  # it came before
+        ([table(1, "u", 9), {**entry(2), "name": "u"}], True),
+        ([table(1, "u", 1)], False),  # there is a table of this number
+        ([table(1, acl) for acl in "t"], True),
+        ([table(1, split=["m"])], False),  # a table stays split as it was
+        ([table(1, number=9)], False),  # one of this name is there
+        ([drop(1), entry(2)], False),
+        ([drop(1), drop(2)], False),
+        ([drop(1), table(2, number=2), entry(3)], True),
+    ],
+)
 def test_entries_are_of_one_piece_or_not_followed(follower, entries, is_whole):
     assert follower.fits({"kind": "log", "entries": entries}) == is_whole
     if is_whole:
@@ -97,10 +100,16 @@ def test_entries_are_of_one_piece_or_not_followed(follower, entries, is_whole):
     )
 
 
-@pytest.mark.parametrize(("names", "numbers", "rows", "is_whole"), [
-    ("tu", (1, 2), "ttu", True), ("tu", (1, 2), "x", False), ("tt", (1, 2), "", False), ("tu", (1, 1), "", False),
-    ("", (), "", True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("names", "numbers", "rows", "is_whole"),
+    [
+        ("tu", (1, 2), "ttu", True),
+        ("tu", (1, 2), "x", False),
+        ("tt", (1, 2), "", False),
+        ("tu", (1, 1), "", False),
+        ("", (), "", True),
+    ],
+)
 def test_a_state_is_of_one_piece_or_not_followed(names, numbers, rows, is_whole):
     tables = [table(1, *each)["table"] for each in zip(names, numbers, strict=True)]
     state = {"kind": "state", "tables": tables, "rows": [(name, {"key": "a"}) for name in rows]}

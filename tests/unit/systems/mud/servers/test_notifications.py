@@ -18,9 +18,13 @@ class Cell:
 
     def __init__(self, most_waiting=2, longest_s=100.0, **named):
         self.server = NotificationServer(
-            ports("server"), **{"number": 0, "servers": ["server"], **named}, generator="generator",
-            processors=["processor", "another processor"], most_waiting=most_waiting, longest_s=longest_s,
-        )  # fmt: skip
+            ports("server"),
+            **{"number": 0, "servers": ["server"], **named},
+            generator="generator",
+            processors=["processor", "another processor"],
+            most_waiting=most_waiting,
+            longest_s=longest_s,
+        )
         self.server.handle(0, LinkUp("server", "server"))
         self.stream, self.shipping = Outgoing("processor 1"), Outgoing("generator 1")
         self.endpoints = {}

@@ -57,9 +57,14 @@ class Cell:
     def register(self, handle=1, text="TRUE", now_us=0, **more):
         self.requests += 1
         message = {
-            "id": f"i{handle}", "handle": wire(handle), "request": self.requests, "predicate": to_json(Predicate(text)),
-            "table": 1, "partitions": [0, 1], "least": 5,
-        }  # fmt: skip
+            "id": f"i{handle}",
+            "handle": wire(handle),
+            "request": self.requests,
+            "predicate": to_json(Predicate(text)),
+            "table": 1,
+            "partitions": [0, 1],
+            "least": 5,
+        }
         return told(self.processor, "register", "gateway", now_us, **{**message, **more})
 
 

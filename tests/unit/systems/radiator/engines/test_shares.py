@@ -42,8 +42,10 @@ def test_what_goes():
     )
     assert (t_us, numbers, recipients, problem) == (4 * S, [3, 4], ["bob", "cy"], None)
     assert json.loads(aggregate) == {
-        "people": ["ann"], "span_us": [3 * S, 4 * S], "attributes": {"cell": [1, 1], "mood": ["good"]},
-    }  # fmt: skip
+        "people": ["ann"],
+        "span_us": [3 * S, 4 * S],
+        "attributes": {"cell": [1, 1], "mood": ["good"]},
+    }
     assert engine.due_us == float("inf")
     engine.handle(told(5, "context", "bob", context("bob", cell=2)))
     assert engine.due_us == 65 * S

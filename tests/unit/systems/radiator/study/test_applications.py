@@ -76,7 +76,7 @@ def drawn(played, ground, receivers, tells):
     until_s = float(played.heard["t_s"].max())
     made = knowledge_map(
         played.heard, frame, receivers, value="value", label=tells, every_s=until_s / 8, until_s=until_s
-    )  # fmt: skip
+    )
     return made.get_root().render()
 
 

@@ -46,8 +46,10 @@ def gone(engine, function):
 
 def test_volumes_go_when_they_are_full_and_the_rest_after_the_longest(engine):
     assert gone(engine, lambda sender, receiver: Volume(2)) == [
-        (2.0, [1, 2], ["bob", "cy"]), (25.0, [5], ["bob", "cy"]), (50.0, [30], ["bob", "cy"]),
-    ]  # fmt: skip
+        (2.0, [1, 2], ["bob", "cy"]),
+        (25.0, [5], ["bob", "cy"]),
+        (50.0, [30], ["bob", "cy"]),
+    ]
 
 
 def test_time_fires_between_messages(engine):
@@ -64,8 +66,9 @@ def test_a_receiver_of_her_own_mind_and_nobody_gets_her_own(engine):
     found = list(broadcast(made(engine, by_receiver), SAID, until_us=60 * S))
     assert {name for each in found for name in each.recipients} == {"bob", "cy"}
     assert [(each.gone_us // S, each.context["n"]) for each in found if "bob" in each.recipients] == [
-        (21, [1, 2, 5]), (50, [30]),
-    ]  # fmt: skip
+        (21, [1, 2, 5]),
+        (50, [30]),
+    ]
 
 
 def test_an_empty_list_that_was_due_once_does_not_hang(engine):
@@ -91,8 +94,8 @@ def test_what_is_not_joined_waits_and_is_tried_again(engine):
     lists = made(engine, lambda sender, receiver: Volume(1))
     found = list(broadcast(lists, SAID[:1], picky, until_us=600 * S))
     assert [(each.gone_us // S, each.context["n"], each.recipients) for each in found] == [
-        (121, [1], ["bob", "cy"]),
-    ]  # fmt: skip
+        (121, [1], ["bob", "cy"])
+    ]
     for part in ("picky", "too few", "sender 'ann'", "receiver 'bob', 'cy'"):
         assert part in str(next(iter(lists.problems)))
 

@@ -103,8 +103,12 @@ def test_rows_by_receiver_are_those_of_the_deliveries():
     assert table.schema == DELIVERIES
     rows = table.to_pylist()
     assert [(row["item"], row["receiver"], row["latency_s"]) for row in rows] == [
-        ("3", "bob", 6.0), ("3", "cy", 6.0), ("7", "bob", 2.0), ("7", "cy", 2.0), ("8", "dan", 1.0),
-    ]  # fmt: skip
+        ("3", "bob", 6.0),
+        ("3", "cy", 6.0),
+        ("7", "bob", 2.0),
+        ("7", "cy", 2.0),
+        ("8", "dan", 1.0),
+    ]
     for row in rows:
         assert row["created"].timestamp() == START_US / S + int(row["item"])
         assert row["delivered"].timestamp() == START_US / S + 9

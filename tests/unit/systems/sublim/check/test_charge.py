@@ -56,18 +56,27 @@ TAKEN = {
     "less": policy(Rule(LOW, Keep(("pulse",))), Rule()),
     "nothing of the battery": policy(Rule("message.t < 1e300", Drop()), Rule()),
     "a charger": policy(Rule("state.battery IS NULL"), Rule(REST, Keep(("pulse",)))),
-    "a key that is the same for all": policy(Rule(LOW, Every(300, "state.me")), Rule(REST, Every(300)), me="x"),
+    "a key that is the same for all": policy(
+        Rule(LOW, Every(300, "state.me")), Rule(REST, Every(300)), me="x"
+    ),
     "another field": policy(Rule(LOW, Keep(("pulse",))), Rule(REST, Keep(("t",)))),
     "more fields, but seldom": policy(Rule(LOW, Every(300)), Rule(REST, Keep(("pulse",)))),
     "a state to which nobody comes": policy(
-        Rule("state.mode = 9 AND state.battery < 25"), Rule("message.t > 5", [Remember({"mode": 1}), Drop()]), Rule(REST, Drop()), mode=0,
+        Rule("state.mode = 9 AND state.battery < 25"),
+        Rule("message.t > 5", [Remember({"mode": 1}), Drop()]),
+        Rule(REST, Drop()),
+        mode=0,
     ),
     "a picture that shrinks": policy(Rule(REST, Resize("ecg", "10 + state.battery"))),
-}  # fmt: skip
+}
 WARNED = {
-    "a ratio by bandwidth": policy(Rule(LOW, Compress("ecg", "4000 / state.bandwidth_kbps + 4")), Rule(REST, Compress("ecg", 2))),
-    "a ratio by the message": policy(Rule(LOW, Compress("ecg", "4 + message.pulse / 10")), Rule(REST, Compress("ecg", 2))),
-}  # fmt: skip
+    "a ratio by bandwidth": policy(
+        Rule(LOW, Compress("ecg", "4000 / state.bandwidth_kbps + 4")), Rule(REST, Compress("ecg", 2))
+    ),
+    "a ratio by the message": policy(
+        Rule(LOW, Compress("ecg", "4 + message.pulse / 10")), Rule(REST, Compress("ecg", 2))
+    ),
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -135,8 +144,9 @@ def test_what_is_refused_is_as_many_messages_as_sends_differ_not_as_contexts():
 LEVELS = [*range(101), 24.9, 25.1, 49.9, 50.1]
 MESSAGES = [
     {"t": t, "pulse": 60.0, "note": "x" * 40, "ecg": bytes(length)}
-    for t in (None, 0.0, 3.0, 5.0, 7.0) for length in (10, 3_000)
-]  # fmt: skip
+    for t in (None, 0.0, 3.0, 5.0, 7.0)
+    for length in (10, 3_000)
+]
 CONTEXTS = [
     {"bandwidth_kbps": kbps, "display_px": px} for kbps in (100.0, 5_000.0) for px in (200.0, 1_000.0)
 ]

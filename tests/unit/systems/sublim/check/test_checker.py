@@ -56,9 +56,12 @@ def test_the_policies_that_are_shipped_are_in_order(policy):
         ([Rule("message.a < 5"), Rule("NOT (message.a < 5)"), Rule(None, PULSE)], []),  # NULL is left
         ([Rule("message.a > message.b"), Rule("message.b < message.a", PULSE)], []),  # more than it can tell
         ([Rule("lookup('l', message.a, 'listed')"), Rule("lookup('l', message.b, 'listed')", PULSE)], []),
-        ([Rule("message.f = TRUE"), Rule("message.f <> TRUE"), Rule("message.f = FALSE", PULSE)], [(CONTRADICTION, 2)]),
+        (
+            [Rule("message.f = TRUE"), Rule("message.f <> TRUE"), Rule("message.f = FALSE", PULSE)],
+            [(CONTRADICTION, 2)],
+        ),
     ],
-)  # fmt: skip
+)
 def test_rules_that_nothing_is_left_for(rules, wanted):
     assert found(*rules, variables={"l": []}) == wanted
 

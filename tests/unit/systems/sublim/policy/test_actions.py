@@ -47,8 +47,12 @@ def test_drop_keep_and_set():
     assert decide({"a": 1}, Drop()).out is None
     assert decide({"a": 1, "b": 2}, Keep(("b", "c"))).out == {"b": 2}
     assert decide({"a": 1}, SetField({"b": "message.a + 1", "c": "'text'", "d": [1], "e": True})).out == {
-        "a": 1, "b": 2.0, "c": "text", "d": [1], "e": True,
-    }  # fmt: skip
+        "a": 1,
+        "b": 2.0,
+        "c": "text",
+        "d": [1],
+        "e": True,
+    }
 
 
 def test_a_rule_without_actions_sends_the_message_as_it_is():
@@ -65,8 +69,13 @@ def test_compress_and_resize():
 
 
 def test_automatic_variables_are_read_only():
-    verdict = decide({"a": 1}, Remember({"battery": 5, "mine": 6}), Forget(("display_px", "gone")),
-                     variables={"gone": 1}, automatic={"battery": 90, "display_px": 3})  # fmt: skip
+    verdict = decide(
+        {"a": 1},
+        Remember({"battery": 5, "mine": 6}),
+        Forget(("display_px", "gone")),
+        variables={"gone": 1},
+        automatic={"battery": 90, "display_px": 3},
+    )
     assert verdict.variables == {"mine": 6}
     after = decide(
         {"a": 1}, Remember({"battery": 5}), SetField({"b": "state.battery"}), automatic={"battery": 90}

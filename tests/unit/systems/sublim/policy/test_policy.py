@@ -131,7 +131,7 @@ def test_unknown_names_are_refused_with_their_line():
         ("variables:\n  battery: 5\nrules:\n  - do: drop\n", 2, "automatic"),
         ("variables: [1]\nrules:\n  - do: drop\n", 1, "are named"),
     ],
-)  # fmt: skip
+)
 def test_other_mistakes_say_what_came_and_where(text, line, says):
     error = refused(text)
     assert says in str(error)

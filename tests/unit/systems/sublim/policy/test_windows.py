@@ -80,8 +80,9 @@ def test_a_window_is_summed_up_when_it_is_over():
         (70, {"p": 2, "pulse": {"count": 1, "min": 90, "max": 90, "mean": 90.0}}),
     ]
     assert variables["window"] == {
-        "1.0": {"since_s": 61, "pulse": [1, 100, 100, 100]}, "2.0": {"since_s": 70, "pulse": None},
-    }  # fmt: skip
+        "1.0": {"since_s": 61, "pulse": [1, 100, 100, 100]},
+        "2.0": {"since_s": 70, "pulse": None},
+    }
 
 
 def test_a_window_without_a_number_is_told_so():
