@@ -47,7 +47,7 @@ def test_two_in_a_row_are_refused_with_what_to_write(text):
     "text",
     [
         "(n = 1) IS NULL",
-        "n = (1 < 3)",
+        "(n = 1) = (1 < 3)",
         "NOT n = 1 AND NOT n IS NULL",
         "n BETWEEN 1 AND 2 AND n = 1 OR n <> 3",
         "n NOT BETWEEN 1 AND 2 AND n NOT IN (1, 2)",
