@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from mudkit.errors import ParameterError, did_you_mean, listed
 from mudkit.fleet.battery import BASE_MW
+from mudkit.fleet.device import Device
 from mudkit.fleet.faults import Faults
 from mudkit.fleet.group import Group, usable_name
-from mudkit.fleet.host import Device, Host
+from mudkit.fleet.host import Host
 from mudkit.fleet.kernel import World
 from mudkit.fleet.lookback import radio_stretches
 from mudkit.fleet.recorder import Recorder, moment

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from mudkit.exercises.judging import Exercise, PieceError, Played
 from mudkit.figures.time import messages
 from mudkit.figures.time.pushes import pushes
-from mudkit.fleet.kernel import comes_out
+from mudkit.fleet.failures import raise_failure
 from mudkit.lab import Lab
 from mudkit.systems.radiator import (
     Aggregability,
@@ -169,7 +169,7 @@ def _after(seconds: float) -> str:
 def _drawn(piece: Callable[..., Any], case: _Case) -> go.Figure:
     """Play it in a lab, for its messages."""
     lab = Lab(seed=1)
-    lab.world.on_failure = comes_out  # a piece that raises has not passed
+    lab.world.on_failure = raise_failure  # a piece that raises has not passed
     server = Server(lab, piece, max_retention_s=_LONGEST_S)
     clients = {
         name: Client(lab.device(name, link="ideal"), server, attributes=given)

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from mudkit.events import Operation
 from mudkit.exercises.judging import Exercise, PieceError, Played
 from mudkit.figures.time import messages
-from mudkit.fleet.kernel import comes_out
+from mudkit.fleet.failures import raise_failure
 from mudkit.fleet.link import Transfer
 from mudkit.lab import Lab
 from mudkit.systems.mud import Client, Cloud, Conflict, freshness
@@ -69,7 +69,7 @@ class _Journal:
         self.deleted: dict[str, str] = {}
         self.told: list[list[str]] = []
         self.lab = Lab(seed=1)
-        self.lab.world.on_failure = comes_out  # a piece that raises has not passed
+        self.lab.world.on_failure = raise_failure  # a piece that raises has not passed
         cloud = Cloud(self.lab, replicas=0, gateways=1, processors=1, servers=1)
         token = self.lab.token(user="jane", app="journal")
         self._clients = {
@@ -83,7 +83,7 @@ class _Journal:
             self._page(name, "committed")
         self.lab.run(seconds=5)
         self._began = self._last = self.lab.now
-        self.lab.world.meddle = self._meddle
+        self.lab.world.fault_hook = self._fault_hook
 
     def round(self, edits: Sequence[_Edit]) -> None:
         """Take the network away, let the user edit, and give it back, to the phone first."""
@@ -138,7 +138,7 @@ class _Journal:
                 raise PieceError(f"it returns {merged!r}, which is no set of entries.") from None
             self._write(device, merged)
 
-    def _meddle(self, transfer: Transfer) -> Sequence[int]:
+    def _fault_hook(self, transfer: Transfer) -> Sequence[int]:
         message = transfer.message
         is_write = message["kind"] == "ask" and message["what"]["op"] == "write"
         if not is_write and (message["kind"] != "outcome" or transfer.to not in self._addresses):

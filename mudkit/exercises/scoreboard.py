@@ -22,7 +22,7 @@ from mudkit.experiment.scoreboard.entrants.own import RELAY, Own
 from mudkit.experiment.scoreboard.task import Item, Task
 from mudkit.experiment.scoreboard.testbed import Testbed
 from mudkit.figures.time import messages
-from mudkit.fleet.kernel import comes_out
+from mudkit.fleet.failures import raise_failure
 from mudkit.fleet.link import Transfer
 from mudkit.lab import Lab
 
@@ -113,7 +113,7 @@ class _Trial:
 
     def __init__(self, piece: Callable[..., Any]) -> None:
         self.lab = Lab(seed=1)
-        self.lab.world.on_failure = comes_out  # a piece that raises has not passed
+        self.lab.world.on_failure = raise_failure  # a piece that raises has not passed
         for name in _FIRST:
             self.lab.device(name)
         self._piece = piece
@@ -136,7 +136,7 @@ class _Trial:
         """Play a story to its end, and judge it."""
         self._own = Own(self._stage, self._piece, "mine", self._count)
         self.lab.run(seconds=_STEP_S)
-        self.lab.world.meddle = self._meddle
+        self.lab.world.fault_hook = self._fault_hook
         for who, what, trouble in story:
             if what != "nothing":
                 self._trouble, self._passed = trouble, 0
@@ -245,7 +245,7 @@ class _Trial:
         if self._handled > _MOST_EVENTS:
             raise _ProblemError(f"it does not come to an end: there were {_MOST_EVENTS:,} events.")
 
-    def _meddle(self, transfer: Transfer) -> Sequence[int]:
+    def _fault_hook(self, transfer: Transfer) -> Sequence[int]:
         sender, to = transfer.sender.host.name, self.lab.world.at_address[transfer.to].host.name
         self._check_sent(to, transfer.message)
         self._passed += 1

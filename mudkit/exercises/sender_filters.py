@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from mudkit.exercises.judging import Exercise, PieceError, Played
 from mudkit.figures.time import messages
-from mudkit.fleet.kernel import comes_out
+from mudkit.fleet.failures import raise_failure
 from mudkit.lab import Lab
 from mudkit.systems.contrail import Item, KeyUse, Module, Relay
 
@@ -70,7 +70,7 @@ class _Album:
         self.problem: str | None = None
         self.told: list[str] = []
         self.lab = Lab(seed=1)
-        self.lab.world.on_failure = comes_out  # a piece that raises has not passed
+        self.lab.world.on_failure = raise_failure  # a piece that raises has not passed
         relay = Relay(self.lab)
         self._port = self._open(relay, _SENDER, _READERS, self._renews)
         self._ports = {name: self._open(relay, name, [_SENDER]) for name in _READERS}

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from hypothesis import strategies as st
 
 from mudkit.exercises.judging import Exercise, PieceError, Played
-from mudkit.fleet.kernel import comes_out
+from mudkit.fleet.failures import raise_failure
 from mudkit.fleet.link import Transfer
 from mudkit.lab import Lab
 from mudkit.systems.store_and_forward import Client, ClientMachine, Relay
@@ -46,7 +46,7 @@ class _Scenario(NamedTuple):
 
 def _play(piece: Callable[..., Any], scenario: _Scenario) -> Played:
     lab = Lab(seed=1)
-    lab.world.on_failure = comes_out  # a piece that raises has not passed
+    lab.world.on_failure = raise_failure  # a piece that raises has not passed
     relay = Relay(lab)
     ann, _ = (Client(lab.device(name, "edge"), relay) for name in ("ann", "cy"))
 
@@ -57,7 +57,7 @@ def _play(piece: Callable[..., Any], scenario: _Scenario) -> Played:
     bob = Client(lab.device("bob", "edge"), relay, Machine)
     deliveries = 0
 
-    def meddle(transfer: Transfer) -> Sequence[int]:
+    def fault_hook(transfer: Transfer) -> Sequence[int]:
         nonlocal deliveries
         if transfer.message["kind"] != "deliver" or transfer.to != bob.installed.address:
             return (0,)
@@ -66,7 +66,7 @@ def _play(piece: Callable[..., Any], scenario: _Scenario) -> Played:
         return _TROUBLES.get(what, (0,))
 
     lab.run(seconds=3)
-    lab.world.meddle = meddle
+    lab.world.fault_hook = fault_hook
     sent = [f"message {number}" for number, to in enumerate(scenario.receivers, start=1) if to == "bob"]
     try:
         for number, to in enumerate(scenario.receivers, start=1):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from mudkit.errors import MudkitError
 from mudkit.exercises.judging import Exercise, PieceError, Played
-from mudkit.fleet.kernel import comes_out
+from mudkit.fleet.failures import raise_failure
 from mudkit.lab import Lab
 from mudkit.predicates import Predicate
 from mudkit.systems.mud import Client, Cloud
@@ -102,7 +102,7 @@ def _play(piece: Callable[..., Any], scenario: _Scenario) -> Played:
     except PieceError as error:
         return Played(told, str(error))
     lab = Lab(seed=1)
-    lab.world.on_failure = comes_out  # a piece that raises has not passed
+    lab.world.on_failure = raise_failure  # a piece that raises has not passed
     cloud = Cloud(lab, replicas=0, gateways=1, processors=1, servers=1)
     jane = Client(lab.device("jane"), cloud, app="board", token=lab.token("jane", "board"))
     proves = scenario.reader.proves

@@ -178,7 +178,7 @@ class Commuters:
         write_policy: WritePolicy | Shipped | None = None,
         accident: Accident | None = None,
     ) -> Drive:
-        """Let the days begin: :meth:`drive` by hand, for who wants to look or to meddle meanwhile."""
+        """Let the days begin: :meth:`drive` by hand, to look or to change something meanwhile."""
         return Drive(self, seed, start, read_policy, write_policy, accident)
 
 

@@ -1,10 +1,12 @@
 """Simulated devices in virtual time: the kernel that runs machines, links, radios, faults and one bill."""
 
+from mudkit.fleet.device import Device
 from mudkit.fleet.energy import RADIOS, Radio, RadioProfile
 from mudkit.fleet.faults import Faults
-from mudkit.fleet.host import Device, Host, Process
+from mudkit.fleet.host import Host
 from mudkit.fleet.kernel import World
 from mudkit.fleet.link import LINKS, Link, LinkProfile
+from mudkit.fleet.process import Process
 
 __all__ = [
     "LINKS",

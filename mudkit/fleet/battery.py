@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Final, Protocol
 
 import numpy as np
 
 from mudkit.errors import ParameterError
+from mudkit.fleet.clock import Clock
+from mudkit.fleet.link import Link
 from mudkit.fleet.timeline import Stretch
 
-if TYPE_CHECKING:
-    from mudkit.fleet.host import Device
-    from mudkit.fleet.kernel import World
-    from mudkit.fleet.link import Link
-
-__all__ = ["BASE_MW", "Battery", "check_battery"]
+__all__ = ["BASE_MW", "Battery", "Powered", "check_battery"]
 
 BASE_MW: Final = 68.6
 """A phone that is suspended (Carroll and Heiser, "An analysis of power consumption in a smartphone", USENIX
@@ -47,6 +44,26 @@ def check_battery(capacity_j: Any, base_mw: Any) -> None:
             )
 
 
+class Powered(Protocol):
+    """A device, as its battery sees it."""
+
+    link: Link
+    is_on: bool
+
+    @property
+    def watched(self) -> Collection[str]:
+        """The fields of the context that a machine watches."""
+        ...
+
+    def measured(self, field: str, value: Any) -> None:
+        """Take note of what was measured."""
+        ...
+
+    def switch_off(self, why: str) -> None:
+        """Switch it off."""
+        ...
+
+
 class Battery:
     """A battery that runs out: the device is then switched off.
 
@@ -54,13 +71,16 @@ class Battery:
 
     Parameters
     ----------
-    world : World
-    device : Device
-        At a device's battery nothing else draws.
+    clock : Clock
+        The time in which it runs down.
+    device : Powered
+        The device that draws on it, alone.
+    radio_mj : callable
+        Gives the energy that the device's radio has taken so far, in mJ.
     capacity_j : float
-        Full, as it is at the start.
+        The energy that it holds when it is full, as it is at the start, in joules; above 0.
     base_mw : float
-        What the device takes without its radio, while it is on.
+        The power of the device without its radio while it is on, in mW; 0 or more.
 
     Raises
     ------
@@ -68,13 +88,21 @@ class Battery:
         The capacity is not over 0, or the power is negative.
     """
 
-    def __init__(self, world: World, device: Device, capacity_j: float, base_mw: float = BASE_MW) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        device: Powered,
+        radio_mj: Callable[[], float],
+        capacity_j: float,
+        base_mw: float = BASE_MW,
+    ) -> None:
         check_battery(capacity_j, base_mw)
         self.capacity_j = float(capacity_j)
         self.base_mw = float(base_mw)
-        self._world = world
+        self._clock = clock
         self._device = device
-        self._told = 1.0
+        self._radio_taken_mj = radio_mj
+        self._reported_share = 1.0
         self._looks = 0
         self._switched: list[int] = []
         """When the device was switched, since the battery was charged: on first, then off, on, …"""
@@ -82,8 +110,8 @@ class Battery:
 
     def left_j(self) -> float:
         """Say what is left, in joules."""
-        base_mj = self._on_us(self._world.now_us) * self.base_mw * 1e-6
-        used_mj = base_mj + self._world.radio_mj(self._device) - self._radio_mj
+        base_mj = self._on_us(self._clock.now_us) * self.base_mw * 1e-6
+        used_mj = base_mj + self._radio_taken_mj() - self._radio_before_mj
         return max(self.capacity_j - used_mj / 1000.0, 0.0)
 
     def left_share(self) -> float:
@@ -92,20 +120,20 @@ class Battery:
 
     def charge(self) -> None:
         """Fill it."""
-        now_us = self._world.now_us
+        now_us = self._clock.now_us
         self._charged_us = now_us
-        self._radio_mj = self._world.radio_mj(self._device)
+        self._radio_before_mj = self._radio_taken_mj()
         self._switched = [now_us] if self._device.is_on else [now_us, now_us]
         self.look()
 
     def switched(self) -> None:
         """Note that the device was switched on or off; an empty battery is charged before it is on."""
         if not self._device.is_on:
-            self._switched.append(self._world.now_us)
+            self._switched.append(self._clock.now_us)
         elif self.left_j() <= 0.0:
             self.charge()
         else:
-            self._switched.append(self._world.now_us)
+            self._switched.append(self._clock.now_us)
             self.look()
 
     def look(self) -> None:
@@ -119,7 +147,7 @@ class Battery:
         Parameters
         ----------
         radio : sequence of Stretch
-            What the radio did.
+            The power of the radio over time.
         """
         times_us, left_mj = [self._charged_us], [self.capacity_j * 1000.0]
         for each in radio:
@@ -150,9 +178,9 @@ class Battery:
         if number != self._looks or not device.is_on:
             return
         left_j = self.left_j()
-        if "battery_share" in device.watched and self.left_share() != self._told:
-            self._told = self.left_share()
-            device.measured("battery_share", self._told)
+        if "battery_share" in device.watched and self.left_share() != self._reported_share:
+            self._reported_share = self.left_share()
+            device.measured("battery_share", self._reported_share)
         if left_j <= 0.0:
             device.switch_off("battery empty")
             return
@@ -160,7 +188,7 @@ class Battery:
         wait_us = int(left_j / most_mw * 1e9) if most_mw else _LONGEST_US
         if "battery_share" in device.watched:
             wait_us = min(wait_us, _REPORT_US)
-        self._world.at(self._world.now_us + min(max(wait_us, _LEAST_US), _LONGEST_US), self._look, number)
+        self._clock.at(self._clock.now_us + min(max(wait_us, _LEAST_US), _LONGEST_US), self._look, number)
 
 
 def _most_mw(link: Link) -> float:

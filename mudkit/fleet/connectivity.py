@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mudkit.fleet.capacity import Curve
-from mudkit.fleet.host import Device
+from mudkit.fleet.device import Device
 from mudkit.sources.link_replay import Capacity
 from mudkit.sources.outages import FOREVER_US, PERIODS, Switching
 

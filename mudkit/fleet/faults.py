@@ -9,7 +9,8 @@ from typing import Final
 import numpy as np
 
 from mudkit.errors import ParameterError, did_you_mean, listed
-from mudkit.fleet.host import Device, Host
+from mudkit.fleet.device import Device
+from mudkit.fleet.host import Host
 from mudkit.fleet.kernel import World
 from mudkit.fleet.link import Transfer
 from mudkit.fleet.store import Killed, unheeded
@@ -162,7 +163,7 @@ class Faults:
                 expected="over 0 s, with delay_share",
             )
 
-        def meddle(transfer: Transfer) -> Sequence[int]:
+        def fault_hook(transfer: Transfer) -> Sequence[int]:
             # Counted by sender and receiver: what others send and get changes nothing.
             target = self._world.at_address.get(transfer.to)
             to = transfer.to if target is None else target.host.name
@@ -178,7 +179,7 @@ class Faults:
             first = int(draw[3] * longest_us) if draw[1] < delay_share else 0
             return (first, first + longest_us) if draw[2] < repeat_share else (first,)
 
-        self._world.meddle = meddle if any(shares.values()) else None
+        self._world.fault_hook = fault_hook if any(shares.values()) else None
 
     def _host(self, name: str, where: str = "host") -> Host:
         if name not in self._world.hosts:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from mudkit.errors import ParameterError
 from mudkit.fleet.battery import Battery, check_battery
 from mudkit.fleet.connectivity import Measured, follow_outages
-from mudkit.fleet.host import Device
+from mudkit.fleet.device import Device
 from mudkit.fleet.kernel import World
 from mudkit.fleet.link import profile_of
 from mudkit.fleet.motion import Motion
@@ -105,7 +106,9 @@ class Group:
             device.on_first_move = begin
             device.context.update(self._context)
             if self._battery_j is not None:
-                device.battery = Battery(world, device, self._battery_j, self._base_mw)
+                device.battery = Battery(
+                    world, device, partial(world.radio_mj, device), self._battery_j, self._base_mw
+                )
             if not capacities:
                 world.on_link(device)
         if course is not None:

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mudkit.errors import ParameterError
+from mudkit.fleet.device import Device
 from mudkit.fleet.energy import RADIOS
-from mudkit.fleet.host import Device
 from mudkit.fleet.recorder import Recorder
 from mudkit.fleet.timeline import Carried, Stretch, timeline
 from mudkit.trace.schema import epoch_us

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from mudkit.fleet.host import Device
+from mudkit.fleet.device import Device
 from mudkit.sources.courses import Course, Places
 
 if TYPE_CHECKING:

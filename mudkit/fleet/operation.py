@@ -4,22 +4,36 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 
 from mudkit.errors import OperationLost, OperationTimeout, ParameterError
+from mudkit.events import Call
+from mudkit.fleet.runtime import Site, VirtualTime
 
-if TYPE_CHECKING:
-    from mudkit.events import Call
-    from mudkit.fleet.host import Process
-    from mudkit.fleet.kernel import World
-
-__all__ = ["Operation"]
+__all__ = ["Asked", "Operation"]
 
 _MOST_S: Final = 1_000_000_000
 _TURN_S: Final = 0.05
 """Real time after which a waiting cell lets widgets and interrupts live."""
+
+
+class Asked(Protocol):
+    """The machine that was asked, on its host."""
+
+    system: str
+    session: int
+
+    @property
+    def host(self) -> Site:
+        """The host that it runs on."""
+        ...
+
+    @property
+    def machine(self) -> Any:
+        """The machine itself; None: it was killed."""
+        ...
 
 
 class Operation:
@@ -27,11 +41,12 @@ class Operation:
 
     Parameters
     ----------
-    world : World
-    process : Process
-        Who was asked.
+    world : VirtualTime
+        The world in which the answer comes.
+    process : Asked
+        The machine that was asked.
     call : Call
-        What it was asked for.
+        The operation and its arguments.
     """
 
     __slots__ = (
@@ -39,7 +54,7 @@ class Operation:
         "process", "responded_us", "session",
     )  # fmt: skip
 
-    def __init__(self, world: World, process: Process, call: Call) -> None:
+    def __init__(self, world: VirtualTime, process: Asked, call: Call) -> None:
         self._world = world
         self.process = process
         self.call = call
@@ -181,7 +196,7 @@ class Operation:
             return self._result
         host = self.process.host
         state = "has a network" if host.is_online else "has no network"
-        held_down = ", ".join(getattr(host, "held_down", list)())
+        held_down = ", ".join(host.held_down())
         raise OperationTimeout(
             f"{self.call.operation!r} was not answered within {timeout_s:,g} s of virtual time.",
             where=f"{self.process.system} on {host.name}",

@@ -19,12 +19,15 @@ import pyarrow.feather as feather
 from mudkit.errors import ParameterError, SimulationProblem
 from mudkit.events import Record
 from mudkit.files import work_folder
+from mudkit.fleet.device import Device
 from mudkit.fleet.exposure import Held
-from mudkit.fleet.host import Device, Host, Process
+from mudkit.fleet.host import Host
 from mudkit.fleet.kernel import World
 from mudkit.fleet.ledger import Deliveries
 from mudkit.fleet.link import Leg, Transfer
 from mudkit.fleet.operation import Operation
+from mudkit.fleet.process import Process
+from mudkit.fleet.runtime import Site
 from mudkit.sources.courses import Places
 from mudkit.trace.folder import TraceWriter
 from mudkit.trace.schema import POSITIONS, REJECTED, SCHEMAS, with_read_ids
@@ -168,7 +171,7 @@ class Recorder:
         what = None if detail is None else detail[:_DETAIL]
         self.add("incidents", (process.host.name, self.world.now_us, incident, what, process.system))
 
-    def _failure(self, host: Host, system: str, error: Exception) -> None:
+    def _failure(self, host: Site, system: str, error: Exception) -> None:
         notes = "; ".join(getattr(error, "__notes__", ()))
         what = f"{type(error).__name__}: {error}\n{notes}"[:_DETAIL]
         self.add("incidents", (host.name, self.world.now_us, "failed", what, system))
@@ -226,7 +229,7 @@ class Recorder:
                 expected="deliveries, operations, reads or incidents",
             )
 
-    def read(self, host: Host, box_km: float, window_s: float) -> None:
+    def read(self, host: Site, box_km: float, window_s: float) -> None:
         """Write down that a device asks for what is around it; one that knows no place cannot ask."""
         loc = host.context.get("loc")
         if loc is not None:

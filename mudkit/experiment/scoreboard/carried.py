@@ -22,9 +22,9 @@ from mudkit.errors import ParameterError
 from mudkit.events import Ciphertext
 from mudkit.experiment.scoreboard.task import Item
 from mudkit.fleet.exposure import leaves
-from mudkit.fleet.host import Host
 from mudkit.fleet.kernel import World
 from mudkit.fleet.link import Transfer
+from mudkit.fleet.runtime import Site
 
 __all__ = ["Carried"]
 
@@ -141,7 +141,7 @@ class Carried:
             found |= self._items_in(part)
         self._note(source, target, found)
 
-    def _note(self, source: Host, target: Host, found: set[str]) -> None:
+    def _note(self, source: Site, target: Site, found: set[str]) -> None:
         self._left.update(name for name in found if self._items[name][0].sender == source.name)
         if target.link is not None:
             self._messages.setdefault(target.name, []).append(self._world.now_us)

@@ -19,8 +19,9 @@ import numpy as np
 
 from mudkit.errors import ParameterError
 from mudkit.experiment.scoreboard.testbed import Testbed
-from mudkit.fleet.host import Host, Process
+from mudkit.fleet.host import Host
 from mudkit.fleet.kernel import World
+from mudkit.fleet.process import Process
 from mudkit.lab import Lab
 
 __all__ = ["Copies"]

@@ -14,8 +14,8 @@ from mudkit.errors import ParameterError
 from mudkit.experiment.scoreboard.task import SETTLE_S, Item, Task
 from mudkit.experiment.scoreboard.testbed import APP, Adapter, Testbed
 from mudkit.fleet.battery import BASE_MW
-from mudkit.fleet.host import Process
-from mudkit.fleet.kernel import comes_out
+from mudkit.fleet.failures import raise_failure
+from mudkit.fleet.process import Process
 from mudkit.lab import Lab
 from mudkit.sources.parameters import of_kind
 from mudkit.sources.workloads import Workload
@@ -180,7 +180,7 @@ def play(
         )
     scenario = task.scenario
     lab = Lab(seed, start=scenario.start, messages=messages, held=held)
-    lab.world.on_failure = comes_out  # a machine of one's own that fails is told, not compared
+    lab.world.on_failure = raise_failure  # a machine of one's own that fails is told, not compared
     lab.fleet(
         scenario.devices,
         mobility=scenario.mobility,

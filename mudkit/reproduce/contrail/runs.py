@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from mudkit.errors import SimulationProblem
-from mudkit.fleet.kernel import comes_out
+from mudkit.fleet.failures import raise_failure
 from mudkit.lab import Lab
 from mudkit.systems.contrail import Item, Module, Port, Relay
 
@@ -41,7 +41,7 @@ class Pair:
         encrypted: bool = True,
     ) -> None:
         self.lab = Lab(seed=seed, held=True)
-        self.lab.world.on_failure = comes_out
+        self.lab.world.on_failure = raise_failure
         self.relay = Relay(self.lab, most_waiting=100_000)
         names = [f"receiver-{number}" for number in range(receivers)]
         sender = Module(self.lab.device("sender", link=link), self.relay, friends=names, encrypted=encrypted)
@@ -169,7 +169,7 @@ def self_latencies_s(
         After the first.
     """
     lab = Lab(seed=seed, messages=False)
-    lab.world.on_failure = comes_out
+    lab.world.on_failure = raise_failure
     relay = Relay(lab, instances, service_ms=service_ms)
     found: list[float] = []
 

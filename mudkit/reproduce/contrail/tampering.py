@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from mudkit.errors import SimulationProblem
 from mudkit.events import Ciphertext, Effect, LinkUp, Notify, Received, Send
-from mudkit.fleet.kernel import comes_out
+from mudkit.fleet.failures import raise_failure
 from mudkit.lab import Lab
 from mudkit.systems.contrail import Item, Module, Relay, TamperedMessage
 from mudkit.systems.contrail.crypto import Plain, Sealing, Secret
@@ -61,7 +61,7 @@ class Stage:
 
     def __init__(self, seed: int = 0, *, encrypted: bool = True) -> None:
         lab = Lab(seed=seed, messages=False)
-        lab.world.on_failure = comes_out
+        lab.world.on_failure = raise_failure
         relay = Relay(lab)
         names = ("ann", "bob", "cyd")
         modules = {

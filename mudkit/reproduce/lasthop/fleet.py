@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mudkit.fleet.kernel import comes_out
+from mudkit.fleet.failures import raise_failure
 from mudkit.lab import Lab
 from mudkit.systems.lasthop import Forwarding, Publications, Subscriber, Subscription
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
@@ -44,7 +44,7 @@ class Fleet:
     ) -> None:
         self._lab = Lab(seed=1, messages=False)
         self._world = world = self._lab.world
-        world.on_failure = comes_out
+        world.on_failure = raise_failure
         self.forwarded: list[int] = []
         self.read: list[int] = []
         server = Publications(self._lab, spool_capacity=1 << 20)

@@ -27,8 +27,8 @@ import msgspec
 import numpy as np
 
 from mudkit.events import Installed, Make
-from mudkit.fleet.host import Device
-from mudkit.fleet.kernel import comes_out
+from mudkit.fleet.device import Device
+from mudkit.fleet.failures import raise_failure
 from mudkit.fleet.store import SqliteStore
 from mudkit.lab import Lab
 from mudkit.predicates import Predicate
@@ -123,7 +123,7 @@ class Mud:
         self, folder: Path, synchronous: str, seed: int, held: Sequence[tuple[str, Record]] = ()
     ) -> None:
         lab = Lab(seed)
-        lab.world.on_failure = comes_out
+        lab.world.on_failure = raise_failure
         self._file = folder / "mud.db"
         self._store = SqliteStore(self._file, synchronous)
         phone = _Stored(lab.device("phone", "lte"), self._store)

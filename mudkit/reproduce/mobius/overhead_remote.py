@@ -23,7 +23,7 @@ from typing import Any, Final
 import numpy as np
 
 from mudkit.events import Call, Complete, Effect, Event, Operation, Ports, Received, Send, size_bytes
-from mudkit.fleet.kernel import comes_out
+from mudkit.fleet.failures import raise_failure
 from mudkit.lab import Lab
 from mudkit.reproduce.mobius.overhead_local import Record, drawn
 from mudkit.reproduce.row import Figure, Say, nothing_said
@@ -128,7 +128,7 @@ def latencies_ms(
 ) -> dict[str, float]:
     """Give the mean latency of writes, and of reads of what was written, in virtual ms."""
     lab = Lab(seed, messages=False)
-    lab.world.on_failure = comes_out
+    lab.world.on_failure = raise_failure
     ask = make(lab)
     ask("write", *drawn(2, seed)[0]).result()  # the radio is open, as it is for who has set up a client
     found: dict[str, float] = {}

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from mudkit.experiment.processes import spread_out
-from mudkit.fleet.kernel import comes_out
+from mudkit.fleet.failures import raise_failure
 from mudkit.lab import Lab
 from mudkit.reproduce.row import Figure, Measured, Say
 from mudkit.sources.streams import Stream
@@ -112,7 +112,7 @@ class _Walk:
         self.draws = Stream(seed, "sublim roaming")
         self.lab = Lab(seed, messages=False)
         self.world = self.lab.world
-        self.world.on_failure = comes_out
+        self.world.on_failure = raise_failure
         self.net = PublishServer(self.lab)
         self.points = [
             AccessPoint(self.lab, self.net, at=(number * _STEP_DEG, 0.0), range_m=80.0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from typing import Any, Final
 
-from mudkit.fleet.kernel import comes_out
+from mudkit.fleet.failures import raise_failure
 from mudkit.lab import Lab
 from mudkit.systems.mud import Client, Cloud, Shipped, WritePolicy
 from mudkit.verify.campaign.faults import KINDS, Trouble
@@ -37,7 +37,7 @@ class Campaign:
         self._seed = seed
         self._draw = draw = random.Random(seed)
         self.lab = Lab(seed, messages=False)
-        self.lab.world.on_failure = comes_out  # a run that ends in an error says so
+        self.lab.world.on_failure = raise_failure  # a run that ends in an error says so
         self.cells: Cells = Cells()
         seen = SeenNetwork(self.lab, self._note)
         lag_s = draw.choice([0.0, 0.5, 5.0, 60.0])

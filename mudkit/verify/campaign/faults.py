@@ -95,7 +95,7 @@ class Trouble:
         """Who is killed just now, wherever it is; others come to a crash point."""
         self._down: dict[str, str] = {}
         """The kill that each host suffers now."""
-        self._meddled: set[str] = set()
+        self._disturbed: set[str] = set()
         self._now: tuple[str, ...] = ()
         self._changes_us: float = -1.0
         self.counts: Counter[str] = Counter()
@@ -132,7 +132,7 @@ class Trouble:
                 if also == "store":
                     self._kill("store", None)
                 elif also is not None:
-                    self._meddle(also)
+                    self._fault_hook(also)
             return self._kill(what, point)
         device = draw.choice(list(self._devices))
         if kind == "cut":
@@ -151,13 +151,13 @@ class Trouble:
             faults.change_network(device, draw.choice(["wifi", "lte", "umts_3g", "edge"]))
             self._is_on(kind, 0.0)
         else:
-            self._meddle(kind)
+            self._fault_hook(kind)
             return None
         return device
 
     def end(self) -> None:
         """Mend all that is not mended by itself."""
-        self._meddle(None)
+        self._fault_hook(None)
 
     def heal(self) -> None:
         """Take the traps away, and let everything begin again that is not there."""
@@ -182,24 +182,24 @@ class Trouble:
         self._until_us[column] = max(self._until_us.get(column, 0.0), until)
         self._changes_us = -1.0
 
-    def _meddle(self, kind: str | None) -> None:
+    def _fault_hook(self, kind: str | None) -> None:
         """Lose, repeat or delay messages, and perhaps more than one of these; None: stop."""
         draw = self._draw
-        for each in self._meddled:
+        for each in self._disturbed:
             self._until_us[each] = 0.0
             self._is_on(each, 0.0)
         if kind is None:
-            self._meddled = set()
+            self._disturbed = set()
             self._faults.messages()
             return
-        self._meddled = {kind} | {each for each in ("lost", "repeated", "late") if draw.random() < 0.3}
+        self._disturbed = {kind} | {each for each in ("lost", "repeated", "late") if draw.random() < 0.3}
         self._faults.messages(
-            loss_share=draw.choice([0.1, 0.3]) if "lost" in self._meddled else 0.0,
-            repeat_share=draw.choice([0.1, 0.3]) if "repeated" in self._meddled else 0.0,
-            delay_share=draw.choice([0.1, 0.5]) if "late" in self._meddled else 0.0,
+            loss_share=draw.choice([0.1, 0.3]) if "lost" in self._disturbed else 0.0,
+            repeat_share=draw.choice([0.1, 0.3]) if "repeated" in self._disturbed else 0.0,
+            delay_share=draw.choice([0.1, 0.5]) if "late" in self._disturbed else 0.0,
             delay_s=draw.choice([0.5, 20.0]),
         )
-        for each in self._meddled:
+        for each in self._disturbed:
             self._is_on(each, float("inf"))
 
     def _kill(self, what: str, point: str | None) -> str | None:

@@ -31,7 +31,7 @@ class Place:
         """Lose what the phone sends, what is sent to it, or both."""
         to = {"up": {"spool"}, "down": {"ann"}, "both": {"spool", "ann"}}[way]
         at_address = self.lab.world.at_address
-        self.lab.world.meddle = lambda transfer: () if at_address[transfer.to].host.name in to else (0,)
+        self.lab.world.fault_hook = lambda transfer: () if at_address[transfer.to].host.name in to else (0,)
 
     def on_device(self):
         return self.ann.installed.machine._queue.held("news")

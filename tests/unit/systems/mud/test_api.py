@@ -461,7 +461,7 @@ def test_what_is_lost_comes_again_though_traffic_goes_on(place, jane, bob, way):
             return ()
         return (0,)
 
-    place.lab.world.meddle = lose
+    place.lab.world.fault_hook = lose
     for number in range(200):
         jane.write("news", "a", {"n": number})
         place.lab.run(seconds=0.15)
@@ -534,7 +534,7 @@ def test_what_was_overheard_is_of_no_use_to_others(place, jane):
     """Eve sends again, from her own device, each message that Jane's client has sent."""
     jane.write("news", "a", {"x": 1}).result()
     overheard = []
-    place.lab.world.meddle = lambda transfer: overheard.append(transfer) or (0,)
+    place.lab.world.fault_hook = lambda transfer: overheard.append(transfer) or (0,)
     jane.read("news", None, "continuous", callback=print).result()
     jane.write("news", "b", {"x": 2}).result()
     jane.read("news", latest=True).result()

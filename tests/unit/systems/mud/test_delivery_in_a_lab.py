@@ -152,11 +152,11 @@ def test_a_late_copy_of_a_life_before_is_not_applied_again(place):
     """Over what was written since: by the same device, which has forgotten that it wrote before."""
     ann = place.client("ann")
     ann.create("news").result()
-    place.lab.world.meddle = lambda transfer: (
+    place.lab.world.fault_hook = lambda transfer: (
         (0, 90_000_000) if transfer.message["kind"] in ("ask", "write") else (0,)
     )
     ann.write("news", "a", {"n": "before"}).result()
-    place.lab.world.meddle = None
+    place.lab.world.fault_hook = None
     wipe(ann)
     assert ann.write("news", "a", {"n": "after"}).result() == 2
     place.lab.run(minutes=5)
@@ -216,14 +216,14 @@ def test_a_late_answer_of_a_table_that_was_dropped_leaves_no_ghost(place, kind):
     late = {"read": ("part", "complete"), "write": ("outcome",)}[kind]
     address = lab.devices["ann"].address
 
-    def meddle(transfer):
+    def fault_hook(transfer):
         is_late = transfer.to.startswith(address) and transfer.message["kind"] in late
         return (8_000_000,) if is_late else (0,)
 
-    lab.world.meddle = meddle
+    lab.world.fault_hook = fault_hook
     old = ann.write("news", "k", {"x": "old"}) if kind == "write" else ann.read("news")
     lab.run(seconds=3)
-    lab.world.meddle = None
+    lab.world.fault_hook = None
     bob.drop("news").result()
     bob.create("news").result()
     bob.write("news", "k", {"x": "of bob"}).result()
@@ -286,7 +286,7 @@ def test_nobody_gets_past_the_gateway_with_claims_of_his_own(place, message):
     ann.create("news", acl="user").result()
     ann.write("news", "a", {"t": 1}, predicate="auth.user = 'ann'").result()
     evil = place.lab.device("evil").install("mud", Evil, name="x")
-    place.lab.world.meddle = lambda transfer: heard.append(transfer.to) or (0,)
+    place.lab.world.fault_hook = lambda transfer: heard.append(transfer.to) or (0,)
     servers = [
         process.address
         for name, host in place.lab.world.hosts.items()

@@ -148,7 +148,7 @@ def test_who_asks_before_a_table_is_closed_is_shown_nothing_that_is_written_afte
     ann.create("news").result()
     ann.write("news", "a", {"n": 1}).result()
     place.lab.run(minutes=1)
-    place.lab.world.meddle = lambda transfer: (
+    place.lab.world.fault_hook = lambda transfer: (
         (3_000_000,) if transfer.message["kind"] in ("read", "register") else (0,)
     )
     made = app.read("news", None, kind, sync_timestamp=0, callback=told.append)
@@ -157,7 +157,7 @@ def test_who_asks_before_a_table_is_closed_is_shown_nothing_that_is_written_afte
     ann.write("news", "b", {"n": 2}).result()
     with pytest.raises(AccessDenied):
         made.result()
-    place.lab.world.meddle = None
+    place.lab.world.fault_hook = None
     ann.write("news", "c", {"n": 3}).result()
     place.lab.run(minutes=2)
     assert not any(isinstance(each, Change) for each in told)

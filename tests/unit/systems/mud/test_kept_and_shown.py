@@ -202,16 +202,16 @@ def test_a_restarted_client_takes_no_late_answer_to_its_former_life(operation: s
         def late(transfer: Transfer, host: Any = host) -> tuple[int, ...]:
             return (0, 9_000_000) if transfer.to.startswith(host.address) else (0,)
 
-        place.lab.world.meddle = late
+        place.lab.world.fault_hook = late
         if operation == "read":
             jane.read("news", "key = 'a'", latest=True).result()
         else:
             jane.write("news", "a", {"n": "again"}, type="blind").result()
         place.lab.faults.kill("jane")
         place.lab.faults.restart("jane")
-        place.lab.world.meddle = lambda transfer: () if transfer.message.get("kind") == "ask" else (0,)
+        place.lab.world.fault_hook = lambda transfer: () if transfer.message.get("kind") == "ask" else (0,)
         second = jane.read("news", "key = 'b'", latest=True)
         place.lab.run(seconds=9)
         assert not second.done()  # what it has asked has not come to anybody
-        place.lab.world.meddle = None
+        place.lab.world.fault_hook = None
         assert second.result().records == {"b": {"n": "b"}}

@@ -84,7 +84,7 @@ def test_one_that_has_failed_is_over_on_all_processors(place, ann, bob):
             told.append(transfer)
         return (0,)
 
-    place.lab.world.meddle = listen
+    place.lab.world.fault_hook = listen
     for key in "abyz":
         ann.write("news", key, {"n": 5}).result()
     assert (fails.heard(), told) == ([], [])
@@ -389,12 +389,12 @@ def test_a_join_holds_when_processors_begin_again(place, members, bob):
 
 def test_a_table_that_has_just_been_created_can_be_joined(place, ann, bob):
     """Though a processor has not heard of it."""
-    place.lab.world.meddle = lambda transfer: () if transfer.message["kind"] == "log" else (0,)
+    place.lab.world.fault_hook = lambda transfer: () if transfer.message["kind"] == "log" else (0,)
     ann.create("late").result()
     waits = bob.read("news", "lookup('late', key, 'n') IS NULL", "continuous")
     place.lab.run(seconds=2)
     assert not waits.done()
-    place.lab.world.meddle = lambda transfer: (0,)
+    place.lab.world.fault_hook = lambda transfer: (0,)
     assert waits.result() == 1
 
 

@@ -115,12 +115,12 @@ def test_what_waits_for_a_token_is_sent_once(place, ann):
     bob = short(place)
     bob.read("news").result()
     place.lab.run(seconds=3590 - place.lab.world.now_us / 1e6)
-    place.lab.world.meddle = lambda transfer: () if transfer.message["kind"] == "outcome" else (0,)
+    place.lab.world.fault_hook = lambda transfer: () if transfer.message["kind"] == "outcome" else (0,)
     made = bob.write("news", "a", {"n": 1})
     place.lab.run(seconds=5)
     assert ann.read("news", latest=True).result().versions == {"a": 1}
     place.lab.run(minutes=5)
-    place.lab.world.meddle = None
+    place.lab.world.fault_hook = None
     bob.renew(place.lab.token("bob", "news", hours=10)).result()
     place.lab.run(minutes=1)
     assert made.result() == 1

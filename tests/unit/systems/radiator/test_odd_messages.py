@@ -179,7 +179,7 @@ def unreachable(fleet, client, who, aggregate, rest=()):
 
 def test_only_the_one_before_in_a_chain_is_believed_and_only_for_a_while():
     fleet = Fleet()
-    fleet.lab.world.meddle = lambda transfer: () if unpack(transfer.message)["kind"] == "push" else (0,)
+    fleet.lab.world.fault_hook = lambda transfer: () if unpack(transfer.message)["kind"] == "push" else (0,)
     fleet.say("d0", "a 1").result()
     aggregate, owed = pushed(fleet, "d3")
     before, behind = owed.chain[owed.chain.index("d3") - 1], owed.chain[owed.chain.index("d3") + 1 :]

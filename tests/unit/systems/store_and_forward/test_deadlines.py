@@ -33,14 +33,14 @@ class Traffic:
     def lose(self, kind: str, to_or_from: str, count: int = 1) -> None:
         """Lose the next messages of a kind that one device sends or gets."""
 
-        def meddle(transfer: Transfer) -> tuple[int, ...]:
+        def fault_hook(transfer: Transfer) -> tuple[int, ...]:
             hosts = transfer.sender.host.name, transfer.to.split("/")[0]
             if transfer.message["kind"] == kind and to_or_from in hosts and self.lost < count:
                 self.lost += 1
                 return ()
             return (0,)
 
-        self.lab.world.meddle = meddle
+        self.lab.world.fault_hook = fault_hook
 
     def send(self, sender: str) -> Any:
         text = f"{sender} {len(self.sent[sender])}"

@@ -15,13 +15,13 @@ def lose(lab: Lab, **wanted: Any) -> list[Transfer]:
     """Lose the first message in which all of this stands."""
     lost: list[Transfer] = []
 
-    def meddle(transfer: Transfer) -> tuple[int, ...]:
+    def fault_hook(transfer: Transfer) -> tuple[int, ...]:
         if not lost and wanted.items() <= transfer.message.items():
             lost.append(transfer)
             return ()
         return (0,)
 
-    lab.world.meddle = meddle
+    lab.world.fault_hook = fault_hook
     return lost
 
 
@@ -69,14 +69,14 @@ def test_what_is_sent_all_the_time_does_not_keep_what_was_lost_from_being_sent_a
     lab, (monitor, *_), doctor = ward()
     lost, dropped = lose(lab, kind="missing"), 0
 
-    def meddle(transfer: Transfer, before: Any = lab.world.meddle) -> Any:
+    def fault_hook(transfer: Transfer, before: Any = lab.world.fault_hook) -> Any:
         nonlocal dropped
         if transfer.message["kind"] == "send" and not dropped:
             dropped += 1
             return ()
         return before(transfer)
 
-    lab.world.meddle = meddle
+    lab.world.fault_hook = fault_hook
     for number in range(20):
         monitor.send("doctor", f"{number}")
         lab.run(seconds=1)

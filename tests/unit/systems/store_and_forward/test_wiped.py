@@ -33,11 +33,11 @@ def test_a_sender_that_was_wiped_loses_nothing_and_late_copies_of_its_former_mes
     lab, _, ann, bob = place()
     copies: list[Transfer] = []
 
-    def meddle(transfer: Transfer) -> tuple[int, ...]:
+    def fault_hook(transfer: Transfer) -> tuple[int, ...]:
         copies.append(transfer)
         return (0, 90_000_000)  # whatever it is comes again, a minute and a half later
 
-    lab.world.meddle = meddle
+    lab.world.fault_hook = fault_hook
     for text in ("one", "two"):
         ann.send("bob", text).result()
     lab.run(seconds=5)
@@ -60,14 +60,14 @@ def test_a_sender_that_was_wiped_loses_nothing_and_late_copies_of_its_former_mes
 def test_an_answer_to_a_former_life_does_not_take_a_message_out_of_the_outbox() -> None:
     lab, _, ann, bob = place()
     lab.run(seconds=5)
-    lab.world.meddle = lambda transfer: (0, 7_000_000) if transfer.message["kind"] == "accepted" else (0,)
+    lab.world.fault_hook = lambda transfer: (0, 7_000_000) if transfer.message["kind"] == "accepted" else (0,)
     ann.send("bob", "one").result()
     wipe(ann.installed)
     lab.run(seconds=5)
-    lab.world.meddle = lambda transfer: () if transfer.message["kind"] == "send" else (0,)
+    lab.world.fault_hook = lambda transfer: () if transfer.message["kind"] == "send" else (0,)
     ann.send("bob", "after the wipe")
     lab.run(seconds=4)  # the late answer, to number 1 as well, is here
-    lab.world.meddle = None
+    lab.world.fault_hook = None
     lab.run(minutes=1)
     assert texts(bob) == ["one", "after the wipe"]
 
@@ -93,10 +93,10 @@ def test_a_receiver_that_was_wiped_gets_what_waits_and_what_comes(read_before: i
 def test_what_a_former_life_acknowledges_late_is_delivered_to_the_next() -> None:
     lab, relay, ann, bob = place()
     lab.run(seconds=5)
-    lab.world.meddle = lambda transfer: (9_000_000,) if transfer.message["kind"] == "delivered" else (0,)
+    lab.world.fault_hook = lambda transfer: (9_000_000,) if transfer.message["kind"] == "delivered" else (0,)
     ann.send("bob", "one").result()
     lab.run(seconds=2)  # it is in the inbox, and the relay does not know it yet
-    lab.world.meddle = None
+    lab.world.fault_hook = None
     wipe(bob.installed)
     lab.run(seconds=20)
     ann.send("bob", "two").result()
@@ -107,14 +107,14 @@ def test_what_a_former_life_acknowledges_late_is_delivered_to_the_next() -> None
 
 def test_a_late_hello_of_a_former_life_or_of_a_former_moment_changes_nothing() -> None:
     lab, _, ann, bob = place()
-    lab.world.meddle = lambda transfer: (0, 20_000_000) if transfer.message["kind"] == "hello" else (0,)
+    lab.world.fault_hook = lambda transfer: (0, 20_000_000) if transfer.message["kind"] == "hello" else (0,)
     lab.devices["bob"].change_context(busy=True)
     lab.run(seconds=5)
     lab.devices["bob"].change_context(busy=False)
     lab.run(seconds=5)
     wipe(bob.installed)
     lab.faults.change_address("bob")
-    lab.world.meddle = None
+    lab.world.fault_hook = None
     lab.run(seconds=30)  # all of them have come again: busy, and from where it was
     ann.send("bob", "lunch?").result()
     lab.run(seconds=5)
@@ -126,10 +126,10 @@ def test_a_first_hello_that_comes_after_that_of_the_next_life_changes_nothing() 
     lab = Lab(seed=7)
     relay = Relay(lab)
     ann = Client(lab.device("ann"), relay)
-    lab.world.meddle = lambda transfer: (20_000_000,) if transfer.message["kind"] == "hello" else (0,)
+    lab.world.fault_hook = lambda transfer: (20_000_000,) if transfer.message["kind"] == "hello" else (0,)
     bob = Client(lab.device("bob"), relay)
     lab.run(seconds=1)
-    lab.world.meddle = None
+    lab.world.fault_hook = None
     wipe(bob.installed)
     lab.faults.change_address("bob")  # a question that goes to where he was does not reach him
     lab.run(minutes=1)

@@ -192,7 +192,7 @@ def test_a_read_does_not_lose_its_patience_over_one_lost_message():
         news.publish(f"{number}" + "x" * 4_000, rank=number)
     lab.run(hours=1)
 
-    def meddle(transfer):
+    def fault_hook(transfer):
         if transfer.message["kind"] == "stream":
             sent.append(transfer.message["number"])
             if not lost:
@@ -200,7 +200,7 @@ def test_a_read_does_not_lose_its_patience_over_one_lost_message():
                 return ()
         return (0,)
 
-    lab.world.meddle = meddle
+    lab.world.fault_hook = fault_hook
     reading, asked_us = ann.read("news"), lab.world.now_us
     assert [message["text"][0] for message in reading.result()] == list("76543210")
     assert lab.world.now_us - asked_us < 10 * S

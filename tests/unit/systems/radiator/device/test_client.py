@@ -33,13 +33,13 @@ class Pair:
     def lose(self, *kinds):
         """Lose messages of some kinds, or all, from now on."""
 
-        def meddle(transfer):
+        def fault_hook(transfer):
             return () if not kinds or unpack(transfer.message)["kind"] in kinds else (0,)
 
-        self.lab.world.meddle = meddle
+        self.lab.world.fault_hook = fault_hook
 
     def heal(self):
-        self.lab.world.meddle = None
+        self.lab.world.fault_hook = None
 
     @property
     def said(self):

@@ -1,0 +1,248 @@
+"""A device: a host with a link, which may be down, and perhaps a battery and a course."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import isfinite
+from typing import Any
+
+from mudkit.errors import ParameterError
+from mudkit.events import ContextChanged, LinkDown
+from mudkit.fleet.battery import Battery
+from mudkit.fleet.host import Host
+from mudkit.fleet.link import Link, profile_of
+from mudkit.fleet.operation import Operation
+from mudkit.fleet.process import Process
+from mudkit.fleet.runtime import Runtime
+from mudkit.fleet.still import Still, place
+from mudkit.sources.courses import Course
+
+__all__ = ["Device"]
+
+
+class Device(Host):
+    """A device: its link is up as long as nothing holds it down.
+
+    Parameters
+    ----------
+    world : Runtime
+        The world that runs its machines.
+    name : str
+        Its name in the lab, which is its first address, too.
+    link : Link
+        Its way to the network.
+    """
+
+    __slots__ = ("_addresses", "_held_down", "battery", "course", "on_first_move")
+
+    link: Link
+
+    def __init__(self, world: Runtime[Process, Operation], name: str, link: Link) -> None:
+        super().__init__(world, name, link)
+        self.battery: Battery | None = None
+        """None: it is on a charger."""
+        self._held_down: set[str] = set()
+        self._addresses = 1
+        self.course: Course | None = None
+        """Where it is; None: nobody has said so."""
+        self.on_first_move: Callable[[Device], None] | None = None
+        """Writes down from then on where one is that had no place before."""
+
+    @property
+    def network(self) -> str:
+        """The kind of its network."""
+        return self.link.profile.name
+
+    def snapshot(self) -> dict[str, Any]:
+        """Give what it knows of itself now, what is left of its battery included."""
+        share = {} if self.battery is None else {"battery_share": self.battery.left_share()}
+        if "bandwidth_kbps" in self.watched and isfinite(self.link.down_kbps):
+            share["bandwidth_kbps"] = self.link.down_kbps
+        return self.context | share
+
+    @property
+    def loc(self) -> tuple[float, float] | None:
+        """Latitude and longitude, degrees, as last measured; None: unknown."""
+        return self.context.get("loc")
+
+    def link_down(self, why: str = "cut") -> None:
+        """Take its network away: what is under way is cut, and its senders learn it.
+
+        Parameters
+        ----------
+        why : str
+            The network is back when nothing holds it down any more.
+        """
+        self._held_down.add(why)
+        if not self.is_online:
+            return
+        self.is_online = False
+        world, link = self.world, self.link
+        for direction in (link.up, link.down):
+            for leg, gone in direction.cut(world.now_us):
+                world.was_cut(leg, gone)
+        link.radio.cut(world.now_us)
+        world.on_link(self)
+        self.tell(lambda process: LinkDown())
+
+    def link_up(self, why: str = "cut") -> None:
+        """End what holds its network down."""
+        self._held_down.discard(why)
+        if self.is_online or self._held_down:
+            return
+        self.is_online = True
+        self.world.on_link(self)
+        self.tell(Process.greeting)
+
+    def tell_bandwidth(self) -> None:
+        """Tell the machines that watch it that the link carries something else now."""
+        if "bandwidth_kbps" in self.watched:
+            for process in self.processes:
+                if "bandwidth_kbps" in process.watch:
+                    self.world.soon(process, ContextChanged(self.snapshot()))
+
+    def held_down(self) -> list[str]:
+        """Say what holds the link down."""
+        return sorted(self._held_down)
+
+    def move(self, lat: float, lon: float) -> None:
+        """Put it at another place, where it stays: its machines are told now, its trace at the next interval.
+
+        Parameters
+        ----------
+        lat, lon : float
+            Degrees.
+
+        Raises
+        ------
+        ParameterError
+            It has a mobility, which moves it, or this is no place.
+        """
+        loc = place("lat, lon", (lat, lon))
+        if self.course is None:
+            self.course = Still(*loc)
+            if self.on_first_move is not None:
+                self.on_first_move(self)
+        elif isinstance(self.course, Still):
+            self.course.move(*loc)
+        else:
+            raise ParameterError(
+                "A device that moves by itself is not moved by hand.",
+                where=self.name,
+                found="mobility=",
+                expected="a device without mobility",
+                remedy="add it with at=…, or with a mobility of your own: Replay(trace)",
+            )
+        super().change_context(loc=loc)
+
+    def change_context(self, **context: Any) -> None:
+        """Change what it knows of itself; its machines are told.
+
+        Raises
+        ------
+        ParameterError
+            The lab sets one of these fields itself: a change would be undone.
+        """
+        self._check_context(context)
+        super().change_context(**context)
+
+    def _check_context(self, context: Mapping[str, Any]) -> None:
+        if self.course is not None:
+            by_hand = isinstance(self.course, Still)
+            remedy = "device.move(lat, lon)" if by_hand else "its mobility says where it is"
+            _refuse("loc", context, "the place of a device is", remedy)
+        if self.battery is not None:
+            _refuse("battery_share", context, "what is left in a battery is", "a device without battery_j=")
+        if isfinite(self.link.down_kbps):
+            _refuse(
+                "bandwidth_kbps", context, "what a link carries is", "a LinkReplay of what it is to carry"
+            )
+
+    def readdress(self, address: str) -> None:
+        """Give it another address: what is sent to the old one fails from now on.
+
+        Raises
+        ------
+        ParameterError
+            The address is in use.
+        """
+        self.world.readdress(self, address)
+        self.world.on_incident(self, "moved", address)
+        if self.is_online:
+            self.tell(Process.greeting)
+
+    def change_network(self, link: str, address: str | None = None) -> None:
+        """Go over to another kind of network, where it has another address.
+
+        Parameters
+        ----------
+        link : str
+            A profile of :data:`mudkit.fleet.link.LINKS`.
+        address : str, optional
+            By default the next of its own.
+        """
+        profile = profile_of(link)
+        self.world.readdress(self, address or self.next_address())  # refuses before anything is changed
+        self.link_down("change of network")
+        self.link.use(profile, self.world.now_us)
+        self.world.on_incident(self, "moved", f"{self.address}, {link}")
+        self._held_down.discard("measured")  # that was the other network
+        self.link_up("change of network")
+        self.tell_bandwidth()
+        if self.battery is not None:
+            self.battery.look()
+
+    def next_address(self) -> str:
+        """Make up another address: the name and a number."""
+        self._addresses += 1
+        return f"{self.name}@{self._addresses}"
+
+    def switch_off(self, why: str = "off") -> None:
+        """Switch it off: no link, no machine; its storage stays. It may be off already."""
+        if not self.is_on:
+            return
+        self.link_down("off")
+        self.kill()
+        self._switch(False, why)
+
+    def switch_on(self) -> None:
+        """Switch it on again; an empty battery is charged before. It may be on already."""
+        if not self.is_on:
+            self._switch(True, None)
+        self.restart()
+        self.link_up("off")  # after its machines are there: they hear of it once
+
+    def _switch(self, is_on: bool, why: str | None) -> None:
+        self.is_on = is_on
+        self.world.on_incident(self, "on" if is_on else "off", why)
+        if self.battery is not None:
+            self.battery.switched()
+
+    def restart(self) -> None:
+        """Make the machines that were killed again, with their storage as it was committed.
+
+        Raises
+        ------
+        ParameterError
+            The device is off.
+        """
+        if not self.is_on:
+            raise ParameterError(
+                "Nothing runs on a device that is off.",
+                where="device",
+                found=f"{self.name} is off",
+                expected="one that is on",
+                remedy="switch it on: its machines are then there again",
+            )
+        super().restart()
+
+
+def _refuse(field: str, context: Mapping[str, Any], what: str, remedy: str) -> None:
+    if field in context:
+        raise ParameterError(
+            f"The lab sets this field itself: {what} measured.",
+            where=field,
+            found=repr(context[field]),
+            expected="other fields of the context",
+            remedy=remedy,
+        )
