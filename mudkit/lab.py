@@ -136,8 +136,8 @@ class Lab(Results):
         every_s : float
             The time between two positions of a device that moves, in seconds.
         battery_j : float, optional
-            The energy of its full battery, in joules; when it is used up, the device is switched off. None: it
-            is on a charger.
+            The energy of its full battery, in joules; when it is used up, the device is switched off. None:
+            it is on a charger.
         base_mw : float
             The power that it takes from its battery without its radio, in milliwatts.
         storage : path-like, optional
