@@ -36,7 +36,7 @@ def test_a_package_shows_what_stands_under_the_constants_that_it_imports(tmp_pat
     )
     page = (tmp_path / "api" / "mudkit" / "experiment" / "scoreboard.html").read_text(encoding="utf-8")
     for name, told in (
-        ("ENTRANTS", "The systems that enter"),
+        ("ADAPTERS", "The systems that enter"),
         ("NEWS", "40 readers"),
         ("MEASURES", "measured"),
     ):
