@@ -22,12 +22,12 @@ from mudkit import errors
 from mudkit.files import existing, output_problem, staged_file
 from mudkit.pipeline.launch.shipping import provide
 from mudkit.pipeline.resume import Stage, resumable, sweep
-from mudkit.trace.clean import check_moves, check_parsed, check_plausible, clean_positions, clean_reads
-from mudkit.trace.derive import Rule, derive_reads
+from mudkit.trace.clean import check_moves, check_plausible, clean
 from mudkit.trace.folder import OUTPUT_NAMES, TraceWriter, is_trace, read_manifest, write_manifest
 from mudkit.trace.formats import GZIP_FACTOR, Source, recognise
-from mudkit.trace.load import describe, fitting, options_of, parsed_batches, rule_for
-from mudkit.trace.parse import Options
+from mudkit.trace.options import Options
+from mudkit.trace.parse import check_parsed, parsed_batches
+from mudkit.trace.plan import LoadPlan
 from mudkit.trace.schema import device_buckets
 
 __all__ = ["IngestReport", "ingest"]
@@ -129,9 +129,8 @@ def ingest(
     started = time.monotonic()
     # Executors have folders of their own, in which a relative path means nothing.
     origin = recognise(existing(source, "trace").absolute(), format, columns)
-    options = fitting(origin, options_of(table, tz, time_unit, box_km, window_s))
-    how = rule_for(origin, options, rule)
-    description = describe(origin, options, how)
+    plan = LoadPlan.of(origin, Options.of(table, tz, time_unit, box_km, window_s), rule)
+    options, description = plan.options, plan.description()
     path = Path(path).expanduser()
     if not overwrite and is_trace(path):
         manifest = read_manifest(path)
@@ -142,27 +141,27 @@ def ingest(
     buckets = min(max(2, -(-sum(sizes) // _BUCKET_BYTES)), _MOST_BUCKETS)  # so that one fits a task's memory
     identity = {"job": "ingest", "buckets": buckets, **description}
     with resumable(path, identity, overwrite=OUTPUT_NAMES if overwrite else None) as stage:
-        work = _Work(origin, options, how, stage, _groups(origin.files(), sizes), buckets)
+        work = _Work(plan, stage, _groups(origin.files(), sizes), buckets)
         found = len(_sort_out(stage))
         parsed = _run(spark, stage, "files", work.parse, len(work.groups), path)
         bad = parsed.rows("rejected")
         total = sum(bad.values()) + sum(parsed.rows("good").values())
-        check_parsed(origin, options, total, bad, parsed.sample)
-        clean = _run(spark, stage, "bucket", work.clean, work.buckets, path)
-        rejected = clean.rows("rejected")
-        kept = sum(clean.rows(options.table).values())
+        check_parsed(plan, total, bad, parsed.sample)
+        cleaned = _run(spark, stage, "bucket", work.clean, work.buckets, path)
+        rejected = cleaned.rows("rejected")
+        kept = sum(cleaned.rows(options.table).values())
         if options.table == "positions":
             check_plausible(origin, total - sum(bad.values()), rejected)
         for reason, count in bad.items():
             rejected[reason] = rejected.get(reason, 0) + count
         if options.table == "positions":
-            check_moves(origin, kept, clean.devices, rejected)
+            check_moves(origin, kept, cleaned.devices, rejected)
         manifest = {
             **description,
             "rejected": dict(sorted(rejected.items(), key=lambda item: (-item[1], item[0]))),
             "rows": {
-                "positions": sum(clean.rows("positions").values()),
-                "reads": sum(clean.rows("reads").values()),
+                "positions": sum(cleaned.rows("positions").values()),
+                "reads": sum(cleaned.rows("reads").values()),
                 "rejected": sum(rejected.values()),
             },
         }
@@ -208,9 +207,7 @@ def _groups(files: Sequence[Path], sizes: Sequence[int]) -> tuple[tuple[Path, ..
 class _Work:
     """What the tasks do; it travels to the executors."""
 
-    origin: Source
-    options: Options
-    rule: Rule
+    plan: LoadPlan
     stage: Stage
     groups: tuple[tuple[Path, ...], ...]
     buckets: int
@@ -220,7 +217,7 @@ class _Work:
         aside = TraceWriter(self.stage.out, f"files-{number:05d}-")
         with ExitStack() as stack:
             writers: dict[int, pq.ParquetWriter] = {}
-            for parsed in parsed_batches(self.origin, self.options, list(self.groups[number])):
+            for parsed in parsed_batches(self.plan, list(self.groups[number])):
                 aside.write("rejected", parsed.bad)
                 for reason, count in Counter(parsed.bad["reason"].to_pylist()).items():
                     first = parsed.bad.filter(pc.equal(parsed.bad["reason"], reason))["raw"][0].as_py()
@@ -242,12 +239,8 @@ class _Work:
             return
         rows = pa.concat_tables([pq.read_table(file) for file in files], promote_options="default")
         writer = TraceWriter(self.stage.out, f"bucket-{number:05d}-")
-        if self.options.table == "reads":
-            reads, rejected = clean_reads(rows, self.options)
-        else:
-            positions, occupied, rejected = clean_positions(rows)
-            asked = {"box_km": self.options.box_km, "window_s": self.options.window_s}
-            reads = derive_reads(positions, self.rule, **asked, occupied=occupied)
+        positions, reads, rejected = clean(rows, self.plan)
+        if self.plan.options.table == "positions":
             writer.write("positions", positions)
             yield "positions", "", len(positions), pc.count_distinct(positions["device"]).as_py(), ""
         writer.write("reads", reads)

@@ -15,7 +15,7 @@ from mudkit.pipeline.batches import tables
 from mudkit.pipeline.coverage import Reads
 from mudkit.pipeline.launch.shipping import provide
 from mudkit.pipeline.tables import require_columns
-from mudkit.trace.parse import MAX_WINDOW_S
+from mudkit.trace.options import MAX_WINDOW_S
 
 __all__ = ["check_horizon", "label_reads", "labels_of"]
 

@@ -17,7 +17,7 @@ from mudkit.files import existing
 from mudkit.pipeline.ingest import ingest
 from mudkit.pipeline.tables import read
 from mudkit.trace.folder import is_trace, read_manifest, table_folder
-from mudkit.trace.load import refuse_for_folder
+from mudkit.trace.options import refuse_for_folder
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,7 +16,7 @@ from mudkit.report.schemas import TEMPLATES, Parameters
 from mudkit.trace.folder import is_trace
 from mudkit.trace.formats import recognise
 from mudkit.trace.formats.columns import ColumnsMissing
-from mudkit.trace.load import refuse_for_folder
+from mudkit.trace.options import refuse_for_folder
 
 __all__ = ["check", "check_inputs", "described", "inputs", "parse_assignments", "preset", "presets"]
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 
 from mudkit.errors import ParameterError
 from mudkit.trace.derive import Rule
-from mudkit.trace.parse import MAX_BOX_KM, MAX_WINDOW_S
+from mudkit.trace.options import MAX_BOX_KM, MAX_WINDOW_S
 from mudkit.units import zone
 
 __all__ = [

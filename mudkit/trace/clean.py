@@ -1,7 +1,7 @@
-"""From parsed rows to the tables of a trace: keep what can be true, set the rest aside, refuse nonsense.
+"""Clean parsed rows into the tables of a trace: what cannot be true is set aside, and reads are derived.
 
-A few implausible rows are set aside; when most rows are wrong in the same way, the file was read the wrong
-way, and that is an error which says so.
+A few rows that contradict others are set aside; when most do, or when no device moves, the file was read the
+wrong way, and that is an error which says so.
 """
 
 from __future__ import annotations
@@ -15,15 +15,55 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mudkit.errors import TraceContentError, TraceFormatError
+from mudkit.trace.derive import derive_reads
 from mudkit.trace.formats import Source
-from mudkit.trace.parse import EXCHANGED, LATE, UNTIMED, Options, parse
+from mudkit.trace.options import Options
+from mudkit.trace.plan import LoadPlan
 from mudkit.trace.plausible import DUPLICATE, KEPT, TOO_FAST, judge
 from mudkit.trace.schema import POSITIONS, READS, REJECTED, timestamps, with_read_ids
-from mudkit.trace.values import TIME_UNITS
 
-__all__ = ["Positions", "check_moves", "check_parsed", "check_plausible", "clean_positions", "clean_reads"]
+__all__ = [
+    "CleanTables",
+    "Positions",
+    "check_moves",
+    "check_plausible",
+    "clean",
+    "clean_positions",
+    "clean_reads",
+]
 
 _REASONS = {DUPLICATE: "duplicate", TOO_FAST: "speed over 70 m/s"}
+
+
+class CleanTables(NamedTuple):
+    """What parsed rows become: three tables with the schemas of the trace."""
+
+    positions: pa.Table
+    reads: pa.Table
+    rejected: pa.Table
+
+
+def clean(good: pa.Table, plan: LoadPlan) -> CleanTables:
+    """Keep the parsed rows of whole devices that can be true, and derive reads from positions.
+
+    Parameters
+    ----------
+    good : pyarrow.Table
+        Rows as :class:`mudkit.trace.parse.Parsed` has them, in the order of the files.
+    plan : LoadPlan
+        It says whether the rows are positions or reads, and by which rule reads are derived.
+
+    Raises
+    ------
+    TraceContentError
+        The rule needs what the trace does not have.
+    """
+    options = plan.options
+    if options.table == "reads":
+        return CleanTables(POSITIONS.empty_table(), *clean_reads(good, options))
+    positions, occupied, rejected = clean_positions(good)
+    asked = {"box_km": options.box_km, "window_s": options.window_s}
+    return CleanTables(positions, derive_reads(positions, plan.rule, **asked, occupied=occupied), rejected)
 
 
 class Positions(NamedTuple):
@@ -97,67 +137,17 @@ def clean_reads(good: pa.Table, options: Options) -> tuple[pa.Table, pa.Table]:
     return kept, _rejected(good, again, np.full(len(again), "duplicate"))
 
 
-def check_parsed(source: Source, options: Options, rows: int, bad: dict[str, int], sample: str) -> None:
-    """Refuse a file most of whose rows could not be read.
+def check_plausible(source: Source, rows: int, rejected: dict[str, int]) -> None:
+    """Refuse a file most of whose positions contradict each other.
 
     Parameters
     ----------
     source : Source
-    options : Options
+        The file or folder, for the message.
     rows : int
-        Rows in the file.
-    bad : dict
-        Rows set aside by the parser, by reason.
-    sample : str
-        The first of them.
-
-    Raises
-    ------
-    TraceContentError
-        The file holds no rows.
-    TraceFormatError
-        Another time unit, exchanged coordinates, or something else that most rows share.
-    """
-    where = str(source.path)
-    if not rows:
-        raise TraceContentError(
-            f"{source.path.name} holds no rows.",
-            where=where,
-            found="a header and nothing below it",
-            expected="at least one row",
-            remedy="get the file again",
-        )
-    if 2 * bad.get(UNTIMED, 0) > rows:
-        raise TraceFormatError(
-            f"Most rows of {source.path.name} have no time.",
-            where=where,
-            found=f"{bad[UNTIMED]:,} of {rows:,} rows",
-            expected="a time for each position",
-            remedy="export what was recorded: planned routes and places of interest have no times",
-        )
-    if 2 * bad.get(LATE, 0) > rows:
-        raise _wrong_unit(source, options)
-    if 2 * bad.get(EXCHANGED, 0) > rows:
-        raise TraceFormatError(
-            f"Latitude and longitude look exchanged in {source.path.name}.",
-            where=where,
-            found=f"{bad[EXCHANGED]:,} of {rows:,} rows are in range only the other way round; "
-            f"lat is read from {source.columns.get('lat', 'the first column')!r}",
-            expected="latitudes within ±90, longitudes within ±180",
-            remedy="exchange the two in the column mapping",
-        )
-    if 2 * sum(bad.values()) > rows:
-        raise TraceFormatError(
-            f"Most rows of {source.path.name} cannot be read.",
-            where=where,
-            found=f"{sum(bad.values()):,} of {rows:,} rows; the first: {sample[:100]!r}",
-            expected="in each row a device, a time (UNIX or ISO 8601) and a place in degrees (like 37.77)",
-            remedy="check the column mapping and the format",
-        )
-
-
-def check_plausible(source: Source, rows: int, rejected: dict[str, int]) -> None:
-    """Refuse a file most of whose positions contradict each other.
+        How many rows could be parsed.
+    rejected : dict
+        How many of them cleaning set aside, by reason.
 
     Raises
     ------
@@ -180,10 +170,11 @@ def check_moves(source: Source, positions: int, devices: int, rejected: Mapping[
     Parameters
     ----------
     source : Source
+        The file or folder, for the message.
     positions, devices : int
-        How many were kept.
+        How many positions were kept, and of how many devices.
     rejected : mapping
-        How many rows were set aside, by reason.
+        How many rows were set aside by parsing and cleaning, by reason.
 
     Raises
     ------
@@ -226,21 +217,3 @@ def _rejected(good: pa.Table, rows: NDArray[np.int64], reasons: NDArray[np.str_]
     raw = pc.binary_join_element_wise(*(pc.cast(column, pa.string()) for column in values), ",")
     columns = [aside["source"].cast(pa.string()), aside["row"], pa.array(reasons, pa.string()), raw]
     return pa.table(columns, schema=REJECTED)
-
-
-def _wrong_unit(source: Source, options: Options) -> TraceFormatError:
-    """Say in which unit the times would make sense."""
-    batch = next(b for b in source.batches() if len(b.columns))
-    fitting = [
-        unit
-        for unit in TIME_UNITS
-        if len(parse(batch.columns, "", batch.rows, Options(options.table, options.tz, unit)).good)
-    ]
-    return TraceFormatError(
-        f"The times in {source.path.name} are not in the unit {options.time_unit!r}.",
-        where=str(source.path),
-        found=f"{batch.columns['ts'][0].as_py()!r} in {source.columns.get('ts', 'the last column')!r}, "
-        "before 1980 or after 2100 in that unit",
-        expected="times since 1970 in " + (" or ".join(map(repr, fitting)) or ", ".join(TIME_UNITS)),
-        remedy=f"say time_unit={fitting[0]!r}" if fitting else "check which column is the time",
-    )

@@ -21,7 +21,8 @@ from mudkit.errors import ParameterError, TraceContentError, TraceFormatError
 from mudkit.files import existing, sha256
 from mudkit.sources.parameters import time_zone
 from mudkit.trace.formats import Source, header, unreadable
-from mudkit.trace.parse import EARLIEST_US, LATE, LATEST_US, UNPARSABLE, Options
+from mudkit.trace.options import Options
+from mudkit.trace.parse import EARLIEST_US, LATE, LATEST_US, UNPARSABLE
 from mudkit.trace.recordings import codes, lasting, orderly, stretches
 from mudkit.trace.schema import LINKS, REJECTED, epoch_us, timestamps
 from mudkit.trace.values import NO_TIME, numbers, raw_text, times_us, truths

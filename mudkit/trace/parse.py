@@ -1,17 +1,24 @@
-"""From columns as they came to numbers, times and texts; what cannot be read is set aside with a reason."""
+"""Parse the columns of a source into devices, times and places; rows that cannot be read are set aside.
+
+When most rows cannot be read in the same way, the file was read the wrong way (another time unit, exchanged
+coordinates), and that is an error which says so.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from mudkit.errors import ParameterError
-from mudkit.sources.parameters import time_zone
+from mudkit.errors import TraceContentError, TraceFormatError
+from mudkit.trace.options import MAX_BOX_KM, MAX_WINDOW_S, Options
+from mudkit.trace.plan import LoadPlan
 from mudkit.trace.plausible import MAX_FLIGHT_MPS
 from mudkit.trace.schema import REJECTED
 from mudkit.trace.values import NO_TIME, TIME_UNITS, numbers, raw_text, times_us, truths
@@ -21,15 +28,15 @@ __all__ = [
     "EXCHANGED",
     "LATE",
     "LATEST_US",
-    "MAX_BOX_KM",
-    "MAX_WINDOW_S",
     "OUTSIDE",
     "TWICE_OR_NEVER",
     "UNPARSABLE",
     "UNTIMED",
-    "Options",
     "Parsed",
+    "check_parsed",
     "parse",
+    "parse_source",
+    "parsed_batches",
 ]
 
 UNPARSABLE = "unparsable"
@@ -44,46 +51,6 @@ EARLIEST_US = 315_964_800_000_000
 
 LATEST_US = 4_102_444_800_000_000
 """2100-01-01."""
-
-MAX_BOX_KM = 20_000.0
-MAX_WINDOW_S = 3.2e9
-"""A hundred years: a longer window is a mistake."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """How to read columns.
-
-    Parameters
-    ----------
-    table : {'positions', 'reads'}
-    tz : str
-        Time zone (IANA name) of times that do not say theirs.
-    time_unit : {'s', 'ms', 'us', 'ns'}
-        Unit of numeric times, counted from 1970-01-01 UTC.
-    box_km, window_s : float
-        What a read asks for, where its row does not say.
-    """
-
-    table: str = "positions"
-    tz: str = "UTC"
-    time_unit: str = "s"
-    box_km: float = 20.0
-    window_s: float = 7200.0
-
-    def __post_init__(self) -> None:
-        time_zone("tz", self.tz)
-        allowed: list[tuple[str, Any, bool, str]] = [
-            ("table", self.table, self.table in ("positions", "reads"), "positions or reads"),
-            ("time_unit", self.time_unit, self.time_unit in TIME_UNITS, "one of " + ", ".join(TIME_UNITS)),
-            ("box_km", self.box_km, 0 < self.box_km <= MAX_BOX_KM, "a side over 0 and up to 20,000 km"),
-            ("window_s", self.window_s, 0 < self.window_s <= MAX_WINDOW_S, "seconds over 0 and up to 3.2e9"),
-        ]
-        for name, value, fine, expected in allowed:
-            if not fine:
-                raise ParameterError(
-                    f"The parameter {name} is not usable.", where=name, found=repr(value), expected=expected
-                )
 
 
 @dataclass(frozen=True)
@@ -102,6 +69,55 @@ class Parsed:
 
     good: pa.Table
     bad: pa.Table
+
+
+def parse_source(plan: LoadPlan) -> Parsed:
+    """Parse a whole source, and refuse it where most of its rows cannot be read.
+
+    Raises
+    ------
+    TraceContentError, TraceFormatError
+        As :func:`parsed_batches` and :func:`check_parsed`.
+    """
+    parsed = list(parsed_batches(plan))
+    bad = pa.concat_tables([REJECTED.empty_table(), *(p.bad for p in parsed)])
+    rows = len(bad) + sum(len(p.good) for p in parsed)
+    sample = str(bad["raw"][0]) if len(bad) else ""
+    check_parsed(plan, rows, dict(Counter(bad["reason"].to_pylist())), sample)
+    return Parsed(pa.concat_tables([p.good for p in parsed]).unify_dictionaries(), bad)
+
+
+def parsed_batches(plan: LoadPlan, files: list[Path] | None = None) -> Iterator[Parsed]:
+    """Parse a source batch by batch; lines that have no columns are among the bad rows.
+
+    Parameters
+    ----------
+    plan : LoadPlan
+        What is read, and how.
+    files : list of Path, optional
+        Which of the source's files; by default all.
+
+    Raises
+    ------
+    TraceFormatError
+        A file cannot be read, or its columns are of types that cannot be parsed.
+    """
+    for batch in plan.source.batches(files):
+        try:
+            parsed = parse(batch.columns, batch.source, batch.rows, plan.options)
+        except (pa.ArrowException, KeyError) as error:
+            kinds = ", ".join(f"{field.name}: {field.type}" for field in batch.columns.schema)
+            raise TraceFormatError(
+                f"The columns of {batch.source} are not what they should be.",
+                where=batch.source,
+                found=kinds,
+                expected="a device as text or number, a time, and latitude and longitude as numbers",
+                remedy="check the column mapping",
+            ) from error
+        lines = [(batch.source, line.row, UNPARSABLE, line.raw) for line in batch.malformed]
+        rows = [dict(zip(REJECTED.names, line, strict=True)) for line in lines]
+        malformed = pa.Table.from_pylist(rows, schema=REJECTED)
+        yield Parsed(parsed.good, pa.concat_tables([parsed.bad, malformed]))
 
 
 def parse(columns: pa.Table, source: str, rows: NDArray[np.int64], options: Options) -> Parsed:
@@ -162,6 +178,65 @@ def parse(columns: pa.Table, source: str, rows: NDArray[np.int64], options: Opti
     return Parsed(table.add_column(0, "source", name_of_all), bad)
 
 
+def check_parsed(plan: LoadPlan, rows: int, bad: dict[str, int], sample: str) -> None:
+    """Refuse a file most of whose rows could not be read.
+
+    Parameters
+    ----------
+    plan : LoadPlan
+        How the file was read.
+    rows : int
+        How many rows the file holds.
+    bad : dict
+        How many of them the parser set aside, by reason.
+    sample : str
+        The first row that was set aside, as it came; empty where there is none.
+
+    Raises
+    ------
+    TraceContentError
+        The file holds no rows.
+    TraceFormatError
+        Another time unit, exchanged coordinates, or something else that most rows share.
+    """
+    source, where = plan.source, str(plan.source.path)
+    if not rows:
+        raise TraceContentError(
+            f"{source.path.name} holds no rows.",
+            where=where,
+            found="a header and nothing below it",
+            expected="at least one row",
+            remedy="get the file again",
+        )
+    if 2 * bad.get(UNTIMED, 0) > rows:
+        raise TraceFormatError(
+            f"Most rows of {source.path.name} have no time.",
+            where=where,
+            found=f"{bad[UNTIMED]:,} of {rows:,} rows",
+            expected="a time for each position",
+            remedy="export what was recorded: planned routes and places of interest have no times",
+        )
+    if 2 * bad.get(LATE, 0) > rows:
+        raise _wrong_unit(plan)
+    if 2 * bad.get(EXCHANGED, 0) > rows:
+        raise TraceFormatError(
+            f"Latitude and longitude look exchanged in {source.path.name}.",
+            where=where,
+            found=f"{bad[EXCHANGED]:,} of {rows:,} rows are in range only the other way round; "
+            f"lat is read from {source.columns.get('lat', 'the first column')!r}",
+            expected="latitudes within ±90, longitudes within ±180",
+            remedy="exchange the two in the column mapping",
+        )
+    if 2 * sum(bad.values()) > rows:
+        raise TraceFormatError(
+            f"Most rows of {source.path.name} cannot be read.",
+            where=where,
+            found=f"{sum(bad.values()):,} of {rows:,} rows; the first: {sample[:100]!r}",
+            expected="in each row a device, a time (UNIX or ISO 8601) and a place in degrees (like 37.77)",
+            remedy="check the column mapping and the format",
+        )
+
+
 def _is_twice_or_never(ts: pa.Array, t_us: NDArray[np.int64], options: Options) -> NDArray[np.bool_]:
     """Tell which times can be read, but the zone has them twice or never: in UTC each is one."""
     found = np.asarray(t_us == NO_TIME, dtype=np.bool_)
@@ -176,4 +251,23 @@ def _says(column: pa.ChunkedArray) -> NDArray[np.bool_]:
     text = pc.utf8_trim_whitespace(column.combine_chunks().cast(pa.string()))
     return np.asarray(
         pc.fill_null(pc.not_equal(text, ""), False).to_numpy(zero_copy_only=False), dtype=np.bool_
+    )
+
+
+def _wrong_unit(plan: LoadPlan) -> TraceFormatError:
+    """Say in which unit the times would make sense."""
+    source, options = plan.source, plan.options
+    batch = next(b for b in source.batches() if len(b.columns))
+    fitting = [
+        unit
+        for unit in TIME_UNITS
+        if len(parse(batch.columns, "", batch.rows, Options(options.table, options.tz, unit)).good)
+    ]
+    return TraceFormatError(
+        f"The times in {source.path.name} are not in the unit {options.time_unit!r}.",
+        where=str(source.path),
+        found=f"{batch.columns['ts'][0].as_py()!r} in {source.columns.get('ts', 'the last column')!r}, "
+        "before 1980 or after 2100 in that unit",
+        expected="times since 1970 in " + (" or ".join(map(repr, fitting)) or ", ".join(TIME_UNITS)),
+        remedy=f"say time_unit={fitting[0]!r}" if fitting else "check which column is the time",
     )

@@ -19,21 +19,13 @@ import pyarrow.dataset as ds
 from mudkit.errors import MudkitError, ParameterError, TraceContentError
 from mudkit.files import existing, output_problem, work_folder
 from mudkit.progress import bar
-from mudkit.trace.clean import check_moves, check_parsed, check_plausible
-from mudkit.trace.derive import Rule
+from mudkit.trace.clean import CleanTables, check_moves, check_plausible, clean
 from mudkit.trace.folder import is_trace, read_manifest, table_folder
-from mudkit.trace.formats import GZIP_FACTOR, Source, recognise
-from mudkit.trace.load import (
-    describe,
-    fitting,
-    options_of,
-    parsed_batches,
-    refuse_for_folder,
-    rule_for,
-    tables,
-)
+from mudkit.trace.formats import GZIP_FACTOR, recognise
 from mudkit.trace.loaded import Loaded
-from mudkit.trace.parse import Options
+from mudkit.trace.options import Options, refuse_for_folder
+from mudkit.trace.parse import check_parsed, parsed_batches
+from mudkit.trace.plan import LoadPlan
 from mudkit.trace.schema import POSITIONS, READS, REJECTED, SCHEMAS
 from mudkit.trace.spill import Spill
 
@@ -101,17 +93,14 @@ def scan(
             found=repr(batch_rows),
             expected="a whole number of rows, at least 1",
         )
-    options = options_of(table, tz, time_unit, box_km, window_s)
+    options = Options.of(table, tz, time_unit, box_km, window_s)
     path = existing(path, "trace")
     if path.is_dir() and is_trace(path):
-        refuse_for_folder(
-            path, format=format, table=table, tz=tz, time_unit=time_unit, columns=columns, rule=rule,
-            box_km=box_km, window_s=window_s,
-        )  # fmt: skip
+        sizes = {"box_km": box_km, "window_s": window_s}
+        texts = {"format": format, "table": table, "tz": tz, "time_unit": time_unit}
+        refuse_for_folder(path, **texts, columns=columns, rule=rule, **sizes)
         return Scan(_Clean(path), batch_rows)
-    source = recognise(path, format, columns)
-    options = fitting(source, options)
-    return Scan(_Raw(source, options, rule_for(source, options, rule)), batch_rows)
+    return Scan(_Raw(LoadPlan.of(recognise(path, format, columns), options, rule)), batch_rows)
 
 
 class Scan:
@@ -226,28 +215,26 @@ class _Totals:
 class _Raw:
     """A file or folder of a public format."""
 
-    def __init__(self, source: Source, options: Options, rule: Rule) -> None:
-        self._source = source
-        self._options = options
-        self._rule = rule
-        self.description = describe(source, options, rule)
+    def __init__(self, plan: LoadPlan) -> None:
+        self._plan = plan
+        self.description = plan.description()
 
     def set_down(self, folder: Path, batch_rows: int) -> _Kept:
         """Read all rows and set them down by device; refuse what :func:`mudkit.trace.load` refuses."""
         spill = Spill(folder, "rows", batch_rows)
         bad: Counter[str] = Counter()
         sample = ""
-        files = self._source.files()
+        files = self._plan.source.files()
         sizes = [file.stat().st_size for file in files]
         with (
-            bar(sum(sizes) / 1e6, f"reading {self._source.path.name}", "MB") as show,
+            bar(sum(sizes) / 1e6, f"reading {self._plan.source.path.name}", "MB") as show,
             pa.OSFile(str(folder / _BAD), "wb") as sink,
             pa.ipc.new_stream(sink, REJECTED) as aside,
         ):
             done = 0
             for file, size in zip(files, sizes, strict=True):
                 rows = 0
-                for parsed in parsed_batches(self._source, self._options, [file]):
+                for parsed in parsed_batches(self._plan, [file]):
                     spill.add(parsed.good)
                     if len(parsed.bad):
                         sample = sample or str(parsed.bad["raw"][0])
@@ -260,18 +247,18 @@ class _Raw:
                 show(done / 1e6)
         spill.finish()
         total = sum(bad.values()) + sum(spill.counts.values())
-        check_parsed(self._source, self._options, total, dict(bad), sample)
+        check_parsed(self._plan, total, dict(bad), sample)
         return _Kept(folder, dict(sorted(spill.counts.items())), spill, None)
 
-    def tables(self, kept: _Kept, first: str, last: str) -> tuple[pa.Table, pa.Table, pa.Table]:
+    def tables(self, kept: _Kept, first: str, last: str) -> CleanTables:
         """Clean the rows of some devices."""
-        return tables(kept.positions.rows(first, last), self._options, self._rule)
+        return clean(kept.positions.rows(first, last), self._plan)
 
     def check(self, totals: _Totals, rows: int) -> None:
         """Refuse what only all pieces together show."""
-        if self._options.table == "positions":
-            check_plausible(self._source, rows, dict(totals.rejected))
-            check_moves(self._source, totals.positions, totals.devices, totals.rejected)
+        if self._plan.options.table == "positions":
+            check_plausible(self._plan.source, rows, dict(totals.rejected))
+            check_moves(self._plan.source, totals.positions, totals.devices, totals.rejected)
 
 
 class _Clean:
@@ -308,11 +295,11 @@ class _Clean:
             for batch in dataset.to_batches(batch_size=batch_rows, batch_readahead=2, fragment_readahead=1):
                 yield pa.Table.from_batches([batch])
 
-    def tables(self, kept: _Kept, first: str, last: str) -> tuple[pa.Table, pa.Table, pa.Table]:
+    def tables(self, kept: _Kept, first: str, last: str) -> CleanTables:
         """Take back the rows of some devices."""
         assert kept.reads is not None
         positions = kept.positions.rows(first, last).sort_by([("device", "ascending"), ("ts", "ascending")])
-        return positions, kept.reads.rows(first, last), REJECTED.empty_table()
+        return CleanTables(positions, kept.reads.rows(first, last), REJECTED.empty_table())
 
     def check(self, totals: _Totals, rows: int) -> None:
         """Refuse nothing: the trace was checked when it was made."""

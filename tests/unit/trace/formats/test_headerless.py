@@ -5,7 +5,10 @@ import gzip
 import pytest
 
 from mudkit import trace
-from mudkit.errors import ParameterError, TraceFormatError
+from mudkit.errors import TraceFormatError
+from mudkit.trace.formats import recognise
+from mudkit.trace.options import Options
+from mudkit.trace.plan import LoadPlan
 
 HEADER = "Geolife trajectory\nWGS 84\nAltitude is in Feet\nReserved 3\n0,2,255,My Track,0,0,2,8421376\n0\n"
 FIRST = [
@@ -138,15 +141,12 @@ def test_gowalla_keeps_the_location_of_what_is_rejected(tmp_path):
     assert raw == "7,2010-10-17T19:26:05Z,95,-97,16516"
 
 
-def test_ingest_is_told_that_check_ins_are_reads(tmp_path):
-    from mudkit.trace.formats import recognise
-    from mudkit.trace.load import options_of, rule_for
-
+def test_check_ins_are_reads_whatever_table_says(tmp_path):
     file = tmp_path / "g.txt"
     file.write_text("\n".join(CHECK_INS) + "\n")
-    with pytest.raises(ParameterError, match="table='reads'"):
-        rule_for(recognise(file), options_of("positions", "UTC", "s", None, None), None)
-    assert rule_for(recognise(file), options_of("reads", "UTC", "s", None, None), None).name == "none"
+    for table in ("positions", "reads"):
+        plan = LoadPlan.of(recognise(file), Options.of(table, "UTC", "s", None, None), None)
+        assert (plan.options.table, plan.rule.name) == ("reads", "none")
 
 
 @pytest.mark.parametrize("kind", ["geolife", "gowalla", "gpx"])

@@ -1,0 +1,81 @@
+"""The options of a load: what the rows are, in which units, and what a read asks for by default."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mudkit.errors import ParameterError
+from mudkit.sources.parameters import time_zone
+from mudkit.trace.values import TIME_UNITS
+
+__all__ = ["MAX_BOX_KM", "MAX_WINDOW_S", "Options", "refuse_for_folder"]
+
+MAX_BOX_KM = 20_000.0
+MAX_WINDOW_S = 3.2e9
+"""A hundred years: a longer window is a mistake."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How the columns of a file are to be understood.
+
+    Parameters
+    ----------
+    table : {'positions', 'reads'}
+        What the rows of the file are.
+    tz : str
+        Time zone (IANA name) of times that do not say theirs.
+    time_unit : {'s', 'ms', 'us', 'ns'}
+        Unit of numeric times, counted from 1970-01-01 UTC.
+    box_km : float
+        The side of the square that a read asks for where its row does not say, in km; above 0, up to 20,000.
+    window_s : float
+        How far back a read asks where its row does not say, in seconds; above 0, up to 3.2e9.
+    """
+
+    table: str = "positions"
+    tz: str = "UTC"
+    time_unit: str = "s"
+    box_km: float = 20.0
+    window_s: float = 7200.0
+
+    def __post_init__(self) -> None:
+        time_zone("tz", self.tz)
+        allowed: list[tuple[str, Any, bool, str]] = [
+            ("table", self.table, self.table in ("positions", "reads"), "positions or reads"),
+            ("time_unit", self.time_unit, self.time_unit in TIME_UNITS, "one of " + ", ".join(TIME_UNITS)),
+            ("box_km", self.box_km, 0 < self.box_km <= MAX_BOX_KM, "a side over 0 and up to 20,000 km"),
+            ("window_s", self.window_s, 0 < self.window_s <= MAX_WINDOW_S, "seconds over 0 and up to 3.2e9"),
+        ]
+        for name, value, fine, expected in allowed:
+            if not fine:
+                raise ParameterError(
+                    f"The parameter {name} is not usable.", where=name, found=repr(value), expected=expected
+                )
+
+    @classmethod
+    def of(cls, table: str, tz: str, time_unit: str, box_km: float | None, window_s: float | None) -> Options:
+        """Collect what a caller asks for; of ``box_km`` and ``window_s`` None is the default."""
+        sizes = {"box_km": box_km, "window_s": window_s}
+        return cls(table, tz, time_unit, **{k: float(v) for k, v in sizes.items() if v is not None})
+
+
+def refuse_for_folder(path: Path, **options: object) -> None:
+    """Refuse options that a trace folder cannot follow any more.
+
+    Raises
+    ------
+    ParameterError
+    """
+    usual = {"format": "auto", "table": "positions", "tz": "UTC", "time_unit": "s"}
+    given = {name: value for name, value in options.items() if value and value != usual.get(name)}
+    if given:
+        raise ParameterError(
+            "A trace folder holds its rows and reads already.",
+            where=", ".join(given),
+            found=", ".join(f"{name}={value!r}" for name, value in given.items()) + f" for {path}",
+            expected="no such option",
+            remedy="leave it out, or start from the source file",
+        )

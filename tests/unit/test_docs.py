@@ -1,0 +1,51 @@
+"""What the pages below docs/ name is there: each file, and each class, method and function in it."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "how-it-works.md"
+STEP = re.compile(r"^(\d+)\. `([^`]+\.py)` · ((?:`[^`]+`(?:, )?)+): \S", re.MULTILINE)
+
+
+def names_in(file):
+    """List the classes, functions and ``Class.method`` of a module."""
+    names = set()
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            methods = (each for each in node.body if isinstance(each, ast.FunctionDef))
+            names |= {f"{node.name}.{each.name}" for each in methods}
+    return names
+
+
+def steps():
+    text = PAGE.read_text(encoding="utf-8")
+    return [(file, re.findall(r"`([^`]+)`", names)) for _, file, names in STEP.findall(text)]
+
+
+@pytest.mark.parametrize(("file", "names"), steps(), ids=lambda value: str(value))
+def test_a_step_names_what_is_in_its_file(file, names):
+    assert (ROOT / file).is_file(), "the page names a file that is not there"
+    assert set(names) <= names_in(ROOT / file)
+
+
+def test_every_step_has_a_file_and_a_name():
+    text = PAGE.read_text(encoding="utf-8")
+    assert len(steps()) == len(re.findall(r"^\d+\. ", text, re.MULTILINE))
+    for walk in text.split("\n## ")[1:]:
+        numbers = [int(number) for number in re.findall(r"^(\d+)\. ", walk, re.MULTILINE)]
+        assert numbers == list(range(1, len(numbers) + 1)), "steps are numbered without a gap"
+
+
+def test_files_and_methods_in_sentences_are_there_too():
+    text = PAGE.read_text(encoding="utf-8")
+    for path in re.findall(r"`(mudkit/[^`]+)`", text):
+        assert (ROOT / path).exists(), path
+    known = {name for file, _ in steps() for name in names_in(ROOT / file)}
+    for name in re.findall(r"`([A-Z]\w+\.\w+)`", text):
+        assert name in known, f"no file of the walks has {name}"
