@@ -67,3 +67,10 @@ def test_an_application_prints_what_stands_below_it(section, capsys):
     for code, printed in blocks:
         exec(compile(code, "docs/applications.md", "exec"), names)
         assert capsys.readouterr().out == printed
+
+
+def test_contributing_names_what_is_there():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    paths = re.findall(r"`((?:mudkit|tests|docs|notebooks|reports|widgets|tools)/[^`<{ ]*)`", text)
+    assert len(paths) > 30
+    assert [path for path in paths if not (ROOT / path).exists()] == []
