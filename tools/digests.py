@@ -21,14 +21,14 @@ import pandas as pd
 from tqdm import tqdm
 
 from mudkit.experiment import Scenario, run
-from mudkit.experiment.scoreboard import ENTRANTS, TASKS, play
-from mudkit.experiment.scoreboard.compositions import COMPOSITIONS
+from mudkit.experiment.adapters import ADAPTERS, StoreAndForward, Sublim
+from mudkit.experiment.compositions import COMPOSITIONS
+from mudkit.experiment.scoreboard import play
+from mudkit.experiment.tasks import TASKS
 from mudkit.fleet.recorder import TABLES
 from mudkit.lab import Lab
 from mudkit.sources.outages import Outages
 from mudkit.sources.workloads import Poisson, TripStarts, WakingReads
-from mudkit.systems.store_and_forward import StoreAndForward
-from mudkit.systems.sublim import Sublim
 from mudkit.verify.campaign import judge as campaign_judge
 
 SCENARIO = Scenario(
@@ -43,7 +43,7 @@ def labs() -> dict[str, Callable[[], Lab]]:
     """Name ten labs, and how each is made and run."""
     found: dict[str, Callable[[], Lab]] = {}
     for (task_name, task), (name, system) in zip(
-        [*TASKS.items(), next(iter(TASKS.items()))], ENTRANTS.items(), strict=True
+        [*TASKS.items(), next(iter(TASKS.items()))], ADAPTERS.items(), strict=True
     ):
         small = task.over(devices=6, hours=0.5)
         found[f"{name}, {task_name}"] = lambda small=small, system=system: play(small, system, seed=11).lab

@@ -17,10 +17,9 @@ from hypothesis import strategies as st
 from mudkit.errors import MudkitError, OperationLost
 from mudkit.events import Operation
 from mudkit.exercises.judging import Exercise, PieceError, Played
+from mudkit.experiment.adapters.own import RELAY, Own
 from mudkit.experiment.scenario import Scenario
-from mudkit.experiment.scoreboard.entrants.own import RELAY, Own
-from mudkit.experiment.scoreboard.task import Item, Task
-from mudkit.experiment.scoreboard.testbed import Testbed
+from mudkit.experiment.tasks import Item, Task, Testbed
 from mudkit.figures.time import messages
 from mudkit.fleet.failures import raise_failure
 from mudkit.fleet.link import Transfer
@@ -65,8 +64,8 @@ class _ProblemError(Exception):
     """A property does not hold."""
 
 
-class _Stage(Testbed):
-    """A stage on which a reader can change her mind, and that tells the judge of what arrives."""
+class _ExerciseTestbed(Testbed):
+    """A testbed on which a reader can change her mind, and that tells the judge of what arrives."""
 
     def __init__(self, lab: Lab, came: Callable[[str, str], None]) -> None:
         super().__init__(_TASK, lab)
@@ -118,7 +117,7 @@ class _Trial:
             self.lab.device(name)
         self._piece = piece
         self._handled = 0
-        self._stage = _Stage(self.lab, self._arrived)
+        self._testbed = _ExerciseTestbed(self.lab, self._arrived)
         self._own: Own | None = None
         self._said = {phone: {subject} for phone, subject in _FIRST.items()}
         """What each has said that she wants, since all have heard of it."""
@@ -134,7 +133,7 @@ class _Trial:
 
     def play(self, story: Sequence[_Step]) -> None:
         """Play a story to its end, and judge it."""
-        self._own = Own(self._stage, self._piece, "mine", self._count)
+        self._own = Own(self._testbed, self._piece, "mine", self._count)
         self.lab.run(seconds=_STEP_S)
         self.lab.world.fault_hook = self._fault_hook
         for who, what, trouble in story:
@@ -144,7 +143,7 @@ class _Trial:
                 self.lab.run(seconds=_STEP_S)
         self._come_to_rest()
         self._check_all()
-        for phone, subject in self._stage.subjects.items():
+        for phone, subject in self._testbed.subjects.items():
             self._said[phone] = {subject}
         for sender, subject in (("cy", "arts"), ("ann", "sports")):
             self._publish(sender, subject)
@@ -211,7 +210,7 @@ class _Trial:
         )
 
     def _turn(self, who: str) -> None:
-        subject = self._stage.subjects[who] = _OTHER[self._stage.subjects[who]]
+        subject = self._testbed.subjects[who] = _OTHER[self._testbed.subjects[who]]
         self.events.append(f"{who} wants {subject} from now on")
         self._said[who].add(subject)
         for judged in self._items.values():

@@ -119,7 +119,7 @@ def run(
     scenario : Scenario
     system : callable
         Makes the system from the lab, for instance the class
-        :class:`mudkit.systems.store_and_forward.StoreAndForward`.
+        :class:`mudkit.experiment.adapters.StoreAndForward`.
     seed : int
         Same scenario, system and seed: same run.
     messages, held : bool

@@ -59,7 +59,7 @@ def replayed(
         The completeness below which an answer is stale. None: it is stale when a point is missing.
     folds : {'device', 'time'}
     seed : int
-        The seed of the control, which draws its decisions.
+        The seed by which the control deals out its labels.
 
     Returns
     -------

@@ -207,9 +207,11 @@ class Scoreboard(Parameters):
     @field_validator("tasks", "systems", "across", "up")
     @classmethod
     def _known(cls, value: Any, info: ValidationInfo) -> Any:
-        from mudkit.experiment.scoreboard import ENTRANTS, MEASURES, TASKS  # they load all systems
+        from mudkit.experiment.adapters import ADAPTERS
+        from mudkit.experiment.scoreboard import MEASURES
+        from mudkit.experiment.tasks import TASKS  # they load all systems
 
-        known = {"tasks": list(TASKS), "systems": list(ENTRANTS)}.get(str(info.field_name), list(MEASURES))
+        known = {"tasks": list(TASKS), "systems": list(ADAPTERS)}.get(str(info.field_name), list(MEASURES))
         given = value if isinstance(value, list) else [value]
         if not given or len(set(given)) < len(given) or not set(given) <= set(known):
             raise ValueError(

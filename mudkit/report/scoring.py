@@ -6,12 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from mudkit.experiment.compositions import commuting
 from mudkit.experiment.privacy import SERVERS
-from mudkit.experiment.scoreboard import MEASURES, Scoreboard, Task
+from mudkit.experiment.scoreboard import MEASURES, Scoreboard
 from mudkit.experiment.scoreboard.axes import LABELS
-from mudkit.experiment.scoreboard.compositions import commuting
 from mudkit.experiment.scoreboard.disclosed import OTHERS
 from mudkit.experiment.scoreboard.knowledge import PHONE, RELAY
+from mudkit.experiment.tasks import Task
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -192,7 +193,7 @@ def pairs(tried: pd.DataFrame) -> pd.DataFrame:
     Parameters
     ----------
     tried : pandas.DataFrame
-        What :func:`~mudkit.experiment.scoreboard.compositions.orders` gives.
+        What :func:`~mudkit.experiment.compositions.orders` gives.
     """
     rows = commuting(tried)
     rows["order"] = (rows["same_shown"] & rows["same_kept"]).map(

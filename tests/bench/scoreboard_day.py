@@ -13,7 +13,9 @@ import sys
 import time
 from collections.abc import Iterator
 
-from mudkit.experiment.scoreboard import ENTRANTS, NEWS, play
+from mudkit.experiment.adapters import ADAPTERS
+from mudkit.experiment.scoreboard import play
+from mudkit.experiment.tasks import NEWS
 from mudkit.sources.workloads import Poisson
 
 PHONES, ARTICLES = 10_000, 50
@@ -22,7 +24,7 @@ ASKED_S, ASKED_GB = 600.0, 4.0
 
 def rows() -> Iterator[dict[str, object]]:
     """Measure the systems one after the other; the peer is what is asked."""
-    for system in list(ENTRANTS)[1:]:
+    for system in list(ADAPTERS)[1:]:
         found = subprocess.run(
             [sys.executable, __file__, system], check=True, capture_output=True, text=True
         ).stdout
@@ -41,7 +43,7 @@ def measure(system: str) -> dict[str, object]:
     """Run one system in this process."""
     began_s = time.perf_counter()
     task = NEWS.over(devices=PHONES, items=Poisson(per_day=ARTICLES))
-    entry = play(task, ENTRANTS[system], seed=1, messages=False, held=False)
+    entry = play(task, ADAPTERS[system], seed=1, messages=False, held=False)
     found = entry.measures()
     return {
         "system": system,
@@ -49,14 +51,14 @@ def measure(system: str) -> dict[str, object]:
         "cpu_s": time.process_time(),
         "peak_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6,
         "events": entry.lab.world.handled,
-        "wanted": entry.stage.wanted,
+        "wanted": entry.testbed.wanted,
         "useful": found["useful"],
     }
 
 
 if __name__ == "__main__":
-    wanted = sys.argv[1:] or list(ENTRANTS)[1:]
-    if unknown := [name for name in wanted if name not in ENTRANTS]:
-        sys.exit(f"no such system: {', '.join(unknown)}; there are {', '.join(map(repr, ENTRANTS))}")
+    wanted = sys.argv[1:] or list(ADAPTERS)[1:]
+    if unknown := [name for name in wanted if name not in ADAPTERS]:
+        sys.exit(f"no such system: {', '.join(unknown)}; there are {', '.join(map(repr, ADAPTERS))}")
     for name in wanted:
         print(json.dumps(measure(name)), flush=True)

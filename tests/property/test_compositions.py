@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mudkit.experiment.scoreboard.compositions import PAIRS, PROMISES, Said, Story
-from mudkit.experiment.scoreboard.compositions.orders import played
+from mudkit.experiment.compositions import PAIRS, PROMISES, Said, Story
+from mudkit.experiment.compositions.orders import played
 
 said = st.lists(
     st.tuples(

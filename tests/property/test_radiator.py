@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from mudkit import Lab
 from mudkit.experiment import Scenario, run
+from mudkit.experiment.adapters import Radiator
 from mudkit.fleet.store import MemoryStore
 from mudkit.sources.workloads import Poisson
-from mudkit.systems.radiator import Client, Context, People, Radiator, Server, Time, Volume, distance_km
+from mudkit.systems.radiator import Client, Context, People, Server, Time, Volume, distance_km
 
 NAMES = ("ann", "bob", "cy", "dan", "eve")
 FUNCTIONS = {

@@ -23,11 +23,12 @@ from hypothesis import strategies as st
 import mudkit
 from mudkit import Lab, experiment
 from mudkit.experiment import Scenario
+from mudkit.experiment.adapters import StoreAndForward
 from mudkit.fleet.recorder import TABLES
 from mudkit.sources.mobility import RandomWaypoint, Replay
 from mudkit.sources.outages import Outages
 from mudkit.sources.workloads import Every, Moments, Poisson, TripStarts, WakingReads
-from mudkit.systems.store_and_forward import Client, Relay, StoreAndForward
+from mudkit.systems.store_and_forward import Client, Relay
 from mudkit.trace.schema import FATES, STATUSES, timestamps
 
 S = 1_000_000

@@ -14,9 +14,9 @@ import pytest
 from mudkit import experiment, pipeline, trace
 from mudkit.errors import TraceFormatError
 from mudkit.experiment import Scenario
+from mudkit.experiment.adapters import StoreAndForward
 from mudkit.fleet.recorder import TABLES
 from mudkit.sources.workloads import Poisson, TripStarts
-from mudkit.systems.store_and_forward import StoreAndForward
 from mudkit.trace.schema import SCHEMAS, epoch_us, read_ids
 
 pytestmark = pytest.mark.spark

@@ -16,10 +16,11 @@ import pytest
 from mudkit import pipeline
 from mudkit.errors import ParameterError, SimulationProblem
 from mudkit.experiment import Scenario, compare
-from mudkit.experiment.scoreboard import ENTRANTS, WARD, scoreboard
+from mudkit.experiment.adapters import ADAPTERS, StoreAndForward
+from mudkit.experiment.scoreboard import scoreboard
+from mudkit.experiment.tasks import WARD
 from mudkit.sources.outages import Outages
 from mudkit.systems.lasthop import sweep
-from mudkit.systems.store_and_forward import StoreAndForward
 
 pytestmark = pytest.mark.spark
 module = importlib.import_module("mudkit.pipeline.spread")  # the package names the function
@@ -157,7 +158,7 @@ def test_over_connect():
 
 def test_a_scoreboard_over_spark_is_the_one_of_here(spark):
     task = WARD.over(devices=2, hours=0.05)
-    systems = {"MUD": ENTRANTS["MUD"], "Contrail": ENTRANTS["Contrail"]}
+    systems = {"MUD": ADAPTERS["MUD"], "Contrail": ADAPTERS["Contrail"]}
     here = scoreboard([task], systems, seeds=[1, 2])
     there = scoreboard([task], systems, seeds=[1, 2], map=pipeline.spread(spark))
     assert there.runs.equals(here.runs)

@@ -1,4 +1,4 @@
-"""What the pages below docs/ name is there: each file, and each class, method and function in it."""
+"""The pages below docs/ hold: each file and name that they mention is there, and code prints what they say."""
 
 import ast
 import re
@@ -49,3 +49,28 @@ def test_files_and_methods_in_sentences_are_there_too():
     known = {name for file, _ in steps() for name in names_in(ROOT / file)}
     for name in re.findall(r"`([A-Z]\w+\.\w+)`", text):
         assert name in known, f"no file of the walks has {name}"
+
+
+APPLICATIONS = ROOT / "docs" / "applications.md"
+BLOCK = re.compile(r"```python\n(.*?)```\n\n```text\n(.*?)```", re.DOTALL)
+
+
+def sections():
+    return APPLICATIONS.read_text(encoding="utf-8").split("\n## ")[1:]
+
+
+@pytest.mark.parametrize("section", sections(), ids=lambda section: section.partition("\n")[0])
+def test_an_application_prints_what_stands_below_it(section, capsys):
+    blocks = BLOCK.findall(section)
+    assert len(blocks) == section.count("```python")
+    names = {}
+    for code, printed in blocks:
+        exec(compile(code, "docs/applications.md", "exec"), names)
+        assert capsys.readouterr().out == printed
+
+
+def test_contributing_names_what_is_there():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    paths = re.findall(r"`((?:mudkit|tests|docs|notebooks|reports|widgets|tools)/[^`<{ ]*)`", text)
+    assert len(paths) > 30
+    assert [path for path in paths if not (ROOT / path).exists()] == []

@@ -12,10 +12,11 @@ import pytest
 from mudkit import Lab, experiment, trace
 from mudkit.errors import ParameterError
 from mudkit.experiment import Scenario
+from mudkit.experiment.adapters import StoreAndForward
 from mudkit.sources.link_replay import LinkReplay
 from mudkit.sources.mobility import Replay
 from mudkit.sources.workloads import Poisson, Recorded
-from mudkit.systems.store_and_forward import Client, Relay, StoreAndForward
+from mudkit.systems.store_and_forward import Client, Relay
 from mudkit.trace.links import load_links
 from mudkit.trace.phone_log import load_unlocks
 from mudkit.trace.schema import epoch_us

@@ -9,15 +9,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from mudkit.errors import ParameterError, SimulationProblem
+from mudkit.experiment.adapters import ADAPTERS
 from mudkit.experiment.comparison import Comparison, interval
 from mudkit.experiment.running import check_seed
 from mudkit.experiment.scoreboard.by_device import by_device
 from mudkit.experiment.scoreboard.disclosed import disclosed
-from mudkit.experiment.scoreboard.entrants import ENTRANTS
 from mudkit.experiment.scoreboard.entry import MEASURES, play
 from mudkit.experiment.scoreboard.knowledge import knowledge
-from mudkit.experiment.scoreboard.task import Task
-from mudkit.experiment.scoreboard.testbed import Adapter, Testbed
+from mudkit.experiment.tasks import Adapter, Task, Testbed
 from mudkit.progress import bar
 from mudkit.sources.parameters import of_kind
 
@@ -137,7 +136,7 @@ class Scoreboard:
 
 def scoreboard(
     tasks: Iterable[Task],
-    systems: Mapping[str, Callable[[Testbed], Adapter]] = ENTRANTS,
+    systems: Mapping[str, Callable[[Testbed], Adapter]] = ADAPTERS,
     seeds: Iterable[int] = range(3),
     *,
     privacy: bool = True,
@@ -149,7 +148,7 @@ def scoreboard(
     ----------
     tasks : iterable of Task
     systems : mapping of str to callable
-        By name; the first is the baseline. What makes an entrant may be of one's own.
+        By name; the first is the baseline. What makes an adapter may be of one's own.
     seeds : iterable of int
     privacy : bool
         Whether the runs of the first seed keep what each party held.
@@ -213,7 +212,7 @@ def scoreboard(
                 where=f"{task}, seed {seed}",
                 found=", ".join(same["system"] + " " + same["digest"].str[:8]),
                 expected="one digest",
-                remedy="an entrant changes nothing but what its own machines do",
+                remedy="an adapter changes nothing but what its own machines do",
             )
     frames = {
         name: pd.concat(each, ignore_index=True) if each else pd.DataFrame() for name, each in kept.items()
@@ -234,7 +233,7 @@ def _check_given(tasks: Any, systems: Any, seeds: Any) -> None:
             "These are no systems.",
             where="systems",
             found=_shown(systems),
-            expected="what makes an entrant, by name, such as {'MUD': ENTRANTS['MUD']}",
+            expected="what makes an adapter, by name, such as {'MUD': ADAPTERS['MUD']}",
         )
     if isinstance(seeds, str) or not isinstance(seeds, Iterable):
         raise ParameterError(
@@ -289,7 +288,7 @@ def _measured(what: tuple[Task, Callable[[Testbed], Adapter], str, int, bool]) -
         "task": task.name,
         "system": name,
         "seed": seed,
-        "wanted": entry.stage.wanted,
+        "wanted": entry.testbed.wanted,
         "digest": entry.digest,
         **entry.measures(),
         "parties": parties,

@@ -38,15 +38,15 @@ def by_device(entry: Entry) -> pd.DataFrame:
     """
     import pandas as pd
 
-    rows, bill, stage = entry.deliveries, entry.bill, entry.stage
-    phones = set(stage.phones)
+    rows, bill, testbed = entry.deliveries, entry.bill, entry.testbed
+    phones = set(testbed.phones)
     got = {str(name): table for name, table in rows.groupby("receiver")}
     paid = {str(name): table for name, table in bill.groupby("device")}
     found = [
         {
             "device": device,
             "is_phone": device in phones,
-            **_deliveries(got.get(device, rows[:0]), stage.wanted_by(device)),
+            **_deliveries(got.get(device, rows[:0]), testbed.wanted_by(device)),
             **_costs(paid.get(device, bill[:0]), device in phones, entry.seconds),
         }
         for device in entry.lab.devices

@@ -51,12 +51,12 @@ def disclosed(entry: Entry) -> pd.DataFrame:
         raise ParameterError(
             "This entry does not keep what parties held.", where="entry", remedy="play(…, held=True)"
         )
-    stage, devices = entry.stage, list(entry.lab.devices)
+    testbed, devices = entry.testbed, list(entry.lab.devices)
     blobs = seen(entry)
     routes = _routes(entry)
     looked = blobs if routes else {}  # numbers are many, and nobody asks for them
     numbers = {party: frozenset(_NUMBER.findall(blob)) for party, blob in looked.items()}
-    said = {phone: _wants(stage.about(phone)) for phone in stage.phones}
+    said = {phone: _wants(testbed.about(phone)) for phone in testbed.phones}
 
     def knows_place(party: str, phone: str) -> bool:
         return any(place <= numbers.get(party, frozenset()) for place in routes[phone])
@@ -70,8 +70,8 @@ def disclosed(entry: Entry) -> pd.DataFrame:
         rows.append(
             (
                 kind,
-                _share([phone for phone in stage.phones if phone in routes], who, knows_place),
-                _share([phone for phone in stage.phones if said[phone]], who, knows_want),
+                _share([phone for phone in testbed.phones if phone in routes], who, knows_place),
+                _share([phone for phone in testbed.phones if said[phone]], who, knows_want),
             )
         )
     return pd.DataFrame(rows, columns=["party", "places", "wants"])
@@ -90,7 +90,7 @@ def _routes(entry: Entry) -> dict[str, list[frozenset[bytes]]]:
     """Give for each phone the places where it was, but those that items are about."""
     if not entry.task.want.moves:
         return {}
-    items = entry.stage.items.values()
+    items = entry.testbed.items.values()
     told = {_written(loc) for item in items if (loc := item.about.get("loc")) is not None}
     phones: dict[str, list[frozenset[bytes]]] = {}
     positions = entry.lab.frame("positions")

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow.compute as pc
 
 from mudkit.errors import ParameterError
-from mudkit.experiment.scoreboard.task import SETTLE_S, Item, Task
-from mudkit.experiment.scoreboard.testbed import APP, Adapter, Testbed
+from mudkit.experiment.tasks import APP, Adapter, Item, Task, Testbed
+from mudkit.experiment.tasks.task import SETTLE_S
 from mudkit.fleet.battery import BASE_MW
 from mudkit.fleet.failures import raise_failure
 from mudkit.fleet.process import Process
@@ -60,13 +60,13 @@ class Entry:
     task : Task
     system : str
     seed : int
-    stage : Testbed
+    testbed : Testbed
         At its end.
     """
 
-    def __init__(self, task: Task, system: str, seed: int, stage: Testbed) -> None:
-        self.task, self.system, self.seed, self.stage = task, system, seed, stage
-        self.lab: Lab = stage.lab
+    def __init__(self, task: Task, system: str, seed: int, testbed: Testbed) -> None:
+        self.task, self.system, self.seed, self.testbed = task, system, seed, testbed
+        self.lab: Lab = testbed.lab
 
     @cached_property
     def deliveries(self) -> pd.DataFrame:
@@ -82,7 +82,7 @@ class Entry:
     @cached_property
     def digest(self) -> str:
         """What every system was given: devices, moves, links, outages, items and looks, as SHA-256."""
-        found = self.stage.given.copy()
+        found = self.testbed.given.copy()
         for name in ("positions", "links", "incidents"):
             for piece in self.lab.trace.pieces(name):
                 given = piece if name != "incidents" else piece.filter(pc.is_null(piece["system"]))
@@ -95,14 +95,14 @@ class Entry:
 
         What servers did is on no bill: it is counted where they stand.
         """
-        rows, bill, wanted = self.deliveries, self.bill, self.stage.wanted
+        rows, bill, wanted = self.deliveries, self.bill, self.testbed.wanted
         came, read = rows["delivered"].notna(), rows["status"] == "read"
         useful = rows[read]
         count = len(useful)
-        phones = bill[bill["device"].isin(self.stage.phones)]
+        phones = bill[bill["device"].isin(self.testbed.phones)]
         radio_j = float(phones["radio_mj"].sum() / 1000)
         kb = {way: float(bill.loc[bill["direction"] == way, "bytes"].sum() / 1000) for way in ("up", "down")}
-        watts = radio_j / self.seconds / len(self.stage.phones) + BASE_MW / 1000
+        watts = radio_j / self.seconds / len(self.testbed.phones) + BASE_MW / 1000
         servers = self._servers()
         return {
             "useful": float(count),
@@ -151,8 +151,8 @@ def play(
     ----------
     task : Task
     system : callable
-        Makes an entrant from the stage, such as those of
-        :data:`mudkit.experiment.scoreboard.ENTRANTS`.
+        Makes an adapter from the testbed, such as those of
+        :data:`mudkit.experiment.adapters.ADAPTERS`.
     seed : int
         Same task, system and seed: same run.
     name : str, optional
@@ -173,10 +173,10 @@ def play(
     of_kind("task", task, Task, expected="a task, such as NEWS")
     if not callable(system):
         raise ParameterError(
-            "This makes no entrant.",
+            "This makes no adapter.",
             where="system",
             found=repr(system)[:120],
-            expected="what makes one from a stage, such as ENTRANTS['MUD']",
+            expected="what makes one from a testbed, such as ADAPTERS['MUD']",
         )
     scenario = task.scenario
     lab = Lab(seed, start=scenario.start, messages=messages, held=held)
@@ -196,14 +196,14 @@ def play(
         delay_share=scenario.delay_share,
         delay_s=scenario.delay_s,
     )
-    stage = Testbed(task, lab)
-    stage.enter(system(stage))
+    testbed = Testbed(task, lab)
+    testbed.enter(system(testbed))
     lab.trace.description["scenario"] = task.describe()
-    _Play(task, stage).begin()
+    _Play(task, testbed).begin()
     lab.run(hours=scenario.hours, seconds=SETTLE_S)
-    stage.end()
-    lab.trace.description["wanted"] = stage.wanted
-    return Entry(task, name or _name(system), seed, stage)
+    testbed.end()
+    lab.trace.description["wanted"] = testbed.wanted
+    return Entry(task, name or _name(system), seed, testbed)
 
 
 def _name(system: Any) -> str:
@@ -215,19 +215,19 @@ def _name(system: Any) -> str:
 class _Play:
     """Brings a task's items and looks in, one after the other."""
 
-    def __init__(self, task: Task, stage: Testbed) -> None:
-        self._task, self._stage, self._lab = task, stage, stage.lab
+    def __init__(self, task: Task, testbed: Testbed) -> None:
+        self._task, self._testbed, self._lab = task, testbed, testbed.lab
         self._published: dict[str, int] = {}
 
     def begin(self) -> None:
         """Do something at each moment; only the next one is in the kernel's heap."""
-        scenario, world, stage = self._task.scenario, self._lab.world, self._stage
+        scenario, world, testbed = self._task.scenario, self._lab.world, self._testbed
         length_us = round(scenario.hours * 3600 * US_PER_S)
         plan: list[tuple[Workload, str, list[str], Callable[[str], None]]] = [
-            (scenario.items, "items", stage.senders, self._publish)
+            (scenario.items, "items", testbed.senders, self._publish)
         ]
         if not self._task.is_shown:
-            plan.append((scenario.reads, "reads", stage.phones, stage.look))
+            plan.append((scenario.reads, "reads", testbed.phones, testbed.look))
         drawn = [
             (workload.moments(world.seed, stream, names, self._lab.start_us, length_us), names, does)
             for workload, stream, names, does in plan
@@ -236,7 +236,7 @@ class _Play:
         rows = np.concatenate([moments.device for moments, _, _ in drawn])
         kinds = np.repeat(np.arange(len(drawn)), [len(moments.t_us) for moments, _, _ in drawn])
         order = np.lexsort((rows, kinds, times_us))
-        stage.given.update(np.column_stack([times_us, rows, kinds])[order].astype("<i8").tobytes())
+        testbed.given.update(np.column_stack([times_us, rows, kinds])[order].astype("<i8").tobytes())
 
         def step(number: int) -> None:
             if number + 1 < len(order):
@@ -256,6 +256,6 @@ class _Play:
             "rank": 0.0,
             **task.tells(lab.world.seed, sender, number, loc),
         }
-        self._stage.publish(
+        self._testbed.publish(
             Item(f"{sender} {number}", sender, about, task.scenario.size_bytes, task.scenario.expires_s)
         )

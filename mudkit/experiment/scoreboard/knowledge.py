@@ -50,11 +50,11 @@ def knowledge(entry: Entry) -> pd.DataFrame:
     """
     import pandas as pd
 
-    lab, stage = entry.lab, entry.stage
+    lab, testbed = entry.lab, entry.testbed
     held, told = lab.held(), learnt(lab)
     received = held[held["how"] == "received"]
     blobs = seen(entry)
-    needles = {name: item.content[:_ENOUGH].encode() for name, item in stage.items.items()}
+    needles = {name: item.content[:_ENOUGH].encode() for name, item in testbed.items.items()}
     read = {
         party: {name for name, needle in needles.items() if needle and needle in blob}
         for party, blob in blobs.items()
@@ -63,7 +63,7 @@ def knowledge(entry: Entry) -> pd.DataFrame:
     kinds = [
         (SERVERS, [SERVERS], servers),
         (RELAY, [RELAY], relays),
-        (PHONE, stage.phones, set(stage.phones)),
+        (PHONE, testbed.phones, set(testbed.phones)),
     ]
     rows = []
     for kind, parties, who in kinds:
@@ -76,7 +76,7 @@ def knowledge(entry: Entry) -> pd.DataFrame:
             known = told[(told["party"] == SERVERS) & (told["system"] == CONTRAIL)]
         items = [read.get(party, set()) for party in parties]
         not_for = [
-            {name for name in names if not stage.is_for(name, party)}
+            {name for name in names if not testbed.is_for(name, party)}
             for party, names in zip(parties, items, strict=True)
         ]
         rows.append(

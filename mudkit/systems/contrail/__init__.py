@@ -9,11 +9,9 @@ from mudkit.systems.contrail.items import Backlogged, Item, Published
 from mudkit.systems.contrail.port import Group, Port
 from mudkit.systems.contrail.problems import QueueFull, TamperedMessage
 from mudkit.systems.contrail.relay import Relay
-from mudkit.systems.contrail.system import Contrail
 
 __all__ = [
     "Backlogged",
-    "Contrail",
     "Group",
     "Item",
     "KeyUse",

@@ -6,7 +6,7 @@ Beyond the paper are what push services do (:class:`Push`), recorded conditions 
 share a cache (``sharing``), and one's own logs (``logs``) and how much to prefetch by them (``sizing``).
 """
 
-from mudkit.systems.lasthop.api import LastHop, Publications, Subscriber, Topic
+from mudkit.systems.lasthop.api import Publications, Subscriber, Topic
 from mudkit.systems.lasthop.servers.indexer import query
 from mudkit.systems.lasthop.spool.paper_figure7 import PrintedSpool
 from mudkit.systems.lasthop.spool.policies import LEARNT, Forwarding
@@ -26,7 +26,6 @@ __all__ = [
     "Expiration",
     "Forwarding",
     "Item",
-    "LastHop",
     "Outcome",
     "PrintedSpool",
     "Publications",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -16,7 +16,7 @@ from mudkit.systems.lasthop.device.machine import APP, ARRIVALS, DeviceMachine
 from mudkit.systems.lasthop.servers.spooling_server import SpoolServer
 from mudkit.systems.lasthop.subscription import Subscription, check_topic
 
-__all__ = ["NAME", "LastHop", "Publications", "Subscriber", "Topic"]
+__all__ = ["NAME", "Publications", "Subscriber", "Topic"]
 
 NAME: Final = "last hop"
 _PORT: Final = "lasthop"
@@ -279,32 +279,3 @@ def _subscription(wanted: str | Subscription, settings: Mapping[str, Any]) -> Su
             expected="a Subscription, or a topic and its settings",
         )
     return wanted
-
-
-class LastHop:
-    """The system as :func:`mudkit.experiment.run` runs it: each device has a topic of what is for it.
-
-    Parameters
-    ----------
-    lab : Network
-    **settings
-        Of each :class:`Subscription`.
-    """
-
-    name: Final = NAME
-
-    def __init__(self, lab: Network, **settings: Any) -> None:
-        publications = Publications(lab)
-        self._subscribers = {name: Subscriber(device, publications) for name, device in lab.devices.items()}
-        self._topics = {name: publications.topic(f"{_INBOX} {name}") for name in lab.devices}
-        for name, subscriber in self._subscribers.items():
-            subscriber.subscribe(f"{_INBOX} {name}", **{"max": None, **settings})
-
-    def publish(self, item: str, sender: str, receivers: Sequence[str], size_bytes: int) -> None:
-        """Let an item of a size come for some devices; who sends it does not matter here."""
-        for receiver in receivers:
-            self._topics[receiver].publish("x" * size_bytes, item=item)
-
-    def read(self, device: str) -> None:
-        """Let the user of a device read."""
-        self._subscribers[device].read(f"{_INBOX} {device}")

@@ -25,7 +25,6 @@ from mudkit.systems.radiator.study.applications import APPLICATIONS, Application
 from mudkit.systems.radiator.study.broadcast import Aggregate, broadcast
 from mudkit.systems.radiator.study.played import Played, play
 from mudkit.systems.radiator.study.tally import BATCHES, Tally
-from mudkit.systems.radiator.system import Radiator
 
 __all__ = [
     "APPLICATIONS",
@@ -46,7 +45,6 @@ __all__ = [
     "Pending",
     "People",
     "Played",
-    "Radiator",
     "Server",
     "ServerMachine",
     "Share",

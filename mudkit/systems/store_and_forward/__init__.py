@@ -10,9 +10,15 @@ lost its store). Long enough is some 10 s after the last message was lost, and u
 lost is the hello of a device that came back and then says nothing.
 """
 
-from mudkit.systems.store_and_forward.api import Client, Relay, StoreAndForward
+from mudkit.systems.store_and_forward.api import Client, Relay
 from mudkit.systems.store_and_forward.device.client import ClientMachine
-from mudkit.systems.store_and_forward.device.direct import Direct, DirectMachine
+from mudkit.systems.store_and_forward.device.direct import DirectMachine
 from mudkit.systems.store_and_forward.servers.relay import RelayMachine
 
-__all__ = ["Client", "ClientMachine", "Direct", "DirectMachine", "Relay", "RelayMachine", "StoreAndForward"]
+__all__ = [
+    "Client",
+    "ClientMachine",
+    "DirectMachine",
+    "Relay",
+    "RelayMachine",
+]

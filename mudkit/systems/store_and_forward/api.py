@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 from mudkit.errors import ParameterError
@@ -13,7 +13,11 @@ from mudkit.systems.store_and_forward.device.client import APP, ClientMachine
 from mudkit.systems.store_and_forward.messages import MOST_LETTERS
 from mudkit.systems.store_and_forward.servers.relay import RelayMachine
 
-__all__ = ["NAME", "Client", "Relay", "StoreAndForward"]
+__all__ = [
+    "NAME",
+    "Client",
+    "Relay",
+]
 
 NAME: Final = "store and forward"
 _PORT: Final = "sf"
@@ -114,25 +118,6 @@ class Client:
     def on_message(self, callback: Callable[[Any], None]) -> None:
         """Call ``callback`` with each message when it comes."""
         self.installed.listen(APP, callback)
-
-
-class StoreAndForward:
-    """The system as :func:`mudkit.experiment.run` runs it: a relay, and a client on each device."""
-
-    name: Final = NAME
-
-    def __init__(self, lab: Network) -> None:
-        relay = Relay(lab)
-        self._clients = {name: Client(device, relay) for name, device in lab.devices.items()}
-
-    def publish(self, item: str, sender: str, receivers: Sequence[str], size_bytes: int) -> None:
-        """Let a device send an item of a size to others."""
-        for receiver in receivers:
-            self._clients[sender].send(receiver, "x" * size_bytes, item)
-
-    def read(self, device: str) -> None:
-        """Let the user of a device read."""
-        self._clients[device].read()
 
 
 def _check_text(name: str, given: Any, expected: str) -> None:

@@ -4,14 +4,7 @@ The community of the paper's section 4 is {S, C, ST, P, M}: a server S (here the
 subscribers attached to it), subscribers C, for each a state of variables ST, a policy P, and messages M.
 """
 
-from mudkit.systems.sublim.api import (
-    AccessPoint,
-    PlainSubscriber,
-    PublishServer,
-    Sublim,
-    Subscriber,
-    explain,
-)
+from mudkit.systems.sublim.api import AccessPoint, PlainSubscriber, PublishServer, Subscriber, explain
 from mudkit.systems.sublim.check.checker import Finding, checked, findings
 from mudkit.systems.sublim.policy.deciding import Explanation, Verdict
 from mudkit.systems.sublim.policy.function import FunctionPolicy, policy
@@ -31,7 +24,6 @@ __all__ = [
     "PublishServer",
     "Rule",
     "State",
-    "Sublim",
     "Subscriber",
     "Verdict",
     "checked",

@@ -15,11 +15,10 @@ from mudkit.systems.arguments import check_device, check_lab
 from mudkit.systems.sublim.check.checker import checked
 from mudkit.systems.sublim.device.client import APP, PROBLEMS, ClientMachine
 from mudkit.systems.sublim.device.plain_client import PlainClientMachine
-from mudkit.systems.sublim.policy.actions import Drop
 from mudkit.systems.sublim.policy.deciding import Explanation
 from mudkit.systems.sublim.policy.function import FunctionPolicy
 from mudkit.systems.sublim.policy.message import create_message
-from mudkit.systems.sublim.policy.policy import Policy, Rule
+from mudkit.systems.sublim.policy.policy import Policy
 from mudkit.systems.sublim.policy.state import Beyond, checked_bytes
 from mudkit.systems.sublim.servers.access_point import AccessPointMachine
 from mudkit.systems.sublim.servers.agent import AnyPolicy
@@ -27,7 +26,7 @@ from mudkit.systems.sublim.servers.plain_access_point import LANGUAGE, PlainAcce
 from mudkit.systems.sublim.servers.publish_server import PublishServerMachine
 from mudkit.systems.sublim.sites import Site
 
-__all__ = ["NAME", "AccessPoint", "PlainSubscriber", "PublishServer", "Sublim", "Subscriber", "explain"]
+__all__ = ["NAME", "AccessPoint", "PlainSubscriber", "PublishServer", "Subscriber", "explain"]
 
 NAME: Final = "sublim"
 _PORT: Final = "sublim"
@@ -318,39 +317,6 @@ class PlainSubscriber:
     def on_message(self, callback: Callable[[Any], None]) -> None:
         """Call ``callback`` with each message when it comes."""
         self.installed.listen(APP, callback)
-
-
-class Sublim:
-    """The system as :func:`mudkit.experiment.run` runs it: an access point for all, and a subscriber each.
-
-    Each device's policy lets through what is for it.
-
-    Parameters
-    ----------
-    lab : Network
-    rules : sequence of Rule
-        What is done with what is for a device; by default it is sent as it is. A message has the fields
-        ``to`` and ``text``.
-    """
-
-    name: Final = NAME
-
-    def __init__(self, lab: Network, rules: Sequence[Rule] = (Rule(),)) -> None:
-        self._net = PublishServer(lab)
-        AccessPoint(lab, self._net)
-        self._subscribers = {name: Subscriber(device, self._net) for name, device in lab.devices.items()}
-        others = Rule("coalesce(message.to <> state.me, TRUE)", Drop(), "for others")
-        for name, subscriber in self._subscribers.items():
-            subscriber.set_policy(Policy("mine", [others, *rules], variables={"me": name}))
-
-    def publish(self, item: str, sender: str, receivers: Sequence[str], size_bytes: int) -> None:
-        """Publish an item of a size for some devices; who sends it does not matter here."""
-        for receiver in receivers:
-            self._net.publish({"to": receiver, "text": "x" * size_bytes}, item)
-
-    def read(self, device: str) -> None:
-        """Let the user of a device read."""
-        self._subscribers[device].read()
 
 
 def explain(message: Mapping[str, Any], subscriber: Subscriber) -> Explanation:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from mudkit.experiment.scoreboard import CANNOT, ENTRANTS, NEWS, TASKS, TRAFFIC, scoreboard
+from mudkit.experiment.adapters import ADAPTERS, CANNOT
+from mudkit.experiment.compositions import orders
+from mudkit.experiment.scoreboard import scoreboard
 from mudkit.experiment.scoreboard.axes import LABELS, front
-from mudkit.experiment.scoreboard.compositions import orders
+from mudkit.experiment.tasks import NEWS, TASKS, TRAFFIC
 from mudkit.report import scoring
 
 SMALL = [NEWS.over(devices=4, hours=3.0), TRAFFIC.over(devices=4, hours=0.3)]
-SOME = {name: ENTRANTS[name] for name in ("to everyone", "Contrail", "SUBLIM")}
+SOME = {name: ADAPTERS[name] for name in ("to everyone", "Contrail", "SUBLIM")}
 
 
 @pytest.fixture(scope="module")

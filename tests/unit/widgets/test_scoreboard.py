@@ -8,13 +8,15 @@ import pandas as pd
 import pytest
 
 from mudkit.errors import ParameterError
-from mudkit.experiment.scoreboard import ENTRANTS, MEASURES, OF_DEVICES, PHOTOS, WARD, scoreboard
+from mudkit.experiment.adapters import ADAPTERS
+from mudkit.experiment.scoreboard import MEASURES, OF_DEVICES, scoreboard
 from mudkit.experiment.scoreboard import Scoreboard as Found
 from mudkit.experiment.scoreboard.axes import GAINS, LABELS, front
+from mudkit.experiment.tasks import PHOTOS, WARD
 from mudkit.figures.base.colours import short_number
 from mudkit.widgets import Scoreboard
 
-SOME = {name: ENTRANTS[name] for name in ("to everyone", "SUBLIM", "Last hop")}
+SOME = {name: ADAPTERS[name] for name in ("to everyone", "SUBLIM", "Last hop")}
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from mudkit.systems.contrail.device.filters import ITEM
 from mudkit.systems.contrail.items import Item
 from mudkit.systems.contrail.port import Port
 
-__all__ = ["TABLE_1", "Aggregator", "Alarm", "Chat", "Photos", "Sensor", "Video", "Whereabouts"]
+__all__ = ["TABLE_1", "Aggregator", "Alarm", "Chat", "Photos", "Sensor", "Video", "SharedLocation"]
 
 TABLE_1: Final[Mapping[str, Mapping[str, float]]] = {
     "chat": {"polling_interval_ms": 5_000, "idle_timeout_ms": 0},
@@ -89,7 +89,7 @@ class Video:
         return self._port.publish(Item({"destination": self._other}, frame), "frame", self._lasts_s)
 
 
-class Whereabouts:
+class SharedLocation:
     """The device whose place others may ask for (5.2, the child's).
 
     Parameters

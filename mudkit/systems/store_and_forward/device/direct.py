@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Final
 
-from mudkit.events import Call, Complete, Effect, Event, Installed, Network, Ports, Received, Record, Send
+from mudkit.events import Call, Complete, Effect, Event, Ports, Received, Record, Send
 from mudkit.systems.receiving import dropped
 from mudkit.systems.store_and_forward.messages import FROM_PEER
 
-__all__ = ["Direct", "DirectMachine"]
+__all__ = ["DirectMachine"]
 
 _NAME: Final = "direct"
 _PORT: Final = "direct"
@@ -54,24 +53,3 @@ class DirectMachine:
 
     def _happened(self, what: str, item: str, receiver: str, now_us: int) -> Record:
         return Record("deliveries", {"item": item, "receiver": receiver, what: now_us})
-
-
-class Direct:
-    """The baseline as :func:`mudkit.experiment.run` runs it: a machine on each device, and no server."""
-
-    name: Final = _NAME
-
-    def __init__(self, lab: Network) -> None:
-        self._machines: dict[str, Installed] = {
-            name: device.install(_NAME, partial(DirectMachine, me=name), name=_PORT)
-            for name, device in lab.devices.items()
-        }
-
-    def publish(self, item: str, sender: str, receivers: Sequence[str], size_bytes: int) -> None:
-        """Let a device send an item of a size to others."""
-        for receiver in receivers:
-            self._machines[sender].call("send", to=receiver, text="x" * size_bytes, item=item)
-
-    def read(self, device: str) -> None:
-        """Let the user of a device read."""
-        self._machines[device].call("read")

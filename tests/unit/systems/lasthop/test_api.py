@@ -7,7 +7,8 @@ import pytest
 from mudkit import Lab
 from mudkit.errors import FailureWarning, MudkitError, ParameterError
 from mudkit.experiment import Scenario, run
-from mudkit.systems.lasthop import Forwarding, LastHop, Publications, Subscriber, Subscription
+from mudkit.experiment.adapters import LastHop
+from mudkit.systems.lasthop import Forwarding, Publications, Subscriber, Subscription
 
 
 class Place:

@@ -7,13 +7,13 @@ import pytest
 from mudkit import Lab
 from mudkit.errors import ParameterError
 from mudkit.experiment import Scenario, run
+from mudkit.experiment.adapters import Sublim
 from mudkit.systems.sublim import (
     AccessPoint,
     Policy,
     PolicyError,
     PublishServer,
     Rule,
-    Sublim,
     Subscriber,
     explain,
     policy,

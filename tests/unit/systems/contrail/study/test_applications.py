@@ -13,7 +13,7 @@ from mudkit.systems.contrail.study.applications import (
     Photos,
     Sensor,
     Video,
-    Whereabouts,
+    SharedLocation,
 )
 
 
@@ -61,7 +61,7 @@ def test_video_shows_the_latest_frame_only(place):
 def test_the_alarm_is_for_leaving_and_costs_nothing_before(place):
     there = place("child alice")
     away = []
-    child = Whereabouts(there.modules["child"])
+    child = SharedLocation(there.modules["child"])
     alarm = Alarm(there.modules["alice"], "child", (37.35, -122.12, 37.43, -122.04), away.append)
     there.run(1210)
     before = there.bytes_up("child")

@@ -1,0 +1,171 @@
+"""Entrants that are made of two systems: one behind the other, or a policy in the application's own hands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from mudkit.experiment.adapters import ContrailHop
+from mudkit.experiment.adapters.hop import Batch, Hop, MakeHop, Way
+from mudkit.experiment.adapters.sublim import as_state, not_wanted
+from mudkit.experiment.tasks import Item, Testbed
+from mudkit.systems.store_and_forward import Client, Relay
+from mudkit.systems.sublim import Policy, Rule
+from mudkit.units import US_PER_S
+
+__all__ = ["AtTheEnds", "Chain", "Handed", "Logged"]
+
+_BRIDGE: Final = "desk of "
+
+
+class Handed(NamedTuple):
+    """Something that the application on a phone was handed.
+
+    Parameters
+    ----------
+    t_us : int
+    phone : str
+    batch : tuple of Item
+    """
+
+    t_us: int
+    phone: str
+    batch: Batch
+
+
+class Logged:
+    """What adapters of this package have in common: they keep what was published and handed over.
+
+    Parameters
+    ----------
+    testbed : Testbed
+
+    Attributes
+    ----------
+    published : list of Item
+    handed : list of Handed
+        In the order of time.
+    """
+
+    def __init__(self, testbed: Testbed) -> None:
+        self._testbed = testbed
+        self.published: list[Item] = []
+        self.handed: list[Handed] = []
+
+    def _hand(self, phone: str, batch: Batch) -> None:
+        """Hand something to the application on a phone."""
+        self.handed.append(Handed(self._testbed.lab.world.now_us, phone, batch))
+        for item in batch:
+            self._testbed.arrived(phone, item.name)
+
+
+class Chain(Logged):
+    """Hops, one behind the other: what comes out of one for a phone goes into the next.
+
+    Parameters
+    ----------
+    testbed : Testbed
+    hops : sequence of callable
+        One, or two with a bridge for each phone in between.
+    """
+
+    def __init__(self, testbed: Testbed, hops: Sequence[MakeHop]) -> None:
+        super().__init__(testbed)
+        devices = testbed.lab.devices
+        sources = {name: devices[name] for name in testbed.senders}
+        ends = {phone: devices[phone] for phone in testbed.phones}
+        bridges = (
+            {phone: testbed.lab.server(f"{_BRIDGE}{phone}") for phone in testbed.phones} if hops[1:] else ends
+        )
+        self._hops: list[Hop] = []
+        self._tellers: dict[str, Client] = {}
+        if hops[1:]:
+            second = hops[1](Way(testbed, bridges, ends, is_first=False), self._hand)
+            self._hops = [hops[0](Way(testbed, sources, bridges, is_first=True), second.send), second]
+            if testbed.task.want.moves and self._hops[0].listens:
+                self._tell_bridges(testbed)
+        else:
+            self._hops = [hops[0](Way(testbed, sources, ends, is_first=True), self._hand)]
+
+    def publish(self, item: Item) -> None:
+        """Let it enter the first hop."""
+        self.published.append(item)
+        self._hops[0].send(item.sender, (item,))
+
+    def moved(self, phone: str) -> None:
+        """Tell the hop that ends on the phone, and send word to the bridge, on which the other one does."""
+        about = self._testbed.about(phone)
+        self._hops[-1].moved(phone, about)
+        if phone in self._tellers:
+            self._tellers[phone].send(f"{_BRIDGE}{phone}", msgspec.json.encode(about).decode())
+
+    def look(self, phone: str) -> None:
+        """Let what waits for her at the last hop come, and show what has come."""
+        self._hops[-1].look(phone)
+
+    def _tell_bridges(self, testbed: Testbed) -> None:
+        """Let phones send what they say of themselves to their bridges, by store and forward, on the bill."""
+        relay = Relay(testbed.lab, "telling")
+        for phone in testbed.phones:
+            self._tellers[phone] = Client(testbed.lab.devices[phone], relay)
+            bridge = Client(testbed.lab.server(f"{_BRIDGE}{phone}"), relay)
+            bridge.on_message(partial(self._told, phone))
+
+    def _told(self, phone: str, message: Any) -> None:
+        self._hops[0].moved(phone, msgspec.json.decode(message["text"]))
+
+
+class AtTheEnds(Logged):
+    """Contrail from phone to phone, and a SUBLIM policy that an application keeps at one of the ends.
+
+    Parameters
+    ----------
+    testbed : Testbed
+    place : {'sender', 'receiver'}
+        Each sender keeps a policy and its state for each phone, or each phone its own. A sender needs to know
+        what the phones say of themselves; how it learns that is not modelled.
+    rules : sequence of Rule
+        What is done with what is wanted.
+    """
+
+    def __init__(self, testbed: Testbed, place: str, rules: Sequence[Rule] = (Rule(),)) -> None:
+        super().__init__(testbed)
+        self._is_sender = place == "sender"
+        self._policy = Policy("limited", [not_wanted(testbed.task.want), *rules])
+        self._kept: dict[tuple[str, str], dict[str, object]] = {}
+        devices = testbed.lab.devices
+        ends = {phone: devices[phone] for phone in testbed.phones}
+        sources = {name: devices[name] for name in testbed.senders}
+        self._contrail = ContrailHop(Way(testbed, sources, ends, is_first=True), self._come)
+
+    def publish(self, item: Item) -> None:
+        """Send it to those to whom the policy lets it go."""
+        self.published.append(item)
+        only = None
+        if self._is_sender:
+            only = [phone for phone in self._testbed.phones if self._passes(item.sender, phone, item)]
+        self._contrail.send(item.sender, (item,), only)
+
+    def moved(self, phone: str) -> None:
+        """Nobody needs to know."""
+
+    def look(self, phone: str) -> None:
+        """Show what has come."""
+        self._testbed.show(phone)
+
+    def _come(self, phone: str, batch: Batch) -> None:
+        for item in batch:
+            if self._is_sender or self._passes("", phone, item):
+                self._hand(phone, (item,))
+
+    def _passes(self, keeper: str, phone: str, item: Item) -> bool:
+        world = self._testbed.lab.world
+        before = self._kept.get((keeper, phone), {})
+        state = {**before, **as_state(phone, self._testbed.about(phone))}
+        now_s = (self._testbed.lab.start_us + world.now_us) / US_PER_S
+        verdict = self._policy.decide(item.about, state, {}, now_s)
+        self._kept[keeper, phone] = dict(verdict.variables)
+        return verdict.out is not None

@@ -1,0 +1,176 @@
+"""The scoreboard: the same seeds for all, intervals, the front, and what is refused."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mudkit.errors import ParameterError, SimulationProblem
+from mudkit.experiment.adapters import ADAPTERS, CANNOT, LastHopAdapter, MudAdapter, SublimAdapter
+from mudkit.experiment.scoreboard import MEASURES, pareto, play, scoreboard
+from mudkit.experiment.tasks import TASKS, TRAFFIC, WARD
+
+_TASKS = [TRAFFIC.over(devices=5, hours=0.3), WARD.over(devices=2, hours=0.05)]
+_SYSTEMS = {"MUD": MudAdapter, "SUBLIM": SublimAdapter}
+
+
+@pytest.fixture(scope="module")
+def board():
+    return scoreboard(_TASKS, _SYSTEMS, seeds=[1, 2])
+
+
+def test_a_row_for_each_run(board):
+    assert len(board.runs) == 8
+    assert board.tasks == ["traffic alerts", "ward telemetry"]
+    assert board.systems == ["MUD", "SUBLIM"]
+    assert (board.runs.groupby(["task", "seed"])["digest"].nunique() == 1).all()
+
+
+def test_means_and_their_intervals(board):
+    runs = board.runs[(board.runs["task"] == "ward telemetry") & (board.runs["system"] == "MUD")]
+    found = board.measured("ward telemetry").set_index(["system", "measure"])
+    for measure in ("messages", "radio_j"):
+        one, other = runs[measure]
+        row = found.loc[("MUD", measure)]
+        half = 12.706204736 * abs(one - other) / 2  # Student's t with one degree of freedom
+        assert (row["mean"], row["low"], row["high"]) == pytest.approx(
+            ((one + other) / 2, (one + other) / 2 - half, (one + other) / 2 + half)
+        )
+    assert board.table("ward telemetry")["messages"]["MUD"] == pytest.approx(runs["messages"].mean())
+    assert list(board.table("ward telemetry").columns) == list(MEASURES)
+
+
+def test_a_ratio_is_that_of_all_seeds_together(board):
+    runs = board.runs.copy()
+    nothing = (runs["seed"] == 1) & (runs["system"] == "SUBLIM")
+    runs.loc[nothing, ["useful", "j_per_useful", "kb_per_useful"]] = 0.0, math.nan, math.nan
+    of = replace(board, runs=runs)
+    rows = runs[(runs["task"] == "traffic alerts") & (runs["system"] == "SUBLIM")]
+    table = of.table("traffic alerts").loc["SUBLIM"]
+    assert table["j_per_useful"] == pytest.approx(rows["radio_j"].sum() / rows["useful"].sum())
+    assert table["kb_per_useful"] == pytest.approx(
+        (rows["up_kb"] + rows["down_kb"]).sum() / rows["useful"].sum()
+    )
+    told = of.measured("traffic alerts").set_index(["system", "measure"]).loc[("SUBLIM", "j_per_useful")]
+    assert told["mean"] == pytest.approx(table["j_per_useful"])
+    assert told["seeds"] == 1
+
+
+def test_differences_are_paired_with_the_baseline(board):
+    found = board.differences("traffic alerts").set_index("measure")
+    runs = board.runs[board.runs["task"] == "traffic alerts"].pivot(index="seed", columns="system")
+    paired = runs["down_kb"]["SUBLIM"] - runs["down_kb"]["MUD"]
+    assert found.loc["down_kb", "difference"] == pytest.approx(paired.mean())
+
+
+def test_what_parties_learnt_is_there_for_the_first_seed(board):
+    found = board.privacy
+    assert set(found["task"]) == {"traffic alerts", "ward telemetry"}
+    servers = found[(found["party"] == "servers") & (found["system"] == "MUD")]
+    assert (servers["clear_kb"] > 0).all()
+    assert scoreboard(_TASKS[1:], _SYSTEMS, seeds=[1], privacy=False).privacy.empty
+
+
+def test_runs_are_spread_by_a_map_of_ones_own(board):
+    def backwards(function, plan):
+        return [function(each) for each in reversed(list(plan))][::-1]
+
+    again = scoreboard(_TASKS, _SYSTEMS, seeds=[1, 2], map=backwards)
+    assert again.runs.equals(board.runs)
+
+
+def test_who_changes_what_all_depend_on_is_found_out():
+    class Cheat(MudAdapter):
+        def __init__(self, testbed):
+            super().__init__(testbed)
+            testbed.lab.faults.cut(testbed.phones[0], minutes=1)
+
+    with pytest.raises(SimulationProblem, match="not given the same"):
+        scoreboard(_TASKS[1:], {"MUD": MudAdapter, "cheat": Cheat}, seeds=[1])
+
+
+@pytest.mark.parametrize(
+    ("tasks", "systems", "seeds", "where"),
+    [
+        ([], _SYSTEMS, [1], "tasks"),
+        (_TASKS[:1] * 2, _SYSTEMS, [1], "tasks"),
+        (_TASKS, {}, [1], "systems"),
+        (_TASKS, _SYSTEMS, [], "seeds"),
+        (_TASKS, _SYSTEMS, [1, 1], "seeds"),
+    ],
+)
+def test_what_is_no_scoreboard(tasks, systems, seeds, where):
+    with pytest.raises(ParameterError, match=where):
+        scoreboard(tasks, systems, seeds)
+
+
+def test_a_task_that_is_not_there(board):
+    with pytest.raises(ParameterError, match="not on the scoreboard"):
+        board.table("news")
+
+
+def test_the_front_has_nobody_that_another_one_beats():
+    assert pareto([1.0, 2.0, 2.0, 3.0, math.nan], [1.0, 2.0, 3.0, 9.0, 0.0]) == [
+        True,
+        True,
+        False,
+        True,
+        False,
+    ]
+    assert pareto([1.0, 1.0], [1.0, 1.0]) == [True, True]
+
+
+def test_the_front_of_random_points():
+    points = np.random.default_rng(1).integers(0, 5, (40, 2)).tolist()
+    gain, cost = zip(*points, strict=True)
+    for point, is_best in zip(points, pareto(gain, cost), strict=True):
+        beaten = [each for each in points if each[0] >= point[0] and each[1] <= point[1] and each != point]
+        assert is_best == (not beaten)
+
+
+def test_the_front_of_a_board(board):
+    found = board.pareto("ward telemetry")
+    assert list(found.columns) == ["system", "useful_share", "j_per_useful", "is_best"]
+    assert found["is_best"].any()
+
+
+def test_what_a_system_cannot_say_is_of_a_task_that_there_is():
+    assert list(CANNOT) == list(ADAPTERS)
+    assert {task for told in CANNOT.values() for task in told} <= set(TASKS)
+    assert LastHopAdapter.cannot["traffic alerts"].endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("tasks", "systems", "seeds", "where", "told"),
+    [
+        (["news"], _SYSTEMS, range(1), "tasks", "such as [NEWS, WARD]"),
+        ("news", _SYSTEMS, range(1), "tasks", "such as [NEWS, WARD]"),
+        (_TASKS[0], _SYSTEMS, range(1), "tasks", "such as [NEWS, WARD]"),
+        (_TASKS, ["MUD"], range(1), "systems", "by name"),
+        (_TASKS, {"MUD": "MUD"}, range(1), "systems", "by name"),
+        (_TASKS, _SYSTEMS, 2, "seeds", "range(3)"),
+        (_TASKS, _SYSTEMS, ["one"], "seeds", "a whole number"),
+    ],
+)
+def test_what_is_of_a_wrong_kind_is_named(tasks, systems, seeds, where, told):
+    with pytest.raises(ParameterError) as caught:
+        scoreboard(tasks, systems, seeds)
+    assert caught.value.where == where
+    assert told in str(caught.value)
+
+
+def test_one_entry_is_refused_as_a_scoreboard_is():
+    with pytest.raises(ParameterError, match="a task, such as NEWS"):
+        play("news", MudAdapter)
+    with pytest.raises(ParameterError, match=r"ADAPTERS\['MUD'\]"):
+        play(_TASKS[0], "MUD")
+
+
+def test_a_misspelt_parameter_of_a_scenario_is_answered_with_the_nearest():
+    with pytest.raises(ParameterError, match="did you mean 'devices'") as caught:
+        _TASKS[0].over(device=3)
+    assert (caught.value.where, caught.value.found) == ("device", "3")
+    assert _TASKS[0].over(devices=3).scenario.devices == 3

@@ -1,0 +1,80 @@
+"""A wheel that is built from the sdist holds all that the package needs, and runs outside of a checkout."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LINKS = {
+    "mudkit/data/sample": "data/sample",
+    "mudkit/notebooks": "notebooks",
+    "mudkit/report/params": "reports/params",
+    "mudkit/report/templates": "reports/templates",
+    "mudkit/widgets": "widgets",
+}
+"""Folders of the package that are links to folders beside it."""
+
+
+def build(target, source, out):
+    command = [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", out]
+    subprocess.run(command, cwd=source, check=True, capture_output=True)
+
+
+def tracked():
+    """List what a wheel is to hold: the files of the package, and those behind its links."""
+    listed = subprocess.run(
+        ["git", "ls-files", "mudkit", *LINKS.values()], cwd=ROOT, capture_output=True, text=True
+    )
+    for file in listed.stdout.split():
+        behind = next((name for name, folder in LINKS.items() if file.startswith(f"{folder}/")), None)
+        if behind is not None:
+            yield behind + file.removeprefix(LINKS[behind])
+        elif file not in LINKS:
+            yield file
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """A folder into which the wheel of the sdist was unpacked."""
+    room = tmp_path_factory.mktemp("packaging")
+    build("sdist", ROOT, room)
+    with tarfile.open(next(room.glob("*.tar.gz"))) as archive:
+        archive.extractall(room, filter="data")
+    build("wheel", next(path for path in room.iterdir() if path.is_dir()), room)
+    with zipfile.ZipFile(next(room.glob("*.whl"))) as wheel:
+        names = wheel.namelist()
+        assert len(names) == len(set(names))
+        wheel.extractall(room / "installed")
+    return room / "installed"
+
+
+def test_a_wheel_of_the_sdist_holds_every_file(installed):
+    assert [file for file in tracked() if not (installed / file).is_file()] == []
+
+
+def mudkit(installed, *arguments):
+    """Run the command of the wheel in a folder that is not a checkout, with nothing of this one in reach."""
+    environment = {**os.environ, "PYTHONPATH": str(installed), "PYTHONSAFEPATH": "1"}
+    folder = installed.parent / "elsewhere"
+    folder.mkdir(exist_ok=True)
+    command = [sys.executable, "-m", "mudkit", *arguments]
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=True
+    ).stdout
+
+
+def test_its_commands_work_outside_of_a_checkout(installed):
+    rows = json.loads(mudkit(installed, "reproduce", "--json", "R4"))
+    assert [row["row"] for row in rows] == ["R4"]
+    mudkit(installed, "report", "prefetch_sizing", "--preset", "sample")
+    page = next((installed.parent / "elsewhere").rglob("*.html"))
+    assert "</html>" in page.read_text(encoding="utf-8")
+    assert "--student" in mudkit(installed, "lab", "--help")
