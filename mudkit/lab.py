@@ -47,7 +47,7 @@ class Lab(Results):
     Parameters
     ----------
     seed : int
-        From which all randomness is derived: a whole number of 64 bits, which may be negative.
+        The seed from which all randomness is derived: a whole number of 64 bits, which may be negative.
     start : str or datetime
         The time of day and date at which virtual time begins; UTC unless it names another zone.
     messages : bool

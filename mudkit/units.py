@@ -117,7 +117,7 @@ def in_box(lat: ArrayLike, lon: ArrayLike, box: Box) -> NDArray[np.bool_]:
     Returns
     -------
     ndarray of bool
-        Of the broadcast shape.
+        Whether each place is inside; of the broadcast shape.
     """
     lat, lon = np.asarray(lat), np.asarray(lon)
     lon = np.where(lon == 180.0, -180.0, lon)

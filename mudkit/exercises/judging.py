@@ -68,7 +68,8 @@ class Exercise:
     property : str
         The property that must hold, in one sentence.
     scenarios : SearchStrategy
-        Of Hypothesis; simple ones first, so that failures shrink to them.
+        A strategy of Hypothesis that draws scenarios; simple ones come first, so that failures shrink to
+        them.
     play : callable
         Plays a scenario with the piece that is judged, and says what happened.
     """
@@ -90,9 +91,11 @@ class Verdict:
     Parameters
     ----------
     chapter : str
+        The chapter that the exercise belongs to.
     property : str
         The property that must hold, in one sentence.
     passed : bool
+        Whether all scenarios passed.
     scenarios : int
         How many were played until this was known, those that made the failing one smaller included.
     failure : Played or None
@@ -152,6 +155,7 @@ def judged(chapter: str, exercise: Exercise, piece: Callable[..., Any]) -> Verdi
     chapter : str
     exercise : Exercise
     piece : callable
+        The function that the reader has written.
     """
     set_hypothesis_home_dir(_home())  # it would leave a folder where the reader works
     count = 0

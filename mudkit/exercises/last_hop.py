@@ -88,6 +88,7 @@ class _Judged:
     Parameters
     ----------
     piece : callable
+        The rule that is judged.
     case : _Case
     drawn : Drawn
         The events of the case.

@@ -47,7 +47,7 @@ def judge(chapter: str | Exercise, piece: Callable[..., Any]) -> Verdict:
     Parameters
     ----------
     chapter : str or Exercise
-        For instance ``00_start_here``; or an exercise of a teacher's own.
+        The name of a chapter, for instance ``00_start_here``, or an exercise of a teacher's own.
     piece : callable
         The function that the chapter asks for.
 

@@ -108,6 +108,7 @@ class _Trial:
     Parameters
     ----------
     piece : callable
+        The machine's function that is judged.
     """
 
     def __init__(self, piece: Callable[..., Any]) -> None:

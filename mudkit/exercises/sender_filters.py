@@ -43,7 +43,9 @@ class _Key:
     Parameters
     ----------
     began_s : float
+        When the key began, in seconds of virtual time.
     holders : set of str
+        The devices that have the key.
     items : list of (int, set of str)
         What was encrypted with it: the item's number, and who had asked for it.
     """
@@ -59,6 +61,7 @@ class _Album:
     Parameters
     ----------
     piece : callable
+        The rule of renewal that is judged.
     """
 
     def __init__(self, piece: Callable[..., Any]) -> None:

@@ -29,6 +29,7 @@ class Point(NamedTuple):
     Parameters
     ----------
     at_s : float
+        When the point was written, in seconds.
     x_km, y_km : float
         The place of the point, in km east and north of a point that all share.
     """

@@ -62,7 +62,7 @@ def evaluate_reads(
         An answer is stale when at least one point is missing (Mobius 7.3), or when its completeness is
         below a threshold.
     completeness : float, optional
-        That threshold, over 0 and at most 1.
+        The threshold for ``stale='completeness'``, above 0 and at most 1.
     folds : {'device', 'time'}
         What is learnt is tested on what it has not seen. ``device``: ten groups of devices in turn, each by
         what was learnt from the others. ``time``: the reads of the last 30 % of the days, by what was learnt
@@ -166,13 +166,15 @@ def out_of_fold_decisions(policy: Learner, pairs: Pairs, completeness: float | N
     Parameters
     ----------
     policy : Learner
+        The learner whose decisions are wanted.
     pairs : Pairs
     completeness : float or None
-        Below it an answer is stale; None: when one point is missing.
+        The completeness below which an answer is stale. None: an answer is stale when a point is missing.
 
     Returns
     -------
     ndarray of bool, shape (pairs,)
+        Whether each pair is answered from the cache, decided by a tree that has not seen its device.
     """
     devices = np.unique(pairs.device)
     local = np.zeros(len(pairs.read), dtype=np.bool_)

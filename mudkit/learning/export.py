@@ -26,6 +26,7 @@ def artefact(
     Parameters
     ----------
     learnt : LearntReads or LearntWrites
+        The learnt tree.
     version : int
         The version of the document, 1 or more; a device takes only a higher one than it has.
     manifest : mapping, optional
@@ -34,7 +35,7 @@ def artefact(
     Returns
     -------
     Artefact
-        Its evaluator decides as scikit-learn does, for every input.
+        A document whose evaluator decides as scikit-learn does, for every input.
 
     Raises
     ------

@@ -99,5 +99,6 @@ def write_features(
     Returns
     -------
     ndarray of float32, shape (writes, 4)
+        The features of each write, in the order of :data:`WRITE_FEATURES`.
     """
     return np.column_stack([lat, lon, *solar_time(t_us, lon)]).astype(np.float32)

@@ -41,6 +41,7 @@ def read_frontier(
     stale : ndarray of bool, shape (pairs,)
         Whether serving each pair is stale.
     features : {'paper', 'extended'}
+        The set of features, a key of :data:`~mudkit.learning.features.FEATURE_SETS`.
     prices : sequence of float
         The costs of a stale answer to try; an unnecessary query costs 1.
     folds : int
@@ -87,6 +88,7 @@ def write_frontier(
     Parameters
     ----------
     train, test : Writes
+        The writes from which trees are learnt, and those on which they are replayed.
     asked : AskedReads
     by : {'device', 'day'}
         Which of them the training does not share with the test.
@@ -129,6 +131,7 @@ def at_equal(frontier: pd.DataFrame, of: str, equal: str, share: float) -> float
     Parameters
     ----------
     frontier : pandas.DataFrame
+        What :func:`read_frontier` or :func:`write_frontier` gives.
     of : str
         The column to read.
     equal : str

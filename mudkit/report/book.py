@@ -65,7 +65,7 @@ def make_book(chapters: Sequence[Path], folder: Path) -> Path:
     chapters : sequence of Path
         The notebooks, in the order of the book.
     folder : Path
-        To make: a page a chapter, and ``index.html``. A book that is there is replaced.
+        The folder to make, with a page for each chapter and ``index.html``. A book that is there is replaced.
 
     Returns
     -------

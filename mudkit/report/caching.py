@@ -53,6 +53,7 @@ def replayed(
     labels, asked : pyarrow.Table
         As ``pipeline.label_reads`` gives them, and the reads that were labelled.
     rule : FixedRule
+        The fixed rule that trees are compared with.
     stale_cost : float
         The cost of a stale answer, where an unnecessary query costs 1.
     completeness : float or None
@@ -125,7 +126,7 @@ def waited(
     batch_minutes : float
         The fixed delay that trees are compared with, in minutes.
     late_cost : float
-        Of a delay that is too long, as ``over`` of :func:`mudkit.learning.delay_costs`.
+        The cost of a delay that is too long, as ``over`` of :func:`mudkit.learning.delay_costs`.
     folds : {'device', 'time'}
 
     Returns

@@ -165,6 +165,7 @@ def working_cells(shown: pa.Table, threshold: int) -> str:
     shown : pyarrow.Table
         As :func:`pictures` gives it.
     threshold : int
+        The number of messages that wait before they are joined.
     """
     table = shown.to_pandas()
     table = table[table["threshold"] == threshold]

@@ -64,7 +64,7 @@ def unbeaten(fronts: Mapping[str, pd.DataFrame], systems: Sequence[str]) -> str:
     Parameters
     ----------
     fronts : mapping of str to pandas.DataFrame
-        By task, as :func:`mudkit.experiment.scoreboard.axes.front` gives them.
+        For each task the table that :func:`mudkit.experiment.scoreboard.axes.front` gives.
     systems : sequence of str
         The systems in the order in which they are listed.
     """

@@ -32,7 +32,7 @@ class Figure:
     Parameters
     ----------
     median, low, high : float
-        Of several runs or seeds: the middle one, the lowest and the highest.
+        The middle, the lowest and the highest value of several runs or seeds.
     """
 
     median: float
@@ -57,7 +57,7 @@ class Measured:
     Parameters
     ----------
     figures : mapping of str to Figure
-        By name, unit included.
+        The figures by name; the name has the unit.
     parameters : mapping
         Seeds, sizes, and whatever else the figures depend on.
     """
@@ -73,9 +73,10 @@ class Required:
     Parameters
     ----------
     figure : str
-        Its name among the row's figures.
+        The name of the figure.
     sense : {'at least', 'at most', 'below'}
     bound : float
+        The value that the figure's median is compared with.
     is_shape : bool
         Whether it is about order and slope, not about the level: when these hold and a level does not, the
         verdict is ``shape``.
@@ -103,17 +104,17 @@ class Row:
     Parameters
     ----------
     name : str
-        For instance ``M1``; of a part of a row ``M3-remote``.
+        The name of the row, for instance ``M1``; of a part of a row, ``M3-remote``.
     source : str
-        Paper, section, figure.
+        The paper, and its section or figure.
     paper : str
         What the paper says.
     required : tuple of Required
-        What must hold; one at least.
+        What must hold of the figures; at least one requirement.
     measure : callable
-        Measures it, and tells what it is at.
+        Measures the row; it is given a function to call with what it is measuring.
     is_speed : bool
-        Whether it is of speed, so that it depends on the machine: measured only when it is named.
+        Whether the row is of speed, which depends on the machine: it is measured only when it is named.
     """
 
     name: str

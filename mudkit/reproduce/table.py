@@ -27,7 +27,7 @@ def render(results: Sequence[Result], console: Console | None = None) -> None:
     ----------
     results : sequence of Result
     console : Console, optional
-        By default standard output.
+        The terminal on which the table is printed; by default standard output.
     """
     console = console or Console()
     table = Table(show_lines=True, expand=True)

@@ -152,7 +152,8 @@ def derive_reads(
     box_km, window_s : float
         What each read asks for: a square of this side in km, and points of the last so many seconds.
     occupied : pyarrow.Array of bool, optional
-        For ``occupancy``: whether the taxi has a fare, a value for each position; null is unknown.
+        Whether the taxi has a fare, a value for each position, which the rule ``occupancy`` needs; null is
+        unknown.
 
     Returns
     -------

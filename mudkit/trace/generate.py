@@ -100,7 +100,8 @@ def generate(
     Parameters
     ----------
     cars : int
-        From 1 to 100,000; car ``i`` is the device ``car-0000i`` and lives in town ``i % towns``.
+        The number of cars, from 1 to 100,000; car ``i`` is the device ``car-0000i`` and lives in town ``i %
+        towns``.
     days : int
         The length of the trace in days, from 1 to 3,660.
     seed : int

@@ -58,8 +58,8 @@ class LoadedLinks:
     Attributes
     ----------
     links : pyarrow.Table
-        With the schema :data:`mudkit.trace.schema.LINKS`, ordered by device and time; a device has one row
-        at a time.
+        The links, with the schema :data:`mudkit.trace.schema.LINKS`; ordered by device and time, of which no
+        two rows have both in common.
     rejected : pyarrow.Table
         Rows that were set aside, with the schema :data:`mudkit.trace.schema.REJECTED`.
     source : dict

@@ -30,7 +30,7 @@ class Loaded:
     Attributes
     ----------
     positions, reads, rejected : pyarrow.Table
-        With the schemas of :mod:`mudkit.trace.schema`; positions are ordered by device and time.
+        The tables, with the schemas of :mod:`mudkit.trace.schema`; positions are ordered by device and time.
     source : dict
         Where the trace comes from, with every option that shaped it; goes into ``trace.json``.
     """
@@ -57,7 +57,7 @@ class Loaded:
         Returns
         -------
         Loaded
-            Its ``source`` says what was kept.
+            The part that was kept; its ``source`` says by which predicates.
 
         Raises
         ------

@@ -63,8 +63,8 @@ class Parsed:
         ``source, row, device, t_us, lat, lon`` and, where the file has them, ``speed_mps, occupied, box_km,
         window_s``.
     bad : pyarrow.Table
-        With the schema of ``rejected``; reasons are this module's, and "speed over 340 m/s" where the row
-        itself says so.
+        Rows with the schema of ``rejected``; the reasons are this module's, and "speed over 340 m/s" where
+        the row itself says so.
     """
 
     good: pa.Table

@@ -68,8 +68,8 @@ def scan(
     Returns
     -------
     Scan
-        To iterate over, as often as you like, best within ``with``. Rows that could not be read belong to no
-        device: up to ``batch_rows`` of them come with each piece from the first on.
+        The pieces, to be iterated over, as often as you like, best within ``with``. Rows that could not be
+        read belong to no device: up to ``batch_rows`` of them come with each piece from the first on.
 
     Raises
     ------

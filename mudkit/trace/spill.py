@@ -64,7 +64,7 @@ class Spill:
         Parameters
         ----------
         table : pyarrow.Table
-            With a column ``device``; columns that other tables have may be missing.
+            Rows with a column ``device``; columns that other tables have may be missing.
 
         Raises
         ------

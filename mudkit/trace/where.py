@@ -22,7 +22,7 @@ def columns_language(schema: pa.Schema) -> Language:
     Returns
     -------
     Language
-        With one scope, ``record``; a name that is no column is an error.
+        A language with one scope, ``record``, in which a name that is no column is an error.
     """
     return Language(("record",), schema={"record": {field.name: _kind(field.type) for field in schema}})
 

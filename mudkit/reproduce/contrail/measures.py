@@ -192,7 +192,7 @@ def out_of_order(means: Mapping[tuple[int, int], float]) -> tuple[int, int]:
     Returns
     -------
     int, int
-        Of all, and of those with as many clients, or as many instances.
+        How many pairs are in another order; and how many of these have equally many clients or instances.
     """
     pairs = [(a, b) for a, b in combinations([each for each in _PAPER if each in means], 2)]
     wrong = [(a, b) for a, b in pairs if means[a] >= means[b]]

@@ -163,7 +163,7 @@ class TamperingOutcome:
     Parameters
     ----------
     reported, missed : Counter
-        By manipulation: those that were reported as tampered, and those that were not or had an effect.
+        For each manipulation, how many were reported as tampered; and how many were not, or had an effect.
     """
 
     reported: Counter[str] = field(default_factory=Counter)

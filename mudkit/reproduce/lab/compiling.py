@@ -37,6 +37,7 @@ def measure(say: Say = say_nothing, *, texts: int = 300, calls: int = 20_000, ru
     calls : int
         How often everything else is called in a run.
     runs : int
+        How many times everything is measured.
     """
     bounds: dict[str, Any] = {"low": 5, "high": 10}
     reach: dict[str, Any] = bounds | {"topic": "sports", "km": 5.0}

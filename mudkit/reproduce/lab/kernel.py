@@ -131,7 +131,7 @@ def measure(
     fleet, fleet_hours : int
         The number of devices and the length of the run whose memory is measured.
     seeds : sequence of int
-        Of that.
+        The seeds of the run whose memory is measured.
     """
     speeds = []
     for number in range(repeats):

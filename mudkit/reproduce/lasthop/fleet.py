@@ -20,7 +20,9 @@ class Fleet:
     Parameters
     ----------
     drawn : Drawn
+        The events that were drawn: arrivals, reads, and outages.
     policy : Forwarding
+        The forwarding policy of the subscription.
     most : int or None
         The largest number of messages that are read at a time. None: all that there are.
     threshold : float

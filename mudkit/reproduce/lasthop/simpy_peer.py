@@ -20,6 +20,7 @@ def simulate_in_simpy(drawn: Drawn, most: int, limit: float) -> tuple[list[int],
     Parameters
     ----------
     drawn : Drawn
+        The events that were drawn: arrivals, reads, and outages.
     most : int
         The largest number of messages that are read at a time.
     limit : float

@@ -65,7 +65,7 @@ def measure(
     subscriptions : int
         The number of subscriptions that are held.
     topics : sequence of int
-        That the subscriptions are spread over: each number with each seed.
+        The numbers of topics over which the subscriptions are spread; each is measured with each seed.
     seeds : sequence of int
         The seeds of the runs; figures are over all of them.
     """

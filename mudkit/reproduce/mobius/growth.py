@@ -37,7 +37,8 @@ def growth(
     topics, seed, shape
         As for :class:`~mudkit.reproduce.mobius.workload.Workload`.
     records : int
-        That are matched. One by one only as many of them as take 100,000 evaluations, and one at least.
+        The number of records that are matched. One by one only as many are as take 100,000 evaluations, at
+        least one.
 
     Returns
     -------

@@ -72,7 +72,8 @@ def measure(
     say : callable
         Called with a sentence about what is measured next.
     subscriptions, fewer, hard : int
-        In the large index, in the one that it is compared with, and in those of hard shapes.
+        The number of subscriptions in the large index, in the one it is compared with, and in those of hard
+        shapes.
     topics, hot_topics : int
         The numbers of topics over which subscriptions and records are spread, in the two cases.
     records, updates : int

@@ -38,7 +38,7 @@ def measure_lag(say: Say = say_nothing, *, length_s: int = 1000, seeds: Sequence
     say : callable
         Called with a sentence about what is measured next.
     length_s : int
-        For so long messages come.
+        How long messages come, in seconds.
     seeds : sequence of int
         The seeds of the runs; figures are over all of them.
     """
@@ -100,9 +100,12 @@ def measure_headline(
     say : callable
         Called with a sentence about what is measured next.
     clients : int
+        The number of clients.
     length_s : int
+        How long messages come, in seconds.
     load : float
-        That pushes to each offer of what the link carries; both have the same link.
+        The load that pushes to each client offer, as a share of what the link carries; both ways have the
+        same link.
     seeds : sequence of int
         The seeds of the runs; figures are over all of them.
     """

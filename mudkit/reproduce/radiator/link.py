@@ -30,9 +30,11 @@ class Sent:
     Parameters
     ----------
     gone_s : array of float, (aggregates,)
+        When each aggregate goes, in seconds.
     size_bytes : array of float, (aggregates,)
+        The bytes of each aggregate, over all that it is sent to.
     came_s : list of array of float
-        One an aggregate.
+        When the messages of each aggregate came, in seconds.
     """
 
     gone_s: NDArray[np.float64]

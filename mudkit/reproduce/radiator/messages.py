@@ -38,13 +38,14 @@ def messages(
     Parameters
     ----------
     count : int
+        The number of messages.
     seed : int
     per_s : float
-        From all clients together, at random intervals (Poisson).
+        The mean rate of all clients together, in messages a second; intervals are random (Poisson).
     clients : int
-        Who send in turn.
+        The number of clients, who send in turn.
     zones : int, optional
-        A message says in which of so many its client is.
+        The number of zones; a message says in which its client is. None: it names no zone.
     """
     draw = random.Random(seed)
     now_s = 0.0

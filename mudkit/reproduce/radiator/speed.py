@@ -79,6 +79,7 @@ def measure_engines(
     say : callable
         Called with a sentence about what is measured next.
     clients : int
+        The number of clients.
     many, few, literal : int
         Messages into 5 groups, into 100 groups, and by Algorithm 3 as it is written.
     unkeyed : int
@@ -86,7 +87,7 @@ def measure_engines(
     beside : int
         Clients to which such a function's messages go by Algorithm 3 as it is written, too, twice as many.
     runs : int
-        Of all but the first one, which is one run, whose memory is looked at.
+        How many times each is measured, but for the first, which is one run whose memory is looked at.
     """
     say(f"{many} messages into 5 groups")
     engine = _engine(5, clients)

@@ -51,16 +51,18 @@ class Played:
     Parameters
     ----------
     lags_s : ndarray of float64, shape (aggregates,)
-        From when the events let an aggregate go until it was written, in the order of the former.
+        For each aggregate the time from when the events let it go until it was written, in seconds; in the
+        order of the former.
     behind_s : ndarray of float64, shape (aggregates,)
-        How much more of the trace had been taken by then, in its own time.
+        For each aggregate how much more of the trace had been read by then, in seconds of the trace.
     durations_s : list of float
-        Of the batches.
+        How long each batch took, in seconds.
     events, receipts : int
-        Events in; aggregates times their recipients out.
+        The number of events that came in, and of receipts that went out: each aggregate counts once for each
+        recipient.
     busy : float
-        Share of the time between two files that a batch takes, from the second batch on; from 1 on the lag
-        grows for ever.
+        The share of the time between two files that a batch takes, from the second batch on; from 1 on the
+        lag grows for ever.
     bound_s : float
         As of :func:`bound_s`.
     """
@@ -145,11 +147,11 @@ def play(
     place : Path
         A folder for the files and the query.
     every_s : float
-        Of the trace, in a file.
+        How much of the trace is in a file, in seconds of the trace.
     speed : float
         How much faster than it happened the trace is played.
     shares : int
-        Of the receivers.
+        The number of parts into which the receivers are divided.
     """
     from mudkit.pipeline import streaming
 
@@ -185,7 +187,7 @@ def bound_s(durations_s: Sequence[float], every_s: float, speed: float) -> float
     Parameters
     ----------
     durations_s : sequence of float
-        Of the batches.
+        How long each batch took, in seconds.
     every_s, speed : float
         As of :func:`play`.
     """
@@ -226,9 +228,9 @@ def measure(
         A trace that :func:`mudkit.trace.load` can load, for instance the recorded taxis; by default one is
         generated.
     cars : int
-        Of the generated trace.
+        The number of cars of the generated trace.
     hours : float
-        From the middle of its first day.
+        How much of the trace is played, in hours from the middle of its first day.
     every_s, speed, shares
         As of :func:`play`.
 

@@ -67,7 +67,7 @@ class Roamed(NamedTuple):
         Messages that a server which never failed would have sent: those that are not there, and those that
         are there more than once or in another order.
     wrong_states : int
-        1 when the state at the end is another one, or not at exactly one access point.
+        1 when the state at the end is another one, or is not at exactly one access point; else 0.
     """
 
     handovers: int
@@ -86,13 +86,15 @@ class Roaming:
     Parameters
     ----------
     moves : int
+        The number of moves from one access point to the next.
     messages : int
+        The number of messages that are published.
     every_s : float
-        Between two moves, on average.
+        The mean time between two moves, in seconds.
     crashes : int
-        Of access points and the publish server, at points where it hurts.
+        How many times an access point or the publish server is killed, at the points where it hurts.
     mangled_share : float
-        Of all messages, those of servers to each other included: lost, repeated, or late.
+        The share of all messages, those between servers included, that are lost, repeated, or late.
     """
 
     moves: int = 10
@@ -222,7 +224,9 @@ def measure(say: Say, handovers: int = 1_000, roaming: Roaming | None = None) ->
     Parameters
     ----------
     say : callable
+        Called with a sentence about what is measured next.
     handovers : int
+        How many handovers there must be before the measurement ends.
     roaming : Roaming, optional
     """
     roaming = roaming or Roaming()

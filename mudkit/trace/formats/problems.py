@@ -75,7 +75,7 @@ def other_format(file: Path, expected: str, *, head: bytes | None = None) -> Tra
     expected : str
         What a file of the format looks like.
     head : bytes, optional
-        Its beginning, unpacked; by default it is read.
+        The beginning of the file, unpacked; by default it is read.
     """
     if head is None:
         with file.open("rb") as handle:

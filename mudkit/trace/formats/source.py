@@ -55,7 +55,7 @@ class Source:
     columns : dict
         mudkit's column names to the file's; empty where the format fixes them.
     members : tuple of str
-        Of a folder, the paths of its files in it, in order; empty for a file.
+        The paths of a folder's files in it, in order; empty for a file.
     """
 
     path: Path
