@@ -33,14 +33,14 @@ class Check:
     Parameters
     ----------
     name : str
-        What it is.
+        What was looked at.
     ok : bool or None
         True: fine. False: something of mudkit does not work like this. None: mudkit does without, or it was
         not tried.
     found : str
-        What is there.
+        What is there, in words.
     remedy : str
-        The command that mends it, or ``""``.
+        The command that mends it; empty where nothing is to be mended.
     """
 
     name: str
@@ -88,7 +88,7 @@ def render(checks: Iterable[Check], console: Console | None = None) -> None:
     ----------
     checks : iterable of Check
     console : rich.console.Console, optional
-        Where to; standard output by default.
+        Where the table is written; by default to standard output.
     """
     marks = {True: ("ok", "green"), False: ("missing", "bold red"), None: ("note", "yellow")}
     table = Table(box=None, pad_edge=False, show_header=False)
@@ -165,8 +165,8 @@ def _spark_started(name: str) -> Check:
     finally:
         if not ran:
             stop()
-    told = "ran already" if ran else f"started in {started_s:.1f} s"
-    return Check(name, int(table["count"].sum()) == 1000, f"{version}, {told}, first job in {worked_s:.1f} s")
+    how = "ran already" if ran else f"started in {started_s:.1f} s"
+    return Check(name, int(table["count"].sum()) == 1000, f"{version}, {how}, first job in {worked_s:.1f} s")
 
 
 def _memory(name: str) -> Check:

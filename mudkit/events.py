@@ -285,10 +285,10 @@ class Host(Protocol):
         Parameters
         ----------
         system : str
-            Who is charged.
+            The name of the system that the machine's traffic is charged to.
         make : callable
         name : str
-            Tells the machines of a host apart.
+            The name that tells the machines of one host apart.
         watch : collection of str
             Measured fields of the context (``loc``, ``battery_share``) whose changes it is told.
         """

@@ -20,9 +20,16 @@ from pathlib import Path
 from mudkit.errors import InputMissing, MudkitError, OutputExists, OutputProblem, ParameterError
 
 __all__ = [
-    "existing", "free_name", "output_problem", "refuse_existing", "sha256", "staged_file", "staged_folder",
-    "sweep_killed", "work_folder",
-]  # fmt: skip
+    "existing",
+    "free_name",
+    "output_problem",
+    "refuse_existing",
+    "sha256",
+    "staged_file",
+    "staged_folder",
+    "sweep_killed",
+    "work_folder",
+]
 
 
 def existing(path: str | os.PathLike[str], what: str) -> Path:
@@ -113,7 +120,7 @@ def staged_folder(path: str | os.PathLike[str], *, overwrite: str | None = None)
     Parameters
     ----------
     path : path-like
-        The final place.
+        The path at which the folder is when it is whole.
     overwrite : str, optional
         Replace a folder that is there already, if all that is in it has names that match this pattern: the
         names that such an output has. Nothing else is ever deleted.

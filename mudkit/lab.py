@@ -1,4 +1,4 @@
-"""Lab: a live world for notebooks, with devices, systems, a trace and one bill."""
+"""Lab, what a notebook holds of a simulated world: devices and servers are added, and virtual time passes."""
 
 from __future__ import annotations
 
@@ -7,28 +7,24 @@ import hashlib
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from mudkit.errors import ParameterError, did_you_mean, listed
+from mudkit.errors import ParameterError
 from mudkit.fleet.battery import BASE_MW
 from mudkit.fleet.device import Device
 from mudkit.fleet.faults import Faults
 from mudkit.fleet.group import Group, usable_name
 from mudkit.fleet.host import Host
 from mudkit.fleet.kernel import World
-from mudkit.fleet.lookback import radio_stretches
 from mudkit.fleet.recorder import Recorder, moment
+from mudkit.fleet.results import Results
 from mudkit.progress import bar
 from mudkit.sources.link_replay import LinkReplay
 from mudkit.sources.mobility import Mobility
 from mudkit.sources.outages import Outages
 from mudkit.sources.parameters import number, whole_number
 from mudkit.tokens import Authority
-from mudkit.trace.schema import to_frame
 from mudkit.units import US_PER_S
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["START", "Lab", "epoch_us"]
 
@@ -42,7 +38,7 @@ _LAST_US = (_LAST - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(micr
 """No lab goes on for longer: pandas knows no times after 2262."""
 
 
-class Lab:
+class Lab(Results):
     """A world in virtual time, and everything that is in it.
 
     What happens is a function of the seed and of what is done with the lab: a device that is added later
@@ -51,12 +47,13 @@ class Lab:
     Parameters
     ----------
     seed : int
+        From which all randomness is derived: a whole number of 64 bits, which may be negative.
     start : str or datetime
-        What its time 0 is, in UTC unless it says otherwise.
+        The time of day and date at which virtual time begins; UTC unless it names another zone.
     messages : bool
         Whether every message and transfer is recorded; a run of millions of them is faster without.
     held : bool
-        Whether to keep what each party held (:meth:`held`).
+        Whether it is recorded what each party held (:meth:`held`).
 
     Raises
     ------
@@ -66,8 +63,10 @@ class Lab:
     Attributes
     ----------
     devices : dict of str to Device
+        All devices by name, in the order in which they were added.
     faults : Faults
-        Cut, kill, restart, switch off, change address or network, mangle messages.
+        It cuts links, kills, restarts and switches off machines, changes addresses and networks, and mangles
+        messages.
     trace : Recorder
         ``trace.table(name)`` as Arrow, ``trace.to_parquet(path)`` as a trace folder.
 
@@ -104,8 +103,6 @@ class Lab:
         }
         self.trace = Recorder(self.world, self.start_us, described, messages=messages, held=held)
 
-    # -- what there is
-
     def device(
         self,
         name: str,
@@ -125,6 +122,7 @@ class Lab:
         Parameters
         ----------
         name : str
+            A name that no other device or server has.
         link : str or LinkReplay
             ``wifi``, ``lte``, ``umts_3g``, ``edge``, or ``ideal``, which has neither latency nor limit; or
             measured throughput, over LTE.
@@ -136,11 +134,12 @@ class Lab:
             Share of time without a network, with the defaults of :class:`~mudkit.sources.outages.Outages`;
             or a process.
         every_s : float
-            Seconds between two positions of one that moves.
+            The time between two positions of a device that moves, in seconds.
         battery_j : float, optional
-            Energy of its full battery; when it is empty, it is switched off. Without, it is on a charger.
+            The energy of its full battery, in joules; when it is used up, the device is switched off. None:
+            it is on a charger.
         base_mw : float
-            What it takes from its battery without its radio.
+            The power that it takes from its battery without its radio, in milliwatts.
         storage : path-like, optional
             A folder for what its machines store, as on a real device: what is there already is used. Without,
             it is in memory.
@@ -160,9 +159,16 @@ class Lab:
                 expected="at= or mobility=, not both",
             )
         group = Group(
-            [name], link=link, at=at, mobility=mobility, outage=outage, every_s=every_s, battery_j=battery_j,
-            base_mw=base_mw, context=context,
-        )  # fmt: skip
+            [name],
+            link=link,
+            at=at,
+            mobility=mobility,
+            outage=outage,
+            every_s=every_s,
+            battery_j=battery_j,
+            base_mw=base_mw,
+            context=context,
+        )
         device = self._add(group)[0]
         device.storage = None if storage is None else Path(storage)
         return device
@@ -185,9 +191,9 @@ class Lab:
         Parameters
         ----------
         n : int
-            How many.
+            The number of devices to add, from 1 to 1,000,000.
         prefix : str
-            Of their names.
+            The beginning of their names, before the dash and the number.
         mobility, link, outage, every_s, battery_j, base_mw, **context
             As in :meth:`device`.
 
@@ -202,9 +208,16 @@ class Lab:
         first = max(taken, default=-1) + 1
         names = [f"{prefix}-{number:05d}" for number in range(first, first + count)]
         group = Group(
-            names, link=link, at=None, mobility=mobility, outage=outage, every_s=every_s, battery_j=battery_j,
-            base_mw=base_mw, context=context,
-        )  # fmt: skip
+            names,
+            link=link,
+            at=None,
+            mobility=mobility,
+            outage=outage,
+            every_s=every_s,
+            battery_j=battery_j,
+            base_mw=base_mw,
+            context=context,
+        )
         return self._add(group)
 
     @property
@@ -220,11 +233,13 @@ class Lab:
         Parameters
         ----------
         user : str, optional
+            The user whom the token proves. None: it proves the app only.
         app : str
+            The app that may show the token.
         hours : float
-            Of virtual time from now on; then it has expired.
+            The time until it expires, in hours of virtual time from now on.
         device : str, optional
-            The only device that may show it.
+            The only device that may show it. None: any device.
 
         Raises
         ------
@@ -242,20 +257,18 @@ class Lab:
         ParameterError
             The name is not usable, or a device has it.
         """
-        found = self.world.hosts.get(usable_name(name))
-        if isinstance(found, Device):
+        host = self.world.hosts.get(usable_name(name))
+        if isinstance(host, Device):
             raise ParameterError(
                 "This is a device, not a server.",
                 where="name",
                 found=repr(name),
                 expected="a name that no device has",
             )
-        server = found or self.world.add_server(name)
+        server = host or self.world.add_server(name)
         if storage is not None:
             server.storage = Path(storage)
         return server
-
-    # -- time
 
     @property
     def now(self) -> dt.datetime:
@@ -270,7 +283,8 @@ class Lab:
         Parameters
         ----------
         hours, minutes, seconds : float
-            Of virtual time, added up; a number without a name is hours.
+            How much virtual time passes: the three are added up, and none is negative. A number without a
+            name is hours.
 
         Raises
         ------
@@ -287,140 +301,6 @@ class Lab:
         self.world.check_covered(began_us + length_us)  # before a bar is shown
         with bar(length_us / _US_PER_H, "virtual time", "h") as done:
             self.world.run(began_us + length_us, lambda now_us: done((now_us - began_us) / _US_PER_H))
-
-    # -- results
-
-    def bill(self) -> pd.DataFrame:
-        """Give the bill as of now: one row per (system, device, direction).
-
-        Returns
-        -------
-        pandas.DataFrame
-            ``system, device, direction, messages, bytes, radio_mj, wakeups``.
-        """
-        return self.frame("bill")
-
-    def deliveries(self) -> pd.DataFrame:
-        """Give what became of each item for each receiver (:data:`mudkit.trace.schema.DELIVERIES`)."""
-        return self.frame("deliveries")
-
-    def history(self) -> pd.DataFrame:
-        """Give the operations in the order in which they were invoked, for :mod:`mudkit.consistency`."""
-        return self.frame("operations").sort_values(["invoked", "client", "op_id"], ignore_index=True)
-
-    def held(self) -> pd.DataFrame:
-        """Give what each party held: ``party, system, how, field, form, times, bytes, first``.
-
-        Raises
-        ------
-        ParameterError
-            The lab does not keep it.
-        """
-        import pandas as pd
-
-        if self.trace.held is None:
-            raise ParameterError(
-                "This lab does not keep what parties held.", remedy="make it with Lab(…, held=True)"
-            )
-        columns = ["party", "system", "how", "field", "form", "times", "bytes", "first"]
-        frame = pd.DataFrame(list(self.trace.held.rows()), columns=columns)
-        frame["first"] = pd.to_datetime(frame["first"] + self.start_us, unit="us", utc=True)
-        return frame
-
-    @property
-    def problems(self) -> pd.DataFrame:
-        """What has failed so far, and ended nothing but the call or the event that it was.
-
-        The failures among the incidents: exceptions of machines, of functions that a system was given, and of
-        callbacks. Which one a machine has seen to itself (a join, a policy) its system says.
-
-        Returns
-        -------
-        pandas.DataFrame
-            ``device`` (or server), ``ts``, ``detail``, ``system``.
-        """
-        found = self.frame("incidents")
-        failed = found.loc[found["incident"] == "failed", ["device", "ts", "detail", "system"]]
-        return failed.reset_index(drop=True)
-
-    def frame(self, table: str) -> pd.DataFrame:
-        """Give a table of the trace as a DataFrame.
-
-        Parameters
-        ----------
-        table : str
-            ``positions``, ``links``, ``messages``, ``transfers``, ``deliveries``, ``operations``, ``reads``,
-            ``incidents``, ``bill``.
-
-        Returns
-        -------
-        pandas.DataFrame
-            With the columns of :mod:`mudkit.trace.schema`.
-
-        Raises
-        ------
-        ParameterError
-            There is no such table.
-        """
-        return to_frame(self.trace.table(table))
-
-    def radio(self, device: str) -> pd.DataFrame:
-        """Give the states of a device's radio from the beginning to now: ``start, end, state, power_mw``.
-
-        It needs the transfers, so a lab that records messages.
-
-        Parameters
-        ----------
-        device : str
-            Its name.
-
-        Raises
-        ------
-        ParameterError
-            There is no such device, or the lab does not record transfers.
-        """
-        import pandas as pd
-
-        rows = radio_stretches(self.trace, self._known(device))
-        frame = pd.DataFrame(rows, columns=["start", "end", "state", "power_mw"])
-        for name in ("start", "end"):
-            frame[name] = pd.to_datetime(frame[name] + self.start_us, unit="us", utc=True)
-        return frame
-
-    def battery(self, device: str) -> pd.DataFrame:
-        """Give what was left of a device's battery over time: ``ts, device, battery_j``.
-
-        Parameters
-        ----------
-        device : str
-            Its name.
-
-        Raises
-        ------
-        ParameterError
-            The device has none, or there is no such device.
-        """
-        import pandas as pd
-
-        battery = self._known(device).battery
-        if battery is None:
-            raise ParameterError(
-                "This device has no battery.", where="device", found=device, expected="battery_j=… when added"
-            )
-        times_us, left_j = battery.levels(radio_stretches(self.trace, self._known(device)))
-        ts = pd.to_datetime([at + self.start_us for at in times_us], unit="us", utc=True)
-        return pd.DataFrame({"ts": ts, "device": device, "battery_j": left_j})
-
-    def _known(self, device: str) -> Device:
-        if device not in self.devices:
-            raise ParameterError(
-                "There is no such device.",
-                where="device",
-                found=repr(device),
-                expected=listed(self.devices, "none yet"),
-                remedy=did_you_mean(device, self.devices),
-            )
-        return self.devices[device]
 
     def _add(self, group: Group) -> list[Device]:
         devices = group.add_to(self.world, self.trace)

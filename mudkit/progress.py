@@ -48,7 +48,7 @@ def bar(total: float, description: str, unit: str) -> Iterator[Callable[[float],
     Yields
     ------
     callable
-        To be told how much is done, in the unit of ``total``.
+        It is called with how much is done so far, in the unit of ``total``.
     """
     if not wanted() or getattr(_thread, "inside", False):
         yield lambda done: None

@@ -22,12 +22,13 @@ class Claims:
     Parameters
     ----------
     app : str
+        The app that the token is for.
     user : str or None
-        None: the app alone is known, not who uses it.
+        The user whom the token proves. None: it proves the app only.
     device : str or None
-        None: every device may show it.
+        The only device that may show it. None: every device may.
     expires_s : float
-        In the time of the clock that it was issued by.
+        When it expires, in seconds by the clock of the authority that issued it.
     """
 
     app: str
@@ -46,8 +47,9 @@ class Claims:
         Parameters
         ----------
         now_s : float
+            The time now, in seconds by the clock of the authority.
         device : str or None
-            Who shows it.
+            The device that shows the token. None: it is not known.
 
         Raises
         ------
@@ -79,7 +81,7 @@ class Authority:
     Parameters
     ----------
     key : bytes
-        At least 32; who knows it can issue tokens.
+        The secret, at least 32 bytes; whoever knows it can issue tokens.
     """
 
     def __init__(self, key: bytes) -> None:
@@ -91,9 +93,11 @@ class Authority:
         Parameters
         ----------
         app : str
+            The app that the token is for.
         user, device : str, optional
+            The user whom it proves, and the only device that may show it. None: no user, every device.
         expires_s : float
-            From then on it is no longer valid.
+            The time from which on it is no longer valid, in seconds.
         """
         claims: dict[str, Any] = {"app": app, "user": user, "device": device, "exp": expires_s}
         return jwt.encode({k: v for k, v in claims.items() if v is not None}, self._key, _ALGORITHM)
@@ -107,13 +111,13 @@ class Authority:
             It is no token of this authority.
         """
         try:
-            found = jwt.decode(
+            payload = jwt.decode(
                 token,
                 self._key,
                 [_ALGORITHM],
                 options={"require": ["exp", "app"], "verify_exp": False, "verify_iat": False},
             )
-            return _claims(found)
+            return _claims(payload)
         except (jwt.PyJWTError, TypeError, ValueError) as error:
             raise AccessDenied(
                 "This is no token of this authority.",
@@ -146,5 +150,5 @@ def claimed(token: str | None) -> Claims | None:
         return None
 
 
-def _claims(found: dict[str, Any]) -> Claims:
-    return Claims(str(found["app"]), found.get("user"), found.get("device"), float(found["exp"]))
+def _claims(payload: dict[str, Any]) -> Claims:
+    return Claims(str(payload["app"]), payload.get("user"), payload.get("device"), float(payload["exp"]))

@@ -78,9 +78,9 @@ def box_bounds(lat: ArrayLike, lon: ArrayLike, box_km: ArrayLike) -> Box:
     Parameters
     ----------
     lat, lon : array_like of float
-        Centres, degrees.
+        The centres of the boxes, in degrees.
     box_km : array_like of float
-        Side lengths, kilometres.
+        The sides of the boxes, in km.
 
     Returns
     -------
@@ -112,7 +112,7 @@ def in_box(lat: ArrayLike, lon: ArrayLike, box: Box) -> NDArray[np.bool_]:
     lat, lon : array_like of float
         Points, degrees; the shapes broadcast with those of the box. Longitudes 180 and -180 are one line.
     box : Box
-        As :func:`box_bounds` gives it.
+        The edges that :func:`box_bounds` gives.
 
     Returns
     -------
@@ -134,14 +134,14 @@ def solar_time(t_us: ArrayLike, lon: ArrayLike) -> tuple[NDArray[np.float64], ND
     t_us : array_like of int
         Microseconds since 1970 (UTC); the shapes broadcast.
     lon : array_like of float
-        Degrees.
+        The longitude of each place, in degrees.
 
     Returns
     -------
     hour : ndarray of float64
-        From 0 to 24.
+        The hour of the day, from 0 to 24.
     weekday : ndarray of int64
-        Monday is 0.
+        The day of the week; Monday is 0.
     """
     local_us = np.asarray(t_us, dtype=np.int64) + np.rint(np.asarray(lon) / 360.0 * _US_PER_DAY).astype(
         np.int64

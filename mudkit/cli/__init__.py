@@ -47,9 +47,9 @@ def doctor(
     """
     from mudkit import doctor as checks
 
-    found = checks.checks(start=start)
-    checks.render(found)
-    if any(check.ok is False for check in found):
+    results = checks.checks(start=start)
+    checks.render(results)
+    if any(check.ok is False for check in results):
         raise typer.Exit(1)
 
 
@@ -96,8 +96,8 @@ def _is_news(record: logging.LogRecord) -> bool:
     return not (record.exc_info and isinstance(record.exc_info[1], KeyboardInterrupt))
 
 
-def _fail(told: str) -> NoReturn:
-    print(told, file=sys.stderr)  # noqa: T201
+def _fail(message: str) -> NoReturn:
+    print(message, file=sys.stderr)  # noqa: T201
     try:
         sys.stdout.flush()
     except OSError:  # what is left cannot be written, and Python would try again at exit

@@ -13,9 +13,20 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "BoxKm", "Columns", "Format", "Out", "Overwrite", "Rule", "Table", "TimeUnit", "Where", "WindowS", "Zone",
-    "mapping", "print_table",
-]  # fmt: skip
+    "BoxKm",
+    "Columns",
+    "Format",
+    "Out",
+    "Overwrite",
+    "Rule",
+    "Table",
+    "TimeUnit",
+    "Where",
+    "WindowS",
+    "Zone",
+    "mapping",
+    "print_table",
+]
 
 Format = Annotated[
     str,

@@ -134,9 +134,19 @@ def pipeline_run(
         if job == "ingest":
             with pipeline.progress(spark, "ingest"):
                 report: Any = pipeline.ingest(
-                    spark, path, out, format, table=table, columns=mapping(column), tz=tz,
-                    time_unit=time_unit, rule=rule, box_km=box_km, window_s=window_s, overwrite=overwrite,
-                )  # fmt: skip
+                    spark,
+                    path,
+                    out,
+                    format,
+                    table=table,
+                    columns=mapping(column),
+                    tz=tz,
+                    time_unit=time_unit,
+                    rule=rule,
+                    box_km=box_km,
+                    window_s=window_s,
+                    overwrite=overwrite,
+                )
         else:
             report = pipeline.run_job(
                 spark,

@@ -42,7 +42,7 @@ def refuse_unknown(arguments: Sequence[str]) -> None:
     Parameters
     ----------
     arguments : sequence of str
-        As they stand on the command line, after those of mudkit.
+        The arguments of the command line that are JupyterLab's, in their order.
 
     Raises
     ------

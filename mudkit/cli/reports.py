@@ -85,18 +85,18 @@ def reproduce(
     from mudkit.reproduce import results, table
 
     with table.watched() as say:
-        found = results(rows or (), say=say)
+        measured = results(rows or (), say=say)
     if as_json:
-        typer.echo(json.dumps([result.as_json() for result in found], indent=2))
+        typer.echo(json.dumps([result.as_json() for result in measured], indent=2))
     else:
-        table.render(found)
+        table.render(measured)
     if page:
         from mudkit.report import keep_page
         from mudkit.reproduce.page import figures, notebook
 
-        asked = {"rows": [result.row.name for result in found]}
+        asked = {"rows": [result.row.name for result in measured]}
         kept = keep_page(
-            "reproduce", notebook(found), {"figures": figures(found)}, parameters=asked, build=out
+            "reproduce", notebook(measured), {"figures": figures(measured)}, parameters=asked, build=out
         )
         typer.echo(f"{kept / 'report.html'}", err=as_json)  # JSON alone is on standard output
 

@@ -59,9 +59,16 @@ def trace_load(
     columns = mapping(column)
     refuse_existing(out.expanduser(), OUTPUT_NAMES if overwrite else None)
     loaded = trace.load(
-        path, format, table=table, columns=columns, tz=tz, time_unit=time_unit, rule=rule,
-        box_km=box_km, window_s=window_s,
-    )  # fmt: skip
+        path,
+        format,
+        table=table,
+        columns=columns,
+        tz=tz,
+        time_unit=time_unit,
+        rule=rule,
+        box_km=box_km,
+        window_s=window_s,
+    )
     loaded = _chosen(loaded, where)
     loaded.save(out, overwrite=overwrite)
     print_table(loaded.summary())

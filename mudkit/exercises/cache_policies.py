@@ -29,13 +29,13 @@ class Asked(NamedTuple):
     Parameters
     ----------
     at_s : float
-        When it was asked.
+        When the query was asked, in seconds.
     x_km, y_km : float
-        The middle of the square, east and north of somewhere.
+        The middle of its square, in km east and north of a point that all share.
     box_km : float
-        Its side; points on its edge are in it.
+        The side of its square, in km; points on the edge are inside.
     window_s : float
-        It asks for the points of ``(at_s - window_s, at_s]``.
+        How far back it asks, in seconds: for points of ``(at_s - window_s, at_s]``.
     """
 
     at_s: float
@@ -94,20 +94,20 @@ def _lacking(query: Asked, cached: Asked, limit_s: float) -> _Lacking | None:
 
 
 def _play(piece: Callable[..., Any], case: _Case) -> Played:
-    found = [_lacking(case.query, each, case.limit_s) for each in case.cache]
+    lacking = [_lacking(case.query, each, case.limit_s) for each in case.cache]
     problem, shown = None, None
     try:
-        problem, shown = _judged(piece(case.query, list(case.cache), case.limit_s), case, found)
+        problem, shown = _judged(piece(case.query, list(case.cache), case.limit_s), case, lacking)
     except PieceError as error:
         problem = str(error)
     return Played(str(case), problem, picture=partial(_drawn, case, shown))
 
 
-def _judged(answer: Any, case: _Case, found: list[_Lacking | None]) -> tuple[str | None, _Lacking | None]:
+def _judged(answer: Any, case: _Case, lacking: list[_Lacking | None]) -> tuple[str | None, _Lacking | None]:
     """Say what is wrong with an answer, and which point shows it."""
     if not isinstance(answer, str) or answer not in _ANSWERS:
         return f"it returns {answer!r}, which is neither 'local' nor 'remote'.", None
-    good = [each for each, lacks in zip(case.cache, found, strict=True) if lacks is None]
+    good = [each for each, lacks in zip(case.cache, lacking, strict=True) if lacks is None]
     if answer == "remote" and good:
         ago_min = (case.query.at_s - good[0].at_s) / 60
         return (
@@ -118,7 +118,7 @@ def _judged(answer: Any, case: _Case, found: list[_Lacking | None]) -> tuple[str
     if answer == "local" and not good:
         if not case.cache:
             return "it is answered locally, and nothing is in the cache.", None
-        point = found[-1]
+        point = lacking[-1]
         assert point is not None  # as no answer is good
         ago_min = (case.query.at_s - point.at_s) / 60
         return (
@@ -132,11 +132,11 @@ def _drawn(case: _Case, point: _Lacking | None) -> go.Figure:
     """Draw what is asked for and what is held."""
     import pandas as pd  # loading it takes longer than loading all of mudkit
 
-    def told(each: Asked) -> str:
+    def caption(each: Asked) -> str:
         ago_min = (case.query.at_s - each.at_s) / 60
         return f"{ago_min:g} min before, of {each.window_s / 60:g} min"
 
-    rows = [(told(each), each.x_km, each.y_km, each.box_km, False) for each in case.cache]
+    rows = [(caption(each), each.x_km, each.y_km, each.box_km, False) for each in case.cache]
     asked = case.query
     now = f"asked for now, of {asked.window_s / 60:g} min"
     rows.append((now, asked.x_km, asked.y_km, asked.box_km, True))

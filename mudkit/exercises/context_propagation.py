@@ -69,12 +69,12 @@ class _Case(NamedTuple):
     moves: tuple[_Move, ...]
 
     def __str__(self) -> str:
-        t_s, told = 0, []
+        t_s, moves = 0, []
         for move in self.moves:
             t_s += move.gap_s
-            told.append(f"at {t_s} s {move}")
+            moves.append(f"at {t_s} s {move}")
         friends = f"{self.friends} is a friend of ann's" if self.friends else "nobody has friends"
-        return f"{friends}; {'; '.join(told)}."
+        return f"{friends}; {'; '.join(moves)}."
 
     @property
     def attributes(self) -> dict[str, dict[str, Any]]:
@@ -140,13 +140,13 @@ def _play(piece: Callable[..., Any], case: _Case) -> Played:
             raised.append(f"it gives {given!r}, which is no Volume, People or Time")
         return given
 
-    found, expected = _gone(watched, case), _gone(_own, case)
-    problem = raised[0].splitlines()[0] if raised else _problem(found, expected, case)
+    sent, expected = _gone(watched, case), _gone(_own, case)
+    problem = raised[0].splitlines()[0] if raised else _problem(sent, expected, case)
     return Played(str(case), problem, picture=partial(_drawn, piece, case))
 
 
 def _problem(
-    found: dict[tuple[int, str], tuple[float, tuple[int, ...]]],
+    sent: dict[tuple[int, str], tuple[float, tuple[int, ...]]],
     expected: dict[tuple[int, str], tuple[float, tuple[int, ...]]],
     case: _Case,
 ) -> str | None:
@@ -154,9 +154,9 @@ def _problem(
         was_s = case.said[number - 1][0] / 1e6
         should_s = expected[number, name][0] - was_s
         sender = case.moves[number - 1].who
-        if (number, name) not in found:
+        if (number, name) not in sent:
             return f"{name} never gets {sender}'s message {number}."
-        came_s = found[number, name][0] - was_s
+        came_s = sent[number, name][0] - was_s
         if abs(came_s - should_s) > _TOLERANCE_S:
             return f"{name} gets {sender}'s message {number} {_after(came_s)}, not {_after(should_s)}."
     return None

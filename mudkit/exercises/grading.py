@@ -57,7 +57,7 @@ def grade(
     exercises : sequence of str
         Which to judge; a file without one of these has a row that says so. Empty: all that a file has.
     within_s : float
-        So long each may take.
+        The longest that the judging of one submission may take, in seconds.
 
     Returns
     -------
@@ -132,15 +132,17 @@ def exercises_of(path: str | Path) -> dict[str, Exercise]:
             found=f"{type(error).__name__}: {error}",
             remedy=f"python {file} says where",
         ) from error
-    found = getattr(module, "EXERCISES", None)
-    if not isinstance(found, Mapping) or not all(isinstance(each, Exercise) for each in found.values()):
+    exercises = getattr(module, "EXERCISES", None)
+    if not isinstance(exercises, Mapping) or not all(
+        isinstance(each, Exercise) for each in exercises.values()
+    ):
         raise ParameterError(
             "This file has no exercises.",
             where=str(file),
-            found=f"EXERCISES is {found!r}"[:200],
+            found=f"EXERCISES is {exercises!r}"[:200],
             expected="EXERCISES, a dictionary of mudkit.exercises.Exercise by name",
         )
-    return dict(found)
+    return dict(exercises)
 
 
 def _to_judge(named: str | Path) -> list[Path]:
@@ -199,7 +201,7 @@ def _judged_apart(
     ) as process:
         running.add(process)
         try:
-            verdict, told = process.communicate(timeout=within_s)
+            verdict, output = process.communicate(timeout=within_s)
         except subprocess.TimeoutExpired:
             return {"verdict": "not judged", "problem": f"it did not end within {within_s:g} s"}
         finally:
@@ -208,7 +210,7 @@ def _judged_apart(
     try:
         return dict(json.loads(verdict))
     except ValueError:
-        said = told.decode(errors="replace").strip().rpartition("\n")[2][:200]
+        said = output.decode(errors="replace").strip().rpartition("\n")[2][:200]
         problem = f"it ended the process, with status {process.returncode}" + (f": {said}" if said else "")
         return {"verdict": "not judged", "problem": problem}
 
@@ -253,10 +255,10 @@ def judge_here(file: str, exercise: str, piece: str, judges: str | None = None) 
                 os.chdir(path.parent)
         except Exception as error:
             problem = f"loading it raises {type(error).__name__}: {error}"
-            found: dict[str, Any] = {"verdict": "not judged", "problem": problem}
+            answer: dict[str, Any] = {"verdict": "not judged", "problem": problem}
         else:
             verdict = judged(exercise, known[exercise], loaded)
-            found = {"verdict": "passed" if verdict.passed else "not yet", "scenarios": verdict.scenarios}
+            answer = {"verdict": "passed" if verdict.passed else "not yet", "scenarios": verdict.scenarios}
             if verdict.failure is not None:
-                found |= {"scenario": verdict.failure.scenario, "problem": verdict.failure.problem}
-    json.dump(found, sys.stdout)
+                answer |= {"scenario": verdict.failure.scenario, "problem": verdict.failure.problem}
+    json.dump(answer, sys.stdout)

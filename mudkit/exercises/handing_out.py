@@ -29,7 +29,7 @@ def without_solutions(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     Parameters
     ----------
     notebook : nbformat.NotebookNode
-        A chapter, of format 4.
+        A chapter, in format 4 of Jupyter.
     """
     notebook.cells = [each for each in notebook.cells if SOLUTION not in each.metadata.get("tags", [])]
     for cell in notebook.cells:
@@ -48,16 +48,16 @@ def hand_out(chapters: Path, folder: Path, *, solutions: bool = False) -> Path:
     Parameters
     ----------
     chapters : Path
-        Folder with the chapters.
+        The folder of the chapters.
     folder : Path
-        Made if it is not there.
+        The folder to which they are copied; it is made if it is not there.
     solutions : bool
         Whether the solutions are copied too.
 
     Returns
     -------
     Path
-        The folder.
+        The folder to which they were copied.
 
     Raises
     ------

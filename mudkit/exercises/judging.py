@@ -41,13 +41,13 @@ class Played:
     scenario : str
         What happened, in words.
     problem : str or None
-        Which property does not hold, in words; None: all do.
+        The property that does not hold, in words. None: all hold.
     lab : Lab or None
-        In which it was played, if it was played in one.
+        The lab in which it was played. None: it needed none.
     lanes : tuple of str
         Devices and servers in the order of the diagram of its messages.
     picture : callable or None
-        Draws it otherwise than as such a diagram.
+        Draws what happened. None: the diagram of the lab's messages is drawn.
     """
 
     scenario: str
@@ -66,11 +66,11 @@ class Exercise:
     asks_for : str
         The piece's signature and meaning, in one sentence that begins with its name.
     property : str
-        What must hold, in one sentence.
+        The property that must hold, in one sentence.
     scenarios : SearchStrategy
         Of Hypothesis; simple ones first, so that failures shrink to them.
     play : callable
-        Plays a scenario with a piece.
+        Plays a scenario with the piece that is judged, and says what happened.
     """
 
     asks_for: str
@@ -91,12 +91,12 @@ class Verdict:
     ----------
     chapter : str
     property : str
-        What must hold.
+        The property that must hold, in one sentence.
     passed : bool
     scenarios : int
         How many were played until this was known, those that made the failing one smaller included.
     failure : Played or None
-        The smallest scenario that fails.
+        The smallest scenario that fails. None: all pass.
     """
 
     chapter: str

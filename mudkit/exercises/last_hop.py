@@ -90,7 +90,7 @@ class _Judged:
     piece : callable
     case : _Case
     drawn : Drawn
-        Of this case.
+        The events of the case.
     """
 
     def __init__(self, piece: Callable[..., Any], case: _Case, drawn: Drawn) -> None:
@@ -118,19 +118,21 @@ class _Judged:
 
         return Spool(self._threshold, Forwarding("rule", rule=self._chosen), noted, retract)
 
-    def _chosen(self, told: Told) -> Sequence[Item]:
+    def _chosen(self, asked: Told) -> Sequence[Item]:
         if self.problem is not None:
             return ()
-        now_s = told.now_s
+        now_s = asked.now_s
         while self._came < len(self._items) and self._items[self._came].came_s <= now_s:
             insort(self._waiting, (-self._items[self._came].rank, self._items[self._came]))
             self._came += 1
         self._waiting = [each for each in self._waiting if self._is_there(each[1], now_s)]
         waiting = tuple(each for _, each in self._waiting)
-        known = _Known(now_s, told.threshold, waiting, told.device, told.read_at_a_time, told.between_reads_s)
+        known = _Known(
+            now_s, asked.threshold, waiting, asked.device, asked.read_at_a_time, asked.between_reads_s
+        )
         try:
             answer = self._piece(known)
-            self.problem = self._refused(answer, now_s, told.device, waiting)
+            self.problem = self._refused(answer, now_s, asked.device, waiting)
         except PieceError as error:
             self.problem = str(error)
         if self.problem is not None:

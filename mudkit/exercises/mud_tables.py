@@ -57,7 +57,7 @@ class _Journal:
     Parameters
     ----------
     merge : callable
-        What is judged.
+        The function that is judged.
     deliveries : sequence of str
     """
 
@@ -67,7 +67,7 @@ class _Journal:
         self._count = 0
         self.added = dict.fromkeys(_FIRST, "the tablet")
         self.deleted: dict[str, str] = {}
-        self.told: list[list[str]] = []
+        self.events: list[list[str]] = []
         self.lab = Lab(seed=1)
         self.lab.world.on_failure = raise_failure  # a piece that raises has not passed
         cloud = Cloud(self.lab, replicas=0, gateways=1, processors=1, servers=1)
@@ -87,7 +87,7 @@ class _Journal:
 
     def round(self, edits: Sequence[_Edit]) -> None:
         """Take the network away, let the user edit, and give it back, to the phone first."""
-        self.told.append([])
+        self.events.append([])
         for name in _DEVICES:
             self.lab.faults.cut(name)
         for edit in edits:
@@ -118,7 +118,7 @@ class _Journal:
             entries.remove(entry)
         else:
             return
-        self.told[-1].append(f"the {edit.device} {does} {entry}")
+        self.events[-1].append(f"the {edit.device} {does} {entry}")
         self._write(edit.device, entries)
 
     def _write(self, device: str, entries: Collection[str]) -> Operation:
@@ -156,10 +156,12 @@ class _Journal:
         lost = [entry for entry in self.added if entry not in self.deleted and entry not in shown]
         back = [entry for entry in self.deleted if entry in shown]
         made_up = sorted(shown.difference(self.added))
-        told = [f"{entry}, which {self.added[entry]} added, is lost" for entry in lost]
-        told += [f"{entry}, which {self.deleted[entry]} deleted, came back" for entry in back]
-        told += [f"{entry!r} was never added" for entry in made_up]
-        return f"{'; '.join(told)}. The page: {', '.join(sorted(shown)) or 'empty'}." if told else None
+        problems = [f"{entry}, which {self.added[entry]} added, is lost" for entry in lost]
+        problems += [f"{entry}, which {self.deleted[entry]} deleted, came back" for entry in back]
+        problems += [f"{entry!r} was never added" for entry in made_up]
+        return (
+            f"{'; '.join(problems)}. The page: {', '.join(sorted(shown)) or 'empty'}." if problems else None
+        )
 
     def drawn(self) -> go.Figure:
         """Draw what the devices sent and were sent since both had the page."""
@@ -190,7 +192,7 @@ def _play(piece: Callable[..., Any], scenario: _Scenario) -> Played:
             problem = str(error)
         if problem is not None:
             break
-    return Played(_words(journal.told, scenario.deliveries), problem, journal.lab, picture=journal.drawn)
+    return Played(_words(journal.events, scenario.deliveries), problem, journal.lab, picture=journal.drawn)
 
 
 def _words(rounds: Sequence[Sequence[str]], deliveries: Sequence[str]) -> str:

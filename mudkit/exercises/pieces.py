@@ -36,7 +36,7 @@ class Source:
     path : Path
         A notebook or a Python file.
     statements : list
-        See :func:`read_source`.
+        The statements that :func:`read_source` found.
     """
 
     def __init__(self, path: Path, statements: list[_Statement]) -> None:
@@ -94,7 +94,7 @@ def read_source(path: str | Path) -> Source:
             found=path.suffix or "no suffix",
             expected=" or ".join(KINDS),
         )
-    found: list[_Statement] = []
+    statements: list[_Statement] = []
     try:
         parts = list(_parts(path))
     except OSError as error:
@@ -107,7 +107,7 @@ def read_source(path: str | Path) -> Source:
         ) from error
     for place, text in parts:
         try:
-            found += [_statement(node, place) for node in ast.parse(text).body]
+            statements += [_statement(node, place) for node in ast.parse(text).body]
         except SyntaxError as error:
             line = "" if error.lineno is None else f", line {error.lineno}"
             raise ParameterError(
@@ -123,7 +123,7 @@ def read_source(path: str | Path) -> Source:
                 found=str(error) or type(error).__name__,
                 remedy="run it; Python says the same",
             ) from error
-    return Source(path, found)
+    return Source(path, statements)
 
 
 def _parts(path: Path) -> Iterator[tuple[str, str | bytes]]:

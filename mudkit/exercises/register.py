@@ -49,7 +49,7 @@ def judge(chapter: str | Exercise, piece: Callable[..., Any]) -> Verdict:
     chapter : str or Exercise
         For instance ``00_start_here``; or an exercise of a teacher's own.
     piece : callable
-        What the chapter asks for.
+        The function that the chapter asks for.
 
     Returns
     -------

@@ -89,7 +89,7 @@ class _Judged(NamedTuple):
     must : set of str
         Phones that it is to come to: what their users said of themselves has wanted it all the time.
     may : set of str
-        Those that it may come to.
+        The phones that the item may come to.
     """
 
     item: Item
@@ -98,7 +98,7 @@ class _Judged(NamedTuple):
     may: set[str]
 
     @property
-    def told(self) -> str:
+    def label(self) -> str:
         return f"{self.item.name} ({self.item.about['subject']})"
 
 
@@ -129,7 +129,7 @@ class _Trial:
         self._trouble: tuple[int, str] | None = None
         self._passed = 0
         """Messages that came somewhere, since the trouble was thought of."""
-        self.told: list[str] = []
+        self.events: list[str] = []
 
     def play(self, story: Sequence[_Step]) -> None:
         """Play a story to its end, and judge it."""
@@ -168,12 +168,12 @@ class _Trial:
                 self._bring_back(key)
                 return
             away, back = (faults.cut, faults.mend) if what == "cut" else (faults.kill, faults.restart)
-            self.told.append(f"{_named(who)} is {'cut off' if what == 'cut' else 'killed'}")
+            self.events.append(f"{_named(who)} is {'cut off' if what == 'cut' else 'killed'}")
             self._away[key] = back
             away(who)
         elif what == "restart":
             if f"kill {who}" not in self._away:
-                self.told.append(f"{_named(who)} is killed and restarted")
+                self.events.append(f"{_named(who)} is killed and restarted")
                 faults.kill(who)
                 faults.restart(who)
         elif what == "dither":
@@ -186,17 +186,17 @@ class _Trial:
             self._publish(who, what)
 
     def _wait(self, length_s: float) -> None:
-        self.told.append(f"{length_s:g} s pass")
+        self.events.append(f"{length_s:g} s pass")
         self.lab.run(seconds=length_s)
 
     def _bring_back(self, key: str) -> None:
         who = key.partition(" ")[2]
-        self.told.append(f"{_named(who)} is {'mended' if key.startswith('cut') else 'restarted'}")
+        self.events.append(f"{_named(who)} is {'mended' if key.startswith('cut') else 'restarted'}")
         self._away.pop(key)(who)
 
     def _publish(self, sender: str, subject: str) -> None:
         name = f"item {len(self._items) + 1}"
-        self.told.append(f"{sender} publishes {name} ({subject})")
+        self.events.append(f"{sender} publishes {name} ({subject})")
         others = {phone: said for phone, said in self._said.items() if phone != sender}
         item = Item(name, sender, {"who": sender, "rank": 0.0, "subject": subject}, _SIZE_BYTES, None)
         assert self._own is not None
@@ -211,7 +211,7 @@ class _Trial:
 
     def _turn(self, who: str) -> None:
         subject = self._testbed.subjects[who] = _OTHER[self._testbed.subjects[who]]
-        self.told.append(f"{who} wants {subject} from now on")
+        self.events.append(f"{who} wants {subject} from now on")
         self._said[who].add(subject)
         for judged in self._items.values():
             if judged.item.about["subject"] != subject:
@@ -233,7 +233,7 @@ class _Trial:
             self._bring_back(key)
         self.lab.run(seconds=_STEP_S)
         for who in [who for who, asked in self._asked.items() if _is_lost(asked)]:
-            self.told.append(f"{who} says again what {who} wants")
+            self.events.append(f"{who} says again what {who} wants")
             self._say(who)
         self._wait(_CALM_S)
 
@@ -251,7 +251,7 @@ class _Trial:
         if self._trouble is None or self._trouble[0] != self._passed:
             return (0,)
         what, delays_us = _FATES[self._trouble[1]]
-        self.told.append(f"a message from {_named(sender)} to {_named(to)}, {what}")
+        self.events.append(f"a message from {_named(sender)} to {_named(to)}, {what}")
         return delays_us
 
     def _check_sent(self, to: str, message: Any) -> None:
@@ -261,14 +261,14 @@ class _Trial:
         for judged in self._items.values():
             if to not in judged.may and judged.item.content in text:
                 why = "who has published it" if to == judged.item.sender else "who does not want it"
-                raise _ProblemError(f"{to}, {why}, is sent {judged.told}.")
+                raise _ProblemError(f"{to}, {why}, is sent {judged.label}.")
 
     def _arrived(self, phone: str, name: str) -> None:
         judged = self._items[name]
         if phone not in judged.may:
-            raise _ProblemError(f"{phone}'s application is handed {judged.told}, and does not want it.")
+            raise _ProblemError(f"{phone}'s application is handed {judged.label}, and does not want it.")
         if (phone, name) in self._handed:
-            raise _ProblemError(f"{phone}'s application is handed {judged.told} twice.")
+            raise _ProblemError(f"{phone}'s application is handed {judged.label} twice.")
         self._handed.add((phone, name))
 
     def _check_all(self) -> None:
@@ -279,7 +279,7 @@ class _Trial:
             _check_answer(judged.published, f"{judged.item.sender}'s publish of {name}", after)
             missing = sorted(judged.must - {phone for phone, item in self._handed if item == name})
             if missing and not _is_lost(judged.published):
-                raise _ProblemError(f"{after}, {missing[0]} has not got {judged.told}.")
+                raise _ProblemError(f"{after}, {missing[0]} has not got {judged.label}.")
 
     def _check_silence(self) -> None:
         before = sum(row.messages for row in self.lab.world.bill())
@@ -337,9 +337,9 @@ def _play(piece: Callable[..., Any], story: Sequence[_Step]) -> Played:
         problem = str(error)
     except MudkitError as error:
         problem = " ".join(filter(None, (error.summary, error.where and f"({error.where})", error.found)))
-    told = f"ann and bob want arts, cy wants sports. {', '.join(trial.told) or 'That is all'}."
+    scenario = f"ann and bob want arts, cy wants sports. {', '.join(trial.events) or 'That is all'}."
     is_drawn = problem is not None and trial.lab.trace.table("messages").num_rows > 0
-    return Played(told, problem, picture=trial.drawn if is_drawn else None)
+    return Played(scenario, problem, picture=trial.drawn if is_drawn else None)
 
 
 _STEPS: Final = (

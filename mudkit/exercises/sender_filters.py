@@ -68,7 +68,7 @@ class _Album:
         self._count = 0
         self._marks: list[tuple[str, pd.Timestamp, str, None]] = []
         self.problem: str | None = None
-        self.told: list[str] = []
+        self.events: list[str] = []
         self.lab = Lab(seed=1)
         self.lab.world.on_failure = raise_failure  # a piece that raises has not passed
         relay = Relay(self.lab)
@@ -94,7 +94,7 @@ class _Album:
         elif what == "item":
             self._publish()
         else:
-            self.told.append(f"{_WAIT_S:g} s pass")
+            self.events.append(f"{_WAIT_S:g} s pass")
             self.lab.run(seconds=_WAIT_S)
 
     def _ask(self, name: str) -> None:
@@ -114,7 +114,7 @@ class _Album:
         if self._slots and not self._keys:
             self._keys.append(_Key(self._now_s))  # nobody is asked about the first one
         number = f"item {self._count}"
-        self.told.append(f"{_SENDER} publishes {number}")
+        self.events.append(f"{_SENDER} publishes {number}")
         published = self._port.publish(Item({"item": self._count}), number).result()
         to = {device for device, _ in published.destinations}
         self._marks.append(
@@ -133,18 +133,18 @@ class _Album:
         self.lab.run(seconds=_SETTLE_S)
         self.problem = self.problem or self._leak()
 
-    def _renews(self, told: KeyUse) -> bool:
-        answer = self._piece(told)
+    def _renews(self, use: KeyUse) -> bool:
+        answer = self._piece(use)
         if not isinstance(answer, bool):
             raise PieceError(f"it returns {answer!r}, which is neither True nor False.")
-        age = f"the key is {told.age_s:.0f} s old"
-        if answer and told.to == told.holders and told.age_s < told.lasts_s:
+        age = f"the key is {use.age_s:.0f} s old"
+        if answer and use.to == use.holders and use.age_s < use.lasts_s:
             self.problem = (
                 f"item {self._count} begins a new key without need: those who have the old one are those "
                 f"who may read the item, and {age}. Each receiver must be sent the new one."
             )
-        if not answer and told.age_s >= told.lasts_s:
-            self.problem = f"at item {self._count} {age}, and it lasts for {told.lasts_s:.0f} s."
+        if not answer and use.age_s >= use.lasts_s:
+            self.problem = f"at item {self._count} {age}, and it lasts for {use.lasts_s:.0f} s."
         if answer:
             self._keys.append(_Key(self._now_s))
         return bool(answer)
@@ -162,7 +162,7 @@ class _Album:
 
     def _mark(self, name: str, what: str) -> None:
         self._marks.append((name, pd.Timestamp(self.lab.now), what, None))
-        self.told.append(f"{name} {what}")
+        self.events.append(f"{name} {what}")
 
     @property
     def _now_s(self) -> float:
@@ -204,8 +204,8 @@ def _play(piece: Callable[..., Any], steps: Sequence[str]) -> Played:
                 break
     except PieceError as error:
         album.problem = str(error)
-    told = ", ".join(album.told) + "."
-    return Played(told, album.problem, album.lab, picture=album.drawn)
+    story = ", ".join(album.events) + "."
+    return Played(story, album.problem, album.lab, picture=album.drawn)
 
 
 EXERCISE: Final = Exercise(

@@ -66,26 +66,26 @@ def _play(piece: Callable[..., Any], moves: Sequence[_Move]) -> Played:
         for each in history
     ]
     verdicts = [check(history, model) for model in _GUARANTEES]
-    found = next((each for each in verdicts if each.status is Status.ILLEGAL), verdicts[0])
-    told = "\n".join(f"    {line}" for line in text.splitlines())
-    scenario = f"the history\n{told}"
+    verdict = next((each for each in verdicts if each.status is Status.ILLEGAL), verdicts[0])
+    scenario_lines = "\n".join(f"    {line}" for line in text.splitlines())
+    scenario = f"the history\n{scenario_lines}"
     try:
         answer = bool(piece(operations))
     except PieceError as error:
-        return Played(scenario, str(error), picture=partial(_drawn, found))
-    return Played(scenario, _problem(answer, found), picture=partial(_drawn, found))
+        return Played(scenario, str(error), picture=partial(_drawn, verdict))
+    return Played(scenario, _problem(answer, verdict), picture=partial(_drawn, verdict))
 
 
-def _drawn(found: Verdict) -> Any:
-    return drawn(found, title=f"The smallest history that fails ({found.model}: {found.status})")
+def _drawn(verdict: Verdict) -> Any:
+    return drawn(verdict, title=f"The smallest history that fails ({verdict.model}: {verdict.status})")
 
 
-def _problem(answer: bool, found: Verdict) -> str | None:
-    if answer == (found.status is Status.ILLEGAL):
+def _problem(answer: bool, verdict: Verdict) -> str | None:
+    if answer == (verdict.status is Status.ILLEGAL):
         return None
     if answer:
         return f"the function says {answer}, but {' and '.join(_GUARANTEES)} hold: no client's reads go back."
-    return f"the function says {answer}, but {found.model} does not hold. {found.explanation}"
+    return f"the function says {answer}, but {verdict.model} does not hold. {verdict.explanation}"
 
 
 EXERCISE: Final = Exercise(

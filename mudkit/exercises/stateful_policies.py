@@ -48,8 +48,8 @@ class _Step(NamedTuple):
 
     @property
     def automatic(self) -> dict[str, Any]:
-        found = {"battery": self.battery, "bandwidth_kbps": self.kbps, "display_px": self.display_px}
-        return {name: value for name, value in found.items() if value is not None}
+        context = {"battery": self.battery, "bandwidth_kbps": self.kbps, "display_px": self.display_px}
+        return {name: value for name, value in context.items() if value is not None}
 
     def __str__(self) -> str:
         pulse = "no pulse" if self.pulse is None else f"pulse {self.pulse}"
@@ -66,11 +66,11 @@ class _Scenario:
 
     def __str__(self) -> str:
         listed = " and ".join(map(str, self.patients))
-        at_s, told = 0, []
+        at_s, steps = 0, []
         for step in self.steps:
             at_s += step.after_s
-            told.append(f"after {at_s} s {step}")
-        return f"the doctor has patient{'s' * (len(self.patients) > 1)} {listed}; {'; '.join(told)}."
+            steps.append(f"after {at_s} s {step}")
+        return f"the doctor has patient{'s' * (len(self.patients) > 1)} {listed}; {'; '.join(steps)}."
 
 
 class _Judge:
@@ -156,15 +156,15 @@ def _policy(piece: Callable[..., Any], patients: tuple[int, ...]) -> Policy | Fu
 
 
 def _play(piece: Callable[..., Any], scenario: _Scenario) -> Played:
-    told = str(scenario)
+    story = str(scenario)
     try:
         policy = _policy(piece, scenario.patients)
     except PieceError as error:
-        return Played(told, str(error))
+        return Played(story, str(error))
     except PolicyError as error:
-        return Played(told, f"the policy is refused: {error}")
+        return Played(story, f"the policy is refused: {error}")
     except MudkitError as error:
-        return Played(told, f"the policy cannot be read: {error}")
+        return Played(story, f"the policy cannot be read: {error}")
     judge, rows = _Judge(scenario.patients), []
     variables: Mapping[str, Any] = policy.variables
     now_s = 0
@@ -175,8 +175,8 @@ def _play(piece: Callable[..., Any], scenario: _Scenario) -> Played:
         rows.append(_row(now_s, step, verdict))
         problem = judge.problem(now_s, step, verdict)
         if problem is not None:
-            return Played(told, f"{problem}{_why(policy, verdict)}", picture=partial(_drawn, rows, number))
-    return Played(told, None)
+            return Played(story, f"{problem}{_why(policy, verdict)}", picture=partial(_drawn, rows, number))
+    return Played(story, None)
 
 
 def _why(policy: Policy | FunctionPolicy, verdict: Verdict) -> str:

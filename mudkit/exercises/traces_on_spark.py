@@ -30,7 +30,7 @@ class Point(NamedTuple):
     ----------
     at_s : float
     x_km, y_km : float
-        East and north of somewhere.
+        The place of the point, in km east and north of a point that all share.
     """
 
     at_s: float
@@ -63,12 +63,12 @@ def _play(piece: Callable[..., Any], case: _Case) -> Played:
     lacking = [each for each in case.points if _holds(case.query, each) and not _holds(case.cached, each)]
     problem = None
     try:
-        found = piece(list(case.points), case.query, case.cached)
-        if isinstance(found, bool) or not isinstance(found, int):
-            problem = f"it returns {found!r}, which is no whole number."
-        elif found != len(lacking):
+        counted = piece(list(case.points), case.query, case.cached)
+        if isinstance(counted, bool) or not isinstance(counted, int):
+            problem = f"it returns {counted!r}, which is no whole number."
+        elif counted != len(lacking):
             which = f": {'; '.join(map(str, lacking))}" if lacking else ""
-            problem = f"it counts {found}; {len(lacking)} are missing{which}."
+            problem = f"it counts {counted}; {len(lacking)} are missing{which}."
     except PieceError as error:
         problem = str(error)
     return Played(str(case), problem, picture=partial(_drawn, case, lacking))

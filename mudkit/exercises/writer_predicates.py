@@ -48,11 +48,11 @@ class _Reader:
         return {name: value for name, value in said.items() if value is not None}
 
     def __str__(self) -> str:
-        told = [f"says age={self.age!r}"] if self.age is not None else []
-        told += [f"says that it is {self.north_km:g} km away"] if self.north_km is not None else []
-        told += [f"says user={self.says!r}"] if self.says is not None else []
-        told += [f"has a token of {self.proves!r} and app {self.app!r}" if self.proves else "has no token"]
-        return " and ".join(told)
+        claims = [f"says age={self.age!r}"] if self.age is not None else []
+        claims += [f"says that it is {self.north_km:g} km away"] if self.north_km is not None else []
+        claims += [f"says user={self.says!r}"] if self.says is not None else []
+        claims += [f"has a token of {self.proves!r} and app {self.app!r}" if self.proves else "has no token"]
+        return " and ".join(claims)
 
 
 @dataclass(frozen=True)
@@ -96,11 +96,11 @@ class _Scenario:
 
 
 def _play(piece: Callable[..., Any], scenario: _Scenario) -> Played:
-    told = str(scenario)
+    story = str(scenario)
     try:
         text = piece(scenario.who)
     except PieceError as error:
-        return Played(told, str(error))
+        return Played(story, str(error))
     lab = Lab(seed=1)
     lab.world.on_failure = raise_failure  # a piece that raises has not passed
     cloud = Cloud(lab, replicas=0, gateways=1, processors=1, servers=1)
@@ -111,15 +111,15 @@ def _play(piece: Callable[..., Any], scenario: _Scenario) -> Played:
     jane.create(_TABLE, acl="public").result()
     try:
         jane.write(_TABLE, _KEY, {"text": "hello"}, predicate=_predicate(text, scenario.who)).result()
-        found = reader.read(_TABLE, data=scenario.reader.data, latest=True).result().records
+        records = reader.read(_TABLE, data=scenario.reader.data, latest=True).result().records
     except (MudkitError, TypeError) as error:
-        return Played(f"{told} The predicate is {text!r}.", f"it is refused: {error}", lab, _LANES)
+        return Played(f"{story} The predicate is {text!r}.", f"it is refused: {error}", lab, _LANES)
     problem = None
-    if bool(found) != scenario.is_meant:
+    if bool(records) != scenario.is_meant:
         problem = "the reader does not see the record, and is meant"
-        if found:
+        if records:
             problem = "the reader sees the record, and is not meant"
-    return Played(f"{told} The predicate is {text!r}.", problem and f"{problem}.", lab, _LANES)
+    return Played(f"{story} The predicate is {text!r}.", problem and f"{problem}.", lab, _LANES)
 
 
 def _predicate(text: Any, who: Mapping[str, Any]) -> Predicate:

@@ -55,7 +55,7 @@ class Batch:
     Parameters
     ----------
     minutes : float
-        0: each is sent at once.
+        The longest that a write waits, in minutes, from 0 to 1,000,000; 0: each write is sent at once.
     """
 
     minutes: float
@@ -172,7 +172,7 @@ class LearntWrites:
     ----------
     tree : CostTree
     costs : ndarray of float64, shape (14, 14)
-        With which it was learnt.
+        The cost matrix with which the tree was learnt: how long a write may wait by how long it does.
     """
 
     tree: CostTree

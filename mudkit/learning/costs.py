@@ -42,9 +42,9 @@ class CostMatrix:
     Parameters
     ----------
     stale : float
-        A stale answer was served from the cache.
+        The cost of serving a stale answer from the cache, 0 or more.
     unnecessary : float
-        The server was asked although the cached answer was not stale.
+        The cost of asking the server although the cached answer was not stale, 0 or more.
 
     Raises
     ------
@@ -83,11 +83,11 @@ def delay_costs(
     Parameters
     ----------
     over : float
-        Of a delay that is longer than a write may wait.
+        The cost of a delay that is longer than the write may wait, 0 or more.
     under : float
-        Of no delay for a write that nobody reads.
+        The cost of sending at once a write that nobody reads, 0 or more.
     interval_s : float
-        Between two writes of a device.
+        The time between two writes of a device, in seconds; above 0.
     message_points : float
         What a message costs by itself, in points: about what half an hour at 15 s fills. (The wake-up of an
         LTE radio alone takes the energy of thousands, see :mod:`mudkit.systems.mud.device.planning`.)
@@ -148,8 +148,8 @@ def _matrix(cost: Any, presets: Mapping[str, NDArray[np.float64]], size: int) ->
     except (TypeError, ValueError):
         matrix = np.empty(0)
     if matrix.shape != (size, size):
-        found = f"shape {matrix.shape}" if matrix.size else type(cost).__name__
-        raise ParameterError("This is no cost matrix.", where="cost", found=found, expected=expected)
+        shown = f"shape {matrix.shape}" if matrix.size else type(cost).__name__
+        raise ParameterError("This is no cost matrix.", where="cost", found=shown, expected=expected)
     if not np.isfinite(matrix).all() or (matrix < 0).any():
         raise ParameterError(
             "A cost matrix holds costs.", where="cost", found=str(matrix.tolist())[:200], expected=expected

@@ -34,11 +34,12 @@ class Written:
     Attributes
     ----------
     device : ndarray of int64, shape (positions,)
-        As :class:`~mudkit.learning.pairs.Pairs` numbers them; -1: one that never reads.
+        The number of the device that wrote, as in :class:`~mudkit.learning.pairs.Pairs`; -1: one that never
+        reads.
     place : ndarray of int64, shape (positions,)
-        A number for each cell and hour of mean solar time.
+        A number for the cell and the hour of mean solar time of each position.
     day : ndarray of int64, shape (positions,)
-        Since 1970 (UTC).
+        The day of each position, counted from 1970-01-01 (UTC).
     """
 
     device: NDArray[np.int64]
@@ -53,7 +54,7 @@ class Written:
         ----------
         positions : pyarrow.Table
         numbers : mapping of str to int
-            Of the devices that read.
+            The number of each device that reads, by its name.
         """
         t_us, lat, lon = epoch_us(positions["ts"]), *_places(positions)
         names = positions["device"].combine_chunks().dictionary_encode()

@@ -108,21 +108,21 @@ def evaluate_reads(
     reference = next((p for p in policies if isinstance(p, FixedRule)), None)
     budget_of = None if reference is None else replay(tested, reference.local(tested))
     carried = RadioModel() if radio is None else radio
-    found = []
+    measured = []
     for policy in policies:
         if isinstance(policy, Bound):
             served = _bound(tested, is_stale, policy, budget_of)
         else:
             served = replay(tested, _decided(policy, learnt_from, tested, completeness, folds))
-        found.append(_measure(tested, is_stale, served, groups, matrix, carried))
-    baseline = next((found[i] for i, each in enumerate(policies) if isinstance(each, FixedRule)), None)
-    bound = next((found[i] for i, each in enumerate(policies) if isinstance(each, Bound)), None)
+        measured.append(_measure(tested, is_stale, served, groups, matrix, carried))
+    baseline = next((measured[i] for i, each in enumerate(policies) if isinstance(each, FixedRule)), None)
+    bound = next((measured[i] for i, each in enumerate(policies) if isinstance(each, Bound)), None)
     rows = [
         {"policy": str(policy), "reads": len(tested.device)}
         | shares(each, _MOST)
         | changes(each, baseline, _MOST)
         | closed(each, baseline, bound, 0)
-        for policy, each in zip(policies, found, strict=True)
+        for policy, each in zip(policies, measured, strict=True)
     ]
     import pandas as pd  # loading it takes longer than loading all of mudkit
 

@@ -50,7 +50,7 @@ def evaluate_writes(
         ``device``: a tenth of the devices, another in each turn. ``time``: the first tenth of the days, in
         one turn. Of either two at least.
     turns : int
-        From 1 to 10.
+        How many times training and test are drawn anew, from 1 to 10.
     radio : RadioModel, optional
         What messages take; by default LTE. Nothing but these messages is carried, see
         :mod:`mudkit.learning.radio`.
@@ -83,14 +83,14 @@ def evaluate_writes(
         train = writes.take(learnt_from)
         measured.append([_shares(policy, train, test, asked, by, carried) for policy in policies])
     of_turns = np.array(measured)  # turns, policies, measures
-    found = [Measures(of_turns[:, i].mean(axis=0), of_turns[:, i]) for i in range(len(policies))]
-    delays = [each for each, policy in zip(found, policies, strict=True) if isinstance(policy, Batch)]
+    measures = [Measures(of_turns[:, i].mean(axis=0), of_turns[:, i]) for i in range(len(policies))]
+    delays = [each for each, policy in zip(measures, policies, strict=True) if isinstance(policy, Batch)]
     baseline = delays[-1] if delays else None
     rows = [
         {"policy": str(policy), "writes": len(test.t_us), "reads": len(asked.table)}
         | shares(each, _MOST)
         | changes(each, baseline, _MOST)
-        for policy, each in zip(policies, found, strict=True)
+        for policy, each in zip(policies, measures, strict=True)
     ]
     import pandas as pd  # loading it takes longer than loading all of mudkit
 

@@ -27,7 +27,7 @@ def artefact(
     ----------
     learnt : LearntReads or LearntWrites
     version : int
-        From 1 on; a device takes a higher one than it has only.
+        The version of the document, 1 or more; a device takes only a higher one than it has.
     manifest : mapping, optional
         How it was learnt: what JSON can hold. Numbers of examples, leaves and versions are added.
 

@@ -39,12 +39,14 @@ def read_features(pairs: Pairs, names: str, density: Density | None = None) -> N
     ----------
     pairs : Pairs
     names : {'paper', 'extended', 'dense'}
+        The set of features: a key of :data:`FEATURE_SETS`.
     density : Density, optional
         The table that a device has. By default each read knows what was written on the days before its own.
 
     Returns
     -------
     ndarray of float32, shape (pairs, features)
+        The features of each pair, in the order of the set; NaN: not known.
 
     Raises
     ------
@@ -61,10 +63,17 @@ def read_features(pairs: Pairs, names: str, density: Density | None = None) -> N
     hour, weekday = solar_time(pairs.t_us, pairs.lon)
     q, p = pairs.read, pairs.cached
     known = {
-        "lat": pairs.lat[q], "lon": pairs.lon[q], "hour": hour[q], "weekday": weekday[q],
-        "cached_lat": pairs.lat[p], "cached_lon": pairs.lon[p], "cached_hour": hour[p],
-        "distance": pairs.distance_km, "age": pairs.age_s, "held": pairs.points[p],
-    }  # fmt: skip
+        "lat": pairs.lat[q],
+        "lon": pairs.lon[q],
+        "hour": hour[q],
+        "weekday": weekday[q],
+        "cached_lat": pairs.lat[p],
+        "cached_lon": pairs.lon[p],
+        "cached_hour": hour[p],
+        "distance": pairs.distance_km,
+        "age": pairs.age_s,
+        "held": pairs.points[p],
+    }
     if names == "dense":
         place = pairs.t_us, pairs.lat, pairs.lon
         if density is not None:

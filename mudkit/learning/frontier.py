@@ -39,8 +39,10 @@ def read_frontier(
     ----------
     pairs : Pairs
     stale : ndarray of bool, shape (pairs,)
+        Whether serving each pair is stale.
     features : {'paper', 'extended'}
     prices : sequence of float
+        The costs of a stale answer to try; an unnecessary query costs 1.
     folds : int
         Groups of devices; each is decided for by what was learnt from the others.
 
@@ -132,6 +134,7 @@ def at_equal(frontier: pd.DataFrame, of: str, equal: str, share: float) -> float
     equal : str
         The column that is to be equal, at most.
     share : float
+        The largest value that the column ``equal`` may have.
 
     Returns
     -------

@@ -31,7 +31,7 @@ def held_completeness(
     Parameters
     ----------
     positions, reads : pyarrow.Table or Spark DataFrame
-        What was written, and the reads.
+        What was written, and the reads whose answers are looked at.
     sent : ndarray of bool, shape (reads,), optional
         Which reads are sent, ordered as :class:`~mudkit.learning.pairs.Pairs` has them, by device and time.
         By default all earlier ones were, and the read itself is not.
@@ -42,7 +42,7 @@ def held_completeness(
     Returns
     -------
     ndarray of float64, shape (reads,)
-        1 where the answer should hold nothing.
+        The share of each answer's points that the device holds; 1 where the answer has no points.
     """
     positions = arrow(positions)
     reads = arrow(reads).sort_by([("device", "ascending"), ("ts", "ascending"), ("read_id", "ascending")])
@@ -59,7 +59,7 @@ def held_completeness(
     box = box_bounds(*(reads[name].to_numpy() for name in ("lat", "lon", "box_km")))
     boxes = [type(box)(*edges) for edges in zip(*(each.tolist() for each in box), strict=True)]
     first, past = (np.searchsorted(t_us, each, side="right") for each in (since_us, at_us))
-    found = np.ones(len(at_us))
+    completeness = np.ones(len(at_us))
     begins = 0  # of the device's reads
     for read in range(len(at_us)):
         if read and device[read] != device[read - 1]:
@@ -79,8 +79,8 @@ def held_completeness(
                     & (t_us[rows] > since_us[earlier])
                     & in_box(lat[rows], lon[rows], boxes[earlier])
                 )
-        found[read] = has.mean()
-    return found
+        completeness[read] = has.mean()
+    return completeness
 
 
 def least_sent(held: NDArray[np.float64], completeness: float, stale: int) -> float:
@@ -91,8 +91,8 @@ def least_sent(held: NDArray[np.float64], completeness: float, stale: int) -> fl
     held : ndarray of float64, shape (reads,)
         As :func:`held_completeness` gives it without ``sent``.
     completeness : float
-        Below it an answer is stale.
+        The completeness below which an answer is stale.
     stale : int
-        Stale answers that are allowed.
+        How many answers may be stale.
     """
     return max(int(np.count_nonzero(held < completeness)) - stale, 0) / max(len(held), 1)

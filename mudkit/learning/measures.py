@@ -21,9 +21,9 @@ class Measures:
     Parameters
     ----------
     total : ndarray of float64, shape (measures,)
-        Over all that was replayed.
+        Each measure over all reads or writes that were replayed.
     folds : ndarray of float64, shape (folds, measures)
-        Over each fold.
+        Each measure over the reads or writes of each fold.
     """
 
     total: NDArray[np.float64]
@@ -36,6 +36,7 @@ def half_width(folds: NDArray[np.float64]) -> NDArray[np.float64]:
     Parameters
     ----------
     folds : ndarray of float64, shape (folds, measures)
+        Each measure of each fold.
     """
     if len(folds) < 2:
         return np.full(folds.shape[1], np.nan)
@@ -45,32 +46,33 @@ def half_width(folds: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(stats.t.ppf(0.975, len(folds) - 1) * error, dtype=np.float64)
 
 
-def shares(found: Measures, most: Mapping[str, float]) -> dict[str, float]:
+def shares(measures: Measures, most: Mapping[str, float]) -> dict[str, float]:
     """Name the measures, each with ``…_low`` and ``…_high``.
 
     Parameters
     ----------
-    found : Measures
+    measures : Measures
     most : mapping of str to float
-        The largest value of each measure, in order; the least is 0.
+        The largest value that each measure can have, by its name and in the order of the measures; the least
+        is 0.
     """
     row: dict[str, float] = {}
-    half = half_width(found.folds)
+    half = half_width(measures.folds)
     for i, (name, limit) in enumerate(most.items()):
-        low, high = np.clip([found.total[i] - half[i], found.total[i] + half[i]], 0.0, limit)
-        row |= {name: float(found.total[i]), f"{name}_low": float(low), f"{name}_high": float(high)}
+        low, high = np.clip([measures.total[i] - half[i], measures.total[i] + half[i]], 0.0, limit)
+        row |= {name: float(measures.total[i]), f"{name}_low": float(low), f"{name}_high": float(high)}
     return row
 
 
-def changes(found: Measures, baseline: Measures | None, names: Mapping[str, float]) -> dict[str, float]:
+def changes(measures: Measures, baseline: Measures | None, names: Mapping[str, float]) -> dict[str, float]:
     """Say how far each measure is from the baseline's, fold by fold: ``…_change``, with low and high.
 
     Without a baseline all are NaN.
     """
     row: dict[str, float] = {}
     nothing = np.full(len(names), np.nan)
-    total = nothing if baseline is None else found.total - baseline.total
-    half = nothing if baseline is None else half_width(found.folds - baseline.folds)
+    total = nothing if baseline is None else measures.total - baseline.total
+    half = nothing if baseline is None else half_width(measures.folds - baseline.folds)
     for i, name in enumerate(names):
         row |= {
             f"{name}_change": float(total[i]),
@@ -80,7 +82,9 @@ def changes(found: Measures, baseline: Measures | None, names: Mapping[str, floa
     return row
 
 
-def closed(found: Measures, baseline: Measures | None, bound: Measures | None, of: int) -> dict[str, float]:
+def closed(
+    measures: Measures, baseline: Measures | None, bound: Measures | None, of: int
+) -> dict[str, float]:
     """Say which share of the gap between baseline and bound is closed in one measure.
 
     Returns
@@ -95,7 +99,7 @@ def closed(found: Measures, baseline: Measures | None, bound: Measures | None, o
     gap = float(baseline.total[of] - bound.total[of])
     if gap <= 0.0:
         return dict.fromkeys(names, np.nan)
-    share = float(baseline.total[of] - found.total[of]) / gap
-    gaps, saved = (baseline.folds[:, of] - each.folds[:, of] for each in (bound, found))
+    share = float(baseline.total[of] - measures.total[of]) / gap
+    gaps, saved = (baseline.folds[:, of] - each.folds[:, of] for each in (bound, measures))
     half = float(half_width((saved - share * gaps)[:, None])[0]) / gap
     return dict(zip(names, (share, share - half, share + half), strict=True))

@@ -78,8 +78,8 @@ def hindsight_frontier(writes: Writes, asked: Asked) -> pd.DataFrame:
                 for number in _CLASSES:
                     other = table.copy()
                     other[each] = number
-                    if number != table[each] and (found := cost(other)) < least:
-                        least, table = found, other
+                    if number != table[each] and (its_cost := cost(other)) < least:
+                        least, table = its_cost, other
             if np.array_equal(before, table):
                 break
         return table

@@ -28,24 +28,25 @@ class Pairs:
     Attributes
     ----------
     device : ndarray of int64, shape (reads,)
-        A number for each device; ascends.
+        The number of the device of each read; ascending.
     t_us : ndarray of int64, shape (reads,)
-        When each was asked.
+        When each read was asked, in microseconds since 1970 (UTC).
     lat, lon : ndarray of float64, shape (reads,)
-        Where, degrees.
+        Where each read was asked, in degrees.
     points : ndarray of int64, shape (reads,)
-        How many points its answer holds.
+        How many points the answer of each read holds.
     window_s : ndarray of float64, shape (reads,)
-        How far back it asks.
+        How far back each read asks, in seconds.
     first : ndarray of int64, shape (reads + 1,)
         The pairs of read ``i`` are ``first[i]:first[i + 1]``, ordered by the earlier read.
     read, cached : ndarray of int64, shape (pairs,)
         Numbers of the read and of the earlier one whose answer is cached.
     missing : ndarray of int64
-        Points that the cached answer lacks.
+        How many of the read's points the cached answer of the pair lacks.
     completeness : ndarray of float64
+        The share of the read's points that the cached answer of the pair holds, from 0 to 1.
     age_s, distance_km : ndarray of float64
-        Time and distance from the earlier read to this one.
+        Time in seconds and distance in km from the earlier read of the pair to the later one.
     written : Written or None
         What was written, by the same devices and by those that never read; None: not known.
     """
@@ -72,11 +73,11 @@ class Pairs:
         Parameters
         ----------
         labels : pyarrow.Table or Spark DataFrame
-            As ``pipeline.label_reads`` gives them.
+            The labels that ``pipeline.label_reads`` gives.
         reads : pyarrow.Table or Spark DataFrame
             The reads that were labelled.
         positions : pyarrow.Table or Spark DataFrame, optional
-            What was written.
+            What was written. None: it is not known.
 
         Raises
         ------

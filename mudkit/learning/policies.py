@@ -58,9 +58,9 @@ class FixedRule:
     Parameters
     ----------
     km : float
-        Up to this distance from the cached query.
+        The largest distance from the cached query at which its answer is used, in km.
     minutes : float
-        Up to this age of it.
+        The largest age of the cached answer at which it is used, in minutes.
 
     Raises
     ------
@@ -175,10 +175,11 @@ class LearntReads:
     ----------
     tree : CostTree
     features : str
+        The name of its set of features, a key of :data:`~mudkit.learning.features.FEATURE_SETS`.
     costs : ndarray of float64, shape (2, 2)
-        With which it was learnt.
+        The cost matrix with which the tree was learnt: rows good, stale; columns local, remote.
     density : Density or None
-        Of writes where and when it was learnt, if that is one of its features.
+        The density of writes where and when the tree was learnt. None: it is not one of its features.
     """
 
     tree: CostTree

@@ -26,9 +26,10 @@ class Carried(NamedTuple):
     Attributes
     ----------
     bytes : ndarray of float64, shape (exchanges,)
-        Up and down.
+        The bytes of each exchange, up and down together.
     radio_mj : ndarray of float64, shape (exchanges,)
-        Opening the radio, carrying, and the tail until the next exchange of the device.
+        The energy of the radio, in millijoules: opening it, carrying, and the tail until the device's next
+        exchange.
     """
 
     bytes: NDArray[np.float64]
@@ -44,17 +45,18 @@ class RadioModel:
     Parameters
     ----------
     link : str
-        A key of :data:`mudkit.fleet.link.LINKS`.
+        The profile of the link, a key of :data:`mudkit.fleet.link.LINKS`.
     query_messages : float
-        Of a query: itself, a part of the answer, and the word that it is complete.
+        The messages that a query takes: itself, a part of the answer, and the word that the answer is
+        complete.
     query_bytes, answer_bytes : float
-        A query up, and what comes down besides its points.
+        The bytes of a query up, and those that come down besides its points.
     point_bytes : float
-        A point of an answer.
+        The bytes of a point in an answer.
     batch_bytes, acknowledged_bytes : float
-        A message with writes up, besides the writes; and what comes down for each of them.
+        The bytes of a message with writes up, besides the writes; and those that come down for each write.
     write_bytes : float
-        A write in it.
+        The bytes of a write in such a message.
 
     Raises
     ------
@@ -84,9 +86,9 @@ class RadioModel:
         Parameters
         ----------
         device, t_us : ndarray of int64, shape (queries,)
-            Ordered by device and time.
+            The device of each query and when it is sent, in microseconds; ordered by device and time.
         points : ndarray of int64, shape (queries,)
-            That each answer holds.
+            How many points the answer of each query holds.
         """
         down = self.answer_bytes + self.point_bytes * points.astype(np.float64)
         return self.exchanges(device, t_us, np.full(len(t_us), self.query_bytes), down)
@@ -99,7 +101,7 @@ class RadioModel:
         Parameters
         ----------
         writes : ndarray of int64, shape (messages,)
-            In each.
+            How many writes each message carries.
         """
         many = writes.astype(np.float64)
         up = self.batch_bytes + self.write_bytes * many
@@ -117,8 +119,9 @@ class RadioModel:
         Parameters
         ----------
         device, t_us : ndarray of int64, shape (exchanges,)
-            Ordered by device and time: when each begins.
+            The device of each exchange and when it begins, in microseconds; ordered by device and time.
         up_bytes, down_bytes : ndarray of float64, shape (exchanges,)
+            The bytes of each message up, and of its answer down.
         """
         profile, radio = profile_of(self.link), RADIOS[self.link]
         carrying_us = 8_000.0 * (up_bytes / profile.up_kbps + down_bytes / profile.down_kbps)

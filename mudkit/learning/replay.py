@@ -61,9 +61,9 @@ def fewest_sends(
     stale : ndarray of bool, shape (pairs,)
         Whether serving that pair is stale.
     devices : list of slice
-        The devices' reads.
+        The reads of each device, as slices.
     budget : int
-        Stale answers allowed in all.
+        How many stale answers are allowed in all.
 
     Returns
     -------

@@ -34,7 +34,7 @@ class CostTree:
     Parameters
     ----------
     grown : Grown
-        As scikit-learn grew it.
+        The tree as scikit-learn grew it, before it was cut.
     action : ndarray of int64, shape (nodes,)
         What each node decides; nodes below one that was cut decide as it does.
     is_leaf : ndarray of bool, shape (nodes,)
@@ -56,12 +56,13 @@ class Grown:
     Parameters
     ----------
     features : ndarray of float32, shape (rows, features)
-        NaN: unknown.
+        The features of each example; NaN: not known.
     truth : ndarray of int64, shape (rows,)
-        Which row of the cost matrix is true.
+        The true class of each example: the row of the cost matrix that holds for it.
     classes : int
-        Rows of the cost matrix.
+        The number of rows of the cost matrix.
     most_leaves : int
+        The number of leaves at which growing stops; at least 2 are grown.
     """
 
     def __init__(
@@ -228,13 +229,15 @@ def grow(
     Parameters
     ----------
     features : ndarray of float32, shape (rows, features)
+        The features of each example; NaN: not known.
     truth : ndarray of int64, shape (rows,)
+        The true class of each example, from 0.
     groups : ndarray of int64, shape (rows,)
         Rows of one group (a device, a day) are never on both sides of a fold.
     classes : int
-        Rows of the cost matrices to come.
+        The number of rows that the cost matrices will have.
     most_leaves : int
-        Before cutting.
+        The number of leaves at which growing stops, before the tree is cut.
 
     Raises
     ------

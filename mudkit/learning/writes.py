@@ -31,10 +31,11 @@ class Writes:
     Attributes
     ----------
     device : ndarray of int64, shape (writes,)
-        A number for each device; ascends.
+        The number of the device of each write; ascending.
     t_us : ndarray of int64, shape (writes,)
+        When each was written, in microseconds since 1970 (UTC).
     lat, lon : ndarray of float64, shape (writes,)
-        Degrees.
+        Where each was written, in degrees.
     first_us : ndarray of int64, shape (writes,)
         When the first read asks whose answer holds it; :data:`NEVER_US`: none ever does.
     """
@@ -128,7 +129,7 @@ class Asked:
     Parameters
     ----------
     table : pyarrow.Table
-        With ``device, ts, lat, lon, box_km, window_s``.
+        The reads, with the columns ``device, ts, lat, lon, box_km, window_s``.
     """
 
     table: pa.Table
@@ -164,6 +165,7 @@ class Batches:
     Attributes
     ----------
     messages : int
+        How many messages were sent.
     sent_us : ndarray of int64, shape (writes,)
         When each write was sent; :data:`NEVER_US`: not at all.
     """
@@ -209,11 +211,13 @@ def missed(writes: Writes, sent_us: NDArray[np.int64], asked: Asked) -> NDArray[
     ----------
     writes : Writes
     sent_us : ndarray of int64, shape (writes,)
+        When each write was sent, in microseconds; :data:`NEVER_US`: not at all.
     asked : Asked
 
     Returns
     -------
     ndarray of bool, shape (reads,)
+        Whether each read misses a write that it asks for.
     """
     late = np.flatnonzero(sent_us > writes.first_us)  # of the others no read misses any
     late = late[np.argsort(writes.t_us[late], kind="stable")]
@@ -225,17 +229,17 @@ def missed(writes: Writes, sent_us: NDArray[np.int64], asked: Asked) -> NDArray[
     first = np.searchsorted(t_us, since_us, side="right")
     past = np.searchsorted(t_us, at_us, side="right")
     box = box_bounds(columns["lat"], columns["lon"], columns["box_km"])
-    found = np.zeros(len(at_us), dtype=np.bool_)
+    is_missed = np.zeros(len(at_us), dtype=np.bool_)
 
     def edges(reads: Any) -> Any:
         return type(box)(*(side[reads] for side in box))
 
     # What is newest has mostly not come yet: where reads are dense, one of a few writes tells.
     for back in range(1, _NEWEST + 1):
-        reads = np.flatnonzero(~found & (past - back >= first))
+        reads = np.flatnonzero(~is_missed & (past - back >= first))
         rows = past[reads] - back
-        found[reads] = (comes_us[rows] > at_us[reads]) & in_box(lat[rows], lon[rows], edges(reads))
-    for read in np.flatnonzero(~found & (past - _NEWEST > first)).tolist():
+        is_missed[reads] = (comes_us[rows] > at_us[reads]) & in_box(lat[rows], lon[rows], edges(reads))
+    for read in np.flatnonzero(~is_missed & (past - _NEWEST > first)).tolist():
         rows = first[read] + np.flatnonzero(comes_us[first[read] : past[read] - _NEWEST] > at_us[read])
-        found[read] = bool(in_box(lat[rows], lon[rows], edges(read)).any())
-    return found
+        is_missed[read] = bool(in_box(lat[rows], lon[rows], edges(read)).any())
+    return is_missed

@@ -63,14 +63,14 @@ def make_book(chapters: Sequence[Path], folder: Path) -> Path:
     Parameters
     ----------
     chapters : sequence of Path
-        Notebooks, in their order.
+        The notebooks, in the order of the book.
     folder : Path
         To make: a page a chapter, and ``index.html``. A book that is there is replaced.
 
     Returns
     -------
     Path
-        The index.
+        The index page.
 
     Raises
     ------

@@ -54,12 +54,12 @@ def replayed(
         As ``pipeline.label_reads`` gives them, and the reads that were labelled.
     rule : FixedRule
     stale_cost : float
-        Where an unnecessary query costs 1.
+        The cost of a stale answer, where an unnecessary query costs 1.
     completeness : float or None
-        Below it an answer is stale; None: when a point is missing.
+        The completeness below which an answer is stale. None: it is stale when a point is missing.
     folds : {'device', 'time'}
     seed : int
-        Of the control.
+        The seed by which the control deals out its labels.
 
     Returns
     -------
@@ -89,12 +89,12 @@ def trees(
     Parameters
     ----------
     labels, asked, rule, completeness
-        As :func:`replayed`.
+        As for :func:`replayed`.
 
     Returns
     -------
     bench : CacheBench or None
-        None: there is nothing to learn.
+        The trees for the cost page. None: there is nothing to learn.
     curves : dict of pandas.DataFrame
         ``trees`` and ``bound``, each with ``sent_share, stale_share``; empty without a bench.
     """
@@ -123,7 +123,7 @@ def waited(
     firsts, positions, asked : pyarrow.Table
         As ``pipeline.label_writes`` gives them, and what was labelled.
     batch_minutes : float
-        The fixed delay.
+        The fixed delay that trees are compared with, in minutes.
     late_cost : float
         Of a delay that is too long, as ``over`` of :func:`mudkit.learning.delay_costs`.
     folds : {'device', 'time'}

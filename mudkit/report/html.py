@@ -86,9 +86,9 @@ def export_html(
     path : path-like
         The file to write, replaced if it is there; its folder is made.
     title : str
-        The page's title.
+        The title of the page.
     show_code : bool
-        Show the cells' source too.
+        Whether the source of the cells is shown, too.
 
     Raises
     ------

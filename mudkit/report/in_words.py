@@ -24,7 +24,7 @@ def days(table: pd.DataFrame, rows: pd.DataFrame) -> str:
     Parameters
     ----------
     table : pandas.DataFrame
-        Rows a day, as ``pipeline.rows_by_time`` gives them.
+        The number of rows of each day, as ``pipeline.rows_by_time`` gives them.
     rows : pandas.DataFrame
         ``source, what, rows``, as ``pipeline.open_trace`` gives them.
     """
@@ -97,7 +97,7 @@ def logs(drawn: Drawn, most: int) -> str:
     ----------
     drawn : Drawn
     most : int
-        Messages that are read at a time.
+        The largest number of messages that are read at a time.
     """
     arrivals, reads = len(drawn.arrivals_us), len(drawn.reads_us)
     end_us = max(int(drawn.arrivals_us[-1]), int(drawn.reads_us[-1]))
@@ -128,7 +128,7 @@ def links(runs: Sequence[Drawn], assumed: Outages | None) -> str:
     ----------
     runs : sequence of Drawn
     assumed : Outages or None
-        What was drawn; None: there was a log.
+        The process from which outages were drawn. None: they are from a log.
     """
     downs = []
     for run in runs:
@@ -157,22 +157,22 @@ def shares(table: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def sizing(found: Sizing) -> str:
+def sizing(result: Sizing) -> str:
     """Say what is recommended, and what it costs.
 
     Parameters
     ----------
-    found : Sizing
+    result : Sizing
     """
-    best, (low, high) = found.best, found.good_limits()
-    text = f"**Prefetch limit: {found.limit:,} messages.** "
-    if not found.limit:
+    best, (low, high) = result.best, result.good_limits()
+    text = f"**Prefetch limit: {result.limit:,} messages.** "
+    if not result.limit:
         text += "Nothing is sent before it is asked for, so that no expiration threshold matters. "
-    elif found.table["threshold_s"].nunique() == 1:
+    elif result.table["threshold_s"].nunique() == 1:
         text += "No expiration threshold: nothing expires. "
-    elif found.threshold_s:
-        threshold = duration(found.threshold_s)
-        largest = found.threshold_s == found.table["threshold_s"].max()
+    elif result.threshold_s:
+        threshold = duration(result.threshold_s)
+        largest = result.threshold_s == result.table["threshold_s"].max()
         text += f"**Expiration threshold: {threshold}**{', the largest that was tried' if largest else ''}: "
         text += "what expires sooner is not prefetched. "
     else:
@@ -183,6 +183,6 @@ def sizing(found: Sizing) -> str:
     )
     if low < high:
         text += f"Limits from {low:,} to {high:,} cost at most one percentage point more. "
-    if found.limit == found.table["limit"].max():
+    if result.limit == result.table["limit"].max():
         text += "It is the largest limit that was tried: forward all. "
     return text.strip()

@@ -22,7 +22,7 @@ def manager(said: Path) -> type[AsyncKernelManager]:
     Parameters
     ----------
     said : Path
-        The file; ``os.devnull`` will do.
+        The file that takes what the kernel prints; ``os.devnull`` will do.
     """
     from jupyter_client.manager import (
         AsyncKernelManager,  # loading it takes longer than loading all of mudkit

@@ -26,14 +26,14 @@ def run_all(
     Parameters
     ----------
     named : str
-        The preset; each report has one of this name.
+        The name of the preset; each report has one of this name.
     build, force, progress
         As for :func:`mudkit.report.run_report`.
 
     Returns
     -------
     Path
-        ``index.html``.
+        The overview's ``index.html``.
 
     Raises
     ------

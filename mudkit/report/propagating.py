@@ -72,9 +72,9 @@ def pictures(counted: Any, interval_s: int, tz: str) -> pa.Table:
     counted : pyspark.sql.DataFrame
         As :func:`mudkit.pipeline.propagation` gives it, of one zoom.
     interval_s : int
-        Length of its intervals.
+        The length of an interval of ``counted``, in seconds.
     tz : str
-        Time zone of the labels.
+        The time zone of the labels.
 
     Returns
     -------
@@ -96,7 +96,7 @@ def pictures(counted: Any, interval_s: int, tz: str) -> pa.Table:
     x, y = (table[name].to_numpy(dtype=np.float64) for name in ("x", "y"))
     north, west = from_mercator(x * side, y * side)
     south, east = from_mercator((x + 1) * side, (y + 1) * side)
-    told = [
+    captions = [
         f"{came:,} messages as {went:,}"
         for came, went in zip(table["messages_in"], table["aggregates_out"], strict=True)
     ]
@@ -109,7 +109,7 @@ def pictures(counted: Any, interval_s: int, tz: str) -> pa.Table:
             "north": north,
             "east": east,
             **{name: table[name] for name in _SUMS},
-            "told": told,
+            "told": captions,
             "bytes_left": 100 * table["bytes_out"] / table["bytes_in"],
         }
     )
@@ -134,8 +134,9 @@ def saving(table: pd.DataFrame, devices: int, interval_s: int) -> str:
     table : pandas.DataFrame
         As :func:`totals` gives it.
     devices : int
-        Those that sent something.
+        The number of devices that sent something.
     interval_s : int
+        The length of an interval, in seconds.
     """
     plain = table.iloc[0]
     best = table.loc[table["bytes_left_share"].idxmin()]
@@ -184,7 +185,7 @@ def busiest_positions(positions: Any, minutes: float) -> pa.Table:
     Parameters
     ----------
     positions : pyspark.sql.DataFrame
-        ``device, ts, lat, lon`` and perhaps ``speed_mps``.
+        Positions with ``device, ts, lat, lon`` and perhaps ``speed_mps``.
     minutes : float
         Length of the stretch; it begins at a multiple of it since 1970 UTC.
 
@@ -213,9 +214,9 @@ def played(positions: pa.Table, application: str, far_km: float) -> Played:
     positions : pyarrow.Table
         As :func:`busiest_positions` gives them.
     application : str
-        Of :data:`mudkit.systems.radiator.APPLICATIONS`.
+        The application, a key of :data:`mudkit.systems.radiator.APPLICATIONS`.
     far_km : float
-        From the one to the other.
+        The distance between the two receivers, in km.
     """
     lat, lon = middle(positions["lat"].to_numpy(), positions["lon"].to_numpy())
     north = min(lat + far_km / float(KM_PER_DEGREE), 89.0)
@@ -230,7 +231,7 @@ def known_map(run: Played, positions: pa.Table, application: str) -> folium.Map 
     run : Played
         As :func:`played` gives it.
     positions : pyarrow.Table
-        The ground.
+        The positions that are drawn as the ground.
     application : str
     """
     if not len(run.heard):
@@ -258,11 +259,11 @@ def what_is_known(run: Played, application: str, near_km: float = 5.0) -> str:
     run : Played
     application : str
     near_km : float
-        What is not farther from the middle is of it.
+        The distance from the middle up to which a message counts as one of the middle, in km.
     """
-    found = run.received
-    lat, lon = middle(found["lat"], found["lon"])
-    of_middle = found[distance_km(found["lat"], found["lon"], lat, lon) <= near_km]
+    received = run.received
+    lat, lon = middle(received["lat"], received["lon"])
+    of_middle = received[distance_km(received["lat"], received["lon"], lat, lon) <= near_km]
     age_s = of_middle.groupby("receiver")["age_s"].mean()
     parts = [
         f"who is **{each['receiver']}** gets {each['messages']:,} messages in {each['aggregates']:,} "
@@ -270,5 +271,5 @@ def what_is_known(run: Played, application: str, near_km: float = 5.0) -> str:
         f"{age_s.get(each['receiver'], np.nan):.0f} s old"
         for each in run.sent.sort_values("receiver", ascending=False).to_dict("records")
     ]
-    told = "" if len(run.heard) else " None of them has told of a cell: in all of them are too few people."
-    return f"The {application}, of {found['sender'].nunique():,} devices: {'; '.join(parts)}.{told}"
+    note = "" if len(run.heard) else " None of them has told of a cell: in all of them are too few people."
+    return f"The {application}, of {received['sender'].nunique():,} devices: {'; '.join(parts)}.{note}"

@@ -50,7 +50,7 @@ def run_report(
     Parameters
     ----------
     template : str
-        Name of a template.
+        The name of a template.
     parameters : dict
         Checked by the template's schema before anything runs.
     build : path-like
@@ -129,20 +129,20 @@ def keep_page(
     Parameters
     ----------
     name : str
-        Of the report.
+        The name of the report.
     notebook : nbformat.NotebookNode
-        With its outputs; its first line is the page's title.
+        A notebook with its outputs; its first line is the title of the page.
     tables : mapping of str to DataFrame
-        Written as ``data/<name>.parquet``.
+        The tables, which are written as ``data/<name>.parquet``.
     parameters : mapping
-        What the page depends on, as JSON values.
+        What the page depends on, as values that JSON can hold.
     build : path-like
-        Folder in which ``<name>-<time>/`` is made.
+        The folder in which ``<name>-<time>/`` is made.
 
     Returns
     -------
     Path
-        The folder.
+        The folder that was made.
 
     Raises
     ------
@@ -227,8 +227,8 @@ def _execute(
 def _failure(error: Any) -> ReportFailed:
     """Say what a cell failed of; the fields of mudkit's own errors are told again."""
     summary, *lines = str(error.evalue).split("\n")
-    told = dict(line.strip().split(":", 1) for line in lines if line.startswith("  ") and ":" in line)
-    fields = {label: text.strip() for label, text in told.items()}
+    labelled = dict(line.strip().split(":", 1) for line in lines if line.startswith("  ") and ":" in line)
+    fields = {label: text.strip() for label, text in labelled.items()}
     return ReportFailed(
         summary
         if fields

@@ -18,9 +18,19 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "all_differences", "all_measured", "asked", "cannot", "in_percent", "meanings", "pairs", "privacy",
-    "results", "same", "told", "unbeaten",
-]  # fmt: skip
+    "all_differences",
+    "all_measured",
+    "as_text",
+    "asked",
+    "cannot",
+    "in_percent",
+    "meanings",
+    "pairs",
+    "privacy",
+    "results",
+    "same",
+    "unbeaten",
+]
 
 _BY_A_RELAY = "of them by a relay"
 _SHOWN = ("task", "wants", "devices", "feeds", "hours", "items", "size", "link", "outage", "seen")
@@ -35,13 +45,13 @@ def asked(tasks: Sequence[Task]) -> pd.DataFrame:
     return table[["question", *(name for name in _SHOWN if name in table.columns)]]
 
 
-def same(found: Scoreboard) -> str:
+def same(scoreboard: Scoreboard) -> str:
     """Say how much was compared, and that it was the same for all."""
-    runs = found.runs
+    runs = scoreboard.runs
     is_same = bool((runs.groupby(["task", "seed"])["digest"].nunique() == 1).all())
     wanted = runs.drop_duplicates(["task", "seed"])["wanted"].sum()
     return (
-        f"**{len(runs):,} runs**: {len(found.tasks)} tasks, {len(found.systems)} systems, "
+        f"**{len(runs):,} runs**: {len(scoreboard.tasks)} tasks, {len(scoreboard.systems)} systems, "
         f"{runs['seed'].nunique()} seeds; {wanted:,} pairs of an item and a phone that wanted it. All "
         f"systems saw {'the same' if is_same else '**not the same**'} devices, moves, links, outages, items "
         f"and looks."
@@ -56,7 +66,7 @@ def unbeaten(fronts: Mapping[str, pd.DataFrame], systems: Sequence[str]) -> str:
     fronts : mapping of str to pandas.DataFrame
         By task, as :func:`mudkit.experiment.scoreboard.axes.front` gives them.
     systems : sequence of str
-        In their order.
+        The systems in the order in which they are listed.
     """
     best = {task: set(table.loc[table["is_best"], "system"]) for task, table in fronts.items()}
     lines = [
@@ -64,13 +74,13 @@ def unbeaten(fronts: Mapping[str, pd.DataFrame], systems: Sequence[str]) -> str:
         for task, names in best.items()
     ]
     always = [name for name in systems if all(name in names for names in best.values())]
-    told = (
+    verdict = (
         f"Not beaten in any task: **{', '.join(always)}**." if always else "Nobody is unbeaten in all tasks."
     )
-    return "\n".join([*lines, "", told])
+    return "\n".join([*lines, "", verdict])
 
 
-def told(measured: pd.DataFrame) -> pd.DataFrame:
+def as_text(measured: pd.DataFrame) -> pd.DataFrame:
     """Write measures, as :meth:`Scoreboard.measured` gives them: a row a measure, a column a system."""
     import pandas as pd
 
@@ -83,20 +93,20 @@ def told(measured: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame([{"measure": label, **cells} for label, cells in rows.items()])
 
 
-def all_measured(found: Scoreboard, confidence: float) -> pd.DataFrame:
+def all_measured(scoreboard: Scoreboard, confidence: float) -> pd.DataFrame:
     """Give the measures of all tasks, ``task`` before the columns of :meth:`Scoreboard.measured`."""
     import pandas as pd
 
-    tables = [found.measured(task, confidence).assign(task=task) for task in found.tasks]
+    tables = [scoreboard.measured(task, confidence).assign(task=task) for task in scoreboard.tasks]
     table = pd.concat(tables, ignore_index=True)
     return table[["task", *(name for name in table.columns if name != "task")]]
 
 
-def all_differences(found: Scoreboard, confidence: float) -> pd.DataFrame:
+def all_differences(scoreboard: Scoreboard, confidence: float) -> pd.DataFrame:
     """Give the paired differences of all tasks, ``task`` before :meth:`Scoreboard.differences`'s columns."""
     import pandas as pd
 
-    tables = [found.differences(task, confidence).assign(task=task) for task in found.tasks]
+    tables = [scoreboard.differences(task, confidence).assign(task=task) for task in scoreboard.tasks]
     table = pd.concat(tables, ignore_index=True)
     return table[["task", *(name for name in table.columns if name != "task")]]
 
@@ -123,16 +133,16 @@ def results(differences: pd.DataFrame, measures: Sequence[str]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["task", "measure", "system", "baseline", "mean", "difference"])
 
 
-def privacy(found: Scoreboard) -> pd.DataFrame:
+def privacy(scoreboard: Scoreboard) -> pd.DataFrame:
     """Give who knows what, a row a task and system; places and wants as shares of the phones."""
     import pandas as pd
 
     rows = []
-    for task in found.tasks:
-        for system in found.systems:
+    for task in scoreboard.tasks:
+        for system in scoreboard.systems:
             read, said = (
                 each[(each["task"] == task) & (each["system"] == system)].set_index("party")
-                for each in (found.privacy, found.disclosed)
+                for each in (scoreboard.privacy, scoreboard.disclosed)
             )
             rows.append(
                 {
@@ -164,14 +174,14 @@ def in_percent(table: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def cannot(found: Scoreboard, sentences: Mapping[str, Mapping[str, str]]) -> pd.DataFrame:
+def cannot(scoreboard: Scoreboard, sentences: Mapping[str, Mapping[str, str]]) -> pd.DataFrame:
     """Say what the systems cannot express of the tasks: a row for each that cannot."""
     import pandas as pd
 
     rows = [
         (task, system, sentences[system][task])
-        for task in found.tasks
-        for system in found.systems
+        for task in scoreboard.tasks
+        for system in scoreboard.systems
         if task in sentences.get(system, {})
     ]
     return pd.DataFrame(rows, columns=["task", "system", "what it cannot"])
@@ -183,14 +193,14 @@ def pairs(tried: pd.DataFrame) -> pd.DataFrame:
     Parameters
     ----------
     tried : pandas.DataFrame
-        Of :func:`~mudkit.experiment.compositions.orders`.
+        What :func:`~mudkit.experiment.compositions.orders` gives.
     """
-    found = commuting(tried)
-    found["order"] = (found["same_shown"] & found["same_kept"]).map(
+    rows = commuting(tried)
+    rows["order"] = (rows["same_shown"] & rows["same_kept"]).map(
         {True: "has made no difference", False: "matters"}
     )
     words = {"composition": "put together", "order": "order", "best": "keep most", "never": "no order keeps"}
-    return found[list(words)].rename(columns=words)
+    return rows[list(words)].rename(columns=words)
 
 
 def meanings(measures: Mapping[str, str] = MEASURES) -> str:

@@ -15,8 +15,15 @@ if TYPE_CHECKING:
 __all__ = ["bounded", "keep", "show"]
 
 _OF_A_BOUND: Final = (
-    "policy", "writes", "reads", "sent_share", "stale_share", "message_share", "point_share", "missed_share",
-)  # fmt: skip
+    "policy",
+    "writes",
+    "reads",
+    "sent_share",
+    "stale_share",
+    "message_share",
+    "point_share",
+    "missed_share",
+)
 """What a bound is a bound on, and what it is given; in all else a policy may do better."""
 
 Table = TypeVar("Table", "pd.DataFrame", pa.Table)
@@ -29,8 +36,9 @@ def keep(table: Table, name: str, folder: Path | None) -> Table:
     ----------
     table : pandas.DataFrame or pyarrow.Table
     name : str
+        The name of the file, without its suffix.
     folder : Path or None
-        None: the notebook is open in JupyterLab, nothing is written.
+        The folder in which it is written. None: the notebook is open in JupyterLab, and nothing is written.
     """
     if folder is not None:
         arrow = table if isinstance(table, pa.Table) else pa.Table.from_pandas(table, preserve_index=False)

@@ -30,9 +30,9 @@ class Result:
     ----------
     row : Row
     measured : Measured or None
-        None: not measured yet.
+        What was measured. None: nothing has been yet.
     date : str or None
-        When it was measured, ISO 8601.
+        When it was measured, in ISO 8601. None: never.
     """
 
     row: Row
@@ -96,16 +96,16 @@ def results(
     names : sequence of str
         Rows, upper or lower case; ``M3`` names all its parts, ``M3-remote`` one.
     rows : sequence of Row
-        The rows that there are.
+        The rows from which the names choose.
     say : callable
-        Told what is being measured.
+        Called with a sentence about what is measured next.
     place : Path, optional
-        Folder of the last results; by default in the user's cache.
+        The folder of the last results; by default one in the user's cache.
 
     Returns
     -------
     list of Result
-        In the order of the names, or of the table.
+        The results in the order of the names, or else of the table.
 
     Raises
     ------
@@ -129,14 +129,14 @@ def results(
                 remedy=did_you_mean(name, all_, "mudkit reproduce shows them all"),
             )
     wanted = {row.name: row for name in names for row in known[name.upper()]}
-    found = []
+    collected = []
     for row in wanted.values() if names else rows:
         if names or not row.is_speed:
-            found.append(_measured(row, say, place))
+            collected.append(_measured(row, say, place))
             continue
         last = store.load(row.name, place or store.folder())
-        found.append(Result(row, *last) if last else Result(row, None, None))
-    return found
+        collected.append(Result(row, *last) if last else Result(row, None, None))
+    return collected
 
 
 def _measured(row: Row, say: Say, place: Path | None) -> Result:

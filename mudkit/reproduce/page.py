@@ -43,7 +43,7 @@ def notebook(results: Sequence[Result]) -> nbformat.NotebookNode:
     Returns
     -------
     nbformat.NotebookNode
-        For :func:`mudkit.report.html.export_html`.
+        A notebook for :func:`mudkit.report.html.export_html`.
     """
     from nbformat import v4  # loading this takes longer than loading all of mudkit
 
@@ -89,12 +89,20 @@ def figures(results: Sequence[Result]) -> pd.DataFrame:
         measured = result.measured.figures if result.measured else {}
         for name, figure in measured.items():
             required = [each for each in result.row.required if each.figure == name]
-            lines.append({
-                "row": result.row.name, "source": result.row.source, "verdict": result.verdict,
-                "date": result.date, "figure": name, "median": float(figure.median), "low": float(figure.low),
-                "high": float(figure.high), "required": ", ".join(map(str, required)),
-                "holds": all(each.holds(figure.median) for each in required) if required else None,
-            })  # fmt: skip
+            lines.append(
+                {
+                    "row": result.row.name,
+                    "source": result.row.source,
+                    "verdict": result.verdict,
+                    "date": result.date,
+                    "figure": name,
+                    "median": float(figure.median),
+                    "low": float(figure.low),
+                    "high": float(figure.high),
+                    "required": ", ".join(map(str, required)),
+                    "holds": all(each.holds(figure.median) for each in required) if required else None,
+                }
+            )
     columns = ["row", "source", "verdict", "date", "figure", "median", "low", "high", "required", "holds"]
     return pd.DataFrame(lines, columns=columns).astype({"holds": "boolean"})
 
@@ -108,21 +116,21 @@ def _row(result: Result) -> str:
         _measured(result),
         f"<b style='color: {colour}'>{result.verdict}</b>{date}",
     )
-    told = "".join(f"<td style='text-align: left; vertical-align: top'>{each}</td>" for each in cells)
-    return f"<tr id='{html.escape(row.name)}'>{told}</tr>"
+    columns = "".join(f"<td style='text-align: left; vertical-align: top'>{each}</td>" for each in cells)
+    return f"<tr id='{html.escape(row.name)}'>{columns}</tr>"
 
 
 def _measured(result: Result) -> str:
     """List the figures: first those of which something is required, marked by whether it holds."""
     if result.measured is None:
         return html.escape(result.reason)
-    found, lines, listed = result.measured.figures, [], set()
+    figures, lines, listed = result.measured.figures, [], set()
     for required in result.row.required:
-        if (figure := found.get(required.figure)) is not None:
+        if (figure := figures.get(required.figure)) is not None:
             listed.add(required.figure)
             mark = "✓" if required.holds(figure.median) else "✗"
             lines.append(f"{mark} {required.figure}: {figure}, {required}")
-    lines += [f"{name}: {figure}" for name, figure in found.items() if name not in listed]
+    lines += [f"{name}: {figure}" for name, figure in figures.items() if name not in listed]
     return "<br>".join(map(html.escape, lines))
 
 

@@ -67,11 +67,11 @@ def _processes() -> list[tuple[int, int, str, float]]:
         said = subprocess.run(command, capture_output=True, text=True, check=False)
         rows = [line.split(None, 3) for line in said.stdout.splitlines()]
         return [(int(pid), int(parent), name, int(kb) * 1024 / 1e6) for pid, parent, kb, name in rows]
-    found = []
+    processes = []
     for place in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, KeyError):
             lines = (place / "status").read_text().splitlines()
             said_of = dict(line.split(":", 1) for line in lines if ":" in line)
             mb = int(said_of["VmHWM"].split()[0]) * 1024 / 1e6
-            found.append((int(place.name), int(said_of["PPid"]), said_of["Name"].strip(), mb))
-    return found
+            processes.append((int(place.name), int(said_of["PPid"]), said_of["Name"].strip(), mb))
+    return processes

@@ -48,8 +48,8 @@ def load(name: str, place: Path) -> tuple[Measured, str] | None:
     try:
         whole = json.loads((place / f"{name}.json").read_text(encoding="utf-8"))
         figures = {
-            key: Figure(float(found["median"]), float(found["low"]), float(found["high"]))
-            for key, found in whole["figures"].items()
+            key: Figure(float(figure["median"]), float(figure["low"]), float(figure["high"]))
+            for key, figure in whole["figures"].items()
         }
         return Measured(figures, dict(whole["parameters"])), str(whole["date"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

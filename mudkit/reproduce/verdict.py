@@ -38,11 +38,11 @@ def judge(row: Row, measured: Measured | None) -> tuple[str, str]:
     missed = [required for required in row.required if required not in held]
     reasons = []
     if missed:
-        told = "; ".join(_told(required, measured) for required in missed)
-        reasons.append(f"{len(missed)} of {len(row.required)} do not hold here: {told}")
+        requirements = "; ".join(_told(required, measured) for required in missed)
+        reasons.append(f"{len(missed)} of {len(row.required)} do not hold here: {requirements}")
     if held:
-        told = "; ".join(_told(required, measured) for required in held)
-        reasons.append(f"{len(held)} of {len(row.required)} hold: {told}")
+        requirements = "; ".join(_told(required, measured) for required in held)
+        reasons.append(f"{len(held)} of {len(row.required)} hold: {requirements}")
     shape = [required for required in row.required if required.is_shape]
     if not missed:
         verdict = REPRODUCED

@@ -116,7 +116,7 @@ def clean_reads(good: pa.Table, options: Options) -> tuple[pa.Table, pa.Table]:
     good : pyarrow.Table
         Parsed rows of whole devices.
     options : Options
-        What a read asks for whose row does not say.
+        They say what a read asks for whose row does not say.
 
     Returns
     -------

@@ -59,7 +59,7 @@ class Rule:
         the device is known to be somewhere: between two positions that are at most :data:`KNOWN_S` apart;
         the place is that of the last position. ``none``: no reads.
     still_s : float
-        Seconds without movement that end a trip (``trip_start``).
+        The time without movement that ends a trip (``trip_start``), in seconds, 0 or more.
     per_day : float
         Mean number of reads in a day of which all is known, from 0.001 to 86,400 (``poisson``).
     seed : int
@@ -147,10 +147,10 @@ def derive_reads(
     Parameters
     ----------
     positions : pyarrow.Table
-        Ordered by device and time.
+        Positions with the schema of the trace, ordered by device and time.
     rule : Rule
     box_km, window_s : float
-        What each read asks for: a square of this side, and points of the last so many seconds.
+        What each read asks for: a square of this side in km, and points of the last so many seconds.
     occupied : pyarrow.Array of bool, optional
         For ``occupancy``: whether the taxi has a fare, a value for each position; null is unknown.
 

@@ -58,14 +58,14 @@ class TraceWriter:
     Parameters
     ----------
     folder : Path
-        Where the tables go.
+        The folder in which the tables are written.
     part : str
         What the names of this writer's files begin with, where several write one trace.
 
     Attributes
     ----------
     counts : Counter
-        Rows written so far, by table.
+        How many rows have been written, by table.
     """
 
     def __init__(self, folder: Path, part: str = "") -> None:
@@ -84,12 +84,12 @@ class TraceWriter:
         Parameters
         ----------
         path : path-like
-            Folder of the trace.
+            The folder of the trace; it is made.
         description : dict
             What goes into ``trace.json``: where the trace comes from, options, rules, counts. The body may
             still add to it.
         overwrite : bool
-            Replace a trace that is there.
+            Whether a trace that is there is replaced.
 
         Raises
         ------

@@ -102,19 +102,19 @@ def generate(
     cars : int
         From 1 to 100,000; car ``i`` is the device ``car-0000i`` and lives in town ``i % towns``.
     days : int
-        From 1 to 3,660.
+        The length of the trace in days, from 1 to 3,660.
     seed : int
         Any integer. Same seed, same bytes.
     towns : int
-        From 1 to 400, all alike and far apart.
+        The number of towns, from 1 to 400; all are alike and far apart.
     start : str or date
         Local date of the first day, from 1980-01-02 to 2089-01-01; the default is a Monday.
     path : path-like, optional
         Write a trace folder there, in memory that grows neither with days nor with cars.
     overwrite : bool
-        Replace what is at ``path``.
+        Whether a trace at ``path`` is replaced.
     progress : bool
-        Show a progress bar.
+        Whether a progress bar is shown.
     town, phone : optional
         The rates, as :class:`~mudkit.sources.city.CommuterTown` and
         :class:`~mudkit.sources.phones.PhoneUse`.

@@ -66,9 +66,9 @@ def load(
         mudkit's names (``device, ts, lat, lon, speed_mps, occupied, box_km, window_s``) to the file's, for
         ``csv``, ``gtfs-rt`` and ``parquet``.
     tz : str
-        Time zone of texts that do not name theirs.
+        The time zone (IANA name) of texts that do not name theirs.
     time_unit : {'s', 'ms', 'us', 'ns'}
-        Unit of numeric times.
+        The unit of numeric times.
     rule : str, optional
         How to derive reads from positions (:class:`mudkit.trace.derive.Rule`); by default ``occupancy``
         where the file says when a taxi has a fare, else ``trip_start(still_s=600)``.

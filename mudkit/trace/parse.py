@@ -129,10 +129,11 @@ def parse(columns: pa.Table, source: str, rows: NDArray[np.int64], options: Opti
         ``device, ts, lat, lon`` and optionally ``speed_mps, occupied, box_km, window_s``: text, or already
         typed (Parquet).
     source : str
-        Name of the file.
+        The name of the file, which rejected rows carry.
     rows : ndarray of int64
         Number of each row in the file, from 1.
     options : Options
+        How the columns are to be understood.
     """
     device = pc.utf8_trim_whitespace(columns["device"].combine_chunks().cast(pa.string()))
     t_us = times_us(columns["ts"].combine_chunks(), options.tz, options.time_unit)
@@ -239,10 +240,10 @@ def check_parsed(plan: LoadPlan, rows: int, bad: dict[str, int], sample: str) ->
 
 def _is_twice_or_never(ts: pa.Array, t_us: NDArray[np.int64], options: Options) -> NDArray[np.bool_]:
     """Tell which times can be read, but the zone has them twice or never: in UTC each is one."""
-    found = np.asarray(t_us == NO_TIME, dtype=np.bool_)
-    if options.tz != "UTC" and found.any():
-        found[found] = times_us(ts.filter(pa.array(found)), "UTC", options.time_unit) != NO_TIME
-        return found
+    is_unread = np.asarray(t_us == NO_TIME, dtype=np.bool_)
+    if options.tz != "UTC" and is_unread.any():
+        is_unread[is_unread] = times_us(ts.filter(pa.array(is_unread)), "UTC", options.time_unit) != NO_TIME
+        return is_unread
     return np.zeros(len(t_us), dtype=np.bool_)
 
 

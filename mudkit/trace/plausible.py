@@ -61,7 +61,7 @@ class Judgement(NamedTuple):
     Attributes
     ----------
     kept : ndarray of int64
-        Numbers of the kept rows, ordered by device and time.
+        The numbers of the kept rows, ordered by device and time.
     verdict : ndarray of int8, shape (rows,)
         KEPT, DUPLICATE (a kept row of the device has that time) or TOO_FAST for each row as given.
     """
@@ -82,11 +82,11 @@ def judge(
     Parameters
     ----------
     device : ndarray of int
-        A number for each device.
+        A number for the device of each row.
     t_us : ndarray of int64
-        Times, microseconds.
+        The time of each row, in microseconds.
     lat, lon : ndarray of float64
-        Degrees, in range and finite.
+        The place of each row, in degrees; in range and finite.
     others : sequence of ndarray of float64
         What else rows say. Of rows with device, time and place in common the one with the lowest values is
         kept.
@@ -145,6 +145,7 @@ class _Steps:
         Parameters
         ----------
         first, row : int
+            The steps go from the rows ``[first, row)`` to ``row``.
         enough : ndarray of int64
             What these rows are worth: where a slow step leads from the best of them, dearer steps are not
             looked at more closely.

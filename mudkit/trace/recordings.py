@@ -24,7 +24,7 @@ class Order(NamedTuple):
     kept : ndarray of int64, shape (kept,)
         Numbers of the kept rows, ordered by device and time; no two have both in common.
     aside : ndarray of int64, shape (aside,)
-        Numbers of the others.
+        The numbers of the rows that are set aside.
     reasons : ndarray of str, shape (aside,)
         DUPLICATE: a kept row has that device and time. OUT_OF_ORDER: none has, but others go on past it.
     """
@@ -43,9 +43,9 @@ def orderly(device: NDArray[np.int64], t_us: NDArray[np.int64], gap_s: float) ->
     Parameters
     ----------
     device : ndarray of int64, shape (rows,)
-        A number from 0 for each device.
+        A number for the device of each row, from 0.
     t_us : ndarray of int64, shape (rows,)
-        Times, microseconds, in the order of the file.
+        The time of each row, in microseconds, in the order of the file.
     gap_s : float
         Rows further apart than this many seconds belong to two recordings.
     """
@@ -76,7 +76,7 @@ def lasting(
     Parameters
     ----------
     device, t_us : ndarray of int64, shape (rows,)
-        Ordered by device and time.
+        The device of each row, and its time in microseconds; ordered by device and time.
     gap_s : float
         As for :func:`orderly`.
 
@@ -110,14 +110,14 @@ def stretches(
     value, begins : ndarray of bool, shape (rows,)
         The values, and which rows begin a recording.
     lasts_us : ndarray of int64, shape (rows,)
-        As :func:`lasting` gives them.
+        How long each row lasts, in microseconds, as :func:`lasting` gives it.
 
     Returns
     -------
     first : ndarray of int64, shape (stretches,)
-        The first row of each.
+        The number of the first row of each stretch.
     total_us : ndarray of int64, shape (stretches,)
-        How long each lasts, microseconds.
+        How long each stretch lasts, in microseconds.
     """
     first = np.flatnonzero(begins | np.append(True, value[1:] != value[:-1]))
     return first, np.add.reduceat(lasts_us, first)

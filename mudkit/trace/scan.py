@@ -109,15 +109,16 @@ class Scan:
     Parameters
     ----------
     origin : object
-        What is scanned.
+        What is scanned: a file of a public format, or a trace folder.
     batch_rows : int
+        How many rows a piece holds at most, unless one device has more.
 
     Attributes
     ----------
     source : dict
         Where the trace comes from, as in :class:`mudkit.trace.loaded.Loaded`.
     devices : int
-        How many there are among the rows that could be read.
+        How many devices there are among the rows that could be read.
     """
 
     def __init__(self, origin: _Raw | _Clean, batch_rows: int) -> None:

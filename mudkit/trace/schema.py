@@ -218,11 +218,11 @@ def to_frame(table: pa.Table) -> pd.DataFrame:
     import pandas as pd  # loading it takes longer than loading all of mudkit
 
     nullable: dict[pa.DataType, Any] = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
-    found: pd.DataFrame = table.to_pandas()
+    frame: pd.DataFrame = table.to_pandas()
     for field in table.schema:
         if field.nullable and field.type in nullable:
-            found[field.name] = nullable[field.type].__from_arrow__(table[field.name])
-    return found
+            frame[field.name] = nullable[field.type].__from_arrow__(table[field.name])
+    return frame
 
 
 def epoch_us(ts: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
@@ -240,7 +240,7 @@ def read_ids(reads: pa.Table) -> NDArray[np.int64]:
     Parameters
     ----------
     reads : pyarrow.Table
-        With ``device, ts, lat, lon, box_km, window_s``.
+        A table with the columns ``device, ts, lat, lon, box_km, window_s``.
     """
     device = reads["device"].combine_chunks().dictionary_encode()
     names = np.array([_text_hash(name) for name in device.dictionary.to_pylist()] or [0], dtype=np.uint64)
@@ -258,7 +258,9 @@ def device_buckets(device: pa.ChunkedArray, buckets: int) -> NDArray[np.int64]:
     Parameters
     ----------
     device : pyarrow.ChunkedArray of string
+        The name of the device of each row.
     buckets : int
+        The number of buckets.
 
     Returns
     -------

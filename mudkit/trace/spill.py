@@ -36,16 +36,16 @@ class Spill:
     Parameters
     ----------
     folder : Path
-        For the runs; they stay until somebody removes the folder.
+        The folder of the runs; they stay until somebody removes it.
     name : str
-        What their names begin with.
+        The beginning of the names of their files.
     run_rows : int
-        Rows in a run.
+        The number of rows in a run.
 
     Attributes
     ----------
     counts : Counter
-        Rows by device.
+        The number of rows of each device that are on disk.
     """
 
     def __init__(self, folder: Path, name: str, run_rows: int) -> None:

@@ -39,9 +39,9 @@ def times_us(column: pa.Array, tz: str, time_unit: str = "s") -> NDArray[np.int6
     column : pyarrow.Array
         Numbers, texts (numbers or ISO 8601, row by row) or timestamps.
     tz : str
-        Time zone of texts that do not name theirs.
+        The time zone (IANA name) of texts that do not name theirs.
     time_unit : {'s', 'ms', 'us', 'ns'}
-        Unit of numbers.
+        The unit of numeric times.
     """
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         # Row by row, numbers or texts: a file may change from one to the other.

@@ -17,7 +17,7 @@ def columns_language(schema: pa.Schema) -> Language:
     Parameters
     ----------
     schema : pyarrow.Schema
-        Times are numbers: seconds since 1970 UTC.
+        The columns of the table; times among them count as numbers: seconds since 1970 (UTC).
 
     Returns
     -------
@@ -55,10 +55,10 @@ def select(table: pa.Table, where: str | Predicate) -> pa.Table:
     language = columns_language(table.schema)
     predicate = Predicate.parse(where, language=language) if isinstance(where, str) else where
     columns = {name: _numpy(table[name]) for name in predicate.names()["record"] & set(table.column_names)}
-    found = predicate.numpy(columns) if columns else None
-    if found is None:  # it looks at no column: the same for all rows
+    is_wanted = predicate.numpy(columns) if columns else None
+    if is_wanted is None:  # it looks at no column: the same for all rows
         return table if predicate({}) else table.slice(0, 0)
-    return table.filter(pa.array(np.ma.filled(found, False)))
+    return table.filter(pa.array(np.ma.filled(is_wanted, False)))
 
 
 def _numpy(column: pa.ChunkedArray) -> NDArray[np.generic]:

@@ -65,9 +65,9 @@ def test_many_small_steps_are_one_run(whole: Lab, steps_us: list[int]) -> None:
     assert lab.now == whole.now
     assert lab.bill().equals(whole.bill())
     assert lab.held().equals(whole.held())
-    found, expected = tables(lab), tables(whole)
+    recorded, expected = tables(lab), tables(whole)
     for name in TABLES:
-        assert found[name].equals(expected[name]), name
+        assert recorded[name].equals(expected[name]), name
     for name in NAMES:
         assert lab.battery(name).equals(whole.battery(name))
 
@@ -85,8 +85,8 @@ what = st.one_of(
 happenings = st.lists(st.tuples(st.integers(0, 600), st.sampled_from(NAMES), what), max_size=12)
 
 
-def happen(lab: Lab, told: tuple[str, tuple[str, Any]]) -> None:
-    name, (kind, how) = told
+def happen(lab: Lab, happening: tuple[str, tuple[str, Any]]) -> None:
+    name, (kind, how) = happening
     device = lab.devices[name]
     if kind == "network":
         lab.faults.change_network(name, how)
@@ -118,8 +118,8 @@ def test_radio_and_battery_agree_with_the_bill(
     link: str, battery_j: float, happenings: Any, ends_us: Any
 ) -> None:
     lab = town(link, battery_j)
-    for at_s, name, told in happenings:
-        lab.world.at(at_s * S, lambda what: happen(lab, what), (name, told))
+    for at_s, name, happening in happenings:
+        lab.world.at(at_s * S, lambda what: happen(lab, what), (name, happening))
     for end_us in ends_us:  # in the middle of whatever is under way
         lab.run(seconds=end_us / S)
         bill = lab.bill()

@@ -191,17 +191,17 @@ def test_neither_names_of_files_nor_order_nor_how_rows_are_spread_matters(kind, 
     """Also of rows that come late."""
     of = st.lists(st.integers(0, 2), min_size=len(rows), max_size=len(rows))
     names = st.permutations(["a", "b", "c"])
-    found = []
+    loads = []
     for where in (data.draw(of), data.draw(of), [0] * len(rows)):
         with tempfile.TemporaryDirectory() as folder:
             spread(folder, kind, data.draw(st.permutations(rows)), where, data.draw(names))
-            found.append(loaded_or_none(folder, rule="trip_start"))
-    assert len({loaded is None for loaded in found}) == 1
-    if found[0] is not None:
-        for other in found[1:]:
-            assert other.positions.equals(found[0].positions)
-            assert other.reads.equals(found[0].reads)
-            assert other.rejected_by_reason() == found[0].rejected_by_reason()
+            loads.append(loaded_or_none(folder, rule="trip_start"))
+    assert len({loaded is None for loaded in loads}) == 1
+    if loads[0] is not None:
+        for other in loads[1:]:
+            assert other.positions.equals(loads[0].positions)
+            assert other.reads.equals(loads[0].reads)
+            assert other.rejected_by_reason() == loads[0].rejected_by_reason()
 
 
 @settings(max_examples=60)
@@ -215,7 +215,7 @@ def test_neither_names_of_files_nor_order_nor_how_rows_are_spread_matters(kind, 
 )
 def test_of_rows_at_one_place_and_time_the_same_one_is_kept_however_they_come(rows, data):
     """They say different speeds and fares."""
-    found = []
+    loads = []
     for _ in range(2):
         texts = [[], []]
         for row, speed, fare in data.draw(st.permutations(rows)):
@@ -225,8 +225,8 @@ def test_of_rows_at_one_place_and_time_the_same_one_is_kept_however_they_come(ro
                 if text:
                     header = "device,t,lat,lon,speed_mps,occupied\n"
                     Path(folder, f"{name}.csv").write_text(header + "".join(text))
-            found.append(loaded_or_none(folder, rule="occupancy"))
-    one, other = found
+            loads.append(loaded_or_none(folder, rule="occupancy"))
+    one, other = loads
     assert (one is None) == (other is None)
     if one is not None:
         assert other.positions.equals(one.positions)
@@ -237,7 +237,7 @@ def test_of_rows_at_one_place_and_time_the_same_one_is_kept_however_they_come(ro
 @settings(max_examples=40)
 @given(rows=st.lists(ROW, min_size=1, max_size=25), data=st.data())
 def test_neither_order_nor_files_matter_to_an_access_log(rows, data):
-    found = []
+    loads = []
     for _ in range(2):
         texts = [[], []]
         for row in data.draw(st.permutations(rows)):
@@ -246,9 +246,9 @@ def test_neither_order_nor_files_matter_to_an_access_log(rows, data):
             for name, text in zip("ab", texts, strict=True):
                 if text:
                     Path(folder, f"{name}.csv").write_text("device,t,lat,lon\n" + "".join(text))
-            found.append(trace.load(folder, table="reads"))
-    assert found[1].reads.equals(found[0].reads)
-    assert found[1].rejected_by_reason() == found[0].rejected_by_reason()
+            loads.append(trace.load(folder, table="reads"))
+    assert loads[1].reads.equals(loads[0].reads)
+    assert loads[1].rejected_by_reason() == loads[0].rejected_by_reason()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -257,15 +257,15 @@ def test_neither_order_nor_files_matter_to_an_access_log(rows, data):
 def test_two_loads_of_a_trace_cut_between_devices_are_one(kind, rows, data):
     cut = data.draw(st.integers(1, 2))
     parts = [rows, [row for row in rows if row[0] < cut], [row for row in rows if row[0] >= cut]]
-    found = []
+    loads = []
     for part in parts:
         if not part:
             return
         with tempfile.TemporaryDirectory() as folder:
-            found.append(loaded_or_none(write(folder, kind, part, [""] * len(part)), format=kind))
-    if any(loaded is None for loaded in found):
+            loads.append(loaded_or_none(write(folder, kind, part, [""] * len(part)), format=kind))
+    if any(loaded is None for loaded in loads):
         return
-    whole, *halves = found
+    whole, *halves = loads
     assert pa.concat_tables(half.positions for half in halves).equals(whole.positions)
     reads = pa.concat_tables(half.reads for half in halves)
     assert reads.sort_by("read_id").equals(whole.reads.sort_by("read_id"))

@@ -62,9 +62,9 @@ def test_first_reads_are_exact(points, reads):
     t_us = BASE + US * np.array([p[0] for p in points], np.int64)
     lon = np.array([lon_of(p[1]) for p in points], float)
     lat = np.array([p[2] * STEP for p in points], float)
-    found = [None if n == NOTHING else int(prepared.ids[n]) for n in prepared.first(t_us, lat, lon)]
+    first_reads = [None if n == NOTHING else int(prepared.ids[n]) for n in prepared.first(t_us, lat, lon)]
     ids = read_ids(table(reads)).tolist()
-    assert found == [
+    assert first_reads == [
         min(((r[1], i) for r, i in zip(reads, ids, strict=True) if holds(r, p)), default=(0, None))[1]
         for p in points
     ]
@@ -90,7 +90,7 @@ def test_many_points_and_reads_over_many_pieces(seed, around):
         }
     )
     prepared = Reads.of(reads)
-    found = prepared.first(t_us, lat, lon)
+    first_reads = prepared.first(t_us, lat, lon)
     ids, t_read = read_ids(reads), epoch_us(reads["ts"])
     best = np.full(n, NOTHING)
     for i in sorted(range(m), key=lambda i: (t_read[i], ids[i]), reverse=True):
@@ -102,6 +102,7 @@ def test_many_points_and_reads_over_many_pieces(seed, around):
             inside &= d_lon <= half / math.cos(math.radians(row["lat"]))
         best[inside & (t_us <= t_read[i]) & (t_us > t_read[i] - row["window_s"] * US)] = i
     assert (
-        np.where(found == NOTHING, 0, prepared.ids[found]) == np.where(best == NOTHING, 0, ids[best])
+        np.where(first_reads == NOTHING, 0, prepared.ids[first_reads])
+        == np.where(best == NOTHING, 0, ids[best])
     ).all()
-    assert ((found == NOTHING) == (best == NOTHING)).all()
+    assert ((first_reads == NOTHING) == (best == NOTHING)).all()

@@ -210,10 +210,10 @@ def test_a_wrong_option_of_jupyterlab_is_told_before_anything_is_copied(
 ):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("os.execv", lambda program, command: pytest.fail(f"{command}"))
-    with pytest.raises(ParameterError) as told:
+    with pytest.raises(ParameterError) as caught:
         run("lab", *arguments)
-    assert found in str(told.value.found)
-    assert remedy in str(told.value.remedy)
+    assert found in str(caught.value.found)
+    assert remedy in str(caught.value.remedy)
     assert not list(tmp_path.iterdir())
 
 
@@ -242,10 +242,10 @@ def test_jupyterlab_starts_as_it_is_told_and_asks_nobody(tmp_path):
             break
     os.killpg(server.pid, signal.SIGKILL)
     server.communicate()
-    told = "".join(lines)
-    assert "/lab?token=" in told
-    assert not [word for word in ("Traceback", "TraitError", "Extension Manager is 'pypi'") if word in told]
-    assert "Extension Manager is 'readonly'" in told
+    output = "".join(lines)
+    assert "/lab?token=" in output
+    assert not [word for word in ("Traceback", "TraitError", "Extension Manager is 'pypi'") if word in output]
+    assert "Extension Manager is 'readonly'" in output
 
 
 @pytest.mark.parametrize(

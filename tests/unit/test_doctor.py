@@ -31,21 +31,21 @@ NAMES = [
 
 
 def check(name: str) -> Check:
-    (found,) = [each for each in checks() if each.name == name]
-    return found
+    (result,) = [each for each in checks() if each.name == name]
+    return result
 
 
-def printed(found: list[Check], width: int = 200) -> str:
+def printed(results: list[Check], width: int = 200) -> str:
     console = Console(file=io.StringIO(), width=width)
-    render(found, console)
+    render(results, console)
     return console.file.getvalue()
 
 
 def test_everything_is_looked_at():
-    found = checks()
-    assert [each.name for each in found] == NAMES
-    assert all(each.found for each in found)
-    assert all(each.remedy for each in found if each.ok is not True)
+    results = checks()
+    assert [each.name for each in results] == NAMES
+    assert all(each.found for each in results)
+    assert all(each.remedy for each in results if each.ok is not True)
 
 
 def test_spark_is_started_only_on_request():
@@ -72,35 +72,35 @@ def test_it_never_raises(monkeypatch, name):
 
 def test_an_older_python(monkeypatch):
     monkeypatch.setattr("platform.python_version", lambda: "3.9.18")
-    found = check("Python")
-    assert found.ok is False
-    assert "3.9.18" in found.found
-    assert "python>=3.11" in found.remedy
+    result = check("Python")
+    assert result.ok is False
+    assert "3.9.18" in result.found
+    assert "python>=3.11" in result.remedy
 
 
 def test_packages_that_are_missing_or_old(monkeypatch):
     lines = ["no-such-thing>=1", "numpy>=9000", "rich>=1", "other; extra == 'dev'"]
     monkeypatch.setattr(importlib.metadata, "requires", lambda _: lines)
-    found = check("packages")
-    assert found.ok is False
-    assert found.found.startswith("no-such-thing is missing, numpy is ")
-    assert found.remedy == "pip install 'no-such-thing>=1' 'numpy>=9000'"
+    result = check("packages")
+    assert result.ok is False
+    assert result.found.startswith("no-such-thing is missing, numpy is ")
+    assert result.remedy == "pip install 'no-such-thing>=1' 'numpy>=9000'"
 
 
 def test_a_java_home_that_leads_nowhere(monkeypatch, tmp_path):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "gone"))
-    found = check("Java")
-    assert found.ok is False
-    assert found.found == "no such folder"
-    assert "unset JAVA_HOME" in found.remedy
+    result = check("Java")
+    assert result.ok is False
+    assert result.found == "no such folder"
+    assert "unset JAVA_HOME" in result.remedy
 
 
 def test_the_bundled_java_is_told_apart(monkeypatch):
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
-    found = check("Java")
-    assert found.ok is True
-    assert "bundled" in found.found
+    result = check("Java")
+    assert result.ok is True
+    assert "bundled" in result.found
 
 
 @pytest.fixture
@@ -146,16 +146,16 @@ def test_free_memory_that_cannot_be_told(monkeypatch, tmp_path):
 def test_memory_must_hold_spark(monkeypatch, free_gib, ok):
     monkeypatch.delenv("MUDKIT_SPARK_MEMORY", raising=False)
     monkeypatch.setattr(doctor, "_available_bytes", lambda: int(free_gib * (1 << 30)))
-    found = check("memory")
-    assert found.ok is ok
-    assert ("MUDKIT_SPARK_MEMORY=512m" in found.remedy) is not ok
+    result = check("memory")
+    assert result.ok is ok
+    assert ("MUDKIT_SPARK_MEMORY=512m" in result.remedy) is not ok
 
 
 def test_a_memory_that_is_no_amount(monkeypatch):
     monkeypatch.setenv("MUDKIT_SPARK_MEMORY", "lots")
-    found = check("memory")
-    assert (found.ok, found.found) == (False, "'lots'")
-    assert "MUDKIT_SPARK_MEMORY" in found.remedy
+    result = check("memory")
+    assert (result.ok, result.found) == (False, "'lots'")
+    assert "MUDKIT_SPARK_MEMORY" in result.remedy
 
 
 @pytest.mark.parametrize(("free_gib", "ok"), [(1.9, False), (2.1, True)])
@@ -174,25 +174,25 @@ def test_a_folder_that_cannot_be_written_to(monkeypatch):
 
 def test_a_cache_that_cannot_be_written_to(monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null/cache")
-    found = check("cache")
-    assert found.ok is None
-    assert "/dev/null/cache/mudkit cannot be written to" in found.found
-    assert "XDG_CACHE_HOME" in found.remedy
+    result = check("cache")
+    assert result.ok is None
+    assert "/dev/null/cache/mudkit cannot be written to" in result.found
+    assert "XDG_CACHE_HOME" in result.remedy
 
 
 def test_without_a_browser(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
-    found = check("browser")
-    assert found.ok is None
-    assert "install chromium" in found.remedy
+    result = check("browser")
+    assert result.ok is None
+    assert "install chromium" in result.remedy
 
 
 def test_maps_without_their_files(monkeypatch):
     monkeypatch.setattr(assets, "missing", lambda: ["leaflet.js"])
-    found = check("offline maps")
-    assert found.ok is None
-    assert "leaflet.js" in found.found
-    assert "make setup" in found.remedy
+    result = check("offline maps")
+    assert result.ok is None
+    assert "leaflet.js" in result.found
+    assert "make setup" in result.remedy
     monkeypatch.setattr(assets, "missing", list)
     assert check("offline maps").ok is True
 

@@ -59,15 +59,15 @@ def state(lab: Lab) -> Any:
 
 def test_the_page_of_the_design(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    found: dict[str, Any] = {}
-    exec(PAGE, found)
-    lab = found["lab"]
+    names: dict[str, Any] = {}
+    exec(PAGE, names)
+    lab = names["lab"]
     assert lab.now == dt.datetime(2010, 3, 1, 15, tzinfo=dt.UTC)
     assert len(lab.devices) == 201
-    assert found["jane"].loc == (30.27, -97.74)
-    assert not found["jane"].is_online
+    assert names["jane"].loc == (30.27, -97.74)
+    assert not names["jane"].is_online
     lab.run(minutes=10)
-    assert found["jane"].is_online
+    assert names["jane"].is_online
     assert list(lab.bill().columns) == [
         "system",
         "device",
@@ -121,13 +121,13 @@ FLEETS = [
 ]
 
 
-@pytest.mark.parametrize(("wrong", "told"), FLEETS)
-def test_a_fleet_that_cannot_be_is_not_added_at_all(wrong, told):
+@pytest.mark.parametrize(("wrong", "problem"), FLEETS)
+def test_a_fleet_that_cannot_be_is_not_added_at_all(wrong, problem):
     lab = Lab(3)
     lab.device("jane", at=(1, 2), battery_j=50.0)
     before = state(lab)
     good = {"n": 3, "mobility": "waypoint", "link": "edge", "outage": 0.3, "battery_j": 9.0}
-    with pytest.raises(ParameterError, match=told) as error:
+    with pytest.raises(ParameterError, match=problem) as error:
         lab.fleet(**{**good, **wrong})
     assert error.value.found
     assert error.value.expected
@@ -153,14 +153,14 @@ DEVICES = [
 ]
 
 
-@pytest.mark.parametrize(("wrong", "told"), DEVICES)
-def test_a_device_that_cannot_be_is_not_added(wrong, told):
+@pytest.mark.parametrize(("wrong", "problem"), DEVICES)
+def test_a_device_that_cannot_be_is_not_added(wrong, problem):
     lab = Lab(3)
     lab.device("jane")
     lab.server("relay")
     before = state(lab)
     good = {"name": "ann", "at": [1, np.float64(2)], "battery_j": np.int64(9)}
-    with pytest.raises(ParameterError, match=told):
+    with pytest.raises(ParameterError, match=problem):
         lab.device(**{**good, **wrong})
     assert state(lab) == before
     assert lab.device(**good).loc == (1.0, 2.0)
@@ -384,10 +384,10 @@ def test_ctrl_c_stops_between_two_events_and_the_lab_goes_on():
         assert process.stdin is not None
         assert process.stdout.readline() == "in the middle\n"
         process.send_signal(signal.SIGINT)
-        told = process.communicate("\n")[0].split()
+        output = process.communicate("\n")[0].split()
     assert process.returncode == 0
-    assert 3_000_000_000 <= int(told[0]) < 4 * 3_600_000_000
-    assert told[1:] == ["True"] * 7
+    assert 3_000_000_000 <= int(output[0]) < 4 * 3_600_000_000
+    assert output[1:] == ["True"] * 7
 
 
 def test_nothing_is_said_of_a_lab_without_anything():

@@ -134,9 +134,9 @@ def test_a_real_bar_of_a_lab(monkeypatch, capsys):
     lab.device("ann", mobility="waypoint")
     lab.run()
     lab.run(hours=2)
-    told = capsys.readouterr().err
-    assert "virtual time" in told
-    assert "2.0/2.0 h" in told
+    shown = capsys.readouterr().err
+    assert "virtual time" in shown
+    assert "2.0/2.0 h" in shown
 
 
 @pytest.mark.usefixtures("ctrl_c")

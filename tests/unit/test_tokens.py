@@ -122,10 +122,10 @@ def test_a_token_without_an_app_or_an_end_is_none(claims):
     _part([]) + ".e30.x", _part({"alg": ["HS256"]}) + ".e30.x",
 ])  # fmt: skip
 def test_what_is_no_token_is_refused(token):
-    with pytest.raises(AccessDenied, match="no token of this authority") as told:
+    with pytest.raises(AccessDenied, match="no token of this authority") as caught:
         HERE.verify(token, 0)
-    assert told.value.found
-    assert KEY.decode() not in str(told.value)
+    assert caught.value.found
+    assert KEY.decode() not in str(caught.value)
 
 
 def test_each_character_of_a_token_counts():

@@ -173,12 +173,12 @@ def scale(
     means: dict[tuple[int, int], float] = {}
     for clients, instances in loads:
         say(f"{clients} clients, {instances} instances")
-        found = self_latencies_s(seed, clients, instances, service_ms=service_ms, minutes=minutes)
+        latencies_s = self_latencies_s(seed, clients, instances, service_ms=service_ms, minutes=minutes)
         name = f"{clients} clients, {instances} instance{'s' * (instances > 1)}"
-        share = len(found) / (clients * round(minutes * 12))
+        share = len(latencies_s) / (clients * round(minutes * 12))
         figures[f"share of items that come, {name}"] = Figure.of([share])
-        means[clients, instances] = statistics.mean(found) if found else float("inf")
-        if found:
+        means[clients, instances] = statistics.mean(latencies_s) if latencies_s else float("inf")
+        if latencies_s:
             figures[f"mean s, {name}"] = Figure.of([means[clients, instances]])
     wrong, of_equals = out_of_order(means)
     figures["pairs of 15 in another order than in the paper"] = Figure.of([wrong])
@@ -246,13 +246,13 @@ def privacy(
         ]
         shares[encrypted] = len(seen) / len(private)
     say(f"{manipulations:,} manipulations")
-    found = tamper(manipulations, seed)
-    tried = found.reported.total() + found.missed.total()
+    outcome = tamper(manipulations, seed)
+    tried = outcome.reported.total() + outcome.missed.total()
     figures = {
         "share of private texts that a relay has seen": Figure.of([shares[True]]),
         "the same without encryption": Figure.of([shares[False]]),
-        "share of manipulations that were reported": Figure.of([found.reported.total() / tried]),
+        "share of manipulations that were reported": Figure.of([outcome.reported.total() / tried]),
         "manipulations": Figure.of([tried]),
     }
-    kinds = {name: found.reported[name] + found.missed[name] for name in MANIPULATIONS}
+    kinds = {name: outcome.reported[name] + outcome.missed[name] for name in MANIPULATIONS}
     return Measured(figures, {"items": items, **kinds, "seed": seed})

@@ -22,12 +22,13 @@ class Pair:
     ----------
     seed : int
     polling_s, idle_s : float
-        Of the receiver.
+        The time between two polls of the receiver, and how long it keeps an idle connection, in seconds.
     link : str
-        Of both.
+        The profile of the sender's and the receivers' links.
     receivers : int
-        More of them do the same as the first.
+        The number of receivers; all of them do the same.
     encrypted : bool
+        Whether items are encrypted; False is the control.
     """
 
     def __init__(
@@ -92,21 +93,23 @@ def latencies_s(
     ----------
     seed : int
     polling_s, idle_s : float
+        As for :class:`Pair`.
     count : int
+        The number of items.
     pause_s : float
-        Until the next is sent; without a pause polling and sending keep step.
+        The time until the next item is sent, in seconds; without a pause polling and sending keep step.
     link : str
     """
     pair = Pair(seed, polling_s, idle_s, link=link)
     pair.out.polling_interval_ms = 2000.0  # so that its radio does not fall asleep between two items
-    found = []
+    took_s = []
     for number in range(count):
         pair.lab.run(seconds=pause_s * (0.1 + number * 0.618034 % 1))  # spread evenly, not in step with polls
         began_s, before = pair.now_s, len(pair.came)
         pair.publish(b"x" * 100)
         pair.wait(lambda before=before: len(pair.came) > before)  # type: ignore[misc]
-        found.append(pair.came[-1][0] - began_s)
-    return found
+        took_s.append(pair.came[-1][0] - began_s)
+    return took_s
 
 
 def radio_mw(seed: int, polling_s: float, idle_s: float, hours: float, link: str = "umts_3g") -> float:
@@ -116,6 +119,7 @@ def radio_mw(seed: int, polling_s: float, idle_s: float, hours: float, link: str
     ----------
     seed : int
     polling_s, idle_s, hours : float
+        As for :class:`Pair`; and how long items are sent, in hours.
     link : str
     """
     pair = Pair(seed, polling_s, idle_s, link=link)
@@ -135,7 +139,7 @@ def round_trips_s(
     Parameters
     ----------
     seed, polling_s, idle_s, count, pause_s
-        As for :func:`latencies_s`; both poll alike.
+        As for :func:`latencies_s`; sender and receiver poll alike.
     """
     pair = Pair(seed, polling_s, idle_s)
     pair.out.polling_interval_ms, pair.out.idle_timeout_ms = polling_s * 1000, idle_s * 1000
@@ -144,14 +148,14 @@ def round_trips_s(
     pair.out.install_filter("destination = 'sender'", to=("receiver-0", "items")).result()
     pair.ports[0].on_item(lambda item: pair.ports[0].publish(Item({"destination": "sender"}, item.payload)))
     pair.lab.run(minutes=1)
-    found = []
+    took_s = []
     for number in range(count):
         pair.lab.run(seconds=pause_s * (0.1 + number * 0.618034 % 1))
         began_s, before = pair.now_s, len(back)
         pair.publish(b"x" * 100)
         pair.wait(lambda before=before: len(back) > before)  # type: ignore[misc]
-        found.append(back[-1] - began_s)
-    return found
+        took_s.append(back[-1] - began_s)
+    return took_s
 
 
 def self_latencies_s(
@@ -163,18 +167,19 @@ def self_latencies_s(
     ----------
     seed : int
     clients, instances : int
+        The number of clients, and of compute instances at the relay.
     service_ms : float
-        What a request takes an instance.
+        The time that an instance needs for a request, in milliseconds.
     minutes : float
-        After the first.
+        How long the clients send, in minutes; the minute before in which they register is not counted.
     """
     lab = Lab(seed=seed, messages=False)
     lab.world.on_failure = raise_failure
     relay = Relay(lab, instances, service_ms=service_ms)
-    found: list[float] = []
+    took_s: list[float] = []
 
     def came(item: Item) -> None:
-        found.append(lab.world.now_us / 1e6 - float(item.metadata["at_s"]))
+        took_s.append(lab.world.now_us / 1e6 - float(item.metadata["at_s"]))
 
     ports = []
     for number in range(clients):
@@ -189,4 +194,4 @@ def self_latencies_s(
         for port in ports:
             port.publish(Item({"at_s": lab.world.now_us / 1e6}))
             lab.run(seconds=5 / clients)
-    return found
+    return took_s

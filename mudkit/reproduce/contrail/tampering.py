@@ -176,13 +176,14 @@ def tamper(count: int, seed: int = 0, *, encrypted: bool = True) -> Found:
     Parameters
     ----------
     count : int
+        The number of manipulations.
     seed : int
     encrypted : bool
         False: the control, in which none is noticed by its content.
     """
-    draw, stage, found = Random(seed), Stage(seed, encrypted=encrypted), Found()
+    draw, stage, outcome = Random(seed), Stage(seed, encrypted=encrypted), Found()
     names = list(MANIPULATIONS)
-    while found.reported.total() + found.missed.total() < count:
+    while outcome.reported.total() + outcome.missed.total() < count:
         name = draw.choice(names)
         original = draw.choice(stage.messages)
         message = MANIPULATIONS[name](draw, stage, deepcopy(original))
@@ -191,10 +192,10 @@ def tamper(count: int, seed: int = 0, *, encrypted: bool = True) -> Found:
         before = stage.kept()
         reports = stage.hand_over(message)
         is_noticed = len(reports) == 1 and stage.kept() == before
-        (found.reported if is_noticed else found.missed)[name] += 1
+        (outcome.reported if is_noticed else outcome.missed)[name] += 1
     if encrypted:
         stage.check_goes_on()
-    return found
+    return outcome
 
 
 def _flipped(draw: Random, stage: Stage, message: Any) -> Any:

@@ -50,9 +50,11 @@ def stored(
     Parameters
     ----------
     operations : int
+        The number of operations.
     clients : int
+        The number of clients.
     writes : float
-        Share of the operations.
+        The share of the operations that are writes.
     is_latest : bool
         Whether reads return the latest version, as linearizability asks; else one that is up to 20 behind,
         but not behind what their client has written or read before.
@@ -61,7 +63,7 @@ def stored(
     stream, steps = Stream(seed, "checking"), np.arange(operations)
     who, kind, age, early, late = (stream.uniform(number, steps).tolist() for number in range(5))
     wide_us = 2 * clients * _STEP_US
-    version, found = 0, []
+    version, entries = 0, []
     seen, last_us = [0] * clients, [0] * clients
     for number in range(operations):
         client = int(who[number] * clients)
@@ -77,7 +79,7 @@ def stored(
         else:
             seen[client] = version
         value = f"v{seen[client]}" if seen[client] else None
-        found.append(
+        entries.append(
             Operation(
                 f"client-{client}",
                 number,
@@ -88,7 +90,7 @@ def stored(
                 Content(value, seen[client]),
             )
         )
-    return History(found)
+    return History(entries)
 
 
 def with_mistake(history: History) -> History:
@@ -163,16 +165,17 @@ def measure(
     Parameters
     ----------
     say : callable
-        Told what is being measured.
+        Called with a sentence about what is measured next.
     operations, clients : int
-        Of the long histories, with versions.
+        How many operations of how many clients the long histories, with versions, have.
     few : int
-        Clients of the histories without versions.
+        The number of clients of the histories without versions.
     sizes : sequence of int
-        Their numbers of operations, ascending.
+        The numbers of operations of the histories without versions, ascending.
     within_s : float
-        In which the search has to decide.
+        The time in which the search has to decide, in seconds.
     seeds : sequence of int
+        The seeds of the runs; figures are over all of them.
     """
     figures: dict[str, Figure] = {}
     right = total = 0
@@ -187,12 +190,12 @@ def measure(
                 times[name].append(time.perf_counter() - began_s)
                 right += verdict.status is (Status.ILLEGAL if name else Status.OK)
                 total += 1
-        figures |= {f"s, {model.name}{name}": Figure.of(found) for name, found in times.items()}
+        figures |= {f"s, {model.name}{name}": Figure.of(values) for name, values in times.items()}
     figures["share of right verdicts"] = Figure.of([right / total])
     figures["operations with versions"] = Figure.of([operations])
     for model in VIEWS:
-        found = [_largest(model, sizes, few, within_s, seed, say) for seed in seeds]
-        figures[f"operations the search decides, {model.name}"] = Figure.of(found)
+        values = [_largest(model, sizes, few, within_s, seed, say) for seed in seeds]
+        figures[f"operations the search decides, {model.name}"] = Figure.of(values)
     parameters = {
         "with versions": f"one record, {clients} clients with several operations under way, 30 % writes; "
         f"reads up to {_BEHIND} versions behind, for linearizable the latest; a mistake: the newest version "

@@ -31,11 +31,11 @@ def measure(say: Say = nothing_said, *, texts: int = 300, calls: int = 20_000, r
     Parameters
     ----------
     say : callable
-        Told what is being measured.
+        Called with a sentence about what is measured next.
     texts : int
-        New texts a run.
+        The number of new texts that are parsed in a run.
     calls : int
-        Of everything else, a run.
+        How often everything else is called in a run.
     runs : int
     """
     bounds: dict[str, Any] = {"low": 5, "high": 10}

@@ -26,7 +26,7 @@ class Reporter:
     Parameters
     ----------
     offset_us : int
-        Of the first report.
+        The time of the first report, in microseconds.
     """
 
     def __init__(self, offset_us: int) -> None:
@@ -73,7 +73,7 @@ def reports(devices: int, hours: float, seed: int = 1) -> tuple[World, int]:
     Returns
     -------
     World
-        At the end.
+        The world at the end of the run.
     int
         How many timers and messages machines have handled: each device in ten minutes a timer and an
         acknowledgement, the server a report.
@@ -97,7 +97,7 @@ def hold(devices: int, hours: int, seed: int) -> None:
         device.install("reports", _reporter(number, devices))
     lab.run(hours=hours)
     _, peak = memory_mb()
-    found: dict[str, Any] = {
+    answer: dict[str, Any] = {
         "before": before,
         "peak": peak,
         "s": time.perf_counter() - began_s,
@@ -105,7 +105,7 @@ def hold(devices: int, hours: int, seed: int) -> None:
         "positions": sum(len(piece) for piece in lab.trace.pieces("positions")),
         "messages": int(lab.bill()["messages"].sum()),
     }
-    print(json.dumps(found))  # noqa: T201 - this is how the process answers
+    print(json.dumps(answer))  # noqa: T201 - this is how the process answers
 
 
 def measure(
@@ -123,13 +123,13 @@ def measure(
     Parameters
     ----------
     say : callable
-        Told what is being measured.
+        Called with a sentence about what is measured next.
     devices, hours : int
-        Of the run whose speed is measured.
+        The number of devices and the length of the run whose speed is measured.
     repeats : int
-        How often.
+        How many times that run is measured.
     fleet, fleet_hours : int
-        Of the run whose memory is measured.
+        The number of devices and the length of the run whose memory is measured.
     seeds : sequence of int
         Of that.
     """
@@ -139,17 +139,17 @@ def measure(
         began_s = time.perf_counter()
         _, handled = reports(devices, hours)
         speeds.append(handled / (time.perf_counter() - began_s))
-    found = []
+    answers = []
     for seed in seeds:
         say(f"{fleet:,} devices, {fleet_hours} virtual hours, seed {seed}")
-        found.append(elsewhere("runs the large fleet", _CODE, fleet, fleet_hours, seed))
+        answers.append(elsewhere("runs the large fleet", _CODE, fleet, fleet_hours, seed))
     figures = {
         "handled events/s": Figure.of(speeds),
-        "MB at the peak, large fleet": Figure.of(each["peak"] for each in found),
-        "MB before": Figure.of(each["before"] for each in found),
-        "positions": Figure.of(each["positions"] for each in found),
-        "messages": Figure.of(each["messages"] for each in found),
-        "s for the large fleet": Figure.of(each["s"] for each in found),
+        "MB at the peak, large fleet": Figure.of(each["peak"] for each in answers),
+        "MB before": Figure.of(each["before"] for each in answers),
+        "positions": Figure.of(each["positions"] for each in answers),
+        "messages": Figure.of(each["messages"] for each in answers),
+        "s for the large fleet": Figure.of(each["s"] for each in answers),
     }
     parameters = {
         "speed": f"{devices:,} devices on LTE, {hours} virtual hours, a report each {EVERY_S} s and its "

@@ -69,10 +69,10 @@ def serve_spark(place: str) -> None:
             for line in sys.stdin:
                 job, folder = json.loads(line)
                 began_s = time.perf_counter()
-                found = _label_reads(spark, folder) if job == "label_reads" else _label_writes(spark, folder)
+                labels = _label_reads(spark, folder) if job == "label_reads" else _label_writes(spark, folder)
                 taken_s = time.perf_counter() - began_s
                 peaks.look()
-                _answer(s=taken_s, mb=peaks.mb(), **_summed_up(found))
+                _answer(s=taken_s, mb=peaks.mb(), **_summed_up(labels))
     finally:
         pipeline.stop()
 
@@ -92,11 +92,11 @@ def _label_writes(spark: Any, folder: str) -> int:
         return pipeline.run_job(spark, "label_writes", folder, Path(out) / "labels").rows
 
 
-def _summed_up(found: pa.Table | int) -> dict[str, Any]:
-    if isinstance(found, int):
-        return {"labels": found}
-    own = pc.and_(pc.is_null(found["cached_read_id"]), pc.greater(found["points"], 0))
-    return {"labels": len(found), "counted": _digest(found.filter(own))}
+def _summed_up(labels: pa.Table | int) -> dict[str, Any]:
+    if isinstance(labels, int):
+        return {"labels": labels}
+    own = pc.and_(pc.is_null(labels["cached_read_id"]), pc.greater(labels["points"], 0))
+    return {"labels": len(labels), "counted": _digest(labels.filter(own))}
 
 
 def serve_duckdb() -> None:
@@ -129,8 +129,8 @@ def serve_duckdb() -> None:
         _answer(s=taken_s, counted=_digest(counts))
 
 
-def _answer(**found: Any) -> None:
-    print(json.dumps(found), flush=True)  # noqa: T201 - this is how the process answers
+def _answer(**fields: Any) -> None:
+    print(json.dumps(fields), flush=True)  # noqa: T201 - this is how the process answers
 
 
 def _digest(counts: pa.Table) -> str:
@@ -203,9 +203,9 @@ def measure(
     Parameters
     ----------
     say : callable
-        Told what is being measured.
+        Called with a sentence about what is measured next.
     cars, days : int
-        Of the trace.
+        The number of cars and of days of the trace.
     times : int
         How many times as many days the longer one has, and the one beside it the shorter one.
     runs : int

@@ -79,11 +79,11 @@ def write_results(source: str, out: str, place: str) -> None:
     Parameters
     ----------
     source : str
-        What `write_source` wrote.
+        The folder that `write_source` wrote.
     out : str
-        A folder.
+        The folder in which the results are written.
     place : str
-        The session's arguments as JSON.
+        The arguments of `mudkit.pipeline.session` as JSON.
     """
     from mudkit import pipeline
 
@@ -233,11 +233,11 @@ def measure(say: Say = nothing_said, *, cars: int = 60, days: int = 5, workers: 
     Parameters
     ----------
     say : callable
-        Told what is being measured.
+        Called with a sentence about what is measured next.
     cars, days : int
-        Of the trace.
+        The number of cars and of days of the trace.
     workers : int
-        Of the cluster, which is started for this and ended again.
+        The number of workers of the cluster, which is started for this and ended again.
     """
     from mudkit.pipeline.launch.cluster import local_cluster  # loads Spark
 
@@ -259,15 +259,15 @@ def measure(say: Say = nothing_said, *, cars: int = 60, days: int = 5, workers: 
             if number:
                 count = differing_rows(Path(folder) / "0", Path(folder) / str(number))
                 figures[f"rows that differ, {name}"] = Figure.of([count])
-        found = tables(Path(folder) / "0")
-    figures["rows compared"] = Figure.of([sum(map(len, found.values()))])
+        written = tables(Path(folder) / "0")
+    figures["rows compared"] = Figure.of([sum(map(len, written.values()))])
     figures["executors that took part"] = Figure.of([len(where[CLUSTER]["folder"])])
     parameters = {
         "cars": cars,
         "days": days,
         "seed": 7,
         "workers": f"{workers} of one core and 1 GiB",
-        "tables": {name: len(table) for name, table in found.items()},
+        "tables": {name: len(table) for name, table in written.items()},
         "compared with": _REFERENCE,
         "means": f"equal to one part in {1 / _MEAN_TOLERANCE:g}; all else exactly",
     }

@@ -46,9 +46,9 @@ def measure(say: Say = nothing_said, *, runs: int = 5) -> Measured:
     Parameters
     ----------
     say : callable
-        Told what is being measured.
+        Called with a sentence about what is measured next.
     runs : int
-        How often each is measured.
+        How many times each way to start is measured.
     """
     imports: list[float] = []
     nothing: list[float] = []

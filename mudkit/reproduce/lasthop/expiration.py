@@ -40,11 +40,13 @@ def measure_times(
     Parameters
     ----------
     say : callable
-        Told what is being measured.
+        Called with a sentence about what is measured next.
     over : mapping, optional
-        Other values than those of Figures 4 and 5.
+        Parameters whose values are to differ from those of Figures 4 and 5, with these values.
     days : int
+        The length of each run, in days of virtual time.
     seeds : sequence of int
+        The seeds of the runs; figures are over all of them.
     """
     say("waste by expiration time and reads a day")
     wasted = swept(4, over or {}, {"days": days}, seeds)
@@ -101,11 +103,13 @@ def measure_thresholds(
     Parameters
     ----------
     say : callable
-        Told what is being measured.
+        Called with a sentence about what is measured next.
     over : mapping, optional
         Other values than those of Figure 6; with 8 hours among the thresholds, and 4.2 hours and 5.7 days.
     days : int
+        The length of each run, in days of virtual time.
     seeds : sequence of int
+        The seeds of the runs; figures are over all of them.
     """
     figures: dict[str, Figure] = {}
     for down in DOWNTIMES:
@@ -114,8 +118,8 @@ def measure_thresholds(
         named = f"{down:.0%} downtime"
         long = table[table["expiration"] == LONG_H * HOUR_S]
         for value in ("waste", "loss"):
-            found = of_seeds(long, value, expiration_threshold_s=THRESHOLD_H * HOUR_S)
-            figures[f"{value} at 8 h, 5.7 days, {named}"] = found
+            figure = of_seeds(long, value, expiration_threshold_s=THRESHOLD_H * HOUR_S)
+            figures[f"{value} at 8 h, 5.7 days, {named}"] = figure
         figures[f"the best threshold's waste or loss, 4.2 h, {named}"] = _best(table, SHORT_H)
         for time_s in sorted(table["expiration"].unique().tolist()):
             gap_h = _gap_h(table[table["expiration"] == time_s])

@@ -22,16 +22,17 @@ class Fleet:
     drawn : Drawn
     policy : Forwarding
     most : int or None
-        Messages at a time; None: all.
+        The largest number of messages that are read at a time. None: all that there are.
     threshold : float
-        Of the rank.
+        The lowest rank at which a message is forwarded.
     reranks : sequence of (int, int, float)
-        When which message has another rank, and which.
+        For each change of a rank: when, in microseconds, of which message, and to which rank.
 
     Attributes
     ----------
     forwarded, read : list of int
-        Messages by their numbers, as in the simulator, in order.
+        The numbers of the messages that were forwarded and that were read, in order; numbers as in the
+        simulator.
     """
 
     def __init__(

@@ -34,12 +34,15 @@ def measure_limits(
     Parameters
     ----------
     say : callable
-        Told what is being measured.
+        Called with a sentence about what is measured next.
     over : mapping, optional
-        Other values than those of Figure 3.
+        Parameters whose values are to differ from those of Figure 3, with these values.
     outages_per_day : sequence of int
+        The mean numbers of outages a day to try.
     days : int
+        The length of each run, in days of virtual time.
     seeds : sequence of int
+        The seeds of the runs; figures are over all of them.
     """
     figures: dict[str, Figure] = {}
     rising = falling = 0
@@ -78,11 +81,13 @@ def measure_on_demand(
     Parameters
     ----------
     say : callable
-        Told what is being measured.
+        Called with a sentence about what is measured next.
     over : mapping, optional
-        Other values than those of Figure 2.
+        Parameters whose values are to differ from those of Figure 2, with these values.
     days : int
+        The length of each run, in days of virtual time.
     seeds : sequence of int
+        The seeds of the runs; figures are over all of them.
     """
     say("loss by downtime and reads a day")
     table = swept(2, over or {}, {"days": days}, seeds)
@@ -106,12 +111,12 @@ def measure_on_demand(
 
 def _first(table: pd.DataFrame, value: str, bound: float) -> float:
     """Give the least limit from which on a value is below a bound at every outage share."""
-    found = float("inf")
+    first = float("inf")
     for limit in sorted(table["prefetch_limit"].unique().tolist(), reverse=True):
         if worst(table, value, "outage", prefetch_limit=limit).median >= bound:
             break
-        found = limit
-    return found
+        first = limit
+    return first
 
 
 def _falls(table: pd.DataFrame, value: str, sign: float, low: float, high: float) -> int:

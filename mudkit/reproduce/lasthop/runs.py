@@ -30,10 +30,11 @@ def swept(
     Parameters
     ----------
     number : int
-        Of the figure.
+        The number of the paper's figure.
     over, fixed : mapping
-        What is different.
+        Parameters that take other values than in the figure: several values, and one value.
     seeds : sequence of int
+        The seeds of the runs; figures are over all of them.
     """
     figure = FIGURES[number]
     whole = figure["over"] | over

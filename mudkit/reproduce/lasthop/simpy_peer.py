@@ -21,14 +21,14 @@ def modelled(drawn: Drawn, most: int, limit: float) -> tuple[list[int], list[int
     ----------
     drawn : Drawn
     most : int
-        Messages at a time.
+        The largest number of messages that are read at a time.
     limit : float
-        Infinite: on-line forwarding.
+        The prefetch limit, in messages; infinite: each message is forwarded at once.
 
     Returns
     -------
     forwarded, read : list of int
-        Numbers of messages, in order.
+        The numbers of the messages that were forwarded and that were read, in order.
     """
     import simpy
 

@@ -36,18 +36,19 @@ def measure(
     Parameters
     ----------
     say : callable
-        Told what is being measured.
+        Called with a sentence about what is measured next.
     days : int
+        The length of each run, in days of virtual time.
     runs : int
-        A seed each, ours and simpy's in turn.
+        How many runs are measured, each with a seed of its own; ours and simpy's in turn.
     fleets : int
-        Runs that the kernel drives, a seed each.
+        How many runs the kernel drives, each with a seed of its own.
     seeds : sequence of int
-        Of Figure 3.
+        The seeds with which Figure 3 is computed.
     processes : int
-        That share it.
+        The number of processes that share Figure 3.
     over : mapping, optional
-        Other values than those of Figure 3.
+        Parameters whose values are to differ from those of Figure 3, with these values.
 
     Raises
     ------

@@ -27,11 +27,13 @@ def measure_formula(
     Parameters
     ----------
     say : callable
-        Told what is being measured.
+        Called with a sentence about what is measured next.
     over : mapping, optional
-        Other values than those of Figure 1.
+        Parameters whose values are to differ from those of Figure 1, with these values.
     days : int
+        The length of each run, in days of virtual time.
     seeds : sequence of int
+        The seeds of the runs; figures are over all of them.
     """
     say("waste by Max and reads a day")
     table = swept(1, over or {}, {"days": days}, seeds)
@@ -57,9 +59,11 @@ def measure_examples(
     Parameters
     ----------
     say : callable
-        Told what is being measured.
+        Called with a sentence about what is measured next.
     days : int
+        The length of each run, in days of virtual time.
     seeds : sequence of int
+        The seeds of the runs; figures are over all of them.
     """
     say(f"waste by Max {' and '.join(map(str, EXAMPLES))}, read once a day")
     table = swept(1, {"max": EXAMPLES}, {"user_frequency": 1.0, "days": days}, seeds)

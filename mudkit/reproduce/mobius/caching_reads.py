@@ -14,7 +14,15 @@ from mudkit.learning.frontier import at_equal, read_frontier
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.policies import FixedRule
 from mudkit.learning.replay import SENT, fewest_sends, replay
-from mudkit.reproduce.mobius.caching_traces import CARS, DAYS, TOWNS, Labelled, labelled, told, told_days
+from mudkit.reproduce.mobius.caching_traces import (
+    CARS,
+    DAYS,
+    TOWNS,
+    Labelled,
+    generated_traces,
+    labelled,
+    recorded_traces,
+)
 from mudkit.reproduce.row import Figure, Measured, Say, nothing_said
 
 __all__ = ["COMPLETENESS", "FEWER_QUERIES", "FEWER_STALE", "LEAST_GAP", "measure"]
@@ -51,35 +59,37 @@ def measure(
     Parameters
     ----------
     say : callable
-        Told what is being measured.
+        Called with a sentence about what is measured next.
     cars, towns : sequence of int
+        The numbers of cars of the generated traces, and of towns.
     days : mapping of int to int
-        Of each generated trace, by cars.
+        The length of each generated trace in days, by its number of cars.
     seeds : sequence of int
+        The seeds of the runs; figures are over all of them.
     recorded : bool
         Whether recorded traces that are on this machine are taken, too.
     processes : int
-        That replay, while Spark labels the next trace.
+        The number of processes that replay, while Spark labels the next trace.
     """
     from mudkit.pipeline import label_reads  # loads Spark
 
-    found: dict[str, list[_Found]] = {}
+    by_name: dict[str, list[_Found]] = {}
     traces = labelled(label_reads, cars=cars, towns=towns, days=days, seeds=seeds, recorded=recorded, say=say)
     with spread_out(processes, 1) as map_:
         for shares in map_(_replayed, traces):
             say("rule, trees and bound")
             for name, each in shares.items():
-                found.setdefault(name, []).append(each)
+                by_name.setdefault(name, []).append(each)
     return Measured(
-        _figures(found),
+        _figures(by_name),
         {
-            "generated traces": told_days(cars, days, seeds),
-            "recorded traces": told(recorded),
+            "generated traces": generated_traces(cars, days, seeds),
+            "recorded traces": recorded_traces(recorded),
             "rule": str(FixedRule()),
             "tree": "extended features, ten folds by device; at the rule's share of stale answers, between "
             "two of 15 prices of a stale answer by using each for a part of the devices",
             "horizon": "7,200 s",
-            "finding": _finding(found),
+            "finding": _finding(by_name),
         },
     )
 
@@ -116,11 +126,11 @@ def _of(pairs: Pairs, stale: NDArray[np.bool_]) -> _Found:
     return _Found(rule, stales / count, tree, bound(stales), rule / bound(few), rule / tree_few)
 
 
-def _figures(found: Mapping[str, Sequence[_Found]]) -> dict[str, Figure]:
+def _figures(by_name: Mapping[str, Sequence[_Found]]) -> dict[str, Figure]:
     figures: dict[str, Figure] = {}
     wide = {
         name: closed(runs)
-        for name, runs in found.items()
+        for name, runs in by_name.items()
         if np.median([each.rule - each.bound for each in runs]) > LEAST_GAP
     }
     figures["regimes with a gap over 5 points"] = Figure.of([len(wide)])
@@ -128,11 +138,11 @@ def _figures(found: Mapping[str, Sequence[_Found]]) -> dict[str, Figure]:
     figures["regimes with a gap over 5 points of which less than half is closed"] = Figure.of([few])
     for name, factor in (("bound", "bound_factor"), ("tree", "tree_factor")):
         best = max(
-            (Figure.of(getattr(each, factor) for each in runs) for runs in found.values()),
+            (Figure.of(getattr(each, factor) for each in runs) for runs in by_name.values()),
             key=lambda figure: figure.median,
         )
         figures[f"times fewer queries, {FEWER_STALE:g} times fewer stale, {name}, best regime"] = best
-    for name, runs in found.items():
+    for name, runs in by_name.items():
         for what, field in (
             ("rule sends", "rule"),
             ("rule is stale", "rule_stale"),
@@ -145,9 +155,9 @@ def _figures(found: Mapping[str, Sequence[_Found]]) -> dict[str, Figure]:
     return figures
 
 
-def _finding(found: Mapping[str, Sequence[_Found]]) -> str:
+def _finding(by_name: Mapping[str, Sequence[_Found]]) -> str:
     """Say in words what the bound says of the paper's factor, and which regime comes nearest."""
-    best = {name: Figure.of(each.bound_factor for each in runs).median for name, runs in found.items()}
+    best = {name: Figure.of(each.bound_factor for each in runs).median for name, runs in by_name.items()}
     nearest = max(best, key=lambda name: best[name])
     factor = f"at most {best[nearest]:.2f} times fewer queries with {FEWER_STALE:g} times fewer stale answers"
     so = "no policy can reach" if best[nearest] < FEWER_QUERIES else "a policy might reach"

@@ -16,7 +16,17 @@ from mudkit.reproduce.row import Say
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["CARS", "DAYS", "LONG_DAYS", "RECORDED", "TOWNS", "Labelled", "labelled", "told", "told_days"]
+__all__ = [
+    "CARS",
+    "DAYS",
+    "LONG_DAYS",
+    "RECORDED",
+    "TOWNS",
+    "Labelled",
+    "generated_traces",
+    "labelled",
+    "recorded_traces",
+]
 
 CARS: Final = (20, 60, 200, 600)
 TOWNS: Final = (1, 20)
@@ -37,7 +47,7 @@ class Labelled(NamedTuple):
     Attributes
     ----------
     name : str
-        Of the regime; seeds of one regime share it.
+        The name of the regime; traces of one regime differ in their seeds only.
     positions, reads, labels : pyarrow.Table
         ``labels`` are of reads, or of writes.
     """
@@ -65,9 +75,11 @@ def labelled(
     label : callable
         ``pipeline.label_reads`` or ``pipeline.label_writes``.
     cars, towns : sequence of int
+        The numbers of cars of the generated traces, and of towns.
     days : mapping of int to int
-        By the number of cars.
+        The length of each generated trace in days, by its number of cars.
     seeds : sequence of int
+        The seeds of the runs; figures are over all of them.
     recorded : bool
         Whether recorded traces that are on this machine are taken, too.
     say : callable
@@ -98,13 +110,13 @@ def labelled(
                 yield with_labels(name)
 
 
-def told_days(cars: Sequence[int], days: Mapping[int, int], seeds: Sequence[int]) -> str:
+def generated_traces(cars: Sequence[int], days: Mapping[int, int], seeds: Sequence[int]) -> str:
     """Say which traces were generated."""
     of_cars = ", ".join(f"{many} cars {days[many]} days" for many in cars)
     return f"{of_cars}; seeds {', '.join(map(str, seeds))}"
 
 
-def told(recorded: bool) -> dict[str, str]:
+def recorded_traces(recorded: bool) -> dict[str, str]:
     """Say which recorded traces were taken."""
     if not recorded:
         return dict.fromkeys(RECORDED, "not taken")

@@ -16,7 +16,15 @@ from mudkit.learning.evaluate_batches import bound_us, trained_on
 from mudkit.learning.frontier import at_equal, write_frontier
 from mudkit.learning.oracle import hindsight_frontier
 from mudkit.learning.writes import Asked, Writes, batches, missed
-from mudkit.reproduce.mobius.caching_traces import CARS, DAYS, TOWNS, Labelled, labelled, told, told_days
+from mudkit.reproduce.mobius.caching_traces import (
+    CARS,
+    DAYS,
+    TOWNS,
+    Labelled,
+    generated_traces,
+    labelled,
+    recorded_traces,
+)
 from mudkit.reproduce.row import Figure, Measured, Say, nothing_said
 
 if TYPE_CHECKING:
@@ -66,31 +74,33 @@ def measure(
     Parameters
     ----------
     say : callable
-        Told what is being measured.
+        Called with a sentence about what is measured next.
     cars, towns : sequence of int
+        The numbers of cars of the generated traces, and of towns.
     days : mapping of int to int
-        Of each generated trace, by cars.
+        The length of each generated trace in days, by its number of cars.
     seeds : sequence of int
+        The seeds of the runs; figures are over all of them.
     recorded : bool
         Whether recorded traces that are on this machine are taken, too.
     processes : int
-        That replay, while Spark labels the next trace.
+        The number of processes that replay, while Spark labels the next trace.
     """
     from mudkit.pipeline import label_writes  # loads Spark
 
-    found: dict[str, list[_Found]] = {}
+    by_name: dict[str, list[_Found]] = {}
     traces = labelled(
         label_writes, cars=cars, towns=towns, days=days, seeds=seeds, recorded=recorded, say=say
     )
     with spread_out(processes, 1) as map_:
         for name, each in map_(_replayed, traces):
             say("fixed delays, trees and bound")
-            found.setdefault(name, []).append(each)
+            by_name.setdefault(name, []).append(each)
     return Measured(
-        _figures(found),
+        _figures(by_name),
         {
-            "generated traces": told_days(cars, days, seeds),
-            "recorded traces": told(recorded),
+            "generated traces": generated_traces(cars, days, seeds),
+            "recorded traces": recorded_traces(recorded),
             "tree": "place, hour and weekday; learnt from a tenth of the devices, tested on the others; at "
             "the share of reads that miss a write with 30 min, between two of 12 prices of a delay that is "
             "too long, fixed delays (one leaf) among them, by using each on a part of the days",
@@ -101,7 +111,7 @@ def measure(
             "mixtures": "messages and points each by that which is best for it, so not both at once",
             "factors": f"of the regimes in which 30 min misses {MOST_MISSED:.0%} of the reads at most",
             "shares": "of the points written; of the reads",
-            "finding": _finding(found),
+            "finding": _finding(by_name),
         },
     )
 
@@ -139,18 +149,18 @@ def _of(writes: Writes, asked: Asked) -> _Found:
     return _Found(shares(Batch(10).due_us(test)), thirty, tree, bound, strict, hours)
 
 
-def _figures(found: Mapping[str, Sequence[_Found]]) -> dict[str, Figure]:
+def _figures(by_name: Mapping[str, Sequence[_Found]]) -> dict[str, Figure]:
     figures: dict[str, Figure] = {}
     for what in ("messages", "points"):
-        closed = {name: Figure.of(_closed(each, what) for each in runs) for name, runs in found.items()}
+        closed = {name: Figure.of(_closed(each, what) for each in runs) for name, runs in by_name.items()}
         few = sum(share.median < _HALF for share in closed.values())
         figures[f"regimes in which less than half of the gap in {what} is closed"] = Figure.of([few])
         figures |= {f"share of the gap in {what} closed, {name}": share for name, share in closed.items()}
         for who in ("bound", "tree"):
-            times = [Figure.of(_times(each, who, what) for each in runs) for runs in _telling(found)]
+            times = [Figure.of(_times(each, who, what) for each in runs) for runs in _telling(by_name)]
             best = max(times, key=lambda figure: figure.median, default=Figure.of([math.nan]))
             figures[f"times fewer {what} than with 30 min, {who}, best regime"] = best
-    for name, runs in found.items():
+    for name, runs in by_name.items():
         for who, field in (
             ("10 min", "ten"),
             ("30 min", "thirty"),
@@ -165,19 +175,19 @@ def _figures(found: Mapping[str, Sequence[_Found]]) -> dict[str, Figure]:
     return figures
 
 
-def _finding(found: Mapping[str, Sequence[_Found]]) -> str:
+def _finding(by_name: Mapping[str, Sequence[_Found]]) -> str:
     """Say in words what bound and tree say of the paper's factors, and what the hour could tell."""
     words = []
     for what, wanted in (("messages", FEWER_MESSAGES), ("points", FEWER_POINTS)):
         for who in ("bound", "tree"):
-            times = [Figure.of(_times(each, who, what) for each in runs).median for runs in _telling(found)]
+            times = [Figure.of(_times(each, who, what) for each in runs).median for runs in _telling(by_name)]
             best = max(times, default=math.nan)
             words.append(f"the {who} {best:.3g} times fewer {what} (the paper's: {wanted:g})")
-    regimes = len(_telling(found))
-    told = f"at best, of {regimes} regimes: {', '.join(words)}"
-    hours = [Figure.of(closed).median for runs in found.values() if (closed := _by_hours(runs))]
+    regimes = len(_telling(by_name))
+    sentence = f"at best, of {regimes} regimes: {', '.join(words)}"
+    hours = [Figure.of(closed).median for runs in by_name.values() if (closed := _by_hours(runs))]
     few = sum(closed < _HALF for closed in hours)
-    return told + (
+    return sentence + (
         f"; delays by hour chosen in hindsight close less than half of the gap in messages in {few} of "
         f"{len(hours)} regimes (median {np.median(hours):.0%}); what is learnt knows no more of the hour"
         if hours
@@ -185,19 +195,19 @@ def _finding(found: Mapping[str, Sequence[_Found]]) -> str:
     )
 
 
-def _telling(found: Mapping[str, Sequence[_Found]]) -> list[Sequence[_Found]]:
+def _telling(by_name: Mapping[str, Sequence[_Found]]) -> list[Sequence[_Found]]:
     """Take the regimes in which 30 minutes leave some reads whole: elsewhere nothing sent is as good."""
-    return [runs for runs in found.values() if max(each.thirty.missed for each in runs) <= MOST_MISSED]
+    return [runs for runs in by_name.values() if max(each.thirty.missed for each in runs) <= MOST_MISSED]
 
 
 def _by_hours(runs: Sequence[_Found]) -> list[float]:
     return [_closed(each, "messages", "hours") for each in runs if each.hours is not None]
 
 
-def _closed(found: _Found, what: str, who: str = "tree") -> float:
-    base, ours, bound = (getattr(getattr(found, each), what) for each in ("thirty", who, "bound"))
+def _closed(run: _Found, what: str, who: str = "tree") -> float:
+    base, ours, bound = (getattr(getattr(run, each), what) for each in ("thirty", who, "bound"))
     return 1.0 if base <= bound else float((base - ours) / (base - bound))
 
 
-def _times(found: _Found, who: str, what: str) -> float:
-    return float(getattr(found.thirty, what) / max(getattr(getattr(found, who), what), 1e-9))
+def _times(run: _Found, who: str, what: str) -> float:
+    return float(getattr(run.thirty, what) / max(getattr(getattr(run, who), what), 1e-9))

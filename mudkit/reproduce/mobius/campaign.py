@@ -27,38 +27,38 @@ def measure(
     Parameters
     ----------
     say : callable
-        Told what is being measured.
+        Called with a sentence about what is measured next.
     seeds : sequence of int
-        A run each.
+        The seeds of the runs; each is one run.
     bugs : sequence of Bug
         Seeded one after the other, and played with the same seeds until they are caught.
     """
-    found = Runs()
+    total = Runs()
     processes = PROCESSES if len(seeds) >= _MANY else 1
     for runs in play_all(seeds, processes):
-        found.add(runs)
-        say(f"run {found.runs:,} of {len(seeds):,}")
+        total.add(runs)
+        say(f"run {total.runs:,} of {len(seeds):,}")
     catches: dict[str, Catch | None] = {}
     for bug in bugs:
         say(f"seeded: {bug.name}")
         catches[bug.name] = hunt(bug, seeds)
     figures = {
-        "runs": found.runs,
-        "runs in which a promise was broken": len(found.problems),
-        "runs in which definition 3 was, by refused writes": len(found.forks),
-        "writes": found.writes,
-        "changes told to continuous reads": found.told,
-        "transitions by faults that could have happened and have not": len(Table(found.cells).missing()),
+        "runs": total.runs,
+        "runs in which a promise was broken": len(total.problems),
+        "runs in which definition 3 was, by refused writes": len(total.forks),
+        "writes": total.writes,
+        "changes told to continuous reads": total.told,
+        "transitions by faults that could have happened and have not": len(Table(total.cells).missing()),
     }
     for kind, models in PROMISED.items():
-        figures[f"histories that are {models[0]}, {kind} reads"] = found.counts[f"{kind} {models[0]} OK"]
+        figures[f"histories that are {models[0]}, {kind} reads"] = total.counts[f"{kind} {models[0]} OK"]
     figures["seeded bugs"] = len(bugs)
     figures["seeded bugs that nothing caught"] = list(catches.values()).count(None)
     for name, catch in catches.items():
         if catch is not None and catch.operations is not None:
             figures[f"operations of the smallest counterexample, {name}"] = catch.operations
     faults = {
-        name: found.counts[name]
+        name: total.counts[name]
         for name in ("cut", "killed", "address", "network", "lost", "repeated", "late")
     }
     parameters = {
@@ -67,8 +67,8 @@ def measure(
         "seeds": f"{min(seeds)} to {max(seeds)}",
         "faults": faults,
     }
-    if found.forks:
-        (_, words), seed = min((fork, seed) for seed, fork in found.forks.items())
+    if total.forks:
+        (_, words), seed = min((fork, seed) for seed, fork in total.forks.items())
         parameters["smallest counterexample to definition 3"] = f"seed {seed}: {words}"
     parameters |= {
         f"seeded, {name}": "nothing caught it" if catch is None else str(catch)

@@ -37,7 +37,7 @@ def hold(subscriptions: int, topics: int, seed: int) -> None:
     Parameters
     ----------
     subscriptions, topics, seed : int
-        As of :class:`~mudkit.reproduce.mobius.workload.Workload`.
+        As for :class:`~mudkit.reproduce.mobius.workload.Workload`.
     """
     before, _ = memory_mb()
     load = Workload(subscriptions, topics, seed)
@@ -45,8 +45,8 @@ def hold(subscriptions: int, topics: int, seed: int) -> None:
     records = load.records(_RECORDS)
     matches = sum(map(len, index.match_many(records, load.writers(records))))
     resident, peak = memory_mb()
-    found = {"before": before, "resident": resident, "peak": peak, "held": len(index), "matches": matches}
-    print(json.dumps(found))  # noqa: T201 - this is how the process answers
+    answer = {"before": before, "resident": resident, "peak": peak, "held": len(index), "matches": matches}
+    print(json.dumps(answer))  # noqa: T201 - this is how the process answers
 
 
 def measure(
@@ -61,25 +61,27 @@ def measure(
     Parameters
     ----------
     say : callable
-        Told what is being measured.
+        Called with a sentence about what is measured next.
     subscriptions : int
+        The number of subscriptions that are held.
     topics : sequence of int
         That the subscriptions are spread over: each number with each seed.
     seeds : sequence of int
+        The seeds of the runs; figures are over all of them.
     """
-    found = []
+    answers = []
     for many in topics:
         for seed in seeds:
             say(f"{subscriptions:,} subscriptions, {many:,} topics, seed {seed}")
-            found.append(elsewhere("holds the subscriptions", _CODE, subscriptions, many, seed))
+            answers.append(elsewhere("holds the subscriptions", _CODE, subscriptions, many, seed))
     figures = {
-        "MB at the peak": Figure.of(each["peak"] for each in found),
-        "MB with all subscriptions": Figure.of(each["resident"] for each in found),
-        "MB before the first": Figure.of(each["before"] for each in found),
+        "MB at the peak": Figure.of(each["peak"] for each in answers),
+        "MB with all subscriptions": Figure.of(each["resident"] for each in answers),
+        "MB before the first": Figure.of(each["before"] for each in answers),
         "bytes a subscription": Figure.of(
-            (each["resident"] - each["before"]) * 1e6 / subscriptions for each in found
+            (each["resident"] - each["before"]) * 1e6 / subscriptions for each in answers
         ),
-        "subscriptions held": Figure.of(each["held"] for each in found),
+        "subscriptions held": Figure.of(each["held"] for each in answers),
     }
     parameters = {
         "subscriptions": subscriptions,
@@ -100,8 +102,9 @@ def elsewhere(what: str, code: str, *arguments: int) -> dict[str, float]:
     what : str
         What the process does, for the error.
     code : str
+        The Python code that the process runs.
     *arguments : int
-        The code finds them in ``sys.argv``.
+        What the code finds in ``sys.argv``.
 
     Raises
     ------

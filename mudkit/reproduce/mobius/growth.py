@@ -33,9 +33,9 @@ def growth(
     Parameters
     ----------
     sizes : sequence of int
-        Numbers of subscriptions.
+        The numbers of subscriptions to try.
     topics, seed, shape
-        As of :class:`~mudkit.reproduce.mobius.workload.Workload`.
+        As for :class:`~mudkit.reproduce.mobius.workload.Workload`.
     records : int
         That are matched. One by one only as many of them as take 100,000 evaluations, and one at least.
 
@@ -88,17 +88,17 @@ def _ways(
     rows: list[dict[str, Any]] = []
     expected: list[list[Any]] = []
     for way, (looked_at, done, call) in zip(WAYS, calls, strict=True):
-        us, found = _timed(call, done)
-        expected = expected or found
+        us, matches = _timed(call, done)
+        expected = expected or matches
         rows.append(
             {
                 "subscriptions": len(whole),
                 "way": way,
                 "µs_a_record": us,
                 "looked_at": looked_at,
-                "reached": statistics.fmean(map(len, found)),
+                "reached": statistics.fmean(map(len, matches)),
                 "records": done,
-                "agree": statistics.fmean(a == b for a, b in zip(expected, found, strict=False)),
+                "agree": statistics.fmean(a == b for a, b in zip(expected, matches, strict=False)),
             }
         )
     return rows
@@ -108,6 +108,6 @@ def _timed(call: Callable[[], list[list[Any]]], records: int) -> tuple[float, li
     times = []
     for _ in range(_RUNS):
         started = time.perf_counter()
-        found = call()
+        matches = call()
         times.append((time.perf_counter() - started) / records * 1e6)
-    return statistics.median(times), found
+    return statistics.median(times), matches

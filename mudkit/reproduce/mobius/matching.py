@@ -70,17 +70,17 @@ def measure(
     Parameters
     ----------
     say : callable
-        Told what is being measured.
+        Called with a sentence about what is measured next.
     subscriptions, fewer, hard : int
         In the large index, in the one that it is compared with, and in those of hard shapes.
     topics, hot_topics : int
-        That subscriptions and records are spread over.
+        The numbers of topics over which subscriptions and records are spread, in the two cases.
     records, updates : int
-        A run.
+        How many records are matched and how many subscriptions are changed in a run.
     partitions : sequence of int
-        Subscriptions a partition, evaluated one by one.
+        The numbers of subscriptions of a partition that are evaluated one by one.
     runs : int
-        Each with records of another seed.
+        How many times each is measured, with records of another seed each time.
     """
     figures = _partitions(say, partitions, 2 * runs + 1)
     agreed = []
@@ -111,11 +111,18 @@ def measure(
         say(f"{hard:,} subscriptions, {shape}")
         figures |= _hard(shape, hard, hot_topics if shape == "wide" else topics, records, runs)
     parameters = {
-        "subscriptions": subscriptions, "fewer": fewer, "hard shapes": hard, "topics": [topics, hot_topics],
-        "records a run": records, "updates a run": updates, "runs": runs,
-        "seeds of records": list(range(1, runs + 1)), "read predicate": TEXTS["box"],
-        "writer predicate": WRITER, "threads": 1,
-    }  # fmt: skip
+        "subscriptions": subscriptions,
+        "fewer": fewer,
+        "hard shapes": hard,
+        "topics": [topics, hot_topics],
+        "records a run": records,
+        "updates a run": updates,
+        "runs": runs,
+        "seeds of records": list(range(1, runs + 1)),
+        "read predicate": TEXTS["box"],
+        "writer predicate": WRITER,
+        "threads": 1,
+    }
     return Measured(figures, parameters)
 
 
@@ -134,15 +141,15 @@ def _partitions(say: Say, partitions: Sequence[int], runs: int) -> dict[str, Fig
             mine = readers[:many]
             started = time.perf_counter()
             for message in messages:
-                found = [place for place, reader in enumerate(mine) if reader(message)]
+                values = [place for place, reader in enumerate(mine) if reader(message)]
             times[many].append((time.perf_counter() - started) / len(messages))
-            assert len(found) == 1
+            assert len(values) == 1
     fits = [_fit(partitions, [times[many][run] for many in partitions]) for run in range(runs)]
     # Whatever the machine does beside can only make a point slower: the line is that of the fastest.
     line = _fit(partitions, [min(times[many]) for many in partitions])
     figures = {
-        f"messages/s one by one, {many:,} a partition": Figure.of(1 / s for s in found)
-        for many, found in times.items()
+        f"messages/s one by one, {many:,} a partition": Figure.of(1 / s for s in values)
+        for many, values in times.items()
     }
     return figures | {
         name: Figure(fastest, min(fastest, *each), max(fastest, *each))
@@ -170,9 +177,9 @@ def _agreement(load: Workload) -> float:
     records = load.records(_CHECKED // 2, seed=0)
     writers = load.writers(records)
     expected = [one_by_one(whole, record, writer) for record, writer in zip(records, writers, strict=True)]
-    found = index.match_many(records, writers)
+    matches = index.match_many(records, writers)
     single = [index.match(record, writer) for record, writer in zip(records, writers, strict=True)]
-    same = [a == b == c for a, b, c in zip(expected, found, single, strict=True)]
+    same = [a == b == c for a, b, c in zip(expected, matches, single, strict=True)]
     return sum(same) / len(same)
 
 

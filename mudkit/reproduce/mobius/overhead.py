@@ -31,10 +31,11 @@ def measure_local(
     Parameters
     ----------
     say : callable
-        Told what is being measured.
+        Called with a sentence about what is measured next.
     writes, durable, reads, held : int
         See :func:`mudkit.reproduce.mobius.overhead_local.local`.
     seeds : sequence of int
+        The seeds of the runs; figures are over all of them.
     """
     figures, about = local(say, writes=writes, durable=durable, reads=reads, held=held, seeds=seeds)
     return Measured(figures, about | {"seeds": list(seeds)})
@@ -48,10 +49,11 @@ def measure_remote(
     Parameters
     ----------
     say : callable
-        Told what is being measured.
+        Called with a sentence about what is measured next.
     requests : int
         See :func:`mudkit.reproduce.mobius.overhead_remote.remote`.
     seeds : sequence of int
+        The seeds of the runs; figures are over all of them.
     """
     figures, about = remote(say, requests=requests, seeds=seeds)
     return Measured(figures, about | {"seeds": list(seeds)})

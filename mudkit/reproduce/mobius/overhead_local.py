@@ -75,7 +75,9 @@ class Bare:
     Parameters
     ----------
     folder : Path
+        The folder of the database.
     synchronous : {'FULL', 'NORMAL'}
+        SQLite's setting of that name.
     """
 
     def __init__(self, folder: Path, synchronous: str) -> None:
@@ -94,8 +96,8 @@ class Bare:
     def read(self, key: str) -> Record:
         """Read a record."""
         query = f"SELECT record FROM {_TABLE} WHERE key = ?"
-        found: Record = _decode(self._connection.execute(query, (key,)).fetchone()[0])
-        return found
+        record: Record = _decode(self._connection.execute(query, (key,)).fetchone()[0])
+        return record
 
     def landed(self) -> dict[str, Record]:
         """Give what the file holds, read anew."""
@@ -113,10 +115,12 @@ class Mud:
     Parameters
     ----------
     folder : Path
+        The folder of the device's store.
     synchronous : {'FULL', 'NORMAL'}
+        SQLite's setting of that name.
     seed : int
     held : sequence of (str, dict)
-        Records that it holds then, committed.
+        The committed records, by key, that the device holds at the beginning.
     """
 
     def __init__(
@@ -142,12 +146,12 @@ class Mud:
 
     def read(self, key: str) -> Record:
         """Read a record that the device holds."""
-        found: Record = (
+        record: Record = (
             self._client.read(_TABLE, Predicate("key = :key", key=key), utility=self._fresh)
             .result()
             .records[key]
         )
-        return found
+        return record
 
     def landed(self) -> dict[str, Record]:
         """Give what the file holds, read anew: of each key the last pending write."""
@@ -194,8 +198,8 @@ def _in_turns(
 
 def _landed(side: Bare | Mud, calls: Sequence[tuple[str, Record]]) -> float:
     """Say which share of the records that were written last is in the file."""
-    found, wanted = side.landed(), dict(calls)
-    return sum(found.get(key) == record for key, record in wanted.items()) / len(wanted)
+    landed, wanted = side.landed(), dict(calls)
+    return sum(landed.get(key) == record for key, record in wanted.items()) / len(wanted)
 
 
 def local(
@@ -212,12 +216,13 @@ def local(
     Parameters
     ----------
     say : callable
-        Told what is being measured.
+        Called with a sentence about what is measured next.
     writes, durable : int
         Calls a side and seed with ``synchronous`` ``NORMAL`` and ``FULL``.
     reads, held : int
-        Calls a side and seed, and of how many records.
+        How many reads a side and seed are measured, and how many records are held.
     seeds : sequence of int
+        The seeds of the runs; figures are over all of them.
 
     Returns
     -------
@@ -252,16 +257,16 @@ def local(
                 keys = [(records[each][0],) for each in order]
                 times.setdefault("cached read", []).append(_in_turns(bare.read, mud.read, keys))
     figures: dict[str, Figure] = {}
-    for what, found in times.items():
-        ours, theirs = [median(mud) for _, mud in found], [median(bare) for bare, _ in found]
+    for what, of_both in times.items():
+        ours, theirs = [median(mud) for _, mud in of_both], [median(bare) for bare, _ in of_both]
         pairs = list(zip(ours, theirs, strict=True))
         figures |= {
             f"times bare SQLite's time, {what}": Figure.of(mud / bare for mud, bare in pairs),
             f"µs over bare SQLite, {what}": Figure.of(mud - bare for mud, bare in pairs),
             f"µs, {what}": Figure.of(ours),
             f"µs, {what}, bare SQLite": Figure.of(theirs),
-            f"µs on average, {what}": Figure.of(fmean(mud) for _, mud in found),
-            f"µs on average, {what}, bare SQLite": Figure.of(fmean(bare) for bare, _ in found),
+            f"µs on average, {what}": Figure.of(fmean(mud) for _, mud in of_both),
+            f"µs on average, {what}, bare SQLite": Figure.of(fmean(bare) for bare, _ in of_both),
         }
     figures["share of records that are in the files"] = Figure.of(landed)
     parameters = {

@@ -49,7 +49,7 @@ class _Asker:
     Parameters
     ----------
     trips : sequence of (int, int)
-        Bytes there and back.
+        The bytes there and back of each round trip.
     """
 
     def __init__(self, trips: Sequence[tuple[int, int]]) -> None:
@@ -131,7 +131,7 @@ def latencies_ms(
     lab.world.on_failure = raise_failure
     ask = make(lab)
     ask("write", *drawn(2, seed)[0]).result()  # the radio is open, as it is for who has set up a client
-    found: dict[str, float] = {}
+    means_ms: dict[str, float] = {}
     low_s, high_s = _THINK_S
     think = Stream(seed, "think times")
     for number, what in enumerate(("write", "read")):
@@ -142,8 +142,8 @@ def latencies_ms(
             began_us = lab.world.now_us
             ask(what, key, record).result()
             taken_us.append(lab.world.now_us - began_us)
-        found[what] = fmean(taken_us) / 1000
-    return found
+        means_ms[what] = fmean(taken_us) / 1000
+    return means_ms
 
 
 def remote(
@@ -154,10 +154,11 @@ def remote(
     Parameters
     ----------
     say : callable
-        Told what is being measured.
+        Called with a sentence about what is measured next.
     requests : int
-        Of each kind, a system, link and seed.
+        How many requests of each kind are measured for a system, link and seed.
     seeds : sequence of int
+        The seeds of the runs; figures are over all of them.
 
     Returns
     -------
@@ -168,13 +169,13 @@ def remote(
         makes = {"MUD": _maker(_mud, link), "bare": _maker(_bare, link, ())}
         if link == "umts_3g":
             makes |= {peer: _maker(_bare, link, trips) for peer, trips in HANDSHAKES.items()}
-        found: dict[str, list[dict[str, float]]] = {}
+        by_peer: dict[str, list[dict[str, float]]] = {}
         for peer, make in makes.items():
             say(f"{2 * requests:,} requests over {name}, {peer}, {len(seeds)} seeds")
-            found[peer] = [latencies_ms(make, requests, seed) for seed in seeds]
+            by_peer[peer] = [latencies_ms(make, requests, seed) for seed in seeds]
         for what in ("write", "read"):
-            ours = [each[what] for each in found["MUD"]]
-            for peer, theirs in found.items():
+            ours = [each[what] for each in by_peer["MUD"]]
+            for peer, theirs in by_peer.items():
                 figures[f"ms, {what}, {name}, {peer}"] = Figure.of(each[what] for each in theirs)
                 ratios = [mine / each[what] for mine, each in zip(ours, theirs, strict=True)]
                 if peer == "bare":

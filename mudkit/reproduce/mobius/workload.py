@@ -54,11 +54,13 @@ class Workload:
     Parameters
     ----------
     subscriptions : int
+        The number of subscriptions.
     topics : int
+        The number of topics over which they are spread.
     seed : int
         Same seed, same subscriptions.
     shape : str
-        A key of :data:`TEXTS`.
+        The form of the subscriptions, a key of :data:`TEXTS`.
 
     Raises
     ------

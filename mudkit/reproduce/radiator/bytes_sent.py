@@ -26,10 +26,11 @@ def measure_compression(
     Parameters
     ----------
     say : callable
-        Told what is being measured.
+        Called with a sentence about what is measured next.
     count : int
-        Messages.
+        The number of messages that are compressed.
     seeds : sequence of int
+        The seeds of the runs; figures are over all of them.
     """
     kinds = {"no gzip": (1, False), "volume 1": (1, True), "volume 20": (20, True), "volume 50": (50, True)}
     series: dict[str, list[float]] = {kind: [] for kind in kinds}
@@ -92,12 +93,13 @@ def measure_chains(
     Parameters
     ----------
     say : callable
-        Told what is being measured.
+        Called with a sentence about what is measured next.
     clients : int
         All of them can be reached by their peers.
     count : int
         Messages, each with a chain of its own.
     seeds : sequence of int
+        The seeds of the runs; figures are over all of them.
     """
     left: dict[str, list[float]] = {f"{share:.2%}": [] for share in SHARES}
     for seed in seeds:
@@ -137,10 +139,11 @@ def measure_payload(say: Say = nothing_said, *, count: int = 50, seeds: Sequence
     Parameters
     ----------
     say : callable
-        Told what is being measured.
+        Called with a sentence about what is measured next.
     count : int
         Messages.
     seeds : sequence of int
+        The seeds of the runs; figures are over all of them.
     """
     sizes: dict[int, list[float]] = {10: [], 100: [], 1000: []}
     alone: dict[int, list[float]] = {10: [], 100: []}

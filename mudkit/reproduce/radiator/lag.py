@@ -38,10 +38,11 @@ def measure_lag(
     Parameters
     ----------
     say : callable
-        Told what is being measured.
+        Called with a sentence about what is measured next.
     length_s : int
         For so long messages come.
     seeds : sequence of int
+        The seeds of the runs; figures are over all of them.
     """
     lags: dict[tuple[int, float], list[float]] = {(v, load): [] for v in (1, 20, 50) for load in LOADS}
     pays: dict[int, list[float]] = {20: [], 50: []}
@@ -52,9 +53,9 @@ def measure_lag(
         offered = of_volume[1].total_bytes / length_s
         for volume, load in lags:
             lags[volume, load].append(float(of_volume[volume].lags_s(offered / load).mean()))
-        for volume, found in pays.items():
+        for volume, limits in pays.items():
             better = [load for load in LOADS if lags[volume, load][-1] < lags[1, load][-1]]
-            found.append(better[0] if better else math.inf)
+            limits.append(better[0] if better else math.inf)
     least, most = LOADS[0], LOADS[-1]
 
     def ratio(volume: int, load: float) -> Figure:
@@ -99,12 +100,13 @@ def measure_headline(
     Parameters
     ----------
     say : callable
-        Told what is being measured.
+        Called with a sentence about what is measured next.
     clients : int
     length_s : int
     load : float
         That pushes to each offer of what the link carries; both have the same link.
     seeds : sequence of int
+        The seeds of the runs; figures are over all of them.
     """
     times: list[float] = []
     delays: dict[str, list[float]] = {
@@ -123,8 +125,8 @@ def measure_headline(
         alone_s = each.lags_s(bytes_per_s)
         passed_s = (chained.lags_s(bytes_per_s)[:, None] + hops_s[None, :]).ravel()
         values = [f(lags) for lags in (alone_s, passed_s) for f in (np.mean, np.median, _late)]
-        for found, value in zip(delays.values(), values, strict=True):
-            found.append(float(value))
+        for values_of_name, value in zip(delays.values(), values, strict=True):
+            values_of_name.append(float(value))
     means = zip(delays["mean delay, s, push to each"], delays["mean delay, s, 1 %, volume 20"], strict=True)
     figures = {
         "times less outbound": Figure.of(times),

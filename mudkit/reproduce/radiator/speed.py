@@ -52,7 +52,7 @@ def measure(
     Parameters
     ----------
     say : callable
-        Told what is being measured.
+        Called with a sentence about what is measured next.
     engines, stream : mapping, optional
         Settings of :func:`measure_engines` and of :func:`mudkit.reproduce.radiator.streaming.measure`.
     """
@@ -62,15 +62,22 @@ def measure(
 
 
 def measure_engines(
-    say: Say = nothing_said, *, clients: int = CLIENTS, many: int = 1_000_000, few: int = 50_000,
-    literal: int = 5, unkeyed: int = 50, beside: int = 2000, runs: int = 3,
-) -> Measured:  # fmt: skip
+    say: Say = nothing_said,
+    *,
+    clients: int = CLIENTS,
+    many: int = 1_000_000,
+    few: int = 50_000,
+    literal: int = 5,
+    unkeyed: int = 50,
+    beside: int = 2000,
+    runs: int = 3,
+) -> Measured:
     """Measure the engines of one process.
 
     Parameters
     ----------
     say : callable
-        Told what is being measured.
+        Called with a sentence about what is measured next.
     clients : int
     many, few, literal : int
         Messages into 5 groups, into 100 groups, and by Algorithm 3 as it is written.
@@ -112,11 +119,11 @@ def measure_engines(
     each, times = [], []
     for run in range(runs):
         say(f"without a key, run {run + 1} of {runs}")
-        told = list(messages(unkeyed, run, per_s=_PER_S, clients=clients, zones=5))
-        each.append(_timed(_filled(ClientArrays(_WITHOUT_A_KEY, _HOUR_US, echo=True), clients), told)[0])
-        told = list(messages(2 * unkeyed, run, per_s=_PER_S, clients=beside, zones=5))
-        fast, _ = _timed(_filled(ClientArrays(_WITHOUT_A_KEY, _HOUR_US, echo=True), beside), told)
-        slow, _ = _timed(_filled(ClientLists(_WITHOUT_A_KEY, _HOUR_US, echo=True), beside), told)
+        heard = list(messages(unkeyed, run, per_s=_PER_S, clients=clients, zones=5))
+        each.append(_timed(_filled(ClientArrays(_WITHOUT_A_KEY, _HOUR_US, echo=True), clients), heard)[0])
+        heard = list(messages(2 * unkeyed, run, per_s=_PER_S, clients=beside, zones=5))
+        fast, _ = _timed(_filled(ClientArrays(_WITHOUT_A_KEY, _HOUR_US, echo=True), beside), heard)
+        slow, _ = _timed(_filled(ClientLists(_WITHOUT_A_KEY, _HOUR_US, echo=True), beside), heard)
         times.append(fast / slow)
     figures = {
         "messages/s into 5 groups": Figure.of(rates),

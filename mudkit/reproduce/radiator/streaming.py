@@ -107,8 +107,8 @@ def events_of(positions: pa.Table) -> pa.Table:
             rows.append((t_us, device, "register", json.dumps(attributes)))
         context = {"people": [device], "span_us": None, "attributes": attributes}
         rows.append((t_us, device, "context", json.dumps(context)))
-    t_us, devices, kinds, told = zip(*rows, strict=True)
-    columns = [pa.array(t_us, _EVENTS.field("ts").type), range(len(rows)), devices, kinds, told]
+    t_us, devices, kinds, cells = zip(*rows, strict=True)
+    columns = [pa.array(t_us, _EVENTS.field("ts").type), range(len(rows)), devices, kinds, cells]
     return pa.table([pa.array(column) for column in columns], schema=_EVENTS)
 
 
@@ -221,7 +221,7 @@ def measure(
     Parameters
     ----------
     say : callable
-        Told what is being measured.
+        Called with a sentence about what is measured next.
     source : path-like, optional
         A trace that :func:`mudkit.trace.load` can load, for instance the recorded taxis; by default one is
         generated.

@@ -13,7 +13,7 @@ from mudkit.sources.streams import Stream
 from mudkit.systems.sublim import Verdict
 from mudkit.systems.sublim.study.picu import function, one_timestamp, picu
 
-__all__ = ["SITUATIONS", "cases", "measure_rules", "measure_speed", "starved", "told"]
+__all__ = ["SITUATIONS", "cases", "decision", "measure_rules", "measure_speed", "starved"]
 
 _ECG: Final = bytes(1_000)
 _MINE: Final = (1, 2, 3, 4)
@@ -45,7 +45,7 @@ SITUATIONS: Final[tuple[tuple[dict[str, Any], dict[str, Any], str], ...]] = (
 through."""
 
 
-def told(verdict: Verdict) -> str:
+def decision(verdict: Verdict) -> str:
     """Say what is sent, in the words of :data:`SITUATIONS`."""
     out = verdict.out
     if out is None:
@@ -110,7 +110,7 @@ def measure_rules(say: Say, count: int = 10_000) -> Measured:
     for message, automatic, wanted in SITUATIONS:
         for policy in (rules, same):
             verdict = policy.decide({**message, "ecg": _ECG}, policy.variables, automatic, 1e9)
-            right += told(verdict) == wanted
+            right += decision(verdict) == wanted
     agree = sent = 0
     ours: Any = rules.variables
     theirs: Any = same.variables
@@ -159,7 +159,7 @@ def measure_speed(say: Say, decisions: int = 20_000, runs: int = 5) -> Measured:
         rates["decisions/s"].append(_rate(range(1, 13), drawn, decisions, 1.0))
         rates[f"decisions/s with {_LIVE} live keys"].append(_rate(range(_LIVE), live, decisions, _LIVE_GAP_S))
     parameters = {"decisions": decisions, "runs": runs, "bytes of an electrocardiogram": 1_250, "rules": 5}
-    return Measured({name: Figure.of(found) for name, found in rates.items()}, parameters)
+    return Measured({name: Figure.of(per_s) for name, per_s in rates.items()}, parameters)
 
 
 def _rate(patients: Iterable[float], cases: Sequence[_Case], decisions: int, gap_s: float) -> float:

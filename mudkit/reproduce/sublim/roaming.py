@@ -193,8 +193,8 @@ class _Walk:
             variables = verdict.variables
             if verdict.out is not None:
                 wanted.append(verdict.out)
-        found = [state for point in self.points if (state := point.state("doctor")) is not None]
-        is_equal = len(found) == 1 and found[0]["variables"] == variables
+        states = [state for point in self.points if (state := point.state("doctor")) is not None]
+        is_equal = len(states) == 1 and states[0]["variables"] == variables
         numbers = [each["number"] for each in got]
         made: Any = [self.net.installed, *(point.installed for point in self.points)]
         crashes = sum(each.session - 1 for each in made)

@@ -29,10 +29,11 @@ class Batch:
         ``device, ts, lat, lon``, what else the file says under mudkit's names, and whatever a rejected row
         should show besides.
     rows : ndarray of int64, shape (rows,)
-        From 1.
+        The number of each row in its file, from 1.
     source : str
-        Name of the file; within a folder its path there.
+        The name of the file; in a folder, its path there.
     malformed : list of Malformed
+        Lines that have not as many fields as the header.
     """
 
     columns: pa.Table

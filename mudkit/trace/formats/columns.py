@@ -62,12 +62,13 @@ def resolve(file: Path, names: list[str], columns: dict[str, str], *, guess: boo
     Parameters
     ----------
     file : Path
+        The table, for messages.
     names : list of str
         The file's columns.
     columns : dict
-        What is given.
+        The mapping that the caller gives: mudkit's names to the file's.
     guess : bool
-        Whether to look for the rest.
+        Whether columns that are not mapped are looked for under their usual names.
 
     Raises
     ------
@@ -79,9 +80,9 @@ def resolve(file: Path, names: list[str], columns: dict[str, str], *, guess: boo
     mapping = dict(columns)
     if guess:
         for column, spellings in _KNOWN_AS.items():
-            found = next((lower[s] for s in spellings if s in lower), None)
-            if column not in mapping and found is not None:
-                mapping[column] = found
+            match = next((lower[s] for s in spellings if s in lower), None)
+            if column not in mapping and match is not None:
+                mapping[column] = match
         _refuse_twins(file, names, {c: name for c, name in mapping.items() if c not in columns})
     missing = [mapping.get(c, c) for c in _REQUIRED if mapping.get(c) not in names]
     missing += [given for c, given in columns.items() if c not in _REQUIRED and given not in names]
@@ -98,9 +99,9 @@ def resolve(file: Path, names: list[str], columns: dict[str, str], *, guess: boo
     return {column: mapping[column] for column in COLUMNS if column in mapping}
 
 
-def _refuse_twins(file: Path, names: list[str], found: dict[str, str]) -> None:
+def _refuse_twins(file: Path, names: list[str], guessed: dict[str, str]) -> None:
     """Refuse to choose between columns of one name: which of them is meant, the file does not say."""
-    for column, name in found.items():
+    for column, name in guessed.items():
         twins = [each for each in names if re.fullmatch(rf"{re.escape(name)}( \(\d+\))?", each)]
         if len(twins) > 1:
             raise TraceFormatError(
@@ -141,10 +142,10 @@ def gtfs_rt(names: list[str]) -> dict[str, str] | None:
         mudkit's names to the file's; None for another table.
     """
     plain = {re.sub(r"[./ ]+", "_", name.lower()).removeprefix("entity_"): name for name in reversed(names)}
-    found = {
+    candidates = {
         column: next((plain[spelling] for spelling in spellings if spelling in plain), None)
         for column, spellings in _GTFS_RT.items()
     }
     is_feed = not _TRIP.isdisjoint(plain) or any(name.endswith("position_latitude") for name in plain)
-    mapping = {column: name for column, name in found.items() if name is not None}
+    mapping = {column: name for column, name in candidates.items() if name is not None}
     return mapping if is_feed and len(mapping) == len(_GTFS_RT) else None

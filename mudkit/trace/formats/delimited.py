@@ -67,7 +67,7 @@ def read_delimited(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
     Parameters
     ----------
     file : Path
-        Text, or the same packed with gzip.
+        A text file, plain or packed with gzip.
     columns : dict
         mudkit's names of columns to the file's.
     """
@@ -90,13 +90,13 @@ def read_lines(
     ----------
     file : Path
     names : list of str
-        Of all columns of the file.
+        The names of all columns of the file, in order.
     delimiter : str
         The character between two fields.
     columns : dict, optional
         Which columns, by the names that they are to have; by default all under their own.
     above : int
-        How many lines are above the first row.
+        How many lines stand above the first row.
     quoted : bool
         Whether quotation marks enclose fields.
     """
@@ -141,19 +141,19 @@ def _numbered(
     reader: Iterator[pa.RecordBatch], file: Path, columns: dict[str, str], malformed: list[Malformed]
 ) -> Iterator[Batch]:
     """Give each row its number in the file; the reader may be ahead with those that it has set aside."""
-    start, told = 1, 0
+    start, passed = 1, 0
     for batch in reader:
-        _refuse_open_quote(file, malformed[told:])
+        _refuse_open_quote(file, malformed[passed:])
         numbers = np.arange(start, start + len(batch) + len(malformed), dtype=np.int64)
         rows = numbers[~np.isin(numbers, [line.row for line in malformed])][: len(batch)]
         start = int(rows[-1]) + 1 if len(rows) else start
         table = pa.table({name: batch.column(given) for name, given in columns.items()})
-        told, aside = len(malformed), malformed[told:]
+        passed, aside = len(malformed), malformed[passed:]
         yield Batch(table, rows, file.name, aside)
-    if malformed[told:]:
-        _refuse_open_quote(file, malformed[told:])
+    if malformed[passed:]:
+        _refuse_open_quote(file, malformed[passed:])
         nothing = pa.table({name: pa.array([], pa.string()) for name in columns})
-        yield Batch(nothing, np.zeros(0, dtype=np.int64), file.name, malformed[told:])
+        yield Batch(nothing, np.zeros(0, dtype=np.int64), file.name, malformed[passed:])
 
 
 def _refuse_open_quote(file: Path, malformed: list[Malformed]) -> None:

@@ -148,24 +148,24 @@ def _folder(path: Path, format: str, columns: dict[str, str]) -> Source:  # noqa
             expected="a file, to make a trace folder of",
             remedy="use it as it is: pipeline.read(spark, path, 'positions')",
         )
-    found = _members(path)
+    by_kind = _members(path)
     kind = "csv" if format in _TABLES else format
-    if format == "auto" and len(found) > 1:
+    if format == "auto" and len(by_kind) > 1:
         raise TraceFormatError(
             f"{path} holds several kinds of files.",
             where=str(path),
             found=", ".join(
                 f"{len(members):,} {_KINDS[kind]} (for instance {members[0]})"
-                for kind, members in found.items()
+                for kind, members in by_kind.items()
             ),
             expected="files of one format",
             remedy="say which with format="
-            + " or ".join(repr(kind) for kind in found)
+            + " or ".join(repr(kind) for kind in by_kind)
             + ", or put them into folders of their own",
         )
-    if format == "auto" and found:
-        (kind,) = found
-    if kind not in found:
+    if format == "auto" and by_kind:
+        (kind,) = by_kind
+    if kind not in by_kind:
         others = sorted(p.name for p in path.iterdir())
         names = _KINDS.values() if format == "auto" else [_KINDS[kind]] if kind in _KINDS else []
         raise TraceFormatError(
@@ -178,7 +178,7 @@ def _folder(path: Path, format: str, columns: dict[str, str]) -> Source:  # noqa
             + ", or a folder that `mudkit trace load` made",
             remedy="name the file itself",
         )
-    members = found[kind]
+    members = by_kind[kind]
     for name in members:
         existing(path / name, "file")  # a link may lead nowhere
     if kind in FIXED:
@@ -199,7 +199,7 @@ def _folder(path: Path, format: str, columns: dict[str, str]) -> Source:  # noqa
 
 def _members(path: Path) -> dict[str, tuple[str, ...]]:
     """List a folder's files by kind; hidden ones (``._a.gpx`` and the like) are no data."""
-    found: dict[str, list[str]] = {kind: [] for kind in _KINDS}
+    by_kind: dict[str, list[str]] = {kind: [] for kind in _KINDS}
     for place, folders, names in os.walk(path):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         folder = Path(place).relative_to(path)
@@ -208,8 +208,8 @@ def _members(path: Path) -> dict[str, tuple[str, ...]]:
             for kind, pattern in _KINDS.items():
                 fits = fnmatch.fnmatchcase(plain, pattern) and not name.startswith(".")
                 if fits and (folder == Path() or kind in _DEEP):
-                    found[kind].append((folder / name).as_posix())
-    return {kind: tuple(sorted(names)) for kind, names in found.items() if names}
+                    by_kind[kind].append((folder / name).as_posix())
+    return {kind: tuple(sorted(names)) for kind, names in by_kind.items() if names}
 
 
 def _said(columns: dict[str, str]) -> str:

@@ -49,6 +49,7 @@ class Source:
     Attributes
     ----------
     path : Path
+        The file, or the folder of files.
     format : str
         A key of :data:`FORMATS`.
     columns : dict

@@ -111,11 +111,11 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("piece", "told"), WRONG.values(), ids=WRONG)
-def test_wrong_ones_are_told_apart(piece, told):
+@pytest.mark.parametrize(("piece", "problem"), WRONG.values(), ids=WRONG)
+def test_wrong_ones_are_told_apart(piece, problem):
     verdict = judge(CHAPTER, piece)
     assert not verdict.passed
-    assert told in verdict.failure.problem
+    assert problem in verdict.failure.problem
     assert verdict.failure.scenario.startswith("the limit is ")
     figure = verdict.diagram()
     assert figure.data[-1].name == "may be missing" or "would be missing" not in verdict.failure.problem
@@ -146,12 +146,12 @@ def test_the_judge_knows_by_the_definition_what_may_be_missing():
     ):
         cached = Asked(query.at_s - age_s, east, north, box_km, window_s)
         lacks = asked & ~held(cached, x, y, at_s)
-        found = _lacking(query, cached, limit_s)
-        assert (found is not None) == lacks.any(), cached
-        if found is not None:
-            point = (found.x_km, found.y_km, found.at_s)
+        lacking = _lacking(query, cached, limit_s)
+        assert (lacking is not None) == lacks.any(), cached
+        if lacking is not None:
+            point = (lacking.x_km, lacking.y_km, lacking.at_s)
             assert held(query, *point), cached
             assert not held(cached, *point), cached
-            assert found.at_s <= query.at_s - limit_s
-        seen.add(None if found is None else found.why)
+            assert lacking.at_s <= query.at_s - limit_s
+        seen.add(None if lacking is None else lacking.why)
     assert len(seen) == 4

@@ -60,7 +60,7 @@ def test_right_ones_pass(piece):
 
 
 @pytest.mark.parametrize(
-    ("piece", "smallest", "told"),
+    ("piece", "smallest", "problem"),
     [
         (made(later=Volume(1)), "nobody has friends", "at once, not after 40 s"),
         (made(now=lambda s, r: False), "a friend of ann's", "after 40 s, not at once"),
@@ -84,11 +84,11 @@ def test_right_ones_pass(piece):
         (remembering(), "at 6 s ann", "not a"),
     ],
 )
-def test_wrong_ones_are_told_apart_by_a_small_scenario(piece, smallest, told):
+def test_wrong_ones_are_told_apart_by_a_small_scenario(piece, smallest, problem):
     verdict = judge(CHAPTER, piece)
     assert not verdict.passed
     assert smallest in verdict.failure.scenario, str(verdict)
-    assert told in verdict.failure.problem, str(verdict)
+    assert problem in verdict.failure.problem, str(verdict)
     assert "\n" not in verdict.failure.problem
     assert verdict.failure.scenario.count(" at ") + verdict.failure.scenario.count("; at") <= 4
 
@@ -98,9 +98,9 @@ def test_the_messages_of_the_smallest_are_drawn():
     assert "smallest scenario" in figure.layout.title.text
     names = [f"<b>{name}</b>" for name in ("ann", "radiator", "bob", "cy")]
     assert list(figure.layout.xaxis.ticktext[:4]) == names
-    told = " ".join(str(each.text) for each in figure.layout.annotations) + str(figure.data)
-    assert "context" in told
-    assert "push" in told
+    drawn = " ".join(str(each.text) for each in figure.layout.annotations) + str(figure.data)
+    assert "context" in drawn
+    assert "push" in drawn
 
 
 def test_a_piece_that_raises_is_drawn_as_far_as_it_goes():

@@ -80,13 +80,13 @@ def test_a_class_is_judged(hand_in, tmp_path):
     )
     assert "more than once" in wrong.problem
     assert (rows["gil", "double"].scenario, rows["gil", "double"].problem) == ("double(4)", "it is 6")
-    told = table.set_index(table["file"].map(lambda each: Path(each).stem))[["verdict", "problem"]]
-    assert told.loc["cyd", "verdict"] == "not judged"
-    assert "status 3" in told.loc["cyd", "problem"]
-    assert told.loc["dan", "verdict"] == "not there"
-    assert "double" in told.loc["dan", "problem"]
-    assert "eve.py, line 1" in told.loc["eve", "problem"]
-    assert "ZeroDivisionError" in told.loc["fay", "problem"]
+    verdicts = table.set_index(table["file"].map(lambda each: Path(each).stem))[["verdict", "problem"]]
+    assert verdicts.loc["cyd", "verdict"] == "not judged"
+    assert "status 3" in verdicts.loc["cyd", "problem"]
+    assert verdicts.loc["dan", "verdict"] == "not there"
+    assert "double" in verdicts.loc["dan", "problem"]
+    assert "eve.py, line 1" in verdicts.loc["eve", "problem"]
+    assert "ZeroDivisionError" in verdicts.loc["fay", "problem"]
 
 
 def test_what_was_asked_for_and_is_missing_has_a_row(hand_in):

@@ -27,8 +27,10 @@ def chapter(request):
 def bound_and_named(cells):
     """Give the names that cells bind, and those that they look up."""
     code = [cell.source for cell in cells if cell.cell_type == "code"]
-    found = [_statement(node, "") for source in code for node in ast.parse(source).body]
-    return {name for each in found for name in each.binds}, {name for each in found for name in each.names}
+    statements = [_statement(node, "") for source in code for node in ast.parse(source).body]
+    return {name for each in statements for name in each.binds}, {
+        name for each in statements for name in each.names
+    }
 
 
 def test_no_solution_is_left_and_nothing_else_is_gone(chapter):

@@ -105,11 +105,11 @@ def test_nothing_is_left_where_the_reader_works(tmp_path: Any):
 
 
 @pytest.mark.parametrize(
-    ("chapter", "piece", "told"),
+    ("chapter", "piece", "problem"),
     [("00_start", solution, "00_start_here"), ("00_start_here", 3, "take\\(seen, message\\)")],
 )
-def test_what_cannot_be_judged(chapter: str, piece: Any, told: str):
-    with pytest.raises(ParameterError, match=told):
+def test_what_cannot_be_judged(chapter: str, piece: Any, problem: str):
+    with pytest.raises(ParameterError, match=problem):
         judge(chapter, piece)
 
 
@@ -121,8 +121,8 @@ def test_every_exercise_says_what_it_wants():
 
 def test_a_teachers_own_exercise_is_judged_like_those_of_the_chapters():
     def play(double: Any, number: int) -> Played:
-        found = double(number)
-        return Played(f"double({number})", None if found == 2 * number else f"it is {found}")
+        doubled = double(number)
+        return Played(f"double({number})", None if doubled == 2 * number else f"it is {doubled}")
 
     doubling = Exercise("double(x) -> twice x", "It is twice as much.", st.integers(0, 9), play)
     assert judge(doubling, lambda x: x + x).passed

@@ -17,18 +17,18 @@ CHAPTER = "04_last_hop"
 SIMPLE = _Case(32.0, 2.0, 8, 0.5, None, 0.0, 0)
 
 
-def acceptable(told):
-    return [each for each in told.waiting if each.rank >= told.threshold and each.expires_s > told.now_s]
+def acceptable(known):
+    return [each for each in known.waiting if each.rank >= known.threshold and each.expires_s > known.now_s]
 
 
-def fill(told, limit, among=acceptable):
-    return among(told)[: max(0, round(limit) - len(told.device))]
+def fill(known, limit, among=acceptable):
+    return among(known)[: max(0, round(limit) - len(known.device))]
 
 
-def solution(told):
+def solution(known):
     """The paper's limit, which never falls to nothing, and the paper's expiration threshold."""
-    lasts = [each for each in acceptable(told) if each.expires_s - told.now_s >= told.between_reads_s]
-    return fill(told, max(2 * told.read_at_a_time, 8), lambda _: lasts)
+    lasts = [each for each in acceptable(known) if each.expires_s - known.now_s >= known.between_reads_s]
+    return fill(known, max(2 * known.read_at_a_time, 8), lambda _: lasts)
 
 
 def test_the_papers_rules_come_within_what_the_judge_allows_in_every_scenario():
@@ -50,40 +50,40 @@ def test_the_solution_passes():
 
 WRONG = {
     "everything": (acceptable, "too much is wasted"),
-    "nothing": (lambda told: [], "too much is lost"),
-    "learnt, and falls to nothing": (lambda told: fill(told, 2 * told.read_at_a_time), "too much is lost"),
-    "the limit of figure 3": (lambda told: fill(told, 16), "too much is wasted"),
-    "the worst first": (lambda told: fill(told, 16, lambda told: acceptable(told)[::-1]), "too much is"),
-    "does not look at the device": (lambda told: acceptable(told)[:8], "too much is wasted"),
+    "nothing": (lambda known: [], "too much is lost"),
+    "learnt, and falls to nothing": (lambda known: fill(known, 2 * known.read_at_a_time), "too much is lost"),
+    "the limit of figure 3": (lambda known: fill(known, 16), "too much is wasted"),
+    "the worst first": (lambda known: fill(known, 16, lambda known: acceptable(known)[::-1]), "too much is"),
+    "does not look at the device": (lambda known: acceptable(known)[:8], "too much is wasted"),
     "sees no threshold": (
-        lambda told: fill(
-            told, 16, lambda told: [each for each in told.waiting if each.expires_s > told.now_s]
+        lambda known: fill(
+            known, 16, lambda known: [each for each in known.waiting if each.expires_s > known.now_s]
         ),
         "below the threshold of 0.5",
     ),
     "sees no expiration": (
-        lambda told: fill(
-            told, 16, lambda told: [each for each in told.waiting if each.rank >= told.threshold]
+        lambda known: fill(
+            known, 16, lambda known: [each for each in known.waiting if each.rank >= known.threshold]
         ),
         "is to go, and has expired",
     ),
     "keeps the best on the device": (
-        lambda told: sorted([*acceptable(told), *told.device], key=lambda each: -each.rank)[:16],
+        lambda known: sorted([*acceptable(known), *known.device], key=lambda each: -each.rank)[:16],
         "lies on the device already",
     ),
-    "twice": (lambda told: acceptable(told)[:2] * 2, "is to go twice"),
-    "identities": (lambda told: [each.identity for each in told.waiting[:2]], "and does not wait"),
-    "made up": (lambda told: [Item(10_000, 1.0, 0.0, 1e9)], "and does not wait"),
-    "no list": (lambda told: None, "it returns None, which is no list"),
-    "raises": (lambda told: told.wating, "it raises AttributeError"),
+    "twice": (lambda known: acceptable(known)[:2] * 2, "is to go twice"),
+    "identities": (lambda known: [each.identity for each in known.waiting[:2]], "and does not wait"),
+    "made up": (lambda known: [Item(10_000, 1.0, 0.0, 1e9)], "and does not wait"),
+    "no list": (lambda known: None, "it returns None, which is no list"),
+    "raises": (lambda known: known.wating, "it raises AttributeError"),
 }
 
 
-@pytest.mark.parametrize(("rule", "told"), WRONG.values(), ids=WRONG)
-def test_wrong_ones_are_told_apart(rule, told):
+@pytest.mark.parametrize(("rule", "problem"), WRONG.values(), ids=WRONG)
+def test_wrong_ones_are_told_apart(rule, problem):
     verdict = judge(CHAPTER, rule)
     assert not verdict.passed
-    assert told in verdict.failure.problem
+    assert problem in verdict.failure.problem
     assert verdict.failure.scenario.startswith("14 days with ")
     figure = verdict.diagram()
     assert figure.layout.annotations[0].text == "the rule"
@@ -91,7 +91,7 @@ def test_wrong_ones_are_told_apart(rule, told):
 
 
 def test_what_is_wrong_everywhere_is_shown_where_it_is_simplest():
-    verdict = judge(CHAPTER, lambda told: [])
+    verdict = judge(CHAPTER, lambda known: [])
     assert verdict.failure.scenario == str(SIMPLE)
 
 
@@ -100,7 +100,7 @@ def test_it_is_the_very_same_spool(limit):
     """A rule that fills the device does under the judge what the buffer policy does in the simulator."""
     for case in (SIMPLE, SIMPLE._replace(expiration_h=24.0, threshold=0.5, outage=0.9, seed=2)):
         drawn = case.drawn()
-        judged = _Judged(lambda told: fill(told, limit), case, drawn)
+        judged = _Judged(lambda known: fill(known, limit), case, drawn)
         buffer = partial(Spool, case.threshold, Forwarding("buffer", limit))
         assert play(drawn, judged.spool, case.most) == play(drawn, buffer, case.most)
         assert judged.problem is None

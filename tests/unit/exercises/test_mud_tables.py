@@ -42,7 +42,7 @@ DELETES_ADDS = "the tablet deletes a, the phone adds c;"
 
 
 @pytest.mark.parametrize(
-    ("piece", "smallest", "told"),
+    ("piece", "smallest", "problem"),
     [
         (lambda store, local, base: store, ADDS_ADDS, "c, which the tablet added, is lost. The page: a, b, d."),
         (lambda store, local, base: local, ADDS_ADDS, "d, which the phone added, is lost. The page: a, b, c."),
@@ -59,12 +59,12 @@ DELETES_ADDS = "the tablet deletes a, the phone adds c;"
         (lambda store, local: store, ADDS_ADDS, "it raises TypeError"),
     ],
 )  # fmt: skip
-def test_wrong_ones_are_told_apart_by_a_small_page(piece, smallest, told):
+def test_wrong_ones_are_told_apart_by_a_small_page(piece, smallest, problem):
     verdict = judge(CHAPTER, piece)
     assert not verdict.passed
     assert smallest in verdict.failure.scenario
     assert NOTHING_LOST in verdict.failure.scenario
-    assert told in verdict.failure.problem
+    assert problem in verdict.failure.problem
     figure = verdict.diagram()
     assert "smallest scenario" in figure.layout.title.text
     assert list(figure.layout.xaxis.ticktext) == [
@@ -79,31 +79,31 @@ def played(*edits, deliveries=(), piece=solution):
         asked.append((sorted(store), sorted(local), sorted(base)))
         return piece(store, local, base)
 
-    found = EXERCISE.play(asks, _Scenario([[_Edit(*each) for each in edits]], deliveries))
-    return found, asked
+    result = EXERCISE.play(asks, _Scenario([[_Edit(*each) for each in edits]], deliveries))
+    return result, asked
 
 
 def test_a_conflict_shows_three_pages():
-    found, asked = played(("tablet", ADD), ("tablet", FIRST), ("phone", LAST))
-    assert found.problem is None
+    result, asked = played(("tablet", ADD), ("tablet", FIRST), ("phone", LAST))
+    assert result.problem is None
     assert asked[0] == (["a"], ["a", "b", "c"], ["a", "b"])
     assert asked[-1] == (["a"], ["b", "c"], ["a", "b"]), "the last update holds all that was changed"
 
 
 def test_without_a_conflict_nothing_is_merged():
     for edits in ([("tablet", ADD)], [("phone", FIRST), ("phone", ADD)], [("phone", FIRST)] * 3):
-        found, asked = played(*edits)
-        assert found.problem is None
+        result, asked = played(*edits)
+        assert result.problem is None
         assert asked == []
 
 
 def test_troubles_are_told_and_do_no_harm():
     for deliveries in (["lost"] * 5, ["twice"] * 5, ["late"] * 5, ["well", "well", "lost", "late", "twice"]):
-        found, asked = played(("tablet", ADD), ("phone", FIRST), deliveries=deliveries)
-        assert found.problem is None
+        result, asked = played(("tablet", ADD), ("phone", FIRST), deliveries=deliveries)
+        assert result.problem is None
         assert asked
-        assert NOTHING_LOST not in found.scenario
-        fates = Counter(found.lab.frame("messages")["fate"])
+        assert NOTHING_LOST not in result.scenario
+        fates = Counter(result.lab.frame("messages")["fate"])
         assert fates["lost"] == deliveries.count("lost")
         assert (fates["repeated"] > 0) == ("twice" in deliveries)
-    assert "message 3 about a write is lost, message 4 about a write comes late" in found.scenario
+    assert "message 3 about a write is lost, message 4 about a write comes late" in result.scenario

@@ -230,11 +230,11 @@ WRONG = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("piece", "told"), WRONG.values(), ids=WRONG)
-def test_wrong_ones_are_told_apart(piece, told):
+@pytest.mark.parametrize(("piece", "problem"), WRONG.values(), ids=WRONG)
+def test_wrong_ones_are_told_apart(piece, problem):
     verdict = judge(CHAPTER, piece)
     assert not verdict.passed
-    assert told in verdict.failure.problem
+    assert problem in verdict.failure.problem
     assert verdict.failure.scenario.startswith("ann and bob want arts, cy wants sports. ")
 
 

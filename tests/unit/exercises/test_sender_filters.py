@@ -19,13 +19,13 @@ LONG = r"ann asks, kim publishes item 1, (.*, )?40 s pass, kim publishes item \d
 OLDER, NEWER = "bob can read item 1, which was published before bob asked.", "bob can read item 2, which was"
 
 
-def solution(told):
-    return told.to != told.holders or told.age_s >= told.lasts_s
+def solution(use):
+    return use.to != use.holders or use.age_s >= use.lasts_s
 
 
-def one_by_one(told):
-    if told.age_s < told.lasts_s:
-        return any(each not in told.holders for each in told.to) or len(told.holders) > len(told.to)
+def one_by_one(use):
+    if use.age_s < use.lasts_s:
+        return any(each not in use.holders for each in use.to) or len(use.holders) > len(use.to)
     return True
 
 
@@ -38,30 +38,30 @@ def test_right_ones_pass(piece):
 
 
 def or_old(rule):
-    return lambda told: rule(told) or told.age_s >= told.lasts_s
+    return lambda use: rule(use) or use.age_s >= use.lasts_s
 
 
 @pytest.mark.parametrize(
-    ("piece", "smallest", "told"),
+    ("piece", "smallest", "problem"),
     [
-        (lambda told: False, COMES, OLDER),
-        (lambda told: True, STAYS, "item 2 begins a new key without need"),
-        (lambda told: told.age_s >= told.lasts_s, COMES, OLDER),
-        (or_old(lambda told: bool(told.holders - told.to)), COMES, OLDER),
-        (or_old(lambda told: bool(told.to - told.holders)), GOES, NEWER),
-        (or_old(lambda told: len(told.to) != len(told.holders)), SWAP, OLDER),
-        (lambda told: told.to != told.holders, LONG, "s old, and it lasts for 60 s."),
-        (or_old(lambda told: set(told.to) is not told.holders), STAYS, "without need"),
-        (lambda told: None, STAYS, "it returns None, which is neither True nor False"),
-        (lambda told: told.asked, STAYS, "it raises AttributeError"),
+        (lambda use: False, COMES, OLDER),
+        (lambda use: True, STAYS, "item 2 begins a new key without need"),
+        (lambda use: use.age_s >= use.lasts_s, COMES, OLDER),
+        (or_old(lambda use: bool(use.holders - use.to)), COMES, OLDER),
+        (or_old(lambda use: bool(use.to - use.holders)), GOES, NEWER),
+        (or_old(lambda use: len(use.to) != len(use.holders)), SWAP, OLDER),
+        (lambda use: use.to != use.holders, LONG, "s old, and it lasts for 60 s."),
+        (or_old(lambda use: set(use.to) is not use.holders), STAYS, "without need"),
+        (lambda use: None, STAYS, "it returns None, which is neither True nor False"),
+        (lambda use: use.asked, STAYS, "it raises AttributeError"),
         (lambda: True, STAYS, "it raises TypeError"),
     ],
 )
-def test_wrong_ones_are_told_apart_by_a_short_story(piece, smallest, told):
+def test_wrong_ones_are_told_apart_by_a_short_story(piece, smallest, problem):
     verdict = judge(CHAPTER, piece)
     assert not verdict.passed
     assert re.fullmatch(smallest, verdict.failure.scenario), verdict.failure.scenario
-    assert told in verdict.failure.problem
+    assert problem in verdict.failure.problem
     figure = verdict.diagram()
     lanes = ("kim", "contrail-gateway", "ann", "bob")
     assert list(figure.layout.xaxis.ticktext) == [f"<b>{each}</b>" for each in lanes]
@@ -85,7 +85,7 @@ def opened(album, name, number):
 @pytest.mark.parametrize("steps", [("item", "bob", "item"), ("bob", "item", "bob", "item"), ("item",) * 3])
 def test_what_is_told_of_keys_is_so(steps):
     """Whoever can read an item by the judge's account can, from what the relay has; and nobody else."""
-    for rule in (solution, lambda told: False):
+    for rule in (solution, lambda use: False):
         album = _Album(rule)
         for step in steps:
             album.step(step)
@@ -101,7 +101,7 @@ def test_what_is_told_of_keys_is_so(steps):
 
 def test_what_nobody_wants_needs_no_key():
     asked = []
-    album = _Album(lambda told: asked.append(told) or False)
+    album = _Album(lambda use: asked.append(use) or False)
     for step in ("ann", "item", "ann", "item", "bob", "bob", "item"):
         album.step(step)
     assert album.problem is None

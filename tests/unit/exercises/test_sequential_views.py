@@ -90,7 +90,7 @@ def test_right_ones_pass(piece):
 
 
 @pytest.mark.parametrize(
-    ("piece", "operations", "told"),
+    ("piece", "operations", "problem"),
     [
         (lambda operations: False, 2, "does not hold"),
         (lambda operations: True, 1, "no client's reads go back"),
@@ -105,10 +105,10 @@ def test_right_ones_pass(piece):
         (lambda operations: operations[0]["versoin"] > 0, 1, "it raises KeyError: 'versoin' (line"),
     ],
 )
-def test_wrong_ones_are_told_apart_by_a_small_history(piece, operations, told):
+def test_wrong_ones_are_told_apart_by_a_small_history(piece, operations, problem):
     verdict = judge(CHAPTER, piece)
     assert not verdict.passed
-    assert told in verdict.failure.problem
+    assert problem in verdict.failure.problem
     text = "\n".join(verdict.failure.scenario.splitlines()[1:])
     # Hypothesis makes it small step by step, and may stop one above the smallest.
     assert operations <= len(History.of(text)) <= operations + 1, text

@@ -130,11 +130,11 @@ WRONG = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("piece", "told", "why"), WRONG.values(), ids=WRONG)
-def test_wrong_ones_are_told_apart(piece, told, why):
+@pytest.mark.parametrize(("piece", "problem", "why"), WRONG.values(), ids=WRONG)
+def test_wrong_ones_are_told_apart(piece, problem, why):
     verdict = judge(CHAPTER, piece)
     assert not verdict.passed
-    assert told in verdict.failure.problem
+    assert problem in verdict.failure.problem
     assert why in verdict.failure.problem
     assert verdict.failure.scenario.startswith("the doctor has patient")
 

@@ -47,7 +47,7 @@ def test_right_ones_pass(piece):
 
 
 @pytest.mark.parametrize(
-    ("piece", "smallest", "told"),
+    ("piece", "smallest", "problem"),
     [
         (made(PARTS | {"users": "receiver.user IN :users"}), "users=['bob']", "is meant"),
         (made(PARTS | {"users": "coalesce(auth.user, receiver.user) IN :users"}), "has no token", "sees the record"),
@@ -66,11 +66,11 @@ def test_right_ones_pass(piece):
         (lambda who: who["age"], "for everybody", "it raises KeyError: 'age' (line"),
     ],
 )  # fmt: skip
-def test_wrong_ones_are_told_apart_by_a_reader(piece, smallest, told):
+def test_wrong_ones_are_told_apart_by_a_reader(piece, smallest, problem):
     verdict = judge(CHAPTER, piece)
     assert not verdict.passed
     assert smallest in verdict.failure.scenario, str(verdict)
-    assert told in verdict.failure.problem, str(verdict)
+    assert problem in verdict.failure.problem, str(verdict)
     assert str(judge(CHAPTER, piece)) == str(verdict)
     conditions = verdict.failure.scenario.split(";")[0].count("=")
     assert conditions <= 2, "all that does not matter is left out"

@@ -54,7 +54,7 @@ def test_a_read_misses_what_comes_after_it():
     assert order.tolist() == list(range(7))
     sent_us = at([10, None])
     # In order of time: 4, 8 (at km 25 it asks for nothing, at km 50 for the second), 9.9, 10, 11, 125.
-    found = {
+    is_missed = {
         (round((t - START_US) / MINUTE_US, 1), round(lat * 111.195)): late
         for t, lat, late in zip(
             reads.table["ts"].cast(pa.int64()).to_pylist(),
@@ -63,7 +63,7 @@ def test_a_read_misses_what_comes_after_it():
             strict=True,
         )
     }
-    assert found == {
+    assert is_missed == {
         (4, 0): True,
         (8, 50): True,
         (8, 25): False,

@@ -28,10 +28,10 @@ def test_hours_are_numbered_by_weekday_and_weekend():
 
 def test_it_saves_what_nobody_asks_for(world):
     writes, reads = world
-    found = hindsight_frontier(writes, reads).set_index("price")
-    assert list(found.index) == [0.0, *HINDSIGHT_PRICES]
-    assert tuple(found.loc[0.0]) == (0.0, 0.0, 1.0)
-    dear = found.loc[HINDSIGHT_PRICES[-1]]
+    frontier = hindsight_frontier(writes, reads).set_index("price")
+    assert list(frontier.index) == [0.0, *HINDSIGHT_PRICES]
+    assert tuple(frontier.loc[0.0]) == (0.0, 0.0, 1.0)
+    dear = frontier.loc[HINDSIGHT_PRICES[-1]]
     hour = hours_of(writes.t_us, writes.lon)
     first = hour == hour[0]
     assert dear["point_share"] <= first.mean(), "in the second hour nobody asks"

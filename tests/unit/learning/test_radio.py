@@ -56,12 +56,12 @@ def test_queries_take_what_a_lab_charges(link):
         points.append(len(answer.records))
         lab.run(seconds=gap_s)
     assert set(points) == {40}
-    found = spent(lab) - before
+    charged = spent(lab) - before
     model = RadioModel(link)
     taken = model.queries(np.zeros(8, np.int64), np.array(t_us), np.array(points))
-    assert found["messages"] == 8 * model.query_messages
-    assert taken.bytes.sum() == pytest.approx(found["bytes"], rel=0.05)
-    assert taken.radio_mj.sum() == pytest.approx(found["radio_mj"], rel=0.03)
+    assert charged["messages"] == 8 * model.query_messages
+    assert taken.bytes.sum() == pytest.approx(charged["bytes"], rel=0.05)
+    assert taken.radio_mj.sum() == pytest.approx(charged["radio_mj"], rel=0.03)
 
 
 def test_messages_take_what_a_lab_charges():
@@ -74,13 +74,13 @@ def test_messages_take_what_a_lab_charges():
             lab.run(seconds=10)
         lab.run(minutes=40)
         sent.append(count)
-    found = spent(lab) - before
+    charged = spent(lab) - before
     model = RadioModel()
     apart_us = np.arange(4) * 60 * MINUTE_US
     taken = model.messages(np.zeros(4, np.int64), apart_us, np.array(sent))
-    assert found["messages"] == 4 + sum(sent)  # each write is acknowledged
-    assert taken.bytes.sum() == pytest.approx(found["bytes"], rel=0.05)
-    assert taken.radio_mj.sum() == pytest.approx(found["radio_mj"], rel=0.03)
+    assert charged["messages"] == 4 + sum(sent)  # each write is acknowledged
+    assert taken.bytes.sum() == pytest.approx(charged["bytes"], rel=0.05)
+    assert taken.radio_mj.sum() == pytest.approx(charged["radio_mj"], rel=0.03)
 
 
 def test_each_device_has_a_radio_of_its_own():

@@ -52,8 +52,8 @@ def table(limits, thresholds_s, costs):
 
 
 def test_what_is_recommended():
-    found = Sizing(table([4, 8, 16], [0.0] * 3, [0.2, 0.1, 0.105]), 8, 0.0, 1.0)
-    assert sizing(found) == (
+    result = Sizing(table([4, 8, 16], [0.0] * 3, [0.2, 0.1, 0.105]), 8, 0.0, 1.0)
+    assert sizing(result) == (
         "**Prefetch limit: 8 messages.** No expiration threshold: nothing expires. Of what is forwarded 10.0% are "
         "wasted; of what could be read 0.0% are lost. Limits from 8 to 16 cost at most one percentage point more."
     )
@@ -72,8 +72,8 @@ def test_what_is_recommended():
 
 def test_total_outage_has_a_meaning():
     """Nothing goes and nothing could have been read: nothing is wasted, lost, or worth prefetching."""
-    found = size(with_outages(EVENTS, Outages(1.0), [1]))
-    assert (found.limit, found.best["waste"], found.best["loss"]) == (0, 0.0, 0.0)
+    result = size(with_outages(EVENTS, Outages(1.0), [1]))
+    assert (result.limit, result.best["waste"], result.best["loss"]) == (0, 0.0, 0.0)
 
 
 def test_shares_are_named_so_that_they_show_in_percent():

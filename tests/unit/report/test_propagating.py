@@ -86,8 +86,8 @@ def test_what_is_known_in_the_middle_and_far_away(crossing):
     run = played(crossing, "noise map", 40.0)
     said = what_is_known(run, "noise map")
     assert "of 30 devices" in said
-    found = re.search(rf"{NEAR}\*\* gets .* middle (\d+) s old; .*{FAR}\*\* gets .* middle (\d+) s old", said)
-    assert int(found[1]) <= 60 < int(found[2])
+    match = re.search(rf"{NEAR}\*\* gets .* middle (\d+) s old; .*{FAR}\*\* gets .* middle (\d+) s old", said)
+    assert int(match[1]) <= 60 < int(match[2])
     drawn = known_map(run, crossing, "noise map").get_root().render()
     assert "noise, dB" in drawn
     assert drawn.count("mudkitMap.slides(") == 1

@@ -16,9 +16,16 @@ def test_kept_tables_are_parquet(tmp_path):
 
 def test_shown_tables_have_separators_and_intervals():
     table = pd.DataFrame(
-        {"reads": [1234567], "sent_share": [0.5], "sent_share_low": [0.4], "sent_share_high": [0.6], "cost": [0.25],
-         "cost_low": [float("nan")], "cost_high": [float("nan")]}
-    )  # fmt: skip
+        {
+            "reads": [1234567],
+            "sent_share": [0.5],
+            "sent_share_low": [0.4],
+            "sent_share_high": [0.6],
+            "cost": [0.25],
+            "cost_low": [float("nan")],
+            "cost_high": [float("nan")],
+        }
+    )
     html = show(table).to_html()
     assert "1,234,567" in html
     assert "50 % (40–60)" in html

@@ -17,27 +17,34 @@ def reads(bound_factor, tree_factor=1.0):
 
 @pytest.mark.parametrize(("factor", "words"), [(1.5, "no policy can reach 4"), (4.5, "might reach 4")])
 def test_the_bound_says_whether_the_factor_can_be_reached(factor, words):
-    found = {"few cars": [reads(1.1)], "many cars": [reads(factor - 0.1), reads(factor), reads(factor + 3)]}
-    said = caching_reads._finding(found)
+    by_name = {"few cars": [reads(1.1)], "many cars": [reads(factor - 0.1), reads(factor), reads(factor + 3)]}
+    said = caching_reads._finding(by_name)
     assert f"at most {factor:.2f} times fewer queries" in said
     assert "(many cars)" in said
     assert words in said
 
 
 def test_of_writes_bound_and_tree_are_told_apart():
-    shares = {name: caching_writes._Shares(*values) for name, values in {
-        "ten": (0.6, 1.0, 0.4), "thirty": (0.4, 1.0, 0.5), "tree": (0.2, 0.5, 0.5), "bound": (0.1, 0.1, 0.5),
-        "strict": (0.3, 0.3, 0.0), "hours": (0.3, 1.0, 0.5),
-    }.items()}  # fmt: skip
+    shares = {
+        name: caching_writes._Shares(*values)
+        for name, values in {
+            "ten": (0.6, 1.0, 0.4),
+            "thirty": (0.4, 1.0, 0.5),
+            "tree": (0.2, 0.5, 0.5),
+            "bound": (0.1, 0.1, 0.5),
+            "strict": (0.3, 0.3, 0.0),
+            "hours": (0.3, 1.0, 0.5),
+        }.items()
+    }
     late = {**shares, "thirty": caching_writes._Shares(0.4, 1.0, 0.99), "hours": None}
-    found = {"a": [caching_writes._Found(**shares)], "b": [caching_writes._Found(**late)]}
-    said = caching_writes._finding(found)
+    by_name = {"a": [caching_writes._Found(**shares)], "b": [caching_writes._Found(**late)]}
+    said = caching_writes._finding(by_name)
     assert "of 1 regimes" in said  # where nearly every read misses a write nothing can be told
     assert "bound 4 times fewer messages (the paper's: 3), the tree 2 times fewer messages" in said
     assert "bound 10 times fewer points (the paper's: 7), the tree 2 times fewer points" in said
     assert "less than half of the gap in messages in 1 of 1 regimes (median 33%)" in said
-    assert "hindsight" not in caching_writes._finding({"b": found["b"]})
-    figures = caching_writes._figures(found)
+    assert "hindsight" not in caching_writes._finding({"b": by_name["b"]})
+    figures = caching_writes._figures(by_name)
     assert figures["messages, hours in hindsight, a"].median == 0.3
     assert "messages, hours in hindsight, b" not in figures
 

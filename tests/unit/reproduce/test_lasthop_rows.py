@@ -24,35 +24,35 @@ from mudkit.systems.lasthop.study.paper import HOUR_S
 L1, L2, L3, L4, L5, L6, L7 = lasthop.ROWS
 
 
-def complete(row, found):
+def complete(row, measured):
     """All that is required is there, and it is numbers."""
-    assert {required.figure for required in row.required} <= set(found.figures)
-    for name, figure in found.figures.items():
+    assert {required.figure for required in row.required} <= set(measured.figures)
+    for name, figure in measured.figures.items():
         assert not math.isnan(figure.median), name
         assert figure.low <= figure.median <= figure.high, name
-    assert found.parameters["seeds" if "seeds" in found.parameters else "Figure 3"]
-    return found
+    assert measured.parameters["seeds" if "seeds" in measured.parameters else "Figure 3"]
+    return measured
 
 
 def test_l1_is_about_the_worst_point():
-    found = complete(
+    measured = complete(
         L1,
         lasthop_waste.measure_formula(
             over={"max": [4, 32], "user_frequency": [1.0, 4.0]}, days=60, seeds=[1, 2, 3]
         ),
     )
-    assert found.figures["points"].median == 4
-    assert found.parameters["largest error at"] == "Max 32, 1 a day"
-    assert 0 < found.figures["largest error of the formula"].median < 0.1
+    assert measured.figures["points"].median == 4
+    assert measured.parameters["largest error at"] == "Max 32, 1 a day"
+    assert 0 < measured.figures["largest error of the formula"].median < 0.1
 
 
 def test_l2_measures_the_papers_example():
-    found = complete(L2, lasthop_waste.measure_examples(days=365, seeds=[1, 2, 3]))
-    assert judge(L2, found)[0] == "reproduced"
+    measured = complete(L2, lasthop_waste.measure_examples(days=365, seeds=[1, 2, 3]))
+    assert judge(L2, measured)[0] == "reproduced"
 
 
 def test_l3_finds_the_band():
-    found = complete(
+    measured = complete(
         L3,
         lasthop_prefetch.measure_limits(
             over={"prefetch_limit": [1, 4, 16, 64, 256], "outage": [0.0, 0.9]},
@@ -61,11 +61,11 @@ def test_l3_finds_the_band():
             seeds=[1, 2],
         ),
     )
-    figures = found.figures
+    figures = measured.figures
     assert figures["loss at 16, 12 a day"].median < 0.02 < 0.2 < figures["loss at 16, 1 a day"].median
     assert figures["band begins at, 24 a day"].median == 16 < figures["band begins at, 1 a day"].median
     assert figures["steps up to 16 at which the loss rises"].median == 0
-    assert found.parameters["outages_per_day"] == [1, 12, 24]
+    assert measured.parameters["outages_per_day"] == [1, 12, 24]
 
 
 @pytest.mark.parametrize("often", ["12 a day", "24 a day"])
@@ -80,18 +80,18 @@ def test_l3_wants_the_loss_small_from_16_on(often):
 
 
 def test_l4_rises_to_just_below_total_outage():
-    found = complete(
+    measured = complete(
         L4,
         lasthop_prefetch.measure_on_demand(
             over={"outage": [0.0, 0.5, 0.95, 0.99, 1.0], "user_frequency": [2.0, 8.0]}, days=200, seeds=[1, 2]
         ),
     )
-    assert judge(L4, found)[0] == "reproduced"
-    assert 0.4 < found.figures["loss at 50 % over loss at 95 %, 2 a day"].median < 0.65
+    assert judge(L4, measured)[0] == "reproduced"
+    assert 0.4 < measured.figures["loss at 50 % over loss at 95 %, 2 a day"].median < 0.65
 
 
 def test_l5_peaks_between():
-    found = complete(
+    measured = complete(
         L5,
         lasthop_expiration.measure_times(
             over={"expiration": [16.0, 256.0, 4096.0, 16384.0, 262144.0], "user_frequency": [2.0, 8.0]},
@@ -99,12 +99,12 @@ def test_l5_peaks_between():
             seeds=[1, 2],
         ),
     )
-    assert judge(L5, found)[0] == "reproduced"
-    assert found.figures["share of all that comes that is lost at 4 min, 2 a day"].median < 0.01
+    assert judge(L5, measured)[0] == "reproduced"
+    assert measured.figures["share of all that comes that is lost at 4 min, 2 a day"].median < 0.01
 
 
 def test_l6_has_a_gap_for_long_times_and_none_for_short():
-    found = complete(
+    measured = complete(
         L6,
         lasthop_expiration.measure_thresholds(
             over={
@@ -115,10 +115,10 @@ def test_l6_has_a_gap_for_long_times_and_none_for_short():
             seeds=[1, 2],
         ),
     )
-    assert judge(L6, found)[0] == "reproduced"
-    assert found.figures["thresholds in the gap, 4.2 h, 90% downtime"].median == 0
-    assert found.figures["gap from, h, 137 h, 95% downtime"].median == 8
-    assert found.figures["waste with the threshold learnt, 5.7 days, 90% downtime"].median < 0.06
+    assert judge(L6, measured)[0] == "reproduced"
+    assert measured.figures["thresholds in the gap, 4.2 h, 90% downtime"].median == 0
+    assert measured.figures["gap from, h, 137 h, 95% downtime"].median == 8
+    assert measured.figures["waste with the threshold learnt, 5.7 days, 90% downtime"].median < 0.06
 
 
 def test_l6_may_have_the_shape_only():
@@ -131,13 +131,13 @@ def test_l6_may_have_the_shape_only():
 
 
 def test_l7_is_beside_the_same_model_in_simpy():
-    found = lasthop_speed.measure(
+    measured = lasthop_speed.measure(
         days=20, runs=2, fleets=1, seeds=[1], processes=1, over={"prefetch_limit": [1, 4], "outage": [0.5]}
     )
-    complete(L7, found)
-    assert found.figures["share of runs in which simpy's model forwards and reads the same"].median == 1
-    assert found.figures["share of years in which the kernel forwards and reads the same"].median == 1
-    assert found.figures["runs of Figure 3"].median == 2
+    complete(L7, measured)
+    assert measured.figures["share of runs in which simpy's model forwards and reads the same"].median == 1
+    assert measured.figures["share of years in which the kernel forwards and reads the same"].median == 1
+    assert measured.figures["runs of Figure 3"].median == 2
 
 
 def test_l7_says_that_its_peer_is_missing(monkeypatch):

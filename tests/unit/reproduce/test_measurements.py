@@ -37,9 +37,16 @@ F1, F2, F3, F4, F5, F6 = lab.ROWS
 @pytest.fixture(scope="module")
 def m1():
     return matching.measure(
-        subscriptions=600, fewer=200, hard=300, topics=20, hot_topics=2, records=40, updates=30,
-        partitions=(1, 5, 20), runs=2,
-    )  # fmt: skip
+        subscriptions=600,
+        fewer=200,
+        hard=300,
+        topics=20,
+        hot_topics=2,
+        records=40,
+        updates=30,
+        partitions=(1, 5, 20),
+        runs=2,
+    )
 
 
 def test_m1_measures_all_that_is_required(m1):
@@ -65,10 +72,12 @@ def test_a_difference_between_index_and_one_by_one_is_noticed(monkeypatch):
 
 
 def test_m2_measures_all_that_is_required():
-    found = capacity.measure(subscriptions=2000, topics=[10], seeds=[1])
-    assert {required.figure for required in M2.required} <= set(found.figures)
-    assert found.figures["subscriptions held"].median == 2000
-    assert 10 < found.figures["MB before the first"].median < found.figures["MB at the peak"].median < 500
+    measured = capacity.measure(subscriptions=2000, topics=[10], seeds=[1])
+    assert {required.figure for required in M2.required} <= set(measured.figures)
+    assert measured.figures["subscriptions held"].median == 2000
+    assert (
+        10 < measured.figures["MB before the first"].median < measured.figures["MB at the peak"].median < 500
+    )
 
 
 def test_m2_says_when_the_process_ends_early(monkeypatch):
@@ -78,17 +87,17 @@ def test_m2_says_when_the_process_ends_early(monkeypatch):
 
 
 def test_m3_measures_all_that_is_required():
-    found = overhead.measure_local(writes=20, durable=6, reads=30, held=10, seeds=[1])
-    assert {required.figure for required in M3.required} <= set(found.figures)
-    assert all(math.isfinite(figure.median) for figure in found.figures.values())
-    assert found.figures["share of records that are in the files"].low == 1
+    measured = overhead.measure_local(writes=20, durable=6, reads=30, held=10, seeds=[1])
+    assert {required.figure for required in M3.required} <= set(measured.figures)
+    assert all(math.isfinite(figure.median) for figure in measured.figures.values())
+    assert measured.figures["share of records that are in the files"].low == 1
 
 
 def test_m3_over_a_network_is_no_row_of_speed():
     assert (M3.is_speed, M3_REMOTE.is_speed) == (True, False)
-    found = overhead.measure_remote(requests=9, seeds=[1])
-    assert judge(M3_REMOTE, found)[0] == "reproduced"  # in virtual time: always the same
-    assert found.figures == overhead.measure_remote(requests=9, seeds=[1]).figures
+    measured = overhead.measure_remote(requests=9, seeds=[1])
+    assert judge(M3_REMOTE, measured)[0] == "reproduced"  # in virtual time: always the same
+    assert measured.figures == overhead.measure_remote(requests=9, seeds=[1]).figures
 
 
 def test_m3_notices_what_did_not_land(monkeypatch):
@@ -115,18 +124,18 @@ def test_a_handshake_is_round_trips_of_its_sizes():
 
 
 def test_f5_measures_all_that_is_required():
-    found = compiling.measure(texts=3, calls=5, runs=2)
-    assert {required.figure for required in F5.required} <= set(found.figures)
-    assert all(figure.low > 0 for figure in found.figures.values())
+    measured = compiling.measure(texts=3, calls=5, runs=2)
+    assert {required.figure for required in F5.required} <= set(measured.figures)
+    assert all(figure.low > 0 for figure in measured.figures.values())
 
 
 def test_the_kernel_small():
-    found = kernel.measure(devices=20, hours=1, repeats=1, fleet=30, fleet_hours=2, seeds=[3])
-    assert {required.figure for required in F1.required} <= set(found.figures)
-    assert found.figures["positions"].median == 30 * 121
+    measured = kernel.measure(devices=20, hours=1, repeats=1, fleet=30, fleet_hours=2, seeds=[3])
+    assert {required.figure for required in F1.required} <= set(measured.figures)
+    assert measured.figures["positions"].median == 30 * 121
     # A report each ten minutes and its acknowledgement; only the first device reports at the first moment and at the last.
-    assert found.figures["messages"].median == (30 * 12 + 1) * 2 - 1
-    assert 0 < found.figures["MB before"].median <= found.figures["MB at the peak, large fleet"].median
+    assert measured.figures["messages"].median == (30 * 12 + 1) * 2 - 1
+    assert 0 < measured.figures["MB before"].median <= measured.figures["MB at the peak, large fleet"].median
 
 
 def test_a_fleet_whose_process_ends_early_says_so():
@@ -135,12 +144,12 @@ def test_a_fleet_whose_process_ends_early_says_so():
 
 
 def test_f6_measures_all_that_is_required():
-    found = checking.measure(operations=200, clients=5, few=3, sizes=(10, 20), within_s=5.0, seeds=[1, 2])
-    assert {required.figure for required in F6.required} <= set(found.figures)
-    assert found.figures["share of right verdicts"].median == 1
+    measured = checking.measure(operations=200, clients=5, few=3, sizes=(10, 20), within_s=5.0, seeds=[1, 2])
+    assert {required.figure for required in F6.required} <= set(measured.figures)
+    assert measured.figures["share of right verdicts"].median == 1
     for model in checking.VIEWS:
-        assert found.figures[f"operations the search decides, {model.name}"].low == 20
-    assert "Porcupine" in found.parameters["peer"]
+        assert measured.figures[f"operations the search decides, {model.name}"].low == 20
+    assert "Porcupine" in measured.parameters["peer"]
 
 
 def test_f6_does_not_count_what_was_not_decided_in_time():
@@ -192,8 +201,8 @@ def test_workloads_say_the_same_again(shape):
 )
 def test_a_record_reaches_about_five(subscriptions, topics, shape):
     load = Workload(subscriptions, topics, shape=shape)
-    found = load.index().match_many(load.records(2000))
-    assert 4.5 < sum(map(len, found)) / 2000 < 5.5
+    matches = load.index().match_many(load.records(2000))
+    assert 4.5 < sum(map(len, matches)) / 2000 < 5.5
 
 
 def test_a_shape_that_is_none():
@@ -237,19 +246,19 @@ def test_f2_is_about_pairs_of_runs_after_the_first():
         for name, rows in (("positions", 3.7e6), ("reads", 5e4), ("positions, longer trace", 3.7e7))
     }
 
-    def found():
+    def measured():
         return row.Measured(spark_labels._figures(pairs, local, local) | sizes, {})
 
-    assert {required.figure for required in F2.required} <= set(found().figures)
-    assert found().figures["times DuckDB's time"].median == 1.5
-    assert found().figures["times as long, label_reads, longer trace"].high == 11
-    assert found().figures["times as long, label_writes, longer trace"].median == 11
-    assert found().figures["GB of the driver at its peak"].median == 1.5
-    assert found().figures["s, label_writes, two workers"].median == 5
-    assert judge(F2, found())[0] == "reproduced"
+    assert {required.figure for required in F2.required} <= set(measured().figures)
+    assert measured().figures["times DuckDB's time"].median == 1.5
+    assert measured().figures["times as long, label_reads, longer trace"].high == 11
+    assert measured().figures["times as long, label_writes, longer trace"].median == 11
+    assert measured().figures["GB of the driver at its peak"].median == 1.5
+    assert measured().figures["s, label_writes, two workers"].median == 5
+    assert judge(F2, measured())[0] == "reproduced"
     pairs[2][1]["counted"] = "b"
-    assert found().figures["share of runs in which both count the same"].median == 0.75
-    assert judge(F2, found())[0] == "not reproducible"
+    assert measured().figures["share of runs in which both count the same"].median == 0.75
+    assert judge(F2, measured())[0] == "not reproducible"
 
 
 def test_f2_says_that_its_peer_is_missing(monkeypatch):
@@ -282,10 +291,10 @@ def test_peaks_are_of_a_process_and_its_descendants():
         assert process.stdout.readline() == b"ready\n"
         seen.look()
         process.stdin.close()
-    found = seen.mb()
-    assert 80 < found["workers"] < 200
-    assert 3 < found["driver"] < 80
-    assert found["driver"] + found["workers"] == pytest.approx(sum(mb for _, mb in seen._peaks.values()))
+    mb = seen.mb()
+    assert 80 < mb["workers"] < 200
+    assert 3 < mb["driver"] < 80
+    assert mb["driver"] + mb["workers"] == pytest.approx(sum(mb for _, mb in seen._peaks.values()))
 
 
 @pytest.mark.parametrize(
@@ -333,24 +342,26 @@ def test_a_process_that_ends_early_says_so():
 
 def test_m6_counts_runs_and_what_broke_in_them(monkeypatch):
     bugs = [bug for bug in BUGS if bug.name == "a conflict that keeps the pending write"]
-    found = campaign.measure(seeds=[0, 1, 16, 30], bugs=bugs)
-    assert {required.figure for required in M6.required} <= set(found.figures)
-    assert found.figures["runs"].median == 4
-    assert found.figures["runs in which a promise was broken"].median == 0
-    assert found.figures["writes"].median > 10
-    assert "seed 16: ILLEGAL (fork-sequential" in found.parameters["smallest counterexample to definition 3"]
-    assert found.figures["seeded bugs that nothing caught"].median == 0
-    assert found.figures[f"operations of the smallest counterexample, {bugs[0].name}"].median == 2
-    assert "seed 30, 2 operations: ILLEGAL" in found.parameters[f"seeded, {bugs[0].name}"]
+    measured = campaign.measure(seeds=[0, 1, 16, 30], bugs=bugs)
+    assert {required.figure for required in M6.required} <= set(measured.figures)
+    assert measured.figures["runs"].median == 4
+    assert measured.figures["runs in which a promise was broken"].median == 0
+    assert measured.figures["writes"].median > 10
+    assert (
+        "seed 16: ILLEGAL (fork-sequential" in measured.parameters["smallest counterexample to definition 3"]
+    )
+    assert measured.figures["seeded bugs that nothing caught"].median == 0
+    assert measured.figures[f"operations of the smallest counterexample, {bugs[0].name}"].median == 2
+    assert "seed 30, 2 operations: ILLEGAL" in measured.parameters[f"seeded, {bugs[0].name}"]
     monkeypatch.setattr(BackEnd, "_came_of", lambda self, client, number: None)  # a write is applied again
-    found = campaign.measure(seeds=range(10), bugs=())
-    assert found.figures["runs in which a promise was broken"].median > 0
+    measured = campaign.measure(seeds=range(10), bugs=())
+    assert measured.figures["runs in which a promise was broken"].median > 0
 
 
 def test_m6_is_not_reproduced_when_a_seeded_bug_is_not_caught():
     bugs = [Bug("none", "nothing", ())] * 4
-    found = campaign.measure(seeds=range(2), bugs=bugs)
+    measured = campaign.measure(seeds=range(2), bugs=bugs)
     (required,) = (each for each in M6.required if each.figure == "seeded bugs that nothing caught")
     row = dataclasses.replace(M6, required=(required,))
-    assert judge(row, found)[0] == "not reproducible"
-    assert found.parameters["seeded, none"] == "nothing caught it"
+    assert judge(row, measured)[0] == "not reproducible"
+    assert measured.parameters["seeded, none"] == "nothing caught it"

@@ -52,8 +52,8 @@ def test_a_named_row_is_measured_and_kept(tmp_path):
 
 
 def test_names_are_measured_once_and_in_their_order(tmp_path):
-    found = results(["P1", "s1", "p1"], rows=rows(), place=tmp_path)
-    assert [result.row.name for result in found] == ["P1", "S1"]
+    measured = results(["P1", "s1", "p1"], rows=rows(), place=tmp_path)
+    assert [result.row.name for result in measured] == ["P1", "S1"]
 
 
 def test_a_name_is_of_all_parts_of_a_row(tmp_path):
@@ -64,9 +64,9 @@ def test_a_name_is_of_all_parts_of_a_row(tmp_path):
         (["S1-REST"], ["S1-rest"]),
         (["S1-rest", "S1"], ["S1-rest", "S1"]),
     ):
-        found = results(names, rows=parts, place=tmp_path)
-        assert [result.row.name for result in found] == wanted
-        assert {result.verdict for result in found} == {"reproduced"}
+        measured = results(names, rows=parts, place=tmp_path)
+        assert [result.row.name for result in measured] == wanted
+        assert {result.verdict for result in measured} == {"reproduced"}
 
 
 def test_the_verdict_on_a_kept_result_is_computed_anew(tmp_path):

@@ -20,13 +20,17 @@ from mudkit.reproduce.row import Figure, Measured, Required, Row
 def row(name, value, *, is_speed=False):
     """Give a row that requires a level of at least 5 and a slope below 0."""
     required = (Required("x <y>", "at least", 5), Required("slope", "below", 0, is_shape=True))
-    found = {"x <y>": Figure(value, value - 1, value + 1), "slope": Figure(-1, -1, -1), "s": Figure(9, 9, 9)}
+    figures = {
+        "x <y>": Figure(value, value - 1, value + 1),
+        "slope": Figure(-1, -1, -1),
+        "s": Figure(9, 9, 9),
+    }
     return Row(
         name,
         "paper 1, <b>fig</b>",
         "5 & more",
         required,
-        lambda say: Measured(found, {"seeds": [1, 2]}),
+        lambda say: Measured(figures, {"seeds": [1, 2]}),
         is_speed=is_speed,
     )
 
@@ -35,7 +39,7 @@ ROWS = (row("P1", 6.0), row("P2", 4.0), row("S1", 6.0, is_speed=True))
 
 
 @pytest.fixture
-def found(tmp_path):
+def collected(tmp_path):
     return results(rows=ROWS, place=tmp_path / "results")
 
 
@@ -89,18 +93,18 @@ def test_json_alone_stays_json(tmp_path, monkeypatch):
     assert done.stderr.strip().endswith("report.html")
 
 
-def test_figures_as_data(found):
-    table = figures(found).set_index(["row", "figure"])
+def test_figures_as_data(collected):
+    table = figures(collected).set_index(["row", "figure"])
     assert table.index.tolist() == [(row, name) for row in ("P1", "P2") for name in ("x <y>", "slope", "s")]
     level = table.loc["P2", "x <y>"]
     assert (level["median"], level["low"], level["high"], level["required"]) == (4.0, 3.0, 5.0, "at least 5")
     assert (level["verdict"], level["holds"]) == ("shape", False)
     assert table.loc["P1", "x <y>"]["holds"]
     assert pd.isna(table.loc["P1", "s"]["holds"])
-    assert len(figures(found[2:])) == 0
+    assert len(figures(collected[2:])) == 0
 
 
-def test_a_page_without_any_result(found):
-    cells = notebook(found[2:]).cells
+def test_a_page_without_any_result(collected):
+    cells = notebook(collected[2:]).cells
     assert "1 **not measured**" in cells[0].source
     assert cells[-1].outputs[0].data["text/html"] == "<ul></ul>"

@@ -13,17 +13,17 @@ from mudkit.reproduce.verdict import judge
 S1, S2, S3 = sublim.ROWS
 
 
-def complete(row, found):
-    assert {required.figure for required in row.required} <= set(found.figures)
-    return found
+def complete(row, measured):
+    assert {required.figure for required in row.required} <= set(measured.figures)
+    return measured
 
 
 def test_s1_is_about_rules_and_function_and_one_timestamp():
-    found = complete(S1, sublim_picu.measure_rules(nothing_said, count=500))
-    assert found.figures["share of situations that are right"].median == 1
-    assert found.figures["share of messages on which rules and function agree"].median == 1
-    assert found.figures["patients starved by one Timestamp"].median == 3
-    assert judge(S1, found)[0] == "not reproducible"  # 500 messages are not 10,000
+    measured = complete(S1, sublim_picu.measure_rules(nothing_said, count=500))
+    assert measured.figures["share of situations that are right"].median == 1
+    assert measured.figures["share of messages on which rules and function agree"].median == 1
+    assert measured.figures["patients starved by one Timestamp"].median == 3
+    assert judge(S1, measured)[0] == "not reproducible"  # 500 messages are not 10,000
 
 
 def test_s1_notices_a_rule_that_is_wrong(monkeypatch):
@@ -31,8 +31,8 @@ def test_s1_notices_a_rule_that_is_wrong(monkeypatch):
         return sublim_picu.picu(patients, per=None)
 
     monkeypatch.setattr(sublim_picu, "function", other)
-    found = sublim_picu.measure_rules(nothing_said, count=500)
-    assert found.figures["share of messages on which rules and function agree"].median < 1
+    measured = sublim_picu.measure_rules(nothing_said, count=500)
+    assert measured.figures["share of messages on which rules and function agree"].median < 1
 
 
 def test_s2_walks_until_there_were_enough_handovers(monkeypatch):
@@ -44,11 +44,11 @@ def test_s2_walks_until_there_were_enough_handovers(monkeypatch):
             return None
 
     monkeypatch.setattr(sublim_roaming, "spread_out", lambda part: Alone())
-    found = complete(S2, sublim_roaming.measure(nothing_said, handovers=12))
-    assert found.figures["handovers"].median >= 12
-    assert found.figures["crashes"].median > 0
-    assert [found.figures[name].median for name in ("lost", "repeated", "wrong states")] == [0, 0, 0]
-    assert found.parameters["seeds"].startswith("0–")
+    measured = complete(S2, sublim_roaming.measure(nothing_said, handovers=12))
+    assert measured.figures["handovers"].median >= 12
+    assert measured.figures["crashes"].median > 0
+    assert [measured.figures[name].median for name in ("lost", "repeated", "wrong states")] == [0, 0, 0]
+    assert measured.parameters["seeds"].startswith("0–")
 
 
 @pytest.mark.parametrize("spoilt", ["lost", "repeated", "wrong states"])
@@ -62,7 +62,7 @@ def test_s2_is_not_reproduced_when_something_is_wrong(spoilt):
 
 
 def test_s3_counts_decisions():
-    found = complete(S3, sublim_picu.measure_speed(nothing_said, decisions=200, runs=2))
-    assert found.figures["decisions/s"].low > 0
-    assert found.figures["decisions/s with 100 live keys"].low > 0
+    measured = complete(S3, sublim_picu.measure_speed(nothing_said, decisions=200, runs=2))
+    assert measured.figures["decisions/s"].low > 0
+    assert measured.figures["decisions/s with 100 live keys"].low > 0
     assert S3.is_speed

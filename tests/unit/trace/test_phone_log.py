@@ -43,8 +43,10 @@ def test_rows_that_cannot_be_used_are_set_aside(csv_file):
     rows = [*log(*((60 * i, 3) for i in range(10))), "soon,3", f"{T0},", f"{T0},7", "1000,3", f"{T0}"]
     loaded = load_unlocks(csv_file(HEADER, rows))
     assert len(loaded.times_us) == 10
-    found = dict(zip(loaded.rejected["row"].to_pylist(), loaded.rejected["reason"].to_pylist(), strict=True))
-    assert found == {
+    reasons = dict(
+        zip(loaded.rejected["row"].to_pylist(), loaded.rejected["reason"].to_pylist(), strict=True)
+    )
+    assert reasons == {
         11: "unparsable",
         12: "unparsable",
         13: "unknown screen status",

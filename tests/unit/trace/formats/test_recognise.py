@@ -12,8 +12,15 @@ GPX = '<gpx><wpt lat="1" lon="2"><time>2020-01-01T00:00:00Z</time></wpt></gpx>'
 
 def test_the_formats():
     assert list(FORMATS) == [
-        "cabspotting", "cabspotting-txt", "geolife", "gtfs-rt", "gowalla", "gpx", "csv", "parquet",
-    ]  # fmt: skip
+        "cabspotting",
+        "cabspotting-txt",
+        "geolife",
+        "gtfs-rt",
+        "gowalla",
+        "gpx",
+        "csv",
+        "parquet",
+    ]
 
 
 def test_a_folder_of_several_kinds_lists_them(tmp_path):
