@@ -1,4 +1,4 @@
-"""What is there on this machine, what is missing, and the command that mends it."""
+"""Check what this machine has and lacks for mudkit, with the command that mends each gap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every error of mudkit: what came, what was expected, where, and what to do.
+"""The errors of mudkit: each says what came, what was expected, where, and what to do.
 
 Each kind is a :class:`MudkitError` and a builtin exception, so that callers may catch either.
 """

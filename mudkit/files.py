@@ -1,4 +1,4 @@
-"""Files and folders that are there whole or not at all."""
+"""Write files and folders so that they are there whole or not at all."""
 
 from __future__ import annotations
 

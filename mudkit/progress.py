@@ -1,4 +1,4 @@
-"""Long work that somebody watches: a bar after a second, and Ctrl-C that stops between two steps."""
+"""Progress bars, which appear after a second, and Ctrl-C that stops long work between two steps."""
 
 from __future__ import annotations
 

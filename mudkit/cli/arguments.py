@@ -1,4 +1,4 @@
-"""What several commands take, and how they show tables."""
+"""Arguments that several commands take, and how they print tables."""
 
 from __future__ import annotations
 

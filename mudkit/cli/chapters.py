@@ -1,4 +1,4 @@
-"""``mudkit lab``, ``mudkit book`` and ``mudkit judge``: chapters to work in, to read, to be judged in."""
+"""``mudkit lab``, ``mudkit book`` and ``mudkit judge``: open the chapters, export them, judge exercises."""
 
 from __future__ import annotations
 

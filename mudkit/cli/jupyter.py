@@ -1,4 +1,4 @@
-"""JupyterLab as ``mudkit lab`` starts it: options that take effect, and nothing asked of other machines."""
+"""The command line with which ``mudkit lab`` starts JupyterLab; it contacts no other machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``mudkit report`` and ``mudkit reproduce``: what was measured, as pages and tables."""
+"""``mudkit report`` and ``mudkit reproduce`` write what was measured as pages and tables."""
 
 from __future__ import annotations
 

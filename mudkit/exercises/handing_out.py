@@ -1,4 +1,4 @@
-"""The chapters as copies to work in, for a class without solutions."""
+"""Copy the chapters for a class to work in, without the solutions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find what a reader has written in a file: a function, and what it names."""
+"""Find the function that a reader has written in a notebook or Python file, and what it needs from there."""
 
 from __future__ import annotations
 

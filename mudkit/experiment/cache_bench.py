@@ -19,7 +19,7 @@ from mudkit.learning.features import read_features
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.policies import LearntReads
 from mudkit.learning.replay import SENT, fewest_sends, replay
-from mudkit.learning.trees import Grove, grow
+from mudkit.learning.trees import CrossValidatedTrees, grow
 from mudkit.sources.parameters import number
 from mudkit.sources.streams import Stream
 
@@ -71,13 +71,13 @@ class CacheBench:
     ----------
     pairs : Pairs
     stale : ndarray of bool, shape (pairs,)
-    grove : Grove
+    trees : CrossValidatedTrees
     features : str
     """
 
     pairs: Pairs
     stale: NDArray[np.bool_]
-    grove: Grove
+    trees: CrossValidatedTrees
     features: str
 
     @classmethod
@@ -106,8 +106,8 @@ class CacheBench:
         pairs = Pairs.of(labels, reads)
         stale = pairs.missing >= 1 if completeness is None else pairs.completeness < completeness
         known = read_features(pairs, features)
-        grove = grow(known, stale.astype(np.int64), pairs.device[pairs.read], 2)
-        return cls(pairs, stale, grove, features)
+        trees = grow(known, stale.astype(np.int64), pairs.device[pairs.read], 2)
+        return cls(pairs, stale, trees, features)
 
     def tried(self, cost: Costs | FixedRule) -> Tried:
         """Replay the tree for a cost matrix, or the fixed rule.
@@ -124,7 +124,7 @@ class CacheBench:
         if isinstance(cost, FixedRule):
             return Tried(self._reads(replay(self.pairs, cost.local(self.pairs))))
         costs = read_costs(cost)
-        tree, decided = self.grove.tree(costs)
+        tree, decided = self.trees.tree(costs)
         served = replay(self.pairs, decided == _LOCAL)
         return Tried(self._reads(served), LearntReads(tree, self.features, costs))
 

@@ -21,11 +21,11 @@ from mudkit.experiment.drift import DriftAlarm, wilson
 from mudkit.learning import Batch, BatchTree, Tree, held_completeness, least_sent
 from mudkit.learning.batching import LearntWrites
 from mudkit.learning.costs import Costs
-from mudkit.learning.evaluate import decided_by_others
+from mudkit.learning.evaluate import out_of_fold_decisions
 from mudkit.learning.measures import half_width
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.replay import SENT, fewest_sends, replay
-from mudkit.learning.writes import Asked, Writes, batches
+from mudkit.learning.writes import AskedReads, Writes, batches
 from mudkit.systems.mud import Artefact
 from mudkit.systems.mud.device.policy_slot import Shipped
 from mudkit.systems.mud.policies.policies import Later, NearAndRecent
@@ -161,7 +161,7 @@ def generate_policy(
         ).iloc[0]
         low, high = float(row["stale_share_low"]), float(row["stale_share_high"])
     else:
-        sent = replay(pairs, decided_by_others(tree, pairs, completeness)) == SENT
+        sent = replay(pairs, out_of_fold_decisions(tree, pairs, completeness)) == SENT
         whole = held_completeness(positions, reads, sent, comes_us=comes_us)
         low, high = promise(pairs, whole < completeness)
     learnt = tree.learn(pairs, pairs.completeness < completeness)
@@ -200,7 +200,7 @@ def generate_write_policy(mined: Mined, match: Batch, *, version: int = 1) -> tu
     TraceContentError
         As :meth:`mudkit.learning.BatchTree.learn`.
     """
-    writes, asked = Writes.of(mined.firsts, mined.positions), Asked.of(mined.reads)
+    writes, asked = Writes.of(mined.firsts, mined.positions), AskedReads.of(mined.reads)
     learnt = BatchTree(match=match).learn(writes, asked)
     manifest = {"misses no more than": str(match), "writes": len(writes.t_us)}
     return learning.artefact(learnt, version, manifest=manifest), learnt

@@ -1,4 +1,4 @@
-"""What a trace teaches about caching: policies, and their replay against the labels that Spark computed."""
+"""Cache policies that are learnt from a trace, and their replay against the labels that Spark computed."""
 
 from mudkit.learning.batching import Batch, BatchBound, BatchTree
 from mudkit.learning.costs import COSTS, WRITE_COSTS, CostMatrix, delay_costs

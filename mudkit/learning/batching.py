@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from mudkit.learning.costs import CLASSES, Costs, delay_costs, write_costs
 from mudkit.learning.features import WRITE_FEATURES, write_features
-from mudkit.learning.trees import CostTree, Grove, groups_by, grow
-from mudkit.learning.writes import NEVER_US, Asked, Writes, batches, missed
+from mudkit.learning.trees import CostTree, CrossValidatedTrees, groups_by, grow
+from mudkit.learning.writes import NEVER_US, AskedReads, Writes, batches, missed
 from mudkit.sources.parameters import number
 from mudkit.units import US_PER_S
 
@@ -43,7 +43,7 @@ class BatchPolicy(Protocol):
 class BatchLearner(Protocol):
     """A policy for writes that has to be learnt."""
 
-    def learn(self, writes: Writes, asked: Asked, by: str = "device") -> BatchPolicy:
+    def learn(self, writes: Writes, asked: AskedReads, by: str = "device") -> BatchPolicy:
         """Learn from labelled writes, for other devices or for other days."""
         ...
 
@@ -114,13 +114,13 @@ class BatchTree:
     match: Batch | None = None
     shared: bool = True
 
-    def learn(self, writes: Writes, asked: Asked, by: str = "device") -> LearntWrites:
+    def learn(self, writes: Writes, asked: AskedReads, by: str = "device") -> LearntWrites:
         """Learn from labelled writes.
 
         Parameters
         ----------
         writes : Writes
-        asked : Asked
+        asked : AskedReads
         by : {'device', 'day'}
             What the tree is to hold for: other devices, or other days.
 
@@ -132,21 +132,21 @@ class BatchTree:
             There is nothing to learn from: no writes, all of one class, one device only.
         """
         costs = write_costs(self.cost)
-        grove = self.grove(writes, by)
+        trees = self.grown_trees(writes, by)
         if self.match is None:
-            return LearntWrites(grove.tree(self.split(costs))[0], costs)
+            return LearntWrites(trees.tree(self.split(costs))[0], costs)
         most = _missed(writes, self.match.due_us(writes), asked)
         interval_s = writes.interval_s()
         for price in PRICES:
             costs = delay_costs(price, interval_s=interval_s)
-            tree, decided = grove.tree(self.split(costs))
+            tree, decided = trees.tree(self.split(costs))
             if _missed(writes, delayed(writes, decided), asked) <= most:
                 return LearntWrites(tree, costs)
         # No price is high enough: whatever waits costs, so that nothing does and no read misses any.
         costs = np.where(np.arange(len(CLASSES)) == 0, 0.0, np.ones((len(CLASSES), 1)))
-        return LearntWrites(grove.tree(self.split(costs))[0], costs)
+        return LearntWrites(trees.tree(self.split(costs))[0], costs)
 
-    def grove(self, writes: Writes, by: str = "device") -> Grove:
+    def grown_trees(self, writes: Writes, by: str = "device") -> CrossValidatedTrees:
         """Grow what trees for any costs are cut from."""
         known = write_features(writes.t_us, writes.lat, writes.lon)
         weight = writes.reads_each() if self.shared else None
@@ -155,7 +155,7 @@ class BatchTree:
         )
 
     def split(self, costs: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Put costs as the grove takes them: below each other those of a write, and those by its part."""
+        """Put costs as the trees take them: below each other those of a write, and those by its part."""
         return np.vstack([np.tril(costs), np.triu(costs, 1)]) if self.shared else costs
 
     def __str__(self) -> str:
@@ -194,5 +194,5 @@ def delayed(writes: Writes, decided: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.where(never, NEVER_US, writes.t_us + np.where(never, 0, _DELAYS_US[decided]))
 
 
-def _missed(writes: Writes, due_us: NDArray[np.int64], asked: Asked) -> int:
+def _missed(writes: Writes, due_us: NDArray[np.int64], asked: AskedReads) -> int:
     return int(missed(writes, batches(writes, due_us).sent_us, asked).sum())

@@ -1,4 +1,4 @@
-"""How densely places are written to: learnt from what devices wrote, known before a read is asked.
+"""The density of writes by place and hour: learnt from what devices wrote, known before a read is asked.
 
 A policy that decides has the table of the days, or the devices, that it was learnt from. While it learns, a
 read knows the days before its own only: what is written on its day may come after it.
@@ -17,7 +17,7 @@ from mudkit.systems.mud.policies.density import HOURS, Density
 from mudkit.trace.schema import epoch_us
 from mudkit.units import US_PER_S, solar_time
 
-__all__ = ["CELL_DEG", "Written", "densities"]
+__all__ = ["CELL_DEG", "WrittenPlaces", "densities"]
 
 CELL_DEG: Final = 0.05
 """About 5 km: a fourth of the side of a read's box."""
@@ -28,7 +28,7 @@ _COLUMNS: Final = 1 << 14
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenPlaces:
     """Where and when devices wrote, by cells, hours and days.
 
     Attributes
@@ -47,7 +47,7 @@ class Written:
     day: NDArray[np.int64]
 
     @classmethod
-    def of(cls, positions: Any, numbers: Mapping[str, int]) -> Written:
+    def of(cls, positions: Any, numbers: Mapping[str, int]) -> WrittenPlaces:
         """Sort positions into cells.
 
         Parameters
@@ -61,9 +61,9 @@ class Written:
         known = np.array([numbers.get(each, -1) for each in names.dictionary.to_pylist()], np.int64)
         return cls(known[names.indices.to_numpy()], _place(t_us, lat, lon), t_us // _US_PER_DAY)
 
-    def take(self, rows: NDArray[np.bool_]) -> Written:
+    def take(self, rows: NDArray[np.bool_]) -> WrittenPlaces:
         """Give some of them."""
-        return Written(self.device[rows], self.place[rows], self.day[rows])
+        return WrittenPlaces(self.device[rows], self.place[rows], self.day[rows])
 
     def table(self) -> Density:
         """Give the mean over the days, as devices get it."""

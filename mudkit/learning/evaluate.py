@@ -1,4 +1,4 @@
-"""Policies side by side: queries sent, stale answers, what they cost, and what they take of the radio."""
+"""Compare policies for reads: queries sent, stale answers, their costs, and the radio's energy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mudkit.units import US_PER_S
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["decided_by_others", "evaluate_reads"]
+__all__ = ["evaluate_reads", "out_of_fold_decisions"]
 
 _FOLDS = 10
 _US_PER_DAY = 86_400 * US_PER_S
@@ -157,10 +157,10 @@ def _decided(
         return policy.local(tested)
     if folds == "time":
         return policy.learn(learnt_from, _stale_pairs(learnt_from, completeness), "day").local(tested)
-    return decided_by_others(policy, tested, completeness)
+    return out_of_fold_decisions(policy, tested, completeness)
 
 
-def decided_by_others(policy: Learner, pairs: Pairs, completeness: float | None) -> NDArray[np.bool_]:
+def out_of_fold_decisions(policy: Learner, pairs: Pairs, completeness: float | None) -> NDArray[np.bool_]:
     """Decide for each pair whether it is served, by what was learnt from other devices, in ten folds.
 
     Parameters

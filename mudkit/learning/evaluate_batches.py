@@ -1,4 +1,4 @@
-"""Policies for writes side by side: messages, points, reads that miss any (Mobius 7.3), bytes and energy."""
+"""Compare policies for writes: messages, points, reads that miss any (Mobius 7.3), bytes and energy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mudkit.errors import ParameterError, TraceContentError
 from mudkit.learning.batching import Batch, BatchBound, BatchLearner, BatchPolicy
 from mudkit.learning.measures import Measures, changes, shares
 from mudkit.learning.radio import RadioModel
-from mudkit.learning.writes import NEVER_US, Asked, Writes, batches, missed
+from mudkit.learning.writes import NEVER_US, AskedReads, Writes, batches, missed
 from mudkit.sources.parameters import whole_number
 from mudkit.units import US_PER_S
 
@@ -76,7 +76,7 @@ def evaluate_writes(
         )
     turns = whole_number("turns", turns, 1, _TENTHS)
     carried = RadioModel() if radio is None else radio
-    writes, asked = Writes.of(firsts, positions), Asked.of(reads)
+    writes, asked = Writes.of(firsts, positions), AskedReads.of(reads)
     by, measured = ("device" if folds == "device" else "day"), []
     for learnt_from in _parts(writes, folds, turns):
         test = writes.take(~learnt_from)
@@ -128,7 +128,7 @@ def _shares(
     policy: BatchPolicy | BatchLearner | BatchBound,
     train: Writes,
     test: Writes,
-    asked: Asked,
+    asked: AskedReads,
     by: str,
     radio: RadioModel,
 ) -> list[float]:
@@ -157,7 +157,7 @@ def _contents(
     return device[first], at_us[first], np.diff(np.append(first, len(at_us)))
 
 
-def bound_us(match: Batch | None, test: Writes, asked: Asked) -> NDArray[np.int64]:
+def bound_us(match: Batch | None, test: Writes, asked: AskedReads) -> NDArray[np.int64]:
     """Tell when a :class:`~mudkit.learning.BatchBound` sends each write."""
     if match is None:
         return test.first_us

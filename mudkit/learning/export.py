@@ -1,4 +1,4 @@
-"""From a learnt tree to the artefact that devices evaluate (Mobius 6)."""
+"""Export a learnt tree as the artefact that devices evaluate (Mobius 6)."""
 
 from __future__ import annotations
 

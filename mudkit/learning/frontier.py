@@ -15,7 +15,7 @@ from mudkit.learning.features import read_features
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.replay import SENT, replay
 from mudkit.learning.trees import grow
-from mudkit.learning.writes import Asked, Writes, batches, missed
+from mudkit.learning.writes import AskedReads, Writes, batches, missed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,9 +64,9 @@ def read_frontier(
     leaves = np.zeros((len(prices), min(folds, len(devices))))
     for fold in range(leaves.shape[1]):
         mine = np.isin(groups, devices[fold::folds])
-        grove = grow(known[~mine], stale[~mine].astype(np.int64), groups[~mine], 2)
+        trees = grow(known[~mine], stale[~mine].astype(np.int64), groups[~mine], 2)
         for i, price in enumerate(prices):
-            tree = grove.tree(CostMatrix(price, 1.0).table())[0]
+            tree = trees.tree(CostMatrix(price, 1.0).table())[0]
             local[i, mine] = tree.decide(known[mine]) == 0
             leaves[i, fold] = np.count_nonzero(tree.is_leaf)
     rows = []
@@ -78,7 +78,7 @@ def read_frontier(
 
 
 def write_frontier(
-    train: Writes, test: Writes, asked: Asked, *, by: str = "device", prices: Sequence[float] = PRICES
+    train: Writes, test: Writes, asked: AskedReads, *, by: str = "device", prices: Sequence[float] = PRICES
 ) -> pd.DataFrame:
     """Replay write trees for many prices of a delay that is too long, and every fixed delay.
 
@@ -87,7 +87,7 @@ def write_frontier(
     Parameters
     ----------
     train, test : Writes
-    asked : Asked
+    asked : AskedReads
     by : {'device', 'day'}
         Which of them the training does not share with the test.
     prices : sequence of float
@@ -107,7 +107,7 @@ def write_frontier(
     import pandas as pd  # loading it takes longer than loading all of mudkit
 
     tree = BatchTree()
-    grove, interval_s, count = tree.grove(train, by), train.interval_s(), len(test.t_us)
+    trees, interval_s, count = tree.grown_trees(train, by), train.interval_s(), len(test.t_us)
 
     def shares(due_us: NDArray[np.int64]) -> tuple[float, float, float]:
         sent = batches(test, due_us)
@@ -116,7 +116,7 @@ def write_frontier(
     rows: list[tuple[float, ...]] = []
     for price in prices:
         costs = delay_costs(price, interval_s=interval_s)
-        learnt = LearntWrites(grove.tree(tree.split(costs))[0], costs)
+        learnt = LearntWrites(trees.tree(tree.split(costs))[0], costs)
         leaves = int(np.count_nonzero(learnt.tree.is_leaf))
         rows.append((price, *shares(learnt.due_us(test)), leaves))
     rows += [(math.nan, *shares(delayed(test, np.full(count, each))), 1) for each in range(len(CLASSES))]

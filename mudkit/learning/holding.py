@@ -1,4 +1,4 @@
-"""What a device has that keeps all it was told: every answer that it fetched, and what it wrote itself.
+"""How complete answers are on a device that keeps every answer that it fetched and what it wrote itself.
 
 Labels and :mod:`~mudkit.learning.replay` know one cached answer at a time, the last. A device keeps them all,
 so it is less often stale than they say. No cache holds more than all answers: what is stale even then must

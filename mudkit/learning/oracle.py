@@ -1,4 +1,4 @@
-"""What the hour could tell at best: delays by hour that are chosen afterwards, on what they are measured on.
+"""An oracle for delays by hour: the best that the hour can tell, chosen on the writes it is measured on.
 
 Nobody can use such a table. It estimates how much of the gap to the bound a policy could close that knows of
 a write only its hour and whether it is a weekend. It is no proof: the search is a descent and may stop short,
@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 
 from mudkit.learning.batching import delayed
 from mudkit.learning.costs import CLASSES
-from mudkit.learning.writes import Asked, Writes, batches, missed
+from mudkit.learning.writes import AskedReads, Writes, batches, missed
 from mudkit.units import solar_time
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["HINDSIGHT_PRICES", "hindsight_frontier", "hours_of"]
+__all__ = ["ORACLE_PRICES", "hours_of", "oracle_frontier"]
 
-HINDSIGHT_PRICES: Final = (0.1, 0.2, 0.4)
+ORACLE_PRICES: Final = (0.1, 0.2, 0.4)
 """Of a read that misses a write, in messages: shares of reads and of writes."""
 _HOURS: Final = 24
 _SATURDAY: Final = 5
@@ -40,7 +40,7 @@ def hours_of(t_us: NDArray[np.int64], lon: NDArray[np.float64]) -> NDArray[np.in
     return hour.astype(np.int64) + _HOURS * (weekday >= _SATURDAY)
 
 
-def hindsight_frontier(writes: Writes, asked: Asked) -> pd.DataFrame:
+def oracle_frontier(writes: Writes, asked: AskedReads) -> pd.DataFrame:
     """Choose the delay of each hour by replay, for some prices of a read that misses a write.
 
     It is coordinate descent, hour after hour, from half an hour everywhere, so a better table may exist.
@@ -48,7 +48,7 @@ def hindsight_frontier(writes: Writes, asked: Asked) -> pd.DataFrame:
     Parameters
     ----------
     writes : Writes
-    asked : Asked
+    asked : AskedReads
 
     Returns
     -------
@@ -85,5 +85,5 @@ def hindsight_frontier(writes: Writes, asked: Asked) -> pd.DataFrame:
         return table
 
     nothing = np.full(2 * _HOURS, len(CLASSES) - 1)
-    rows = [(price, *shares(chosen(price) if price else nothing)) for price in (0.0, *HINDSIGHT_PRICES)]
+    rows = [(price, *shares(chosen(price) if price else nothing)) for price in (0.0, *ORACLE_PRICES)]
     return pd.DataFrame(rows, columns=["price", "message_share", "point_share", "missed_share"])

@@ -1,4 +1,4 @@
-"""Reads and labels side by side: for each read the earlier answers that could serve it, in NumPy."""
+"""Pairs of a read and an earlier answer that could serve it, with their labels, in NumPy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from mudkit.errors import TraceContentError
-from mudkit.learning.density import Written
+from mudkit.learning.density import WrittenPlaces
 from mudkit.trace.schema import epoch_us, read_ids
 from mudkit.units import US_PER_S, distance_km
 
@@ -47,7 +47,7 @@ class Pairs:
         The share of the read's points that the cached answer of the pair holds, from 0 to 1.
     age_s, distance_km : ndarray of float64
         Time in seconds and distance in km from the earlier read of the pair to the later one.
-    written : Written or None
+    written : WrittenPlaces or None
         What was written, by the same devices and by those that never read; None: not known.
     """
 
@@ -64,7 +64,7 @@ class Pairs:
     completeness: NDArray[np.float64]
     age_s: NDArray[np.float64]
     distance_km: NDArray[np.float64]
-    written: Written | None = None
+    written: WrittenPlaces | None = None
 
     @classmethod
     def of(cls, labels: Any, reads: Any, positions: Any = None) -> Pairs:
@@ -125,7 +125,7 @@ class Pairs:
         written = None
         if positions is not None:
             numbers = {name: number for number, name in enumerate(names.dictionary.to_pylist())}
-            written = Written.of(arrow(positions), numbers)
+            written = WrittenPlaces.of(arrow(positions), numbers)
         return cls(
             device=np.asarray(names.indices.to_numpy(zero_copy_only=False), dtype=np.int64),
             t_us=t_us,
@@ -158,7 +158,7 @@ class Pairs:
         kept = known and known.take(np.isin(known.device, devices) | (known.device < 0))
         return self._of(np.isin(self.device, devices), kept)
 
-    def _of(self, reads: NDArray[np.bool_], written: Written | None) -> Pairs:
+    def _of(self, reads: NDArray[np.bool_], written: WrittenPlaces | None) -> Pairs:
         number = np.cumsum(reads) - 1
         rows = reads[self.read] & reads[self.cached]
         read = number[self.read[rows]]

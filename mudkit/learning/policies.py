@@ -145,13 +145,13 @@ class Tree:
         costs = read_costs(self.cost)
         known = read_features(pairs, self.features)
         groups = groups_by(by, pairs.device, pairs.t_us)[pairs.read]
-        grove = grow(known, stale.astype(np.int64), groups, 2)
+        trees = grow(known, stale.astype(np.int64), groups, 2)
         if self.match is None:
-            return LearntReads(grove.tree(costs)[0], self.features, costs, self._density(pairs))
+            return LearntReads(trees.tree(costs)[0], self.features, costs, self._density(pairs))
         most = _stale_answers(pairs, stale, self.match.local(pairs))
         for price in _PRICES.tolist():
             costs = CostMatrix(price, 1.0).table()
-            tree, decided = grove.tree(costs)
+            tree, decided = trees.tree(costs)
             if _stale_answers(pairs, stale, decided == _LOCAL) <= most:
                 break
         return LearntReads(tree, self.features, costs, self._density(pairs))

@@ -1,4 +1,4 @@
-"""What the messages of a policy take of a device's radio: the fleet's links and radios, without a world.
+"""The bytes and the radio energy that the messages of a policy take, by the fleet's models of link and radio.
 
 Replay knows when a policy sends, not what a network does to it. Here each message takes the median latency
 and the full rate of its link, and the radio carries nothing else: what other traffic would keep awake, or
@@ -17,10 +17,10 @@ from mudkit.fleet.energy import MJ_PER_MW_US, RADIOS
 from mudkit.fleet.link import profile_of
 from mudkit.sources.parameters import number
 
-__all__ = ["Carried", "RadioModel"]
+__all__ = ["RadioModel", "RadioUse"]
 
 
-class Carried(NamedTuple):
+class RadioUse(NamedTuple):
     """What each of some exchanges took.
 
     Attributes
@@ -80,7 +80,7 @@ class RadioModel:
 
     def queries(
         self, device: NDArray[np.int64], t_us: NDArray[np.int64], points: NDArray[np.int64]
-    ) -> Carried:
+    ) -> RadioUse:
         """Charge queries that are sent.
 
         Parameters
@@ -95,7 +95,7 @@ class RadioModel:
 
     def messages(
         self, device: NDArray[np.int64], t_us: NDArray[np.int64], writes: NDArray[np.int64]
-    ) -> Carried:
+    ) -> RadioUse:
         """Charge messages with writes: see :meth:`queries`.
 
         Parameters
@@ -113,7 +113,7 @@ class RadioModel:
         t_us: NDArray[np.int64],
         up_bytes: NDArray[np.float64],
         down_bytes: NDArray[np.float64],
-    ) -> Carried:
+    ) -> RadioUse:
         """Charge exchanges of a message up and its answer down, as :class:`mudkit.fleet.energy.Radio` does.
 
         Parameters
@@ -143,4 +143,4 @@ class RadioModel:
             + MJ_PER_MW_US * radio.tail_mw * tail_us
             + MJ_PER_MW_US * radio.promotion_mw * radio.promotion_us * closed
         )
-        return Carried(up_bytes + down_bytes, radio_mj)
+        return RadioUse(up_bytes + down_bytes, radio_mj)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.units import US_PER_S
 
-__all__ = ["CostTree", "Grove", "Grown", "fold_numbers", "groups_by", "grow", "learn"]
+__all__ = ["CostTree", "CrossValidatedTrees", "GrownTree", "fold_numbers", "groups_by", "grow", "learn"]
 
 _MOST_LEAVES: Final = 256
 _FOLDS: Final = 3
@@ -33,7 +33,7 @@ class CostTree:
 
     Parameters
     ----------
-    grown : Grown
+    grown : GrownTree
         The tree as scikit-learn grew it, before it was cut.
     action : ndarray of int64, shape (nodes,)
         What each node decides; nodes below one that was cut decide as it does.
@@ -41,7 +41,7 @@ class CostTree:
         Which nodes are leaves after cutting.
     """
 
-    grown: Grown
+    grown: GrownTree
     action: NDArray[np.int64]
     is_leaf: NDArray[np.bool_]
 
@@ -50,7 +50,7 @@ class CostTree:
         return self.action[self.grown.leaf_of(features)]
 
 
-class Grown:
+class GrownTree:
     """A tree that scikit-learn grew, before any costs.
 
     Parameters
@@ -179,11 +179,11 @@ def groups_by(by: str, device: NDArray[np.int64], t_us: NDArray[np.int64]) -> ND
 
 
 @dataclass(frozen=True)
-class Grove:
+class CrossValidatedTrees:
     """A tree grown on all rows, and one for each fold, grown on the rows of the others."""
 
-    whole: Grown
-    folds: tuple[Grown, ...]
+    whole: GrownTree
+    folds: tuple[GrownTree, ...]
     fold_of: NDArray[np.int64]
     features: NDArray[np.float32]
     truth: NDArray[np.int64]
@@ -223,7 +223,7 @@ def grow(
     *,
     weight: NDArray[np.float64] | None = None,
     most_leaves: int = _MOST_LEAVES,
-) -> Grove:
+) -> CrossValidatedTrees:
     """Grow what trees for any costs are cut from.
 
     Parameters
@@ -260,12 +260,12 @@ def grow(
             "examples of two at least",
         )
 
-    def grown(rows: NDArray[np.bool_]) -> Grown:
+    def grown(rows: NDArray[np.bool_]) -> GrownTree:
         mine = None if weight is None else weight[rows]
-        return Grown(features[rows], truth[rows], mine, classes, most_leaves)
+        return GrownTree(features[rows], truth[rows], mine, classes, most_leaves)
 
     folds = tuple(grown(fold_of != number) for number in range(int(fold_of.max()) + 1))
-    return Grove(grown(np.ones(len(truth), np.bool_)), folds, fold_of, features, truth, weight)
+    return CrossValidatedTrees(grown(np.ones(len(truth), np.bool_)), folds, fold_of, features, truth, weight)
 
 
 def learn(

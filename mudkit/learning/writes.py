@@ -16,7 +16,7 @@ from mudkit.trace.recordings import codes
 from mudkit.trace.schema import epoch_us
 from mudkit.units import US_PER_S, box_bounds, in_box
 
-__all__ = ["NEVER_US", "Asked", "Batches", "Writes", "batches", "missed"]
+__all__ = ["NEVER_US", "AskedReads", "Batches", "Writes", "batches", "missed"]
 
 NEVER_US: Final = np.iinfo(np.int64).max
 """The time of what does not happen."""
@@ -89,7 +89,7 @@ class Writes:
         """Give some of them."""
         return Writes(self.device[rows], self.t_us[rows], self.lat[rows], self.lon[rows], self.first_us[rows])
 
-    def but_for(self, asked: Asked) -> Writes:
+    def but_for(self, asked: AskedReads) -> Writes:
         """Give them with the first read that is one of these."""
         from mudkit.pipeline.coverage import NOTHING, Reads  # loads Spark
 
@@ -123,7 +123,7 @@ class Writes:
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedReads:
     """Reads, in order of time: what misses a write that comes late.
 
     Parameters
@@ -135,7 +135,7 @@ class Asked:
     table: pa.Table
 
     @classmethod
-    def of(cls, reads: Any) -> Asked:
+    def of(cls, reads: Any) -> AskedReads:
         """Put reads in order.
 
         Raises
@@ -153,9 +153,9 @@ class Asked:
             )
         return cls(table)
 
-    def but_for(self, rows: NDArray[np.bool_]) -> Asked:
+    def but_for(self, rows: NDArray[np.bool_]) -> AskedReads:
         """Give all but some."""
-        return Asked(self.table.filter(pa.array(~rows)))
+        return AskedReads(self.table.filter(pa.array(~rows)))
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ def batches(writes: Writes, due_us: NDArray[np.int64]) -> Batches:
     return Batches(batch + 1, sent_us)
 
 
-def missed(writes: Writes, sent_us: NDArray[np.int64], asked: Asked) -> NDArray[np.bool_]:
+def missed(writes: Writes, sent_us: NDArray[np.int64], asked: AskedReads) -> NDArray[np.bool_]:
     """Tell which reads miss at least one write that their answer should hold.
 
     Parameters
@@ -212,7 +212,7 @@ def missed(writes: Writes, sent_us: NDArray[np.int64], asked: Asked) -> NDArray[
     writes : Writes
     sent_us : ndarray of int64, shape (writes,)
         When each write was sent, in microseconds; :data:`NEVER_US`: not at all.
-    asked : Asked
+    asked : AskedReads
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Kernels of notebooks that nobody looks at: what they and their Java write goes to a file."""
+"""Start kernels for notebooks that run unattended: what they and their Java print goes to a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must come out: the papers' numbers beside ours, measured, with verdicts that are computed."""
+"""The papers' numbers beside ours: each is a row with a measurement and a verdict computed from it."""
 
 from mudkit.reproduce.outcome import Result, results
 from mudkit.reproduce.row import Figure, Measured, Required, Row

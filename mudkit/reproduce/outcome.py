@@ -1,4 +1,4 @@
-"""The rows that were asked for, measured or from the last time, each with its verdict."""
+"""Measure the rows that are asked for, or take their last result, and give each its verdict."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from mudkit import __version__
 from mudkit.errors import ParameterError, did_you_mean
 from mudkit.reproduce import contrail, lab, lasthop, mobius, radiator, store, sublim
-from mudkit.reproduce.row import Measured, Row, Say, nothing_said
+from mudkit.reproduce.row import Measured, Row, Say, say_nothing
 from mudkit.reproduce.verdict import judge
 
 __all__ = ["ROWS", "Result", "machine", "results"]
@@ -86,7 +86,7 @@ def results(
     names: Sequence[str] = (),
     *,
     rows: Sequence[Row] = ROWS,
-    say: Say = nothing_said,
+    say: Say = say_nothing,
     place: Path | None = None,
 ) -> list[Result]:
     """Measure the rows that are named; without names give all, those of speed as they were last time.

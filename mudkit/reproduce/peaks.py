@@ -1,4 +1,4 @@
-"""The most memory that processes have had while something ran."""
+"""Measure the peak memory of processes while something runs."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-__all__ = ["Peaks"]
+__all__ = ["PeakMemory"]
 
 _POLL_S: Final = 0.2
 
 
-class Peaks:
+class PeakMemory:
     """The most memory that this process and its descendants had while the body ran.
 
     Where there is no ``/proc`` it is what they had at moments 0.2 s apart.
@@ -27,7 +27,7 @@ class Peaks:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def __enter__(self) -> Peaks:
+    def __enter__(self) -> PeakMemory:
         self._thread.start()
         return self
 

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-__all__ = ["Figure", "Measured", "Required", "Row", "Say", "nothing_said", "number"]
+__all__ = ["Figure", "Measured", "Required", "Row", "Say", "number", "say_nothing"]
 
 Say: TypeAlias = Callable[[str], None]
 """Told what is being measured, for whoever watches."""
 
 
-def nothing_said(text: str) -> None:
+def say_nothing(text: str) -> None:
     """Tell nobody."""
 
 

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mudkit.reproduce.outcome import Result
-from mudkit.reproduce.row import Say, nothing_said, number
+from mudkit.reproduce.row import Say, number, say_nothing
 from mudkit.reproduce.verdict import NOT_MEASURED, NOT_REPRODUCIBLE, REPRODUCED
 
 __all__ = ["render", "watched", "words"]
@@ -91,7 +91,7 @@ def watched() -> Iterator[Say]:
     No thread runs beside the measurement.
     """
     if sys.stderr is None or not sys.stderr.isatty():
-        yield nothing_said
+        yield say_nothing
         return
     try:
         yield lambda text: print(f"\r\x1b[K{text} …", end="", file=sys.stderr, flush=True)  # noqa: T201

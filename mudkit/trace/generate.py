@@ -1,4 +1,4 @@
-"""A CarTel-like trace from a seed: what Mobius 7.3 measured on, and nobody can download.
+"""Generate a trace like CarTel's from a seed: the data set of Mobius 7.3 cannot be downloaded.
 
 The paper's trace has positions of about 600 cars at regular intervals, about 3.7 million, and
 user-initiated queries for a box of 20 km by 20 km and two hours. Here commuters drive through a town

@@ -1,4 +1,4 @@
-"""Load what links could carry, as it was measured or recorded: up or down, throughput and latency in time."""
+"""Load measurements of links: when each was up, with what throughput and latency."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from mudkit.trace.parse_links import (
     refuse_mostly_bad,
     rejected_rows,
 )
-from mudkit.trace.recordings import codes, lasting, orderly, stretches
+from mudkit.trace.recordings import codes, order_recordings, row_durations, stretches
 from mudkit.trace.schema import LINKS, epoch_us, timestamps
 from mudkit.units import US_PER_S
 
@@ -123,7 +123,7 @@ class LoadedLinks:
         t_us = epoch_us(self.links["ts"])
         # Rows of a recorded state hold until the next one, however late that comes.
         gap_s = float(self.source.get("options", {}).get("recording_gap_s") or math.inf)
-        return t_us, *lasting(codes(self.links["device"]), t_us, gap_s)
+        return t_us, *row_durations(codes(self.links["device"]), t_us, gap_s)
 
 
 def load_links(
@@ -197,7 +197,7 @@ def load_links(
         )
     good, bad = parse_links(source, options)
     device, t_us = codes(good["device"]), np.asarray(good["t_us"].to_numpy(), dtype=np.int64)
-    order = orderly(device, t_us, RECORDING_GAP_S)
+    order = order_recordings(device, t_us, RECORDING_GAP_S)
     aside = good.take(pa.array(order.aside))
     again = rejected_rows(source, aside["row"], order.reasons, aside["raw"])
     refuse_mostly_bad(source, len(good), again, "contradict each other", "one row at a time for a device")
@@ -206,7 +206,7 @@ def load_links(
     settings: dict[str, Any] = {"tz": tz}
     if driving:
         kbps = np.asarray(kept["down_kbps"].to_numpy(), dtype=np.float64)
-        lasts_us, begins = lasting(device[order.kept], t_us[order.kept], RECORDING_GAP_S)
+        lasts_us, begins = row_durations(device[order.kept], t_us[order.kept], RECORDING_GAP_S)
         columns["up"] = pa.array(~_outage(kbps, lasts_us, begins, outage_kbps, outage_s))
         settings |= {"outage_kbps": float(outage_kbps), "outage_s": float(outage_s)}
         settings |= {"recording_gap_s": RECORDING_GAP_S}

@@ -1,4 +1,4 @@
-"""What loading a file gives: positions, reads, what was set aside, and where all of it comes from."""
+"""A trace in memory: positions, reads, the rows that were set aside, and where all of it comes from."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from mudkit.trace.options import MAX_BOX_KM, MAX_WINDOW_S, Options
 from mudkit.trace.plan import LoadPlan
 from mudkit.trace.plausible import MAX_FLIGHT_MPS
 from mudkit.trace.schema import REJECTED
-from mudkit.trace.values import NO_TIME, TIME_UNITS, numbers, raw_text, times_us, truths
+from mudkit.trace.values import NO_TIME, TIME_UNITS, booleans, numbers, raw_text, times_us
 
 __all__ = [
     "EARLIEST_US",
@@ -167,7 +167,7 @@ def parse(columns: pa.Table, source: str, rows: NDArray[np.int64], options: Opti
     good = {"row": pa.array(rows), "device": device, "t_us": pa.array(t_us)}
     good |= {name: pa.array(column, from_pandas=True) for name, column in values.items()}
     if "occupied" in columns.column_names:
-        good["occupied"] = truths(columns["occupied"].combine_chunks())
+        good["occupied"] = booleans(columns["occupied"].combine_chunks())
     keep = reason == ""
     table = pa.table(good)
     bad = REJECTED.empty_table()

@@ -18,7 +18,7 @@ from mudkit.trace.formats import Source
 from mudkit.trace.options import Options
 from mudkit.trace.parse import EARLIEST_US, LATE, LATEST_US, UNPARSABLE
 from mudkit.trace.schema import REJECTED
-from mudkit.trace.values import NO_TIME, numbers, raw_text, times_us, truths
+from mudkit.trace.values import NO_TIME, booleans, numbers, raw_text, times_us
 
 __all__ = ["DRIVING", "FORMATS", "MEASURED", "NEEDED", "parse_links", "refuse_mostly_bad", "rejected_rows"]
 
@@ -91,7 +91,7 @@ def _parse_states(columns: pa.Table, options: Options) -> tuple[dict[str, pa.Arr
     ts = columns["ts"].combine_chunks()
     with_offsets = _with_offsets(ts, options.tz) if pa.types.is_string(ts.type) else ts
     t_us = times_us(with_offsets, options.tz, options.time_unit)
-    up = truths(columns["up"].combine_chunks())
+    up = booleans(columns["up"].combine_chunks())
     parsed = {"device": device, "t_us": pa.array(t_us), "up": up}
     unparsable = _blank(device) | np.asarray(up.is_null().to_numpy(zero_copy_only=False))
     negative = np.zeros(len(columns), dtype=np.bool_)

@@ -1,4 +1,4 @@
-"""Which rows of a trace can be true: errors of a receiver are told from a stay elsewhere, a train, a flight.
+"""Decide which rows of a trace can be true: a receiver's errors are told from a stay elsewhere or a flight.
 
 A device is at one place at a time. Its rows are judged in the order of their times, whatever order they came
 in. Of each device the rows are kept that are worth most together, where

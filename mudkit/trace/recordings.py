@@ -1,4 +1,4 @@
-"""Recordings: stretches of a device's rows without a break, their order, and how long each row lasts."""
+"""Order the recordings of a device, which are rows without a gap in time, and say how long each row lasts."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from mudkit.units import US_PER_S
 
-__all__ = ["DUPLICATE", "OUT_OF_ORDER", "Order", "codes", "lasting", "orderly", "stretches"]
+__all__ = ["DUPLICATE", "OUT_OF_ORDER", "Order", "codes", "order_recordings", "row_durations", "stretches"]
 
 DUPLICATE, OUT_OF_ORDER = "duplicate", "out of order"
 
 
 class Order(NamedTuple):
-    """What :func:`orderly` decided.
+    """What :func:`order_recordings` decided.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class Order(NamedTuple):
     reasons: NDArray[np.str_]
 
 
-def orderly(device: NDArray[np.int64], t_us: NDArray[np.int64], gap_s: float) -> Order:
+def order_recordings(device: NDArray[np.int64], t_us: NDArray[np.int64], gap_s: float) -> Order:
     """Order rows that come in recordings: stretches of the file in which time neither steps back nor jumps.
 
     The recordings of a device are taken as they begin; of each, only what lies after the end of all before.
@@ -68,7 +68,7 @@ def orderly(device: NDArray[np.int64], t_us: NDArray[np.int64], gap_s: float) ->
     return Order(kept[np.argsort(kept_key)], rows[~fine], reasons)
 
 
-def lasting(
+def row_durations(
     device: NDArray[np.int64], t_us: NDArray[np.int64], gap_s: float
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Tell how long rows last: until the next one, the last of a recording as long as the median step.
@@ -78,7 +78,7 @@ def lasting(
     device, t_us : ndarray of int64, shape (rows,)
         The device of each row, and its time in microseconds; ordered by device and time.
     gap_s : float
-        As for :func:`orderly`.
+        As for :func:`order_recordings`.
 
     Returns
     -------
@@ -110,7 +110,7 @@ def stretches(
     value, begins : ndarray of bool, shape (rows,)
         The values, and which rows begin a recording.
     lasts_us : ndarray of int64, shape (rows,)
-        How long each row lasts, in microseconds, as :func:`lasting` gives it.
+        How long each row lasts, in microseconds, as :func:`row_durations` gives it.
 
     Returns
     -------

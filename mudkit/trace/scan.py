@@ -127,7 +127,7 @@ class Scan:
         self._origin = origin
         self._batch_rows = batch_rows
         try:
-            self._kept = origin.set_down(folder, batch_rows)
+            self._kept = origin.spill(folder, batch_rows)
         except BaseException as error:
             self.close()
             if isinstance(error, OSError) and not isinstance(error, MudkitError):
@@ -182,7 +182,7 @@ class Scan:
             )
 
 
-class _Kept(NamedTuple):
+class _Spilled(NamedTuple):
     """What is on disk."""
 
     folder: Path
@@ -220,7 +220,7 @@ class _Raw:
         self._plan = plan
         self.description = plan.description()
 
-    def set_down(self, folder: Path, batch_rows: int) -> _Kept:
+    def spill(self, folder: Path, batch_rows: int) -> _Spilled:
         """Read all rows and set them down by device; refuse what :func:`mudkit.trace.load` refuses."""
         spill = Spill(folder, "rows", batch_rows)
         bad: Counter[str] = Counter()
@@ -249,9 +249,9 @@ class _Raw:
         spill.finish()
         total = sum(bad.values()) + sum(spill.counts.values())
         check_parsed(self._plan, total, dict(bad), sample)
-        return _Kept(folder, dict(sorted(spill.counts.items())), spill, None)
+        return _Spilled(folder, dict(sorted(spill.counts.items())), spill, None)
 
-    def tables(self, kept: _Kept, first: str, last: str) -> CleanTables:
+    def tables(self, kept: _Spilled, first: str, last: str) -> CleanTables:
         """Clean the rows of some devices."""
         return clean(kept.positions.rows(first, last), self._plan)
 
@@ -269,7 +269,7 @@ class _Clean:
         self._path = path
         self.description = read_manifest(path)
 
-    def set_down(self, folder: Path, batch_rows: int) -> _Kept:
+    def spill(self, folder: Path, batch_rows: int) -> _Spilled:
         """Set all rows down by device."""
         spills = {name: Spill(folder, name, batch_rows) for name in ("positions", "reads")}
         rows = self.description["rows"]
@@ -287,7 +287,7 @@ class _Clean:
             for batch in self._batches("rejected", batch_rows):
                 aside.write_table(batch)
         devices = spills["positions"].counts + spills["reads"].counts
-        return _Kept(folder, dict(sorted(devices.items())), spills["positions"], spills["reads"])
+        return _Spilled(folder, dict(sorted(devices.items())), spills["positions"], spills["reads"])
 
     def _batches(self, name: str, batch_rows: int) -> Iterator[pa.Table]:
         folder = table_folder(self._path, name)
@@ -296,7 +296,7 @@ class _Clean:
             for batch in dataset.to_batches(batch_size=batch_rows, batch_readahead=2, fragment_readahead=1):
                 yield pa.Table.from_batches([batch])
 
-    def tables(self, kept: _Kept, first: str, last: str) -> CleanTables:
+    def tables(self, kept: _Spilled, first: str, last: str) -> CleanTables:
         """Take back the rows of some devices."""
         assert kept.reads is not None
         positions = kept.positions.rows(first, last).sort_by([("device", "ascending"), ("ts", "ascending")])

@@ -1,4 +1,4 @@
-"""Rows set down on disk as they come, and taken back device by device."""
+"""Write rows to disk as they come, and read them back device by device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns of a file as they came: texts or typed values, read as numbers, times and truth values."""
+"""Read the columns of a file, texts or typed values, as numbers, times and truth values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-__all__ = ["NO_TIME", "TIME_UNITS", "numbers", "raw_text", "times_us", "truths"]
+__all__ = ["NO_TIME", "TIME_UNITS", "booleans", "numbers", "raw_text", "times_us"]
 
 TIME_UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 0}
 """Units of numeric times, and how many microseconds one is (nanoseconds are divided instead)."""
@@ -112,7 +112,7 @@ def _filled(column: pa.Array) -> NDArray[np.int64]:
     return np.asarray(pc.fill_null(column, NO_TIME).to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
-def truths(column: pa.Array) -> pa.Array:
+def booleans(column: pa.Array) -> pa.Array:
     """Read truth values; null where there is none."""
     if pa.types.is_boolean(column.type):
         return column

@@ -1,4 +1,4 @@
-"""Rows of a trace that a predicate means."""
+"""Select the rows of a table of a trace by a predicate."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from typing import Final
 from mudkit.fleet.link import LINKS
 from mudkit.reproduce.contrail.runs import Pair, latencies_s, radio_mw, round_trips_s, self_latencies_s
 from mudkit.reproduce.contrail.tampering import MANIPULATIONS, tamper
-from mudkit.reproduce.row import Figure, Measured, Say, nothing_said
+from mudkit.reproduce.row import Figure, Measured, Say, say_nothing
 
 __all__ = [
     "battery",
@@ -33,7 +33,7 @@ _PAPER: Final = ((100, 10), (10, 1), (100, 1), (980, 20), (980, 10), (980, 1))
 
 
 def polling(
-    say: Say = nothing_said,
+    say: Say = say_nothing,
     *,
     intervals_s: Sequence[float] = (1, 2, 4, 8),
     count: int = 100,
@@ -68,7 +68,7 @@ def polling(
 
 
 def idle(
-    say: Say = nothing_said,
+    say: Say = say_nothing,
     *,
     timeouts_s: Sequence[float] = (0, 1, 2, 4, 8, 16),
     count: int = 100,
@@ -101,7 +101,7 @@ def idle(
     return Measured(figures, {"timeouts s": list(timeouts_s), "items": count, "seeds": list(seeds)})
 
 
-def battery(say: Say = nothing_said, *, hours: float = 0.5, seed: int = 1) -> Measured:
+def battery(say: Say = say_nothing, *, hours: float = 0.5, seed: int = 1) -> Measured:
     """Measure row C3: the power of the radio with an item every 2 s, and what follows for a battery."""
     power_mw = {}
     for name, polling_s, idle_s in (("5 s", 5.0, 0.0), ("90 s", 90.0, 0.0), ("always on", 0.0, _ALWAYS_S)):
@@ -118,7 +118,7 @@ def battery(say: Say = nothing_said, *, hours: float = 0.5, seed: int = 1) -> Me
 
 
 def throughput(
-    say: Say = nothing_said, *, items: int = 2000, size_bytes: int = 2000, seed: int = 1
+    say: Say = say_nothing, *, items: int = 2000, size_bytes: int = 2000, seed: int = 1
 ) -> Measured:
     """Measure row C4: a batch of items to a receiver that is always on."""
     say("a large batch")
@@ -141,7 +141,7 @@ def throughput(
     )
 
 
-def steadiness(say: Say = nothing_said, *, seconds: int = 60, seeds: Sequence[int] = _SEEDS) -> Measured:
+def steadiness(say: Say = say_nothing, *, seconds: int = 60, seeds: Sequence[int] = _SEEDS) -> Measured:
     """Measure row C5: 12.5 KB every second at a polling interval of 2 s, in bins of a second."""
     figures = {}
     for idle_s in (0.0, 2.0):
@@ -161,7 +161,7 @@ def steadiness(say: Say = nothing_said, *, seconds: int = 60, seeds: Sequence[in
 
 
 def scale(
-    say: Say = nothing_said,
+    say: Say = say_nothing,
     *,
     service_ms: float = 25.0,
     minutes: float = 1.0,
@@ -199,7 +199,7 @@ def out_of_order(means: Mapping[tuple[int, int], float]) -> tuple[int, int]:
     return len(wrong), sum(a[0] == b[0] or a[1] == b[1] for a, b in wrong)
 
 
-def efficiency(say: Say = nothing_said, *, size_bytes: int = 100_000, seed: int = 1) -> Measured:
+def efficiency(say: Say = say_nothing, *, size_bytes: int = 100_000, seed: int = 1) -> Measured:
     """Measure row C7: what an item costs that nobody asked for, and one that ten devices asked for."""
     say("uploads")
     up = {}
@@ -227,7 +227,7 @@ def efficiency(say: Say = nothing_said, *, size_bytes: int = 100_000, seed: int 
 
 
 def privacy(
-    say: Say = nothing_said, *, manipulations: int = 10_000, items: int = 50, seed: int = 1
+    say: Say = say_nothing, *, manipulations: int = 10_000, items: int = 50, seed: int = 1
 ) -> Measured:
     """Measure row C8: what relays have seen, with encryption and without, and manipulations."""
     shares = {}

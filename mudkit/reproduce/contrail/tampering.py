@@ -23,7 +23,7 @@ from mudkit.systems.contrail.crypto import Plain, Sealing, Secret
 from mudkit.systems.contrail.envelopes import encrypted
 from mudkit.systems.contrail.items import pack
 
-__all__ = ["MANIPULATIONS", "Found", "Stage", "tamper"]
+__all__ = ["MANIPULATIONS", "TamperingOutcome", "Testbed", "tamper"]
 
 _JUNK: Final[Sequence[Any]] = (
     None,
@@ -44,7 +44,7 @@ _BYTES: Final = ("body", "tag", "sealed", "signature")
 _TURNS: Final = 4
 
 
-class Stage:
+class Testbed:
     """A sender with two channels of several epochs, and a receiver who also sends to it.
 
     Parameters
@@ -157,7 +157,7 @@ class Stage:
 
 
 @dataclass
-class Found:
+class TamperingOutcome:
     """What became of manipulated messages.
 
     Parameters
@@ -170,7 +170,7 @@ class Found:
     missed: Counter[str] = field(default_factory=Counter)
 
 
-def tamper(count: int, seed: int = 0, *, encrypted: bool = True) -> Found:
+def tamper(count: int, seed: int = 0, *, encrypted: bool = True) -> TamperingOutcome:
     """Hand over so many manipulated messages, and tell what came of them.
 
     Parameters
@@ -181,24 +181,24 @@ def tamper(count: int, seed: int = 0, *, encrypted: bool = True) -> Found:
     encrypted : bool
         False: the control, in which none is noticed by its content.
     """
-    draw, stage, outcome = Random(seed), Stage(seed, encrypted=encrypted), Found()
+    draw, testbed, outcome = Random(seed), Testbed(seed, encrypted=encrypted), TamperingOutcome()
     names = list(MANIPULATIONS)
     while outcome.reported.total() + outcome.missed.total() < count:
         name = draw.choice(names)
-        original = draw.choice(stage.messages)
-        message = MANIPULATIONS[name](draw, stage, deepcopy(original))
-        if message is None or any(_same(message, each) for each in stage.messages):
+        original = draw.choice(testbed.messages)
+        message = MANIPULATIONS[name](draw, testbed, deepcopy(original))
+        if message is None or any(_same(message, each) for each in testbed.messages):
             continue  # nothing has changed, or it has become another message that was sent
-        before = stage.kept()
-        reports = stage.hand_over(message)
-        is_noticed = len(reports) == 1 and stage.kept() == before
+        before = testbed.kept()
+        reports = testbed.hand_over(message)
+        is_noticed = len(reports) == 1 and testbed.kept() == before
         (outcome.reported if is_noticed else outcome.missed)[name] += 1
     if encrypted:
-        stage.check_goes_on()
+        testbed.check_goes_on()
     return outcome
 
 
-def _flipped(draw: Random, stage: Stage, message: Any) -> Any:
+def _flipped(draw: Random, testbed: Testbed, message: Any) -> Any:
     """Turn one bit of something that is encrypted, signed or a tag."""
     where, name = _place(draw, message, _BYTES)
     data = bytearray(where[name])
@@ -209,7 +209,7 @@ def _flipped(draw: Random, stage: Stage, message: Any) -> Any:
     return message
 
 
-def _truncated(draw: Random, stage: Stage, message: Any) -> Any:
+def _truncated(draw: Random, testbed: Testbed, message: Any) -> Any:
     """Cut something off, or add to it."""
     where, name = _place(draw, message, _BYTES)
     data = bytes(where[name])
@@ -218,7 +218,7 @@ def _truncated(draw: Random, stage: Stage, message: Any) -> Any:
     return message
 
 
-def _changed(draw: Random, stage: Stage, message: Any) -> Any:
+def _changed(draw: Random, testbed: Testbed, message: Any) -> Any:
     """Change a field of the header by a little."""
     where, name = _place(draw, message)
     before = where[name]
@@ -228,13 +228,13 @@ def _changed(draw: Random, stage: Stage, message: Any) -> Any:
         at = draw.randrange(len(before) + 1)
         where[name] = before[:at] + draw.choice("abon1 ") + before[at + draw.randrange(2) :]
     elif before is None:
-        where[name] = draw.choice((1, "ann", stage.lab.world.now_us + 10**9))
+        where[name] = draw.choice((1, "ann", testbed.lab.world.now_us + 10**9))
     else:
         return None
     return message
 
 
-def _junk(draw: Random, stage: Stage, message: Any) -> Any:
+def _junk(draw: Random, testbed: Testbed, message: Any) -> Any:
     """Put something into a field that does not belong there, or leave the field out."""
     where, name = _place(draw, message)
     if draw.random() < 0.3 and where[name] is not None:
@@ -244,10 +244,10 @@ def _junk(draw: Random, stage: Stage, message: Any) -> Any:
     return message
 
 
-def _swapped(draw: Random, stage: Stage, message: Any) -> Any:
+def _swapped(draw: Random, testbed: Testbed, message: Any) -> Any:
     """Take a field of another message."""
     where, name = _place(draw, message)
-    other = draw.choice(stage.messages)
+    other = draw.choice(testbed.messages)
     other_where = other["to"][0] if where is message["to"][0] else other
     if name not in other_where:
         return None
@@ -255,9 +255,9 @@ def _swapped(draw: Random, stage: Stage, message: Any) -> Any:
     return message
 
 
-def _spliced(draw: Random, stage: Stage, message: Any) -> Any:
+def _spliced(draw: Random, testbed: Testbed, message: Any) -> Any:
     """Join the header of one message, the destination of another and the content of a third."""
-    other, third = draw.choice(stage.messages), draw.choice(stage.messages)
+    other, third = draw.choice(testbed.messages), draw.choice(testbed.messages)
     if draw.random() < 0.5:
         message["to"] = deepcopy(other["to"])
     if "body" in message and "body" in third:
@@ -265,7 +265,7 @@ def _spliced(draw: Random, stage: Stage, message: Any) -> Any:
     return message
 
 
-def _rebuilt(draw: Random, stage: Stage, message: Any) -> Any:
+def _rebuilt(draw: Random, testbed: Testbed, message: Any) -> Any:
     """Give something else altogether."""
     return draw.choice((
         None, 7, "text", b"bytes", [], {}, {"kind": "data"}, {"kind": "nothing"}, {**message, "to": []},
@@ -274,18 +274,18 @@ def _rebuilt(draw: Random, stage: Stage, message: Any) -> Any:
     ))  # fmt: skip
 
 
-def _forged(draw: Random, stage: Stage, message: Any) -> Any:
+def _forged(draw: Random, testbed: Testbed, message: Any) -> Any:
     """Encrypt other content under a key of the channel, as somebody could who has it or had it."""
     if "body" not in message or message["port"] != "one":
         return None
-    epoch, key = draw.choice(stage.stolen)
+    epoch, key = draw.choice(testbed.stolen)
     message["epoch"], message["seq"] = epoch, message["seq"] + draw.randrange(100)
     source, content = ("ann", "one"), pack(Item({}, b"forged"))
-    message["body"] = encrypted(stage.thief, key, source, message["item"], message["seq"], epoch, content)
+    message["body"] = encrypted(testbed.thief, key, source, message["item"], message["seq"], epoch, content)
     return message
 
 
-MANIPULATIONS: Final[Mapping[str, Callable[[Random, Stage, Any], Any]]] = {
+MANIPULATIONS: Final[Mapping[str, Callable[[Random, Testbed, Any], Any]]] = {
     "bits": _flipped,
     "lengths": _truncated,
     "headers": _changed,

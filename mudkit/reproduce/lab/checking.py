@@ -14,7 +14,7 @@ from mudkit.consistency.deciding import record_of
 from mudkit.consistency.models import Form, Model
 from mudkit.consistency.reading import Reading
 from mudkit.consistency.search import Budget, OverBudgetError, search
-from mudkit.reproduce.row import Figure, Measured, Say, nothing_said
+from mudkit.reproduce.row import Figure, Measured, Say, say_nothing
 from mudkit.sources.streams import Stream
 
 __all__ = [
@@ -151,7 +151,7 @@ def _largest(model: Model, sizes: Sequence[int], clients: int, within_s: float, 
 
 
 def measure(
-    say: Say = nothing_said,
+    say: Say = say_nothing,
     *,
     operations: int = 100_000,
     clients: int = 50,

@@ -10,7 +10,7 @@ from itertools import islice, product
 from typing import Any, Final
 
 from mudkit.predicates import Predicate
-from mudkit.reproduce.row import Figure, Measured, Say, nothing_said
+from mudkit.reproduce.row import Figure, Measured, Say, say_nothing
 
 __all__ = ["NEAR", "PLAIN", "measure"]
 
@@ -25,7 +25,7 @@ _READER: Final[dict[str, Any]] = {"loc": (30.28, -97.74)}
 _WRITER: Final = "receiver.age >= 21 AND within_km(receiver.loc, sender.loc, 1.6)"
 
 
-def measure(say: Say = nothing_said, *, texts: int = 300, calls: int = 20_000, runs: int = 7) -> Measured:
+def measure(say: Say = say_nothing, *, texts: int = 300, calls: int = 20_000, runs: int = 7) -> Measured:
     """Measure row F5.
 
     Parameters

@@ -10,8 +10,8 @@ from typing import Any, Final
 from mudkit.events import Effect, Event, LinkUp, Make, Ports, Received, Send, SetTimer, TimerFired
 from mudkit.fleet import World
 from mudkit.lab import Lab
-from mudkit.reproduce.mobius.capacity import elsewhere, memory_mb
-from mudkit.reproduce.row import Figure, Measured, Say, nothing_said
+from mudkit.reproduce.mobius.capacity import in_subprocess, memory_mb
+from mudkit.reproduce.row import Figure, Measured, Say, say_nothing
 
 __all__ = ["EVERY_S", "Collector", "Reporter", "hold", "measure", "reports"]
 
@@ -109,7 +109,7 @@ def hold(devices: int, hours: int, seed: int) -> None:
 
 
 def measure(
-    say: Say = nothing_said,
+    say: Say = say_nothing,
     *,
     devices: int = 1000,
     hours: int = 12,
@@ -142,7 +142,7 @@ def measure(
     answers = []
     for seed in seeds:
         say(f"{fleet:,} devices, {fleet_hours} virtual hours, seed {seed}")
-        answers.append(elsewhere("runs the large fleet", _CODE, fleet, fleet_hours, seed))
+        answers.append(in_subprocess("runs the large fleet", _CODE, fleet, fleet_hours, seed))
     figures = {
         "handled events/s": Figure.of(speeds),
         "MB at the peak, large fleet": Figure.of(each["peak"] for each in answers),

@@ -22,8 +22,8 @@ import pyarrow.compute as pc
 from mudkit import trace
 from mudkit.errors import EnvironmentProblem
 from mudkit.reproduce.lab.spark_modes import environment, last_words
-from mudkit.reproduce.peaks import Peaks
-from mudkit.reproduce.row import Figure, Measured, Say, nothing_said
+from mudkit.reproduce.peaks import PeakMemory
+from mudkit.reproduce.row import Figure, Measured, Say, say_nothing
 from mudkit.trace.schema import epoch_us
 from mudkit.units import box_bounds
 
@@ -65,7 +65,7 @@ def serve_spark(place: str) -> None:
 
     spark = pipeline.session(**json.loads(place))
     try:
-        with Peaks(os.getpid()) as peaks:
+        with PeakMemory(os.getpid()) as peaks:
             for line in sys.stdin:
                 job, folder = json.loads(line)
                 began_s = time.perf_counter()
@@ -196,7 +196,7 @@ _ON_CLUSTER: Final = "two workers"
 
 
 def measure(
-    say: Say = nothing_said, *, cars: int = 600, days: int = 30, times: int = 10, runs: int = 5
+    say: Say = say_nothing, *, cars: int = 600, days: int = 30, times: int = 10, runs: int = 5
 ) -> Measured:
     """Measure row F2: Spark and DuckDB in turn on the same trace, then Spark on a shorter and a longer one.
 

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from mudkit import trace
 from mudkit.errors import EnvironmentProblem
-from mudkit.reproduce.row import Figure, Measured, Say, nothing_said
+from mudkit.reproduce.row import Figure, Measured, Say, say_nothing
 from mudkit.trace.schema import epoch_us
 
 __all__ = [
@@ -227,7 +227,7 @@ def differing(one: pa.Table, other: pa.Table) -> int:
     return count
 
 
-def measure(say: Say = nothing_said, *, cars: int = 60, days: int = 5, workers: int = 2) -> Measured:
+def measure(say: Say = say_nothing, *, cars: int = 60, days: int = 5, workers: int = 2) -> Measured:
     """Measure row F4: each mode in a process of its own.
 
     Parameters

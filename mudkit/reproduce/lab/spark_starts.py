@@ -10,7 +10,7 @@ import time
 from typing import Final
 
 from mudkit.reproduce.lab.spark_modes import answer_of
-from mudkit.reproduce.row import Figure, Measured, Say, nothing_said
+from mudkit.reproduce.row import Figure, Measured, Say, say_nothing
 
 __all__ = ["measure"]
 
@@ -40,7 +40,7 @@ print(json.dumps(dict(zip(names, [*took[:3], sorted(took[3:13])[5], *took[13:]])
 """
 
 
-def measure(say: Say = nothing_said, *, runs: int = 5) -> Measured:
+def measure(say: Say = say_nothing, *, runs: int = 5) -> Measured:
     """Measure row F3: each time in a process of its own, with a cache of its own for the first start.
 
     Parameters

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from mudkit.reproduce.lasthop.runs import FEW, falls, of_seeds, swept, together
-from mudkit.reproduce.row import Figure, Measured, Say, nothing_said
+from mudkit.reproduce.lasthop.runs import FEW, falls, figure_sweep, of_seeds, together
+from mudkit.reproduce.row import Figure, Measured, Say, say_nothing
 from mudkit.systems.lasthop.study.paper import HOUR_S
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _NOISE: Final = 0.002
 
 
 def measure_times(
-    say: Say = nothing_said,
+    say: Say = say_nothing,
     *,
     over: Mapping[str, Sequence[Any]] | None = None,
     days: int = 365,
@@ -49,11 +49,11 @@ def measure_times(
         The seeds of the runs; figures are over all of them.
     """
     say("waste by expiration time and reads a day")
-    wasted = swept(4, over or {}, {"days": days}, seeds)
+    wasted = figure_sweep(4, over or {}, {"days": days}, seeds)
     say("loss by expiration time and reads a day, 95 % downtime")
-    lost = swept(5, over or {}, {"days": days}, seeds)
+    lost = figure_sweep(5, over or {}, {"days": days}, seeds)
     say("loss by expiration time, 50 % downtime")
-    less = swept(5, over or {}, {"days": days, "outage": 0.5, "user_frequency": 2.0}, seeds)
+    less = figure_sweep(5, over or {}, {"days": days, "outage": 0.5, "user_frequency": 2.0}, seeds)
     rises = turns = sooner = 0
     figures: dict[str, Figure] = {}
     previous: list[float] = []
@@ -92,7 +92,7 @@ def measure_times(
 
 
 def measure_thresholds(
-    say: Say = nothing_said,
+    say: Say = say_nothing,
     *,
     over: Mapping[str, Sequence[Any]] | None = None,
     days: int = 365,
@@ -114,7 +114,7 @@ def measure_thresholds(
     figures: dict[str, Figure] = {}
     for down in DOWNTIMES:
         say(f"waste and loss by expiration threshold, {down:.0%} downtime")
-        table = swept(6, over or {}, {"outage": down, "days": days}, seeds)
+        table = figure_sweep(6, over or {}, {"outage": down, "days": days}, seeds)
         named = f"{down:.0%} downtime"
         long = table[table["expiration"] == LONG_H * HOUR_S]
         for value in ("waste", "loss"):
@@ -132,7 +132,7 @@ def measure_thresholds(
             turns += falls(medians["waste"].tolist()[::-1], _NOISE) + falls(medians["loss"].tolist(), _NOISE)
         figures[f"steps at which waste rises or loss falls, {named}"] = Figure.of([turns])
         one = {"expiration": LONG_H * HOUR_S, "expiration_threshold_s": "learnt"}
-        learnt = swept(6, {}, one | {"outage": down, "days": days}, seeds)
+        learnt = figure_sweep(6, {}, one | {"outage": down, "days": days}, seeds)
         for value in ("waste", "loss"):
             figures[f"{value} with the threshold learnt, 5.7 days, {named}"] = of_seeds(learnt, value)
     stated = table.attrs["parameters"] | {

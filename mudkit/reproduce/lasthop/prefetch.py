@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from mudkit.reproduce.lasthop.runs import falls, of_seeds, swept, together, worst
-from mudkit.reproduce.row import Figure, Measured, Say, nothing_said
+from mudkit.reproduce.lasthop.runs import falls, figure_sweep, of_seeds, together, worst
+from mudkit.reproduce.row import Figure, Measured, Say, say_nothing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,7 +22,7 @@ _LITTLE: Final = 0.01
 
 
 def measure_limits(
-    say: Say = nothing_said,
+    say: Say = say_nothing,
     *,
     over: Mapping[str, Sequence[Any]] | None = None,
     outages_per_day: Sequence[int] = OUTAGES_PER_DAY,
@@ -49,7 +49,7 @@ def measure_limits(
     low, high = BAND
     for often in outages_per_day:
         say(f"waste and loss by prefetch limit, {often} outages a day")
-        table = swept(3, over or {}, {"outages_per_day": often, "days": days}, seeds)
+        table = figure_sweep(3, over or {}, {"outages_per_day": often, "days": days}, seeds)
         named = f"{often} a day"
         for value, limit in (("loss", low), ("loss", high), ("waste", low), ("waste", high)):
             figures[f"{value} at {limit}, {named}"] = worst(table, value, "outage", prefetch_limit=limit)
@@ -61,7 +61,7 @@ def measure_limits(
             rising += _falls(table, "loss", -1.0, 1, low)
             falling += _falls(table, "waste", 1.0, high, table["prefetch_limit"].max())
     say("the same where the reads a day vary by a quarter")
-    wide = swept(3, {"prefetch_limit": BAND[:1]}, {"days": days, "reads_cv": 0.25}, seeds)
+    wide = figure_sweep(3, {"prefetch_limit": BAND[:1]}, {"days": days, "reads_cv": 0.25}, seeds)
     figures["loss at 16, 12 a day, reads with a spread of a quarter"] = worst(wide, "loss", "outage")
     figures["steps up to 16 at which the loss rises"] = Figure.of([rising])
     figures["steps from 64 on at which the waste falls"] = Figure.of([falling])
@@ -70,7 +70,7 @@ def measure_limits(
 
 
 def measure_on_demand(
-    say: Say = nothing_said,
+    say: Say = say_nothing,
     *,
     over: Mapping[str, Sequence[Any]] | None = None,
     days: int = 365,
@@ -90,7 +90,7 @@ def measure_on_demand(
         The seeds of the runs; figures are over all of them.
     """
     say("loss by downtime and reads a day")
-    table = swept(2, over or {}, {"days": days}, seeds)
+    table = figure_sweep(2, over or {}, {"days": days}, seeds)
     figures = {
         f"loss at {share:.0%} downtime": worst(table, "loss", "user_frequency", outage=share)
         for share in (0.0, 1.0)

@@ -14,7 +14,7 @@ from mudkit.systems.lasthop import FIGURES, sweep
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["FEW", "falls", "of_seeds", "swept", "together", "worst"]
+__all__ = ["FEW", "falls", "figure_sweep", "of_seeds", "together", "worst"]
 
 _MANY: Final = 100
 """From so many runs on, another process is worth its beginning."""
@@ -22,7 +22,7 @@ FEW: Final = 30
 """Of fewer messages no share is taken."""
 
 
-def swept(
+def figure_sweep(
     number: int, over: Mapping[str, Sequence[Any]], fixed: Mapping[str, Any], seeds: Sequence[int]
 ) -> pd.DataFrame:
     """Run the sweep of one of the paper's figures.

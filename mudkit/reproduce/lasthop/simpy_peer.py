@@ -8,13 +8,13 @@ from typing import Any
 
 from mudkit.systems.lasthop.study.scenario import Drawn
 
-__all__ = ["modelled"]
+__all__ = ["simulate_in_simpy"]
 
 Entry = tuple[float, int]
 """Minus the rank of a message, and its number."""
 
 
-def modelled(drawn: Drawn, most: int, limit: float) -> tuple[list[int], list[int]]:
+def simulate_in_simpy(drawn: Drawn, most: int, limit: float) -> tuple[list[int], list[int]]:
     """Run a server that prefetches up to a limit, and a device; nothing expires.
 
     Parameters

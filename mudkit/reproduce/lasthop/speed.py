@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from mudkit.errors import EnvironmentProblem
 from mudkit.experiment.processes import PROCESSES, spread_out
-from mudkit.reproduce.row import Figure, Measured, Say, nothing_said
+from mudkit.reproduce.row import Figure, Measured, Say, say_nothing
 from mudkit.sources.outages import Outages
 from mudkit.systems.lasthop import FIGURES, Forwarding, Scenario, simulate, sweep
 
@@ -22,7 +22,7 @@ _OUTAGE: Final = 0.5
 
 
 def measure(
-    say: Say = nothing_said,
+    say: Say = say_nothing,
     *,
     days: int = 365,
     runs: int = 25,
@@ -102,13 +102,13 @@ def measure(
 
 def _pair(seed: int, days: int) -> tuple[float, float, bool]:
     """Time one run in both ways; say whether the same came of it."""
-    from mudkit.reproduce.lasthop.simpy_peer import modelled
+    from mudkit.reproduce.lasthop.simpy_peer import simulate_in_simpy
 
     began_s = time.perf_counter()
     run = simulate(outage=_OUTAGE, max=_MOST, policy="buffer", prefetch_limit=_LIMIT, days=days, seed=seed)
     middle_s = time.perf_counter()
     drawn = Scenario(outages=Outages(_OUTAGE), days=days).draw(seed)
-    theirs = [modelled(drawn, _MOST, limit) for limit in (math.inf, _LIMIT)]
+    theirs = [simulate_in_simpy(drawn, _MOST, limit) for limit in (math.inf, _LIMIT)]
     end_s = time.perf_counter()
     ours = [(list(each.forwarded_ids), list(each.read_ids)) for each in (run.online, run.outcome)]
     return middle_s - began_s, end_s - middle_s, ours == theirs

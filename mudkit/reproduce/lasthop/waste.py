@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from mudkit.reproduce.lasthop.runs import of_seeds, swept, worst
-from mudkit.reproduce.row import Figure, Measured, Say, nothing_said
+from mudkit.reproduce.lasthop.runs import figure_sweep, of_seeds, worst
+from mudkit.reproduce.row import Figure, Measured, Say, say_nothing
 from mudkit.systems.lasthop import expected_waste
 
 __all__ = ["EXAMPLES", "measure_examples", "measure_formula"]
@@ -16,7 +16,7 @@ EXAMPLES: Final = (4, 32)
 
 
 def measure_formula(
-    say: Say = nothing_said,
+    say: Say = say_nothing,
     *,
     over: Mapping[str, Sequence[Any]] | None = None,
     days: int = 365,
@@ -36,7 +36,7 @@ def measure_formula(
         The seeds of the runs; figures are over all of them.
     """
     say("waste by Max and reads a day")
-    table = swept(1, over or {}, {"days": days}, seeds)
+    table = figure_sweep(1, over or {}, {"days": days}, seeds)
     pairs = list(zip(table["user_frequency"], table["max"], strict=True))
     table["error"] = table["waste"] - [
         expected_waste(user_frequency=often, max=most, event_frequency=32) for often, most in pairs
@@ -52,7 +52,7 @@ def measure_formula(
 
 
 def measure_examples(
-    say: Say = nothing_said, *, days: int = 365, seeds: Sequence[int] = range(10)
+    say: Say = say_nothing, *, days: int = 365, seeds: Sequence[int] = range(10)
 ) -> Measured:
     """Measure row L2.
 
@@ -66,6 +66,6 @@ def measure_examples(
         The seeds of the runs; figures are over all of them.
     """
     say(f"waste by Max {' and '.join(map(str, EXAMPLES))}, read once a day")
-    table = swept(1, {"max": EXAMPLES}, {"user_frequency": 1.0, "days": days}, seeds)
+    table = figure_sweep(1, {"max": EXAMPLES}, {"user_frequency": 1.0, "days": days}, seeds)
     figures = {f"waste, Max {most}": of_seeds(table, "waste", max=most) for most in EXAMPLES}
     return Measured(figures, table.attrs["parameters"])

@@ -23,7 +23,7 @@ from mudkit.reproduce.mobius.caching_traces import (
     labelled,
     recorded_traces,
 )
-from mudkit.reproduce.row import Figure, Measured, Say, nothing_said
+from mudkit.reproduce.row import Figure, Measured, Say, say_nothing
 
 __all__ = ["COMPLETENESS", "FEWER_QUERIES", "FEWER_STALE", "LEAST_GAP", "measure"]
 
@@ -35,7 +35,7 @@ LEAST_GAP: Final = 0.05
 """A gap between rule and bound that is worth closing, as a share of all reads."""
 
 
-class _Found(NamedTuple):
+class _Outcome(NamedTuple):
     rule: float
     rule_stale: float
     tree: float
@@ -45,7 +45,7 @@ class _Found(NamedTuple):
 
 
 def measure(
-    say: Say = nothing_said,
+    say: Say = say_nothing,
     *,
     cars: Sequence[int] = CARS,
     towns: Sequence[int] = TOWNS,
@@ -73,7 +73,7 @@ def measure(
     """
     from mudkit.pipeline import label_reads  # loads Spark
 
-    by_name: dict[str, list[_Found]] = {}
+    by_name: dict[str, list[_Outcome]] = {}
     traces = labelled(label_reads, cars=cars, towns=towns, days=days, seeds=seeds, recorded=recorded, say=say)
     with spread_out(processes, 1) as map_:
         for shares in map_(_replayed, traces):
@@ -94,7 +94,7 @@ def measure(
     )
 
 
-def _replayed(trace: Labelled) -> dict[str, _Found]:
+def _replayed(trace: Labelled) -> dict[str, _Outcome]:
     """Replay a trace for each definition of stale."""
     pairs = Pairs.of(trace.labels, trace.reads)
     return {
@@ -105,7 +105,7 @@ def _replayed(trace: Labelled) -> dict[str, _Found]:
     }
 
 
-def _of(pairs: Pairs, stale: NDArray[np.bool_]) -> _Found:
+def _of(pairs: Pairs, stale: NDArray[np.bool_]) -> _Outcome:
     count = len(pairs.device)
 
     def shares(served: NDArray[np.int64]) -> tuple[float, int]:
@@ -123,10 +123,10 @@ def _of(pairs: Pairs, stale: NDArray[np.bool_]) -> _Found:
     else:
         tree = min(1.0, at_equal(frontier, "sent_share", "stale_share", stales / count))
         tree_few = min(1.0, at_equal(frontier, "sent_share", "stale_share", few / count))
-    return _Found(rule, stales / count, tree, bound(stales), rule / bound(few), rule / tree_few)
+    return _Outcome(rule, stales / count, tree, bound(stales), rule / bound(few), rule / tree_few)
 
 
-def _figures(by_name: Mapping[str, Sequence[_Found]]) -> dict[str, Figure]:
+def _figures(by_name: Mapping[str, Sequence[_Outcome]]) -> dict[str, Figure]:
     figures: dict[str, Figure] = {}
     wide = {
         name: closed(runs)
@@ -155,7 +155,7 @@ def _figures(by_name: Mapping[str, Sequence[_Found]]) -> dict[str, Figure]:
     return figures
 
 
-def _finding(by_name: Mapping[str, Sequence[_Found]]) -> str:
+def _finding(by_name: Mapping[str, Sequence[_Outcome]]) -> str:
     """Say in words what the bound says of the paper's factor, and which regime comes nearest."""
     best = {name: Figure.of(each.bound_factor for each in runs).median for name, runs in by_name.items()}
     nearest = max(best, key=lambda name: best[name])
@@ -164,6 +164,6 @@ def _finding(by_name: Mapping[str, Sequence[_Found]]) -> str:
     return f"by the bound, {factor} ({nearest}): {so} {FEWER_QUERIES:g} times in these regimes"
 
 
-def closed(runs: Sequence[_Found]) -> Figure:
+def closed(runs: Sequence[_Outcome]) -> Figure:
     """Give the share of the gap between rule and bound that the tree closes."""
     return Figure.of((each.rule - each.tree) / (each.rule - each.bound) for each in runs)

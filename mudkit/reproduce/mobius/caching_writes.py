@@ -14,8 +14,8 @@ from mudkit.experiment.processes import PROCESSES, spread_out
 from mudkit.learning.batching import Batch
 from mudkit.learning.evaluate_batches import bound_us, trained_on
 from mudkit.learning.frontier import at_equal, write_frontier
-from mudkit.learning.oracle import hindsight_frontier
-from mudkit.learning.writes import Asked, Writes, batches, missed
+from mudkit.learning.oracle import oracle_frontier
+from mudkit.learning.writes import AskedReads, Writes, batches, missed
 from mudkit.reproduce.mobius.caching_traces import (
     CARS,
     DAYS,
@@ -25,7 +25,7 @@ from mudkit.reproduce.mobius.caching_traces import (
     labelled,
     recorded_traces,
 )
-from mudkit.reproduce.row import Figure, Measured, Say, nothing_said
+from mudkit.reproduce.row import Figure, Measured, Say, say_nothing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,7 +49,7 @@ class _Shares(NamedTuple):
     missed: float
 
 
-class _Found(NamedTuple):
+class _Outcome(NamedTuple):
     ten: _Shares
     thirty: _Shares
     tree: _Shares
@@ -60,7 +60,7 @@ class _Found(NamedTuple):
 
 
 def measure(
-    say: Say = nothing_said,
+    say: Say = say_nothing,
     *,
     cars: Sequence[int] = CARS,
     towns: Sequence[int] = TOWNS,
@@ -88,7 +88,7 @@ def measure(
     """
     from mudkit.pipeline import label_writes  # loads Spark
 
-    by_name: dict[str, list[_Found]] = {}
+    by_name: dict[str, list[_Outcome]] = {}
     traces = labelled(
         label_writes, cars=cars, towns=towns, days=days, seeds=seeds, recorded=recorded, say=say
     )
@@ -116,11 +116,11 @@ def measure(
     )
 
 
-def _replayed(trace: Labelled) -> tuple[str, _Found]:
-    return trace.name, _of(Writes.of(trace.labels, trace.positions), Asked.of(trace.reads))
+def _replayed(trace: Labelled) -> tuple[str, _Outcome]:
+    return trace.name, _of(Writes.of(trace.labels, trace.positions), AskedReads.of(trace.reads))
 
 
-def _of(writes: Writes, asked: Asked) -> _Found:
+def _of(writes: Writes, asked: AskedReads) -> _Outcome:
     learnt_from = trained_on(writes)
     train, test = writes.take(learnt_from), writes.take(~learnt_from)
 
@@ -145,11 +145,11 @@ def _of(writes: Writes, asked: Asked) -> _Found:
     bound, strict = (shares(bound_us(match, test, asked)) for match in (_BASE, None))
     hours = None
     if len(test.t_us) <= MOST_WRITES and thirty.missed <= MOST_MISSED:
-        hours = at_most(hindsight_frontier(test, asked))
-    return _Found(shares(Batch(10).due_us(test)), thirty, tree, bound, strict, hours)
+        hours = at_most(oracle_frontier(test, asked))
+    return _Outcome(shares(Batch(10).due_us(test)), thirty, tree, bound, strict, hours)
 
 
-def _figures(by_name: Mapping[str, Sequence[_Found]]) -> dict[str, Figure]:
+def _figures(by_name: Mapping[str, Sequence[_Outcome]]) -> dict[str, Figure]:
     figures: dict[str, Figure] = {}
     for what in ("messages", "points"):
         closed = {name: Figure.of(_closed(each, what) for each in runs) for name, runs in by_name.items()}
@@ -175,7 +175,7 @@ def _figures(by_name: Mapping[str, Sequence[_Found]]) -> dict[str, Figure]:
     return figures
 
 
-def _finding(by_name: Mapping[str, Sequence[_Found]]) -> str:
+def _finding(by_name: Mapping[str, Sequence[_Outcome]]) -> str:
     """Say in words what bound and tree say of the paper's factors, and what the hour could tell."""
     words = []
     for what, wanted in (("messages", FEWER_MESSAGES), ("points", FEWER_POINTS)):
@@ -195,19 +195,19 @@ def _finding(by_name: Mapping[str, Sequence[_Found]]) -> str:
     )
 
 
-def _telling(by_name: Mapping[str, Sequence[_Found]]) -> list[Sequence[_Found]]:
+def _telling(by_name: Mapping[str, Sequence[_Outcome]]) -> list[Sequence[_Outcome]]:
     """Take the regimes in which 30 minutes leave some reads whole: elsewhere nothing sent is as good."""
     return [runs for runs in by_name.values() if max(each.thirty.missed for each in runs) <= MOST_MISSED]
 
 
-def _by_hours(runs: Sequence[_Found]) -> list[float]:
+def _by_hours(runs: Sequence[_Outcome]) -> list[float]:
     return [_closed(each, "messages", "hours") for each in runs if each.hours is not None]
 
 
-def _closed(run: _Found, what: str, who: str = "tree") -> float:
+def _closed(run: _Outcome, what: str, who: str = "tree") -> float:
     base, ours, bound = (getattr(getattr(run, each), what) for each in ("thirty", who, "bound"))
     return 1.0 if base <= bound else float((base - ours) / (base - bound))
 
 
-def _times(run: _Found, who: str, what: str) -> float:
+def _times(run: _Outcome, who: str, what: str) -> float:
     return float(getattr(run.thirty, what) / max(getattr(getattr(run, who), what), 1e-9))

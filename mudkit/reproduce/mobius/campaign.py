@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from mudkit.experiment.processes import PROCESSES
-from mudkit.reproduce.row import Figure, Measured, Say, nothing_said
+from mudkit.reproduce.row import Figure, Measured, Say, say_nothing
 from mudkit.verify.campaign.bugs import BUGS, Bug, Catch, hunt
 from mudkit.verify.campaign.campaign import MINUTES, SETTLE_HOURS
 from mudkit.verify.campaign.cells import Table
@@ -20,7 +20,7 @@ _MANY: Final = 100
 
 
 def measure(
-    say: Say = nothing_said, *, seeds: Sequence[int] = range(1000), bugs: Sequence[Bug] = BUGS
+    say: Say = say_nothing, *, seeds: Sequence[int] = range(1000), bugs: Sequence[Bug] = BUGS
 ) -> Measured:
     """Measure row M6.
 

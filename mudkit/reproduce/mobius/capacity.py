@@ -10,9 +10,9 @@ from pathlib import Path
 
 from mudkit.errors import EnvironmentProblem
 from mudkit.reproduce.mobius.workload import TEXTS, Workload
-from mudkit.reproduce.row import Figure, Measured, Say, nothing_said
+from mudkit.reproduce.row import Figure, Measured, Say, say_nothing
 
-__all__ = ["elsewhere", "hold", "measure", "memory_mb"]
+__all__ = ["hold", "in_subprocess", "measure", "memory_mb"]
 
 _RECORDS = 2000
 _CODE = "import sys; from mudkit.reproduce.mobius.capacity import hold; hold(*map(int, sys.argv[1:]))"
@@ -50,7 +50,7 @@ def hold(subscriptions: int, topics: int, seed: int) -> None:
 
 
 def measure(
-    say: Say = nothing_said,
+    say: Say = say_nothing,
     *,
     subscriptions: int = 1_000_000,
     topics: Sequence[int] = (1000, 10),
@@ -73,7 +73,7 @@ def measure(
     for many in topics:
         for seed in seeds:
             say(f"{subscriptions:,} subscriptions, {many:,} topics, seed {seed}")
-            answers.append(elsewhere("holds the subscriptions", _CODE, subscriptions, many, seed))
+            answers.append(in_subprocess("holds the subscriptions", _CODE, subscriptions, many, seed))
     figures = {
         "MB at the peak": Figure.of(each["peak"] for each in answers),
         "MB with all subscriptions": Figure.of(each["resident"] for each in answers),
@@ -94,7 +94,7 @@ def measure(
     return Measured(figures, parameters)
 
 
-def elsewhere(what: str, code: str, *arguments: int) -> dict[str, float]:
+def in_subprocess(what: str, code: str, *arguments: int) -> dict[str, float]:
     """Run Python code in a process of its own, and give the JSON that it prints.
 
     Parameters

@@ -11,7 +11,7 @@ import numpy as np
 
 from mudkit.predicates import Predicate, SubscriptionIndex
 from mudkit.reproduce.mobius.workload import TEXTS, WRITER, Subscription, Workload
-from mudkit.reproduce.row import Figure, Measured, Say, nothing_said
+from mudkit.reproduce.row import Figure, Measured, Say, say_nothing
 
 __all__ = ["PARTITIONS", "measure", "one_by_one", "papers_messages_per_s"]
 
@@ -53,7 +53,7 @@ def one_by_one(
 
 
 def measure(
-    say: Say = nothing_said,
+    say: Say = say_nothing,
     *,
     subscriptions: int = 1_000_000,
     fewer: int = 10_000,

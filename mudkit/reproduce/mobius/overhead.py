@@ -10,7 +10,7 @@ from typing import Final
 
 from mudkit.reproduce.mobius.overhead_local import local
 from mudkit.reproduce.mobius.overhead_remote import remote
-from mudkit.reproduce.row import Measured, Say, nothing_said
+from mudkit.reproduce.row import Measured, Say, say_nothing
 
 __all__ = ["measure_local", "measure_remote"]
 
@@ -18,7 +18,7 @@ _SEEDS: Final = (1, 2, 3, 4, 5)
 
 
 def measure_local(
-    say: Say = nothing_said,
+    say: Say = say_nothing,
     *,
     writes: int = 2000,
     durable: int = 600,
@@ -41,9 +41,7 @@ def measure_local(
     return Measured(figures, about | {"seeds": list(seeds)})
 
 
-def measure_remote(
-    say: Say = nothing_said, *, requests: int = 500, seeds: Sequence[int] = _SEEDS
-) -> Measured:
+def measure_remote(say: Say = say_nothing, *, requests: int = 500, seeds: Sequence[int] = _SEEDS) -> Measured:
     """Measure row M3 over a network.
 
     Parameters

@@ -32,7 +32,7 @@ from mudkit.fleet.failures import raise_failure
 from mudkit.fleet.store import SqliteStore
 from mudkit.lab import Lab
 from mudkit.predicates import Predicate
-from mudkit.reproduce.row import Figure, Say, nothing_said
+from mudkit.reproduce.row import Figure, Say, say_nothing
 from mudkit.sources.streams import Stream
 from mudkit.systems.mud import Client, Cloud, freshness
 
@@ -203,7 +203,7 @@ def _landed(side: Bare | Mud, calls: Sequence[tuple[str, Record]]) -> float:
 
 
 def local(
-    say: Say = nothing_said,
+    say: Say = say_nothing,
     *,
     writes: int = 2000,
     durable: int = 600,

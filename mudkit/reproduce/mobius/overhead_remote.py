@@ -26,7 +26,7 @@ from mudkit.events import Call, Complete, Effect, Event, Operation, Ports, Recei
 from mudkit.fleet.failures import raise_failure
 from mudkit.lab import Lab
 from mudkit.reproduce.mobius.overhead_local import Record, drawn
-from mudkit.reproduce.row import Figure, Say, nothing_said
+from mudkit.reproduce.row import Figure, Say, say_nothing
 from mudkit.sources.streams import Stream
 from mudkit.systems.mud import Client, Cloud
 
@@ -147,7 +147,7 @@ def latencies_ms(
 
 
 def remote(
-    say: Say = nothing_said, *, requests: int = 500, seeds: Sequence[int] = (1, 2, 3, 4, 5)
+    say: Say = say_nothing, *, requests: int = 500, seeds: Sequence[int] = (1, 2, 3, 4, 5)
 ) -> tuple[dict[str, Figure], dict[str, Any]]:
     """Measure the remote part of row M3.
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from mudkit.reproduce.radiator.link import OVERLOAD, PER_S, Sent
 from mudkit.reproduce.radiator.messages import CLIENTS, ENCODING, aggregates, chain_of, messages, push_bytes
-from mudkit.reproduce.row import Figure, Measured, Say, nothing_said
+from mudkit.reproduce.row import Figure, Measured, Say, say_nothing
 from mudkit.systems.radiator import pack
 
 __all__ = ["SHARES", "falls", "measure_chains", "measure_compression", "measure_payload"]
@@ -19,7 +19,7 @@ SHARES: Final = (0.0002, 0.0005, 0.001, 0.01, 0.05, 0.10)
 
 
 def measure_compression(
-    say: Say = nothing_said, *, count: int = 30_000, seeds: Sequence[int] = range(3)
+    say: Say = say_nothing, *, count: int = 30_000, seeds: Sequence[int] = range(3)
 ) -> Measured:
     """Measure row R1: what is sent of each message, and how long that takes on a saturated link.
 
@@ -86,7 +86,7 @@ def measure_compression(
 
 
 def measure_chains(
-    say: Say = nothing_said, *, clients: int = CLIENTS, count: int = 20, seeds: Sequence[int] = range(3)
+    say: Say = say_nothing, *, clients: int = CLIENTS, count: int = 20, seeds: Sequence[int] = range(3)
 ) -> Measured:
     """Measure row R2: what is sent of each message at volume 1, against a push to each.
 
@@ -133,7 +133,7 @@ def measure_chains(
     return Measured(figures, parameters)
 
 
-def measure_payload(say: Say = nothing_said, *, count: int = 50, seeds: Sequence[int] = range(3)) -> Measured:
+def measure_payload(say: Say = say_nothing, *, count: int = 50, seeds: Sequence[int] = range(3)) -> Measured:
     """Measure row R6: the compressed push to a chain of 10 and of 100 recipients.
 
     Parameters

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mudkit.reproduce.radiator.link import OVERLOAD, PER_S, Sent
 from mudkit.reproduce.radiator.messages import CLIENTS, ENCODING, aggregates, chain_of, messages, push_bytes
-from mudkit.reproduce.row import Figure, Measured, Say, nothing_said
+from mudkit.reproduce.row import Figure, Measured, Say, say_nothing
 from mudkit.systems.radiator import Message
 
 __all__ = ["HOP_S", "LOADS", "measure_headline", "measure_lag"]
@@ -30,9 +30,7 @@ def _sent(sent: Sequence[Message], volume: int, clients: int, share: float, seed
     return Sent.of(gone, sizes)
 
 
-def measure_lag(
-    say: Say = nothing_said, *, length_s: int = 1000, seeds: Sequence[int] = range(3)
-) -> Measured:
+def measure_lag(say: Say = say_nothing, *, length_s: int = 1000, seeds: Sequence[int] = range(3)) -> Measured:
     """Measure row R4: lag against offered load at volume 1, 20 and 50.
 
     Parameters
@@ -88,7 +86,7 @@ def measure_lag(
 
 
 def measure_headline(
-    say: Say = nothing_said,
+    say: Say = say_nothing,
     *,
     clients: int = CLIENTS,
     length_s: int = 1000,

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 from mudkit.reproduce.mobius.capacity import memory_mb
 from mudkit.reproduce.radiator import streaming
 from mudkit.reproduce.radiator.messages import CLIENTS, messages, name
-from mudkit.reproduce.row import Figure, Measured, Say, nothing_said
+from mudkit.reproduce.row import Figure, Measured, Say, say_nothing
 from mudkit.systems.radiator import (
     Aggregability,
     ClientArrays,
@@ -42,7 +42,7 @@ _WITHOUT_A_KEY: Final = Aggregability(
 
 
 def measure(
-    say: Say = nothing_said,
+    say: Say = say_nothing,
     *,
     engines: Mapping[str, Any] | None = None,
     stream: Mapping[str, Any] | None = None,
@@ -62,7 +62,7 @@ def measure(
 
 
 def measure_engines(
-    say: Say = nothing_said,
+    say: Say = say_nothing,
     *,
     clients: int = CLIENTS,
     many: int = 1_000_000,

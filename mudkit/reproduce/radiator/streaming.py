@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from mudkit import trace
-from mudkit.reproduce.row import Figure, Measured, Say, nothing_said
+from mudkit.reproduce.row import Figure, Measured, Say, say_nothing
 from mudkit.systems.radiator import Context, Shares, Volume, aggregability, cell, distance_km, joins
 from mudkit.trace.schema import epoch_us
 from mudkit.units import US_PER_S
@@ -207,7 +207,7 @@ def _done(ends_us: Sequence[int], durations_s: Sequence[float], speed: float) ->
 
 
 def measure(
-    say: Say = nothing_said,
+    say: Say = say_nothing,
     *,
     source: str | os.PathLike[str] | None = None,
     cars: int = 188,

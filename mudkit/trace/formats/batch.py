@@ -1,4 +1,4 @@
-"""A piece of a file: its columns as they came, and the lines that have no columns."""
+"""A batch is a piece of a file: its columns as they came, and the lines that could not be split into them."""
 
 from __future__ import annotations
 

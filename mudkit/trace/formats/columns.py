@@ -1,4 +1,4 @@
-"""Which column of a table is which: the usual spellings, and a mapping of one's own."""
+"""Find out which column of a table is which, by its usual names or by the caller's mapping."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables with a header: CSV, and Parquet."""
+"""Read tables with a header: CSV and Parquet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Public data sets whose files have no header that names columns: Cabspotting, GeoLife, Gowalla."""
+"""Read public data sets whose files have no header that names columns: Cabspotting, GeoLife, Gowalla."""
 
 from __future__ import annotations
 

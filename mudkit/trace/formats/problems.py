@@ -1,4 +1,4 @@
-"""What is wrong with a file that cannot be read, as errors that say so."""
+"""Errors that say what is wrong with a file that cannot be read."""
 
 from __future__ import annotations
 

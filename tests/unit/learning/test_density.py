@@ -7,7 +7,7 @@ from learning_traces import START_US, labelled_reads, written
 
 from mudkit.errors import ParameterError
 from mudkit.learning import Tree, evaluate_reads
-from mudkit.learning.density import CELL_DEG, Written, densities
+from mudkit.learning.density import CELL_DEG, WrittenPlaces, densities
 from mudkit.learning.features import read_features
 from mudkit.learning.pairs import Pairs
 
@@ -19,11 +19,13 @@ NUMBERS = {"a": 0, "b": 1}
 
 def at(table, days, hour, km=1.0):
     here = np.array([START_US + int((24 * days + hour) * HOUR_US)]), np.array([km / 111.195]), np.array([0.0])
-    return (densities(table, *here) if table is not None else Written.of(POSITIONS, NUMBERS).before(*here))[0]
+    return (
+        densities(table, *here) if table is not None else WrittenPlaces.of(POSITIONS, NUMBERS).before(*here)
+    )[0]
 
 
 def test_the_table_is_the_mean_over_days():
-    table = Written.of(POSITIONS, NUMBERS).table()
+    table = WrittenPlaces.of(POSITIONS, NUMBERS).table()
     assert [at(table, 0, hour) for hour in (8.99, 9, 9.99, 10, 11)] == [0, 1.5, 1.5, 0.5, 0]
     assert at(table, 30, 9.5) == 1.5  # whatever the day
     assert (at(table, 0, 9, km=900), at(table, 0, 9, km=500)) == (0.5, 0)
@@ -49,7 +51,7 @@ def test_of_other_devices_and_earlier_days_only():
 
 def test_cells_are_rounded_down_everywhere():
     south = written([("a", 545, -1)])
-    table = Written.of(south, NUMBERS).table()
+    table = WrittenPlaces.of(south, NUMBERS).table()
     assert [*table.cells] == [(-1, 0)]
     assert table.at(-0.01, 0.01, 9.0) == 1
     assert table.at(0.01, 0.01, 9.0) == 0

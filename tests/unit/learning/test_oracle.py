@@ -5,8 +5,8 @@ import pytest
 from learning_traces import MINUTE_US, asked, first_labels, written
 
 from mudkit.learning.batching import delayed
-from mudkit.learning.oracle import HINDSIGHT_PRICES, hindsight_frontier, hours_of
-from mudkit.learning.writes import Asked, Writes, batches, missed
+from mudkit.learning.oracle import ORACLE_PRICES, hours_of, oracle_frontier
+from mudkit.learning.writes import AskedReads, Writes, batches, missed
 
 
 @pytest.fixture(scope="module")
@@ -14,7 +14,7 @@ def world():
     """Two hours of driving: in the first one somebody asks each 20 minutes, in the second one nobody does."""
     positions = written([(car, minute, 0.0) for car in "ab" for minute in range(0, 120, 2)])
     queries = asked([("c", minute, 0.0) for minute in (19, 39, 59)])
-    return Writes.of(first_labels(positions, queries), positions), Asked.of(queries)
+    return Writes.of(first_labels(positions, queries), positions), AskedReads.of(queries)
 
 
 def test_hours_are_numbered_by_weekday_and_weekend():
@@ -28,10 +28,10 @@ def test_hours_are_numbered_by_weekday_and_weekend():
 
 def test_it_saves_what_nobody_asks_for(world):
     writes, reads = world
-    frontier = hindsight_frontier(writes, reads).set_index("price")
-    assert list(frontier.index) == [0.0, *HINDSIGHT_PRICES]
+    frontier = oracle_frontier(writes, reads).set_index("price")
+    assert list(frontier.index) == [0.0, *ORACLE_PRICES]
     assert tuple(frontier.loc[0.0]) == (0.0, 0.0, 1.0)
-    dear = frontier.loc[HINDSIGHT_PRICES[-1]]
+    dear = frontier.loc[ORACLE_PRICES[-1]]
     hour = hours_of(writes.t_us, writes.lon)
     first = hour == hour[0]
     assert dear["point_share"] <= first.mean(), "in the second hour nobody asks"
@@ -46,7 +46,7 @@ def test_what_it_begins_with_is_not_cheaper(world, second):
     table[hour[-1]] = second
     sent = batches(writes, delayed(writes, table[hour]))
     late = missed(writes, sent.sent_us, reads).mean()
-    for price, messages, points, missing in hindsight_frontier(writes, reads).to_numpy():
+    for price, messages, points, missing in oracle_frontier(writes, reads).to_numpy():
         if price:
             dear = (sent.messages + 1e-4 * sent.points) / len(hour) + price * late
             assert messages + 1e-4 * points + price * missing <= dear + 1e-12

@@ -39,9 +39,9 @@ def test_the_whole_matrix_counts():
 
 def test_it_is_cut_back_to_what_holds_on_others():
     known, truth, groups = examples()
-    grove = grow(known, truth, groups, 2)
-    assert grove.whole.model.tree_.n_leaves > 100
-    tree, decided = grove.tree(CostMatrix(1.0, 1.0).table())
+    trees = grow(known, truth, groups, 2)
+    assert trees.whole.model.tree_.n_leaves > 100
+    tree, decided = trees.tree(CostMatrix(1.0, 1.0).table())
     assert 2 <= np.count_nonzero(tree.is_leaf) <= 12
     assert np.mean(decided == truth) > 0.75  # by trees that have not seen the row
 

@@ -12,7 +12,7 @@ M4, M5 = (row for row in ROWS if row.name in ("M4", "M5"))
 
 
 def reads(bound_factor, tree_factor=1.0):
-    return caching_reads._Found(0.8, 0.1, 0.6, 0.5, bound_factor, tree_factor)
+    return caching_reads._Outcome(0.8, 0.1, 0.6, 0.5, bound_factor, tree_factor)
 
 
 @pytest.mark.parametrize(("factor", "words"), [(1.5, "no policy can reach 4"), (4.5, "might reach 4")])
@@ -37,7 +37,7 @@ def test_of_writes_bound_and_tree_are_told_apart():
         }.items()
     }
     late = {**shares, "thirty": caching_writes._Shares(0.4, 1.0, 0.99), "hours": None}
-    by_name = {"a": [caching_writes._Found(**shares)], "b": [caching_writes._Found(**late)]}
+    by_name = {"a": [caching_writes._Outcome(**shares)], "b": [caching_writes._Outcome(**late)]}
     said = caching_writes._finding(by_name)
     assert "of 1 regimes" in said  # where nearly every read misses a write nothing can be told
     assert "bound 4 times fewer messages (the paper's: 3), the tree 2 times fewer messages" in said

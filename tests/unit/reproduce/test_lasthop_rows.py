@@ -14,7 +14,7 @@ from mudkit.reproduce.lasthop import prefetch as lasthop_prefetch
 from mudkit.reproduce.lasthop import runs as lasthop_runs
 from mudkit.reproduce.lasthop import speed as lasthop_speed
 from mudkit.reproduce.lasthop import waste as lasthop_waste
-from mudkit.reproduce.lasthop.simpy_peer import modelled
+from mudkit.reproduce.lasthop.simpy_peer import simulate_in_simpy
 from mudkit.reproduce.row import Figure, Measured
 from mudkit.reproduce.verdict import judge
 from mudkit.sources.outages import Outages
@@ -149,20 +149,20 @@ def test_l7_says_that_its_peer_is_missing(monkeypatch):
 @pytest.mark.parametrize(("outage", "limit"), [(0.0, 4), (0.5, 16), (0.9, 1), (1.0, 5), (0.95, math.inf)])
 def test_two_models_of_one_paper_agree(outage, limit):
     run = simulate(outage=outage, policy="buffer", prefetch_limit=int(min(limit, 1e6)), days=100, seed=3)
-    forwarded, read = modelled(Scenario(outages=Outages(outage), days=100).draw(3), 8, limit)
+    forwarded, read = simulate_in_simpy(Scenario(outages=Outages(outage), days=100).draw(3), 8, limit)
     assert (list(run.forwarded_ids), list(run.read_ids)) == (forwarded, read)
 
 
 def test_many_runs_go_over_processes_and_give_the_same(monkeypatch):
     over, fixed, seeds = {"max": [4, 8], "user_frequency": [2.0]}, {"days": 3}, [1, 2, 3]
-    here = lasthop_runs.swept(1, over, fixed, seeds)
+    here = lasthop_runs.figure_sweep(1, over, fixed, seeds)
     monkeypatch.setattr(lasthop_runs, "_MANY", 1)
-    pd.testing.assert_frame_equal(here, lasthop_runs.swept(1, over, fixed, seeds))
+    pd.testing.assert_frame_equal(here, lasthop_runs.figure_sweep(1, over, fixed, seeds))
     assert here.attrs["parameters"]["policy"] == "on-line"
 
 
 def test_a_fixed_parameter_is_not_swept_over():
-    table = lasthop_runs.swept(1, {"max": [4]}, {"user_frequency": 2.0, "days": 2}, [1])
+    table = lasthop_runs.figure_sweep(1, {"max": [4]}, {"user_frequency": 2.0, "days": 2}, [1])
     assert len(table) == 1
     pd.testing.assert_frame_equal(
         table, sweep({"max": [4]}, {"user_frequency": 2.0, "days": 2, "policy": "on-line"}, [1])

@@ -287,7 +287,7 @@ def test_peaks_are_of_a_process_and_its_descendants():
     code = "import subprocess, sys; a = bytearray(80_000_000); print('ready', flush=True); sys.stdin.read()"
     parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {code!r}], check=True)"
     process = subprocess.Popen([sys.executable, "-c", parent], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    with process, peaks.Peaks(process.pid) as seen:
+    with process, peaks.PeakMemory(process.pid) as seen:
         assert process.stdout.readline() == b"ready\n"
         seen.look()
         process.stdin.close()

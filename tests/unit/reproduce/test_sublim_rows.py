@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mudkit.reproduce import sublim
-from mudkit.reproduce.row import nothing_said
+from mudkit.reproduce.row import say_nothing
 from mudkit.reproduce.sublim import picu as sublim_picu
 from mudkit.reproduce.sublim import roaming as sublim_roaming
 from mudkit.reproduce.verdict import judge
@@ -19,7 +19,7 @@ def complete(row, measured):
 
 
 def test_s1_is_about_rules_and_function_and_one_timestamp():
-    measured = complete(S1, sublim_picu.measure_rules(nothing_said, count=500))
+    measured = complete(S1, sublim_picu.measure_rules(say_nothing, count=500))
     assert measured.figures["share of situations that are right"].median == 1
     assert measured.figures["share of messages on which rules and function agree"].median == 1
     assert measured.figures["patients starved by one Timestamp"].median == 3
@@ -31,7 +31,7 @@ def test_s1_notices_a_rule_that_is_wrong(monkeypatch):
         return sublim_picu.picu(patients, per=None)
 
     monkeypatch.setattr(sublim_picu, "function", other)
-    measured = sublim_picu.measure_rules(nothing_said, count=500)
+    measured = sublim_picu.measure_rules(say_nothing, count=500)
     assert measured.figures["share of messages on which rules and function agree"].median < 1
 
 
@@ -44,7 +44,7 @@ def test_s2_walks_until_there_were_enough_handovers(monkeypatch):
             return None
 
     monkeypatch.setattr(sublim_roaming, "spread_out", lambda part: Alone())
-    measured = complete(S2, sublim_roaming.measure(nothing_said, handovers=12))
+    measured = complete(S2, sublim_roaming.measure(say_nothing, handovers=12))
     assert measured.figures["handovers"].median >= 12
     assert measured.figures["crashes"].median > 0
     assert [measured.figures[name].median for name in ("lost", "repeated", "wrong states")] == [0, 0, 0]
@@ -62,7 +62,7 @@ def test_s2_is_not_reproduced_when_something_is_wrong(spoilt):
 
 
 def test_s3_counts_decisions():
-    measured = complete(S3, sublim_picu.measure_speed(nothing_said, decisions=200, runs=2))
+    measured = complete(S3, sublim_picu.measure_speed(say_nothing, decisions=200, runs=2))
     assert measured.figures["decisions/s"].low > 0
     assert measured.figures["decisions/s with 100 live keys"].low > 0
     assert S3.is_speed

@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 
 from mudkit.reproduce.outcome import ROWS
-from mudkit.reproduce.row import Figure, Measured, Required, Row, nothing_said
+from mudkit.reproduce.row import Figure, Measured, Required, Row, say_nothing
 from mudkit.reproduce.verdict import judge
 
 EVERY = [(row, required) for row in ROWS for required in row.required]
@@ -105,4 +105,4 @@ def test_a_figure_sums_up_its_runs():
     assert dataclasses.astuple(figure) == (3.0, 1.0, 10.0)
     assert str(figure) == "3 (1–10)"
     assert str(Figure.of([2.5])) == "2.5"
-    assert nothing_said("x") is None
+    assert say_nothing("x") is None

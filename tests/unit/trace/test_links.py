@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mudkit.errors import InputMissing, ParameterError, TraceContentError, TraceFormatError
 from mudkit.trace import load_links
-from mudkit.trace.recordings import DUPLICATE, orderly
+from mudkit.trace.recordings import DUPLICATE, order_recordings
 from mudkit.trace.schema import LINKS, REJECTED, epoch_us
 
 HEADER = "network,test,time_local,mbps,mph,lat,lon,area_type"
@@ -147,7 +147,7 @@ def test_of_two_recordings_at_one_time_the_one_that_begins_first_is_kept(driving
 def test_order_keeps_each_device_in_time_and_accounts_for_every_row(rows, gap_s):
     device, t_us = (np.array(column, dtype=np.int64) for column in zip(*rows, strict=True))
     t_us *= 1_000_000
-    order = orderly(device, t_us, gap_s)
+    order = order_recordings(device, t_us, gap_s)
     assert sorted([*order.kept, *order.aside]) == list(range(len(rows)))
     kept = list(zip(device[order.kept], t_us[order.kept], strict=True))
     assert kept == sorted(set(kept))
