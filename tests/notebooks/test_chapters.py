@@ -203,8 +203,9 @@ def test_form(chapter):
     assert chapter.stat().st_size < 300_000
     assert len(code_cells(notebook, "parameters")) == 1
     for cell in code_cells(notebook):
-        assert len(cell.source.splitlines()) <= 15, cell.source
         tree = ast.parse(cell.source)
+        is_list_of_imports = all(isinstance(node, ast.Import | ast.ImportFrom) for node in tree.body)
+        assert is_list_of_imports or len(cell.source.splitlines()) <= 15, cell.source
         assert not [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)], cell.source
 
 
