@@ -61,15 +61,15 @@ class CostPage(Panel):
             lambda costs: bench.tried(np.array(costs, dtype=np.float64).reshape(2, 2))
         )
         rule = rule or FixedRule()
-        found = bench.tried(rule)
-        self._rule = f"the rule {rule}: {_shares(found)}"
+        tried = bench.tried(rule)
+        self._rule = f"the rule {rule}: {_shares(tried)}"
         self.preset = ipywidgets.Dropdown(options=[*COSTS, _OWN], value=cost, description="costs")
         self.costs = tuple(
             _slider(name, value) for name, value in zip(_NAMES, COSTS[cost].table().ravel(), strict=True)
         )
         self.status = ipywidgets.HTML()
         self.tree = ipywidgets.HTML()
-        self._best = bench.bound(found.stale_share)["sent_share"].iloc[-1]
+        self._best = bench.bound(tried.stale_share)["sent_share"].iloc[-1]
         now = self._now()
         # Whole from the first on: a figure is not shown before. One only: of several, JupyterLab leaves the
         # others empty.
@@ -125,9 +125,9 @@ class CostPage(Panel):
         )
 
 
-def _shares(found: Tried) -> str:
+def _shares(tried: Tried) -> str:
     return (
-        f"{found.sent_share:.1%} sent, {found.stale_share:.1%} stale, completeness {found.completeness:.1%}"
+        f"{tried.sent_share:.1%} sent, {tried.stale_share:.1%} stale, completeness {tried.completeness:.1%}"
     )
 
 

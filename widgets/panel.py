@@ -71,13 +71,15 @@ def read_object(name: str, text: str, example: str) -> dict[str, Any]:
     ParameterError
         It is none.
     """
-    expected, found = f"an object of JSON, for instance {example}", text[:_MOST_SHOWN]
+    expected, what_came = f"an object of JSON, for instance {example}", text[:_MOST_SHOWN]
     try:
         given = json.loads(text)
     except (ValueError, RecursionError) as error:  # the latter of thousands of brackets
         raise ParameterError(
-            f"The {name} cannot be read.", where=name, found=f"{found!r}: {error}", expected=expected
+            f"The {name} cannot be read.", where=name, found=f"{what_came!r}: {error}", expected=expected
         ) from None
     if not isinstance(given, dict):
-        raise ParameterError(f"The {name} is no object.", where=name, found=repr(found), expected=expected)
+        raise ParameterError(
+            f"The {name} is no object.", where=name, found=repr(what_came), expected=expected
+        )
     return given

@@ -180,9 +180,9 @@ class PolicyWorkbench(Panel):
         if policy.variables != before:
             self._put(self.variables, policy.variables)
         self._decide()
-        found = findings(policy)  # last: a policy with many conditions takes longer to check than to use
-        self._number({each.line for each in found})
-        self.findings.value = _findings(found, text.splitlines())
+        problems = findings(policy)  # last: a policy with many conditions takes longer to check than to use
+        self._number({each.line for each in problems})
+        self.findings.value = _findings(problems, text.splitlines())
 
     def _choose(self) -> None:
         shown = {
@@ -251,8 +251,12 @@ class PolicyWorkbench(Panel):
         return body
 
     def _automatic(self, battery: Any) -> dict[str, Any]:
-        found = {"battery": battery, "bandwidth_kbps": self.bandwidth.value, "display_px": self.display.value}
-        return {name: value for name, value in found.items() if not isinstance(value, str)}
+        variables = {
+            "battery": battery,
+            "bandwidth_kbps": self.bandwidth.value,
+            "display_px": self.display.value,
+        }
+        return {name: value for name, value in variables.items() if not isinstance(value, str)}
 
     # -- what is shown
 
@@ -303,18 +307,18 @@ def _slider(description: str, values: tuple[Any, ...], value: Any) -> Any:
     return ipywidgets.SelectionSlider(options=named, value=value, description=description)
 
 
-def _findings(found: list[Finding], lines: list[str]) -> str:
-    if not found:
+def _findings(problems: list[Finding], lines: list[str]) -> str:
+    if not problems:
         return "<div>✓ The checker has found nothing: this policy may be set.</div>"
     rows = "".join(
         f"<tr><td>{'' if each.line is None else f'line {each.line}'}</td>"
         f"<td><b>{'✗' if each.is_error else '?'} {escape(each.kind)}</b></td><td>{escape(each.text)}"
         f"{_quoted(each.line, lines)}</td></tr>"
-        for each in found
+        for each in problems
     )
-    errors = sum(each.is_error for each in found)
-    told = "It would be refused when it is set." if errors else "It may be set."
-    return f"<div><b>The checker:</b> {told}<table>{rows}</table></div>"
+    errors = sum(each.is_error for each in problems)
+    verdict = "It would be refused when it is set." if errors else "It may be set."
+    return f"<div><b>The checker:</b> {verdict}<table>{rows}</table></div>"
 
 
 def _quoted(line: int | None, lines: list[str]) -> str:

@@ -120,11 +120,11 @@ class RelayMonitor(Panel):
         self.seen.value = drawn(self.sights.rows).html
         asked = self.wanted.value.strip()
         if self.sights.published.destinations:
-            told = "The item was uploaded" + ("." if self.encrypted.value else ", in clear.")
+            text = "The item was uploaded" + ("." if self.encrypted.value else ", in clear.")
         else:
             why = "Alice's filter does not match" if asked else "nobody has asked for it"
-            told = f"The item has not left the child's device: {why}. 0 bytes."
-        self.status.value = f"<div role='status'><b>{told}</b></div>"
+            text = f"The item has not left the child's device: {why}. 0 bytes."
+        self.status.value = f"<div role='status'><b>{text}</b></div>"
         self._look()
 
     def _look(self) -> None:
@@ -134,10 +134,10 @@ class RelayMonitor(Panel):
             self.found.value = "" if not text else f"At least {_LEAST_LOOKED_FOR} characters, please."
             return
         places = self.sights.places(text)
-        told = "".join(f"<br>{party}: {_fields(fields)}" for party, fields in places.items())
+        lines = "".join(f"<br>{party}: {_fields(fields)}" for party, fields in places.items())
         held = f"The relay has received and stored {self.sights.relay_bytes:,} bytes"
         verdict = "and this is <b>in them</b>" if places["relay"] else "and this is <b>not in them</b>"
-        self.found.value = f"<div style='line-height:1.5'>{held}, {verdict}: {escape(text)}{told}</div>"
+        self.found.value = f"<div style='line-height:1.5'>{held}, {verdict}: {escape(text)}{lines}</div>"
 
 
 def _fields(names: Sequence[str]) -> str:

@@ -55,16 +55,16 @@ class Scoreboard(Panel):
         There is no such measure, or both are the same.
     """
 
-    def __init__(self, found: Found, x: str = "j_per_useful", y: str = "useful_share") -> None:
+    def __init__(self, measured: Found, x: str = "j_per_useful", y: str = "useful_share") -> None:
         for name in (x, y):
             if name not in MEASURES:
                 raise ParameterError(
                     "There is no such measure.", where="x, y", found=repr(name), expected=", ".join(MEASURES)
                 )
-        self._found = found
+        self._found = measured
         self._is_changing = False
         options = [(LABELS[name], name) for name in MEASURES]
-        self.task = _chooser("task", found.tasks, found.tasks[0])
+        self.task = _chooser("task", measured.tasks, measured.tasks[0])
         self.device = _chooser("device", self._devices(), _ALL)
         self.x, self.y = _chooser("across", options, x), _chooser("up", options, y)
         self.problem, self.status, self.table = (ipywidgets.HTML() for _ in range(3))
@@ -122,8 +122,8 @@ class Scoreboard(Panel):
             return self._found.table(self.task.value).reset_index()
         kept = self._found.devices
         rows = kept[(kept["task"] == self.task.value) & (kept["device"] == self.device.value)]
-        found: pd.DataFrame = rows[["system", *OF_DEVICES]].reset_index(drop=True)
-        return found
+        values: pd.DataFrame = rows[["system", *OF_DEVICES]].reset_index(drop=True)
+        return values
 
     def _points(self) -> tuple[pd.DataFrame, dict[str, Any]]:
         x, y, of = self.x.value, self.y.value, self.device.value

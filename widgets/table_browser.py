@@ -149,10 +149,10 @@ class TableBrowser(Panel):
 
     def _read(self) -> None:
         where = self.predicate.value.strip() or None
-        found = self._now.read(
+        reading = self._now.read(
             self._table, where, self.kind.value, data=self._told(), utility=freshness(self.max_age.value)
         )
-        self._note(f"{self.kind.value} read of {where or 'all'}", found)
+        self._note(f"{self.kind.value} read of {where or 'all'}", reading)
 
     def _told(self) -> dict[str, Any]:
         """Take what the reader says of itself."""
@@ -205,10 +205,10 @@ class TableBrowser(Panel):
 
     def _held(self, name: str) -> list[dict[str, Any]]:
         try:
-            found: list[dict[str, Any]] = self._clients[name].held(self._table, self._readers[name]).result()
+            rows: list[dict[str, Any]] = self._clients[name].held(self._table, self._readers[name]).result()
         except OperationLost:  # its device is off, or its machine was killed
             return []
-        return found
+        return rows
 
 
 def _text(description: str, placeholder: str, tooltip: str) -> Any:
@@ -234,8 +234,8 @@ def _outcome(operation: Operation) -> str:
 def _conflicting(conflict: Conflict) -> str:
     """Say which three records a conflict is about."""
     three = {"the store has": conflict.store, "this was": conflict.local, "based on": conflict.base}
-    told = (
+    note = (
         f"{name} {'nothing' if each is None or each['data'] is None else json.dumps(each['data'])}"
         for name, each in three.items()
     )
-    return f" {escape('; '.join(told))}."
+    return f" {escape('; '.join(note))}."

@@ -227,12 +227,12 @@ def _head(*names: str) -> str:
     return "<tr>" + "".join(f"<th style='text-align:left'>{name}</th>" for name in names) + "</tr>"
 
 
-def _verdict(found: Verdict) -> str:
-    model = MODELS[found.model]
-    more = "" if found.explanation.is_smallest else " (There was no time to look for fewer operations.)"
+def _verdict(verdict: Verdict) -> str:
+    model = MODELS[verdict.model]
+    more = "" if verdict.explanation.is_smallest else " (There was no time to look for fewer operations.)"
     return (
-        f"<div role='status'><b>{_MARK[found.status]} {found.status}</b> ({escape(found.model)}): "
-        f"{escape(found.explanation.words)}{more}<br><i>{escape(model.words)}</i></div>"
+        f"<div role='status'><b>{_MARK[verdict.status]} {verdict.status}</b> ({escape(verdict.model)}): "
+        f"{escape(verdict.explanation.words)}{more}<br><i>{escape(model.words)}</i></div>"
     )
 
 

@@ -80,13 +80,13 @@ def check(
     wanted = None if reads is None else frozenset({*reads, None})
     records = history.records
     keys = list(records) if key is None else [key]
-    found: dict[str, _Found] = {}
+    groups: dict[str, _Found] = {}
     for each in keys:
         part = records.get(each, History())
-        found[each] = _checked(part, asked, wanted, within_s)
-        if found[each].status is Status.ILLEGAL:
+        groups[each] = _checked(part, asked, wanted, within_s)
+        if groups[each].status is Status.ILLEGAL:
             break
-    return _verdict(history, asked, key, found)
+    return _verdict(history, asked, key, groups)
 
 
 def views(
@@ -125,18 +125,18 @@ class _Found:
         self.views = seen or {}
 
 
-def _verdict(history: History, model: Model, key: str | None, found: dict[str, _Found]) -> Verdict:
-    status = Status.OK if found else Status.UNKNOWN
-    explanation = summed_up(model, len(history), len(history.clients)) if found else _nothing(None)
+def _verdict(history: History, model: Model, key: str | None, groups: dict[str, _Found]) -> Verdict:
+    status = Status.OK if groups else Status.UNKNOWN
+    explanation = summed_up(model, len(history), len(history.clients)) if groups else _nothing(None)
     for kind in (Status.UNKNOWN, Status.ILLEGAL):
-        for each, one in found.items():
+        for each, one in groups.items():
             if one.status is kind:
                 status, explanation, key = kind, one.explanation, each
                 break
-    seen = {each: one.views for each, one in found.items() if one.status is Status.OK and one.views}
-    if status is Status.OK and len(found) == 1:
-        (key,) = found
-        explanation = found[key].explanation
+    seen = {each: one.views for each, one in groups.items() if one.status is Status.OK and one.views}
+    if status is Status.OK and len(groups) == 1:
+        (key,) = groups
+        explanation = groups[key].explanation
     return Verdict(status, model.name, key, explanation, history, seen)
 
 
@@ -164,11 +164,11 @@ def _checked(history: History, model: Model, wanted: frozenset[str | None] | Non
         )
     best: _Found | None = None
     for group in groups or [frozenset()]:
-        found = _group(history, model, group, within_s)
-        if found.status is Status.ILLEGAL:
-            return found
-        if best is None or (found.status is Status.UNKNOWN and best.status is Status.OK):
-            best = found
+        grouped = _group(history, model, group, within_s)
+        if grouped.status is Status.ILLEGAL:
+            return grouped
+        if best is None or (grouped.status is Status.UNKNOWN and best.status is Status.OK):
+            best = grouped
     assert best is not None
     return best
 

@@ -101,15 +101,16 @@ def judge(
         if reading is None:
             continue
         count += 1
-        found = _of(reading) if isinstance(reading, Anomaly) else decide(reading, model, budget)
-        if found is None:
+        decision = _of(reading) if isinstance(reading, Anomaly) else decide(reading, model, budget)
+        if decision is None:
             is_sure = False
-        elif isinstance(found, Contradiction):
-            first = first or found
+        elif isinstance(decision, Contradiction):
+            first = first or decision
         else:
             assert isinstance(reading, Reading)
             views = {
-                client: tuple(reading.operations[place] for place in view) for client, view in found.items()
+                client: tuple(reading.operations[place] for place in view)
+                for client, view in decision.items()
             }
             return Decision(Status.OK, views)
     if not is_sure:
@@ -133,9 +134,9 @@ def decide(reading: Reading, model: Model, budget: Budget) -> Views | Contradict
         if is_one:
             return Contradiction("cycle", reading, edges)
     for name in _GUARANTEES:
-        found = _against(reading, name)
-        if found is not None:
-            return found
+        contradiction = _against(reading, name)
+        if contradiction is not None:
+            return contradiction
     return _searched(reading, model, budget)
 
 
@@ -155,16 +156,16 @@ def _against(reading: Reading, guarantee: str) -> Contradiction | None:
 def _searched(reading: Reading, model: Model, budget: Budget) -> Views | Contradiction | None:
     if model.form is Form.FORKING_VIEWS:  # one view for all is the better picture, where there is one
         try:
-            found = search(reading, _ONE_VIEW[model.real_time], budget.share(_PART_FOR_ONE_VIEW))
+            views = search(reading, _ONE_VIEW[model.real_time], budget.share(_PART_FOR_ONE_VIEW))
         except OverBudgetError:
-            found = None
-        if found is not None:
-            return found
+            views = None
+        if views is not None:
+            return views
     try:
-        found = search(reading, model, budget)
+        views = search(reading, model, budget)
     except OverBudgetError:
         return None
-    return Contradiction("search", reading) if found is None else found
+    return Contradiction("search", reading) if views is None else views
 
 
 def _for_all(reading: Reading, view: list[int]) -> Views:

@@ -27,32 +27,32 @@ def tangles(edges: Sequence[Edge], nodes: int) -> list[int]:
     for first, then, *_ in edges:
         after[first].append(then)
     part = [-1] * nodes
-    found, low = [-1] * nodes, [0] * nodes
+    number_of, low = [-1] * nodes, [0] * nodes
     count = parts = 0
     stack: list[int] = []
     for start in range(nodes):
-        if found[start] >= 0:
+        if number_of[start] >= 0:
             continue
         trail = [(start, iter(after[start]))]
-        found[start] = low[start] = count
+        number_of[start] = low[start] = count
         count += 1
         stack.append(start)
         while trail:
             node, following = trail[-1]
             for then in following:
-                if found[then] < 0:
-                    found[then] = low[then] = count
+                if number_of[then] < 0:
+                    number_of[then] = low[then] = count
                     count += 1
                     stack.append(then)
                     trail.append((then, iter(after[then])))
                     break
-                if part[then] < 0 and found[then] < low[node]:
-                    low[node] = found[then]
+                if part[then] < 0 and number_of[then] < low[node]:
+                    low[node] = number_of[then]
             else:
                 trail.pop()
                 if trail and low[node] < low[trail[-1][0]]:
                     low[trail[-1][0]] = low[node]
-                if low[node] == found[node]:
+                if low[node] == number_of[node]:
                     while part[node] < 0:
                         part[stack.pop()] = parts
                     parts += 1

@@ -65,9 +65,9 @@ def smallest(
     if core:
         ids = {each.id for each in core}
         few = without(left, [each for each in left if each.id not in ids], reads, model)
-        found = judge(few, reads, model, budget)
-        if found.status is Status.ILLEGAL:
-            left, decision = few, found
+        judged = judge(few, reads, model, budget)
+        if judged.status is Status.ILLEGAL:
+            left, decision = few, judged
     size = max(1, len(left) // 2)
     while True:
         start, shrunk = 0, False
@@ -75,9 +75,9 @@ def smallest(
             if budget.is_over():
                 return left, decision, False
             fewer = without(left, left[start : start + size], reads, model)
-            found = judge(fewer, reads, model, budget)
-            if found.status is Status.ILLEGAL:
-                left, decision, shrunk = fewer, found, True
+            judged = judge(fewer, reads, model, budget)
+            if judged.status is Status.ILLEGAL:
+                left, decision, shrunk = fewer, judged, True
             else:
                 start += size
         if size == 1 and not shrunk:
@@ -95,12 +95,12 @@ def _core(contradiction: Contradiction | None) -> list[Operation]:
     if reading is None or not contradiction.edges:
         return []
     look = [node for edge in contradiction.edges for node in (edge.first, edge.then, *(edge.by or ()))]
-    found: set[int] = set()
+    members: set[int] = set()
     while look:
         place = look.pop()
-        if 0 <= place < len(reading.operations) and place not in found:
-            found.add(place)
+        if 0 <= place < len(reading.operations) and place not in members:
+            members.add(place)
             seen = reading.saw[place]
             look.append(INITIAL if seen is None else seen)
             look.extend(avoided for each, avoided in reading.avoids if each == place)
-    return [reading.operations[place] for place in sorted(found)]
+    return [reading.operations[place] for place in sorted(members)]

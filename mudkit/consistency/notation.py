@@ -54,7 +54,7 @@ def operations_of(text: str) -> list[Operation]:
     TraceFormatError
         Something cannot be read.
     """
-    found: list[tuple[str, int, int, str, str]] = []
+    written: list[tuple[str, int, int, str, str]] = []
     for number, whole in enumerate(text.splitlines(), start=1):
         line = whole.rstrip()
         if not line or line.lstrip().startswith("#"):
@@ -66,11 +66,11 @@ def operations_of(text: str) -> list[Operation]:
         for match in _TOKEN.finditer(rest):
             first, last = offset + match.start(), offset + match.end() - 1
             where = f"line {number}, column {first + 1}"
-            found.append((client.strip(), first, last, match[0], where))
-    found.sort(key=lambda each: each[1])
+            written.append((client.strip(), first, last, match[0], where))
+    written.sort(key=lambda each: each[1])
     counts: dict[str, int] = defaultdict(int)
     operations = []
-    for client, first, last, token, where in found:
+    for client, first, last, token, where in written:
         counts[client] += 1
         operations.append(_operation(client, counts[client], first, last, token, where))
     return operations

@@ -119,11 +119,11 @@ class Operation:
         return f"{self.client} {self.what}"
 
 
-def found_text(found: Content | None) -> str:
+def found_text(content: Content | None) -> str:
     """Write what a conflict has found; of most only the version is known."""
-    if found is None:
+    if content is None:
         return ""
-    return f"@{found.version}" if found.value is None and found.version else str(found)
+    return f"@{content.version}" if content.value is None and content.version else str(content)
 
 
 def precedes(first: Operation, then: Operation, is_listed_before: bool) -> bool:

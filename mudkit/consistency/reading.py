@@ -143,8 +143,8 @@ class Record:
         """Give the writes that may have left a content, and ``INITIAL`` if nobody need have."""
         value, version = content
         if version is None:
-            found = self._by_value.get(value, [])
-            return [INITIAL, *found] if value is None else list(found)
+            writes = self._by_value.get(value, [])
+            return [INITIAL, *writes] if value is None else list(writes)
         if version == 0:
             return [INITIAL] if value is None else []
         if version in self._by_version:
@@ -182,16 +182,16 @@ class Record:
             if not self._must_see(sight):
                 continue
             version = sight.content.version
-            found = [write for write in self.candidates(sight.content) if write != sight.place]
+            writes = [write for write in self.candidates(sight.content) if write != sight.place]
             if version is not None and version in shared:  # a version is of one write, whoever looks at it
                 before, seers = self._choices[shared[version]]
-                found = [write for write in before if write in found]
-                self._choices[shared[version]] = found, [*seers, sight]
+                writes = [write for write in before if write in writes]
+                self._choices[shared[version]] = writes, [*seers, sight]
             else:
                 if version is not None:
                     shared[version] = len(self._choices)
-                self._choices.append((found, [sight]))
-            if not found:
+                self._choices.append((writes, [sight]))
+            if not writes:
                 return self._unwritten(self._choices[-1 if version is None else shared[version]][1])
         for sight in sights:
             if self._must_see(sight):
@@ -199,9 +199,9 @@ class Record:
             if sight.content.version in shared:
                 self._choices[shared[sight.content.version]][1].append(sight)
                 continue
-            found = [write for write in self.candidates(sight.content) if write != sight.place]
+            writes = [write for write in self.candidates(sight.content) if write != sight.place]
             is_certain = sight.content.version in (None, 0) or sight.content.version in self._by_version
-            self._choices.append((found if found and is_certain else [*found, _NONE], [sight]))
+            self._choices.append((writes if writes and is_certain else [*writes, _NONE], [sight]))
         return None
 
     def _must_see(self, sight: _Sight) -> bool:

@@ -45,11 +45,11 @@ def recorded(table: pa.Table | pd.DataFrame) -> Iterator[Operation]:
                 found=repr(status),
                 expected=", ".join(_OUTCOMES),
             )
-        outcome, found = _OUTCOMES[status], None
+        outcome, content = _OUTCOMES[status], None
         if outcome is Outcome.PENDING:
             version = None  # nobody was told; it may be that of a conflict
         if outcome is Outcome.FAILED and row["type"] == "conditional" and version is not None:
-            outcome, found, version = Outcome.CONFLICT, Content(None, version), None
+            outcome, content, version = Outcome.CONFLICT, Content(None, version), None
         if row["op"] == "write" and value is None:
             value = f"{row['client']}#{row['op_id']}"  # not written down, and nobody else's
         yield Operation(
@@ -62,7 +62,7 @@ def recorded(table: pa.Table | pd.DataFrame) -> Iterator[Operation]:
             content=Content(value, version),
             type=row["type"],
             outcome=outcome,
-            found=found,
+            found=content,
         )
 
 

@@ -81,12 +81,12 @@ def search(reading: Reading, model: Model, budget: Budget) -> Views | None:
     """
     if len(reading.operations) > budget.operations:
         raise OverBudgetError
-    found = None
+    views = None
     for settled in _settled(reading):
-        found = _Search(settled, model, budget).run()
-        if found is not None:
+        views = _Search(settled, model, budget).run()
+        if views is not None:
             break
-    return found
+    return views
 
 
 def _settled(reading: Reading) -> Iterator[Reading]:
@@ -201,14 +201,14 @@ class _Search:
         heirs = self._heirs[last] & left
         if heirs:  # exactly one may replace it, and must do so now
             return [place for place in _bits(heirs) if heirs == 1 << place and not self._before[place] & left]
-        found = []
+        ready = []
         for place in _bits(left & self._writes):
             if self._before[place] & left or self._saw[place] is not None:
                 continue
             if not (self._seers[place] | self._heirs[place]) & left:
                 return [place]
-            found.append(place)
-        return found
+            ready.append(place)
+        return ready
 
     def _groups(self, left: int) -> list[int]:
         """Part what is left into groups of clients that will see nothing of each other."""

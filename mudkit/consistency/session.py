@@ -93,26 +93,26 @@ def _by_version(reading: Reading, guarantee: str) -> list[Edge] | None:
 
 def _without_moments(cycle: list[Edge], initial: int, about: dict[tuple[int, int], int]) -> list[Edge]:
     """Join the edges between two writes that go over moments; the cycle begins at a write."""
-    found: list[Edge] = []
+    edges: list[Edge] = []
     way: list[Edge] = []
     for edge in cycle:
         way.append(edge)
         if edge.then <= initial:
             if len(way) == 1:
-                found.append(edge)
+                edges.append(edge)
             else:
                 by = about[way[0].first, way[0].then], about[edge.first, edge.then]
-                found.append(Edge(way[0].first, edge.then, ORDERED, by))
+                edges.append(Edge(way[0].first, edge.then, ORDERED, by))
             way = []
-    return found
+    return edges
 
 
 def _sessions(reading: Reading, guarantee: str) -> dict[tuple[str, str | None], list[int]]:
     """Part the operations by client; for reads that must not go back, by their type as well."""
-    found: dict[tuple[str, str | None], list[int]] = defaultdict(list)
+    sessions: dict[tuple[str, str | None], list[int]] = defaultdict(list)
     for place, each in enumerate(reading.operations):
-        found[each.client, each.type if guarantee == "monotonic-reads" else None].append(place)
-    return found
+        sessions[each.client, each.type if guarantee == "monotonic-reads" else None].append(place)
+    return sessions
 
 
 def _written(reading: Reading, place: int, role: str) -> int | None:

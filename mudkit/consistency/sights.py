@@ -15,7 +15,7 @@ def seen_writes(history: History) -> dict[tuple[str, int, str], Operation]:
     Operations that saw what nobody wrote, what was there at the beginning, or what several writes may have
     left are missing.
     """
-    found: dict[tuple[str, int, str], Operation] = {}
+    seen: dict[tuple[str, int, str], Operation] = {}
     for part in history.records.values():
         types = frozenset(each.type for each in part if not each.is_write)
         record = Record(part, types, Refused.IS_A_WRITE)
@@ -27,5 +27,5 @@ def seen_writes(history: History) -> dict[tuple[str, int, str], Operation]:
                 continue
             writes = set(record.candidates(content)) - {place}
             if len(writes) == 1 and min(writes) >= 0:
-                found[each.id] = record.operations[min(writes)]
-    return found
+                seen[each.id] = record.operations[min(writes)]
+    return seen

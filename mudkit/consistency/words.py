@@ -41,20 +41,20 @@ def explained(
 def _steps(reading: Reading, edges: Sequence[Edge]) -> tuple[Step, ...]:
     """Turn edges into steps; those over moments are joined into one."""
     count = len(reading.operations)
-    found: list[Step] = []
+    steps: list[Step] = []
     begin: int | None = None
     for edge in edges:
         if edge.by is not None:
             first, then = (reading.operations[place] for place in edge.by)
-            found.append(Step(first, then, "was over before its client invoked" if first != then else "saw"))
+            steps.append(Step(first, then, "was over before its client invoked" if first != then else "saw"))
         elif edge.first < count and edge.then < count:
-            found.append(Step(reading.operations[edge.first], reading.operations[edge.then], edge.why))
+            steps.append(Step(reading.operations[edge.first], reading.operations[edge.then], edge.why))
         elif edge.first < count:
             begin = edge.first
         elif edge.then < count and begin is not None:
-            found.append(Step(reading.operations[begin], reading.operations[edge.then], edge.why))
+            steps.append(Step(reading.operations[begin], reading.operations[edge.then], edge.why))
             begin = None
-    return tuple(found)
+    return tuple(steps)
 
 
 def _told(steps: Sequence[Step], contradiction: Contradiction) -> str:
@@ -62,10 +62,10 @@ def _told(steps: Sequence[Step], contradiction: Contradiction) -> str:
     if alone:
         return f"{alone[0].first} {alone[0].why}, and was refused."
     if contradiction.guarantee is None:
-        told = "; ".join(map(str, steps))
-        return f"Each of these comes before the next, and the last before the first: {told}."
-    told = " and ".join(map(str, steps))
-    return f"No order of the writes gives {contradiction.guarantee}: {told}."
+        sentence = "; ".join(map(str, steps))
+        return f"Each of these comes before the next, and the last before the first: {sentence}."
+    sentence = " and ".join(map(str, steps))
+    return f"No order of the writes gives {contradiction.guarantee}: {sentence}."
 
 
 def _nothing_found(
@@ -104,7 +104,7 @@ def _orders(reading: Reading | None, model: Model) -> list[str]:
     """Say for each order of the writes, where there are few, which operations speak against it."""
     if reading is None or len(reading.writes) > 3:
         return []
-    found = []
+    lines = []
     for order in itertools.permutations(reading.writes):
         versions: list[int | None] = [None] * len(reading.operations)
         for number, place in enumerate(order, start=1):
@@ -117,8 +117,8 @@ def _orders(reading: Reading | None, model: Model) -> list[str]:
             for step in _steps(reading, edges)
         ]
         names = " before ".join(reading.operations[place].what for place in order)
-        found.append(f"With {names}: {'; '.join(steps)}.")
-    return found if len(found) <= _MOST_ORDERS else []
+        lines.append(f"With {names}: {'; '.join(steps)}.")
+    return lines if len(lines) <= _MOST_ORDERS else []
 
 
 def summed_up(model: Model, operations: int, clients: int) -> Explanation:

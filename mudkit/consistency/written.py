@@ -92,16 +92,16 @@ def _placed(operations: Sequence[Operation], bodies: Sequence[str], first: int) 
     ]
     events.sort()
     column = first - 2
-    found: list[tuple[int, str]] = [(0, "")] * len(operations)
+    places: list[tuple[int, str]] = [(0, "")] * len(operations)
     for number, (_, place, is_answer) in enumerate(events):
         body = bodies[place]
         if not is_answer:
             column += 2
-            found[place] = column, body
+            places[place] = column, body
         elif events[number - 1] == (operations[place].invoked_us, place, False):
-            column = found[place][0] + len(body) - 1  # nothing happened meanwhile
+            column = places[place][0] + len(body) - 1  # nothing happened meanwhile
         else:
-            start = found[place][0]
+            start = places[place][0]
             column = max(column + 1, start + len(body) + 1)
-            found[place] = start, f"[{body}".ljust(column - start) + "]"
-    return found
+            places[place] = start, f"[{body}".ljust(column - start) + "]"
+    return places

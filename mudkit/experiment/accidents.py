@@ -98,14 +98,14 @@ def surges(
 
     size = usual.cell_deg
     counted = Counter((int(np.floor(lat / size)), int(np.floor(lon / size))) for lat, lon in places)
-    found = []
+    surging = []
     for (row, column), writes in sorted(counted.items()):
         lat, lon = (row + 0.5) * size, (column + 0.5) * size
         middle_us = t_us - round(30.0 * minutes * US_PER_S)
         expected = max(usual.at(lat, lon, float(solar_time(middle_us, lon)[0])) * minutes / 60.0, least)
         if writes > factor * expected and stats.poisson.sf(writes - 1, expected) < _UNLIKELY:
-            found.append(Surge(row, column, lat, lon, writes, expected))
-    return found
+            surging.append(Surge(row, column, lat, lon, writes, expected))
+    return surging
 
 
 @dataclass
@@ -159,51 +159,51 @@ class Dispatcher:
         now_us = lab.world.now_us
         since_us = now_us - round(60.0 * self.every_min * US_PER_S)
         places = [(lat, lon) for _, t_us, lat, lon in self.drive.written if since_us < t_us <= now_us]
-        found = surges(
+        surging = surges(
             self.usual, places, lab.start_us + now_us, self.every_min, factor=self.factor, least=self.least
         )
-        cells = {(each.row, each.column) for each in found}
+        cells = {(each.row, each.column) for each in surging}
         if cells == {(each.row, each.column) for each in self._places}:
-            self._tell_who_has_come(found)
-        elif found:
-            self._ship(self._near(found), tuple(found))
+            self._tell_who_has_come(surging)
+        elif surging:
+            self._ship(self._near(surging), tuple(surging))
         else:
             self._ship(set(self._told), ())
             self._told.clear()
-        self._places = tuple(found)
-        return found
+        self._places = tuple(surging)
+        return surging
 
-    def _near(self, found: Sequence[Surge]) -> set[str]:
+    def _near(self, surging: Sequence[Surge]) -> set[str]:
         """Say who is near: by the last place that each device has written from."""
         last = {row: (lat, lon) for row, _, lat, lon in self.drive.written}
         return {
             self.drive.devices[row].name
             for row, place in last.items()
-            if any(distance_km(*place, each.lat, each.lon) <= self.near_km for each in found)
+            if any(distance_km(*place, each.lat, each.lon) <= self.near_km for each in surging)
         }
 
-    def _tell_who_has_come(self, found: Sequence[Surge]) -> None:
-        come = self._near(found) - self._told if found else set()
+    def _tell_who_has_come(self, surging: Sequence[Surge]) -> None:
+        come = self._near(surging) - self._told if surging else set()
         if come:
-            self._send(self._updated(found, self.pushed[-1].version), come, tuple(found))
+            self._send(self._updated(surging, self.pushed[-1].version), come, tuple(surging))
 
-    def _ship(self, near: set[str], found: tuple[Surge, ...]) -> None:
+    def _ship(self, near: set[str], surging: tuple[Surge, ...]) -> None:
         """Ship a newer version to who is near, and to those who have an older one that is over."""
         version = (self.pushed[-1].version if self.pushed else self.policy.version) + 1
-        self._send(self._updated(found, version), near | self._told, found)
+        self._send(self._updated(surging, version), near | self._told, surging)
 
-    def _send(self, policy: Artefact, to: set[str], found: tuple[Surge, ...]) -> None:
+    def _send(self, policy: Artefact, to: set[str], surging: tuple[Surge, ...]) -> None:
         if not to:
             return
         lab = self.drive.lab
         self.drive.cloud.ship(policy, app=APP, to=sorted(to))
-        self.pushed.append(Pushed(lab.world.now_us / 1e6, policy.version, tuple(sorted(to)), found))
+        self.pushed.append(Pushed(lab.world.now_us / 1e6, policy.version, tuple(sorted(to)), surging))
         self._told |= to
 
-    def _updated(self, found: Sequence[Surge], version: int) -> Artefact:
+    def _updated(self, surging: Sequence[Surge], version: int) -> Artefact:
         """Make the policy that asks near each surge; without any the old one, as a newer version."""
         updated = self.policy
-        for each in found:
+        for each in surging:
             north = self.near_km / KM_PER_DEGREE
             east = north / max(float(np.cos(np.radians(each.lat))), 0.01)
             updated = updated.but_inside(
@@ -214,7 +214,7 @@ class Dispatcher:
                 east=each.lon + east,
                 version=version,
             )
-        return updated if found else self.policy.renewed(version)
+        return updated if surging else self.policy.renewed(version)
 
     def _again(self, is_begun: Any) -> None:
         if is_begun:

@@ -200,11 +200,11 @@ class _Run:
         record = {"topic": "art", "article": "x" * audience.article_bytes, "number": number_}
         self.jane.write(_TABLE, _KEY, record, predicate=predicate)
         self.lab.run(seconds=_SETTLE_S)
-        for name, told in self.told.items():
+        for name, readers in self.told.items():
             place: Any = data[name]["loc"]
             self.rows.append((
                 number_, at_s, name, self.ages[name], place[0], place[1], is_meant[name], is_known[name],
-                "".join(told[before[name] :][-1:]), _state(told, before[name], is_meant[name]),
+                "".join(readers[before[name] :][-1:]), _state(readers, before[name], is_meant[name]),
             ))  # fmt: skip
 
     def audited(self) -> Audited:
@@ -217,13 +217,13 @@ class _Run:
         return Audited(self.lab, pd.DataFrame(self.rows, columns=columns))
 
 
-def _state(told: list[str], before: int, is_meant: bool) -> str:
+def _state(readers: list[str], before: int, is_meant: bool) -> str:
     """Say in words what a reader was told at a write."""
-    now = told[before:][-1:]
+    now = readers[before:][-1:]
     if now == ["remove"]:
         return TAKEN_BACK
     if now == ["upsert"]:
         if not is_meant:
             return TOLD_NOT_MEANT
-        return TOLD_AGAIN if told[:before][-1:] == ["upsert"] else TOLD_FIRST
+        return TOLD_AGAIN if readers[:before][-1:] == ["upsert"] else TOLD_FIRST
     return MEANT_NOT_TOLD if is_meant else NEITHER

@@ -143,8 +143,8 @@ def compare(
 
 def _measured(what: tuple[Scenario, Callable[[Network], System], str, int]) -> dict[str, Any]:
     scenario, make, name, seed = what
-    found = run(scenario, make, seed, messages=False, held=False)
-    return {"system": name, "seed": seed, **found.measures()}
+    one_run = run(scenario, make, seed, messages=False, held=False)
+    return {"system": name, "seed": seed, **one_run.measures()}
 
 
 def interval(values: Any, confidence: float) -> tuple[float, float]:

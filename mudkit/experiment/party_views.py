@@ -88,10 +88,10 @@ class Sights:
 
     def places(self, text: str) -> dict[str, list[str]]:
         """Look for a text in all that was held: give the fields in which it was, by party."""
-        found: dict[str, list[str]] = {SENDER: [], "relay": [], RECEIVER: []}
+        places: dict[str, list[str]] = {SENDER: [], "relay": [], RECEIVER: []}
         for party, field, _ in self.held.find(text):
-            found["relay" if party.startswith(f"{_RELAY}-") else party].append(field)
-        return {party: sorted(set(fields)) for party, fields in found.items()}
+            places["relay" if party.startswith(f"{_RELAY}-") else party].append(field)
+        return {party: sorted(set(fields)) for party, fields in places.items()}
 
 
 _NOTHING: Final = Seen("nothing")
@@ -196,9 +196,9 @@ def _key(lab: Lab, went: bool) -> Sight:
         return Sight("key", _NOTHING, _NOTHING, _NOTHING)
     store = lab.devices[RECEIVER].processes[0].store
     secret = store.get(f"key {SENDER}\n{_PORTS[0]}\n{1:012d}")
-    told = Seen("clear", "32 secret bytes")
-    relay = _relay(lab, secret, told.text, _sealed(lab)[-1:])
-    return Sight("key", told, relay, told)
+    sight = Seen("clear", "32 secret bytes")
+    relay = _relay(lab, secret, sight.text, _sealed(lab)[-1:])
+    return Sight("key", sight, relay, sight)
 
 
 def _header(lab: Lab, item_id: str, published: Published) -> Iterator[Sight]:
@@ -227,9 +227,9 @@ def _sealed(lab: Lab) -> list[bytes]:
 
 
 def _held(lab: Lab) -> Held:
-    found = lab.trace.held
-    assert found is not None
-    return found
+    held = lab.trace.held
+    assert held is not None
+    return held
 
 
 def _carried(lab: Lab) -> tuple[int, int]:

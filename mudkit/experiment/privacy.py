@@ -50,10 +50,10 @@ def contacts(lab: Lab) -> pd.DataFrame:
             source, destination = each.sender, each.device
         else:
             continue
-        told = source, destination, each.field, each.t_us, each.clear_bytes, each.ciphertext_bytes
-        rows.append((each.party, each.system, *told))
+        row = source, destination, each.field, each.t_us, each.clear_bytes, each.ciphertext_bytes
+        rows.append((each.party, each.system, *row))
         if each.party in lab.devices and each.sender not in lab.devices:
-            rows.append((each.sender, each.system, *told))
+            rows.append((each.sender, each.system, *row))
     columns = ["party", "system", "source", "destination", "field", "ts", "clear_bytes", "ciphertext_bytes"]
     frame = pd.DataFrame(rows, columns=columns)
     frame["ts"] = pd.to_datetime(frame["ts"] + lab.start_us, unit="us", utc=True)
@@ -120,11 +120,11 @@ def shown(lab: Lab, system: str | None = None) -> pd.DataFrame:
         held = held[held["system"] == system]
     ledger = _held(lab)
     values = [ledger.values(*each) for each in zip(held["party"], held["field"], strict=True)]
-    told = [
+    rows = [
         ", ".join(each.decode(errors="replace")[:_EXAMPLE] for each in some[:_EXAMPLES]) for some in values
     ]
     frame = held[["system", "party", "field"]].assign(
-        values=[len(each) for each in values], times=held["times"], size_bytes=held["bytes"], examples=told
+        values=[len(each) for each in values], times=held["times"], size_bytes=held["bytes"], examples=rows
     )
     return frame.reset_index(drop=True)
 

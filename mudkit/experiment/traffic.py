@@ -194,7 +194,7 @@ class Traffic:
         server = Server(
             lab, application.aggregability, application.join, max_retention_s=longest_s, **settings
         )
-        found: _Heard = []
+        heard_by: _Heard = []
         places = self._places(said) | stand
         clients = {}
         for name, device in lab.devices.items():
@@ -202,7 +202,7 @@ class Traffic:
             clients[name] = Client(
                 device,
                 server,
-                receive=partial(self._hear, found, lab, name),
+                receive=partial(self._hear, heard_by, lab, name),
                 attributes={"loc": loc, "p2p_enabled": True},
             )
         lab.run(seconds=5)
@@ -211,7 +211,7 @@ class Traffic:
             lab.world.run(began_us + t_us)
             clients[min(context.people)].propagate_context(context)
         lab.run(seconds=longest_s + 30)
-        for row in found:
+        for row in heard_by:
             row[0] -= began_us / 1e6
             row[-1] = round(row[-1] - began_us / 1e6, 1)
         tracks = {
@@ -222,7 +222,7 @@ class Traffic:
             name: (np.zeros(1), np.array([lat]), np.array([lon]))
             for name, (lat, lon) in ((name, places.get(name, stand[NEAR])) for name in clients)
         }
-        table = heard(found, {**still, **tracks}).rename(columns={"value": "speed_kmh"})
+        table = heard(heard_by, {**still, **tracks}).rename(columns={"value": "speed_kmh"})
         return Drive(table, server.counts().result(), lab)
 
     def play(
@@ -276,8 +276,8 @@ class Traffic:
         lab.fleet(self.cars, mobility=self.mobility, every_s=self.every_s, prefix="car")
 
     @staticmethod
-    def _hear(found: _Heard, lab: Lab, name: str, context: Context) -> None:
-        found += rows(lab.world.now_us / 1e6, name, found[-1][2] + 1 if found else 1, context)
+    def _hear(heard: _Heard, lab: Lab, name: str, context: Context) -> None:
+        heard += rows(lab.world.now_us / 1e6, name, heard[-1][2] + 1 if heard else 1, context)
 
 
 def _contexts(said: pd.DataFrame) -> list[tuple[Context, int]]:

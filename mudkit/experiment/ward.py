@@ -239,14 +239,14 @@ def pulses(ward: Ward, seed: int, patient: int) -> NDArray[np.int64]:
     for place, push in enumerate(noise.tolist()):
         here = kept * here + np.sqrt(1.0 - kept**2) * push
         wander[place] = here
-    found = np.maximum(np.rint(mean + 4.0 * wander), _ALARM_BPM + 1)
+    bpm = np.maximum(np.rint(mean + 4.0 * wander), _ALARM_BPM + 1)
     begins = Stream(seed, "ward alarm").chance(patient, step, ward.alarms_per_day * ward.every_s / 86_400.0)
     lengths_s = Stream(seed, "ward alarm length").exponential(patient, step, ward.alarm_minutes * 60.0)
     low = Stream(seed, "ward low pulse").integers(patient, step, 35, 49)
     for place in np.flatnonzero(begins).tolist():
         end = place + max(int(lengths_s[place] / ward.every_s), 1)
-        found[place:end] = low[place:end]
-    return found.astype(np.int64)
+        bpm[place:end] = low[place:end]
+    return bpm.astype(np.int64)
 
 
 def _measured(what: tuple[Ward, int, str]) -> dict[str, Any]:
@@ -339,15 +339,21 @@ class _Shift:
         for alarm in self._all_alarms():
             mine = low[(low["patient"] == alarm.patient) & (low["at_s"] >= alarm.from_s)]
             for name in self.names:
-                told = mine.loc[(mine["doctor"] == name) & (mine["at_s"] <= alarm.until_s), "at_s"]
+                shown_s = mine.loc[(mine["doctor"] == name) & (mine["at_s"] <= alarm.until_s), "at_s"]
                 rows.append(
-                    (alarm.patient, name, alarm.from_s, alarm.until_s, told.min() if len(told) else np.nan)
+                    (
+                        alarm.patient,
+                        name,
+                        alarm.from_s,
+                        alarm.until_s,
+                        shown_s.min() if len(shown_s) else np.nan,
+                    )
                 )
         return pd.DataFrame(rows, columns=["patient", "doctor", "from_s", "until_s", "told_s"])
 
     def _all_alarms(self) -> Iterable[Alarm]:
-        for patient, found in self.pulses.items():
-            edges = np.diff(np.concatenate([[False], found < _ALARM_BPM, [False]]).astype(np.int8))
+        for patient, pulse in self.pulses.items():
+            edges = np.diff(np.concatenate([[False], pulse < _ALARM_BPM, [False]]).astype(np.int8))
             for begin, end in zip(np.flatnonzero(edges > 0), np.flatnonzero(edges < 0), strict=True):
                 first_s, last_s = (
                     self.offsets_s[patient] + self.ward.every_s * each for each in (begin, end)

@@ -59,11 +59,11 @@ class Bill:
     def account(self, system: str, device: str, direction: str) -> Account:
         """Give an account; it is opened when it is asked for first."""
         key = system, device, direction
-        found = self._accounts.get(key)
-        if found is None:
-            found = self._accounts[key] = Account(*key)
-            self._by_device.setdefault(device, []).append(found)
-        return found
+        account = self._accounts.get(key)
+        if account is None:
+            account = self._accounts[key] = Account(*key)
+            self._by_device.setdefault(device, []).append(account)
+        return account
 
     def of_device(self, device: str) -> Sequence[Account]:
         """Give the accounts of a device."""

@@ -100,8 +100,8 @@ class Held:
         named, sizes = set(), dict.fromkeys(("clear", "ciphertext", "packed"), 0)
         for field, form, data in parts:
             sizes[form] += len(data)
-            told = data.decode(errors="replace") if form == "clear" else ""
-            names = {each for each in (told, *_WORD.findall(told)) if each in devices}
+            text = data.decode(errors="replace") if form == "clear" else ""
+            names = {each for each in (text, *_WORD.findall(text)) if each in devices}
             named |= {(name, field) for name in names - {sender}}
         self.mentions += [
             Mention(party, system, sender, name, field, now_us, sizes["clear"], sizes["ciphertext"])
@@ -135,12 +135,12 @@ class Held:
             Party, field, and when it was held first, in µs; sorted.
         """
         sought = needle.encode() if isinstance(needle, str) else needle
-        found = []
+        places = []
         for (party, field), held in self._bytes.items():
             times = [at for data, at in held.items() if sought in data or sought in field.encode()]
             if times:
-                found.append((party, field, min(times)))
-        return sorted(found)
+                places.append((party, field, min(times)))
+        return sorted(places)
 
 
 def leaves(value: Any) -> Iterator[tuple[str, str, bytes]]:

@@ -81,12 +81,12 @@ class Faults:
             ``before commit``, ``after commit``, or a point that a machine names in its store; one that no
             machine comes to kills nobody.
         """
-        found = self._host(host)
+        target = self._host(host)
         if at is None:
-            found.kill()
+            target.kill()
             return
-        trap = _Trap(found, at)
-        for process in found.processes:
+        trap = _Trap(target, at)
+        for process in target.processes:
             process.store.at_crash_point = trap
 
     def restart(self, host: str) -> None:

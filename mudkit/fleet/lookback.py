@@ -38,13 +38,13 @@ def radio_stretches(recorder: Recorder, device: Device) -> list[Stretch]:
     carried += device.link.carried_so_far(world.now_us)
     down = _rows(_rows(recorder.table("incidents"), "device", device.name), "incident", "link down")
     downs_us = np.asarray(epoch_us(down["ts"]) - start_us)
-    found: list[Stretch] = []
+    stretches: list[Stretch] = []
     profiles = [*device.link.profiles, (world.now_us, device.link.profile)]
     for (from_us, profile), (until_us, _) in pairwise(profiles):
         then = [each for each in carried if from_us <= each.begun_us < max(until_us, from_us + 1)]
         downs = downs_us[(downs_us >= from_us) & (downs_us <= until_us)].tolist()
-        found += timeline(RADIOS[profile.name], then, downs, until_us, from_us)
-    return found
+        stretches += timeline(RADIOS[profile.name], then, downs, until_us, from_us)
+    return stretches
 
 
 def _rows(table: pa.Table, column: str, value: str) -> pa.Table:

@@ -104,15 +104,15 @@ def _opened_text(text: bytes, room: Room) -> Opened | None:
     if value := _json(text):
         room.bytes -= len(text)
         return Opened(value, True)
-    found = []
+    parts = []
     for run in _CODED.finditer(text):
         decoded = _decoded(run[0], room)
         if decoded is not None:
             if len(run[0]) == len(text.strip()):
                 return Opened(decoded, True)
-            found.append(decoded)
-    room.bytes -= sum(map(len, found))
-    return Opened(found, False) if found else None
+            parts.append(decoded)
+    room.bytes -= sum(map(len, parts))
+    return Opened(parts, False) if parts else None
 
 
 def _decoded(run: bytes, room: Room) -> bytes | None:
@@ -140,13 +140,15 @@ _URL_SAFE: Final = bytes.maketrans(b"-_", b"+/")
 
 def _inflated(data: bytes, room: Room) -> bytes | None:
     for magic, inflater in _INFLATES:
-        if data.startswith(magic) and (found := _inflated_by(inflater(), data, room)) is not None:
-            return found
-    found = _inflated_by(zlib.decompressobj(-15), data, room)
+        if data.startswith(magic) and (inflated := _inflated_by(inflater(), data, room)) is not None:
+            return inflated
+    inflated = _inflated_by(zlib.decompressobj(-15), data, room)
     means = (
-        found is not None and len(found) >= _LEAST and (_is_text(found) or opened(found, room) is not None)
+        inflated is not None
+        and len(inflated) >= _LEAST
+        and (_is_text(inflated) or opened(inflated, room) is not None)
     )
-    return found if means else None
+    return inflated if means else None
 
 
 def _inflated_by(inflate: Any, data: bytes, room: Room) -> bytes | None:

@@ -269,14 +269,14 @@ class Recorder:
             self.add("operations", self._operation(operation, detail))
 
     def _operation(self, operation: Operation, detail: Mapping[str, Any]) -> tuple[Any, ...]:
-        call, told = operation.call, detail.get
+        call, given = operation.call, detail.get
         asked = call.arguments.get
-        hashed = told("value_hash")
+        hashed = given("value_hash")
         return (
             operation.process.host.name, operation.session, call.op_id, call.operation,
-            _text(told("table", asked("table"))), _text(told("key", asked("key"))),
-            _text(told("type", asked("type"))), operation.invoked_us, operation.responded_us,
-            operation.status, told("version"), hashed() if callable(hashed) else hashed,
+            _text(given("table", asked("table"))), _text(given("key", asked("key"))),
+            _text(given("type", asked("type"))), operation.invoked_us, operation.responded_us,
+            operation.status, given("version"), hashed() if callable(hashed) else hashed,
         )  # fmt: skip
 
     # -- what goes out

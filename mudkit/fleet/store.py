@@ -77,8 +77,8 @@ class MemoryStore:
 
     def get(self, key: str) -> Any:
         """See :class:`mudkit.events.Store`."""
-        found = self._data.get(key)
-        return None if found is None else _decode(found)
+        value = self._data.get(key)
+        return None if value is None else _decode(value)
 
     def put(self, key: str, value: Any) -> None:
         """See :class:`mudkit.events.Store`."""
@@ -161,8 +161,8 @@ class SqliteStore:
         if key in self._changes:
             changed = self._changes[key]
             return None if changed is None else _decode(changed)
-        found = self._execute("SELECT value FROM store WHERE key = ?", (key,)).fetchone()
-        return None if found is None else _decode(found[0])
+        row = self._execute("SELECT value FROM store WHERE key = ?", (key,)).fetchone()
+        return None if row is None else _decode(row[0])
 
     def put(self, key: str, value: Any) -> None:
         """See :class:`mudkit.events.Store`."""
@@ -178,9 +178,9 @@ class SqliteStore:
     def items(self, prefix: str = "") -> Sequence[tuple[str, Any]]:
         """See :class:`mudkit.events.Store`."""
         query = "SELECT key, value FROM store WHERE substr(key, 1, ?) = ?"
-        found = dict(self._execute(query, (len(prefix), prefix)).fetchall())
-        found |= {key: value for key, value in self._changes.items() if key.startswith(prefix)}
-        return [(key, _decode(found[key])) for key in sorted(found) if found[key] is not None]
+        items = dict(self._execute(query, (len(prefix), prefix)).fetchall())
+        items |= {key: value for key, value in self._changes.items() if key.startswith(prefix)}
+        return [(key, _decode(items[key])) for key in sorted(items) if items[key] is not None]
 
     def crash_point(self, name: str) -> None:
         """See :class:`mudkit.events.Store`."""

@@ -66,7 +66,7 @@ def timeline(
         When it lost its network: the radio is off then.
     until_us, from_us : int
     """
-    found: list[Stretch] = []
+    stretches: list[Stretch] = []
     at_us = from_us
     in_order = sorted(carried, key=lambda each: each.begun_us)
     for session, off_us in _sessions(radio, in_order, sorted(downs_us)):
@@ -74,12 +74,12 @@ def timeline(
             if stretch.to_us <= stretch.from_us:
                 continue
             if stretch.from_us > at_us:
-                found.append(Stretch(at_us, stretch.from_us, "idle", 0.0))
-            found.append(stretch)
+                stretches.append(Stretch(at_us, stretch.from_us, "idle", 0.0))
+            stretches.append(stretch)
             at_us = stretch.to_us
     if until_us > at_us:
-        found.append(Stretch(at_us, until_us, "idle", 0.0))
-    return found
+        stretches.append(Stretch(at_us, until_us, "idle", 0.0))
+    return stretches
 
 
 def _sessions(

@@ -190,11 +190,11 @@ class Transport(Clock):
 
     def under_way(self) -> list[Transfer]:
         """Give the messages that are on their way."""
-        found = [argument for *_, action, argument in self.agenda if action is self._when_onward]
-        found += [argument[0] for *_, action, argument in self.agenda if action is self._when_handed]
+        transfers = [argument for *_, action, argument in self.agenda if action is self._when_onward]
+        transfers += [argument[0] for *_, action, argument in self.agenda if action is self._when_handed]
         links = [host.link for host in self.hosts.values() if host.link is not None]
-        found += [leg.transfer for link in links for way in (link.up, link.down) for leg in way.underway]
-        return sorted(found, key=lambda transfer: (transfer.sent_us, transfer.source, transfer.to))
+        transfers += [leg.transfer for link in links for way in (link.up, link.down) for leg in way.underway]
+        return sorted(transfers, key=lambda transfer: (transfer.sent_us, transfer.source, transfer.to))
 
     def _send(self, process: Process, effect: Send) -> None:
         to, message, now_us = effect.to, effect.message, self.now_us

@@ -76,18 +76,18 @@ def column(p: Predicate, schema: DataFrame | T.StructType | Layout) -> Column:
 
 def _layout(schema: T.StructType, scopes: tuple[str, ...]) -> Layout:
     record: dict[str, str | Place] = {}
-    found: dict[str, str | dict[str, str | Place]] = {scopes[0]: record}
+    scope_columns: dict[str, str | dict[str, str | Place]] = {scopes[0]: record}
     for each in schema.fields:
         if each.name in scopes[1:] and isinstance(each.dataType, T.VariantType):
-            found[each.name] = each.name
+            scope_columns[each.name] = each.name
         elif each.name in scopes[1:] and isinstance(each.dataType, T.StructType):
             inside: dict[str, str | Place] = {}
             for field in each.dataType.fields:
                 _add(inside, "", each.name, (field.name,), field.dataType)
-            found[each.name] = inside
+            scope_columns[each.name] = inside
         else:
             _add(record, "", each.name, (), each.dataType)
-    return Layout(**found)
+    return Layout(**scope_columns)
 
 
 def _add(
@@ -137,7 +137,7 @@ def _register_matches(spark: SparkSession) -> None:
         options = re2.Options()
         options.log_errors = False
         compiled: dict[str, Any] = {}
-        found: list[bool | None] = []
+        matches: list[bool | None] = []
         for text, pattern in zip(texts.to_pylist(), patterns.to_pylist(), strict=True):
             if pattern is not None and pattern not in compiled:
                 try:
@@ -145,8 +145,8 @@ def _register_matches(spark: SparkSession) -> None:
                 except re2.error:
                     compiled[pattern] = None
             known = compiled.get(pattern)
-            found.append(None if text is None or known is None else known.search(text) is not None)
-        return pa.array(found, pa.bool_())
+            matches.append(None if text is None or known is None else known.search(text) is not None)
+        return pa.array(matches, pa.bool_())
 
     # The types of Arrow tell PySpark what kind of function it is.
     mudkit_matches.__annotations__ = dict.fromkeys(("texts", "patterns", "return"), pa.Array)

@@ -186,7 +186,7 @@ class Reads:
         ndarray of int64
             Numbers of reads, :data:`NOTHING` where no answer holds the point.
         """
-        found = np.full(len(t_us), NOTHING, dtype=np.int64)
+        numbers = np.full(len(t_us), NOTHING, dtype=np.int64)
         order = np.argsort(t_us, kind="stable")
         for some_rows in self._pieces(t_us[order], _FIRST_POINTS) if len(self.ids) else ():
             rows = order[some_rows]
@@ -201,11 +201,11 @@ class Reads:
                     inside = piece.inside(edges, slice(j, j + _FIRST_READS), left)
                     hit = inside.any(axis=0)
                     some = np.flatnonzero(hit)
-                    found[rows[left[some]]] = c + j + inside[:, some].argmax(axis=0)
+                    numbers[rows[left[some]]] = c + j + inside[:, some].argmax(axis=0)
                     left = left[~hit]
                 if not len(left):
                     break
-        return found
+        return numbers
 
     @cached_property
     def _longest_us(self) -> int:

@@ -142,7 +142,7 @@ def ingest(
     identity = {"job": "ingest", "buckets": buckets, **description}
     with resumable(path, identity, overwrite=OUTPUT_NAMES if overwrite else None) as stage:
         work = _Work(plan, stage, _groups(origin.files(), sizes), buckets)
-        found = len(_sort_out(stage))
+        sources = len(_sort_out(stage))
         parsed = _run(spark, stage, "files", work.parse, len(work.groups), path)
         bad = parsed.rows("rejected")
         total = sum(bad.values()) + sum(parsed.rows("good").values())
@@ -167,16 +167,16 @@ def ingest(
         }
         write_manifest(stage.out, manifest)
     parts = len(work.groups) + work.buckets
-    return _report(path, manifest, time.monotonic() - started, parts, found)
+    return _report(path, manifest, time.monotonic() - started, parts, sources)
 
 
 def _report(
-    path: Path, manifest: dict[str, Any], duration_s: float = 0.0, parts: int = 0, found: int = 0
+    path: Path, manifest: dict[str, Any], duration_s: float = 0.0, parts: int = 0, sources: int = 0
 ) -> IngestReport:
     rows = manifest["rows"]
     kept = rows[manifest["options"]["table"]]
     return IngestReport(
-        path, kept + rows["rejected"], kept, rows["reads"], manifest["rejected"], duration_s, parts, found
+        path, kept + rows["rejected"], kept, rows["reads"], manifest["rejected"], duration_s, parts, sources
     )
 
 
@@ -279,9 +279,9 @@ def _part_of(file: Path) -> str:
 
 def _sort_out(stage: Stage) -> dict[str, Any]:
     """Find the parts that are whole, and clear away what there is of others."""
-    found = stage.finished()
-    stage.clear(lambda file: _part_of(file) not in found)
-    return found
+    manifest = stage.finished()
+    stage.clear(lambda file: _part_of(file) not in manifest)
+    return manifest
 
 
 def _run(
@@ -296,9 +296,9 @@ def _run(
 
     Raises the error that one of them met.
     """
-    found = stage.finished()
+    manifest = stage.finished()
     names = [f"{kind}-{number:05d}" for number in range(tasks)]
-    todo = [number for number, name in enumerate(names) if name not in found]
+    todo = [number for number, name in enumerate(names) if name not in manifest]
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -308,15 +308,15 @@ def _run(
                     tallies = list(work(number))
                     stage.finish(names[number], tallies, _files(stage, names[number]))
                 except (errors.MudkitError, OSError) as error:
-                    told = error if isinstance(error, errors.MudkitError) else output_problem(path, error)
-                    _, (which, summary, fields) = told.__reduce__()
+                    problem = error if isinstance(error, errors.MudkitError) else output_problem(path, error)
+                    _, (which, summary, fields) = problem.__reduce__()
                     tallies = [(_FAILED, "", 0, 0, json.dumps([which.__name__, summary, fields]))]
                 columns = ("kind", "reason", "rows", "devices", "sample")
                 rows = [dict(zip(columns, tally, strict=True)) for tally in tallies]
                 schema = pa.schema(list(zip(columns, _TALLY_TYPES, strict=True)))
                 yield from pa.Table.from_pylist(rows, schema=schema).to_batches()
 
-    tallies: list[_Tally] = [tuple(tally) for name in names for tally in found.get(name, ())]
+    tallies: list[_Tally] = [tuple(tally) for name in names for tally in manifest.get(name, ())]
     if todo:
         provide(spark)
         numbers = spark.range(0, len(todo), 1, min(len(todo), _MOST_BUCKETS))

@@ -252,14 +252,14 @@ def run_job(
     }
     with resumable(path, identity, overwrite=OUTPUT_NAMES if overwrite else None) as stage:
         names = [f"{number:05d}" for number in range(len(spans))]
-        found = stage.finished()
-        stage.clear(lambda file: stage.work in file.parents or file.name.split("-")[1] not in found)
-        rows = sum(found[name] for name in names if name in found)
+        manifest = stage.finished()
+        stage.clear(lambda file: stage.work in file.parents or file.name.split("-")[1] not in manifest)
+        rows = sum(manifest[name] for name in names if name in manifest)
         with progress(spark, job), writing(Path(path)):
             for name, span in zip(names, spans, strict=True):
-                if name not in found:
+                if name not in manifest:
                     rows += _write(stage, name, JOBS[job](whole, span, **options))
-    return JobReport(Path(path), rows, len(spans), len(found), time.monotonic() - started)
+    return JobReport(Path(path), rows, len(spans), len(manifest), time.monotonic() - started)
 
 
 def _check(job: str, dates: Any, options: Mapping[str, Any]) -> None:

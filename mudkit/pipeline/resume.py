@@ -122,12 +122,12 @@ def resumable(
     """
     path = Path(path).expanduser().absolute()
     whole = {**identity, "mudkit": __version__, "code": _code()}
-    told = json.dumps(whole, indent=2, sort_keys=True, default=str)
-    stage = Stage(path.parent / _name(path, hashlib.sha256(told.encode()).hexdigest()[:16]))
+    description = json.dumps(whole, indent=2, sort_keys=True, default=str)
+    stage = Stage(path.parent / _name(path, hashlib.sha256(description.encode()).hexdigest()[:16]))
     with _locked(path):
         _sweep(path, keep=stage.folder)
         with staged_folder(path, overwrite=overwrite) as final:
-            _open(stage, told)
+            _open(stage, description)
             try:
                 yield stage
             except BaseException as error:
@@ -170,13 +170,13 @@ def _is_in_place(out: Path, path: Path) -> bool:
     return False
 
 
-def _open(stage: Stage, told: str) -> None:
+def _open(stage: Stage, description: str) -> None:
     identity = stage.folder / _IDENTITY
-    if not identity.is_file() or identity.read_text(encoding="utf-8") != told:
+    if not identity.is_file() or identity.read_text(encoding="utf-8") != description:
         shutil.rmtree(stage.folder, ignore_errors=True)
         stage.folder.mkdir(parents=True)
         with staged_file(identity) as file:
-            file.write_text(told, encoding="utf-8")
+            file.write_text(description, encoding="utf-8")
     for folder in (stage.out, stage.work):
         folder.mkdir(exist_ok=True)
 

@@ -184,14 +184,14 @@ def _adopted() -> _Running | None:
     speaks = remote is not None
     url = foreign.client.host if speaks else str(getattr(foreign.sparkContext, "master", ""))
     place = Wanted(f"sc://{url}" if speaks else url, speaks, "a session of this process")
-    found = _Running(foreign, place, {}, None, os.getpid(), adopted=True)
-    if not _alive(found):
+    running = _Running(foreign, place, {}, None, os.getpid(), adopted=True)
+    if not _alive(running):
         return None
-    found.spark = foreign.newSession()
+    running.spark = foreign.newSession()
     for key, value in _SQL_CONFIG.items():
-        found.spark.conf.set(key, value)
+        running.spark.conf.set(key, value)
     _quiet_analysis_errors()
-    return found
+    return running
 
 
 def _start(wanted: Wanted) -> _Running:

@@ -112,15 +112,15 @@ def _one(code: bytes, payload: bytes) -> dict[str, Any]:
     except Exception as error:
         text = "".join(traceback.format_exception(error))
         try:
-            told = _dumps((error, text))
-            cloudpickle.loads(told)  # some can be pickled, but not be made again
+            outcome = _dumps((error, text))
+            cloudpickle.loads(outcome)  # some can be pickled, but not be made again
         except Exception:
-            told = _dumps((None, text))
-        return {"failed": True, "result": told}
+            outcome = _dumps((None, text))
+        return {"failed": True, "result": outcome}
 
 
-def _error(told: bytes, number: int, shown: str) -> BaseException:
-    error, text = cloudpickle.loads(told)
+def _error(outcome: bytes, number: int, shown: str) -> BaseException:
+    error, text = cloudpickle.loads(outcome)
     if error is None:
         return SimulationProblem(
             "A function that was spread met an error that cannot be sent back.",

@@ -220,24 +220,24 @@ def aggregate(
         finally:
             query.stop()
     # A query that finds nothing to do tells of a batch that it has not run.
-    ran = [told for _, told in sorted(seen.items()) if "addBatch" in told["durationMs"]]
-    return Streamed(spark, path, tuple(_batch(told, shares) for told in ran))
+    ran = [batch for _, batch in sorted(seen.items()) if "addBatch" in batch["durationMs"]]
+    return Streamed(spark, path, tuple(_batch(batch, shares) for batch in ran))
 
 
-def _batch(told: Mapping[str, Any], shares: int) -> Batch:
-    late = sum(operator["numRowsDroppedByWatermark"] for operator in told["stateOperators"])
+def _batch(progress: Mapping[str, Any], shares: int) -> Batch:
+    late = sum(operator["numRowsDroppedByWatermark"] for operator in progress["stateOperators"])
     # Of a batch without events Spark Connect has the name of what is observed and no value.
-    observed = told["observedMetrics"].get("events")
+    observed = progress["observedMetrics"].get("events")
     unusable = (observed.asDict().get("unusable") or 0) if observed is not None else 0
-    times = told["eventTime"]
+    times = progress["eventTime"]
     return Batch(
-        told["batchId"],
-        told["numInputRows"],
+        progress["batchId"],
+        progress["numInputRows"],
         late // shares,
         unusable,
         times.get("max"),
         times.get("watermark"),
-        told["durationMs"]["triggerExecution"] / 1000,
+        progress["durationMs"]["triggerExecution"] / 1000,
     )
 
 
@@ -291,13 +291,13 @@ def _settle(path: Path, settings: Mapping[str, Any]) -> None:
     """
     file = path / _SETTINGS
     if file.is_file():
-        found = json.loads(file.read_text())
-        if found != settings:
+        offsets = json.loads(file.read_text())
+        if offsets != settings:
             raise ParameterError(
                 "The query that was begun here has other settings.",
                 where=str(path),
                 found=repr(settings),
-                expected=repr(found),
+                expected=repr(offsets),
                 remedy="go on with these, or choose another folder",
             )
         return

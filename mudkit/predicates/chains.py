@@ -31,13 +31,13 @@ class _Open(NamedTuple):
     """Whether the next AND belongs to a BETWEEN."""
 
 
-def check_chains(text: str, found: Sequence[Token]) -> None:
+def check_chains(text: str, tokens: Sequence[Token]) -> None:
     """Refuse a comparison that has another one beside it, without AND, OR or parentheses.
 
     Parameters
     ----------
     text : str
-    found : sequence of Token
+    tokens : sequence of Token
         All of it.
 
     Raises
@@ -46,7 +46,7 @@ def check_chains(text: str, found: Sequence[Token]) -> None:
     """
     outer: list[_Open] = []
     now = _Open(0)
-    for number, token in enumerate(found):
+    for number, token in enumerate(tokens):
         kind = token.token_type
         if kind == TokenType.L_PAREN:
             outer.append(now)
@@ -59,20 +59,20 @@ def check_chains(text: str, found: Sequence[Token]) -> None:
             now = _Open(number + 1)
         elif kind in _COMPARISONS:
             if now.first is not None:
-                raise _chained(text, found, now, number)
+                raise _chained(text, tokens, now, number)
             now = now._replace(first=number, is_between=kind == TokenType.BETWEEN)
 
 
-def _chained(text: str, found: Sequence[Token], now: _Open, second: int) -> PredicateError:
+def _chained(text: str, tokens: Sequence[Token], now: _Open, second: int) -> PredicateError:
     assert now.first is not None
-    one, other = found[now.first], found[second]
-    before = text[found[now.begin].start : one.start].strip()
-    left = text[found[now.begin].start : _begin(found, second).start].strip()
+    one, other = tokens[now.first], tokens[second]
+    before = text[tokens[now.begin].start : one.start].strip()
+    left = text[tokens[now.begin].start : _begin(tokens, second).start].strip()
     middle = text[one.end + 1 : other.start].strip()
     sign = text[one.start : one.end + 1]
-    after = text[other.start : found[_end(found, second)].end + 1]
+    after = text[other.start : tokens[_end(tokens, second)].end + 1]
     if one.token_type in _WORDS or other.token_type in _WORDS:
-        remedy = f"write ({left}) {text[_begin(found, second).start : found[_end(found, second)].end + 1]}"
+        remedy = f"write ({left}) {text[_begin(tokens, second).start : tokens[_end(tokens, second)].end + 1]}"
     else:
         remedy = f"write {before} {sign} {middle} AND {middle} {after}, or put one of them in parentheses"
     return PredicateError(
@@ -84,20 +84,20 @@ def _chained(text: str, found: Sequence[Token], now: _Open, second: int) -> Pred
     )
 
 
-def _begin(found: Sequence[Token], number: int) -> Token:
+def _begin(tokens: Sequence[Token], number: int) -> Token:
     """Give the first word of an operator: that of NOT IN is NOT."""
-    return found[number - 1] if found[number - 1].token_type == TokenType.NOT else found[number]
+    return tokens[number - 1] if tokens[number - 1].token_type == TokenType.NOT else tokens[number]
 
 
-def _end(found: Sequence[Token], number: int) -> int:
+def _end(tokens: Sequence[Token], number: int) -> int:
     """Give the last token of what stands after an operator."""
     depth = 0
-    is_between = found[number].token_type == TokenType.BETWEEN
-    for at in range(number + 1, len(found)):
-        kind = found[at].token_type
+    is_between = tokens[number].token_type == TokenType.BETWEEN
+    for at in range(number + 1, len(tokens)):
+        kind = tokens[at].token_type
         depth += (kind == TokenType.L_PAREN) - (kind == TokenType.R_PAREN)
         if kind == TokenType.AND and is_between and not depth:
             is_between = False
         elif depth < 0 or (not depth and kind in _BEGINS | _COMPARISONS):
             return at - 1
-    return len(found) - 1
+    return len(tokens) - 1

@@ -59,9 +59,9 @@ def _constant(data: Any, name: str, text: str, at: Place) -> Any:
             return data
     elif kind is str and data.isascii() and "\0" not in data:
         return data
-    found = value(data)
+    constant = value(data)
     what = f":{name}"
-    if found is None and data is not None:
+    if constant is None and data is not None:
         summary = f"{what} cannot be used as a constant."
         if isinstance(data, (int, np.integer)):
             summary = f"{what} is an integer that cannot be told from its neighbours."
@@ -77,7 +77,7 @@ def _constant(data: Any, name: str, text: str, at: Place) -> Any:
             expected=f"a number (if whole up to {BIGGEST_INTEGER:,}), a string, a boolean, None or a point "
             "within ±90 and ±180",
         )
-    if kind_of(found) == STRUCT:
+    if kind_of(constant) == STRUCT:
         raise PredicateError(
             f"{what} cannot be used as a constant.",
             text=text,
@@ -85,7 +85,7 @@ def _constant(data: Any, name: str, text: str, at: Place) -> Any:
             found=f"{data!r}"[:80],
             expected='a number, string, boolean, None, or a point such as {"lat": 30.3, "lon": -97.7}',
         )
-    return found
+    return constant
 
 
 def list_of(parsed: Parsed, slot: int, source: ListOf, given: Mapping[str, Any], known: set[str]) -> Members:
@@ -96,18 +96,18 @@ def list_of(parsed: Parsed, slot: int, source: ListOf, given: Mapping[str, Any],
         if type(item) is not Parameter:
             items.append(item)
             continue
-        found = given.get(item.name)
-        if len(source.items) == 1 and isinstance(found, (list, tuple, set, frozenset, np.ndarray)):
+        members = given.get(item.name)
+        if len(source.items) == 1 and isinstance(members, (list, tuple, set, frozenset, np.ndarray)):
             known.add(item.name)
-            if len(found) > MAX_LIST:
+            if len(members) > MAX_LIST:
                 raise PredicateError(
                     f"The list :{item.name} is too long.",
                     text=parsed.text,
                     at=at,
-                    found=f"{len(found):,} items",
+                    found=f"{len(members):,} items",
                     expected=f"at most {MAX_LIST:,}",
                 )
-            items += [_constant(each, item.name, parsed.text, at) for each in found]
+            items += [_constant(each, item.name, parsed.text, at) for each in members]
         else:
             items.append(parameter(parsed, slot, item.name, given, known))
     return Members.of(items)

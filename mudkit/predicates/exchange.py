@@ -78,16 +78,16 @@ def _out(constant: Any) -> Any:
 def _in(sent: Any) -> Any:
     if sent is None or sent is True or sent is False:
         return sent
-    found: Any = None
+    constant: Any = None
     if isinstance(sent, float | str):
-        found = value(sent)
+        constant = value(sent)
     elif isinstance(sent, Mapping):
         if "point" in sent:
-            found = point(sent["point"])
+            constant = point(sent["point"])
         elif "in" in sent:
-            found = Members.of([_in(each) for each in sent["in"]])
+            constant = Members.of([_in(each) for each in sent["in"]])
         elif isinstance(sent["struct"], Mapping) and _unpack(_pack(sent["struct"])) == sent["struct"]:
-            found = sent["struct"]
-    if found is None:
+            constant = sent["struct"]
+    if constant is None:
         raise TypeError("it is no constant")
-    return found
+    return constant

@@ -57,11 +57,11 @@ class Expression:
 
     def names(self) -> dict[str, set[str]]:
         """Give the names that it looks at, by scope."""
-        found: dict[str, set[str]] = {scope: set() for scope in self.language.scopes.names}
+        names: dict[str, set[str]] = {scope: set() for scope in self.language.scopes.names}
         for node in tree.walk(self.root):
             if isinstance(node, tree.Name):
-                found[node.scope].add(".".join(node.path))
-        return found
+                names[node.scope].add(".".join(node.path))
+        return names
 
     def __call__(self, *scopes: Mapping[str, Any], tables: Mapping[str, Any] | None = None) -> Any:
         """Compute it from the data of the scopes, in their order; one that is left out is empty."""

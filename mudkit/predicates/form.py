@@ -100,14 +100,14 @@ def form_of(root: Node, language: Language, text: str) -> Form:
     users = tuple([node.function for node in nodes if type(node) is Call and node.function.is_user])
     signature = tree.text_of(root)
     key = _Key(signature + typed, language.scopes.names, users)
-    found = _forms.get(key)
-    if found is None:
-        found = _forms[key] = Form(root, nodes, signature, key, language)
+    form = _forms.get(key)
+    if form is None:
+        form = _forms[key] = Form(root, nodes, signature, key, language)
         if len(_forms) > _KEPT:
             _forms.popitem(last=False)
     else:
         _forms.move_to_end(key)
-    return found
+    return form
 
 
 def _check(root: Node, nodes: tuple[Node, ...], text: str) -> None:
@@ -144,11 +144,11 @@ def check_constants(form: Form, constants: tuple[Any, ...], text: str) -> None:
             try:
                 pattern(constants[node.slot])
             except re2.error as error:
-                told = error.args[0]
+                problem = error.args[0]
                 raise PredicateError(
                     "This is not a regular expression that RE2 knows.",
                     text=text,
                     at=node.at,
-                    found=told.decode(errors="replace") if isinstance(told, bytes) else str(told),
+                    found=problem.decode(errors="replace") if isinstance(problem, bytes) else str(problem),
                     expected="RE2 syntax: no look-around, no back-references",
                 ) from None

@@ -183,7 +183,7 @@ def function(
 def _annotated(python: Callable[..., Any]) -> tuple[str, ...]:
     hints = get_type_hints(python)
     by_bit = {bit: name for name, bit in KINDS.items()}
-    found = []
+    kinds = []
     for parameter in inspect.signature(python).parameters:
         if hints.get(parameter) not in _ANNOTATIONS:
             raise PredicateError(
@@ -191,8 +191,8 @@ def _annotated(python: Callable[..., Any]) -> tuple[str, ...]:
                 found=repr(hints.get(parameter, "no annotation")),
                 expected="float, int, str, bool, Point, or takes=(…)",
             )
-        found.append(by_bit[_ANNOTATIONS[hints[parameter]]])
-    return tuple(found)
+        kinds.append(by_bit[_ANNOTATIONS[hints[parameter]]])
+    return tuple(kinds)
 
 
 def remove(name: str) -> None:

@@ -254,13 +254,13 @@ def _write(data: Any, parts: list[str], level: int) -> None:
             _write(item, parts, level + 1)
         parts.append("]" if len(data) else "[]")
     else:
-        found = number(data)
-        if found is None:
+        checked = number(data)
+        if checked is None:
             parts.append("null")
         elif isinstance(data, (int, np.integer)):
             parts.append(str(int(data)))
         else:
-            parts.append(_decimal(found))
+            parts.append(_decimal(checked))
 
 
 def _decimal(x: float) -> str:
@@ -281,5 +281,5 @@ def sqlite_reads(written: str) -> float:
     connection = getattr(_LOCAL, "connection", None)
     if connection is None:
         connection = _LOCAL.connection = sqlite3.connect(":memory:")
-    found: float = connection.execute("SELECT CAST(? AS REAL)", (written,)).fetchone()[0]
-    return found
+    read_back: float = connection.execute("SELECT CAST(? AS REAL)", (written,)).fetchone()[0]
+    return read_back

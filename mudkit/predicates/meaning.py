@@ -138,10 +138,10 @@ def _between(lon: float, west: float, east: float) -> bool:
 
 
 def _local(ts: float, name: str) -> dt.datetime | None:
-    found = zone(name)
-    if found is None or not FIRST_S <= ts < LAST_S:
+    tz = zone(name)
+    if tz is None or not FIRST_S <= ts < LAST_S:
         return None
-    return dt.datetime.fromtimestamp(math.floor(ts), found)
+    return dt.datetime.fromtimestamp(math.floor(ts), tz)
 
 
 def _hour(ts: float, name: str = "UTC") -> float | None:
@@ -222,7 +222,7 @@ def lookup(tables: Mapping[str, Mapping[Any, Any]] | None, table: str, key: Valu
             remedy="give it with tables={name: {key: record}}",
         )
     try:
-        found = tables[table].get(key)
+        row = tables[table].get(key)
     except TypeError:  # a struct is no key
         return None
-    return None if found is None else value(found.get(attribute))
+    return None if row is None else value(row.get(attribute))

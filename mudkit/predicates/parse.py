@@ -180,8 +180,8 @@ class Parser:
         return Parsed(self.text, root, tuple(self._sources), tuple(self._slots), functions=users)
 
     def _unreadable(self, error: ParseError) -> PredicateError:
-        told = error.errors[0] if error.errors else {}
-        here = (told.get("line"), told.get("col"))
+        problem = error.errors[0] if error.errors else {}
+        here = (problem.get("line"), problem.get("col"))
         last = self._tokens[-1]
         token = next((token for token in self._tokens if (token.line, token.col) == here), last)
         at = (token.start, token.end)
@@ -215,10 +215,10 @@ class Parser:
         meta = node.meta
         if "start" in meta and not isinstance(node, exp.Column):
             return meta["start"], meta["end"]
-        found = [n.meta for n in node.walk() if "start" in n.meta]
-        if not found:
+        spans = [n.meta for n in node.walk() if "start" in n.meta]
+        if not spans:
             return None
-        return min(meta["start"] for meta in found), max(meta["end"] for meta in found)
+        return min(meta["start"] for meta in spans), max(meta["end"] for meta in spans)
 
     @cached_property
     def _parameter_places(self) -> dict[str, Place]:
@@ -304,10 +304,10 @@ class Parser:
         return self._slot(source, kinds, at)
 
     def _slot(self, source: Source, kinds: int, at: Place) -> tree.Constant:
-        found = tree.Constant(len(self._sources), kinds, at)
+        constant = tree.Constant(len(self._sources), kinds, at)
         self._sources.append(source)
-        self._slots.append(found)
-        return found
+        self._slots.append(constant)
+        return constant
 
     def _source(self, node: exp.Expr) -> Value | Parameter:
         match node:
@@ -323,12 +323,12 @@ class Parser:
 
     def _number(self, node: exp.Expr, written: str) -> float:
         try:
-            found = float(written)
+            number = float(written)
         except ValueError:  # .3.5, which sqlglot takes for one
             raise self._error(
                 "This is not a number.", node, found=written, expected="one such as 12, 0.5 or 2e3"
             ) from None
-        if not math.isfinite(found):
+        if not math.isfinite(number):
             raise self._error("This number is too large.", node, expected="at most about 1.8e308")
         if written.isdigit() and int(written) > BIGGEST_INTEGER:
             raise self._error(
@@ -336,7 +336,7 @@ class Parser:
                 node,
                 expected=f"at most {BIGGEST_INTEGER:,}",
             )
-        return found
+        return number
 
     def _negative(self, node: exp.Expr, level: int) -> Node:
         if isinstance(node.this, exp.Literal) and not node.this.is_string:
@@ -367,12 +367,12 @@ class Parser:
         return tree.Or(parts, item.at) if len(parts) > 1 else parts[0]
 
     def _members(self, source: Parameter | ListOf, node: exp.Expr) -> tree.Constant:
-        found: Source = source
+        members: Source = source
         if isinstance(source, ListOf) and not any(isinstance(each, Parameter) for each in source.items):
-            found = Members.of([each for each in source.items if not isinstance(each, Parameter)])
+            members = Members.of([each for each in source.items if not isinstance(each, Parameter)])
         if isinstance(source, Parameter):
-            found = ListOf((source,))
-        return self._slot(found, LIST, self._place(node))
+            members = ListOf((source,))
+        return self._slot(members, LIST, self._place(node))
 
     def _name(self, node: exp.Expr, level: int) -> Node:
         path = []
@@ -402,15 +402,15 @@ class Parser:
 
     def _function(self, node: exp.Expr, level: int) -> Node:
         name = _plain(str(node.this))
-        found = functions.find(name)
-        if found is None:
+        function = functions.find(name)
+        if function is None:
             raise self._error(
                 f"There is no function called {name}.",
                 node,
                 expected=", ".join(functions.names()),
                 remedy="register your own with @function",
             )
-        return self._call(found, node.expressions, level, at=self._place(node))
+        return self._call(function, node.expressions, level, at=self._place(node))
 
     def _call(
         self, function: functions.Function, given: list[exp.Expr], level: int, at: Place = None

@@ -169,10 +169,10 @@ class Predicate:
         dict of str to set of str
             Every scope of its language; paths into structs with dots.
         """
-        found: dict[str, set[str]] = {scope: set() for scope in self.language.scopes.names}
+        names: dict[str, set[str]] = {scope: set() for scope in self.language.scopes.names}
         for scope, path in self._form.names:
-            found[scope].add(".".join(path))
-        return found
+            names[scope].add(".".join(path))
+        return names
 
     def bind(self, **scopes: Mapping[str, Any]) -> Predicate:
         """Make the names of a scope constants: the writer's side, when a record is written.
@@ -381,19 +381,19 @@ def _restored(text: str, language: Language, constants: tuple[Any, ...]) -> Pred
 
 def _parse(text: str, language: Language, parameters: Mapping[str, Any] = _EMPTY) -> Parsed:
     try:
-        found = _parsed.get((text, language))
+        parsed = _parsed.get((text, language))
     except TypeError:  # not even hashable: the parser says what was expected
-        found = None
-    if found is not None and (
-        not found.functions or all(functions.find(f.name) is f for f in found.functions)
+        parsed = None
+    if parsed is not None and (
+        not parsed.functions or all(functions.find(f.name) is f for f in parsed.functions)
     ):
         _parsed.move_to_end((text, language))
-        return found
-    found = Parser(text, language.scopes, parameters).expression()
-    _parsed[text, language] = found
+        return parsed
+    parsed = Parser(text, language.scopes, parameters).expression()
+    _parsed[text, language] = parsed
     if len(_parsed) > _KEPT:
         _parsed.popitem(last=False)
-    return found
+    return parsed
 
 
 def _typed(parsed: Parsed, kinds: tuple[int, ...]) -> tree.Node:

@@ -148,16 +148,16 @@ class Code:
         key: tuple[int | str, ...] = id(node), kind
         if isinstance(node, tree.Name):
             key = node.scope, *node.path, node.kinds, kind
-        found = next((memo[key] for memo in reversed(self._memo) if key in memo), None)
-        if found is None:
+        emitted = next((memo[key] for memo in reversed(self._memo) if key in memo), None)
+        if emitted is None:
             if self._scopes is not None and not isinstance(node, _LOGIC):
-                found = self._part(node, self._scopes), True
+                emitted = self._part(node, self._scopes), True
             elif kind != EVERY_KIND and node.kinds & ~kind and not isinstance(node, tree.Name):
-                found = self._narrowed(node, kind)
+                emitted = self._narrowed(node, kind)
             else:
-                found = self._write(node, kind)
-            self._memo[-1][key] = found
-        return found
+                emitted = self._write(node, kind)
+            self._memo[-1][key] = emitted
+        return emitted
 
     def _narrowed(self, node: Node, kind: int) -> tuple[str, bool]:
         atom, _ = self.emit(node, EVERY_KIND)
@@ -181,10 +181,10 @@ class Code:
         wanted = node.kinds & kind
         if wanted in _KIND_NAMES:
             return self._assign(f"{_KIND_NAMES[wanted]}({atom})")
-        found = self._assign(f"value({atom})")
+        variable = self._assign(f"value({atom})")
         if wanted != EVERY_KIND:
-            found = self._assign(f"{found} if kind_of({found}) & {wanted} else None")
-        return found
+            variable = self._assign(f"{variable} if kind_of({variable}) & {wanted} else None")
+        return variable
 
     def _part(self, node: Node, scopes: tuple[str, ...]) -> str:
         name = f"f{len(self.known)}"

@@ -111,26 +111,26 @@ class SparkWriter(Writer):
         """Write a division."""
         return self.put("try_divide({}, {})", left, right)
 
-    def name(self, found: Found, kind: int) -> Sql:
+    def name(self, column: Found, kind: int) -> Sql:
         """Write the value of a name if it is of a kind."""
-        if isinstance(found, Whole):
-            return Sql(_Variant(_reference(found.column), found.path).of(kind))
-        if isinstance(found, Typed):
-            return Sql(_in_column(found))
-        assert isinstance(found, Group)
-        assert found.lat is not None
-        assert found.lon is not None
-        place = _place(_in_column(Typed(found.lat, "")), _in_column(Typed(found.lon, "")))
-        return Sql(f"CASE WHEN {_there(found)} THEN {place} END")
+        if isinstance(column, Whole):
+            return Sql(_Variant(_reference(column.column), column.path).of(kind))
+        if isinstance(column, Typed):
+            return Sql(_in_column(column))
+        assert isinstance(column, Group)
+        assert column.lat is not None
+        assert column.lon is not None
+        place = _place(_in_column(Typed(column.lat, "")), _in_column(Typed(column.lon, "")))
+        return Sql(f"CASE WHEN {_there(column)} THEN {place} END")
 
-    def missing(self, found: Found) -> Sql:
+    def missing(self, column: Found) -> Sql:
         """Write whether a name is NULL."""
-        if isinstance(found, Whole):
-            return Sql(f"(NOT {_Variant(_reference(found.column), found.path).there})")
-        if isinstance(found, Group):
-            return Sql(f"(NOT {_there(found)})")
-        assert found is not None
-        return Sql(f"({_in_column(found)} IS NULL)")
+        if isinstance(column, Whole):
+            return Sql(f"(NOT {_Variant(_reference(column.column), column.path).there})")
+        if isinstance(column, Group):
+            return Sql(f"(NOT {_there(column)})")
+        assert column is not None
+        return Sql(f"({_in_column(column)} IS NULL)")
 
     def first(self, args: Sequence[Node], kind: int) -> Sql:
         """Write the first value that is not NULL, if it is of a kind."""
@@ -271,17 +271,17 @@ def _place(lat: str, lon: str) -> str:
     return f"get(filter(array({place}), m -> {inside}), 0)"
 
 
-def _there(found: Group) -> str:
-    columns = found.columns if found.struct is None else (found.struct,)
+def _there(group: Group) -> str:
+    columns = group.columns if group.struct is None else (group.struct,)
     names = [
         (_reference(each) if isinstance(each.name, str) else _identifier(each.name[0])) for each in columns
     ]
     return f"({' OR '.join(f'{name} IS NOT NULL' for name in names)})"
 
 
-def _in_column(found: Typed) -> str:
+def _in_column(typed: Typed) -> str:
     """Write the value in a column of one kind."""
-    column, part = found
+    column, part = typed
     kind = column.kind
     if not isinstance(column.name, str):
         place = _place(*(_number(_identifier(name)) for name in column.name))

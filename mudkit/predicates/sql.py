@@ -108,8 +108,8 @@ class Writer(abc.ABC):
         if kinds is None:
             kinds = node.kinds
             if isinstance(node, tree.Name):
-                found = self.found(node)
-                kinds &= NULL if found is None else found.kinds
+                column = self.found(node)
+                kinds &= NULL if column is None else column.kinds
             elif isinstance(node, tree.Call) and node.function.name == "coalesce":
                 kinds = 0
                 for arg in node.args:
@@ -126,11 +126,11 @@ class Writer(abc.ABC):
         """Write a constant."""
 
     @abc.abstractmethod
-    def name(self, found: Found, kind: int) -> Sql:
+    def name(self, column: Found, kind: int) -> Sql:
         """Write the value of a name if it is of a kind."""
 
     @abc.abstractmethod
-    def missing(self, found: Found) -> Sql:
+    def missing(self, column: Found) -> Sql:
         """Write whether a name is NULL."""
 
     @abc.abstractmethod
@@ -302,11 +302,11 @@ class Writer(abc.ABC):
 
 def flat(node: tree.Call) -> list[Node]:
     """Give the arguments of nested calls of coalesce as those of one."""
-    found: list[Node] = []
+    args: list[Node] = []
     for arg in node.args:
         nested = isinstance(arg, tree.Call) and arg.function.name == "coalesce"
-        found += flat(arg) if nested else [arg]  # type: ignore[arg-type]
-    return found
+        args += flat(arg) if nested else [arg]  # type: ignore[arg-type]
+    return args
 
 
 def _is_arithmetic(node: tree.Call) -> bool:

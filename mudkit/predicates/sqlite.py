@@ -112,32 +112,32 @@ class SqliteWriter(Writer):
         sides[0].deep = left.deep
         return self.put("{} / {}", *sides, strength=2, chain=True)
 
-    def name(self, found: Found, kind: int) -> Sql:
+    def name(self, column: Found, kind: int) -> Sql:
         """Write the value of a name if it is of a kind, or of one of some kinds."""
-        if isinstance(found, Whole):
-            return _in_json(_quoted(found.column), found.path, kind)
-        if isinstance(found, Typed):
-            return _in_column(found)
-        assert isinstance(found, Group)
+        if isinstance(column, Whole):
+            return _in_json(_quoted(column.column), column.path, kind)
+        if isinstance(column, Typed):
+            return _in_column(column)
+        assert isinstance(column, Group)
         place = "NULL"
-        if kind & POINT and found.lat is not None and found.lon is not None:
-            place = f"mudkit_point({_in_column(Typed(found.lat, ''))}, {_in_column(Typed(found.lon, ''))})"
+        if kind & POINT and column.lat is not None and column.lon is not None:
+            place = f"mudkit_point({_in_column(Typed(column.lat, ''))}, {_in_column(Typed(column.lon, ''))})"
         if not kind & STRUCT:
             return Sql(place)
-        return Sql(f"CASE WHEN {self._there(found)} THEN coalesce({place}, {_STRUCT}) END")
+        return Sql(f"CASE WHEN {self._there(column)} THEN coalesce({place}, {_STRUCT}) END")
 
-    def missing(self, found: Found) -> Sql:
+    def missing(self, typed: Found) -> Sql:
         """Write whether a name is NULL."""
-        if isinstance(found, Group):
-            return Sql(f"(NOT {self._there(found)})")
-        if isinstance(found, Whole):
-            column = _quoted(found.column)
-            value = _in_json(column, found.path, EVERY_KIND, struct_only=True)
+        if isinstance(typed, Group):
+            return Sql(f"(NOT {self._there(typed)})")
+        if isinstance(typed, Whole):
+            column = _quoted(typed.column)
+            value = _in_json(column, typed.path, EVERY_KIND, struct_only=True)
             return Sql(f"({value} IS NULL)")
-        return Sql(f"({self.name(found, EVERY_KIND)} IS NULL)")
+        return Sql(f"({self.name(typed, EVERY_KIND)} IS NULL)")
 
-    def _there(self, found: Group) -> str:
-        columns = found.columns if found.struct is None else (found.struct,)
+    def _there(self, group: Group) -> str:
+        columns = group.columns if group.struct is None else (group.struct,)
         names = [_identifier(name) for column in columns for name in _names(column)]
         return f"({' OR '.join(f'{name} IS NOT NULL' for name in names)})"
 
@@ -265,18 +265,18 @@ def _in_json(column: str, path: tuple[str, ...], kinds: int, *, struct_only: boo
     if kinds & STRUCT:
         value = f"coalesce({place}, {_STRUCT})" if kinds & POINT and not struct_only else _STRUCT
         arms.append(f"WHEN 'object' THEN {value}")
-    found = f"CASE json_type({where}) {' '.join(arms)} END" if arms else "NULL"
+    case = f"CASE json_type({where}) {' '.join(arms)} END" if arms else "NULL"
     if kinds & NUMBER and len(path) > 1 and path[-1] in ("lat", "lon"):
         # A pair has these attributes as well.
         outer = f"{column}, '${''.join('.' + part for part in path[:-1])}'"
         pair = f"mudkit_{path[-1]}(json_extract({outer}))"
-        found = f"CASE json_type({outer}) WHEN 'array' THEN {pair} ELSE {found} END"
-    return Sql(found)
+        case = f"CASE json_type({outer}) WHEN 'array' THEN {pair} ELSE {case} END"
+    return Sql(case)
 
 
-def _in_column(found: Typed) -> Sql:
+def _in_column(typed: Typed) -> Sql:
     """Write the value in a typed column; SQLite itself would let any type in."""
-    column, part = found
+    column, part = typed
     if column.kind in ("date", "pair"):
         raise PredicateError(
             "SQLite has no such columns.",

@@ -119,18 +119,18 @@ def tokens(text: str) -> list[Token]:
     """
     _check_text(text)
     try:
-        found = _cut(text)
+        cut = _cut(text)
     except SqlglotError as error:
         raise _unfinished(text) from error
-    if not found:
+    if not cut:
         raise PredicateError(
             "The predicate is empty.", text=text, expected="a condition, for instance price < 10"
         )
     depth = run = 0
     after_dot = False
-    for number, token in enumerate(found):
+    for number, token in enumerate(cut):
         kind = token.token_type
-        if kind in _KEYWORDS and (after_dot or _is_path(found, number)):
+        if kind in _KEYWORDS and (after_dot or _is_path(cut, number)):
             kind = TokenType.VAR
         elif kind not in _SIGNS:
             kind = _as_name(text, token, after_dot)
@@ -144,7 +144,7 @@ def tokens(text: str) -> list[Token]:
                 expected="one such as 12, 0.5 or 2e3",
             )
         if kind == TokenType.VAR:
-            found[number] = Token(kind, NAMED + token.text, token.line, token.col, token.start, token.end)
+            cut[number] = Token(kind, NAMED + token.text, token.line, token.col, token.start, token.end)
         after_dot = kind == TokenType.DOT
         if kind == TokenType.L_PAREN:
             depth += 1
@@ -165,8 +165,8 @@ def tokens(text: str) -> list[Token]:
                 at=(token.start, token.end),
                 remedy="leave it out, or open one before it",
             )
-    check_chains(text, found)
-    return found
+    check_chains(text, cut)
+    return cut
 
 
 def _cut(text: str) -> list[Token]:
@@ -225,9 +225,9 @@ def _unfinished(text: str) -> PredicateError:
     )
 
 
-def _is_path(found: Sequence[Token], number: int) -> bool:
+def _is_path(tokens: Sequence[Token], number: int) -> bool:
     """Tell whether a keyword begins a path: ``in.a`` is a name."""
-    return number + 1 < len(found) and found[number + 1].token_type == TokenType.DOT
+    return number + 1 < len(tokens) and tokens[number + 1].token_type == TokenType.DOT
 
 
 def _as_name(text: str, token: Token, after_dot: bool) -> TokenType:

@@ -77,10 +77,10 @@ class Call:
     def kinds(self) -> int:
         """Kinds that the result may have."""
         if self.function.returns == NULL:  # of the kind of its arguments
-            found = 0
+            kinds = 0
             for arg in self.args:
-                found |= arg.kinds
-            return found
+                kinds |= arg.kinds
+            return kinds
         return self.function.returns
 
 

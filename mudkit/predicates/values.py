@@ -96,8 +96,8 @@ class Members(NamedTuple):
                 kinds |= kind
             else:
                 kinds |= LIST
-        found = {kind: frozenset(members) for kind, members in sets.items()}
-        return cls(found[NUMBER], found[STRING], found[BOOLEAN], found[POINT], kinds)
+        by_kind = {kind: frozenset(members) for kind, members in sets.items()}
+        return cls(by_kind[NUMBER], by_kind[STRING], by_kind[BOOLEAN], by_kind[POINT], kinds)
 
     def of_kind(self, kind: int) -> frozenset[Any]:
         """Give the members of one kind."""
@@ -155,10 +155,10 @@ def _other_number(data: Any) -> float | None:
         return number(int(data))
     if isinstance(data, (numbers.Real, decimal.Decimal)):
         try:
-            found = float(data)
+            plain = float(data)
         except (OverflowError, ValueError):
             return None
-        return found if math.isfinite(found) else None
+        return plain if math.isfinite(plain) else None
     return _seconds(data)
 
 
@@ -239,6 +239,6 @@ def attribute(data: Any, name: str) -> Any:
     if isinstance(data, Mapping):
         return data.get(name)
     if name == "lat" or name == "lon":
-        found = point(data)
-        return None if found is None else getattr(found, name)
+        place = point(data)
+        return None if place is None else getattr(place, name)
     return None

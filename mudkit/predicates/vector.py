@@ -55,26 +55,26 @@ class Vector:
     def of(cls, items: list[Any]) -> Vector:
         """Sort values (see :func:`~mudkit.predicates.values.value`) by kind into arrays."""
         kinds = np.array([values.kind_of(item) for item in items], dtype=np.uint8)
-        found = cls()
+        vector = cls()
         present = int(np.bitwise_or.reduce(kinds, initial=0))
         if present & NUMBER:
-            found.numbers = np.array(
+            vector.numbers = np.array(
                 [x if k == NUMBER else np.nan for x, k in zip(items, kinds, strict=True)], dtype=np.float64
             )
         if present & STRING:
-            found.strings = _objects([x if k == STRING else None for x, k in zip(items, kinds, strict=True)])
+            vector.strings = _objects([x if k == STRING else None for x, k in zip(items, kinds, strict=True)])
         if present & BOOLEAN:
-            found.true = np.array([x is True for x in items], dtype=np.bool_)
-            found.false = np.array([x is False for x in items], dtype=np.bool_)
+            vector.true = np.array([x is True for x in items], dtype=np.bool_)
+            vector.false = np.array([x is False for x in items], dtype=np.bool_)
         if present & POINT:
             pairs = np.array(
                 [x if k == POINT else (np.nan, np.nan) for x, k in zip(items, kinds, strict=True)],
                 dtype=np.float64,
             )
-            found.lat, found.lon = pairs[:, 0], pairs[:, 1]
+            vector.lat, vector.lon = pairs[:, 0], pairs[:, 1]
         if present & STRUCT:
-            found.structs = _objects([x if k == STRUCT else None for x, k in zip(items, kinds, strict=True)])
-        return found
+            vector.structs = _objects([x if k == STRUCT else None for x, k in zip(items, kinds, strict=True)])
+        return vector
 
     @property
     def kinds(self) -> int:
@@ -95,18 +95,18 @@ class Vector:
 
     def is_there(self) -> Masks:
         """Where the value is not NULL."""
-        found = np.zeros(1, dtype=np.bool_)
+        there = np.zeros(1, dtype=np.bool_)
         if self.numbers is not None:
-            found = found | ~np.isnan(self.numbers)
+            there = there | ~np.isnan(self.numbers)
         if self.strings is not None:
-            found = found | is_there(self.strings)
+            there = there | is_there(self.strings)
         if self.true is not None and self.false is not None:
-            found = found | self.true | self.false
+            there = there | self.true | self.false
         if self.lat is not None:
-            found = found | ~np.isnan(self.lat)
+            there = there | ~np.isnan(self.lat)
         if self.structs is not None:
-            found = found | is_there(self.structs)
-        return found
+            there = there | is_there(self.structs)
+        return there
 
     def only(self, kinds: int) -> Vector:
         """Drop what is of another kind."""
@@ -151,37 +151,37 @@ class Vector:
     def rows(self) -> list[Any]:
         """Give the values one by one."""
         length = self.length
-        found: list[Any] = [None] * length
+        values: list[Any] = [None] * length
         for array in (self.numbers, self.strings, self.structs):
             if array is not None:
                 for row, item in enumerate(np.broadcast_to(array, length)):
                     if item is not None and item == item:
-                        found[row] = float(item) if array is self.numbers else item
+                        values[row] = float(item) if array is self.numbers else item
         if self.true is not None and self.false is not None:
             for row, (yes, no) in enumerate(
                 zip(*np.broadcast_arrays(self.true, self.false, np.empty(length))[:2], strict=True)
             ):
                 if yes or no:
-                    found[row] = bool(yes)
+                    values[row] = bool(yes)
         if self.lat is not None and self.lon is not None:
             for row, (lat, lon) in enumerate(
                 zip(*np.broadcast_arrays(self.lat, self.lon, np.empty(length))[:2], strict=True)
             ):
                 if lat == lat:
-                    found[row] = Point(float(lat), float(lon))
-        return found
+                    values[row] = Point(float(lat), float(lon))
+        return values
 
 
 def is_there(objects: Objects) -> Masks:
     """Tell where there is something."""
-    found: Masks = np.not_equal(objects, None).astype(np.bool_)  # type: ignore[call-overload]
-    return found
+    there: Masks = np.not_equal(objects, None).astype(np.bool_)  # type: ignore[call-overload]
+    return there
 
 
 def only(objects: Objects, here: Masks) -> Objects:
     """Put NULL where a mask does not hold."""
-    found: Objects = np.where(here, objects, None)  # type: ignore[call-overload]
-    return found
+    values: Objects = np.where(here, objects, None)  # type: ignore[call-overload]
+    return values
 
 
 def from_data(data: Any) -> Vector:
@@ -206,10 +206,10 @@ def from_data(data: Any) -> Vector:
         else _array(data)
     )
     mask = np.ma.getmaskarray(array) if isinstance(array, np.ma.MaskedArray) else None
-    found = _from_array(np.ma.getdata(array))
+    vector = _from_array(np.ma.getdata(array))
     if mask is None:
-        return found
-    return found.where(~np.asarray(mask.any(axis=1) if mask.ndim == 2 else mask))
+        return vector
+    return vector.where(~np.asarray(mask.any(axis=1) if mask.ndim == 2 else mask))
 
 
 def _array(data: Any) -> NDArray[Any]:

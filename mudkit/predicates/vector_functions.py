@@ -37,8 +37,8 @@ def _numeric(function: Callable[..., Any]) -> Callable[..., Vector]:
     def call(*args: Vector) -> Vector:
         if any(arg.numbers is None for arg in args):
             return Vector()
-        found = function(*(arg.numbers for arg in args))
-        return Vector(numbers=np.where(np.isfinite(found), found, np.nan))
+        numbers = function(*(arg.numbers for arg in args))
+        return Vector(numbers=np.where(np.isfinite(numbers), numbers, np.nan))
 
     return call
 
@@ -104,8 +104,8 @@ def _clock(step_s: int, offset: int, cycle: int, name: str) -> Callable[..., Vec
         if ts.numbers is None:
             return Vector()
         inside = (ts.numbers >= meaning.FIRST_S) & (ts.numbers < meaning.LAST_S)
-        found = (np.floor(ts.numbers) // step_s + offset) % cycle
-        return Vector(numbers=np.where(inside, found, np.nan))
+        numbers = (np.floor(ts.numbers) // step_s + offset) % cycle
+        return Vector(numbers=np.where(inside, numbers, np.nan))
 
     return call
 

@@ -160,11 +160,11 @@ class _Evaluation:
         self._done: dict[int, Vector] = {}
 
     def truth(self, node: Node) -> tuple[Masks, Masks]:
-        found = self.vector(node)
-        if found.true is None or found.false is None:
+        vector = self.vector(node)
+        if vector.true is None or vector.false is None:
             nothing = np.zeros(1, dtype=np.bool_)
             return nothing, nothing
-        return found.true, found.false
+        return vector.true, vector.false
 
     def vector(self, node: Node) -> Vector:
         if id(node) not in self._done:
@@ -293,28 +293,28 @@ def _spread(compact: Vector, there: Masks) -> Vector:
 def _comparisons(operator: str, a: Vector, b: Vector) -> list[tuple[Masks, Masks]]:
     """Compare kind by kind."""
     test = _TESTS[operator]
-    found = []
+    comparisons = []
     if a.numbers is not None and b.numbers is not None:
         true = test(a.numbers, b.numbers)
-        found.append((true, ~true & ~np.isnan(a.numbers) & ~np.isnan(b.numbers)))
+        comparisons.append((true, ~true & ~np.isnan(a.numbers) & ~np.isnan(b.numbers)))
     if a.strings is not None and b.strings is not None:
         there = is_there(a.strings) & is_there(b.strings)
         true = np.zeros(there.shape, dtype=np.bool_)
         left, right = np.broadcast_arrays(a.strings, b.strings)
         true[there] = test(left[there], right[there]).astype(np.bool_)
-        found.append((true, there & ~true))
+        comparisons.append((true, there & ~true))
     if a.true is not None and b.true is not None and a.false is not None and b.false is not None:
         there = (a.true | a.false) & (b.true | b.false)
         true = test(a.true, b.true) & there
-        found.append((true, there & ~true))
+        comparisons.append((true, there & ~true))
     if operator in ("=", "<>") and a.lat is not None and b.lat is not None:
         assert a.lon is not None
         assert b.lon is not None
         there = ~np.isnan(a.lat) & ~np.isnan(b.lat)
         same = there & (a.lat == b.lat) & (a.lon == b.lon)
         true = same if operator == "=" else there & ~same
-        found.append((true, there & ~true))
-    return found
+        comparisons.append((true, there & ~true))
+    return comparisons
 
 
 _TESTS: Final[dict[str, Callable[..., NDArray[Any]]]] = {
@@ -356,26 +356,26 @@ def _inside(item: Vector, kind: int, members: Members) -> tuple[Masks, Masks]:
     if kind == NUMBER:
         assert item.numbers is not None
         return there, np.isin(item.numbers, list(members.numbers)) & there
-    found = members.of_kind(kind)
+    listed = members.of_kind(kind)
     rows = item.only(kind).rows()
-    return there, np.array([each is not None and each in found for each in rows], dtype=np.bool_)
+    return there, np.array([each is not None and each in listed for each in rows], dtype=np.bool_)
 
 
 def _coalesce(args: list[Vector]) -> Vector:
-    found, there = args[0], args[0].is_there()
+    chosen, there = args[0], args[0].is_there()
     for arg in args[1:]:
         rest = arg.where(~there)
-        found = Vector(
-            _first(found.numbers, rest.numbers, np.isnan),
-            _first(found.strings, rest.strings, _is_missing),
-            _either(found.true, rest.true),
-            _either(found.false, rest.false),
-            _first(found.lat, rest.lat, np.isnan),
-            _first(found.lon, rest.lon, np.isnan),
-            _first(found.structs, rest.structs, _is_missing),
+        chosen = Vector(
+            _first(chosen.numbers, rest.numbers, np.isnan),
+            _first(chosen.strings, rest.strings, _is_missing),
+            _either(chosen.true, rest.true),
+            _either(chosen.false, rest.false),
+            _first(chosen.lat, rest.lat, np.isnan),
+            _first(chosen.lon, rest.lon, np.isnan),
+            _first(chosen.structs, rest.structs, _is_missing),
         )
         there = there | arg.is_there()
-    return found
+    return chosen
 
 
 def _is_missing(objects: Objects) -> Masks:

@@ -91,10 +91,10 @@ def _integrated(bpm: float, seconds: float, seed: int, spread_bpm: float) -> NDA
         baseline = _BASELINE * sin(_TURN * _HIGH_HZ * t)
         return [alpha * x - omega * y, alpha * y + omega * x, -pushed - (z - baseline)]
 
-    found = solve_ivp(
+    solution = solve_ivp(
         moves, (0.0, seconds), [-1.0, 0.0, 0.0], t_eval=times_s, max_step=0.02, rtol=1e-4, atol=1e-5
     )
-    z = found.y[2]
+    z = solution.y[2]
     scaled: NDArray[np.float64] = (z - z.min()) / (np.ptp(z) or 1.0) * 1.6 - 0.4
     scaled.flags.writeable = False
     return scaled

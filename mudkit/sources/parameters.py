@@ -71,10 +71,10 @@ def time_zone(name: str, given: Any) -> ZoneInfo:
     ------
     ParameterError
     """
-    found = zone(given) if isinstance(given, str) else None
-    if found is None:
+    tz = zone(given) if isinstance(given, str) else None
+    if tz is None:
         raise _refused(name, given, "a time zone, for instance America/Los_Angeles")
-    return found
+    return tz
 
 
 def of_kind(name: str, given: Any, *kinds: type, expected: str, remedy: str | None = None) -> None:

@@ -95,16 +95,16 @@ class Poisson:
         number, stream = device_numbers(devices), Stream(seed, f"{name}: gap")
         row = np.arange(len(number) if self.per_day > 0 else 0)
         last_us = np.zeros(len(row), dtype=np.int64)
-        found, first = [], 0
+        drawn, first = [], 0
         while row.size:
             step = np.arange(first, first + _DRAWN_TOGETHER)
             gap_us = stream.exponential(number[row, None], step, _US_PER_DAY / self.per_day)
             t_us = last_us[:, None] + np.cumsum(np.rint(gap_us).astype(np.int64), axis=1)
             inside = t_us < length_us
-            found.append((np.repeat(row, np.count_nonzero(inside, axis=1)), t_us[inside]))
+            drawn.append((np.repeat(row, np.count_nonzero(inside, axis=1)), t_us[inside]))
             row, last_us = row[inside[:, -1]], t_us[inside[:, -1], -1]
             first += _DRAWN_TOGETHER
-        return _gathered(found, length_us)
+        return _gathered(drawn, length_us)
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ class WakingReads:
             Stream(seed, f"{name}: {what}") for what in ("reads", "part", "awake", "read")
         )
         local_us = start_us + round(self.utc_offset_h * 3600 * US_PER_S)
-        found = []
+        drawn = []
         # The day before may reach into the run.
         for day in range(local_us // _US_PER_DAY - 1, (local_us + length_us) // _US_PER_DAY + 1):
             mean = reads.normal(number, day, self.per_day, self.spread * self.per_day)
@@ -161,8 +161,8 @@ class WakingReads:
             awake_h = awake.uniform(number, day, *self.awake_h)[row]
             hour = self.wake_h + awake_h * read.uniform(number[row], step)
             t_us = day * _US_PER_DAY - local_us + (hour * (3600 * US_PER_S)).astype(np.int64)
-            found.append((row, t_us))
-        return _gathered(found, length_us)
+            drawn.append((row, t_us))
+        return _gathered(drawn, length_us)
 
 
 @dataclass(frozen=True)
@@ -206,11 +206,11 @@ class TripStarts:
         """As :meth:`Workload.moments`."""
         number = device_numbers(devices)
         people = residents(self.town, seed, number)
-        found = []
+        drawn = []
         for day in range(town_day(self.town, start_us), town_day(self.town, start_us + length_us) + 1):
             driven = trips(self.town, seed, people, day)
-            found.append((rows_of(number, driven.car), driven.start_s * US_PER_S - start_us))
-        return _gathered(found, length_us)
+            drawn.append((rows_of(number, driven.car), driven.start_s * US_PER_S - start_us))
+        return _gathered(drawn, length_us)
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,13 +261,13 @@ class Recorded:
         first = np.searchsorted(log_us, begin_us)
         offset = Stream(seed, f"{name}: day").integers(number, 0, 0, self.days)
         local_us = start_us + self._offset_us()
-        found = []
+        drawn = []
         for day in range(local_us // _US_PER_DAY, (local_us + length_us) // _US_PER_DAY + 1):
             taken = (offset + day) % self.days
             row, index = _spelled_out(first[taken + 1] - first[taken])
             of_day_us = log_us[first[taken[row]] + index] - begin_us[taken[row]]
-            found.append((row, day * _US_PER_DAY + of_day_us - local_us))
-        return _gathered(found, length_us)
+            drawn.append((row, day * _US_PER_DAY + of_day_us - local_us))
+        return _gathered(drawn, length_us)
 
     def _offset_us(self) -> int:
         return round(self.utc_offset_h * 3600 * US_PER_S)
@@ -287,9 +287,9 @@ def _spelled_out(count: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[n
     return row, np.arange(len(row)) - first[row]
 
 
-def _gathered(found: Iterable[tuple[NDArray[np.int64], NDArray[np.int64]]], length_us: int) -> Moments:
+def _gathered(drawn: Iterable[tuple[NDArray[np.int64], NDArray[np.int64]]], length_us: int) -> Moments:
     """Put moments in order, without those that are not in the run."""
-    parts = list(found)
+    parts = list(drawn)
     empty = np.zeros(0, dtype=np.int64)
     device = np.concatenate([empty, *(row for row, _ in parts)])
     t_us = np.concatenate([empty, *(t_us for _, t_us in parts)])

@@ -57,8 +57,8 @@ def meant_by(want: Interest, items: Sequence[Item], rule: str = "all", to: str |
     for number, item in enumerate(items):
         said.update({f"{name}_{number}": item.about.get(name) for name in want.of_item})
 
-        def written(found: re.Match[str], number: int = number) -> str:
-            return f"sender.{found[2]}_{number}" if found[1] == "item" else f"receiver.{found[2]}"
+        def written(match: re.Match[str], number: int = number) -> str:
+            return f"sender.{match[2]}_{number}" if match[1] == "item" else f"receiver.{match[2]}"
 
         parts.append(f"({_NAME.sub(written, want.text)})")
     text = (" OR " if rule == "any" else " AND ").join(parts)

@@ -137,15 +137,15 @@ class Own:
         over_us = None
         if item.expires_s is not None:
             over_us = self._testbed.lab.world.now_us + round(item.expires_s * US_PER_S)
-        told = {
+        published = {
             "name": item.name,
             "sender": item.sender,
             "about": _listed(item.about),
             "content": item.content,
             "over_us": over_us,
         }
-        self._published[item.name] = told
-        self.asked = self._machines[item.sender].call("publish", item=told)
+        self._published[item.name] = published
+        self.asked = self._machines[item.sender].call("publish", item=published)
 
     def moved(self, phone: str) -> None:
         """Call ``want`` on a phone's machine."""

@@ -110,13 +110,13 @@ def _promises(names: Sequence[str]) -> tuple[str, ...]:
     Limits are for leaving something out, and waiting for people does; so to leave nothing out is promised
     where none of these is, and by Radiator, whose paper says it of itself.
     """
-    found = [promise for name in names for promise in _SYSTEMS[name].promises]
+    promises = [promise for name in names for promise in _SYSTEMS[name].promises]
     limits = tuple(sorted(name for name in names if name in ("Last hop", "SUBLIM")))
     if limits and not any(name.startswith("Radiator") for name in names):
-        found.append(_SPENT[limits])
+        promises.append(_SPENT[limits])
     if not limits and "Radiator of k" not in names:
-        found.append(ALL)
-    return tuple(dict.fromkeys(found))
+        promises.append(ALL)
+    return tuple(dict.fromkeys(promises))
 
 
 def _chained(names: Sequence[str], **last: Any) -> Order:
@@ -127,24 +127,24 @@ def _chained(names: Sequence[str], **last: Any) -> Order:
 
 
 def _pairs() -> dict[str, dict[str, Order]]:
-    found = {ALONE: {name: _chained([name]) for name in _SYSTEMS}}
+    pairs = {ALONE: {name: _chained([name]) for name in _SYSTEMS}}
     for one, other in combinations(_SYSTEMS, 2):
         if one.split()[0] == other.split()[0]:
             continue
         made = {f"{one}, then {other}": _chained([one, other])}
         if one == "MUD" and other.startswith("Radiator"):
-            for rule, told in _RULES_TOLD.items():
-                made[f"{other}, then MUD: {told}"] = _chained([other, one], of_several=rule)
+            for rule, label in _RULES_TOLD.items():
+                made[f"{other}, then MUD: {label}"] = _chained([other, one], of_several=rule)
         else:
             made[f"{other}, then {one}"] = _chained([other, one])
         if (one, other) == ("SUBLIM", "Contrail"):
             made = {f"{name}, at an access point": each for name, each in made.items()}
-            for place, told in (("sender", "SUBLIM at each sender"), ("receiver", "SUBLIM on the phone")):
+            for place, label in (("sender", "SUBLIM at each sender"), ("receiver", "SUBLIM on the phone")):
                 ends = partial(AtTheEnds, place=place, rules=_LIMITED)
-                made[f"Contrail, {told}"] = Order(ends, _promises([one, other]), hides=False)
+                made[f"Contrail, {label}"] = Order(ends, _promises([one, other]), hides=False)
             made = {name: each._replace(promises=(*each.promises, RADIO)) for name, each in made.items()}
-        found[f"{_SYSTEMS[one].does} and {_SYSTEMS[other].does}"] = made
-    return found
+        pairs[f"{_SYSTEMS[one].does} and {_SYSTEMS[other].does}"] = made
+    return pairs
 
 
 PAIRS: Final[dict[str, dict[str, Order]]] = _pairs()
@@ -198,12 +198,12 @@ def orders(
     return pd.DataFrame(rows, columns=list(_COLUMNS))
 
 
-def commuting(found: pd.DataFrame) -> pd.DataFrame:
+def commuting(table: pd.DataFrame) -> pd.DataFrame:
     """Say of each composition whether its orders commute.
 
     Parameters
     ----------
-    found : pandas.DataFrame
+    table : pandas.DataFrame
         Of :func:`orders`.
 
     Returns
@@ -216,7 +216,7 @@ def commuting(found: pd.DataFrame) -> pd.DataFrame:
     import pandas as pd
 
     rows = []
-    for name, part in found[found["composition"] != ALONE].groupby("composition", sort=False):
+    for name, part in table[table["composition"] != ALONE].groupby("composition", sort=False):
         kept = part[part["promise"] != SAME].pivot(index="promise", columns="order", values="held")
         counts = kept.sum()
         best = [str(each) for each in part["order"].unique() if counts[each] == counts.max()]
@@ -266,8 +266,8 @@ def _checked(what: tuple[str, int, int]) -> list[tuple[Any, ...]]:
                 if is_broken:
                     broken[promise].append(story)
         for promise, by in broken.items():
-            told = _smallest(by, order, checks[promise]) if by else ""
-            rows.append((name, called, promise, not by, len(drawn), messages, len(by), told))
+            example = _smallest(by, order, checks[promise]) if by else ""
+            rows.append((name, called, promise, not by, len(drawn), messages, len(by), example))
     return rows
 
 
@@ -281,8 +281,8 @@ def _smallest(by: Sequence[Story], order: Order, check: Callable[[Played], str |
 def _differs(first: Order, came: Played) -> str | None:
     before = played(came.story, first.make).shown
     names, readers = came.names, came.readers
-    for way, found in (("as well", came.shown - before), ("no more", before - came.shown)):
-        for phone, name in sorted(found):
+    for way, count in (("as well", came.shown - before), ("no more", before - came.shown)):
+        for phone, name in sorted(count):
             at = clock(came.story.said[names[name]].at_s)
             return f"a reader of {readers[phone]} is shown the item of {at} {way}"
     return None

@@ -72,11 +72,11 @@ class Played(NamedTuple):
     def names(self) -> dict[str, int]:
         """Items by name, and which of the story each is."""
         numbers: Counter[int] = Counter()
-        found = {}
+        names = {}
         for place, each in enumerate(self.story.said):
             numbers[each.sender] += 1
-            found[f"{self.entry.testbed.senders[each.sender]} {numbers[each.sender]}"] = place
-        return found
+            names[f"{self.entry.testbed.senders[each.sender]} {numbers[each.sender]}"] = place
+        return names
 
 
 def tell(story: Story) -> str:
@@ -139,10 +139,10 @@ def _unseen(played: Played) -> str | None:
 def _readers_of(played: Played) -> set[str]:
     lab = played.entry.lab
     assert lab.trace.held is not None  # play keeps it
-    found: set[str] = set()
+    readers: set[str] = set()
     for item in played.adapter.published:
-        found.update(party for party, _, _ in lab.trace.held.find(item.content))
-    return found - set(lab.devices)
+        readers.update(party for party, _, _ in lab.trace.held.find(item.content))
+    return readers - set(lab.devices)
 
 
 def _relay(played: Played) -> str | None:

@@ -69,7 +69,7 @@ def front(table: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
             found=f"{x}, {y}",
             expected="two of " + ", ".join(name for name in LABELS if name in table.columns),
         )
-    found = table[["system", x, y]].reset_index(drop=True)
-    gain, cost = (found[name] if name in GAINS else -found[name] for name in (y, x))
-    found["is_best"] = pareto(gain, -cost)
-    return found
+    points = table[["system", x, y]].reset_index(drop=True)
+    gain, cost = (points[name] if name in GAINS else -points[name] for name in (y, x))
+    points["is_best"] = pareto(gain, -cost)
+    return points

@@ -280,10 +280,10 @@ def _measured(what: tuple[Task, Callable[[Testbed], Adapter], str, int, bool]) -
         of = {"devices": by_device(entry), "disclosed": disclosed(entry), "latencies": useful[["latency_s"]]}
         for what_kept, table in of.items():
             kept[what_kept] = [_of(table, task.name, name)]
-        told = knowledge(entry)
-        told.insert(0, "task", task.name)
-        told.insert(1, "system", name)
-        parties = told.to_dict("records")
+        known = knowledge(entry)
+        known.insert(0, "task", task.name)
+        known.insert(1, "system", name)
+        parties = known.to_dict("records")
     return {
         "task": task.name,
         "system": name,

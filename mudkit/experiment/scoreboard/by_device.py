@@ -42,7 +42,7 @@ def by_device(entry: Entry) -> pd.DataFrame:
     phones = set(testbed.phones)
     got = {str(name): table for name, table in rows.groupby("receiver")}
     paid = {str(name): table for name, table in bill.groupby("device")}
-    found = [
+    of_devices = [
         {
             "device": device,
             "is_phone": device in phones,
@@ -51,7 +51,7 @@ def by_device(entry: Entry) -> pd.DataFrame:
         }
         for device in entry.lab.devices
     ]
-    table = pd.DataFrame(found)
+    table = pd.DataFrame(of_devices)
     useful = table["useful"].where(table["useful"] > 0)
     table["kb_per_useful"] = (table["up_kb"] + table["down_kb"]) / useful
     table["j_per_useful"] = table["radio_j"] / useful

@@ -91,12 +91,12 @@ def _routes(entry: Entry) -> dict[str, list[frozenset[bytes]]]:
     if not entry.task.want.moves:
         return {}
     items = entry.testbed.items.values()
-    told = {_written(loc) for item in items if (loc := item.about.get("loc")) is not None}
+    places = {_written(loc) for item in items if (loc := item.about.get("loc")) is not None}
     phones: dict[str, list[frozenset[bytes]]] = {}
     positions = entry.lab.frame("positions")
     for device, lat, lon in zip(positions["device"], positions["lat"], positions["lon"], strict=True):
         place = _written((lat, lon))
-        if place not in told:
+        if place not in places:
             phones.setdefault(str(device), []).append(place)
     return phones
 

@@ -71,8 +71,8 @@ class Entry:
     @cached_property
     def deliveries(self) -> pd.DataFrame:
         """One row for each phone that wanted an item, and for each other one that got it."""
-        found = self.lab.deliveries()
-        return found[found["system"] == APP].reset_index(drop=True)
+        deliveries = self.lab.deliveries()
+        return deliveries[deliveries["system"] == APP].reset_index(drop=True)
 
     @cached_property
     def bill(self) -> pd.DataFrame:
@@ -82,13 +82,13 @@ class Entry:
     @cached_property
     def digest(self) -> str:
         """What every system was given: devices, moves, links, outages, items and looks, as SHA-256."""
-        found = self.testbed.given.copy()
+        digest = self.testbed.given.copy()
         for name in ("positions", "links", "incidents"):
             for piece in self.lab.trace.pieces(name):
                 given = piece if name != "incidents" else piece.filter(pc.is_null(piece["system"]))
                 for batch in given.combine_chunks().to_batches():
-                    found.update(batch.serialize())
-        return found.hexdigest()
+                    digest.update(batch.serialize())
+        return digest.hexdigest()
 
     def measures(self) -> dict[str, float]:
         """Give the :data:`MEASURES`, from the bill and the table of deliveries.

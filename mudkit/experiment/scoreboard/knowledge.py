@@ -51,7 +51,7 @@ def knowledge(entry: Entry) -> pd.DataFrame:
     import pandas as pd
 
     lab, testbed = entry.lab, entry.testbed
-    held, told = lab.held(), learnt(lab)
+    held, facts = lab.held(), learnt(lab)
     received = held[held["how"] == "received"]
     blobs = seen(entry)
     needles = {name: item.content[:_ENOUGH].encode() for name, item in testbed.items.items()}
@@ -71,9 +71,9 @@ def knowledge(entry: Entry) -> pd.DataFrame:
             continue
         of = received[received["party"].isin(who)]
         size_kb = of.groupby("form")["bytes"].sum() / 1000 / len(parties)
-        known = told[told["party"].isin(parties)]
+        known = facts[facts["party"].isin(parties)]
         if kind == RELAY:
-            known = told[(told["party"] == SERVERS) & (told["system"] == CONTRAIL)]
+            known = facts[(facts["party"] == SERVERS) & (facts["system"] == CONTRAIL)]
         items = [read.get(party, set()) for party in parties]
         not_for = [
             {name for name in names if not testbed.is_for(name, party)}
@@ -104,10 +104,10 @@ def seen(entry: Entry) -> dict[str, bytes]:
     relays = _relays(entry)
     fields = {(row.party, row.field) for row in ledger.rows()}
     for party, field in sorted(fields):
-        told = [*ledger.values(party, field), field.encode()]  # a key of a mapping may be said by somebody
-        parts.setdefault(party if party in entry.lab.devices else SERVERS, []).extend(told)
+        texts = [*ledger.values(party, field), field.encode()]  # a key of a mapping may be said by somebody
+        parts.setdefault(party if party in entry.lab.devices else SERVERS, []).extend(texts)
         if party in relays:
-            parts.setdefault(RELAY, []).extend(told)
+            parts.setdefault(RELAY, []).extend(texts)
     return {who: b"\0".join(each) for who, each in parts.items()}
 
 

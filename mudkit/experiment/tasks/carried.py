@@ -131,21 +131,21 @@ class Carried:
         ways = [(host.name, direction) for host, direction in ends if host.link is not None]
         if not ways:
             return
-        found: set[str] = set()
+        items: set[str] = set()
         for part in _parts(transfer.message):
             if len(part) < self._least_bytes:
                 continue
             if isinstance(part, Ciphertext):
                 for way in ways:
                     self._sealed.setdefault(way, []).append([self._world.now_us, len(part)])
-            found |= self._items_in(part)
-        self._note(source, target, found)
+            items |= self._items_in(part)
+        self._note(source, target, items)
 
-    def _note(self, source: Site, target: Site, found: set[str]) -> None:
-        self._left.update(name for name in found if self._items[name][0].sender == source.name)
+    def _note(self, source: Site, target: Site, items: set[str]) -> None:
+        self._left.update(name for name in items if self._items[name][0].sender == source.name)
         if target.link is not None:
             self._messages.setdefault(target.name, []).append(self._world.now_us)
-            self._came.setdefault(target.name, set()).update(found)
+            self._came.setdefault(target.name, set()).update(items)
 
     def _items_in(self, part: str | bytes) -> frozenset[str]:
         known = self._read.get(part)

@@ -37,13 +37,13 @@ def _friends(seed: int, phones: Sequence[str], senders: Sequence[str]) -> list[d
     """Draw about six friends each: those beside one in a ring, and one from anywhere, as in small worlds."""
     count = len(phones)
     drawn = Stream(seed, "friends").integers(np.arange(count), 0, 0, max(count, 1)).tolist()
-    found: list[set[int]] = [
+    circles: list[set[int]] = [
         {(row + step) % count for step in (1, -1, 2, -2)} | {far} for row, far in enumerate(drawn)
     ]
-    for row, friends in enumerate(found):
+    for row, friends in enumerate(circles):
         friends.discard(row)
-    mutual: list[set[int]] = [set(friends) for friends in found]
-    for row, friends in enumerate(found):
+    mutual: list[set[int]] = [set(friends) for friends in circles]
+    for row, friends in enumerate(circles):
         for other in friends:
             mutual[other].add(row)
     return [{"friends": listed([phones[other] for other in sorted(friends)])} for friends in mutual]

@@ -76,8 +76,8 @@ class Interest:
     def as_text(self, me: Mapping[str, Any]) -> str:
         """Give the text of its reader's predicate over items, with what she says of herself written out."""
 
-        def written(found: re.Match[str]) -> str:
-            return found[2] if found[1] == "item" else _literal(me.get(found[2]))
+        def written(match: re.Match[str]) -> str:
+            return match[2] if match[1] == "item" else _literal(me.get(match[2]))
 
         return _NAME.sub(written, self.text)
 
@@ -95,7 +95,7 @@ class Interest:
 
 @lru_cache(maxsize=1024)
 def _replaced(text: str, item: str, me: str) -> str:
-    return _NAME.sub(lambda found: (item if found[1] == "item" else me) + found[2], text)
+    return _NAME.sub(lambda match: (item if match[1] == "item" else me) + match[2], text)
 
 
 def _literal(value: Any) -> str:

@@ -170,5 +170,5 @@ class Task:
             "feeds": str(self.feeds),
             "seen": seen,
             "settles": f"{SETTLE_S / 60:g} minutes after its hours",
-            **{name: told for name, told in self.scenario.describe().items() if name not in left_out},
+            **{name: text for name, text in self.scenario.describe().items() if name not in left_out},
         }

@@ -121,14 +121,14 @@ class Testbed:
         self._carried.check(phone, item)
         self._arrived.add((phone, item))
         is_wanted = phone in self._wanted[item]
-        told: dict[str, Any] = {"delivered_us": self.lab.world.now_us}
+        row: dict[str, Any] = {"delivered_us": self.lab.world.now_us}
         if not is_wanted:
-            told["created_us"] = self._items[item][1]
+            row["created_us"] = self._items[item][1]
         elif self.task.is_shown:
-            told["read_us"] = self.lab.world.now_us
+            row["read_us"] = self.lab.world.now_us
         else:
             self._inbox.setdefault(phone, []).append(item)
-        self._note(item, phone, told)
+        self._note(item, phone, row)
 
     def show(self, phone: str, chosen: Collection[str] | None = None) -> None:
         """Show the user of a phone the best of what it has for her: what is over is not shown any more.
@@ -188,9 +188,9 @@ class Testbed:
         ]
         self._wanted[item.name] = frozenset(wanting)
         self.wanted += len(wanting)
-        told = {"created_us": created_us, "expired_us": self._over_us(item.name)}
+        times = {"created_us": created_us, "expired_us": self._over_us(item.name)}
         for phone in wanting:
-            self._note(item.name, phone, told)
+            self._note(item.name, phone, times)
         self._adapter.publish(item)
 
     def look(self, phone: str) -> None:
@@ -203,15 +203,15 @@ class Testbed:
         if self.task.want.moves:
             places = [self.lab.devices[phone].loc for phone in self.phones]
             columns["loc"] = np.array([(np.nan, np.nan) if at is None else at for at in places])
-        found = self.task.want.by_writer(item.about).numpy({}, receiver=columns)
-        return np.flatnonzero(np.broadcast_to(found.filled(False), len(self.phones)))
+        wants = self.task.want.by_writer(item.about).numpy({}, receiver=columns)
+        return np.flatnonzero(np.broadcast_to(wants.filled(False), len(self.phones)))
 
     def _over_us(self, name: str) -> int | None:
         item, created_us = self._items[name]
         return None if item.expires_s is None else created_us + round(item.expires_s * US_PER_S)
 
-    def _note(self, item: str, phone: str, told: Mapping[str, Any]) -> None:
-        self.lab.trace.deliveries.note(APP, {"item": item, "receiver": phone, **told})
+    def _note(self, item: str, phone: str, row: Mapping[str, Any]) -> None:
+        self.lab.trace.deliveries.note(APP, {"item": item, "receiver": phone, **row})
 
     def _look_around(self, _: None) -> None:
         assert self._adapter is not None

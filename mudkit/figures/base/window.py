@@ -105,10 +105,10 @@ class Choice:
             if given is not None
         ]
         filters += [] if self.key is None else [f"key {self.key}"]
-        found = "no messages at all"
+        what_came = "no messages at all"
         if len(table):
             sent = table["sent_us"]
-            found = (
+            what_came = (
                 f"{inside:,} messages in the window and {len(table) - inside:,} outside it; {fits:,} in the "
                 f"whole run fit the filters; the first of all was sent "
                 f"{written(int(sent.min()), date=True)}, the last {written(int(sent.max()), date=True)} UTC"
@@ -116,7 +116,7 @@ class Choice:
         raise TraceContentError(
             "No message is in this window and fits these filters.",
             where=f"from {first} to {last}; {'; '.join(filters) or 'no filters'}",
-            found=found,
+            found=what_came,
             expected="at least one message",
             remedy="widen the window, or leave a filter out",
         )

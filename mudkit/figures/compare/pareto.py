@@ -100,9 +100,9 @@ def fill(
         )
     for axis, span, label in zip((figure.layout.xaxis, figure.layout.yaxis), spans, labels, strict=True):
         axis.update(title={"text": label}, range=span)
-    told = f"without a value: {', '.join(left_out)}" if left_out else ""
+    note = f"without a value: {', '.join(left_out)}" if left_out else ""
     figure.update_layout(
-        title={"text": title, "font": {"size": 16}, "subtitle": {"text": told, "font": {"size": 12}}}
+        title={"text": title, "font": {"size": 16}, "subtitle": {"text": note, "font": {"size": 12}}}
     )
 
 
@@ -114,7 +114,7 @@ def _beside(
     Sizes are those of letters in a figure that is some 800 by 270 points; empty lines are part of the text.
     """
     taken: list[tuple[float, float, float]] = []
-    found = {}
+    placed = {}
     for place in sorted(names):
         name = names[place]
         at, height = ((each - low) / (high - low) for each, (low, high) in zip(place, spans, strict=True))
@@ -133,8 +133,8 @@ def _beside(
         line, side = free[0] if free else (0, 1)
         taken.append((at - half, at + half, height + side * _LINE * (line + 1)))
         lines = [name, *[" "] * line][::side]
-        found[place] = "<br>".join(lines), _PLACES[side]
-    return found
+        placed[place] = "<br>".join(lines), _PLACES[side]
+    return placed
 
 
 def _range(values: list[float]) -> list[float]:

@@ -177,29 +177,29 @@ def caption(parameters: Mapping[str, Any]) -> str:
         What stands in ``attrs["parameters"]`` of the table that ``sweep`` gives.
     """
     each = {name: value for name, value in parameters.items() if not isinstance(value, list)}
-    told = []
+    parts = []
     if "event_frequency" in each:
-        told.append(f"{each['event_frequency']:g} messages a day")
+        parts.append(f"{each['event_frequency']:g} messages a day")
     if "user_frequency" in each:
-        told.append(f"{each['user_frequency']:g} reads a day")
+        parts.append(f"{each['user_frequency']:g} reads a day")
     if "max" in each:
-        told.append("reads of all there is" if each["max"] is None else f"reads of at most {each['max']}")
+        parts.append("reads of all there is" if each["max"] is None else f"reads of at most {each['max']}")
     if "outage" in parameters:
-        told.append(_outages(parameters))
+        parts.append(_outages(parameters))
     if each.get("expiration", 0) is None:
-        told.append("nothing expires")
+        parts.append("nothing expires")
     elif "expiration" in parameters:
-        told.append(_expirations(parameters))
+        parts.append(_expirations(parameters))
     if each.get("threshold"):
-        told.append(f"ranks of {each['threshold']:g} and more")
+        parts.append(f"ranks of {each['threshold']:g} and more")
     if "policy" in each:
-        told.append(f"policy {_policy(each)}")
+        parts.append(f"policy {_policy(each)}")
     if "reads_cv" in each:
-        told.append(f"spread of the reads a day {each['reads_cv']:g}")
+        parts.append(f"spread of the reads a day {each['reads_cv']:g}")
     if "days" in each:
-        told.append(f"{each['days']:,} days")
+        parts.append(f"{each['days']:,} days")
     seeds = parameters.get("seeds", [])
-    return "; ".join([*told, _of(len(seeds))] if seeds else told)
+    return "; ".join([*parts, _of(len(seeds))] if seeds else parts)
 
 
 def _of(seeds: int) -> str:
@@ -228,14 +228,14 @@ def _expirations(parameters: Mapping[str, Any]) -> str:
 def _policy(each: Mapping[str, Any]) -> str:
     policy = each["policy"]
     settings = policy if isinstance(policy, Mapping) else each
-    told = [str(settings["kind"] if isinstance(policy, Mapping) else policy)]
+    parts = [str(settings["kind"] if isinstance(policy, Mapping) else policy)]
     limit, threshold_s = settings.get("prefetch_limit"), settings.get("expiration_threshold_s")
     if limit is not None:
-        told.append(f"prefetch limit {limit if isinstance(limit, str) else _count(limit)}")
+        parts.append(f"prefetch limit {limit if isinstance(limit, str) else _count(limit)}")
     if threshold_s is not None:
         time = threshold_s if isinstance(threshold_s, str) else _time(threshold_s)
-        told.append(f"expiration threshold {time}")
-    return ", ".join(told)
+        parts.append(f"expiration threshold {time}")
+    return ", ".join(parts)
 
 
 def _need(table: pd.DataFrame, *names: str) -> None:

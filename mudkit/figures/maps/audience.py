@@ -63,8 +63,8 @@ def area_map(
     """
     lat, lon = places(points, "points")
     kept = placed(points, "points")
-    found = texts(kept, "points", state)
-    unknown = sorted(set(found) - set(states))
+    labels = texts(kept, "points", state)
+    unknown = sorted(set(labels) - set(states))
     if unknown or len(states) > len(COLOURS):
         raise ParameterError(
             "These states cannot be drawn.",
@@ -81,7 +81,7 @@ def area_map(
     )
     ground = None if positions is None else places(positions, "positions")
     leaflet_map, frame = map_with_ground(f"Map: {title}", [(lat, lon), around], ground, height_px, None)
-    told = texts(kept, "points", text) if text else [""] * len(found)
+    notes = texts(kept, "points", text) if text else [""] * len(labels)
     drawn = [
         [
             round(float(y), 6),
@@ -90,13 +90,15 @@ def area_map(
             states.index(each),
             f"{name}\n{each}" if name else each,
         ]
-        for y, x, each, name in zip(lat, frame.unwrap(lon), found, told, strict=True)
+        for y, x, each, name in zip(lat, frame.unwrap(lon), labels, notes, strict=True)
     ]
     drawn.sort(key=lambda each: each[2])  # the small ones lie below
     (turned,) = frame.unwrap(np.array([middle_lon]))
     circle = [middle_lat, float(turned), 1000 * reach_km, f"the writer, and {reach_km:g} km around"]
     add_call(leaflet_map, "areas", {"areas": [circle]})
     add_call(leaflet_map, "points", {"points": drawn, "colours": list(COLOURS)})
-    keys = [[colour, f"{each}: {found.count(each):,}"] for colour, each in zip(COLOURS, states, strict=False)]
+    keys = [
+        [colour, f"{each}: {labels.count(each):,}"] for colour, each in zip(COLOURS, states, strict=False)
+    ]
     add_call(leaflet_map, "legend", {"title": title, "colours": [], "ticks": [], "keys": keys})
     return leaflet_map

@@ -41,7 +41,7 @@ def by_cell(reads: pd.DataFrame, zoom: int = 14) -> pa.Table:
     -------
     pyarrow.Table
         ``south, west, north, east, lat, lon`` (the cell's middle), ``reads, local, stale`` (the latter two
-        in percent of its reads) and ``told``, these in words.
+        in percent of its reads) and ``labels``, these in words.
 
     Raises
     ------
@@ -63,14 +63,14 @@ def by_cell(reads: pd.DataFrame, zoom: int = 14) -> pa.Table:
     lat, lon = from_mercator((x + 0.5) * side, (y + 0.5) * side)
     count = table["reads"]
     local, stale = (100 * table[name] / count for name in ("is_local", "is_stale"))
-    told = [
+    labels = [
         f"{number:,} reads: {here:.0f} % answered locally, {bad:.0f} % stale"
         for number, here, bad in zip(count, local, stale, strict=True)
     ]
     return pa.table(
         {
             "south": south, "west": west, "north": north, "east": east, "lat": lat, "lon": lon,
-            "reads": count, "local": local, "stale": stale, "told": told,
+            "reads": count, "local": local, "stale": stale, "told": labels,
         }
     )  # fmt: skip
 

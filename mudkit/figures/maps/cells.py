@@ -149,12 +149,12 @@ def _cells(rows: pd.DataFrame, value: str, most: float) -> go.Scatter:
         "opacity": 0.85,
         "line": {"width": 0},
     }
-    told = [f"{count:,g} {value}" for count in top[value]]
+    labels = [f"{count:,g} {value}" for count in top[value]]
     return go.Scatter(
         x=top["lon"],
         y=top["lat"],
         mode="markers",
-        text=told,
+        text=labels,
         hoverinfo="text",
         marker=marker,
         showlegend=False,

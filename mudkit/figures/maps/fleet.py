@@ -168,8 +168,8 @@ class Fleet:
             part: np.where(down, off, on).tolist()
             for part, (on, off) in (("symbol", _SYMBOLS), ("color", _COLOURS), ("size", _SIZES_PX))
         }
-        told = [f"{name}, no link" if off else name for name, off in zip(names, down, strict=True)]
-        return {"x": lon, "y": lat, "text": told, "marker": marker | {"opacity": 1}}
+        labels = [f"{name}, no link" if off else name for name, off in zip(names, down, strict=True)]
+        return {"x": lon, "y": lat, "text": labels, "marker": marker | {"opacity": 1}}
 
     def busiest_us(self) -> int:
         """Middle of the ten minutes with the most positions."""
@@ -241,8 +241,8 @@ def fleet_map(
     state = [", no link" if off else ", link up" for off in down] if links is not None else [""] * len(names)
     rows = zip(lat, frame.unwrap(lon), down, names, state, strict=True)
     points = [
-        [round(float(y), 6), round(float(x), 6), 7 if off else 5, int(off), name + told]
-        for y, x, off, name, told in rows
+        [round(float(y), 6), round(float(x), 6), 7 if off else 5, int(off), name + label]
+        for y, x, off, name, label in rows
     ]
     add_call(leaflet_map, "points", {"points": points, "colours": list(_COLOURS)})
     ticks = [(0.0, "with a link"), (1.0, "without a link")]

@@ -77,8 +77,8 @@ def map_with_ground(
     }
     sources = []
     if ground is not None and not tiles:
-        data["picture"], told = _picture(ground, frame)
-        sources.append(told)
+        data["picture"], note = _picture(ground, frame)
+        sources.append(note)
     if frame.side_km > _WORLD_KM and not tiles and "countries-110m.json" not in assets.missing():
         data |= _land(frame, window)
         sources.append("land: Natural Earth")
@@ -94,10 +94,10 @@ def _picture(ground: Group, frame: Frame) -> tuple[dict[str, Any], str]:
     grid = grid_of(frame, max_side=MAX_SIDE_PX if frame.side_km <= _WORLD_KM else _FAR_SIDE_PX)
     drawn = picture(counts(lat[inside], lon[inside], grid), grid)
     address = "data:image/png;base64," + base64.b64encode(drawn.data).decode("ascii")
-    told = f"ground drawn from the trace, {len(lat):,} positions"
+    note = f"ground drawn from the trace, {len(lat):,} positions"
     if not inside.all():
-        told += f", {int((~inside).sum()):,} off the map"
-    return {"url": address, "bounds": [drawn.south_west, drawn.north_east]}, told
+        note += f", {int((~inside).sum()):,} off the map"
+    return {"url": address, "bounds": [drawn.south_west, drawn.north_east]}, note
 
 
 def _land(frame: Frame, window: Frame) -> dict[str, Any]:

@@ -221,10 +221,10 @@ def move(figure: Any, heard: pd.DataFrame | Heard, shown: Sequence[Panel]) -> No
     meta = figure.layout.meta
     arranged = heard if isinstance(heard, Heard) else Heard(heard)
     panels = [_cells(arranged, receiver, t_s, meta["value"], meta["label"]) for receiver, t_s in shown]
-    told = {f"annotations[{place}].text": headline for place, (headline, _) in enumerate(panels)}
+    headlines = {f"annotations[{place}].text": headline for place, (headline, _) in enumerate(panels)}
     changed = {name: [cells[name] for _, cells in panels] for name in panels[0][1]}
     # One message for all, and nothing in it that stays as it is.
-    figure.plotly_update(changed, told, trace_indexes=[2 * place + 1 for place in range(len(shown))])
+    figure.plotly_update(changed, headlines, trace_indexes=[2 * place + 1 for place in range(len(shown))])
 
 
 def clock(t_s: float) -> str:
@@ -239,9 +239,9 @@ def _cells(heard: Heard, receiver: str, t_s: float, value: str, label: str) -> t
     lat, lon, messages, said_s, values = heard.columns(rows, "lat", "lon", "messages", "said_s", value)
     age_s = t_s - said_s
     opacity = np.clip(1 - (1 - _LEAST) * age_s / _FADED_S, _LEAST, 1.0)
-    told = f"{len(rows)} cells, median age {np.median(age_s):.0f} s" if len(rows) else "nothing yet"
+    headline = f"{len(rows)} cells, median age {np.median(age_s):.0f} s" if len(rows) else "nothing yet"
     each = zip(values.tolist(), messages.tolist(), age_s.tolist(), strict=True)
-    return f"<b>{receiver}</b>, {clock(t_s)} min<br>{told}", {
+    return f"<b>{receiver}</b>, {clock(t_s)} min<br>{headline}", {
         "x": lon.tolist(),
         "y": lat.tolist(),
         "text": [f"{number:.4g} {label}<br>{count} messages, {age:.0f} s old" for number, count, age in each],

@@ -203,9 +203,9 @@ def cell_map(
     )
     turn = frame.unwrap(middle) - middle
     rows = _rounded(south, west + turn, north, east + turn)
-    told = (f"{title}: {short_number(number)}" for number in values.tolist())
+    labels = (f"{title}: {short_number(number)}" for number in values.tolist())
     boxes = [
-        [*row, shade, text] for row, shade, text in zip(rows, colouring.shades(values), told, strict=True)
+        [*row, shade, text] for row, shade, text in zip(rows, colouring.shades(values), labels, strict=True)
     ]
     add_call(leaflet_map, "cells", {"boxes": boxes, "colours": colouring.colours()})
     _add_legend(leaflet_map, title, colouring.ticks(), some_without=bool(np.isnan(values).any()))
@@ -257,7 +257,7 @@ def point_map(
     kept = placed(points, "points")
     lat, lon = places(kept, "points")
     values = column(kept, "points", value) if value else np.zeros(len(lat))
-    told = texts(kept, "points", text) if text else [""] * len(lat)
+    labels = texts(kept, "points", text) if text else [""] * len(lat)
     leaflet_map, frame = map_with_ground(
         f"Map of {title}", [(lat, lon)], _ground(positions), height_px, tiles
     )
@@ -265,17 +265,17 @@ def point_map(
     radii = np.full(len(lat), 5.0)
     if len(lat) > MAX_POINTS:
         lat, lon, values, number = _joined(lat, lon, values)
-        told = [f"{short_number(count)} point{'s' if count > 1 else ''}" for count in number.tolist()]
+        labels = [f"{short_number(count)} point{'s' if count > 1 else ''}" for count in number.tolist()]
         radii = np.round(2.5 + 9.5 * np.sqrt(number / number.max()), 1)
     colouring = Colouring.of(values, limits)
     if value:
         numbers = (f"{title}: {short_number(number)}" for number in values.tolist())
-        told = [
-            f"{before}\n{after}" if before else after for before, after in zip(told, numbers, strict=True)
+        labels = [
+            f"{before}\n{after}" if before else after for before, after in zip(labels, numbers, strict=True)
         ]
     rows = _rounded(lat, lon, radii)
     drawn = [
-        [*row, shade, words] for row, shade, words in zip(rows, colouring.shades(values), told, strict=True)
+        [*row, shade, words] for row, shade, words in zip(rows, colouring.shades(values), labels, strict=True)
     ]
     add_call(leaflet_map, "points", {"points": drawn, "colours": colouring.colours()})
     if value:

@@ -113,15 +113,15 @@ def cell_slides(
         colours = [*colours[-2::-1], colours[-1]]
     pictures: list[list[list[Any]]] = [[[] for _ in labels] for _ in choices]
     at_label, at_choice = ({name: at for at, name in enumerate(names)} for names in (labels, choices))
-    told = [short_number(number) for number in values.tolist()]
+    notes = [short_number(number) for number in values.tolist()]
     if text is not None:
-        told = [f"{number}, {more}" for number, more in zip(told, texts(cells, "cells", text), strict=True)]
+        notes = [f"{number}, {more}" for number, more in zip(notes, texts(cells, "cells", text), strict=True)]
     rows = zip(
         cells.column(by).to_pylist(),
         cells.column(time).to_pylist(),
         which.ravel().tolist(),
         colouring.shades(values),
-        told,
+        notes,
         strict=True,
     )
     for choice, moment, *cell in rows:

@@ -68,12 +68,12 @@ def holdings(
         + "</tr>"
         for key in keys[:MAX_RECORDS]
     )
-    told = [title] if title else []
+    lines = [title] if title else []
     if not keys:
-        told.append("No device holds a record.")
+        lines.append("No device holds a record.")
     if len(keys) > MAX_RECORDS:
-        told.append(f"The first {MAX_RECORDS} of {len(keys):,} records.")
-    caption = f"<caption style='text-align:left'>{escape(' '.join(told))}</caption>" if told else ""
+        lines.append(f"The first {MAX_RECORDS} of {len(keys):,} records.")
+    caption = f"<caption style='text-align:left'>{escape(' '.join(lines))}</caption>" if lines else ""
     head = f"<thead><tr><th scope='col' style='{_CELL}'>key</th>{head}</tr></thead>"
     return Holdings(f"<table>{caption}{head}<tbody>{rows}</tbody></table>")
 

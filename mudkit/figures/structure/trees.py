@@ -93,13 +93,13 @@ def tree(table: pd.DataFrame, *, title: str, most_depth: int = 4) -> go.Figure:
     marks = [_MARKS.get(row["action"], _DELAY) if row["node"] in ends else (GREY, "diamond") for row in shown]
     total = max(rows[0]["examples"], 1)
     sizes = [8 + 26 * (row["examples"] / total) ** 0.5 if row["node"] in ends else 7.0 for row in shown]
-    told = [_told(row, row["node"] in ends) for row in shown]
+    labels = [_told(row, row["node"] in ends) for row in shown]
     figure.data[0].update(x=xs, y=ys)
     figure.data[1].update(
         x=[x[row["node"]] for row in shown],
         y=[-depth[row["node"]] for row in shown],
-        text=[short for short, _ in told],
-        hovertext=[whole for _, whole in told],
+        text=[short for short, _ in labels],
+        hovertext=[whole for _, whole in labels],
         marker={"color": [each[0] for each in marks], "symbol": [each[1] for each in marks], "size": sizes},
     )
     return figure
@@ -128,12 +128,12 @@ def outline(table: pd.DataFrame, most_depth: int = 4) -> str:
             continue
         said = "" if row["parent"] < 0 else "no: " if row["is_right"] else "yes: "
         if not row["feature"]:
-            told = f"{row['action']} ({row['examples']:,} examples)"
+            line = f"{row['action']} ({row['examples']:,} examples)"
         elif level == most_depth:
-            told = f"… {row['leaves']} leaves ({row['examples']:,} examples)"
+            line = f"… {row['leaves']} leaves ({row['examples']:,} examples)"
         else:
-            told = f"{words(row['feature'], row['threshold'])}?"
-        lines.append("    " * level + said + told)
+            line = f"{words(row['feature'], row['threshold'])}?"
+        lines.append("    " * level + said + line)
     return "\n".join(lines)
 
 

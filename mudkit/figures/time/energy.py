@@ -73,12 +73,12 @@ def radio(timeline: pd.DataFrame, *, title: str = "") -> go.Figure:
         bars.add(start[chosen], end[chosen], np.full(chosen.sum(), float(rank - 1)), 0.36)
         took_j = float(energy_j[chosen].sum())
         part = f" ({100 * took_j / total_j:.0f} %)" if total_j > 0 else ""
-        told = f"{name}: {short_number(took_j)} J{part}"
-        figure.add_trace(bars.trace(axis, told, colour, line_px=1.5, rank=rank), row=1, col=1)
+        label = f"{name}: {short_number(took_j)} J{part}"
+        figure.add_trace(bars.trace(axis, label, colour, line_px=1.5, rank=rank), row=1, col=1)
     for trace in (_steps(start, end, power_mw, axis), _told(start, end, state, power_mw, energy_j, axis)):
         figure.add_trace(trace, row=2, col=1)
-    told = f"{short_number(total_j)} J in all, {axis.span}"
-    _style(figure, title or "What the radio did and took", told, 430)
+    label = f"{short_number(total_j)} J in all, {axis.span}"
+    _style(figure, title or "What the radio did and took", label, 430)
     figure.update_yaxes(
         tickvals=list(range(len(STATES))),
         ticktext=list(STATES),
@@ -140,8 +140,8 @@ def battery(levels: pd.DataFrame, *, title: str = "") -> go.Figure:
     lines = {str(name): rows for name, rows in table.groupby("device")}
     lines = {name: lines[name] for name in sorted(lines, key=natural)}
     figure = go.Figure(_lines(lines, axis) if len(lines) <= MAX_LINES else _band(lines, axis))
-    told = f"{len(lines):,} device{'s' if len(lines) > 1 else ''}, {axis.span}"
-    _style(figure, title or "What is left in the batteries", told, 420)
+    label = f"{len(lines):,} device{'s' if len(lines) > 1 else ''}, {axis.span}"
+    _style(figure, title or "What is left in the batteries", label, 420)
     figure.update_xaxes(title_text=axis.title, title_standoff=6)
     figure.update_yaxes(title_text="left in the battery, J", tickformat=",", rangemode="tozero")
     return figure
@@ -194,14 +194,14 @@ def _told(
     axis: TimeAxis,
 ) -> Any:
     """Say under the pointer what a stretch is."""
-    told = [
+    labels = [
         f"{name} for {short_number(us / US_PER_S)} s<br>{short_number(mw)} mW, {short_number(joules)} J"
         for name, us, mw, joules in zip(state, end - start, power_mw, energy_j, strict=True)
     ]
     return go.Scatter(
         x=axis.values((start + end) // 2),
         y=power_mw,
-        text=told,
+        text=labels,
         mode="markers",
         hoverinfo="text",
         marker={"size": 8, "opacity": 0},

@@ -132,22 +132,22 @@ def _bars(
         ("read", _READ, False, [each for each in drawn if not each.is_write and each.id not in bad]),
         ("in the contradiction ✗", ORANGE, False, [each for each in drawn if each.id in bad]),
     ):
-        x, y, told = [], [], []
+        x, y, labels = [], [], []
         for each in chosen:
             (a, lane), (b, _) = at(each, False), at(each, True)
             top, low = lane - 0.14, lane + 0.14
             if each.answered_us is None:  # open at its end
                 x += [b, a, a, b, None]
                 y += [top, top, low, low, None]
-                told += [_told(each)] * 5
+                labels += [_told(each)] * 5
             else:
                 x += [a, b, b, a, a, None]
                 y += [top, top, low, low, top, None]
-                told += [_told(each)] * 6
+                labels += [_told(each)] * 6
         if chosen:
             figure.add_trace(
                 go.Scatter(
-                    x=x, y=y, mode="lines", name=name, text=told, hoverinfo="text",
+                    x=x, y=y, mode="lines", name=name, text=labels, hoverinfo="text",
                     fill="toself" if is_filled else None,
                     line={"color": colour, "width": 3 if name.endswith("✗") else 2,
                           "dash": "dash" if name.endswith("✗") else "solid"},
@@ -277,8 +277,8 @@ def _whole(lines: Sequence[tuple[list[str], int, int, list[Operation]]], number:
 def _branch_rows(verdict: Verdict) -> list[tuple[list[str], int, int, list[Operation]]]:
     if verdict.status is not Status.OK or verdict.key is None or verdict.key not in verdict.views:
         return []
-    found = branches(verdict.views[verdict.key])
-    return found if sum(len(own) for *_, own in found) <= MAX_OPERATIONS else []
+    views = branches(verdict.views[verdict.key])
+    return views if sum(len(own) for *_, own in views) <= MAX_OPERATIONS else []
 
 
 def _views(figure: go.Figure, rows: Sequence[tuple[list[str], int, int, list[Operation]]]) -> None:

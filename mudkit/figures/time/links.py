@@ -136,16 +136,16 @@ def strip(
             )
         )
     shares = np.array([down[name] for name in names])
-    told = f"{len(names):,} device{'s' if len(names) > 1 else ''}, {axis.span}"
+    label = f"{len(names):,} device{'s' if len(names) > 1 else ''}, {axis.span}"
     if len(names) > 1:
-        told += f"; down {share(float(np.median(shares)))} of the time in the median, at most "
-        told += share(shares.max())
+        label += f"; down {share(float(np.median(shares)))} of the time in the median, at most "
+        label += share(shares.max())
     figure.update_layout(
         template=template(),
         title={
             "text": title or "Links over time",
             "font": {"size": 16},
-            "subtitle": {"text": told, "font": {"size": 12}},
+            "subtitle": {"text": label, "font": {"size": 12}},
         },
         height=175 + (26 * len(names) if named else min(800, max(420, 4 * len(names)))),
         margin={"l": 80, "r": 95 if named else 30, "t": 75, "b": 95},
@@ -210,12 +210,12 @@ def _pointed(drawn: pd.DataFrame, rows: NDArray[Any], axis: TimeAxis, length_s: 
     """Say under the pointer what a stretch is; of too many, the longest."""
     chosen = np.argsort(-length_s, kind="stable")[:_MAX_POINTED]
     some = drawn.iloc[chosen]
-    told = []
+    labels = []
     for row, seconds in zip(rows_of(some), length_s[chosen], strict=True):
         speed = (
             "" if np.isnan(row.down_kbps) or not row.up else f"<br>{short_number(row.down_kbps)} kbit/s down"
         )
-        told.append(
+        labels.append(
             f"{row.device}: link {'up' if row.up else 'down'} for {short_number(seconds)} s"
             f"<br>{written(row.start_us)} – {written(row.end_us)} UTC{speed}"
         )
@@ -224,7 +224,7 @@ def _pointed(drawn: pd.DataFrame, rows: NDArray[Any], axis: TimeAxis, length_s: 
         x=axis.values(middle),
         y=rows[chosen],
         mode="markers",
-        text=told,
+        text=labels,
         hoverinfo="text",
         showlegend=False,
         marker={"size": 8, "opacity": 0, "color": GREY},

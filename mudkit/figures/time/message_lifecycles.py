@@ -40,11 +40,11 @@ def fates(table: pd.DataFrame, best: pd.DataFrame) -> pd.Series[str]:
     """
     is_read, is_forwarded = table["read_us"] >= 0, table["forwarded_us"] >= 0
     is_lost = ~is_read & (best["read_us"] >= 0)
-    found = is_read.map({True: "read", False: "neither"})
-    found[is_forwarded & ~is_read] = "wasted"
-    found[is_lost] = "lost"
-    found[is_forwarded & is_lost] = "wasted and lost"
-    return found
+    fate = is_read.map({True: "read", False: "neither"})
+    fate[is_forwarded & ~is_read] = "wasted"
+    fate[is_lost] = "lost"
+    fate[is_forwarded & is_lost] = "wasted and lost"
+    return fate
 
 
 def lives(
@@ -208,12 +208,12 @@ def _outages(
     switches_us: Sequence[int], starts_up: bool, from_us: int, until_us: int
 ) -> list[tuple[int, int]]:
     edges = [0, *switches_us, until_us]
-    is_up, found = starts_up, []
+    is_up, outages = starts_up, []
     for begin_us, end_us in pairwise(edges):
         if not is_up and begin_us < until_us and end_us > from_us:
-            found.append((max(begin_us, from_us), min(end_us, until_us)))
+            outages.append((max(begin_us, from_us), min(end_us, until_us)))
         is_up = not is_up
-    return found
+    return outages
 
 
 def _shades(place: int, reads_us: Sequence[int], outages: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:

@@ -110,13 +110,13 @@ def diagram(
     """
     chosen = Choice.of(start, end, devices, key, kinds)
     table = prepared(messages)
-    found = chosen.apply(table)
-    drawn = found.iloc[:MAX_MESSAGES]
+    rows = chosen.apply(table)
+    drawn = rows.iloc[:MAX_MESSAGES]
     ended = drawn["ended_us"].where(drawn["ended_us"] != NO_TIME, drawn["sent_us"])
     low = int(drawn["sent_us"].min()) if chosen.start_us is None else chosen.start_us
     high = int(max(drawn["sent_us"].max(), ended.max()))
     if chosen.end_us is not None:
-        high = chosen.end_us if len(found) == len(drawn) else min(high, chosen.end_us)
+        high = chosen.end_us if len(rows) == len(drawn) else min(high, chosen.end_us)
     origin = low - low % US_PER_S if chosen.start_us is None else low
     axis = TimeAxis(origin, high)
     names = _lanes(drawn, devices, lanes)
@@ -142,7 +142,7 @@ def diagram(
             "y": 1,
             "yanchor": "top",
             "pad": {"t": 40},
-            "subtitle": {"text": _subtitle(len(found), drawn, low, high), "font": {"size": 12}},
+            "subtitle": {"text": _subtitle(len(rows), drawn, low, high), "font": {"size": 12}},
         }
     )
     return figure
@@ -174,7 +174,7 @@ def _incidents(incidents: pd.DataFrame | None, names: dict[str, int], high_us: i
 
 def _stretches(marks: pd.DataFrame, begins: str, edges: tuple[int, int]) -> list[tuple[float, int, int]]:
     """Find where a state holds: (lane, from, to), within the edges."""
-    found: list[tuple[float, int, int]] = []
+    stretches: list[tuple[float, int, int]] = []
     for place in marks["place"].unique():
         rows = marks[marks["place"] == place]
         since: int | None = None
@@ -182,11 +182,11 @@ def _stretches(marks: pd.DataFrame, begins: str, edges: tuple[int, int]) -> list
             if incident == begins and since is None:
                 since = t_us
             elif incident == _STRETCHES[begins] and since is not None:
-                found.append((place, since, t_us))
+                stretches.append((place, since, t_us))
                 since = None
         if since is not None:
-            found.append((place, since, edges[1]))
-    return [(at, max(a, edges[0]), b) for at, a, b in found if b >= edges[0]]
+            stretches.append((place, since, edges[1]))
+    return [(at, max(a, edges[0]), b) for at, a, b in stretches if b >= edges[0]]
 
 
 def _lane_traces(
@@ -250,12 +250,12 @@ def _arrows(drawn: pd.DataFrame, names: dict[str, int], high_us: int, axis: Time
         look = _LOOKS[fate]
         x: list[float | None] = []
         y: list[int] = []
-        told: list[str] = []
+        labels: list[str] = []
         for message in rows_of(rows):
             places, times = _path(message, names, high_us)
             x += [*places.tolist(), None]
             y += [*times.tolist(), NO_TIME]
-            told += [_told(message, several)] * (len(_ALONG) + 1)
+            labels += [_told(message, several)] * (len(_ALONG) + 1)
         sizes = ([0] * (len(_ALONG) - 1) + [look.size_px, 0]) * len(rows)
         line = {"color": look.colour, "dash": look.dash, "width": look.width_px}
         mark = {
@@ -269,7 +269,7 @@ def _arrows(drawn: pd.DataFrame, names: dict[str, int], high_us: int, axis: Time
         # The legend shows the mean of sizes, which most points do not have; so it gets a trace of its own.
         traces.append(
             go.Scatter(
-                x=x, y=axis.values(y), mode="lines+markers", text=told, hoverinfo="text", name=fate,
+                x=x, y=axis.values(y), mode="lines+markers", text=labels, hoverinfo="text", name=fate,
                 legendgroup=fate, showlegend=False, line=line, marker=mark | {"size": sizes},
             )
         )  # fmt: skip
@@ -306,14 +306,14 @@ def _told(message: Any, several: bool) -> str:
 
 
 def _marks(shown: pd.DataFrame, axis: TimeAxis) -> Any:
-    told = [
+    labels = [
         f"<b>{_escaped(row.incident)}</b>, {_escaped(row.device)}<br>{_clock(row.t_us)} UTC"
         + (f"<br>{_escaped(row.detail)}" if row.detail else "")
         for row in rows_of(shown)
     ]
     link = shown["incident"].isin(["link down", "link up"])
     return go.Scatter(
-        x=shown["place"], y=axis.values(shown["t_us"].to_numpy()), mode="markers", text=told,
+        x=shown["place"], y=axis.values(shown["t_us"].to_numpy()), mode="markers", text=labels,
         hoverinfo="text", showlegend=False, name="incidents",
         marker={"symbol": np.where(link, "line-ew", "square").tolist(), "color": "#333333",
                 "size": np.where(link, 16, 8).tolist(), "line": {"width": 2, "color": "#333333"}},
@@ -394,12 +394,12 @@ def _style(
     )
 
 
-def _subtitle(found: int, drawn: pd.DataFrame, low_us: int, high_us: int) -> str:
-    number = f"{found:,} message{'s' if found > 1 else ''}"
-    if found > len(drawn):
+def _subtitle(count: int, drawn: pd.DataFrame, low_us: int, high_us: int) -> str:
+    number = f"{count:,} message{'s' if count > 1 else ''}"
+    if count > len(drawn):
         number = f"the first {len(drawn):,} of {number}"
-    told = f"{number}, {TimeAxis(low_us, high_us).span}"
-    return told if len(drawn) <= MAX_LABELS else f"{told}; the pointer shows what each is"
+    subtitle = f"{number}, {TimeAxis(low_us, high_us).span}"
+    return subtitle if len(drawn) <= MAX_LABELS else f"{subtitle}; the pointer shows what each is"
 
 
 def _label(message: Any) -> str:

@@ -42,5 +42,5 @@ def _kind(content: str) -> str | None:
     raw = base64.b64decode(text[: len(text) // 4 * 4])
     if raw[:2] == b"\x1f\x8b":
         raw = zlib.decompressobj(31).decompress(raw)
-    found = re.search(rb'"kind":"(\w+)"', raw)
-    return found[1].decode() if found else None
+    match = re.search(rb'"kind":"(\w+)"', raw)
+    return match[1].decode() if match else None

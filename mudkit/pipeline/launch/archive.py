@@ -204,6 +204,6 @@ def _lives(pid: str) -> bool:
 
 def _prune(folder: Path) -> None:
     """Keep the archives used last; the others belong to Javas and Sparks that are gone."""
-    found = sorted(folder.glob("spark-*.jsa"), key=lambda path: path.stat().st_mtime, reverse=True)
-    for path in found[_KEPT - 1 :]:
+    archives = sorted(folder.glob("spark-*.jsa"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in archives[_KEPT - 1 :]:
         path.unlink()

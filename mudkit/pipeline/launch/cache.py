@@ -53,9 +53,9 @@ def temporary_cache() -> Path:
     folder = Path(tempfile.gettempdir()) / f"mudkit-{uid}"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
-        found = folder.lstat()
-        private = os.name == "nt" or (found.st_uid == uid and not found.st_mode & 0o022)
-        if stat.S_ISDIR(found.st_mode) and private and usable(folder):
+        status = folder.lstat()
+        private = os.name == "nt" or (status.st_uid == uid and not status.st_mode & 0o022)
+        if stat.S_ISDIR(status.st_mode) and private and usable(folder):
             return folder
     except OSError:
         pass

@@ -202,13 +202,13 @@ def _dismiss(watch: subprocess.Popen[bytes]) -> None:
 
 def members(process: subprocess.Popen[bytes]) -> list[int]:
     """List the processes of a daemon's session: its own, its executors', their Pythons' (Linux only)."""
-    found = []
+    members = []
     for place in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, ValueError, IndexError):
             fields = (place / "stat").read_text().rpartition(")")[2].split()
             if int(fields[3]) == process.pid and fields[0] != "Z":
-                found.append(int(place.name))
-    return found
+                members.append(int(place.name))
+    return members
 
 
 def _end(started: Sequence[subprocess.Popen[bytes]]) -> None:

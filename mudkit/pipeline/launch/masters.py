@@ -20,8 +20,12 @@ _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:/,\[\]]+):(?P<port>\d{1
 
 def addresses(url: str) -> list[tuple[str, int]]:
     """Hosts and ports of ``spark://host:port[,host:port]``; none when a part is no address."""
-    found = [_ADDRESS.fullmatch(part.strip()) for part in url.removeprefix("spark://").split(",")]
-    return [(match["host"].strip("[]"), int(match["port"])) for match in found if match] if all(found) else []
+    matches = [_ADDRESS.fullmatch(part.strip()) for part in url.removeprefix("spark://").split(",")]
+    return (
+        [(match["host"].strip("[]"), int(match["port"])) for match in matches if match]
+        if all(matches)
+        else []
+    )
 
 
 def check_reachable(wanted: Wanted) -> None:

@@ -252,10 +252,10 @@ class Bounds:
         node.tried = size
         entries = self.entries[node.blocks].reshape(-1)
         corners = self.corners[node.blocks].transpose(1, 0, 2).reshape(len(self._sides), -1)
-        found = best_cut(corners, self._pairs)
-        if found is None:
+        best = best_cut(corners, self._pairs)
+        if best is None:
             return False
-        cut, left = found
+        cut, left = best
         blocks, node.blocks, node.open = node.blocks, [], []
         for block in blocks:
             self._release(block)

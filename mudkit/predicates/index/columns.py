@@ -198,22 +198,22 @@ class _Attribute:
         return None if kind == NULL or self.objects is None else self.objects[row]
 
     def vector(self, rows: NDArray[Any]) -> Vector:
-        found = Vector()
+        column = Vector()
         if self.numbers is not None:
-            found.numbers = self.numbers[rows]
+            column.numbers = self.numbers[rows]
         if self.lat is not None and self.lon is not None:
-            found.lat, found.lon = self.lat[rows], self.lon[rows]
+            column.lat, column.lon = self.lat[rows], self.lon[rows]
         if self.truths is not None:
             there, truths = self.kinds[rows] == BOOLEAN, self.truths[rows]
-            found.true, found.false = there & truths, there & ~truths
+            column.true, column.false = there & truths, there & ~truths
         if self.objects is not None:
             kinds, objects = self.kinds[rows], self.objects[rows]
             if (kinds == STRING).any():
-                found.strings = only(objects, kinds == STRING)
+                column.strings = only(objects, kinds == STRING)
             structs = (kinds == STRUCT) | (kinds == POINT)
             if structs.any():
-                found.structs = only(objects, structs)
-        return found
+                column.structs = only(objects, structs)
+        return column
 
 
 class Readers:
@@ -259,8 +259,8 @@ class Readers:
 
     def vector(self, path: tuple[str, ...], rows: NDArray[Any]) -> Vector:
         """Give an attribute for some rows."""
-        found = self._attributes.get(path[0])
-        return _NOTHING if found is None else reach(found.vector(rows), path[1:])
+        attribute = self._attributes.get(path[0])
+        return _NOTHING if attribute is None else reach(attribute.vector(rows), path[1:])
 
 
 def one_by_one(items: list[Any], path: tuple[str, ...]) -> Vector:

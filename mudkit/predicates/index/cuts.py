@@ -98,27 +98,27 @@ def best_cut(corners: NDArray[np.float64], pairs: list[tuple[int, int]]) -> tupl
 def _candidates(
     corners: NDArray[np.float64], pairs: list[tuple[int, int]]
 ) -> list[tuple[Cut, NDArray[np.float64]]]:
-    found = []
+    cuts = []
     for first, second in pairs:
         if first == second:
-            found.append((Cut("bound", first, first, 0.0), corners[first]))
+            cuts.append((Cut("bound", first, first, 0.0), corners[first]))
             continue
         low, high = corners[first], -corners[second]
         endless = (low == -_INF) | (high == _INF)
         with np.errstate(invalid="ignore"):
-            found.append((Cut("middle", first, second, 0.0), np.where(endless, -_INF, (low + high) * 0.5)))
-            found.append((Cut("width", first, second, 0.0), np.where(endless, _INF, high - low)))
-    return found
+            cuts.append((Cut("middle", first, second, 0.0), np.where(endless, -_INF, (low + high) * 0.5)))
+            cuts.append((Cut("width", first, second, 0.0), np.where(endless, _INF, high - low)))
+    return cuts
 
 
 def _extents(corners: NDArray[np.float64], pairs: list[tuple[int, int]]) -> list[tuple[float, float]]:
     """Give by expression from where to where a record can meet one of these corners."""
-    found = []
+    extents = []
     for first, second in pairs:
         low = float(corners[first].min())
         high = float(corners[first].max()) if first == second else float((-corners[second]).max())
-        found.append((low, high))
-    return found
+        extents.append((low, high))
+    return extents
 
 
 def _ratio(

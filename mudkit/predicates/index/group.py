@@ -144,10 +144,10 @@ class Group:
         receiver, auth = _EMPTY, _EMPTY
         if self.plan.readers:
             receiver, auth = self.readers["receiver"].of(row), self.readers["auth"].of(row)
-        found: _Place | None = self.plan.place(constants, None, _EMPTY, receiver, auth, _EMPTY)
-        if found is None or math.inf in found[1]:
+        place: _Place | None = self.plan.place(constants, None, _EMPTY, receiver, auth, _EMPTY)
+        if place is None or math.inf in place[1]:
             return None
-        return found
+        return place
 
     def _enter(self, row: int, place: _Place | None) -> None:
         if place is None:

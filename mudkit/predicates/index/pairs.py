@@ -158,8 +158,8 @@ class WriterPairs(Pairs):
 
     def members(self, slot: int) -> list[Members]:
         """Give the lists of a slot."""
-        found = self._of_writers(slot)
-        return found if len(found) == 1 else [found[number] for number in self._index.tolist()]
+        lists = self._of_writers(slot)
+        return lists if len(lists) == 1 else [lists[number] for number in self._index.tolist()]
 
 
 class Gathered:
@@ -181,6 +181,6 @@ class Gathered:
         """Give all pairs and begin anew."""
         if not self._rows:
             return np.zeros(0, dtype=np.intp), _NO_ROWS
-        found = np.concatenate(self._numbers), np.concatenate(self._rows)
+        gathered = np.concatenate(self._numbers), np.concatenate(self._rows)
         self._numbers, self._rows, self._count = [], [], 0
-        return found
+        return gathered

@@ -76,15 +76,15 @@ class Plan:
 
 def _sides_of(node: Node) -> str:
     """Tell whether an expression looks at the record alone, at the subscription alone, or at both."""
-    found = set()
+    sides = set()
     for each in tree.walk(node):
         if isinstance(each, Constant):
-            found.add("subscription")
+            sides.add("subscription")
         elif isinstance(each, Name):
-            found.add("record" if each.scope == _RECORD else "subscription")
+            sides.add("record" if each.scope == _RECORD else "subscription")
         elif isinstance(each, Call) and (each.function.name == "lookup" or each.function.is_user):
             return "both"  # a table changes, and a user's function may be slow: evaluated at the end
-    return found.pop() if len(found) == 1 else "both"
+    return sides.pop() if len(sides) == 1 else "both"
 
 
 def plan(root: Node, scopes: tuple[str, ...]) -> Plan:

@@ -199,21 +199,21 @@ class SubscriptionIndex:
             _check(writer, "writer predicate")
         if self._unseen["record"]:
             self._see(record=record)
-        found: list[tuple[int, Any]] = []
+        matches: list[tuple[int, Any]] = []
         for group in self._groups.values():
             rows, _, _ = group.match(record, self._tables)
             if writer is not None and len(rows):
                 rows = group.allowed(writer, rows, record, self._tables)
             if isinstance(rows, list):
-                found += [(group.order.item(row), group.ids[row]) for row in rows]
+                matches += [(group.order.item(row), group.ids[row]) for row in rows]
             else:
                 ids = group.ids
-                found += [
+                matches += [
                     (order, ids[row])
                     for order, row in zip(group.order[rows].tolist(), rows.tolist(), strict=True)
                 ]
-        found.sort(key=_first)
-        return [identity for _, identity in found]
+        matches.sort(key=_first)
+        return [identity for _, identity in matches]
 
     def match_many(
         self,
@@ -249,10 +249,10 @@ class SubscriptionIndex:
         for writer in {id(writer): writer for writer in each}.values():
             if writer is not None:
                 _check(writer, "writer predicate")
-        found: list[list[Any]] = []
+        matches: list[list[Any]] = []
         for start in range(0, len(whole), _BATCH):
-            found += self._match_batch(whole[start : start + _BATCH], each[start : start + _BATCH])
-        return found
+            matches += self._match_batch(whole[start : start + _BATCH], each[start : start + _BATCH])
+        return matches
 
     def _match_batch(
         self, records: list[Mapping[str, Any]], writers: list[Predicate | None]
@@ -340,8 +340,8 @@ class SubscriptionIndex:
                 self._unseen[scope] -= {path for path in self._unseen[scope] if path[0] in readers.names}
 
     def _see(self, **data: Mapping[str, Any]) -> None:
-        for scope, found in data.items():
-            for path in [path for path in self._unseen[scope] if _reaches(found, path)]:
+        for scope, fields in data.items():
+            for path in [path for path in self._unseen[scope] if _reaches(fields, path)]:
                 self._unseen[scope].discard(path)
                 self._seen[scope].add(path)
 

@@ -216,10 +216,10 @@ class Sealing:
         return self._pairs[other, public]
 
     def _known(self, other: str) -> PublicKeys:
-        found = self._directory.get(other)
-        if found is None:
+        keys = self._directory.get(other)
+        if keys is None:
             raise _tampered(other, "nobody knows a public key of this device")
-        return found
+        return keys
 
 
 class Plain:

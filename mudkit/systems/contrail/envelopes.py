@@ -254,24 +254,24 @@ def _entry(message: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _text(where: Mapping[str, Any], name: str) -> str:
-    found = where.get(name)
-    if not isinstance(found, str) or not 0 < len(found) <= MOST_NAME or not found.isprintable():
-        raise _wrong(f"{name}: {found!r}"[:100], "a text")
-    return found
+    text = where.get(name)
+    if not isinstance(text, str) or not 0 < len(text) <= MOST_NAME or not text.isprintable():
+        raise _wrong(f"{name}: {text!r}"[:100], "a text")
+    return text
 
 
 def _count(where: Mapping[str, Any], name: str) -> int:
-    found = where.get(name)
-    if type(found) is not int or not 0 <= found < _LAST:
-        raise _wrong(f"{name}: {found!r}"[:100], "a whole number")
-    return found
+    count = where.get(name)
+    if type(count) is not int or not 0 <= count < _LAST:
+        raise _wrong(f"{name}: {count!r}"[:100], "a whole number")
+    return count
 
 
 def _bytes(where: Mapping[str, Any], name: str) -> bytes:
-    found = where.get(name)
-    if not isinstance(found, bytes):
-        raise _wrong(f"{name}: {type(found).__name__}", "bytes")
-    return found
+    data = where.get(name)
+    if not isinstance(data, bytes):
+        raise _wrong(f"{name}: {type(data).__name__}", "bytes")
+    return data
 
 
 def _wrong(found: str, expected: str) -> TamperedMessage:

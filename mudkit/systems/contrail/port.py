@@ -187,7 +187,9 @@ class Port:
 
         An application may publish again then what it has already.
         """
-        self._installed.listen(acceptances(self.name), lambda told: callback(told["filter"], told["who"]))
+        self._installed.listen(
+            acceptances(self.name), lambda acceptance: callback(acceptance["filter"], acceptance["who"])
+        )
 
     def _decide(self, question: Mapping[str, Any]) -> None:
         assert self._on_filter is not None
@@ -281,8 +283,8 @@ class Port:
 
     def _take(self, numbers: Collection[int]) -> None:
         self._taken.update(numbers)
-        told = self._installed.call("taken", port=self.name, numbers=numbers)
-        told.add_done_callback(lambda operation: self._told(operation, numbers))
+        taking = self._installed.call("taken", port=self.name, numbers=numbers)
+        taking.add_done_callback(lambda operation: self._told(operation, numbers))
 
     def _told(self, operation: Operation, numbers: Collection[int]) -> None:
         """Forget what the module knows that this application has: it hands that over no more."""

@@ -59,8 +59,8 @@ class BlockingClient:
 
     def read(self, *arguments: Any, **named: Any) -> ReadResult | int:
         """Give what was found, or a continuous read's handle; see :meth:`Client.read`."""
-        found: ReadResult | int = self.client.read(*arguments, **named).result(self._timeout_s)
-        return found
+        answer: ReadResult | int = self.client.read(*arguments, **named).result(self._timeout_s)
+        return answer
 
     def update_data(self, *arguments: Any, **named: Any) -> None:
         """See :meth:`Client.update_data`."""

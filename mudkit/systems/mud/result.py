@@ -68,12 +68,12 @@ class ReadResult(msgspec.Struct, frozen=True):
         if self.aggregates is not None:
             return pd.DataFrame([self.aggregates])
         keys = pd.Index(list(self.records), dtype=object, name="key")
-        found = pd.DataFrame(list(self.records.values()), index=keys)
-        for name in found.select_dtypes("float"):
+        table = pd.DataFrame(list(self.records.values()), index=keys)
+        for name in table.select_dtypes("float"):
             values = [each.get(str(name)) for each in self.records.values()]
             if {type(value) for value in values} == {int, type(None)}:  # pandas has made floats of them
-                found[name] = pd.array(values, dtype="Int64")
-        return found.sort_index()
+                table[name] = pd.array(values, dtype="Int64")
+        return table.sort_index()
 
     def _repr_html_(self) -> str:
         if self.aggregates is not None:

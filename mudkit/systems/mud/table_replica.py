@@ -151,19 +151,19 @@ class TableReplica:
         tables = Joined(self, reader, auth)
         place = self._rows[table.number][partition]
         candidates = place.values() if keys is None else [place[key] for key in keys if key in place]
-        found = []
+        rows = []
         for row in candidates:
             is_gone = row["data"] is None
             if (is_gone and keys is None) or not is_visible(row, reader, auth, table, tables):
                 continue
             if is_gone:
-                found.append(row)
+                rows.append(row)
                 continue
             if predicate is None or (
                 predicate(record_of(row, table), tables=tables, receiver=reader, auth=auth) is True
             ):
-                found.append({**row, "data": table.seen(row)})
-        return found
+                rows.append({**row, "data": table.seen(row)})
+        return rows
 
     def aggregate(self, rows: list[Row], text: str) -> list[Any]:
         """Give what is known of some rows for aggregates, as JSON can hold it."""

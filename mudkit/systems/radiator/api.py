@@ -113,9 +113,9 @@ class Server:
     @property
     def problems(self) -> pd.DataFrame:
         """What has gone wrong here so far; see :attr:`mudkit.lab.Lab.problems`."""
-        found = self._lab.problems
-        here = (found["device"] == self._name) & (found["system"] == NAME)
-        return found[here].reset_index(drop=True)
+        problems = self._lab.problems
+        here = (problems["device"] == self._name) & (problems["system"] == NAME)
+        return problems[here].reset_index(drop=True)
 
     def clients(self) -> Operation:
         """Tell who is registered, and whether the server believes that it is there."""
@@ -215,12 +215,12 @@ class Client:
         ParameterError
             The attributes are no mapping, or not one that JSON can hold.
         """
-        told: Any = attributes
-        if told is not None and not isinstance(told, Mapping):
+        registered: Any = attributes
+        if registered is not None and not isinstance(registered, Mapping):
             raise ParameterError(
                 "Attributes have names.",
                 where="attributes",
-                found=repr(told)[:120],
+                found=repr(registered)[:120],
                 expected='a mapping such as {"p2p_enabled": True}',
             )
         given = _as_json("attributes", dict(attributes or {}))

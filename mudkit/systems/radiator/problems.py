@@ -30,13 +30,13 @@ def failure(what: str, error: Exception, *, where: str, expected: str, remedy: s
     remedy : str
         What becomes of it.
     """
-    found: str | None = None
+    came: str | None = None
     if isinstance(error, MudkitError):
-        told, found, expected = error.summary, error.found, error.expected or expected
+        summary, came, expected = error.summary, error.found, error.expected or expected
     else:
-        told = text_of(error)
+        summary = text_of(error)
     return PropagationProblem(
-        f"{what} has failed: {told}", where=where, found=found, expected=expected, remedy=remedy
+        f"{what} has failed: {summary}", where=where, found=came, expected=expected, remedy=remedy
     )
 
 

@@ -157,8 +157,8 @@ class AccessPoint:
 
     def state(self, subscriber: str) -> Mapping[str, Any] | None:
         """Tell what it keeps of a subscriber; None: another one serves it."""
-        found: Mapping[str, Any] | None = self.installed.call("state", subscriber=subscriber).result()
-        return found
+        state: Mapping[str, Any] | None = self.installed.call("state", subscriber=subscriber).result()
+        return state
 
 
 class Subscriber:
@@ -270,8 +270,8 @@ class Subscriber:
         """
         for point in self.net.access_points:
             with suppress(OperationLost):  # it is dead: if it serves this subscriber, nobody does now
-                if (found := point.state(self.name)) is not None:
-                    return found
+                if (state := point.state(self.name)) is not None:
+                    return state
         raise ParameterError(
             "No access point serves this subscriber now.",
             where="subscriber",

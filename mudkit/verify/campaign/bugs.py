@@ -108,14 +108,14 @@ def hunt(bug: Bug, seeds: Sequence[int]) -> Catch | None:
     with bug.seeded():
         for seed in seeds:
             try:
-                found = play(seed)
+                one_run = play(seed)
             except Exception:  # an error breaks no promise
                 continue
-            if bug.in_histories and found.illegal:
-                least = min(found.illegal, key=lambda verdict: len(verdict.explanation.operations))
+            if bug.in_histories and one_run.illegal:
+                least = min(one_run.illegal, key=lambda verdict: len(verdict.explanation.operations))
                 return Catch(seed, least.model, str(least)[:_MOST_WORDS], len(least.explanation.operations))
-            if not bug.in_histories and found.broken:
-                promise, words = next(iter(found.broken.items()))
+            if not bug.in_histories and one_run.broken:
+                promise, words = next(iter(one_run.broken.items()))
                 return Catch(seed, promise, words[:_MOST_WORDS], None)
     return None
 

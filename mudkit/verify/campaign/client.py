@@ -167,18 +167,22 @@ class ClientSeen:
     def _streamed(
         self, message: Mapping[str, Any], effects: Sequence[Effect], asked: Sequence[Mapping[str, Any]]
     ) -> Iterator[str]:
-        found, body = self._stream.take(message, effects), message["body"]
-        yield f"watching: stream, {found}"
-        if found != "next":
+        row, body = self._stream.take(message, effects), message["body"]
+        yield f"watching: stream, {row}"
+        if row != "next":
             return
-        told = any(type(each) is Notify for each in effects)
+        is_notified = any(type(each) is Notify for each in effects)
         if body["what"] == "life":
             yield "watching: life, registered again" if asked else "watching: life"
         elif body["what"] == "policy":
             yield "watching: policy"
         elif "change" in body:
-            yield f"watching: {body['change']['op']} passed on" if told else "watching: known or unregistered"
+            yield (
+                f"watching: {body['change']['op']} passed on"
+                if is_notified
+                else "watching: known or unregistered"
+            )
         elif "synced" in body:
             yield "watching: synced"
         else:
-            yield "watching: ended" if told else "watching: known or unregistered"
+            yield "watching: ended" if is_notified else "watching: known or unregistered"

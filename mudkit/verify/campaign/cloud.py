@@ -105,9 +105,9 @@ class ProcessorSeen:
             yield "processor: tells again" if sent else "processor: nothing to tell again"
         elif type(event) is Received:
             yield from self._received(event, sent)
-        told = [each["body"] for each in sent if each["kind"] == "stream"]
+        bodies = [each["body"] for each in sent if each["kind"] == "stream"]
         if type(event) is Received:
-            for body in told:
+            for body in bodies:
                 if "change" in body:
                     when = "synced" if event.message["kind"] == "register" else "told"
                     yield f"processor: {body['change']['op']} {when}"
@@ -222,9 +222,9 @@ class NotificationServerSeen:
         elif message["kind"] == "confirmed":
             yield "notifications: confirmed"
         elif message["kind"] == "stream":
-            found, body = self._stream.take(message, [Send("", each) for each in sent]), message["body"]
-            yield f"notifications: stream, {found}"
-            if found != "next":
+            row, body = self._stream.take(message, [Send("", each) for each in sent]), message["body"]
+            yield f"notifications: stream, {row}"
+            if row != "next":
                 return
             if body["what"] == "life":
                 yield "notifications: life"

@@ -376,8 +376,8 @@ class Found:
         where = f"continuous read {watch.text!r} of {watch.client}, sync {watch.sync}"
         if watch.most_told is not None and len(watch.told) > watch.most_told:
             self.problems.append(f"{where}: told {watch.told[watch.most_told :]} after its device was wiped")
-        told = [each for each in watch.told if not isinstance(each, dict)]
-        is_ended = len(told) != len(watch.told)
+        changes = [each for each in watch.told if not isinstance(each, dict)]
+        is_ended = len(changes) != len(watch.told)
         if is_ended and watch.client not in self.campaign.expires_us:
             self.problems.append(f"a continuous read was ended: {watch.told}")
             return
@@ -394,7 +394,7 @@ class Found:
             return {bool(Predicate.restored(**writer)({}, receiver=word.data)) for word in words}
 
         last: dict[str, Any] = {}
-        for each, told_us in zip(told, watch.told_us, strict=False):
+        for each, told_us in zip(changes, watch.told_us, strict=False):
             row = at.get((each.key, each.version))
             before, last[each.key] = last.get(each.key), each
             if row is None:
@@ -461,12 +461,12 @@ def _counting(watch: Watch, committed_us: int, told_us: int) -> Sequence[Said]:
 def _previous(rows: list[dict[str, Any]]) -> dict[int, dict[str, Any] | None]:
     """Give for each entry of the log, by its number, the version of the record that it replaces."""
     last: dict[str, dict[str, Any]] = {}
-    found: dict[int, dict[str, Any] | None] = {}
+    previous: dict[int, dict[str, Any] | None] = {}
     for row in rows:
         before = last.get(row["key"])
-        found[row["lsn"]] = before if before is None or before["ver"] < row["ver"] else None
+        previous[row["lsn"]] = before if before is None or before["ver"] < row["ver"] else None
         last[row["key"]] = row
-    return found
+    return previous
 
 
 def _error(operation: Any) -> BaseException | None:

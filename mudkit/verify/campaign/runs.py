@@ -60,17 +60,17 @@ def play_some(seeds: Sequence[int]) -> Runs:
     all_ = Runs()
     for seed in seeds:
         try:
-            found = play(seed)
+            one_run = play(seed)
         except Exception as error:
             notes = "; ".join(getattr(error, "__notes__", ()))
             all_.add(Runs(1, {seed: [f"{type(error).__name__}: {error} {notes}"[:2000]]}))
             continue
-        campaign, fork = found.campaign, found.counterexample
+        campaign, fork = one_run.campaign, one_run.counterexample
         all_.add(
             Runs(
                 1,
-                {seed: found.problems} if found.problems else {},
-                found.counts,
+                {seed: one_run.problems} if one_run.problems else {},
+                one_run.counts,
                 campaign.cells,
                 {} if fork is None else {seed: fork},
                 len(campaign.work.writes),

@@ -131,7 +131,7 @@ class Core:
         changes = self.settings.directory.changes
         if changes == self._changes:
             return []
-        self._changes, found = changes, []
+        self._changes, devices = changes, []
         for device in sorted(self.friends):
             keys = self.settings.directory.get(device)
             if keys is None or self._met.get(device) is keys:
@@ -141,8 +141,8 @@ class Core:
             before = self.store.get(f"met {device}")
             if before != mark:
                 self.store.put(f"met {device}", mark)
-                found += [device] * (before is not None)
-        return found
+                devices += [device] * (before is not None)
+        return devices
 
     def next_number(self) -> int:
         """Give a number that nothing else on this device has had or will have."""

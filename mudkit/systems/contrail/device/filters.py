@@ -89,27 +89,27 @@ class Filters:
             is_same = before is not None and last == number
             self._core.count("duplicate filters" if is_same else "obsolete filters")
             return None
-        told = msgspec.json.decode(sent, type=_Sent)
+        filters = msgspec.json.decode(sent, type=_Sent)
         kept = {
             "number": number,
             "state": "removed",
-            "predicate": told.predicate,
+            "predicate": filters.predicate,
             "group": group,
             "expires_us": expires_us,
-            "item_expires_us": told.item_expires_us,
+            "item_expires_us": filters.item_expires_us,
             "from": list(source),
         }
         self._keep(key, kept)
-        if told.predicate is None:
+        if filters.predicate is None:
             return None
         kept["state"] = "refused"
         try:
-            predicate = parsed(told.predicate)
+            predicate = parsed(filters.predicate)
             self._check_number(source[0], port)
         except (PredicateError, ParameterError):
             self._keep(key, kept)
             raise
-        if before is not None and before["predicate"] == told.predicate:
+        if before is not None and before["predicate"] == filters.predicate:
             self._keep(key, {**kept, "state": before["state"]})  # it was decided already
             return None
         kept["state"] = "asked" if is_asked else "accepted"
@@ -148,8 +148,10 @@ class Filters:
     def _tell(self, key: str, kept: Mapping[str, Any]) -> None:
         """Tell the application of a port that somebody has a filter there from now on."""
         if kept["state"] == "accepted":
-            told = _question(key, kept, parsed(kept["predicate"]))
-            self._core.effects.append(Notify(acceptances(key.removeprefix("filter ").split("\n")[0]), told))
+            question = _question(key, kept, parsed(kept["predicate"]))
+            self._core.effects.append(
+                Notify(acceptances(key.removeprefix("filter ").split("\n")[0]), question)
+            )
 
     def forget(self, *, source: str | None = None, group: str | None = None) -> None:
         """Remove the filters of a device, or those that came by a group.
@@ -172,7 +174,7 @@ class Filters:
 
         A filter that raises matches nothing; that is reported, and the others go on.
         """
-        found: dict[Endpoint, int | None] = {}
+        destinations: dict[Endpoint, int | None] = {}
         for predicate, kept in self._of(port):
             try:
                 matches = predicate(metadata)
@@ -183,12 +185,12 @@ class Filters:
                 endpoint = tuple(kept["from"])
                 lasts_us = kept["item_expires_us"]
                 until_us = None if lasts_us is None else self._core.now_us + lasts_us
-                before_us = found.get(endpoint, until_us)
+                before_us = destinations.get(endpoint, until_us)
                 if before_us is None or until_us is None:
-                    found[endpoint] = None
+                    destinations[endpoint] = None
                 else:
-                    found[endpoint] = max(before_us, until_us)
-        return found
+                    destinations[endpoint] = max(before_us, until_us)
+        return destinations
 
     def _of(self, port: str) -> Iterator[tuple[Predicate, dict[str, Any]]]:
         now_us = self._core.now_us

@@ -55,8 +55,8 @@ class Asked:
 
     def is_same(self, slot: int, port: str, to: str | None, group: str | None, remote: str) -> bool:
         """Say whether a filter that was installed lies between these."""
-        found = self._all.get(slot, {})
-        return [found.get(name) for name in ("port", "to", "group", "remote")] == [port, to, group, remote]
+        kept = self._all.get(slot, {})
+        return [kept.get(name) for name in ("port", "to", "group", "remote")] == [port, to, group, remote]
 
     def remove(self, slot: int) -> None:
         """Forget a filter: what comes because of it is not accepted any more."""

@@ -187,15 +187,15 @@ class ModuleMachine:
         self._set_pulls()
 
     def _port(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] | None = self._core.store.get(f"port {name}")
-        if found is None:
+        port: dict[str, Any] | None = self._core.store.get(f"port {name}")
+        if port is None:
             raise ParameterError(
                 "This port is not open.",
                 where="port",
                 found=repr(name),
                 expected=", ".join(self._port_names()) or "one that was opened",
             )
-        return found
+        return port
 
     def _port_names(self) -> list[str]:
         return [key.removeprefix("port ") for key, _ in self._core.store.items("port ")]

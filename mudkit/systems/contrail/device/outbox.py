@@ -106,18 +106,18 @@ class Outbox:
 
     def forget(self, device: str) -> list[tuple[int, Mapping[str, Any], Mapping[str, Any]]]:
         """Take a device off the destinations of what waits; give numbers, messages, and its entries there."""
-        found = []
+        forgotten = []
         for number in list(self._sent):
             kept = self._core.store.get(self._key(number))
             message = kept["entry"].get("message", {"to": []})
             left = [each for each in message["to"] if each["device"] != device]
-            found += [(number, message, each) for each in message["to"] if each["device"] == device]
+            forgotten += [(number, message, each) for each in message["to"] if each["device"] == device]
             if left and len(left) < len(message["to"]):
                 entry = {**kept["entry"], "message": {**message, "to": left}}
                 self._core.store.put(self._key(number), {**kept, "entry": entry})
             elif message["to"] and not left:
                 self._forget(number)
-        return found
+        return forgotten
 
     def flush(self) -> None:
         """Send everything that waits; what may be on its way is left to it."""
@@ -136,8 +136,8 @@ class Outbox:
             self._send([number])
             return None
         self._forget(number)
-        found: Mapping[str, Any] = kept["entry"]
-        return found
+        entry: Mapping[str, Any] = kept["entry"]
+        return entry
 
     def failed(self, number: int) -> None:
         """Try again, the later the more often it has failed."""

@@ -309,11 +309,11 @@ class Sending:
         """
         for channel in self._all_channels():
             channel.forget(device)
-        found = [each for outbox in self._outboxes for each in outbox.forget(device)]
+        forgotten = [each for outbox in self._outboxes for each in outbox.forget(device)]
         for outbox in self._outboxes:
             message = {"kind": "withdraw", "receiver": device}
             outbox.add(message, is_own=True, replaces=f"withdraw {device}")
-        return found
+        return forgotten
 
     def _leave(self, call: _Open, device: str) -> None:
         """Let a call wait for a device no more."""
@@ -436,20 +436,20 @@ class Sending:
         sent = self._outboxes[relay].answered(number, results)
         if sent is None:
             return
-        told = results or ()
+        outcomes = results or ()
         call = self._open.pop(number, None)
         if call is None:
             if sent.get("message", {}).get("kind") == "key":  # the key of one item goes each time
-                self._refused(sent["message"], told)
+                self._refused(sent["message"], outcomes)
             return
         call.left.discard(relay)
-        for device, port, answer in told:
+        for device, port, answer in outcomes:
             if call.answers.get((device, port)) not in _TAKEN:
                 call.answers[device, port] = answer
         self._settle(call)
 
-    def _refused(self, message: Mapping[str, Any], told: Sequence[Sequence[str]]) -> None:
-        lacking = [(device, port) for device, port, answer in told if answer not in _TAKEN]
+    def _refused(self, message: Mapping[str, Any], outcomes: Sequence[Sequence[str]]) -> None:
+        lacking = [(device, port) for device, port, answer in outcomes if answer not in _TAKEN]
         self._channel(message["port"]).lacks(message["slot"], lacking)
 
     def failed(self, relay: int, number: int) -> None:

@@ -46,9 +46,9 @@ class ItemCache:
 
     def get(self, op: Mapping[str, Any]) -> Any:
         """Give a ciphertext, if it is the copy that is meant."""
-        found = self._store.get(_item_key(op))
-        is_meant = found is not None and (found["seq"], found["epoch"]) == (op["seq"], op["epoch"])
-        return found["body"] if is_meant else None
+        entry = self._store.get(_item_key(op))
+        is_meant = entry is not None and (entry["seq"], entry["epoch"]) == (op["seq"], op["epoch"])
+        return entry["body"] if is_meant else None
 
     def _forget(self, source: str, number: int) -> None:
         self._store.delete(self._in_order[source].pop(number))

@@ -201,12 +201,12 @@ class Compute:
             case "moved":
                 pass
             case _:
-                told = [
+                outcomes = [
                     [op["device"], op["entry"]["message"]["to"][0]["port"], answer]
                     for op, answer in results
                     if op["op"] == "append"
                 ]
-                self._tell(ctx, {"kind": "sent", "number": what["number"], "results": told})
+                self._tell(ctx, {"kind": "sent", "number": what["number"], "results": outcomes})
 
     def _continue(self, ctx: dict[str, Any], ops: Sequence[Mapping[str, Any]]) -> None:
         ctx["step"] = "append"
@@ -217,17 +217,17 @@ class Compute:
 
     def _retrieved(self, ctx: Mapping[str, Any], results: Sequence[Any], last: str) -> None:
         what = ctx["what"]
-        found = next(answer for op, answer in results if op["op"] == "read")
+        stored = next(answer for op, answer in results if op["op"] == "read")
         self._tell(
             ctx,
             {
                 "kind": "deliver",
                 "visit": what["visit"],
-                "page": [list(each) for each in found["page"]],
-                "more": found["more"],
+                "page": [list(each) for each in stored["page"]],
+                "more": stored["more"],
             },
         )
-        is_often = self._move_after is not None and found["times"] >= self._move_after
+        is_often = self._move_after is not None and stored["times"] >= self._move_after
         if is_often and last != self._here:
             move = {"op": "move", "device": what["device"], "to": self._here}
             self._ask({**ctx, "step": "moved"}, [[last, move]], [])
@@ -250,9 +250,9 @@ def _append(message: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, A
     return {"op": "append", "device": entry["device"], "entry": kept}
 
 
-def _is_a(found: Any, what: Any) -> bool:
+def _is_a(value: Any, what: Any) -> bool:
     try:
-        msgspec.convert(found, what)
+        msgspec.convert(value, what)
     except (msgspec.ValidationError, RecursionError):
         return False
     return True

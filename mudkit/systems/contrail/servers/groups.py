@@ -64,8 +64,8 @@ class PublisherGroups:
         return [_addressed(message, entry) for entry in message["to"] if entry["device"] in members]
 
     def _note(self, group: str, key: str, message: Mapping[str, Any]) -> None:
-        told = message["from"], message["number"], message["expires_us"]
-        self._filters.setdefault(group, {})[key] = told
+        entry = message["from"], message["number"], message["expires_us"]
+        self._filters.setdefault(group, {})[key] = entry
 
     def _expire(self, now_us: int, group: str) -> None:
         for key, (_, _, expires_us) in list(self._filters.get(group, {}).items()):

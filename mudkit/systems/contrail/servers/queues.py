@@ -90,10 +90,10 @@ class Queue:
 
     def drop(self, number: int) -> None:
         """Take an entry out; nothing happens when it is not there."""
-        found = self._waiting.pop(number, None)
-        if found is not None:
-            del self._slots[found.slot]
-            self._items -= found.is_item
+        entry = self._waiting.pop(number, None)
+        if entry is not None:
+            del self._slots[entry.slot]
+            self._items -= entry.is_item
             self._store.delete(self._key(number))
 
     def withdraw(self, source: str, number: int) -> None:

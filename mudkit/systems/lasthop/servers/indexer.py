@@ -117,11 +117,11 @@ class Indexer:
             return self._one_by_one(message)
 
     def _one_by_one(self, message: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-        found, problems = [], []
+        matches, problems = [], []
         for topic, predicate in self._queries.items():
             try:
                 if predicate(message) is True:
-                    found.append(topic)
+                    matches.append(topic)
             except PredicateError as error:
                 problems.append(problem(topic, error))
-        return found, problems
+        return matches, problems

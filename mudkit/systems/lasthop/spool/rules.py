@@ -77,7 +77,7 @@ class Told:
         return _items(self._device)
 
 
-def chosen(rule: Callable[[Told], Iterable[Item]], told: Told, waiting: Ranked) -> list[Message]:
+def chosen(rule: Callable[[Told], Iterable[Item]], situation: Told, waiting: Ranked) -> list[Message]:
     """Ask a rule which messages go now, in their order.
 
     Raises
@@ -85,22 +85,22 @@ def chosen(rule: Callable[[Told], Iterable[Item]], told: Told, waiting: Ranked) 
     ParameterError
         It chooses what does not wait.
     """
-    answer: Any = rule(told)
+    answer: Any = rule(situation)
     if not isinstance(answer, Iterable):
         raise ParameterError(
             "A rule gives what is to go.", where="rule", found=repr(answer), expected=_EXPECTED
         )
     items = list(answer)
     known = {message.identity: message for message in waiting} if items else {}
-    found: list[Message] = []
+    messages: list[Message] = []
     for item in items:
         message = known.pop(item.identity, None) if isinstance(item, Item) else None
         if message is None:
             raise ParameterError(
                 "A rule has chosen what does not wait.", where="rule", found=repr(item), expected=_EXPECTED
             )
-        found.append(message)
-    return found
+        messages.append(message)
+    return messages
 
 
 def _items(queue: Ranked) -> tuple[Item, ...]:

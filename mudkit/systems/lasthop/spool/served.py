@@ -154,15 +154,15 @@ class ServedSpool(Spool):
 
     def read_offline(self, at_us: int, identities: Iterable[Hashable]) -> None:
         """Take note of what was read on the device, also of what was believed lost."""
-        told = list(dict.fromkeys(identities))
-        self._has_come(told)
-        super().read_offline(at_us, told)
+        unique = list(dict.fromkeys(identities))
+        self._has_come(unique)
+        super().read_offline(at_us, unique)
 
     def let_go(self, now_us: int, identities: Iterable[Hashable]) -> None:
         """Take note of what a device has let go, also of what was believed lost."""
-        told = list(dict.fromkeys(identities))
-        self._has_come(told)
-        super().let_go(now_us, told)
+        unique = list(dict.fromkeys(identities))
+        self._has_come(unique)
+        super().let_go(now_us, unique)
 
     def restore(
         self, now_us: int, messages: Iterable[Message], reads: Iterable[tuple[int, int]], last: int

@@ -221,9 +221,9 @@ class Spool:
 
     def read_offline(self, at_us: int, identities: Iterable[Hashable]) -> None:
         """Take note of what was read at some time while the device was away."""
-        told = list(identities)
-        self._off_device(at_us, told)
-        self.habits.read(at_us, len(told))
+        read_there = list(identities)
+        self._off_device(at_us, read_there)
+        self.habits.read(at_us, len(read_there))
         self._learn()
 
     def let_go(self, now_us: int, identities: Iterable[Hashable]) -> None:
@@ -326,8 +326,8 @@ class Spool:
             self._credit -= 1.0
             self._forward(prefetch.pass_first(device))
         if self._policy.rule is not None:
-            told = Told(now_us, self._threshold, prefetch, device, self.habits)
-            for message in chosen(self._policy.rule, told, prefetch):
+            situation = Told(now_us, self._threshold, prefetch, device, self.habits)
+            for message in chosen(self._policy.rule, situation, prefetch):
                 prefetch.remove(message)
                 device.add(message)
                 self._forward(message)

@@ -98,13 +98,13 @@ def compare(
             rows += some
             done(len(rows) // len(policies))
     runs = pd.DataFrame(rows)
-    told = []
+    measures = []
     for names, table in runs.groupby(["condition", "policy"], sort=False):
         row: dict[str, Any] = dict(zip(("condition", "policy"), names, strict=True)) | {"runs": len(table)}
         for measure in ("waste", "loss"):
             row |= interval(measure, table[measure].to_numpy())
-        told.append(row)
-    return pd.DataFrame(told)
+        measures.append(row)
+    return pd.DataFrame(measures)
 
 
 def interval(

@@ -58,14 +58,14 @@ class _Table(NamedTuple):
     def times(self, name: str, tz: str, *, may_be_empty: bool = False) -> NDArray[np.int64]:
         """Read a column of times; FOREVER_US where it may be empty and is."""
         texts = self.columns[name]
-        found = times_us(pa.array(texts, pa.string()), tz) if texts else np.empty(0, dtype=np.int64)
+        times = times_us(pa.array(texts, pa.string()), tz) if texts else np.empty(0, dtype=np.int64)
         empty = np.array([not text.strip() for text in texts], dtype=np.bool_)
-        bad = (found == NO_TIME) | (found < EARLIEST_US) | (found > LATEST_US)
+        bad = (times == NO_TIME) | (times < EARLIEST_US) | (times > LATEST_US)
         if may_be_empty:
-            found, bad = np.where(empty, FOREVER_US, found), bad & ~empty
-        told = [f"{texts[i]!r} as {name}" for i in np.flatnonzero(bad)]
-        _refuse(bad, self.rows, "This is no time.", told, _TIME)
-        return np.asarray(found, dtype=np.int64)
+            times, bad = np.where(empty, FOREVER_US, times), bad & ~empty
+        problems = [f"{texts[i]!r} as {name}" for i in np.flatnonzero(bad)]
+        _refuse(bad, self.rows, "This is no time.", problems, _TIME)
+        return np.asarray(times, dtype=np.int64)
 
 
 _TIME: Final = "seconds since 1970, as 1700000000, or ISO 8601, as 2023-11-14T22:13:20Z"
@@ -104,8 +104,8 @@ def read_logs(
     if "rank" in came.columns:
         texts = came.columns["rank"]
         ranks = numbers(pa.array(texts, pa.string()))
-        told = [repr(texts[i]) for i in np.flatnonzero(np.isnan(ranks))]
-        _refuse(np.isnan(ranks), came.rows, "This is no rank.", told, "a number")
+        problems = [repr(texts[i]) for i in np.flatnonzero(np.isnan(ranks))]
+        _refuse(np.isnan(ranks), came.rows, "This is no rank.", problems, "a number")
     expires_us = came.times("expires", tz, may_be_empty=True) if "expires" in came.columns else None
     down, rows = None, [came.rows, read.rows, _Rows("outages", None)]
     if outages is not None:
@@ -201,13 +201,13 @@ def _drawn(
         )
     for times, at, in_row in ((came, rows[0], 1), (read, rows[1], 1), (down.ravel(), rows[2], 2)):
         back = np.append(False, np.diff(times) < 0)
-        told = [f"{_time(times[i])} after {_time(times[i - 1])}" for i in np.flatnonzero(back)]
-        _refuse(back, at, "Times are not in order.", told, "each time at or after the one before", in_row)
+        problems = [f"{_time(times[i])} after {_time(times[i - 1])}" for i in np.flatnonzero(back)]
+        _refuse(back, at, "Times are not in order.", problems, "each time at or after the one before", in_row)
     endless = ~np.isfinite(rank)
     _refuse(endless, rows[0], "This is no rank.", [str(each) for each in rank[endless]], "a finite number")
     late = until <= came
-    told = [f"expires at {_time(at)}" for at in until[late]]
-    _refuse(late, rows[0], "A message has expired when it comes.", told, "an expiration after its time")
+    problems = [f"expires at {_time(at)}" for at in until[late]]
+    _refuse(late, rows[0], "A message has expired when it comes.", problems, "an expiration after its time")
     begin_us = min(int(came[0]), int(read[0]))
     switches_us = down.ravel() - begin_us
     ended = int(np.searchsorted(switches_us, 0, side="right"))
@@ -266,16 +266,16 @@ def _opened(file: Path) -> TextIO:
 
 
 def _refuse(
-    bad: NDArray[np.bool_], rows: _Rows, summary: str, told: Sequence[str], expected: str, in_row: int = 1
+    bad: NDArray[np.bool_], rows: _Rows, summary: str, problems: Sequence[str], expected: str, in_row: int = 1
 ) -> None:
     """Refuse a log if values are bad; the first one is told."""
-    if not told:
+    if not problems:
         return
-    more = f"; {len(told) - 1:,} more like it" if len(told) > 1 else ""
+    more = f"; {len(problems) - 1:,} more like it" if len(problems) > 1 else ""
     raise TraceContentError(
         summary,
         where=rows.at(int(np.argmax(bad)) // in_row),
-        found=told[0] + more,
+        found=problems[0] + more,
         expected=expected,
         remedy="mend the row or leave it out, and have the rows in the order of their times",
     )

@@ -113,8 +113,8 @@ class Unlocks:
     def per_day(self) -> float:
         """Mean number of reads on a day of the log."""
         days = self._log.days
-        found = self._log.moments(0, "lasthop recorded read", ["device"], 0, days * _DAY_US)
-        return self.share * len(found.t_us) / days
+        unlocks = self._log.moments(0, "lasthop recorded read", ["device"], 0, days * _DAY_US)
+        return self.share * len(unlocks.t_us) / days
 
     def reads_us(self, seed: int, length_us: int) -> NDArray[np.int64]:
         """Draw the reads of a run."""
@@ -189,15 +189,15 @@ def drawer_ages_s(path: str | os.PathLike[str]) -> dict[float, float]:
     file = existing(path, "aggregates of drawers")
     text = file.read_text(encoding="utf-8", errors="replace")
     block = text.partition("## 11_notification_age cell 10\n")[2].partition("\n## ")[0]
-    found = [match.groups() for line in block.splitlines() if (match := _AGES.match(line.strip()))]
-    if len(found) != 3:
+    ages = [match.groups() for line in block.splitlines() if (match := _AGES.match(line.strip()))]
+    if len(ages) != 3:
         raise TraceFormatError(
             f"{file.name} does not tell the ages of notifications.",
             where=str(file),
-            found=f"{len(found)} quantiles",
+            found=f"{len(ages)} quantiles",
             expected="25 %, 50 % and 75 % under 11_notification_age cell 10",
         )
-    return {int(percent) / 100: float(age_s) for percent, age_s in found}
+    return {int(percent) / 100: float(age_s) for percent, age_s in ages}
 
 
 def read_share(times_us: ArrayLike, age_s: float, quantile: float = 0.5) -> tuple[float, float]:

@@ -219,13 +219,13 @@ class Scenario:
 def _switches_us(outages: Outages, seed: int, end_us: int) -> tuple[NDArray[np.int64], bool]:
     """Give when the link changes, until the end, and whether it is up at the start."""
     switching = outages.switching(seed, [_DEVICE])
-    found: list[NDArray[np.int64]] = []
+    switches: list[NDArray[np.int64]] = []
     at_us, block = 0, 0
     # Of a day and a cycle two periods: nearly always all of them at once.
     blocks = 1 + int(2.2 * outages.per_day * end_us / _DAY_US / PERIODS)
     while at_us < end_us:
         times_us = at_us + np.cumsum(np.minimum(switching.periods_us(block, blocks)[0], 2 * end_us))
-        found.append(times_us)
+        switches.append(times_us)
         at_us, block = int(times_us[-1]), block + blocks
-    all_us = np.concatenate(found)
+    all_us = np.concatenate(switches)
     return all_us[all_us < end_us], bool(switching.starts_up[0])

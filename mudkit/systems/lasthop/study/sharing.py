@@ -298,7 +298,7 @@ def compare_sharing(
     Returns
     -------
     pandas.DataFrame
-        ``mode, measure, mean, difference, difference_low, difference_high, runs``: differences from ``told``,
+        ``mode, measure, mean, difference, difference_low, difference_high, runs``: differences from ``measured``,
         paired by seed, with 95 % confidence intervals. Measures: ``waste``, ``loss`` (of what on-line
         forwarding to a shared cache would let be read), ``bytes_per_day`` over links, ``handed_over_per_day``
         (bytes between devices) and ``read_again`` (share of reads).
@@ -318,16 +318,16 @@ def compare_sharing(
             rows += some
             done(len(rows) // len(MODES))
     measures = [name for name in rows[0] if name not in ("mode", "seed")]
-    found = {
+    spools = {
         (mode, name): np.array([row[name] for row in rows if row["mode"] == mode])
         for mode in MODES
         for name in measures
     }
-    told = []
-    for (mode, name), values in found.items():
-        differs = interval("difference", values - found[MODES[0], name], None)
-        told.append({"mode": mode, "measure": name, "mean": values.mean(), **differs, "runs": len(values)})
-    return pd.DataFrame(told)
+    measured = []
+    for (mode, name), values in spools.items():
+        differs = interval("difference", values - spools[MODES[0], name], None)
+        measured.append({"mode": mode, "measure": name, "mean": values.mean(), **differs, "runs": len(values)})
+    return pd.DataFrame(measured)
 
 
 def _run(

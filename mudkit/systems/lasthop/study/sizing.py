@@ -151,13 +151,13 @@ def size(
             expected="at least one of each",
             found=f"{len(draws)} draws, {len(tried)} limits, {len(held)} thresholds",
         )
-    found: list[list[tuple[float, float]]] = []
+    points: list[list[tuple[float, float]]] = []
     plan = [(drawn, limit) for limit in tried for drawn in draws]
     with bar(len(plan), "runs", "") as done:
         for measured in map(partial(_measured, held, most_of(max), threshold), plan):
-            found.append(measured)
-            done(len(found))
-    shares = np.array(found).reshape(len(tried), len(draws), len(held), 2)
+            points.append(measured)
+            done(len(points))
+    shares = np.array(points).reshape(len(tried), len(draws), len(held), 2)
     rows = [
         {"limit": limit, "threshold_s": threshold_s}
         | interval("waste", shares[i, :, j, 0])
@@ -186,12 +186,12 @@ def with_outages(drawn: Drawn, outages: Outages, seeds: Iterable[int]) -> list[D
     """Give the same arrivals and reads with drawn outages, once for each seed."""
     end_us = int(np.concatenate([drawn.arrivals_us, drawn.reads_us]).max(initial=0))
     days = end_us // _DAY_US + 1
-    found = []
+    runs = []
     for seed in seeds:
         links = Scenario(0.0, 0.0, outages, days=days).draw(seed)
         switches_us = links.switches_us[links.switches_us <= end_us]
-        found.append(replace(drawn, switches_us=switches_us, starts_up=links.starts_up))
-    return found
+        runs.append(replace(drawn, switches_us=switches_us, starts_up=links.starts_up))
+    return runs
 
 
 def _measured(
@@ -200,9 +200,9 @@ def _measured(
     """Give waste and loss with one limit and each threshold."""
     drawn, limit = plan
     online = play(drawn, beginning(Forwarding("on-line"), threshold), most)
-    found = []
+    measured = []
     for threshold_s in thresholds_s if limit else thresholds_s[:1]:  # nothing is prefetched: none matters
         policy = Forwarding("buffer", limit, expiration_threshold_s=threshold_s)
         run = Simulated(play(drawn, beginning(policy, threshold), most), online, {})
-        found.append((run.waste, run.loss))
-    return found if limit else found * len(thresholds_s)
+        measured.append((run.waste, run.loss))
+    return measured if limit else measured * len(thresholds_s)

@@ -79,13 +79,13 @@ def sweep(
         )
     # Runs that differ in the policy only, one after the other: they share their events and the best service.
     order = sorted(range(len(points)), key=lambda each: _scenario(points[each]))
-    found: dict[int, dict[str, Any]] = {}
+    by_number: dict[int, dict[str, Any]] = {}
     with bar(len(points), "runs", "") as done:
         runs = map(partial(_run, fixed), [points[each] for each in order])
         for each, figures in zip(order, runs, strict=True):
-            found[each] = points[each] | figures
-            done(len(found))
-    table = pd.DataFrame([found[each] for each in range(len(points))])
+            by_number[each] = points[each] | figures
+            done(len(by_number))
+    table = pd.DataFrame([by_number[each] for each in range(len(points))])
     defaults = {name: each.default for name, each in _PARAMETERS.items() if name != "seed"}
     stated = {name: _plain(value) for name, value in (defaults | fixed | values).items()}
     table.attrs["parameters"] = stated | {"seeds": numbers}

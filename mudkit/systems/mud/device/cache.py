@@ -137,19 +137,19 @@ class Cache:
         """Give what is held of some keys, or of the whole table: the latest, or the latest committed."""
         name, local = asked.table, self._local
         is_latest = asked.type == "uncommitted"
-        found: dict[str, Mapping[str, Any]]
+        rows: dict[str, Mapping[str, Any]]
         if keys is None:
-            found = {row["key"]: row for row in local.rows(name)}
+            rows = {row["key"]: row for row in local.rows(name)}
             if is_latest:
-                found |= {key: local.pending(name, key)[-1] for key in local.pending_keys(name)}
-            return found
-        found = {}
+                rows |= {key: local.pending(name, key)[-1] for key in local.pending_keys(name)}
+            return rows
+        rows = {}
         for key in keys:
             pending = local.pending(name, key) if is_latest else None
             version = pending[-1] if pending else local.row(name, key)
             if version is not None:
-                found[key] = version
-        return found
+                rows[key] = version
+        return rows
 
     def _quality(
         self, now_us: int, asked: Asked, keys: list[str] | None, held: Iterable[str]

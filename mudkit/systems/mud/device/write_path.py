@@ -226,11 +226,11 @@ class WritePath:
         else:
             self._local.hold(name, answer["table"], row, now_us)
         self._local.see(name, answer["table"], answer["partition"], answer["lsn"])
-        found = "nothing that you may see" if row is None else f"version {row['ver']}"
+        stored = "nothing that you may see" if row is None else f"version {row['ver']}"
         expected = f"version {write['replaces']}" if write["replaces"] else "no record"
         return self._fail(write, Conflict(
             "The record is not the one that this write was to replace.", where=f"table {name!r}, key {key!r}",
-            found=found, expected=expected, store=row, local=write, base=write["base"],
+            found=stored, expected=expected, store=row, local=write, base=write["base"],
             remedy="merge the records and write again",
         ), row)  # fmt: skip
 
@@ -239,10 +239,10 @@ class WritePath:
     ) -> Sequence[Effect]:
         """Undo a write that had no effect, and those that stand on it."""
         self._local.remove(write)
-        found = (
+        reason = (
             None if row is None or is_chained else row["ver"]
         )  # what is chained was not tried, and saw nothing
-        effects = [*self._complete(write, found, error)]
+        effects = [*self._complete(write, reason, error)]
         for other in self._local.pending(write["name"], write["key"]):
             if other["after"] != write["number"]:
                 continue

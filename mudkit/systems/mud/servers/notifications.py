@@ -228,12 +228,12 @@ class NotificationServer:
                 for session in list(self._sessions.values()):  # one may be given up
                     effects += self._queue(now_us, session, body)
                 continue
-            told = self._sessions.get(body["session"])
-            if told is None or told.endpoint != body["endpoint"]:
+            kept = self._sessions.get(body["session"])
+            if kept is None or kept.endpoint != body["endpoint"]:
                 gone = {"kind": "gone", "session": body["session"], "endpoint": body["endpoint"]}
                 effects.append(Send(source, gone))
             else:
-                effects += self._queue(now_us, told, body)
+                effects += self._queue(now_us, kept, body)
         return [*effects, incoming.confirm(source, name)]
 
     def _queue(self, now_us: int, session: _Session, body: Mapping[str, Any]) -> Sequence[Effect]:

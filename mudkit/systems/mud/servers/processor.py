@@ -185,7 +185,7 @@ class Processor:
         table, key = self._log.copy.tables[entry["name"]], row["key"]
         if processor_of(table.number, table.partition_of(key), self._processors) != self._number:
             return ()
-        told = self._told.setdefault((table.number, key), set())
+        readers = self._told.setdefault((table.number, key), set())
         matching = self._matching.get(table.number)
         reached: list[Handle] = []
         effects: list[Effect] = []
@@ -195,7 +195,7 @@ class Processor:
                 effects += self._refuse(now_us, handle, error.summary, is_alone=True)
         for handle in reached:
             effects += self._tell(now_us, handle, entry["lsn"], row)
-        for handle in sorted(told - set(reached)):
+        for handle in sorted(readers - set(reached)):
             effects += self._tell(now_us, handle, entry["lsn"], {"key": key, "ver": row["ver"], "data": None})
         return effects
 

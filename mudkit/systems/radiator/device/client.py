@@ -164,11 +164,11 @@ class ClientMachine:
             fields["another"] = True
         waiting = self._store.items("out ")
         first = waiting[0][1][0] if waiting else (self._store.get("number") or 0) + 1
-        told = self._ask(
+        effects = self._ask(
             kind, incarnation=incarnation(self._ports), turn=self._store.get("turn"), first=first, **fields
         )
-        self._deadlines.sent(now_us, _REGISTRATION, len(told.message))
-        return (told,)
+        self._deadlines.sent(now_us, _REGISTRATION, len(effects.message))
+        return (effects,)
 
     def _unregister(self, now_us: int, op_id: int) -> Sequence[Effect]:
         was_registered = self._store.get("attributes") is not None
@@ -178,10 +178,10 @@ class ClientMachine:
                 remedy="wait for what is under way before unregister()",
             )
         )
-        told: Sequence[Effect] = ()
+        effects: Sequence[Effect] = ()
         if was_registered and not self._store.get("leaves"):
-            told = self._leave(now_us)
-        return (*left, *told, Complete(op_id))
+            effects = self._leave(now_us)
+        return (*left, *effects, Complete(op_id))
 
     def _leave(self, now_us: int) -> Sequence[Effect]:
         """Tell the server that this client is not registered, until it has answered."""

@@ -217,7 +217,7 @@ class Groups:
                 if pending.due_us < due_us:
                     due_us = pending.due_us
         self.due_us = due_us
-        return [entry for found in entries.values() for entry in found]
+        return [entry for batches in entries.values() for entry in batches]
 
     def _walk(
         self, now_us: int, cohort: _Cohort, new: Message | None, entries: dict[int, list[Entry]]
@@ -258,13 +258,13 @@ class Groups:
         """Let a batch go to a cohort: equal ones are one entry (Radiator 3.1)."""
         if cohort.listed is None:
             cohort.listed = list(cohort.members)
-        found = entries.setdefault(batch[0].number, [])
-        for place, entry in enumerate(found):
+        batches = entries.setdefault(batch[0].number, [])
+        for place, entry in enumerate(batches):
             if entry.batch == batch:
-                found[place] = Entry(batch, [*entry.recipients, *cohort.listed])
+                batches[place] = Entry(batch, [*entry.recipients, *cohort.listed])
                 break
         else:
-            found.append(Entry(batch, cohort.listed))
+            batches.append(Entry(batch, cohort.listed))
 
     def _decide(self, cohort: _Cohort, sender: str, context: Context) -> Key | None:
         view = cohort.view
@@ -282,20 +282,20 @@ class Groups:
         sees = self.function.sender_key
         try:
             seen: Hashable = sees(self.contexts[sender]) if sees is not None else None
-            found = self._decided.get(seen)
+            decided = self._decided.get(seen)
         except Exception:
             self._seen.pop(sender, None)
             return None, True
         is_anew = sender not in self._seen or self._seen[sender] != seen
         self._seen[sender] = seen
-        if found is None:
+        if decided is None:
             if len(self._decided) >= _MOST_DECIDED:
                 self._decided.clear()
-            found = self._decided[seen] = {}
-        return found, is_anew
+            decided = self._decided[seen] = {}
+        return decided, is_anew
 
     def _set_due(self) -> None:
-        cohorts = (each for found in self._by_view.values() for each in found)
+        cohorts = (each for cohorts_of in self._by_view.values() for each in cohorts_of)
         self.due_us = min((cohort.pending.due_us for cohort in cohorts), default=math.inf)
 
     # -- who is where

@@ -99,9 +99,9 @@ class Pending:
 
     def messages(self) -> list[Message]:
         """Give what waits, the oldest first."""
-        found = [message for queue in self._queues.values() for message in queue.messages]
-        found.sort(key=_number)
-        return found
+        messages = [message for queue in self._queues.values() for message in queue.messages]
+        messages.sort(key=_number)
+        return messages
 
     def keyed(self) -> list[tuple[Message, Key | None]]:
         """Give what waits with its threshold; None: not known."""

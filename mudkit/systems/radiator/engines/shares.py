@@ -105,10 +105,10 @@ class Share:
             return []
         self._last = event.number
         try:
-            told = self._read(event)
+            context = self._read(event)
         except (MudkitError, msgspec.DecodeError, LookupError, TypeError) as error:
             return [_unreadable(event, error)]
-        return self._gone(event.t_us, self._take(event, told))
+        return self._gone(event.t_us, self._take(event, context))
 
     def fire(self, now_us: int) -> list[Gone]:
         """Give what goes by time alone."""
@@ -133,13 +133,13 @@ class Share:
             expected="register, unregister, context or tick",
         )
 
-    def _take(self, event: Told, told: Context | None) -> list[Entry]:
+    def _take(self, event: Told, context: Context | None) -> list[Entry]:
         t_us, client = event.t_us, event.client
-        if event.kind == "context" and told is not None:
-            return self._engine.take(t_us, Message(event.number, client, t_us, told))
-        if event.kind == "register" and told is not None:
+        if event.kind == "context" and context is not None:
+            return self._engine.take(t_us, Message(event.number, client, t_us, context))
+        if event.kind == "register" and context is not None:
             self._clients.add(client)
-            return self._engine.register(t_us, client, told.attributes, receives=self._has(client))
+            return self._engine.register(t_us, client, context.attributes, receives=self._has(client))
         if event.kind == "unregister" and client in self._clients:
             self._clients.remove(client)
             self._engine.unregister(t_us, client)

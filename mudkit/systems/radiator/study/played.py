@@ -119,13 +119,13 @@ def play(
         engine.register(0, str(first.device), {"loc": [first.lat, first.lon]})
     for name, place in stand.items():
         engine.register(0, name, {"loc": list(place)})
-    told = _told(application, frame, times_us.tolist(), round(every_s * 1e6), engine.problems)
+    events = _told(application, frame, times_us.tolist(), round(every_s * 1e6), engine.problems)
     watched = {*watch, *stand}
     sums = {name: [0, 0, 0] for name in sorted(watched)}
     aggregates: list[Any] = []
     cells: list[Any] = []
     received: list[Any] = []
-    for gone in broadcast(engine, told, application.join, until_us=int(times_us[-1]) + retention_us):
+    for gone in broadcast(engine, events, application.join, until_us=int(times_us[-1]) + retention_us):
         waits_s = [(gone.gone_us - each.arrived_us) / 1e6 for each in gone.batch]
         people = len({name for each in gone.batch for name in each.context.people})
         aggregates.append(
@@ -203,12 +203,12 @@ def rows(t_s: float, receiver: str, aggregate: int, context: Context) -> list[li
     ]
 
 
-def heard(found: list[list[Any]], tracks: Mapping[str, Track]) -> pd.DataFrame:
+def heard(rows: list[list[Any]], tracks: Mapping[str, Track]) -> pd.DataFrame:
     """Make the table of what has come to receivers, which maps are drawn from.
 
     Parameters
     ----------
-    found : list of list
+    rows : list of list
         Of :func:`rows`.
     tracks : mapping of str to tuple
         Where each receiver was.
@@ -222,7 +222,7 @@ def heard(found: list[list[Any]], tracks: Mapping[str, Track]) -> pd.DataFrame:
     """
     import pandas as pd
 
-    table = pd.DataFrame(found, columns=_HEARD).sort_values(["t_s", "aggregate"], ignore_index=True)
+    table = pd.DataFrame(rows, columns=_HEARD).sort_values(["t_s", "aggregate"], ignore_index=True)
     table["distance_km"] = np.nan
     for name, those in table.groupby("receiver"):
         t_s, lat, lon = tracks[str(name)]

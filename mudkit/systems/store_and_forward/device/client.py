@@ -194,7 +194,7 @@ class ClientMachine:
             effects.append(self._happened("delivered_us", message["key"], now_us))
             seen = number
         if number <= seen:
-            told = {
+            shown = {
                 "kind": "delivered",
                 "number": number,
                 "incarnation": message["incarnation"],
@@ -203,7 +203,7 @@ class ClientMachine:
                 "from": sender,
                 "to": self._me,
             }
-            effects.append(Send(self._relay, told))
+            effects.append(Send(self._relay, shown))
         return effects
 
     def _read(self, op_id: int, now_us: int) -> Sequence[Effect]:

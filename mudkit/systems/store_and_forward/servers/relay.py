@@ -139,8 +139,8 @@ class RelayMachine:
                 effects.append(SetTimer(device.name, device.try_us))
             last = number
         if number <= last:
-            told = {"kind": "accepted", "number": number, "incarnation": incarnation, "key": message["key"]}
-            effects.append(Send(source, told))
+            answer = {"kind": "accepted", "number": number, "incarnation": incarnation, "key": message["key"]}
+            effects.append(Send(source, answer))
         elif self._missed.get(sender) != (incarnation, last + 1):  # once: all that are too early say the same
             self._missed[sender] = incarnation, last + 1
             effects.append(Send(source, {"kind": "missing", "number": last + 1, "incarnation": incarnation}))
@@ -162,8 +162,8 @@ class RelayMachine:
         is_other = device.incarnation not in ("", incarnation)
         if is_other and (device.nonce is None or message.get("nonce") != device.nonce):
             return self._identify(device, source)
-        told = {"kind": "welcome", "number": said, "incarnation": incarnation}
-        effects: list[Effect] = [Send(source, told)] if message.get("answer") else []
+        answer = {"kind": "welcome", "number": said, "incarnation": incarnation}
+        effects: list[Effect] = [Send(source, answer)] if message.get("answer") else []
         if incarnation == device.incarnation and said <= device.hello:
             return effects
         effects += self._begin_anew(message)

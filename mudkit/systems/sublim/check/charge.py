@@ -272,14 +272,14 @@ def _is_computable(policy: Policy, action: Any, doing: Doing) -> bool:
 
 def _unknown(policy: Policy, number: int, field: str) -> tuple[str, ...]:
     """Give what a rule does to a field by more than the battery."""
-    found = []
+    unknown = []
     for action in policy.rules[number].actions if number >= 0 else ():
         if isinstance(action, Compress | Resize) and action.field == field:
             for text in given_expressions(action):
                 names = _read(text, policy.language).names()
                 if names["message"] or names["clock"] or names["state"] - {"battery"}:
-                    found.append(f"{action.NAME} by {text}")
-    return tuple(found)
+                    unknown.append(f"{action.NAME} by {text}")
+    return tuple(unknown)
 
 
 def _lengths(out: Mapping[str, Any], message: Mapping[str, Any]) -> dict[str, int]:

@@ -94,8 +94,8 @@ def findings(policy: Policy) -> list[Finding]:
     list of Finding
         In the order of the rules; empty: nothing is wrong with it.
     """
-    found = [*_unknown(policy), *_undone(policy), *_by_situation(policy), *_by_charge(policy)]
-    return sorted(found, key=lambda each: (each.rule, each.kind))
+    all_findings = [*_unknown(policy), *_undone(policy), *_by_situation(policy), *_by_charge(policy)]
+    return sorted(all_findings, key=lambda each: (each.rule, each.kind))
 
 
 def checked(policy: Policy) -> Policy:
@@ -139,8 +139,8 @@ def _unknown(policy: Policy) -> Iterator[Finding]:
         for part, names, tables in _looked_at(policy, number, rule):
             for name in sorted(names):
                 if name.split(".")[0] not in known:
-                    told = f"there is no state.{name}; there are {', '.join(sorted(known))}"
-                    yield _finding(policy, UNKNOWN, number, told, part)
+                    detail = f"there is no state.{name}; there are {', '.join(sorted(known))}"
+                    yield _finding(policy, UNKNOWN, number, detail, part)
             for table in sorted(tables - known):
                 yield _finding(policy, UNKNOWN, number, f"there is no list {table!r} to look up in", part)
         if policy.message:
@@ -159,8 +159,8 @@ def _unknown_fields(policy: Policy, number: int, rule: Rule) -> Iterator[Finding
             looked = action.of
         for name in looked:
             if name not in policy.message and name not in made:
-                told = f"a message has no field {name!r}; it has {', '.join(policy.message)}"
-                yield _finding(policy, UNKNOWN, number, told, "do")
+                detail = f"a message has no field {name!r}; it has {', '.join(policy.message)}"
+                yield _finding(policy, UNKNOWN, number, detail, "do")
         if isinstance(action, SetField):
             made |= action.values.keys()
         elif isinstance(action, Compress | Resize):
@@ -183,13 +183,13 @@ def _expressions(policy: Policy, action: Any) -> Iterator[Expression]:
 
 
 def _tables(root: tree.Node, constants: tuple[Any, ...]) -> set[str]:
-    found = set()
+    tables = set()
     for node in tree.walk(root):
         if isinstance(node, tree.Call) and node.function.name == "lookup":
             table = node.args[0]
             if isinstance(table, tree.Constant) and isinstance(constants[table.slot], str):
-                found.add(constants[table.slot])
-    return found
+                tables.add(constants[table.slot])
+    return tables
 
 
 # -- actions of one rule
@@ -214,15 +214,15 @@ def _undone(policy: Policy) -> Iterator[Finding]:
             if isinstance(action, Call):
                 kept = None  # it may have made any field
             if isinstance(action, Compress | Resize) and kept is not None and action.field not in kept:
-                told = f"{action.NAME} is about {action.field!r}, which is not kept"
-                yield _finding(policy, CONTRADICTION, number, told, "do")
+                detail = f"{action.NAME} is about {action.field!r}, which is not kept"
+                yield _finding(policy, CONTRADICTION, number, detail, "do")
             names: tuple[str, ...] = ()
             if isinstance(action, Remember | Forget):
                 names = tuple(action.values) if isinstance(action, Remember) else action.names
             for name in names:
                 if touched.get(name, action.NAME) != action.NAME:
-                    told = f"it remembers and forgets {name!r}"
-                    yield _finding(policy, CONTRADICTION, number, told, "do")
+                    detail = f"it remembers and forgets {name!r}"
+                    yield _finding(policy, CONTRADICTION, number, detail, "do")
                 touched[name] = action.NAME
 
 
@@ -238,8 +238,8 @@ def _by_situation(policy: Policy) -> Iterator[Finding]:
     predicates = [policy.predicate(number) for number in range(len(policy.rules))]
     situations = Situations(predicates)
     if situations.count is None:
-        told = "the conditions tell too many situations apart; rules after it may be unreachable"
-        yield _finding(policy, NOT_CHECKED, 0, told)
+        detail = "the conditions tell too many situations apart; rules after it may be unreachable"
+        yield _finding(policy, NOT_CHECKED, 0, detail)
         return
     holds = [situations.truths(number) == TRUE for number in range(len(policy.rules))]
     fires = np.full(situations.count, -1)
@@ -257,8 +257,8 @@ def _taken(policy: Policy, number: int, holds: list[NDArray[np.bool_]]) -> Findi
         if (holds[earlier] == holds[number]).all():
             if policy.rules[earlier].actions == policy.rules[number].actions:
                 break
-            told = f"it holds exactly when {policy.rules[earlier].name!r} does, which does something else"
-            return _finding(policy, CONTRADICTION, number, told)
+            detail = f"it holds exactly when {policy.rules[earlier].name!r} does, which does something else"
+            return _finding(policy, CONTRADICTION, number, detail)
     first = [each for each in range(number) if (holds[each] & holds[number]).any()]
     names = " or ".join(repr(policy.rules[each].name) for each in first)
     return _finding(policy, UNREACHABLE, number, f"{names} always comes before it")

@@ -77,13 +77,13 @@ class Atom(NamedTuple):
 
     def values(self) -> list[Any]:
         """Give its constants."""
-        found: list[Any] = []
+        values: list[Any] = []
         for node in tree.walk(self.node):
             if isinstance(node, tree.Constant):
                 value = self.constants[node.slot]
                 members = [each for some in value[:3] for each in some] if _is_members(value) else [value]
-                found += [each for each in members if each is not None]
-        return found
+                values += [each for each in members if each is not None]
+        return values
 
     def tables(self) -> set[str]:
         """Give the lists in which it looks up."""
@@ -139,10 +139,10 @@ def given_expressions(action: Any) -> Iterator[str]:
 
 
 def battery_levels(
-    found: Sequence[Atom], computed: Sequence[Atom], variables: Mapping[str, Any]
+    atoms: Sequence[Atom], computed: Sequence[Atom], variables: Mapping[str, Any]
 ) -> list[float]:
     """Give the charges that matter, per cent; if a condition computes with the charge, each whole one."""
-    looked = [each for each in found if ("state", ("battery",)) in each.names()]
+    looked = [each for each in atoms if ("state", ("battery",)) in each.names()]
     used = [each for each in computed if ("state", ("battery",)) in each.names()]
     levels = {0.0, 50.0, 100.0}
     numbers = {float(each) for atom in used for each in atom.values() if _is_number(each)}
@@ -243,33 +243,33 @@ class Contexts:
 
     def _changed(self) -> set[str]:
         """Give those that the policy changes."""
-        found: set[str] = set()
+        names: set[str] = set()
         for action in self._actions:
             if isinstance(action, Remember):
-                found |= action.values.keys()
+                names |= action.values.keys()
             elif isinstance(action, Forget):
-                found |= set(action.names)
+                names |= set(action.names)
             elif isinstance(action, Every | Summary):
-                found.add(action.variable)
-        return found
+                names.add(action.variable)
+        return names
 
     def _reached(self) -> list[Mapping[str, Any]]:
         """Give states to which the policy comes by itself."""
         policy, draw, looked = self._policy, _Draw("reached"), sorted(self._looked_at())
-        found: dict[str, Mapping[str, Any]] = {}
+        reached: dict[str, Mapping[str, Any]] = {}
         if any(isinstance(each, Call) for each in self._actions):
             return self.states  # nobody calls a user's method for a look
         names = self._in_conditions | self._in_actions
         state: Mapping[str, Any] = policy.variables
-        found[repr([state.get(each) for each in looked])] = state
+        reached[repr([state.get(each) for each in looked])] = state
         for step, context in enumerate(
             itertools.islice(self._drawn(names, _STEPS, draw, [policy.variables]), _STEPS)
         ):
             automatic = {**context.automatic, "battery": draw.choice(self.levels)}
             state = policy.decide(context.message, state, automatic, context.now_s + 60.0 * step).variables
-            if len(found) < _STATES:
-                found.setdefault(repr([state.get(each) for each in looked]), state)
-        return list(found.values())
+            if len(reached) < _STATES:
+                reached.setdefault(repr([state.get(each) for each in looked]), state)
+        return list(reached.values())
 
     def _drawn(
         self,
@@ -369,21 +369,21 @@ class Contexts:
         kind = self._policy.message.get(path[0]) if scope == "message" and len(path) == 1 else None
         if not around:
             return self._sensible(scope, path, kind)
-        found: list[Any] = [each for each in critical(constants) if each is None or _is_plain(each)]
+        values: list[Any] = [each for each in critical(constants) if each is None or _is_plain(each)]
         if not all(atom.is_simple for atom in around):
-            found += _NUMBERS if kind in (None, "number") else ()
-            found += ["x"] if kind == "string" else []
-            found += [True, False] if kind in (None, "boolean") else []
-            found += _points(constants)
-            found += self._listed(around)
+            values += _NUMBERS if kind in (None, "number") else ()
+            values += ["x"] if kind == "string" else []
+            values += [True, False] if kind in (None, "boolean") else []
+            values += _points(constants)
+            values += self._listed(around)
         if any(isinstance(atom.node, tree.Name) for atom in around):
-            found += [True, False]
+            values += [True, False]
         if scope == "clock":
-            found = [_BEGIN_S + hour * _HOUR_S for hour in (*range(24), *range(36, 180, 24))]
-            found += [each for each in constants if _is_number(each) and each > 1e6]
+            values = [_BEGIN_S + hour * _HOUR_S for hour in (*range(24), *range(36, 180, 24))]
+            values += [each for each in constants if _is_number(each) and each > 1e6]
         if scope == "state":
-            found = [each for each in found if each is None or (_is_number(each) and each >= 0)]
-        right = [each for each in found if _is_of_kind(each, kind)]
+            values = [each for each in values if each is None or (_is_number(each) and each >= 0)]
+        right = [each for each in values if _is_of_kind(each, kind)]
         if all(each is None for each in right):
             right += self._sensible(scope, path, kind)
         return list({(type(each).__name__, repr(each)): each for each in right}.values())
@@ -400,12 +400,14 @@ class Contexts:
         return list(_NUMBERS)
 
     def _listed(self, around: Sequence[Atom]) -> list[Any]:
-        found: list[Any] = []
+        members: list[Any] = []
         for table in {table for atom in around for table in atom.tables()}:
             for state in self.states:
                 values = state.get(table)
-                found += [each for each in values[:3] if _is_plain(each)] if isinstance(values, list) else []
-        return found
+                members += (
+                    [each for each in values[:3] if _is_plain(each)] if isinstance(values, list) else []
+                )
+        return members
 
 
 def _is_of_kind(value: Any, kind: str | None) -> bool:
@@ -443,12 +445,12 @@ def _points(constants: Sequence[Any]) -> list[Any]:
 
 def _at(context: Context, name: Name) -> Any:
     scope, path = name
-    found: Any = {"message": context.message, "state": context.automatic, "clock": {"now_s": context.now_s}}[
+    value: Any = {"message": context.message, "state": context.automatic, "clock": {"now_s": context.now_s}}[
         scope
     ]
     for part in path:
-        found = found.get(part) if isinstance(found, Mapping) else None
-    return found
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
 
 
 def _put(message: dict[str, Any], path: tuple[str, ...], value: Any) -> None:

@@ -138,8 +138,8 @@ class Situations:
     def _note(self, node: tree.Node, constants: tuple[Any, ...], values: Iterable[Any]) -> None:
         key = _key(node, constants)
         self._texts.setdefault(key, tree.text_of(node))
-        found = self._values.setdefault(key, [])
-        found += [value for value in values if value is not None]
+        known = self._values.setdefault(key, [])
+        known += [value for value in values if value is not None]
 
     def _of(self, node: tree.Node, constants: tuple[Any, ...], say: Any) -> NDArray[np.int8]:
         key = _key(node, constants)

@@ -316,12 +316,12 @@ class ClientMachine:
 def _automatic(context: Mapping[str, Any]) -> dict[str, Any]:
     """Give the automatic variables of what the device knows of itself; what it does not know is left out."""
     share = context.get("battery_share")
-    found = {
+    variables = {
         "battery": None if share is None else round(100.0 * share, 1),
         "bandwidth_kbps": context.get("bandwidth_kbps"),
         "display_px": context.get("display_px"),
     }
-    return {name: value for name, value in found.items() if isinstance(value, int | float)}
+    return {name: value for name, value in variables.items() if isinstance(value, int | float)}
 
 
 def _differs(now: Mapping[str, Any], before: Mapping[str, Any], share: float) -> bool:

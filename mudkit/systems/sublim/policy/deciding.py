@@ -143,14 +143,14 @@ class Explanation(NamedTuple):
 
 def values_of(predicate: Predicate, scopes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Give the values that a predicate sees, by scope and name."""
-    found = {}
+    values = {}
     for scope, names in predicate.names().items():
         for name in sorted(names):
             value: Any = scopes.get(scope, {})
             for part in name.split("."):
                 value = value.get(part) if isinstance(value, Mapping) else None
-            found[f"{scope}.{name}"] = f"{len(value)} bytes" if isinstance(value, bytes) else value
-    return found
+            values[f"{scope}.{name}"] = f"{len(value)} bytes" if isinstance(value, bytes) else value
+    return values
 
 
 def _written(values: Mapping[str, Any]) -> str:

@@ -45,10 +45,10 @@ def checked_bytes(value: Any, what: str) -> int:
     try:
         if msgspec.msgpack.decode(msgspec.msgpack.encode(value)) == value:
             return size_bytes(value)
-        told = "it would come back as something else"
+        problem = "it would come back as something else"
     except Exception as error:  # whatever a function puts there
-        told = f"{type(error).__name__}: {error}"
-    raise Beyond(f"{what} holds what JSON cannot ({told})")
+        problem = f"{type(error).__name__}: {error}"
+    raise Beyond(f"{what} holds what JSON cannot ({problem})")
 
 
 class State(Mapping[str, Any]):

@@ -137,14 +137,14 @@ class Summary:
 
 def _books(state: State, variable: str) -> Mapping[str, Any]:
     """Give what is kept by key; what the policy put there itself is no such thing."""
-    found = state.variables.get(variable)
-    return found if isinstance(found, Mapping) else {}
+    books = state.variables.get(variable)
+    return books if isinstance(books, Mapping) else {}
 
 
-def _window(found: Any) -> Mapping[str, Any] | None:
+def _window(value: Any) -> Mapping[str, Any] | None:
     """Give a window; what the policy put there itself is none."""
-    is_one = isinstance(found, Mapping) and isinstance(found.get("since_s"), NUMBER)
-    return found if is_one else None
+    is_one = isinstance(value, Mapping) and isinstance(value.get("since_s"), NUMBER)
+    return value if is_one else None
 
 
 def _is_within(now_s: float, at_s: Any, seconds: float) -> bool:

@@ -52,8 +52,8 @@ def read_yaml(text: str, source: str) -> tuple[Any, Places]:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        told = " ".join(str(part) for part in (error.problem, error.context) if part)
-        raise _error(places, mark, "This is not YAML.", found=told) from None
+        problem = " ".join(str(part) for part in (error.problem, error.context) if part)
+        raise _error(places, mark, "This is not YAML.", found=problem) from None
     except (yaml.YAMLError, RecursionError) as error:
         raise places.error((), "This is not YAML.", found=str(error).splitlines()[0]) from None
     if root is None:
@@ -91,16 +91,16 @@ class _Reader:
             raise self._error(node, "This value cannot be read.", found=repr(node.value)) from None
 
     def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        mapping: dict[str, Any] = {}
         for key, value in node.value:
             name = key.value
             if not isinstance(key, yaml.ScalarNode) or key.tag != "tag:yaml.org,2002:str":
                 raise self._error(key, "A name is a text.", found=str(name)[:40])
-            if name in found:
+            if name in mapping:
                 raise self._error(key, f"The name {name!r} stands twice.", found=name)
-            found[name] = self.plain(value, (*path, name))
+            mapping[name] = self.plain(value, (*path, name))
             self._lines[(*path, name)] = key.start_mark.line + 1
-        return found
+        return mapping
 
     def _error(self, node: yaml.Node, summary: str, **fields: str) -> PolicyError:
         return _error(self._places, node.start_mark, summary, **fields)

@@ -215,14 +215,14 @@ class AccessPointMachine:
         """Make a policy of what was sent or stored."""
         if "function" in sent:
             name = sent["function"]
-            found = self._functions.get(name) if isinstance(name, str) else None
-            if found is None:
+            policy = self._functions.get(name) if isinstance(name, str) else None
+            if policy is None:
                 raise PolicyError(
                     "This function is not known here.",
                     found=repr(name),
                     remedy="set it with set_policy, in the notebook of the access point",
                 )
-            return found
+            return policy
         try:
             return Policy.read(sent)
         except MudkitError:

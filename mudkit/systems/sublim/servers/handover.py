@@ -140,9 +140,9 @@ class Handover:
             if each is not None and each["incarnation"] not in ("", incarnation)
         ]
         if others and not self._lives(name, incarnation, epoch, max(others)):
-            told = {"kind": "behind", "incarnation": incarnation, "epoch": max(*others, epoch)}
+            answer = {"kind": "behind", "incarnation": incarnation, "epoch": max(*others, epoch)}
             self._told_behind[name] = incarnation, max(*others, epoch)
-            return (Send(source, told),)
+            return (Send(source, answer),)
         begins = message["fresh"]
         if agent is not None:
             if epoch < agent.record["epoch"]:
@@ -199,13 +199,13 @@ class Handover:
             agent.change(epoch=epoch, address=source)
         agent.reported(message["report"], message["automatic"])
         agent.is_away = False
-        told = {
+        answer = {
             "kind": "attached",
             "incarnation": incarnation,
             "epoch": epoch,
             "report": agent.record["report"],
         }
-        return [Send(source, told), *agent.again(now_us)]
+        return [Send(source, answer), *agent.again(now_us)]
 
     def _ask(self, source: str, name: str, message: Mapping[str, Any], next_number: int) -> Sequence[Effect]:
         epoch, agent, gone = message["epoch"], self._agents.get(name), self._gone(name)
@@ -221,18 +221,18 @@ class Handover:
                 return ()  # it is on its way here: whoever asks will ask again
             Agent.install(self._store, name, fresh(next_number))
             agent = self._begin(name)
-        told = {"subscriber": name, "epoch": epoch}
+        question = {"subscriber": name, "epoch": epoch}
         if agent is None:
             assert gone is not None
             if epoch == gone["epoch"] and gone["to"] == source:
                 return self.again(LEAVE + name)
             if epoch <= gone["epoch"]:
-                return (Send(source, {"kind": "stale", **told}),)
-            return (Send(source, {"kind": "moved", **told, "to": gone["to"]}),)
+                return (Send(source, {"kind": "stale", **question}),)
+            return (Send(source, {"kind": "moved", **question, "to": gone["to"]}),)
         is_another = agent.record["incarnation"] not in ("", message["incarnation"])
         if epoch <= agent.record["epoch"] or (is_another and not message["fresh"]):
-            return (Send(source, {"kind": "stale", **told}),)
-        parcel = {"kind": "parcel", **told, **agent.pack()}
+            return (Send(source, {"kind": "stale", **question}),)
+        parcel = {"kind": "parcel", **question, **agent.pack()}
         self._store.put(LEAVE + name, {"to": source, "epoch": epoch, "parcel": parcel})
         self._store.crash_point("packed, not gone")
         self._store.put(_GONE + name, {"to": source, "epoch": epoch, "incarnation": message["incarnation"]})
@@ -241,12 +241,12 @@ class Handover:
 
     def _parcel(self, now_us: int, source: str, name: str, message: Mapping[str, Any]) -> Sequence[Effect]:
         epoch, agent, gone = message["epoch"], self._agents.get(name), self._gone(name)
-        told = Send(source, {"kind": "parcel has come", "subscriber": name, "epoch": epoch})
+        answer = Send(source, {"kind": "parcel has come", "subscriber": name, "epoch": epoch})
         known = max(
             agent.record["epoch"] if agent is not None else 0, gone["epoch"] if gone is not None else 0
         )
         if epoch <= known:
-            return (told,)
+            return (answer,)
         want = self._store.get(WANT + name)
         Agent.install(self._store, name, message)
         self._store.crash_point("unpacked, still wanted")
@@ -256,9 +256,9 @@ class Handover:
         agent = self._begin(name)
         agent.change(epoch=epoch)
         if want is None or want["epoch"] < epoch:
-            return (told,)  # the client will say where it is
+            return (answer,)  # the client will say where it is
         return [
-            told,
+            answer,
             CancelTimer(WANT + name),
             *self._here(now_us, agent, want["address"], want["epoch"], want),
         ]

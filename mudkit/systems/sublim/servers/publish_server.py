@@ -89,10 +89,10 @@ class PublishServerMachine:
         kept = self._store.get(_key(last + 1))
         return 0 if kept is None else max(kept["created_us"] + AGAIN_US - now_us, 0)
 
-    def _timer(self, now_us: int, told: Sequence[str]) -> Sequence[Effect]:
+    def _timer(self, now_us: int, names: Sequence[str]) -> Sequence[Effect]:
         """Set the timer for who has to be told next: each at its time, whatever is published meanwhile."""
         left = [
-            AGAIN_US if each in told else left_us
+            AGAIN_US if each in names else left_us
             for each, last in self._points.items()
             if (left_us := self._left_us(now_us, last)) is not None
         ]
@@ -121,8 +121,8 @@ class PublishServerMachine:
 
     def _replayed(self, first: int) -> dict[str, Any]:
         begin = max(first, self._last - self._kept + 1)
-        found = (self._store.get(_key(each)) for each in range(begin, min(begin + AT_ONCE, self._last + 1)))
-        return {**self._told(), "messages": [each for each in found if each is not None]}
+        entries = (self._store.get(_key(each)) for each in range(begin, min(begin + AT_ONCE, self._last + 1)))
+        return {**self._told(), "messages": [each for each in entries if each is not None]}
 
     def _told(self) -> dict[str, Any]:
         first = max(self._last - self._kept + 1, 1)
