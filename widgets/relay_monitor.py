@@ -49,7 +49,7 @@ class RelayMonitor(Panel):
     polling : ipywidgets.BoundedFloatText
         Seconds from one look of Alice's device to the next.
     encrypted : ipywidgets.Checkbox
-    problem, status, seen, found : ipywidgets.HTML
+    problem, status, seen, matches : ipywidgets.HTML
         What cannot be; what came of it; who sees what; where the text was found.
     sights : Sights
         What is shown.
@@ -79,7 +79,7 @@ class RelayMonitor(Panel):
             layout=_WIDE,
         )
         self.encrypted = ipywidgets.Checkbox(value=given["encrypted"], description="encrypted", layout=_WIDE)
-        self.problem, self.status, self.seen, self.found = (ipywidgets.HTML() for _ in range(4))
+        self.problem, self.status, self.seen, self.matches = (ipywidgets.HTML() for _ in range(4))
         self.sights = self._played()
         self._show()
         for each in (self.metadata, self.payload, self.wanted, self.name, self.polling, self.encrypted):
@@ -95,7 +95,7 @@ class RelayMonitor(Panel):
                 self.status,
                 self.seen,
                 self.needle,
-                self.found,
+                self.matches,
             ]
         )
         self.add_class("mudkit-relay-monitor")
@@ -131,13 +131,13 @@ class RelayMonitor(Panel):
         """Say who holds the text that is looked for."""
         text = self.needle.value
         if len(text.encode()) < _LEAST_LOOKED_FOR:
-            self.found.value = "" if not text else f"At least {_LEAST_LOOKED_FOR} characters, please."
+            self.matches.value = "" if not text else f"At least {_LEAST_LOOKED_FOR} characters, please."
             return
         places = self.sights.places(text)
         lines = "".join(f"<br>{party}: {_fields(fields)}" for party, fields in places.items())
         held = f"The relay has received and stored {self.sights.relay_bytes:,} bytes"
         verdict = "and this is <b>in them</b>" if places["relay"] else "and this is <b>not in them</b>"
-        self.found.value = f"<div style='line-height:1.5'>{held}, {verdict}: {escape(text)}{lines}</div>"
+        self.matches.value = f"<div style='line-height:1.5'>{held}, {verdict}: {escape(text)}{lines}</div>"
 
 
 def _fields(names: Sequence[str]) -> str:

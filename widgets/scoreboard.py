@@ -9,7 +9,7 @@ import ipywidgets
 
 from mudkit.errors import MudkitError, ParameterError
 from mudkit.experiment.scoreboard import MEASURES, OF_DEVICES
-from mudkit.experiment.scoreboard import Scoreboard as Found
+from mudkit.experiment.scoreboard import Scoreboard as Measured
 from mudkit.experiment.scoreboard.axes import GAINS, LABELS, front
 from mudkit.figures.base.colours import short_number
 from mudkit.figures.compare.pareto import fill, pareto
@@ -37,7 +37,7 @@ class Scoreboard(Panel):
 
     Parameters
     ----------
-    found : mudkit.experiment.scoreboard.Scoreboard
+    measured : mudkit.experiment.scoreboard.Scoreboard
     x, y : str
         Measures at the axes at first.
 
@@ -55,13 +55,13 @@ class Scoreboard(Panel):
         There is no such measure, or both are the same.
     """
 
-    def __init__(self, measured: Found, x: str = "j_per_useful", y: str = "useful_share") -> None:
+    def __init__(self, measured: Measured, x: str = "j_per_useful", y: str = "useful_share") -> None:
         for name in (x, y):
             if name not in MEASURES:
                 raise ParameterError(
                     "There is no such measure.", where="x, y", found=repr(name), expected=", ".join(MEASURES)
                 )
-        self._found = measured
+        self._measured = measured
         self._is_changing = False
         options = [(LABELS[name], name) for name in MEASURES]
         self.task = _chooser("task", measured.tasks, measured.tasks[0])
@@ -84,7 +84,7 @@ class Scoreboard(Panel):
 
     def _devices(self) -> list[str]:
         """Give the devices of the task."""
-        kept = self._found.devices
+        kept = self._measured.devices
         if not len(kept):
             return [_ALL]
         of = kept[kept["task"] == self.task.value].sort_values("is_phone", ascending=False, kind="stable")
@@ -119,8 +119,8 @@ class Scoreboard(Panel):
     def _values(self) -> pd.DataFrame:
         """Give a row a system, a column a measure."""
         if self.device.value == _ALL:
-            return self._found.table(self.task.value).reset_index()
-        kept = self._found.devices
+            return self._measured.table(self.task.value).reset_index()
+        kept = self._measured.devices
         rows = kept[(kept["task"] == self.task.value) & (kept["device"] == self.device.value)]
         values: pd.DataFrame = rows[["system", *OF_DEVICES]].reset_index(drop=True)
         return values
@@ -132,10 +132,10 @@ class Scoreboard(Panel):
 
     def _tell(self, points: pd.DataFrame) -> None:
         best = ", ".join(escape(str(name)) for name in points.loc[points["is_best"], "system"])
-        seeds = self._found.runs["seed"].nunique()
+        seeds = self._measured.runs["seed"].nunique()
         of = f"mean of {seeds} seed{'s' if seeds != 1 else ''}"
         if self.device.value != _ALL:
-            kept = self._found.devices
+            kept = self._measured.devices
             rows = kept[(kept["task"] == self.task.value) & (kept["device"] == self.device.value)]
             of = f"first seed, {int(rows['wanted'].iloc[0])} items wanted"
         words = f"{LABELS[self.x.value]}; {LABELS[self.y.value]}"

@@ -139,29 +139,33 @@ class TableBrowser(Panel):
     def _write(self) -> None:
         key, record = self.key.value.strip() or None, read_object("record", self.record.value, _EXAMPLE)
         writer = self.writer.value.strip() or None
-        written = self._now.write(self._table, key, record, self.how.value, writer, data=self._told())
+        written = self._now.write(self._table, key, record, self.how.value, writer, data=self._reader_data())
         self._note(f"{self.how.value} write of {key or 'a new key'}", written)
 
     def _delete(self) -> None:
         key = self.key.value.strip()
-        deleted = self._now.delete(self._table, key, self.how.value, data=self._told())
+        deleted = self._now.delete(self._table, key, self.how.value, data=self._reader_data())
         self._note(f"{self.how.value} delete of {key}", deleted)
 
     def _read(self) -> None:
         where = self.predicate.value.strip() or None
         reading = self._now.read(
-            self._table, where, self.kind.value, data=self._told(), utility=freshness(self.max_age.value)
+            self._table,
+            where,
+            self.kind.value,
+            data=self._reader_data(),
+            utility=freshness(self.max_age.value),
         )
         self._note(f"{self.kind.value} read of {where or 'all'}", reading)
 
-    def _told(self) -> dict[str, Any]:
+    def _reader_data(self) -> dict[str, Any]:
         """Take what the reader says of itself."""
         self._readers[self.client.value] = read_object("reader", self.reader.value.strip() or "{}", _EXAMPLE)
         return self._readers[self.client.value]
 
     def _reads_as(self, _: dict[str, Any]) -> None:
         if not self._is_changing:
-            self._try(self._told)
+            self._try(self._reader_data)
 
     def _switch(self) -> None:
         name = self._now.device.name

@@ -77,7 +77,7 @@ class ViewsExplorer(Panel):
         self._reads, self._seconds = reads, seconds
         self._is_changing = False
         self._history = History()
-        self._found = check(self._history, model)
+        self._shown = check(self._history, model)
         self._statuses: dict[str, Status] = {}
         self.text = ipywidgets.Textarea(
             value=history,
@@ -134,17 +134,17 @@ class ViewsExplorer(Panel):
     def _stepped(self, change: dict[str, Any]) -> None:
         if not self._is_changing:
             self.figure.layout.shapes = self._cover()
-            self.views.value = self._told()
+            self.views.value = self._views_html()
 
     def _check(self) -> None:
         """Check the chosen record; a verdict and its explanation take as long as they may, each."""
         part, key = self._history, self.record.value
-        self._found = check(part, self.model.value, key=key, reads=self._reads, within_s=self._seconds / 4)
+        self._shown = check(part, self.model.value, key=key, reads=self._reads, within_s=self._seconds / 4)
         for name in MODELS:
-            if name not in self._statuses and name != self._found.model:
+            if name not in self._statuses and name != self._shown.model:
                 few = self._seconds / (4 * len(MODELS))
                 self._statuses[name] = check(part, name, key=key, reads=self._reads, within_s=few).status
-        self._statuses[self._found.model] = self._found.status
+        self._statuses[self._shown.model] = self._shown.status
         views = self._views()
         was_at_end = self.step.value == self.step.max
         self._is_changing = True
@@ -152,19 +152,19 @@ class ViewsExplorer(Panel):
         self.step.value = self.step.max if was_at_end else min(self.step.value, self.step.max)
         self.step.disabled = not views
         self._is_changing = False
-        self.verdict.value = _verdict(self._found)
-        self.views.value = self._told()
-        self.table.value = _table(self._statuses, self._found.model)
+        self.verdict.value = _verdict(self._shown)
+        self.views.value = self._views_html()
+        self.table.value = _table(self._statuses, self._shown.model)
         self._draw()
 
     def _views(self) -> dict[str, tuple[Operation, ...]]:
-        if self._found.status is not Status.OK or self._found.key is None:
+        if self._shown.status is not Status.OK or self._shown.key is None:
             return {}
-        return dict(self._found.views.get(self._found.key, {}))
+        return dict(self._shown.views.get(self._shown.key, {}))
 
     def _draw(self) -> None:
         """Bring the new picture into the old one: a new widget would send all of plotly again."""
-        picture = drawn(self._found)
+        picture = drawn(self._shown)
         if any(trace.yaxis == "y2" for trace in picture.data):
             picture.layout.xaxis2.range = [-0.6, self.step.max - 0.4]
         else:  # the browser keeps what it is not told to take away
@@ -192,7 +192,7 @@ class ViewsExplorer(Panel):
             }
         ]  # fmt: skip
 
-    def _told(self) -> str:
+    def _views_html(self) -> str:
         views = self._views()
         if not views:
             return ""

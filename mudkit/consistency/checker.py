@@ -80,7 +80,7 @@ def check(
     wanted = None if reads is None else frozenset({*reads, None})
     records = history.records
     keys = list(records) if key is None else [key]
-    groups: dict[str, _Found] = {}
+    groups: dict[str, _Checked] = {}
     for each in keys:
         part = records.get(each, History())
         groups[each] = _checked(part, asked, wanted, within_s)
@@ -114,7 +114,7 @@ def views(
     return check(history, model, key=key).views.get(key, {})
 
 
-class _Found:
+class _Checked:
     """What came out for a record."""
 
     def __init__(
@@ -125,7 +125,7 @@ class _Found:
         self.views = seen or {}
 
 
-def _verdict(history: History, model: Model, key: str | None, groups: dict[str, _Found]) -> Verdict:
+def _verdict(history: History, model: Model, key: str | None, groups: dict[str, _Checked]) -> Verdict:
     status = Status.OK if groups else Status.UNKNOWN
     explanation = summed_up(model, len(history), len(history.clients)) if groups else _nothing(None)
     for kind in (Status.UNKNOWN, Status.ILLEGAL):
@@ -144,7 +144,9 @@ def _nothing(what: str | None) -> Explanation:
     return Explanation("nothing", what or "There is no operation to check: an empty history proves nothing.")
 
 
-def _checked(history: History, model: Model, wanted: frozenset[str | None] | None, within_s: float) -> _Found:
+def _checked(
+    history: History, model: Model, wanted: frozenset[str | None] | None, within_s: float
+) -> _Checked:
     """Check a record."""
     answered = [each for each in history if not each.is_write and each.outcome is Outcome.OK]
     types = {each.type for each in answered}
@@ -155,14 +157,14 @@ def _checked(history: History, model: Model, wanted: frozenset[str | None] | Non
     if types and not groups:
         asked = "of the types asked for" if wanted is not None else "whose type promises the model"
         there = ", ".join(sorted(str(each) for each in types))
-        return _Found(
+        return _Checked(
             Status.UNKNOWN,
             Explanation(
                 "no read promises it",
                 f"There is no read {asked}, so nothing was checked; there are: {there}.",
             ),
         )
-    best: _Found | None = None
+    best: _Checked | None = None
     for group in groups or [frozenset()]:
         grouped = _group(history, model, group, within_s)
         if grouped.status is Status.ILLEGAL:
@@ -178,25 +180,25 @@ def _sorted(types: Iterable[str | None], model: Model) -> list[str | None]:
     return sorted(types, key=lambda each: (PROMISES.get(each or "") != model.name, each or ""))
 
 
-def _group(history: History, model: Model, reads: frozenset[str | None], within_s: float) -> _Found:
+def _group(history: History, model: Model, reads: frozenset[str | None], within_s: float) -> _Checked:
     counted = [
         each for each in history if each.is_write or (each.outcome is Outcome.OK and each.type in reads)
     ]
     if all(each.outcome is Outcome.PENDING for each in counted):
-        return _Found(
+        return _Checked(
             Status.UNKNOWN,
             _nothing("No operation was answered: there is nothing to check." if len(history) else None),
         )
     decision = judge(counted, reads, model, Budget(within_s, MOST_OPERATIONS))
     if decision.status is Status.OK:
         clients = len({each.client for each in counted})
-        return _Found(Status.OK, summed_up(model, len(counted), clients), decision.views)
+        return _Checked(Status.OK, summed_up(model, len(counted), clients), decision.views)
     if decision.status is Status.UNKNOWN:
-        return _Found(Status.UNKNOWN, _too_large(counted, decision, within_s))
+        return _Checked(Status.UNKNOWN, _too_large(counted, decision, within_s))
     budget = Budget(within_s, MOST_OPERATIONS)
     operations, decision, is_smallest = smallest(counted, reads, model, decision, budget)
     assert decision.contradiction is not None
-    return _Found(
+    return _Checked(
         Status.ILLEGAL,
         explained(decision.contradiction, operations, model, is_smallest, decision.readings),
     )

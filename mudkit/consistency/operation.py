@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-__all__ = ["NOTHING", "WITHOUT_EFFECT", "Content", "Kind", "Operation", "Outcome", "found_text", "precedes"]
+__all__ = ["NOTHING", "WITHOUT_EFFECT", "Content", "Kind", "Operation", "Outcome", "content_text", "precedes"]
 
 
 class Kind(StrEnum):
@@ -112,14 +112,14 @@ class Operation:
             letter, content = "d", content[1:]
         text = f"{letter}({self.key}){'' if self.expected is None else f'{self.expected}>'}{content}"
         if self.outcome is Outcome.CONFLICT:
-            text += f"!{found_text(self.found)}"
+            text += f"!{content_text(self.found)}"
         return text + {Outcome.FAILED: "#", Outcome.PENDING: "…"}.get(self.outcome, "")
 
     def __str__(self) -> str:
         return f"{self.client} {self.what}"
 
 
-def found_text(content: Content | None) -> str:
+def content_text(content: Content | None) -> str:
     """Write what a conflict has found; of most only the version is known."""
     if content is None:
         return ""

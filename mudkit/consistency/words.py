@@ -34,7 +34,7 @@ def explained(
         return Explanation(anomaly.kind, anomaly.words, tuple(operations), (), is_smallest)
     if contradiction.edges and contradiction.reading is not None and readings == 1:
         steps = _steps(contradiction.reading, contradiction.edges)
-        return Explanation("cycle", _told(steps, contradiction), tuple(operations), steps, is_smallest)
+        return Explanation("cycle", _sentence(steps, contradiction), tuple(operations), steps, is_smallest)
     return _nothing_found(contradiction, operations, model, is_smallest, readings)
 
 
@@ -57,7 +57,7 @@ def _steps(reading: Reading, edges: Sequence[Edge]) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def _told(steps: Sequence[Step], contradiction: Contradiction) -> str:
+def _sentence(steps: Sequence[Step], contradiction: Contradiction) -> str:
     alone = [step for step in steps if step.first == step.then]
     if alone:
         return f"{alone[0].first} {alone[0].why}, and was refused."

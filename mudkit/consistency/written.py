@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from mudkit.consistency.operation import Content, Operation, Outcome, found_text
+from mudkit.consistency.operation import Content, Operation, Outcome, content_text
 
 __all__ = ["numbered", "text_of"]
 
@@ -78,7 +78,7 @@ def _body(each: Operation, key: str) -> str:
     elif each.type == "conditional" or each.outcome is Outcome.CONFLICT:
         text = f"?>{text}"
     if each.outcome is Outcome.CONFLICT:
-        text += f"!{found_text(each.found)}"
+        text += f"!{content_text(each.found)}"
     return letter + key + text + {Outcome.FAILED: "#", Outcome.PENDING: "…"}.get(each.outcome, "")
 
 

@@ -25,8 +25,8 @@ from mudkit.systems.lasthop import (
     Item,
     Outcome,
     Scenario,
+    Situation,
     Spool,
-    Told,
     lives,
     play,
 )
@@ -72,7 +72,7 @@ class _Case(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """What a rule is told by the judge's spool; see :class:`~mudkit.systems.lasthop.Told`."""
+    """What a rule is told by the judge's spool; see :class:`~mudkit.systems.lasthop.Situation`."""
 
     now_s: float
     threshold: float
@@ -119,7 +119,7 @@ class _Judged:
 
         return Spool(self._threshold, Forwarding("rule", rule=self._chosen), noted, retract)
 
-    def _chosen(self, asked: Told) -> Sequence[Item]:
+    def _chosen(self, asked: Situation) -> Sequence[Item]:
         if self.problem is not None:
             return ()
         now_s = asked.now_s
@@ -250,9 +250,9 @@ def _drawn(piece: Callable[..., Any], case: _Case, best: _Best) -> go.Figure:
 
 
 EXERCISE: Final = Exercise(
-    asks_for="rule(told) -> list of messages, the first goes first, where told has now_s, threshold, waiting "
-    "and device (messages with identity, rank, came_s and expires_s, the highest rank first), read_at_a_time "
-    "and between_reads_s",
+    asks_for="rule(situation) -> list of messages, the first goes first, where situation has now_s, "
+    "threshold, waiting and device (messages with identity, rank, came_s and expires_s, the highest rank "
+    "first), read_at_a_time and between_reads_s",
     property="Nothing goes to the device twice, nothing that has expired, nothing below the threshold; and "
     f"waste and loss together are at most {_WITHIN:g} above those of the best fixed prefetch limit.",
     scenarios=st.builds(

@@ -143,7 +143,7 @@ class Dispatcher:
     factor: float = 4.0
     least: float = 10.0
     pushed: list[Pushed] = field(default_factory=list, init=False)
-    _told: set[str] = field(default_factory=set, init=False)
+    _have_update: set[str] = field(default_factory=set, init=False)
     _places: tuple[Surge, ...] = field(default=(), init=False)
 
     def __post_init__(self) -> None:
@@ -168,8 +168,8 @@ class Dispatcher:
         elif surging:
             self._ship(self._near(surging), tuple(surging))
         else:
-            self._ship(set(self._told), ())
-            self._told.clear()
+            self._ship(set(self._have_update), ())
+            self._have_update.clear()
         self._places = tuple(surging)
         return surging
 
@@ -183,14 +183,14 @@ class Dispatcher:
         }
 
     def _tell_who_has_come(self, surging: Sequence[Surge]) -> None:
-        come = self._near(surging) - self._told if surging else set()
+        come = self._near(surging) - self._have_update if surging else set()
         if come:
             self._send(self._updated(surging, self.pushed[-1].version), come, tuple(surging))
 
     def _ship(self, near: set[str], surging: tuple[Surge, ...]) -> None:
         """Ship a newer version to who is near, and to those who have an older one that is over."""
         version = (self.pushed[-1].version if self.pushed else self.policy.version) + 1
-        self._send(self._updated(surging, version), near | self._told, surging)
+        self._send(self._updated(surging, version), near | self._have_update, surging)
 
     def _send(self, policy: Artefact, to: set[str], surging: tuple[Surge, ...]) -> None:
         if not to:
@@ -198,7 +198,7 @@ class Dispatcher:
         lab = self.drive.lab
         self.drive.cloud.ship(policy, app=APP, to=sorted(to))
         self.pushed.append(Pushed(lab.world.now_us / 1e6, policy.version, tuple(sorted(to)), surging))
-        self._told |= to
+        self._have_update |= to
 
     def _updated(self, surging: Sequence[Surge], version: int) -> Artefact:
         """Make the policy that asks near each surge; without any the old one, as a newer version."""

@@ -149,7 +149,7 @@ class _Run:
         ages = Stream(seed, "audience age").integers(0, np.arange(len(self.devices)), 10, 70)
         self.ages = {device.name: int(age) for device, age in zip(self.devices, ages, strict=True)}
         self.said: dict[str, dict[str, Any]] = {}
-        self.told: dict[str, list[str]] = {device.name: [] for device in self.devices}
+        self.changes: dict[str, list[str]] = {device.name: [] for device in self.devices}
         self.clients: dict[str, Client] = {}
         made = {}
         for device in self.devices:
@@ -169,7 +169,7 @@ class _Run:
         self.rows: list[tuple[Any, ...]] = []
 
     def _hear(self, name: str, change: Any) -> None:
-        self.told[name].append(change.kind)
+        self.changes[name].append(change.kind)
 
     def wait(self, seconds: float) -> None:
         """Let time go on; readers say where they are, if that matters."""
@@ -196,11 +196,11 @@ class _Run:
             "everyone": None,
         }[self.way]
         at_s = self.lab.world.now_us / 1e6
-        before = {name: len(each) for name, each in self.told.items()}
+        before = {name: len(each) for name, each in self.changes.items()}
         record = {"topic": "art", "article": "x" * audience.article_bytes, "number": number_}
         self.jane.write(_TABLE, _KEY, record, predicate=predicate)
         self.lab.run(seconds=_SETTLE_S)
-        for name, readers in self.told.items():
+        for name, readers in self.changes.items():
             place: Any = data[name]["loc"]
             self.rows.append((
                 number_, at_s, name, self.ages[name], place[0], place[1], is_meant[name], is_known[name],

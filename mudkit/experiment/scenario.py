@@ -117,7 +117,7 @@ class Scenario:
 
     def describe(self) -> dict[str, str]:
         """Say everything that shapes a run, in words."""
-        return {field.name: _told(getattr(self, field.name)) for field in fields(self)}
+        return {field.name: _text(getattr(self, field.name)) for field in fields(self)}
 
     def table(self) -> pd.DataFrame:
         """Give the parameters as a table: ``parameter, value``."""
@@ -126,7 +126,7 @@ class Scenario:
         return pd.DataFrame(list(self.describe().items()), columns=["parameter", "value"])
 
 
-def _told(value: Any) -> str:
+def _text(value: Any) -> str:
     """Write a parameter, with everything that a process states of itself."""
     if not hasattr(value, "describe"):
         return str(value)

@@ -50,8 +50,18 @@ class Operation:
     """
 
     __slots__ = (
-        "_callbacks", "_error", "_is_due", "_is_told", "_result", "_world", "call", "details", "invoked_us",
-        "process", "responded_us", "session",
+        "_callbacks",
+        "_error",
+        "_has_called_back",
+        "_is_due",
+        "_result",
+        "_world",
+        "call",
+        "details",
+        "invoked_us",
+        "process",
+        "responded_us",
+        "session",
     )  # fmt: skip
 
     def __init__(self, world: VirtualTime, process: Asked, call: Call) -> None:
@@ -66,7 +76,7 @@ class Operation:
         """What the machine has said of it for the trace, by table and key of the record that it concerns."""
         self._result: Any = None
         self._error: BaseException | None = None
-        self._is_told = False
+        self._has_called_back = False
         self._is_due = False
         """Whether the event in which callbacks are called is still to come."""
         self._callbacks: list[Callable[[Operation], None]] | None = None
@@ -107,9 +117,9 @@ class Operation:
         ReentrantRun
             Called by something that happens in virtual time, as a callback does.
         """
-        if not self._told():
-            self._world.run_until(self._told, self._deadline_us(timeout_s))
-        self._is_told = self.done()
+        if not self._is_complete():
+            self._world.run_until(self._is_complete, self._deadline_us(timeout_s))
+        self._has_called_back = self.done()
         return self._outcome(timeout_s)
 
     def add_done_callback(self, f: Callable[[Operation], None]) -> None:
@@ -118,7 +128,7 @@ class Operation:
         What it raises is a failure: told in a :class:`~mudkit.errors.FailureWarning` by whatever lets virtual
         time go on, and kept in ``lab.problems``; the others are called all the same.
         """
-        if self._is_told:
+        if self._has_called_back:
             f(self)
             return
         if self._callbacks is None:
@@ -131,8 +141,8 @@ class Operation:
         """Wait for the result in a notebook's cell, where widgets and interrupts live on meanwhile."""
         timeout_s = 86_400.0
         deadline_us = self._deadline_us(timeout_s)
-        while not self._told() and self._world.now_us < deadline_us:
-            self._world.run_until(self._told, deadline_us, _TURN_S)
+        while not self._is_complete() and self._world.now_us < deadline_us:
+            self._world.run_until(self._is_complete, deadline_us, _TURN_S)
             yield from asyncio.sleep(0).__await__()
         return self._outcome(timeout_s)
 
@@ -156,7 +166,7 @@ class Operation:
         )
         self._tell_soon()
 
-    def _told(self) -> bool:
+    def _is_complete(self) -> bool:
         """Say whether it has been answered, and nobody is still to be told."""
         return (self.responded_us is not None or self._error is not None) and not self._is_due
 
@@ -165,7 +175,7 @@ class Operation:
         self._world.at(self._world.now_us, self._tell)
 
     def _tell(self, _: None) -> None:
-        self._is_told, self._is_due = True, False
+        self._has_called_back, self._is_due = True, False
         while self._callbacks:
             try:
                 self._callbacks.pop(0)(self)

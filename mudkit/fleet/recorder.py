@@ -167,7 +167,7 @@ class Recorder:
     def _incident(self, host: Host, incident: str, detail: str | None) -> None:
         self.add("incidents", (host.name, self.world.now_us, incident, detail, None))
 
-    def _told(self, process: Process, incident: str, detail: str | None) -> None:
+    def _machine_incident(self, process: Process, incident: str, detail: str | None) -> None:
         what = None if detail is None else detail[:_DETAIL]
         self.add("incidents", (process.host.name, self.world.now_us, incident, what, process.system))
 
@@ -214,13 +214,13 @@ class Recorder:
                 item = (
                     f"item {row['item']!r} for {row['receiver']!r}, which nobody has recorded with created_us"
                 )
-                self._told(process, "dropped", item)
+                self._machine_incident(process, "dropped", item)
         elif effect.table == "operations":
             self._describe(process, row)
         elif effect.table == "reads":
             self.read(process.host, row["box_km"], row["window_s"])
         elif effect.table == "incidents":
-            self._told(process, row["incident"], _text(row.get("detail")))
+            self._machine_incident(process, row["incident"], _text(row.get("detail")))
         else:
             raise SimulationProblem(
                 f"A machine has recorded a row of {effect.table!r}.",

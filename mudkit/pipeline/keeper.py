@@ -20,7 +20,7 @@ WRITTEN: Final = (
     "watermark_us BIGINT"
 )
 """Columns of what a keeper gives."""
-_WAITING: Final = "t_us BIGINT, number BIGINT, client STRING, kind STRING, told STRING"
+_WAITING: Final = "t_us BIGINT, number BIGINT, client STRING, kind STRING, text STRING"
 
 _dumps: Callable[[Any], bytes] = cloudpickle.dumps
 
@@ -33,7 +33,7 @@ class Event(NamedTuple):
     t_us : int
     number : int
         Of all events; those of the same time are taken in its order.
-    client, kind, told : str
+    client, kind, text : str
         For the engine.
     """
 
@@ -41,7 +41,7 @@ class Event(NamedTuple):
     number: int
     client: str
     kind: str
-    told: str
+    text: str
 
 
 Gone: TypeAlias = tuple[int, Sequence[int], Sequence[str], str | None, str | None]
@@ -93,7 +93,7 @@ class Keeper(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
         """Take what has come."""
-        came = [Event(row.t_us, row.number, row.client, row.kind, row.told) for row in rows]
+        came = [Event(row.t_us, row.number, row.client, row.kind, row.text) for row in rows]
         return self._advance(key[0], came, timerValues.getCurrentWatermarkInMs())
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: N802, N803

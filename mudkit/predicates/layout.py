@@ -15,7 +15,7 @@ from mudkit.errors import PredicateError, did_you_mean, listed
 from mudkit.predicates.tree import Name
 from mudkit.predicates.values import BOOLEAN, EVERY_KIND, NUMBER, POINT, STRING, STRUCT, number, string
 
-__all__ = ["Column", "Found", "Group", "Layout", "Typed", "Whole", "sqlite_reads", "to_json"]
+__all__ = ["Column", "Group", "Layout", "Resolved", "Typed", "Whole", "sqlite_reads", "to_json"]
 
 _KINDS: Final = {
     "number": NUMBER, "date": NUMBER, "string": STRING, "boolean": BOOLEAN, "point": POINT, "pair": POINT,
@@ -80,7 +80,7 @@ class Group(NamedTuple):
         return STRUCT if self.lat is None or self.lon is None else STRUCT | POINT
 
 
-Found: TypeAlias = Whole | Typed | Group | None
+Resolved: TypeAlias = Whole | Typed | Group | None
 """Where a name is; ``None``: nowhere, it is NULL."""
 
 
@@ -134,7 +134,7 @@ class Layout:
                     tuple(key.split(".")): _column(scope, key, each) for key, each in given.items()
                 }
 
-    def find(self, name: Name, text: str | None = None) -> Found:
+    def find(self, name: Name, text: str | None = None) -> Resolved:
         """Say where a name is.
 
         Parameters

@@ -12,7 +12,7 @@ from typing import Any, Final
 from mudkit import units
 from mudkit.errors import PredicateError
 from mudkit.predicates import meaning, tree
-from mudkit.predicates.layout import Column, Found, Group, Typed, Whole
+from mudkit.predicates.layout import Column, Group, Resolved, Typed, Whole
 from mudkit.predicates.sql import ONE_KIND, Sql, Writer
 from mudkit.predicates.tree import Node
 from mudkit.predicates.values import (
@@ -111,7 +111,7 @@ class SparkWriter(Writer):
         """Write a division."""
         return self.put("try_divide({}, {})", left, right)
 
-    def name(self, column: Found, kind: int) -> Sql:
+    def name(self, column: Resolved, kind: int) -> Sql:
         """Write the value of a name if it is of a kind."""
         if isinstance(column, Whole):
             return Sql(_Variant(_reference(column.column), column.path).of(kind))
@@ -123,7 +123,7 @@ class SparkWriter(Writer):
         place = _place(_in_column(Typed(column.lat, "")), _in_column(Typed(column.lon, "")))
         return Sql(f"CASE WHEN {_there(column)} THEN {place} END")
 
-    def missing(self, column: Found) -> Sql:
+    def missing(self, column: Resolved) -> Sql:
         """Write whether a name is NULL."""
         if isinstance(column, Whole):
             return Sql(f"(NOT {_Variant(_reference(column.column), column.path).there})")

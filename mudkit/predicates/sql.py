@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from mudkit.errors import PredicateError
 from mudkit.predicates import tree
-from mudkit.predicates.layout import Found, Layout
+from mudkit.predicates.layout import Layout, Resolved
 from mudkit.predicates.tree import Node
 from mudkit.predicates.values import BOOLEAN, NULL, NUMBER, POINT, STRING, Members
 
@@ -51,7 +51,7 @@ class Writer(abc.ABC):
         self.constants = constants
         self.layout = layout
         self.text = text
-        self._found: dict[int, Found] = {}
+        self._resolved: dict[int, Resolved] = {}
         self._memo: dict[tuple[int, int], Sql] = {}
         self._kinds: dict[int, int] = {}
 
@@ -96,11 +96,11 @@ class Writer(abc.ABC):
             raise self.too_long()
         return whole
 
-    def found(self, node: tree.Name) -> Found:
+    def resolve(self, node: tree.Name) -> Resolved:
         """Say where a name is."""
-        if id(node) not in self._found:
-            self._found[id(node)] = self.layout.find(node, self.text)
-        return self._found[id(node)]
+        if id(node) not in self._resolved:
+            self._resolved[id(node)] = self.layout.find(node, self.text)
+        return self._resolved[id(node)]
 
     def kinds(self, node: Node) -> int:
         """Give the kinds that a node may have in this layout."""
@@ -108,7 +108,7 @@ class Writer(abc.ABC):
         if kinds is None:
             kinds = node.kinds
             if isinstance(node, tree.Name):
-                column = self.found(node)
+                column = self.resolve(node)
                 kinds &= NULL if column is None else column.kinds
             elif isinstance(node, tree.Call) and node.function.name == "coalesce":
                 kinds = 0
@@ -126,11 +126,11 @@ class Writer(abc.ABC):
         """Write a constant."""
 
     @abc.abstractmethod
-    def name(self, column: Found, kind: int) -> Sql:
+    def name(self, column: Resolved, kind: int) -> Sql:
         """Write the value of a name if it is of a kind."""
 
     @abc.abstractmethod
-    def missing(self, column: Found) -> Sql:
+    def missing(self, column: Resolved) -> Sql:
         """Write whether a name is NULL."""
 
     @abc.abstractmethod
@@ -167,7 +167,7 @@ class Writer(abc.ABC):
     def _one(self, node: Node, kind: int) -> Sql:
         match node:
             case tree.Name():
-                return self.name(self.found(node), kind)
+                return self.name(self.resolve(node), kind)
             case tree.Call(function=function):
                 if function.name == "coalesce":
                     return self.first(flat(node), kind)
@@ -220,7 +220,7 @@ class Writer(abc.ABC):
         if isinstance(node, tree.Constant):
             return self.literal(False)
         if isinstance(node, tree.Name):
-            return self.missing(self.found(node))
+            return self.missing(self.resolve(node))
         if isinstance(node, tree.Call) and node.function.name == "coalesce":
             return self.joined(" AND ", [self.is_null(arg) for arg in flat(node)])
         return self.put("({} IS NULL)", self.of(node, self.kinds(node)))

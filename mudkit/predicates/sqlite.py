@@ -17,7 +17,7 @@ from typing import Any, Final
 from mudkit.errors import PredicateError
 from mudkit.predicates import functions, meaning, tree
 from mudkit.predicates.functions import Function
-from mudkit.predicates.layout import Column, Found, Group, Typed, Whole, sqlite_reads
+from mudkit.predicates.layout import Column, Group, Resolved, Typed, Whole, sqlite_reads
 from mudkit.predicates.sql import Sql, Writer, flat
 from mudkit.predicates.tree import Node
 from mudkit.predicates.values import (
@@ -112,7 +112,7 @@ class SqliteWriter(Writer):
         sides[0].deep = left.deep
         return self.put("{} / {}", *sides, strength=2, chain=True)
 
-    def name(self, column: Found, kind: int) -> Sql:
+    def name(self, column: Resolved, kind: int) -> Sql:
         """Write the value of a name if it is of a kind, or of one of some kinds."""
         if isinstance(column, Whole):
             return _in_json(_quoted(column.column), column.path, kind)
@@ -126,7 +126,7 @@ class SqliteWriter(Writer):
             return Sql(place)
         return Sql(f"CASE WHEN {self._there(column)} THEN coalesce({place}, {_STRUCT}) END")
 
-    def missing(self, typed: Found) -> Sql:
+    def missing(self, typed: Resolved) -> Sql:
         """Write whether a name is NULL."""
         if isinstance(typed, Group):
             return Sql(f"(NOT {self._there(typed)})")
@@ -145,7 +145,7 @@ class SqliteWriter(Writer):
         """Write a node's value if it is of one of some kinds."""
         kinds &= self.kinds(node)
         if isinstance(node, tree.Name):
-            return self.name(self.found(node), kinds) if kinds else self.null(NULL)
+            return self.name(self.resolve(node), kinds) if kinds else self.null(NULL)
         if isinstance(node, tree.Call) and node.function.name == "coalesce":
             return self.first(flat(node), kinds)
         return self.of(node, kinds)

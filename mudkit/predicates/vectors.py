@@ -65,7 +65,7 @@ class Columns:
         self._scopes = scopes
         self._constants = constants
         self.tables = tables
-        self._found: dict[tuple[str, tuple[str, ...]], Vector] = {}
+        self._vectors: dict[tuple[str, tuple[str, ...]], Vector] = {}
         lengths = {
             f"{scope}.{name}": len(data)
             for scope, columns in scopes.items()
@@ -80,9 +80,9 @@ class Columns:
     def column(self, scope: str, path: tuple[str, ...]) -> Vector:
         """Give the column of a name; one that is not there is NULL."""
         key = scope, path
-        if key not in self._found:
-            self._found[key] = self._look(self._scopes.get(scope, {}), path)
-        return self._found[key]
+        if key not in self._vectors:
+            self._vectors[key] = self._look(self._scopes.get(scope, {}), path)
+        return self._vectors[key]
 
     @staticmethod
     def _look(columns: Mapping[str, Any], path: tuple[str, ...]) -> Vector:

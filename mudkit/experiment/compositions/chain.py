@@ -112,9 +112,9 @@ class Chain(Logged):
         for phone in testbed.phones:
             self._tellers[phone] = Client(testbed.lab.devices[phone], relay)
             bridge = Client(testbed.lab.server(f"{_BRIDGE}{phone}"), relay)
-            bridge.on_message(partial(self._told, phone))
+            bridge.on_message(partial(self._phone_moved, phone))
 
-    def _told(self, phone: str, message: Any) -> None:
+    def _phone_moved(self, phone: str, message: Any) -> None:
         self._hops[0].moved(phone, msgspec.json.decode(message["text"]))
 
 

@@ -83,7 +83,7 @@ class Testbed:
         self._wanted: dict[str, frozenset[str]] = {}
         self._arrived: set[tuple[str, str]] = set()
         self._inbox: dict[str, list[str]] = {}
-        self._told: dict[str, tuple[float, float]] = {}
+        self._reported_loc: dict[str, tuple[float, float]] = {}
         self._adapter: Adapter | None = None
         self._carried = Carried(lab.world)
 
@@ -94,7 +94,7 @@ class Testbed:
         said = dict(self._said[phone])
         if self.task.want.moves and (loc := self.lab.devices[phone].loc) is not None:
             said["loc"] = loc
-            self._told[phone] = loc
+            self._reported_loc[phone] = loc
         return said
 
     def arrived(self, phone: str, item: str) -> None:
@@ -219,7 +219,7 @@ class Testbed:
             device = self.lab.devices[phone]
             if device.loc is None or not device.is_on:
                 continue
-            before = self._told.get(phone)
+            before = self._reported_loc.get(phone)
             if before is None or float(distance_km(*before, *device.loc)) >= self.task.renew_km:
                 self._adapter.moved(phone)
         world = self.lab.world

@@ -93,7 +93,7 @@ def fill(
     figure.data[0].update(
         x=states, y=messages, z=[[cell.rule for cell in row] for row in grid],
         text=[[f"{cell.rule or '–'}{MARKS.get(cell.outcome, '')}" for cell in row] for row in grid],
-        customdata=[[_told(cell, named) for cell in row] for row in grid],
+        customdata=[[_label(cell, named) for cell in row] for row in grid],
         hovertemplate="%{y}, %{x}<br>%{customdata}<extra></extra>",
         zmin=-0.5, zmax=len(names) + 0.5, colorscale=scale,
         colorbar={
@@ -126,7 +126,7 @@ def fill(
     )
 
 
-def _told(cell: Any, names: Sequence[str]) -> str:
+def _label(cell: Any, names: Sequence[str]) -> str:
     sent = f": {cell.fields}; {cell.bytes:,} bytes" if cell.bytes else ""
     return f"{names[cell.rule]}<br>{cell.outcome}{sent}"
 

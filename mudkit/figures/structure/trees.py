@@ -93,7 +93,7 @@ def tree(table: pd.DataFrame, *, title: str, most_depth: int = 4) -> go.Figure:
     marks = [_MARKS.get(row["action"], _DELAY) if row["node"] in ends else (GREY, "diamond") for row in shown]
     total = max(rows[0]["examples"], 1)
     sizes = [8 + 26 * (row["examples"] / total) ** 0.5 if row["node"] in ends else 7.0 for row in shown]
-    labels = [_told(row, row["node"] in ends) for row in shown]
+    labels = [_label(row, row["node"] in ends) for row in shown]
     figure.data[0].update(x=xs, y=ys)
     figure.data[1].update(
         x=[x[row["node"]] for row in shown],
@@ -167,7 +167,7 @@ def _rows(table: pd.DataFrame) -> tuple[list[dict[Any, Any]], list[int]]:
     return rows, depth
 
 
-def _told(row: dict[Any, Any], is_end: bool) -> tuple[str, str]:
+def _label(row: dict[Any, Any], is_end: bool) -> tuple[str, str]:
     """Write what stands below a node, and under the pointer."""
     count = f"{row['examples']:,} examples"
     if not is_end:

@@ -75,7 +75,10 @@ def radio(timeline: pd.DataFrame, *, title: str = "") -> go.Figure:
         part = f" ({100 * took_j / total_j:.0f} %)" if total_j > 0 else ""
         label = f"{name}: {short_number(took_j)} J{part}"
         figure.add_trace(bars.trace(axis, label, colour, line_px=1.5, rank=rank), row=1, col=1)
-    for trace in (_steps(start, end, power_mw, axis), _told(start, end, state, power_mw, energy_j, axis)):
+    for trace in (
+        _steps(start, end, power_mw, axis),
+        _hover_targets(start, end, state, power_mw, energy_j, axis),
+    ):
         figure.add_trace(trace, row=2, col=1)
     label = f"{short_number(total_j)} J in all, {axis.span}"
     _style(figure, title or "What the radio did and took", label, 430)
@@ -185,7 +188,7 @@ def _steps(
     )  # fmt: skip
 
 
-def _told(
+def _hover_targets(
     start: NDArray[np.int64],
     end: NDArray[np.int64],
     state: NDArray[Any],

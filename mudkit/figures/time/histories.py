@@ -139,11 +139,11 @@ def _bars(
             if each.answered_us is None:  # open at its end
                 x += [b, a, a, b, None]
                 y += [top, top, low, low, None]
-                labels += [_told(each)] * 5
+                labels += [_label(each)] * 5
             else:
                 x += [a, b, b, a, a, None]
                 y += [top, top, low, low, top, None]
-                labels += [_told(each)] * 6
+                labels += [_label(each)] * 6
         if chosen:
             figure.add_trace(
                 go.Scatter(
@@ -234,7 +234,7 @@ def _short(each: Operation, verdict: Verdict) -> str:
     return each.what if verdict.key is None else each.what.replace(f"({each.key})", "", 1)
 
 
-def _told(each: Operation) -> str:
+def _label(each: Operation) -> str:
     until = "never answered" if each.answered_us is None else f"answered {each.answered_us:,} µs"
     when = f"invoked {each.invoked_us:,} µs, {until}"
     return f"<b>{html.escape(str(each))}</b><br>{when}<br>{each.outcome.value}"

@@ -255,7 +255,7 @@ def _arrows(drawn: pd.DataFrame, names: dict[str, int], high_us: int, axis: Time
             places, times = _path(message, names, high_us)
             x += [*places.tolist(), None]
             y += [*times.tolist(), NO_TIME]
-            labels += [_told(message, several)] * (len(_ALONG) + 1)
+            labels += [_details(message, several)] * (len(_ALONG) + 1)
         sizes = ([0] * (len(_ALONG) - 1) + [look.size_px, 0]) * len(rows)
         line = {"color": look.colour, "dash": look.dash, "width": look.width_px}
         mark = {
@@ -288,7 +288,7 @@ def _arrows(drawn: pd.DataFrame, names: dict[str, int], high_us: int, axis: Time
     return traces
 
 
-def _told(message: Any, several: bool) -> str:
+def _details(message: Any, several: bool) -> str:
     """Say everything about a message, in plotly's HTML."""
     to = message.target if message.target is not None else "nobody"
     lines = [

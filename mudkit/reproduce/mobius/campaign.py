@@ -47,7 +47,7 @@ def measure(
         "runs in which a promise was broken": len(total.problems),
         "runs in which definition 3 was, by refused writes": len(total.forks),
         "writes": total.writes,
-        "changes told to continuous reads": total.told,
+        "changes told to continuous reads": total.notified,
         "transitions by faults that could have happened and have not": len(Table(total.cells).missing()),
     }
     for kind, models in PROMISED.items():

@@ -284,9 +284,9 @@ class Port:
     def _take(self, numbers: Collection[int]) -> None:
         self._taken.update(numbers)
         taking = self._installed.call("taken", port=self.name, numbers=numbers)
-        taking.add_done_callback(lambda operation: self._told(operation, numbers))
+        taking.add_done_callback(lambda operation: self._forget(operation, numbers))
 
-    def _told(self, operation: Operation, numbers: Collection[int]) -> None:
+    def _forget(self, operation: Operation, numbers: Collection[int]) -> None:
         """Forget what the module knows that this application has: it hands that over no more."""
         try:
             operation.result()

@@ -11,7 +11,7 @@ from mudkit.systems.lasthop.servers.indexer import query
 from mudkit.systems.lasthop.spool.paper_figure7 import PrintedSpool
 from mudkit.systems.lasthop.spool.policies import LEARNT, Forwarding
 from mudkit.systems.lasthop.spool.push import Push
-from mudkit.systems.lasthop.spool.rules import Item, Told
+from mudkit.systems.lasthop.spool.rules import Item, Situation
 from mudkit.systems.lasthop.spool.spool import Spool
 from mudkit.systems.lasthop.study.message_lifecycles import lives
 from mudkit.systems.lasthop.study.paper import FIGURES
@@ -32,10 +32,10 @@ __all__ = [
     "Push",
     "Scenario",
     "Simulated",
+    "Situation",
     "Spool",
     "Subscriber",
     "Subscription",
-    "Told",
     "Topic",
     "expected_waste",
     "lives",

@@ -19,13 +19,13 @@ from mudkit.systems.stream import MOST_AHEAD
 
 __all__ = [
     "Confirmed",
+    "DeviceFacts",
     "FromDevice",
     "FromServer",
     "Heard",
     "Hello",
     "Read",
     "Stream",
-    "Told",
     "Welcome",
     "Who",
 ]
@@ -122,7 +122,7 @@ class Hello(_Message, frozen=True, tag="hello"):
     facts: _Facts
 
 
-class Told(_Message, frozen=True, tag="told"):
+class DeviceFacts(_Message, frozen=True, tag="told"):
     """Device to server: the facts that it has not heard."""
 
     session: _Session
@@ -225,7 +225,7 @@ class FromDevice(Accepts):
     """What a server takes, from the device of which it is."""
 
     def __init__(self) -> None:
-        super().__init__(Hello, Told, Read, Confirmed)
+        super().__init__(Hello, DeviceFacts, Read, Confirmed)
 
     def __call__(self, message: Any) -> bool:
         """Say whether a message is one of them, and all that it wants can be had."""

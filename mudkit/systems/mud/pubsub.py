@@ -88,12 +88,12 @@ class PubSub:
             Of the handle, which :meth:`unsubscribe` takes.
         """
 
-        def told(change: Any) -> None:
+        def changed(change: Any) -> None:
             if isinstance(change, Change) and change.record is not None:
                 callback(change.record)
 
         wanted = Predicate("topic = :topic", topic=topic)
-        return self._client.read(self._table, wanted, "continuous", data, None, sync_timestamp, told)
+        return self._client.read(self._table, wanted, "continuous", data, None, sync_timestamp, changed)
 
     def unsubscribe(self, handle: int) -> Operation:
         """End a subscription."""

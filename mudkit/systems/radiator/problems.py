@@ -52,21 +52,21 @@ class Problems:
     """Problems by function, sender and receiver; of many only the first, and how many there were."""
 
     def __init__(self) -> None:
-        self._found: dict[str, PropagationProblem] = {}
+        self._by_text: dict[str, PropagationProblem] = {}
         self._new: list[PropagationProblem] = []
         self.count = 0
         """Failures in all, the repeated ones included."""
 
     def __iter__(self) -> Iterator[PropagationProblem]:
         """Go through those that are kept, in the order in which they came."""
-        return iter(self._found.values())
+        return iter(self._by_text.values())
 
     def add(self, problem: PropagationProblem) -> None:
         """Take note of one."""
         self.count += 1
         text = str(problem)
-        if text not in self._found and len(self._found) < _MOST:
-            self._found[text] = problem
+        if text not in self._by_text and len(self._by_text) < _MOST:
+            self._by_text[text] = problem
             self._new.append(problem)
 
     def news(self) -> list[PropagationProblem]:

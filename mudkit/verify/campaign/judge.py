@@ -13,7 +13,7 @@ from mudkit.systems.mud import Conflict
 from mudkit.verify.campaign.campaign import BURST_S, Campaign
 from mudkit.verify.campaign.work import MAIN, SIDE, Said, Watch, Written
 
-__all__ = ["PROMISED", "Found", "play"]
+__all__ = ["PROMISED", "Judgement", "play"]
 
 PROMISED: Final = {
     "committed": ("sequential", "monotonic-reads", "read-your-writes"),
@@ -28,8 +28,8 @@ MOST_EVENTS: Final = 200_000
 """Ten times what a long run needs: it does not come to rest."""
 
 
-class Found:
-    """What was found in a run.
+class Judgement:
+    """The judgement of a run.
 
     Parameters
     ----------
@@ -326,10 +326,10 @@ class Found:
     def _judge_order(self, watch: Watch) -> None:
         """Ask whether versions went up, and whether nothing came after the end."""
         last: dict[str, int] = {}
-        for place, each in enumerate(watch.told):
+        for place, each in enumerate(watch.notified):
             if isinstance(each, dict):
-                if place != len(watch.told) - 1:
-                    self.problems.append(f"a continuous read was ended, and told more: {watch.told}")
+                if place != len(watch.notified) - 1:
+                    self.problems.append(f"a continuous read was ended, and told more: {watch.notified}")
                 return
             # What is hidden now is taken away as of the version that was told.
             is_late = each.version + (each.kind == "remove") <= last.get(each.key, 0)
@@ -374,12 +374,14 @@ class Found:
         """Ask whether a reader was told what is for her, as she has said last, and of all of it."""
         self._judge_order(watch)
         where = f"continuous read {watch.text!r} of {watch.client}, sync {watch.sync}"
-        if watch.most_told is not None and len(watch.told) > watch.most_told:
-            self.problems.append(f"{where}: told {watch.told[watch.most_told :]} after its device was wiped")
-        changes = [each for each in watch.told if not isinstance(each, dict)]
-        is_ended = len(changes) != len(watch.told)
+        if watch.most_notified is not None and len(watch.notified) > watch.most_notified:
+            self.problems.append(
+                f"{where}: told {watch.notified[watch.most_notified :]} after its device was wiped"
+            )
+        changes = [each for each in watch.notified if not isinstance(each, dict)]
+        is_ended = len(changes) != len(watch.notified)
         if is_ended and watch.client not in self.campaign.expires_us:
-            self.problems.append(f"a continuous read was ended: {watch.told}")
+            self.problems.append(f"a continuous read was ended: {watch.notified}")
             return
         predicate = Predicate(watch.text or "TRUE")
         at = {(row["key"], row["ver"]): row for row in rows}
@@ -394,13 +396,13 @@ class Found:
             return {bool(Predicate.restored(**writer)({}, receiver=word.data)) for word in words}
 
         last: dict[str, Any] = {}
-        for each, told_us in zip(changes, watch.told_us, strict=False):
+        for each, notified_us in zip(changes, watch.notified_us, strict=False):
             row = at.get((each.key, each.version))
             before, last[each.key] = last.get(each.key), each
             if row is None:
                 self.problems.append(f"{where}: told {each}, which the log has not")
             elif each.kind == "upsert":
-                if True not in reaching(row, _counting(watch, row["ts_us"], told_us)):
+                if True not in reaching(row, _counting(watch, row["ts_us"], notified_us)):
                     self.problems.append(f"{where}: told {each}, by the last word it is hidden: {row}")
                 if each.record != row["data"]:
                     self.problems.append(f"{where}: told {each}, the log has {row}")
@@ -410,7 +412,7 @@ class Found:
                     if before is None or each.version > before.version
                     else [other for other in rows if other["key"] == each.key and other["lsn"] >= row["lsn"]]
                 )
-                if all(reaching(one, _counting(watch, one["ts_us"], told_us)) == {True} for one in later):
+                if all(reaching(one, _counting(watch, one["ts_us"], notified_us)) == {True} for one in later):
                     self.problems.append(f"{where}: told {each}, and it is not gone: {later}")
         is_over = is_ended or not watch.is_on or watch.client in self.campaign.expires_us
         word, is_last_known = watch.words[-1], watch.words[-1].operation is None
@@ -441,7 +443,7 @@ class Found:
                 self.problems.append(f"{where}: {key} is no more for it ({row}), and was told {known}")
 
 
-def _counting(watch: Watch, committed_us: int, told_us: int) -> Sequence[Said]:
+def _counting(watch: Watch, committed_us: int, notified_us: int) -> Sequence[Said]:
     """Give the words of a reader that may have counted when a record was looked at for her.
 
     That was after it was committed and before she was told: words that she had not said by then do not count,
@@ -455,7 +457,7 @@ def _counting(watch: Watch, committed_us: int, told_us: int) -> Sequence[Said]:
         and word.operation.status == "ok"
         and word.operation.responded_us < committed_us
     ]
-    return [word for word in words[max(answered, default=0) :] if word.at_us <= told_us]
+    return [word for word in words[max(answered, default=0) :] if word.at_us <= notified_us]
 
 
 def _previous(rows: list[dict[str, Any]]) -> dict[int, dict[str, Any] | None]:
@@ -478,8 +480,8 @@ def _error(operation: Any) -> BaseException | None:
     return None
 
 
-def play(seed: int) -> Found:
+def play(seed: int) -> Judgement:
     """Let a run happen, and judge it."""
     campaign = Campaign(seed)
     campaign.run()
-    return Found(campaign)
+    return Judgement(campaign)

@@ -32,8 +32,8 @@ class Runs:
     forks : dict of int to (int, str)
         By seed, runs that were not fork-sequential to the letter: how many operations contradict it,
         and which.
-    writes, told : int
-        Writes, and changes told to continuous reads.
+    writes, notified : int
+        How many writes there were, and how many changes continuous reads were notified of.
     """
 
     runs: int = 0
@@ -42,7 +42,7 @@ class Runs:
     cells: Cells = field(default_factory=Counter)
     forks: dict[int, tuple[int, str]] = field(default_factory=dict)
     writes: int = 0
-    told: int = 0
+    notified: int = 0
 
     def add(self, other: Runs) -> None:
         """Count others in."""
@@ -52,7 +52,7 @@ class Runs:
         self.cells.update(other.cells)
         self.forks |= other.forks
         self.writes += other.writes
-        self.told += other.told
+        self.notified += other.notified
 
 
 def play_some(seeds: Sequence[int]) -> Runs:
@@ -74,7 +74,7 @@ def play_some(seeds: Sequence[int]) -> Runs:
                 campaign.cells,
                 {} if fork is None else {seed: fork},
                 len(campaign.work.writes),
-                sum(len(watch.told) for watch in campaign.work.watches),
+                sum(len(watch.notified) for watch in campaign.work.watches),
             )
         )
     return all_

@@ -53,12 +53,12 @@ class Watch:
     words: list[Said]
     """The first first; the last one counts."""
     operation: Any = None
-    told: list[Any] = field(default_factory=list)
-    told_us: list[int] = field(default_factory=list)
+    notified: list[Any] = field(default_factory=list)
+    notified_us: list[int] = field(default_factory=list)
     lsn: int = 0
     """Up to where the log had come when it was registered."""
     is_on: bool = True
-    most_told: int | None = None
+    most_notified: int | None = None
     """How much had been told when its device was wiped: nothing may come after that."""
 
 
@@ -186,8 +186,8 @@ class Work:
     def wiped(self, name: str) -> None:
         """Take note that a device has forgotten everything."""
         for watch in self.watches:
-            if watch.client == name and watch.most_told is None:
-                watch.is_on, watch.most_told = False, len(watch.told)
+            if watch.client == name and watch.most_notified is None:
+                watch.is_on, watch.most_notified = False, len(watch.notified)
 
     def ship(self) -> None:
         """Let somebody ship a policy; now and then one that is no newer than another."""
@@ -215,8 +215,8 @@ class Work:
         watch = Watch(name, table, text, sync, [Said(self._data(name), self._now_us())])
 
         def tell(each: Any) -> None:
-            watch.told.append(each)
-            watch.told_us.append(self._now_us())
+            watch.notified.append(each)
+            watch.notified_us.append(self._now_us())
 
         read = self._clients[name].read
         watch.operation = read(table, text, "continuous", watch.words[0].data, None, sync, tell)
@@ -232,7 +232,7 @@ class Work:
         """End a continuous read as soon as it is registered: what is late of it comes after that."""
 
         def registered(operation: Any) -> None:
-            if operation.status == "ok" and not any(isinstance(each, dict) for each in watch.told):
+            if operation.status == "ok" and not any(isinstance(each, dict) for each in watch.notified):
                 self._clients[watch.client].unregister(operation.result())
                 watch.is_on = False
 
@@ -273,7 +273,7 @@ class Work:
             if watch.client == name
             and watch.is_on
             and watch.operation.status == "ok"
-            and not any(isinstance(each, dict) for each in watch.told)
+            and not any(isinstance(each, dict) for each in watch.notified)
         ]
 
     def _create(self, client: Client) -> Any:

@@ -82,7 +82,7 @@ class Storage:
         self._queues: dict[str, Queue] = {}
         self._watchers: dict[str, str] = {}
         """Gateways that hold a connection with a device, as they are stored."""
-        self._told: set[str] = set()
+        self._notified: set[str] = set()
         """Devices that were told that something waits, and have not asked since."""
         self._visits: dict[str, tuple[str, int]] = {}
         """How often running a device has come to which data centre."""
@@ -213,8 +213,8 @@ class Storage:
 
     def _watch(self, device: str, gateway: str | None) -> None:
         """Take note of who holds a connection with a device now; that it was told of something is over."""
-        if device in self._told:
-            self._told.discard(device)
+        if device in self._notified:
+            self._notified.discard(device)
             self._effects.append(CancelTimer(f"{_TELL}{device}"))
         if self._watchers.get(device) == gateway:
             return
@@ -232,7 +232,7 @@ class Storage:
                 Send(self._watchers[device], {"kind": "filled", "device": device}),
                 SetTimer(f"{_TELL}{device}", _TELL_US),
             ]
-            self._told.add(device)
+            self._notified.add(device)
 
     def _withdraw(self, device: str, source: str, number: int) -> None:
         """Take out of a queue what somebody has put there before, and what of it comes later."""

@@ -173,7 +173,7 @@ class Photos:
         most_hops: int = 2,
     ) -> None:
         self._me, self._friends, self._on_photo = module.device.name, list(friends), on_photo
-        self._found: dict[str, Item] = {}
+        self._received: dict[str, Item] = {}
         self._own: dict[str, Item] = {}
         self._ports = [_port(module, f"photos {hops}", "photos") for hops in range(most_hops + 1)]
         self._lifetime_s = 3600.0
@@ -194,7 +194,7 @@ class Photos:
             )
 
     def _asked(self, hops: int, predicate: Predicate, who: str) -> None:
-        for name, item in [*self._own.items(), *self._found.items()]:
+        for name, item in [*self._own.items(), *self._received.items()]:
             key = name if item.source else f"{self._me}/{name}"
             self._ports[hops].publish(item, key, only=[who])
         if hops:
@@ -209,9 +209,9 @@ class Photos:
 
     def _came(self, item: Item) -> None:
         key = f"{item.metadata['owner']}/{item.metadata['name']}"
-        if key in self._found or item.metadata["owner"] == self._me:
+        if key in self._received or item.metadata["owner"] == self._me:
             return
-        self._found[key] = item
+        self._received[key] = item
         self._on_photo(item.metadata["owner"], item.metadata["name"], item.payload)
         self._publish(key, item)  # to who has asked this device to ask
 

@@ -37,7 +37,7 @@ class Phone:
     is_there: bool = False
     claimed: tuple[str, int, int] | None = None
     """The session of another incarnation than this one that was asked who it is."""
-    told: int = 0
+    facts_heard: int = 0
     """Number of the last fact that it told."""
     asked: set[int] = field(default_factory=set)
     """Numbers of the reads that were asked for, or are over, in this session: the last ones."""
@@ -52,7 +52,7 @@ class Phone:
         """Take note that another incarnation has the name from now on: it has been told nothing."""
         if self.session[0]:
             self.former = [*self.former, self.session[0]][-_MOST_FORMER:]
-        self.session, self.claimed, self.told, self.stream = ("", 0, 0), None, 0, None
+        self.session, self.claimed, self.facts_heard, self.stream = ("", 0, 0), None, 0, None
 
     def is_alive(self, session: tuple[Any, ...]) -> bool:
         """Say whether another incarnation has answered who it is: a late copy of what one said does not."""

@@ -164,7 +164,7 @@ class Spooled:
             if rank >= self.spool.interrupt and identity not in self._showing:
                 self._ask_to_show([identity])
 
-    def told(self, now_us: int, fact: Mapping[str, Any]) -> None:
+    def take_fact(self, now_us: int, fact: Mapping[str, Any]) -> None:
         """Learn what was read, shown and let go on the device."""
         self._now_us = now_us
         ids = fact["ids"]

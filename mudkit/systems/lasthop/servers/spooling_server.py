@@ -102,7 +102,7 @@ class SpoolServer:
             case Received(source=source, message={"kind": "hello"} as message):
                 self._hello(source, message)
             case Received(source=source, message={"kind": "told"} as message):
-                self._told(source, message)
+                self._hear(source, message)
             case Received(source=source, message={"kind": "read"} as message):
                 self._read(source, message)
             case Received(message={"kind": "confirmed", "device": device} as message):
@@ -129,7 +129,7 @@ class SpoolServer:
             device = key.removeprefix("phone ")
             phone = self._phone(device)
             phone.session, phone.former = tuple(kept["session"]), kept["former"]
-            phone.address, phone.told = kept["address"], kept["told"]
+            phone.address, phone.facts_heard = kept["address"], kept["told"]
             if kept["address"] is not None:
                 self._unknown.add(device)
         for key, (number, described) in self._store.items("sub "):
@@ -208,7 +208,7 @@ class SpoolServer:
         if phone.is_over(session):
             return
         if session == phone.session and phone.is_there:
-            self._send(source, "welcome", device, session=session, number=phone.told)
+            self._send(source, "welcome", device, session=session, number=phone.facts_heard)
             return
         before, after = phone.stream, message["after"]
         if session[0] != phone.session[0]:
@@ -231,7 +231,7 @@ class SpoolServer:
         phone.address, phone.is_there = source, True
         self._unknown.discard(device)
         self._keep(device, phone)
-        self._send(source, "welcome", device, session=session, number=phone.told)
+        self._send(source, "welcome", device, session=session, number=phone.facts_heard)
         for topic, spooled in phone.topics.items():
             self._touch(spooled)
             if before is None or after is None:
@@ -239,13 +239,13 @@ class SpoolServer:
             else:
                 spooled.goes_on(self._now_us, Missed.of(before, after[1], topic, spooled.number))
 
-    def _told(self, source: str, message: Mapping[str, Any]) -> None:
+    def _hear(self, source: str, message: Mapping[str, Any]) -> None:
         device, session = message["device"], tuple(message["session"])
         phone = self._phone(device)
         if session[0] == phone.session[0]:
             if self._take_facts(device, phone, message["facts"]):
                 self._keep(device, phone)
-            self._send(source, "heard", device, session=session, number=phone.told)
+            self._send(source, "heard", device, session=session, number=phone.facts_heard)
         self._check(source, device, phone, session)
 
     def _read(self, source: str, message: Mapping[str, Any]) -> None:
@@ -279,9 +279,9 @@ class SpoolServer:
 
     def _take_facts(self, device: str, phone: Phone, facts: Sequence[Any]) -> bool:
         """Take what is new of what a device tells, and say whether anything is."""
-        new = [(number, fact) for number, fact in facts if number > phone.told]
+        new = [(number, fact) for number, fact in facts if number > phone.facts_heard]
         for number, fact in new:
-            phone.told = number
+            phone.facts_heard = number
             topic = fact["topic"]
             if fact["what"] == "subscribe":
                 wanted = Subscription.read(fact["subscription"])
@@ -296,7 +296,7 @@ class SpoolServer:
                 if fact["what"] == "read":
                     phone.asks(fact["number"])
                 self._touch(phone.topics[topic])
-                phone.topics[topic].told(self._now_us, fact)
+                phone.topics[topic].take_fact(self._now_us, fact)
         return bool(new)
 
     def _phone(self, device: str) -> Phone:
@@ -375,7 +375,7 @@ class SpoolServer:
             "session": list(phone.session),
             "former": phone.former,
             "address": phone.address,
-            "told": phone.told,
+            "told": phone.facts_heard,
         }
         self._store.put(f"phone {device}", kept)
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from mudkit.errors import ParameterError
 from mudkit.sources.parameters import number, whole_number
-from mudkit.systems.lasthop.spool.rules import Item, Told
+from mudkit.systems.lasthop.spool.rules import Item, Situation
 
 __all__ = ["KINDS", "LEARNT", "Forwarding"]
 
@@ -35,7 +35,7 @@ class Forwarding:
         So long a message waits before it may be prefetched, lest its rank falls meanwhile; learnt: as long as
         nine of ten falls of late took. None: not at all.
     rule : callable, optional
-        Of the kind ``rule``: takes a :class:`~mudkit.systems.lasthop.spool.rules.Told`, and says which
+        Of the kind ``rule``: takes a :class:`~mudkit.systems.lasthop.spool.rules.Situation`, and says which
         messages go now. It is asked whenever the link is up and something has happened.
 
     Raises
@@ -48,7 +48,7 @@ class Forwarding:
     prefetch_limit: int | str = LEARNT
     expiration_threshold_s: float | str | None = None
     delay_s: float | str | None = None
-    rule: Callable[[Told], Iterable[Item]] | None = None
+    rule: Callable[[Situation], Iterable[Item]] | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:

@@ -12,9 +12,9 @@ from mudkit.systems.lasthop.spool.ranked import FOREVER_US, Message, Ranked
 from mudkit.systems.lasthop.spool.statistics import Habits
 from mudkit.units import US_PER_S
 
-__all__ = ["Item", "Told", "chosen"]
+__all__ = ["Item", "Situation", "chosen"]
 
-_EXPECTED: Final = "items of told.waiting, each once"
+_EXPECTED: Final = "items of situation.waiting, each once"
 
 
 class Item(NamedTuple):
@@ -34,7 +34,7 @@ class Item(NamedTuple):
     expires_s: float
 
 
-class Told:
+class Situation:
     """What a spool tells its rule.
 
     Parameters
@@ -77,7 +77,9 @@ class Told:
         return _items(self._device)
 
 
-def chosen(rule: Callable[[Told], Iterable[Item]], situation: Told, waiting: Ranked) -> list[Message]:
+def chosen(
+    rule: Callable[[Situation], Iterable[Item]], situation: Situation, waiting: Ranked
+) -> list[Message]:
     """Ask a rule which messages go now, in their order.
 
     Raises

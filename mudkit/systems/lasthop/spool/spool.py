@@ -43,7 +43,7 @@ from typing import Final
 
 from mudkit.systems.lasthop.spool.policies import LEARNT, Forwarding
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US, NOWHERE, Entry, Message, Ranked
-from mudkit.systems.lasthop.spool.rules import Told, chosen
+from mudkit.systems.lasthop.spool.rules import Situation, chosen
 from mudkit.systems.lasthop.spool.statistics import Habits
 
 __all__ = ["CREDIT", "DEVICE", "Spool"]
@@ -326,7 +326,7 @@ class Spool:
             self._credit -= 1.0
             self._forward(prefetch.pass_first(device))
         if self._policy.rule is not None:
-            situation = Told(now_us, self._threshold, prefetch, device, self.habits)
+            situation = Situation(now_us, self._threshold, prefetch, device, self.habits)
             for message in chosen(self._policy.rule, situation, prefetch):
                 prefetch.remove(message)
                 device.add(message)

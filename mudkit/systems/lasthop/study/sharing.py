@@ -135,7 +135,7 @@ class _Cache:
     """What has gone to which of them, until it is read."""
     copies: int = 0
     read_offline: list[tuple[int, list[Hashable]]] = field(default_factory=list)
-    to_be_told: list[Hashable] = field(default_factory=list)
+    unreported: list[Hashable] = field(default_factory=list)
 
 
 def play_devices(
@@ -174,7 +174,7 @@ class _Player:
 
     def __init__(self, devices: Devices, policy: Forwarding, mode: str, threshold: float) -> None:
         drawn = devices.drawn
-        self._devices, self._is_told = devices, mode == "told"
+        self._devices, self._is_shared_by_server = devices, mode == "told"
         self._links = [(drawn.switches_us, drawn.starts_up), *devices.links]
         count = len(self._links)
         groups = [set(range(count))] if mode == "shared" else [{each} for each in range(count)]
@@ -230,8 +230,8 @@ class _Player:
             for read_us, identities in offline:
                 cache.spool.read_offline(read_us, identities)
                 self._tell(at_us, cache, identities)
-            cache.spool.read_elsewhere(at_us, cache.to_be_told)
-            cache.to_be_told.clear()
+            cache.spool.read_elsewhere(at_us, cache.unreported)
+            cache.unreported.clear()
         cache.spool.network(at_us, is_up=bool(cache.up))
 
     def _read_on(self, at_us: int, device: int, most: float) -> None:
@@ -253,11 +253,11 @@ class _Player:
 
     def _tell(self, at_us: int, teller: _Cache, identities: Sequence[Hashable]) -> None:
         """Tell the other devices what was read."""
-        for cache in self._caches if self._is_told else ():
+        for cache in self._caches if self._is_shared_by_server else ():
             if cache is not teller and cache.up:
                 cache.spool.read_elsewhere(at_us, identities)
             elif cache is not teller:
-                cache.to_be_told += identities
+                cache.unreported += identities
 
     def _fetched(self, number_: int, message: Message) -> None:
         """Take note of which device fetches: the one that is read on if it can, else the first that can."""
@@ -298,10 +298,10 @@ def compare_sharing(
     Returns
     -------
     pandas.DataFrame
-        ``mode, measure, mean, difference, difference_low, difference_high, runs``: differences from ``measured``,
-        paired by seed, with 95 % confidence intervals. Measures: ``waste``, ``loss`` (of what on-line
-        forwarding to a shared cache would let be read), ``bytes_per_day`` over links, ``handed_over_per_day``
-        (bytes between devices) and ``read_again`` (share of reads).
+        ``mode, measure, mean, difference, difference_low, difference_high, runs``: differences from
+        the first mode, paired by seed, with 95 % confidence intervals. Measures: ``waste``, ``loss`` (of what
+        on-line forwarding to a shared cache would let be read), ``bytes_per_day`` over links,
+        ``handed_over_per_day`` (bytes between devices) and ``read_again`` (share of reads).
     """
     import pandas as pd
 
@@ -326,7 +326,9 @@ def compare_sharing(
     measured = []
     for (mode, name), values in spools.items():
         differs = interval("difference", values - spools[MODES[0], name], None)
-        measured.append({"mode": mode, "measure": name, "mean": values.mean(), **differs, "runs": len(values)})
+        measured.append(
+            {"mode": mode, "measure": name, "mean": values.mean(), **differs, "runs": len(values)}
+        )
     return pd.DataFrame(measured)
 
 

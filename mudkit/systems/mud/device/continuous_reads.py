@@ -137,12 +137,12 @@ class ContinuousReads:
         effects = [*self._tell("unregister", reading, op_id)]
         if began is not None:
             effects.append(Complete(began, reading["handle"]))
-        return effects if self._is_told else [*effects, *self.down()]
+        return effects if self._is_notified else [*effects, *self.down()]
 
     def hello(self) -> Sequence[Effect]:
         """Tell the notification server where this client is, if there is something to be told."""
         self._is_greeted = False
-        if not self._connection.is_up or not self._is_told:
+        if not self._connection.is_up or not self._is_notified:
             return ()
         return self._hello(is_new=True), SetTimer(HELLO, _HELLO_US)
 
@@ -189,13 +189,13 @@ class ContinuousReads:
                 continue
             effects += self._heard(body)
             if body["what"] == "tell":
-                effects += self._told(body)
+                effects += self._notified(body)
         return [*effects, incoming.confirm(source, name)]
 
     # -- inside
 
     @property
-    def _is_told(self) -> bool:
+    def _is_notified(self) -> bool:
         """Whether there is something that a notification server may have to tell it."""
         return bool(self._readings or self._shelves)
 
@@ -218,7 +218,7 @@ class ContinuousReads:
         lost = [h for h, lives in self._registered.items() if lives.get(processor, life) < life]
         return [effect for handle in lost for effect in self._register(handle)]
 
-    def _told(self, body: Mapping[str, Any]) -> Sequence[Effect]:
+    def _notified(self, body: Mapping[str, Any]) -> Sequence[Effect]:
         processor, life = body["processor"], body["life"]
         incarnation, _, number = body["handle"].partition(" ")
         handle = int(number) if incarnation == self._connection.incarnation and number.isdecimal() else 0

@@ -187,7 +187,7 @@ class NotificationServer:
             self._session_of[endpoint] = name
             for body in [body for of in self._policies.values() for _, body in sorted(of.items())]:
                 if _is_wanted(session, body):
-                    session.stream.add(now_us, _told(session, body))
+                    session.stream.add(now_us, _without_others(session, body))
                     self._owed.add(name)
         goes_on = session.address != source or message["is_new"] or not session.is_reached
         session.address, session.heard_us, session.is_reached = source, now_us, True
@@ -221,7 +221,7 @@ class NotificationServer:
                 known[version] = body
                 for session in list(self._sessions.values()):
                     if _is_wanted(session, body):
-                        effects += self._queue(now_us, session, _told(session, body))
+                        effects += self._queue(now_us, session, _without_others(session, body))
                 continue
             self._processors.add(source)
             if body["what"] == "life":
@@ -298,7 +298,7 @@ def _is_wanted(session: _Session, body: Mapping[str, Any]) -> bool:
     return is_meant and session.policies.get(body["policy"], version) < version
 
 
-def _told(session: _Session, body: Mapping[str, Any]) -> Mapping[str, Any]:
+def _without_others(session: _Session, body: Mapping[str, Any]) -> Mapping[str, Any]:
     """Give what a client is told of a policy: not who else is near."""
     session.policies[body["policy"]] = body["document"]["version"]
     return {name: value for name, value in body.items() if name != "to"}

@@ -109,7 +109,7 @@ class Processor:
         """What readers have said of themselves whose registrations have not come."""
         self._matching: dict[int, Matching] = {}
         """By the number of the table."""
-        self._told: dict[tuple[int, str], set[Handle]] = {}
+        self._shown_to: dict[tuple[int, str], set[Handle]] = {}
         self._streams: dict[str, Outgoing] = {}
         self._timer = RetransmitTimer(_AGAIN_US)
 
@@ -185,7 +185,7 @@ class Processor:
         table, key = self._log.copy.tables[entry["name"]], row["key"]
         if processor_of(table.number, table.partition_of(key), self._processors) != self._number:
             return ()
-        readers = self._told.setdefault((table.number, key), set())
+        readers = self._shown_to.setdefault((table.number, key), set())
         matching = self._matching.get(table.number)
         reached: list[Handle] = []
         effects: list[Effect] = []
@@ -211,10 +211,10 @@ class Processor:
         change = {"op": "remove", "key": key, "ver": row["ver"]}
         if row["data"] is None:
             reading.keys.discard(key)
-            self._told.get((table.number, key), set()).discard(handle)
+            self._shown_to.get((table.number, key), set()).discard(handle)
         else:
             reading.keys.add(key)
-            self._told.setdefault((table.number, key), set()).add(handle)
+            self._shown_to.setdefault((table.number, key), set()).add(handle)
             change = {"op": "upsert", **row, "data": table.seen(row)}
         return self._send(now_us, handle, {"change": change, "lsn": lsn})
 
@@ -325,7 +325,7 @@ class Processor:
                 effects += self._tell(now_us, handle, None, row)
             elif row["key"] in held:
                 reading.keys.add(row["key"])
-                self._told.setdefault((table.number, row["key"]), set()).add(handle)
+                self._shown_to.setdefault((table.number, row["key"]), set()).add(handle)
         for key in sorted(held - reading.keys):
             if table.partition_of(key) not in message["partitions"]:
                 continue
@@ -335,7 +335,7 @@ class Processor:
                 # Who says that he was told of it learns that it is not for him: not whether there is one.
                 effects += self._tell(now_us, handle, None, {"key": key, "ver": None, "data": None})
                 continue
-            self._told.setdefault((table.number, key), set()).add(handle)
+            self._shown_to.setdefault((table.number, key), set()).add(handle)
             reading.keys.add(key)
             if since is None or known["lsn"] > since:
                 effects += self._tell(now_us, handle, None, {**known, "data": None})
@@ -382,4 +382,4 @@ class Processor:
             del self._handles[reading.session]
         self._matching[reading.table.number].remove(handle)
         for key in reading.keys:
-            self._told[reading.table.number, key].discard(handle)
+            self._shown_to[reading.table.number, key].discard(handle)

@@ -44,7 +44,7 @@ _RETRY_US: Final = 60_000_000
 _decode = msgspec.json.Decoder().decode
 
 
-class Told(Protocol):
+class ClientEvent(Protocol):
     """An event: when (µs), its number, and what is told of a client."""
 
     @property
@@ -56,7 +56,7 @@ class Told(Protocol):
     @property
     def kind(self) -> str: ...
     @property
-    def told(self) -> str | None: ...
+    def text(self) -> str | None: ...
 
 
 Gone: TypeAlias = tuple[int, Sequence[int], Sequence[str], str | None, str | None]
@@ -99,7 +99,7 @@ class Share:
         engine.function = None
         return engine, self._clients, self._last
 
-    def handle(self, event: Told) -> list[Gone]:
+    def handle(self, event: ClientEvent) -> list[Gone]:
         """Take an event, and give what goes by it."""
         if event.number <= self._last:
             return []
@@ -114,13 +114,13 @@ class Share:
         """Give what goes by time alone."""
         return self._gone(now_us, self._engine.fire(now_us))
 
-    def _read(self, event: Told) -> Context | None:
+    def _read(self, event: ClientEvent) -> Context | None:
         """Give what is told of a client; attributes as a context of nobody."""
         match event.kind:
             case "register":
-                return Context(attributes=_decode(event.told or "{}"))
+                return Context(attributes=_decode(event.text or "{}"))
             case "context" if event.client in self._clients:
-                return Context.read(_decode(event.told or "")).at(event.t_us)
+                return Context.read(_decode(event.text or "")).at(event.t_us)
             case "context":
                 raise ParameterError(
                     "There is no such client.", found=repr(event.client), expected="register first"
@@ -133,7 +133,7 @@ class Share:
             expected="register, unregister, context or tick",
         )
 
-    def _take(self, event: Told, context: Context | None) -> list[Entry]:
+    def _take(self, event: ClientEvent, context: Context | None) -> list[Entry]:
         t_us, client = event.t_us, event.client
         if event.kind == "context" and context is not None:
             return self._engine.take(t_us, Message(event.number, client, t_us, context))
@@ -206,11 +206,11 @@ class Shares:
         return Share(self, share, of, kept)
 
 
-def _unreadable(event: Told, error: Exception) -> Gone:
+def _unreadable(event: ClientEvent, error: Exception) -> Gone:
     problem = PropagationProblem(
         f"An event cannot be used: {error.summary if isinstance(error, MudkitError) else error}",
         where=f"event {event.number} of {event.client!r}, {event.kind}",
-        found=(getattr(error, "found", None) or repr(event.told))[:200],
+        found=(getattr(error, "found", None) or repr(event.text))[:200],
         expected=getattr(error, "expected", None) or "what is told of such an event, as JSON",
         remedy="it was left out",
     )

@@ -119,7 +119,7 @@ def play(
         engine.register(0, str(first.device), {"loc": [first.lat, first.lon]})
     for name, place in stand.items():
         engine.register(0, name, {"loc": list(place)})
-    events = _told(application, frame, times_us.tolist(), round(every_s * 1e6), engine.problems)
+    events = _events(application, frame, times_us.tolist(), round(every_s * 1e6), engine.problems)
     watched = {*watch, *stand}
     sums = {name: [0, 0, 0] for name in sorted(watched)}
     aggregates: list[Any] = []
@@ -160,11 +160,11 @@ def play(
 def _cells(
     application: Application, gone: Aggregate, receiver: str, number: int, problems: Problems
 ) -> list[list[Any]]:
-    told_of = gone.context
+    context = gone.context
     try:
-        if told_of.get("cells") is None:
-            told_of = joins.count_per_cell([each.context for each in gone.batch])
-        return rows(gone.gone_us / 1e6, receiver, number, told_of)
+        if context.get("cells") is None:
+            context = joins.count_per_cell([each.context for each in gone.batch])
+        return rows(gone.gone_us / 1e6, receiver, number, context)
     except Exception as error:
         where = f"{application.name}, receiver {receiver!r}"
         remedy = "it is not among what was heard"
@@ -240,12 +240,12 @@ def _still(place: Place) -> Track:
     return np.zeros(1), np.array([place[0]]), np.array([place[1]])
 
 
-def _told(
+def _events(
     application: Application, frame: Any, times_us: list[int], every_us: int, problems: Problems
 ) -> Iterator[Message]:
     """Give what the devices tell, in time."""
     last: dict[str, tuple[int, tuple[float, float]]] = {}
-    told_us: dict[str, int] = {}
+    reported_us: dict[str, int] = {}
     count = 0
     speeds = frame["speed_mps"].to_numpy(np.float64) if "speed_mps" in frame else np.full(len(frame), np.nan)
     columns = zip(frame["device"], times_us, frame["lat"], frame["lon"], speeds, strict=True)
@@ -253,14 +253,14 @@ def _told(
         loc = (float(lat), float(lon))
         before_us, before = last.get(device, (now_us, loc))
         last[device] = now_us, loc
-        if device in told_us and now_us - told_us[device] < every_us:
+        if device in reported_us and now_us - reported_us[device] < every_us:
             continue
         speed_kmh = 3.6 * float(speed_mps)
         if np.isnan(speed_kmh):
             if now_us == before_us:
                 continue
             speed_kmh = distance_km(before, loc) / ((now_us - before_us) / 3.6e9)
-        told_us[device] = now_us
+        reported_us[device] = now_us
         try:
             attributes: Mapping[str, Any] | None = application.sense(device, loc, speed_kmh)
             if attributes is None:

@@ -174,7 +174,7 @@ class RelayMachine:
         device.incarnation, device.nonce = incarnation, None
         device.hello, device.is_busy = said, message["busy"]
         self._store.put(f"at {device.name}", device.known())
-        self._found(device)
+        self._reached(device)
         return effects if device.is_busy else [*effects, *self._deliver(now_us, device)]
 
     def _begin_anew(self, message: Mapping[str, Any]) -> Sequence[Effect]:
@@ -199,7 +199,7 @@ class RelayMachine:
             self._store.delete(key)
         effects = device.deadlines.met(key)
         if device.is_away and device.address == source:
-            self._found(device)
+            self._reached(device)
             return [*effects, *self._deliver(now_us, device)]
         return effects
 
@@ -249,7 +249,7 @@ class RelayMachine:
         device.deadlines.clear()
         return (SetTimer(device.name, device.try_us),) if device.queue else ()
 
-    def _found(self, device: DeviceQueue) -> None:
+    def _reached(self, device: DeviceQueue) -> None:
         device.is_away, device.try_us = False, FIRST_TRY_US
 
     def _move(self, device: DeviceQueue, address: str) -> None:

@@ -103,7 +103,7 @@ def more_on_less(policy: Policy) -> Iterator[More]:
     if not any(_BATTERY in atom.names() for atom in (*contexts.conditions, *contexts.computed)):
         return
     trial = _Trial(policy, contexts)
-    yield from trial.found()
+    yield from trial.findings()
     yield from trial.warnings()
 
 
@@ -113,7 +113,7 @@ class _Trial:
         self._contexts = contexts
         self._levels = contexts.levels
         self._computes = [_computes_with_battery(policy, number) for number in range(len(policy.rules))]
-        self._told: set[tuple[int, int]] = set()
+        self._reported: set[tuple[int, int]] = set()
         self._left = _MOST_PAIRS
         self._noted: set[tuple[int, int]] = set()
         self._unsure: dict[int, str] = {}
@@ -128,9 +128,9 @@ class _Trial:
             number: compile_tree(atom.node, names, kind=EVERY_KIND) for number, atom in self._open.items()
         }
 
-    def found(self) -> Iterator[More]:
+    def findings(self) -> Iterator[More]:
         groups: dict[Any, tuple[Context, list[int]]] = {}
-        for context in self._contexts.told_apart():
+        for context in self._contexts.distinguished():
             fires = [self._fires(context, level) for level in self._levels]
             self._look(context)
             if len(set(fires)) > 1 or self._computes[fires[0]]:
@@ -164,10 +164,10 @@ class _Trial:
         self._left -= len(tried) * (len(tried) + 10)
         for place, (lower, less, at_less) in enumerate(tried):
             for higher, more, at_more in tried[place + 1 :]:
-                if (less, more) not in self._told and less >= 0:
+                if (less, more) not in self._reported and less >= 0:
                     self._note_unsure(less, more, at_less, at_more)
                     if at_less.is_more(at_more):
-                        self._told.add((less, more))
+                        self._reported.add((less, more))
                         yield self._more(context, (lower, less, at_less), (higher, more, at_more))
 
     def _more(self, context: Context, low: tuple[float, int, Sends], high: tuple[float, int, Sends]) -> More:

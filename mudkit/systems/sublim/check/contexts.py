@@ -219,7 +219,7 @@ class Contexts:
         if self._looked_at() & self.changed:
             self.states = self._reached()
 
-    def told_apart(self) -> Iterator[Context]:
+    def distinguished(self) -> Iterator[Context]:
         """Give the contexts that conditions can tell apart."""
         affordable = _MOST_CONDITIONS // (len(self.levels) * len(self._policy.rules))
         yield from self._drawn(

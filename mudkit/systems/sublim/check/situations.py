@@ -99,7 +99,7 @@ class Situations:
         """Give which of these values a name has in each situation."""
         return self._digits((name, ()))
 
-    def told(self, situation: int) -> str:
+    def describe(self, situation: int) -> str:
         """Say a situation in words."""
         parts = []
         for key, values in self._values.items():

@@ -16,7 +16,7 @@ from mudkit.systems.sublim.policy.deciding import DROPPED, SENT, STOPPED, Seen, 
 from mudkit.systems.sublim.policy.message import create_message, frozen
 from mudkit.systems.sublim.policy.problems import PolicyError
 from mudkit.systems.sublim.policy.state import Beyond, State, checked_bytes
-from mudkit.systems.sublim.policy.watching import TooLong, Watched, told
+from mudkit.systems.sublim.policy.watching import TooLong, Watched, error_text
 
 __all__ = ["FunctionPolicy", "policy"]
 
@@ -60,7 +60,7 @@ class FunctionPolicy:
             checked_bytes(made, "the message")
             return Verdict.of(DROPPED if made is None else SENT, made, None, state, variables)
         except (Exception, SystemExit, TooLong) as error:  # whatever the function does is its own affair
-            why = str(error) if isinstance(error, Beyond | TooLong) else told(error)
+            why = str(error) if isinstance(error, Beyond | TooLong) else error_text(error)
             return Verdict(STOPPED, None, None, variables, why)
 
     def explain(

@@ -29,7 +29,7 @@ from mudkit.systems.sublim.policy.limits import MAX_ACTIONS, MAX_BOOKS_BYTES, MA
 from mudkit.systems.sublim.policy.message import thawed
 from mudkit.systems.sublim.policy.problems import Places, PolicyError
 from mudkit.systems.sublim.policy.state import AUTOMATIC, Beyond, State, Tables
-from mudkit.systems.sublim.policy.watching import TooLong, told
+from mudkit.systems.sublim.policy.watching import TooLong, error_text
 from mudkit.systems.sublim.policy.yaml_text import read_yaml
 
 __all__ = ["SCOPES", "Policy", "Rule"]
@@ -260,7 +260,7 @@ class Policy:
         except (Beyond, MudkitError, TooLong) as error:
             return Verdict(STOPPED, None, None, variables, str(error))
         except (Exception, SystemExit) as error:  # a registered method may do anything
-            return Verdict(STOPPED, None, None, variables, told(error))
+            return Verdict(STOPPED, None, None, variables, error_text(error))
         return Verdict(DROPPED, None, None, variables)
 
     def explain(

@@ -26,7 +26,7 @@ from typing import Any, Final
 
 from mudkit.systems.sublim.policy.limits import MAX_CPU_S, MAX_LINES
 
-__all__ = ["TooLong", "Watched", "told"]
+__all__ = ["TooLong", "Watched", "error_text"]
 
 _KNOWN_CODE: Final = 1024
 
@@ -67,7 +67,7 @@ class Watched:
         return self._trace
 
 
-def told(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Say what was raised; an error of a user may fail at that, too."""
     try:
         return f"{type(error).__name__}: {error}"

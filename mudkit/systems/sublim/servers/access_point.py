@@ -42,7 +42,7 @@ from mudkit.systems.sublim.policy.function import FunctionPolicy
 from mudkit.systems.sublim.policy.limits import MAX_TEXT
 from mudkit.systems.sublim.policy.policy import Policy
 from mudkit.systems.sublim.policy.problems import PolicyError
-from mudkit.systems.sublim.policy.watching import told
+from mudkit.systems.sublim.policy.watching import error_text
 from mudkit.systems.sublim.servers.agent import AGAIN, Agent, AnyPolicy
 from mudkit.systems.sublim.servers.handover import LEAVE, WANT, Handover
 from mudkit.systems.sublim.servers.plain_access_point import PlainService
@@ -228,7 +228,7 @@ class AccessPointMachine:
         except MudkitError:
             raise
         except Exception as error:  # whatever was sent in the place of names and values
-            raise PolicyError("The policy cannot be read.", found=told(error)) from error
+            raise PolicyError("The policy cannot be read.", found=error_text(error)) from error
 
     def _begin(self, name: str) -> Agent:
         sent = self._store.get(f"policy {name}")

@@ -69,17 +69,17 @@ class PublishServerMachine:
                 if source not in self._points:
                     self._points[source] = 0
                     self._store.put("points", list(self._points))
-                return (Send(source, self._told()),)
+                return (Send(source, self._announcement()),)
             case Received(source=source, message={"kind": "replay", "from": first}):
                 return (Send(source, self._replayed(first)),)
             case Received(source=source, message={"kind": "have", "last": last}):
                 self._points[source] = max(self._points.get(source, 0), last)
             case LinkUp():
                 late = [each for each, last in self._points.items() if last < self._last]
-                return [*(Send(each, self._told()) for each in late), *self._timer(now_us, late)]
+                return [*(Send(each, self._announcement()) for each in late), *self._timer(now_us, late)]
             case TimerFired():
                 late = [each for each, last in self._points.items() if self._left_us(now_us, last) == 0]
-                return [*(Send(each, self._told()) for each in late), *self._timer(now_us, late)]
+                return [*(Send(each, self._announcement()) for each in late), *self._timer(now_us, late)]
         return ()
 
     def _left_us(self, now_us: int, last: int) -> int | None:
@@ -113,7 +113,7 @@ class PublishServerMachine:
         self._store.crash_point("numbered, not kept")
         self._store.put(_key(self._last), kept)
         self._store.delete(_key(self._last - self._kept))
-        flooded = {**self._told(), "messages": [kept]}
+        flooded = {**self._announcement(), "messages": [kept]}
         sent = [Send(each, flooded) for each in self._points]
         timer = [] if self._is_waiting else [SetTimer(_AGAIN, AGAIN_US)]
         self._is_waiting = True
@@ -122,9 +122,9 @@ class PublishServerMachine:
     def _replayed(self, first: int) -> dict[str, Any]:
         begin = max(first, self._last - self._kept + 1)
         entries = (self._store.get(_key(each)) for each in range(begin, min(begin + AT_ONCE, self._last + 1)))
-        return {**self._told(), "messages": [each for each in entries if each is not None]}
+        return {**self._announcement(), "messages": [each for each in entries if each is not None]}
 
-    def _told(self) -> dict[str, Any]:
+    def _announcement(self) -> dict[str, Any]:
         first = max(self._last - self._kept + 1, 1)
         return {"kind": "messages", "last": self._last, "first": first, "messages": []}
 

@@ -51,7 +51,7 @@ def test_predicates_are_true_together_in_some_situation_when_they_are(some, mess
 
 def test_a_situation_is_told_in_words():
     found = Situations([Predicate.parse("a < 3 AND b = 'x'", language=LANGUAGE), None])
-    told = {found.told(number) for number in range(found.count)}
+    told = {found.describe(number) for number in range(found.count)}
     assert "message.a is NULL, message.b is x" in told
     assert "message.a is 2.0, message.b is something else" in told
-    assert Situations([None]).told(0) == "always"
+    assert Situations([None]).describe(0) == "always"
