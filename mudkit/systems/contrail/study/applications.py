@@ -15,7 +15,7 @@ from mudkit.systems.contrail.device.filters import ITEM
 from mudkit.systems.contrail.items import Item
 from mudkit.systems.contrail.port import Port
 
-__all__ = ["TABLE_1", "Aggregator", "Alarm", "Chat", "Photos", "Sensor", "Video", "SharedLocation"]
+__all__ = ["TABLE_1", "Aggregator", "Alarm", "Chat", "Photos", "Sensor", "SharedLocation", "Video"]
 
 TABLE_1: Final[Mapping[str, Mapping[str, float]]] = {
     "chat": {"polling_interval_ms": 5_000, "idle_timeout_ms": 0},

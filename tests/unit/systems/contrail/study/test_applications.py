@@ -12,8 +12,8 @@ from mudkit.systems.contrail.study.applications import (
     Chat,
     Photos,
     Sensor,
-    Video,
     SharedLocation,
+    Video,
 )
 
 
