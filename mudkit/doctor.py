@@ -69,10 +69,10 @@ def checks(start: bool = False) -> list[Check]:
         ("browser", _browser),
         ("offline maps", _maps),
     ]
-    return [_looked(name, look) for name, look in looks]
+    return [_checked(name, look) for name, look in looks]
 
 
-def _looked(name: str, look: Callable[[str], Check]) -> Check:
+def _checked(name: str, look: Callable[[str], Check]) -> Check:
     try:
         return look(name)
     except Exception as error:

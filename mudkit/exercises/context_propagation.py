@@ -101,7 +101,7 @@ def _degrees(east_km: float) -> float:
     return east_km / float(KM_PER_DEGREE) / 0.8637  # the cosine of the latitude
 
 
-def _own(sender: Context, receiver: Context) -> Time | Volume:
+def _reference(sender: Context, receiver: Context) -> Time | Volume:
     """Give what is asked for."""
     is_friend = bool(receiver.people & {*sender["friends"]})
     here, there = sender.get("loc"), receiver.get("loc")
@@ -109,7 +109,9 @@ def _own(sender: Context, receiver: Context) -> Time | Volume:
     return Volume(1) if is_friend or (sender.get("hazard") and is_near) else Time(seconds=_WAIT_S)
 
 
-def _gone(function: Callable[..., Any], case: _Case) -> dict[tuple[int, str], tuple[float, tuple[int, ...]]]:
+def _sent_messages(
+    function: Callable[..., Any], case: _Case
+) -> dict[tuple[int, str], tuple[float, tuple[int, ...]]]:
     """Give when each message goes to each receiver, s, and with which others."""
     lists = ClientLists(Aggregability(function), _LONGEST_US)
     for name, given in case.attributes.items():
@@ -140,7 +142,7 @@ def _play(piece: Callable[..., Any], case: _Case) -> Played:
             raised.append(f"it gives {given!r}, which is no Volume, People or Time")
         return given
 
-    sent, expected = _gone(watched, case), _gone(_own, case)
+    sent, expected = _sent_messages(watched, case), _sent_messages(_reference, case)
     problem = raised[0].splitlines()[0] if raised else _problem(sent, expected, case)
     return Played(str(case), problem, picture=partial(_drawn, piece, case))
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from mudkit.errors import TraceContentError
 from mudkit.learning.costs import CLASSES
 from mudkit.learning.pairs import arrow
-from mudkit.trace.recordings import codes
+from mudkit.trace.recordings import device_codes
 from mudkit.trace.schema import epoch_us
 from mudkit.units import US_PER_S, box_bounds, in_box
 
@@ -62,7 +62,7 @@ class Writes:
         """
         by = [("device", "ascending"), ("ts", "ascending")]
         firsts, positions = arrow(firsts).sort_by(by), arrow(positions).sort_by(by)
-        device, t_us = codes(positions["device"]), epoch_us(positions["ts"])
+        device, t_us = device_codes(positions["device"]), epoch_us(positions["ts"])
         fits = len(firsts) == len(positions) and positions["device"].equals(firsts["device"])
         if not fits or not np.array_equal(t_us, epoch_us(firsts["ts"])):
             raise TraceContentError(

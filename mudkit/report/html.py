@@ -171,11 +171,11 @@ def _figure(figure: dict[str, Any], name: str) -> str:
     return (
         f'<div id="{name}" class="mudkit-figure" style="height:{float(height):g}px"></div>'
         f'<script type="application/json" class="mudkit-figure-data" data-figure="{name}">{data}</script>'
-        f'<noscript><p class="mudkit-needs-script">{_alternative(layout)} It needs JavaScript.</p></noscript>'
+        f'<noscript><p class="mudkit-needs-script">{_caption(layout)} It needs JavaScript.</p></noscript>'
     )
 
 
-def _alternative(layout: dict[str, Any]) -> str:
+def _caption(layout: dict[str, Any]) -> str:
     """Tell what a figure is called, for readers who do not see it."""
     title = layout.get("title")
     text = title.get("text") if isinstance(title, dict) else title

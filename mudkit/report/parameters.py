@@ -68,7 +68,7 @@ def check(template: str, given: dict[str, Any]) -> dict[str, Any]:
             if missing
             else f"The parameter {key!r} of the report {template} is not usable.",
             where=key,
-            found="nothing" if missing else _came(first["input"], key),
+            found="nothing" if missing else _shown(first["input"], key),
             expected=field.description if missing else _expected(str(place[0]), field, first),
             remedy=f"--param {key}{'.device' if is_mapping else ''}=…"
             + (f" ({field.description})" if field.description and not missing else ""),
@@ -308,7 +308,7 @@ def _range(field: FieldInfo) -> str:
     return "".join(f" {each}" for each in said)
 
 
-def _came(value: Any, key: str) -> str:
+def _shown(value: Any, key: str) -> str:
     if isinstance(value, dict):
         value = value.get(key)
     return f"{value!r} ({type(value).__name__})"

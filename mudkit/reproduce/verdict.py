@@ -38,10 +38,10 @@ def judge(row: Row, measured: Measured | None) -> tuple[str, str]:
     missed = [required for required in row.required if required not in held]
     reasons = []
     if missed:
-        requirements = "; ".join(_sentence(required, measured) for required in missed)
+        requirements = "; ".join(_in_words(required, measured) for required in missed)
         reasons.append(f"{len(missed)} of {len(row.required)} do not hold here: {requirements}")
     if held:
-        requirements = "; ".join(_sentence(required, measured) for required in held)
+        requirements = "; ".join(_in_words(required, measured) for required in held)
         reasons.append(f"{len(held)} of {len(row.required)} hold: {requirements}")
     shape = [required for required in row.required if required.is_shape]
     if not missed:
@@ -57,5 +57,5 @@ def _holds(required: Required, measured: Measured) -> bool:
     return required.holds(measured.figures[required.figure].median)
 
 
-def _sentence(required: Required, measured: Measured) -> str:
+def _in_words(required: Required, measured: Measured) -> str:
     return f"{required.figure} {number(measured.figures[required.figure].median)} ({required})"

@@ -28,7 +28,7 @@ from mudkit.trace.parse_links import (
     refuse_mostly_bad,
     rejected_rows,
 )
-from mudkit.trace.recordings import codes, order_recordings, row_durations, stretches
+from mudkit.trace.recordings import device_codes, order_recordings, row_durations, stretches
 from mudkit.trace.schema import LINKS, epoch_us, timestamps
 from mudkit.units import US_PER_S
 
@@ -123,7 +123,7 @@ class LoadedLinks:
         t_us = epoch_us(self.links["ts"])
         # Rows of a recorded state hold until the next one, however late that comes.
         gap_s = float(self.source.get("options", {}).get("recording_gap_s") or math.inf)
-        return t_us, *row_durations(codes(self.links["device"]), t_us, gap_s)
+        return t_us, *row_durations(device_codes(self.links["device"]), t_us, gap_s)
 
 
 def load_links(
@@ -196,7 +196,7 @@ def load_links(
             remedy="leave them out",
         )
     good, bad = parse_links(source, options)
-    device, t_us = codes(good["device"]), np.asarray(good["t_us"].to_numpy(), dtype=np.int64)
+    device, t_us = device_codes(good["device"]), np.asarray(good["t_us"].to_numpy(), dtype=np.int64)
     order = order_recordings(device, t_us, RECORDING_GAP_S)
     aside = good.take(pa.array(order.aside))
     again = rejected_rows(source, aside["row"], order.reasons, aside["raw"])

@@ -150,10 +150,10 @@ def parse(columns: pa.Table, source: str, rows: NDArray[np.int64], options: Opti
     untimed = np.asarray(pc.is_null(columns["ts"].combine_chunks()).to_numpy(zero_copy_only=False))
     unparsable = np.isnan(lat) | np.isnan(lon) | (t_us == NO_TIME)
     unparsable |= np.asarray(pc.fill_null(pc.equal(device, ""), True).to_numpy(zero_copy_only=False))
-    unplaced = _is_twice_or_never(columns["ts"].combine_chunks(), t_us, options)
+    unplaced = _is_ambiguous_or_skipped(columns["ts"].combine_chunks(), t_us, options)
     for name, most in (("box_km", MAX_BOX_KM), ("window_s", MAX_WINDOW_S)):
         if name in values:  # where a row says nothing, the default holds
-            unparsable |= ~((values[name] > 0) & (values[name] <= most)) & _says(columns[name])
+            unparsable |= ~((values[name] > 0) & (values[name] <= most)) & _is_given(columns[name])
     reason = np.select(
         [untimed, unplaced, unparsable, late, swapped, outside],
         [UNTIMED, TWICE_OR_NEVER, UNPARSABLE, LATE, EXCHANGED, OUTSIDE],
@@ -238,7 +238,7 @@ def check_parsed(plan: LoadPlan, rows: int, bad: dict[str, int], sample: str) ->
         )
 
 
-def _is_twice_or_never(ts: pa.Array, t_us: NDArray[np.int64], options: Options) -> NDArray[np.bool_]:
+def _is_ambiguous_or_skipped(ts: pa.Array, t_us: NDArray[np.int64], options: Options) -> NDArray[np.bool_]:
     """Tell which times can be read, but the zone has them twice or never: in UTC each is one."""
     is_unread = np.asarray(t_us == NO_TIME, dtype=np.bool_)
     if options.tz != "UTC" and is_unread.any():
@@ -247,7 +247,7 @@ def _is_twice_or_never(ts: pa.Array, t_us: NDArray[np.int64], options: Options) 
     return np.zeros(len(t_us), dtype=np.bool_)
 
 
-def _says(column: pa.ChunkedArray) -> NDArray[np.bool_]:
+def _is_given(column: pa.ChunkedArray) -> NDArray[np.bool_]:
     """Tell which rows say something at all."""
     text = pc.utf8_trim_whitespace(column.combine_chunks().cast(pa.string()))
     return np.asarray(

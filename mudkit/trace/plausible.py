@@ -99,7 +99,7 @@ def judge(
     once = np.flatnonzero(np.append(True, ~is_again)[: len(device)])
     edges = np.flatnonzero(np.diff(device[once])) + 1
     kept = [np.zeros(0, dtype=np.int64)]
-    kept += [rows[_worthiest(t_us[rows], lat[rows], lon[rows])] for rows in np.split(once, edges)]
+    kept += [rows[_best_chain(t_us[rows], lat[rows], lon[rows])] for rows in np.split(once, edges)]
     chosen = np.concatenate(kept)
     moment = np.append(0, np.cumsum(~is_twin))[: len(device)]  # the same number for one device and time
     has_kept = np.zeros(len(device), dtype=np.bool_)
@@ -137,7 +137,7 @@ class _Steps:
             # The velocity of the step that ends in row i is in i, of the one that starts there in i + 1.
             self._north[1:n], self._east[1:n], _ = self._velocity(slice(0, n - 1), slice(1, n))
             fast = np.flatnonzero(~self.follows)
-            self.follows[fast] = self._goes_on(fast, fast + 1)
+            self.follows[fast] = self._keeps_velocity(fast, fast + 1)
 
     def costs(self, first: int, row: int, enough: NDArray[np.int64]) -> NDArray[np.int64]:
         """Give what steps from the rows ``[first, row)`` cost; negative where no time passes.
@@ -159,7 +159,7 @@ class _Steps:
             _, _, speed = self._velocity(fast + first, row)
             flight = (dt_us[fast] >= FLIGHT_S * US_PER_S) & (speed <= MAX_FLIGHT_MPS)
             cost[fast[flight]] = FLIGHT_COST
-            cost[fast[self._goes_on(fast + first, row)]] = 0
+            cost[fast[self._keeps_velocity(fast + first, row)]] = 0
         return np.asarray(cost, dtype=np.int64)
 
     def _is_slow(self, earlier: slice, later: slice | int) -> NDArray[np.bool_]:
@@ -180,7 +180,9 @@ class _Steps:
             north, east = (np.where(dt_s > 0, each / dt_s, np.inf) for each in (north_m, east_m))
         return north, east, np.hypot(north, east)
 
-    def _goes_on(self, earlier: NDArray[np.int64], later: NDArray[np.int64] | int) -> NDArray[np.bool_]:
+    def _keeps_velocity(
+        self, earlier: NDArray[np.int64], later: NDArray[np.int64] | int
+    ) -> NDArray[np.bool_]:
         """Tell whether the step into ``earlier`` or the one out of ``later`` is like that between them."""
         north, east, speed = self._velocity(earlier, later)
         like = np.zeros(len(speed), dtype=np.bool_)
@@ -191,7 +193,7 @@ class _Steps:
         return np.asarray(like & (speed <= MAX_FLIGHT_MPS))
 
 
-def _worthiest(
+def _best_chain(
     t_us: NDArray[np.int64], lat: NDArray[np.float64], lon: NDArray[np.float64]
 ) -> NDArray[np.int64]:
     """Find the rows that are worth most together; of equal ones those that come first.

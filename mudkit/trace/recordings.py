@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 
 from mudkit.units import US_PER_S
 
-__all__ = ["DUPLICATE", "OUT_OF_ORDER", "Order", "codes", "order_recordings", "row_durations", "stretches"]
+__all__ = [
+    "DUPLICATE",
+    "OUT_OF_ORDER",
+    "Order",
+    "device_codes",
+    "order_recordings",
+    "row_durations",
+    "stretches",
+]
 
 DUPLICATE, OUT_OF_ORDER = "duplicate", "out of order"
 
@@ -123,7 +131,7 @@ def stretches(
     return first, np.add.reduceat(lasts_us, first)
 
 
-def codes(device: pa.ChunkedArray) -> NDArray[np.int64]:
+def device_codes(device: pa.ChunkedArray) -> NDArray[np.int64]:
     """Give each row the number of its device, from 0 in the order of the names."""
     names = device.combine_chunks().dictionary_encode()
     rank = pc.rank(names.dictionary, "ascending").to_numpy().astype(np.int64) - 1

@@ -11,14 +11,14 @@ ROOT = Path(__file__).parents[2]
 def test_the_reference_is_built(tmp_path):
     out = tmp_path / "api"
     for _ in range(2):  # one that is there is replaced
-        told = subprocess.run(
+        process = subprocess.run(
             [sys.executable, ROOT / "tools" / "api.py", out, "mudkit.units", "mudkit.lab"],
             capture_output=True,
             text=True,
             check=True,
             cwd=tmp_path,
         )
-        assert told.stdout == f"{out / 'index.html'}\n"
+        assert process.stdout == f"{out / 'index.html'}\n"
     pages = {file.stem: file.read_text(encoding="utf-8") for file in out.rglob("*.html")}
     assert set(pages) == {"index", "lab", "units"}
     assert "Virtual time goes on" in pages["lab"] or "virtual time" in pages["lab"]

@@ -218,10 +218,21 @@ def test_a_wrong_option_of_jupyterlab_is_told_before_anything_is_copied(
 
 
 def test_options_of_jupyterlab_are_taken():
-    jupyter.refuse_unknown([
-        *jupyter.ASKS_NOBODY, "-y", "--no-browser", "--allow-root", "--port", "9000", "--port=9000", "notes.ipynb",
-        "--ServerApp.port=0", "--IdentityProvider.token=x", "--ServerApp.jpserver_extensions={'a': True}",
-    ])  # fmt: skip
+    jupyter.refuse_unknown(
+        [
+            *jupyter.ASKS_NOBODY,
+            "-y",
+            "--no-browser",
+            "--allow-root",
+            "--port",
+            "9000",
+            "--port=9000",
+            "notes.ipynb",
+            "--ServerApp.port=0",
+            "--IdentityProvider.token=x",
+            "--ServerApp.jpserver_extensions={'a': True}",
+        ]
+    )
 
 
 def test_jupyterlab_starts_as_it_is_told_and_asks_nobody(tmp_path):

@@ -54,7 +54,14 @@ def walk(*devices: str, minutes: int = 60) -> Replay:
 
 
 def state(lab: Lab) -> Any:
-    return list(lab.devices), list(lab.world.hosts), lab.now, [lab.trace.table(name).to_pylist() for name in TABLES], list(lab.trace.description["devices"]), len(lab.world.agenda)  # fmt: skip
+    return (
+        list(lab.devices),
+        list(lab.world.hosts),
+        lab.now,
+        [lab.trace.table(name).to_pylist() for name in TABLES],
+        list(lab.trace.description["devices"]),
+        len(lab.world.agenda),
+    )
 
 
 def test_the_page_of_the_design(tmp_path, monkeypatch):

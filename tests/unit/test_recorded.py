@@ -75,9 +75,11 @@ def test_taxis_are_where_they_were(evening, tracks):
         known = (after > 0) & (after < len(at_s))
         before, after = np.maximum(after - 1, 0), np.minimum(after, len(at_s) - 1)
         is_way = known & (at_s[after] - at_s[before] <= GAP_S)
-        for found, its in ((lat[:, number], its_lat), (lon[:, number], its_lon)):
-            np.testing.assert_allclose(found[is_way], np.interp(now_s, at_s, its)[is_way], rtol=0, atol=1e-9)
-            np.testing.assert_allclose(found[~is_way], its[before][~is_way], rtol=0, atol=1e-9)
+        for interpolated, its in ((lat[:, number], its_lat), (lon[:, number], its_lon)):
+            np.testing.assert_allclose(
+                interpolated[is_way], np.interp(now_s, at_s, its)[is_way], rtol=0, atol=1e-9
+            )
+            np.testing.assert_allclose(interpolated[~is_way], its[before][~is_way], rtol=0, atol=1e-9)
         moved += np.abs(np.diff(lat[:, number])).sum()
     assert met > 500
     assert moved > 188 * 0.01
@@ -207,14 +209,14 @@ def outages(recording):
 def test_the_labs_outages_are_those_of_the_recording(drive, recording):
     lab, known = drive[0], outages(recording)
     incidents = [row for row in lab.trace.table("incidents").to_pylist() if row["device"] == "car"]
-    found = {
+    times_s = {
         what: [row["ts"].timestamp() - lab.start_us / US for row in incidents if row["incident"] == what]
         for what in ("link down", "link up")
     }
-    assert found["link down"] == pytest.approx([begin for begin, _ in known], abs=1e-5)
+    assert times_s["link down"] == pytest.approx([begin for begin, _ in known], abs=1e-5)
     assert len(known) == 69
     length_s = recording[1].sum()
-    assert found["link up"] == pytest.approx([end for _, end in known if end < length_s], abs=1e-5)
+    assert times_s["link up"] == pytest.approx([end for _, end in known if end < length_s], abs=1e-5)
 
 
 def test_real_outages_cut_real_transfers(drive, recording):
@@ -338,10 +340,10 @@ def test_unlocks_are_the_reads_of_a_scenario(phone_log):
     begins = set()
     for moments in asked.values():
         days = by_day(moments)
-        found = [sorted(days.get(dt.date(2017, 6, 1) + dt.timedelta(days=n), [])) for n in range(4)]
+        reads = [sorted(days.get(dt.date(2017, 6, 1) + dt.timedelta(days=n), [])) for n in range(4)]
         turns = [[whole[(first + n) % len(whole)] for n in range(4)] for first in range(len(whole))]
-        assert found in turns
-        begins.add(turns.index(found))
+        assert reads in turns
+        begins.add(turns.index(reads))
     assert len(begins) > 1  # not all have the same day
     # What was unlocked was read: nothing is read at another moment.
     unlocks = {moment for moments in asked.values() for moment in moments}

@@ -93,7 +93,7 @@ def write_results(source: str, out: str, place: str) -> None:
         for name, frame in _jobs(spark, source, out):
             pipeline.write(frame, Path(out) / name)
         _spread(spark, Path(out) / "spread-seeds")
-        print(json.dumps(_whereabouts(spark)))  # noqa: T201 - this is how the process answers
+        print(json.dumps(_task_places(spark)))  # noqa: T201 - this is how the process answers
     finally:
         pipeline.stop()
 
@@ -121,7 +121,7 @@ def _spread(spark: Any, folder: Path) -> None:
     pq.write_table(pa.Table.from_pylist(rows), folder / "part-0.parquet")
 
 
-def _whereabouts(spark: Any) -> dict[str, list[str]]:
+def _task_places(spark: Any) -> dict[str, list[str]]:
     """Tell the folders that tasks ran in, and where Python found mudkit there."""
 
     def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -98,14 +98,14 @@ def _replayed(trace: Labelled) -> dict[str, _Outcome]:
     """Replay a trace for each definition of stale."""
     pairs = Pairs.of(trace.labels, trace.reads)
     return {
-        f"{trace.name}, completeness {least:g}": _of(
+        f"{trace.name}, completeness {least:g}": _replay_all(
             pairs, pairs.missing >= 1 if least == 1 else pairs.completeness < least
         )
         for least in COMPLETENESS
     }
 
 
-def _of(pairs: Pairs, stale: NDArray[np.bool_]) -> _Outcome:
+def _replay_all(pairs: Pairs, stale: NDArray[np.bool_]) -> _Outcome:
     count = len(pairs.device)
 
     def shares(served: NDArray[np.int64]) -> tuple[float, int]:

@@ -117,10 +117,10 @@ def measure(
 
 
 def _replayed(trace: Labelled) -> tuple[str, _Outcome]:
-    return trace.name, _of(Writes.of(trace.labels, trace.positions), AskedReads.of(trace.reads))
+    return trace.name, _replay_all(Writes.of(trace.labels, trace.positions), AskedReads.of(trace.reads))
 
 
-def _of(writes: Writes, asked: AskedReads) -> _Outcome:
+def _replay_all(writes: Writes, asked: AskedReads) -> _Outcome:
     learnt_from = trained_on(writes)
     train, test = writes.take(learnt_from), writes.take(~learnt_from)
 
@@ -157,7 +157,7 @@ def _figures(by_name: Mapping[str, Sequence[_Outcome]]) -> dict[str, Figure]:
         figures[f"regimes in which less than half of the gap in {what} is closed"] = Figure.of([few])
         figures |= {f"share of the gap in {what} closed, {name}": share for name, share in closed.items()}
         for who in ("bound", "tree"):
-            times = [Figure.of(_times(each, who, what) for each in runs) for runs in _telling(by_name)]
+            times = [Figure.of(_times(each, who, what) for each in runs) for runs in _comparable(by_name)]
             best = max(times, key=lambda figure: figure.median, default=Figure.of([math.nan]))
             figures[f"times fewer {what} than with 30 min, {who}, best regime"] = best
     for name, runs in by_name.items():
@@ -180,10 +180,12 @@ def _finding(by_name: Mapping[str, Sequence[_Outcome]]) -> str:
     words = []
     for what, wanted in (("messages", FEWER_MESSAGES), ("points", FEWER_POINTS)):
         for who in ("bound", "tree"):
-            times = [Figure.of(_times(each, who, what) for each in runs).median for runs in _telling(by_name)]
+            times = [
+                Figure.of(_times(each, who, what) for each in runs).median for runs in _comparable(by_name)
+            ]
             best = max(times, default=math.nan)
             words.append(f"the {who} {best:.3g} times fewer {what} (the paper's: {wanted:g})")
-    regimes = len(_telling(by_name))
+    regimes = len(_comparable(by_name))
     sentence = f"at best, of {regimes} regimes: {', '.join(words)}"
     hours = [Figure.of(closed).median for runs in by_name.values() if (closed := _by_hours(runs))]
     few = sum(closed < _HALF for closed in hours)
@@ -195,7 +197,7 @@ def _finding(by_name: Mapping[str, Sequence[_Outcome]]) -> str:
     )
 
 
-def _telling(by_name: Mapping[str, Sequence[_Outcome]]) -> list[Sequence[_Outcome]]:
+def _comparable(by_name: Mapping[str, Sequence[_Outcome]]) -> list[Sequence[_Outcome]]:
     """Take the regimes in which 30 minutes leave some reads whole: elsewhere nothing sent is as good."""
     return [runs for runs in by_name.values() if max(each.thirty.missed for each in runs) <= MOST_MISSED]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Final
 
-from mudkit.reproduce.radiator.link import OVERLOAD, PER_S, Sent
+from mudkit.reproduce.radiator.link import OVERLOAD, PER_S, SentAggregates
 from mudkit.reproduce.radiator.messages import CLIENTS, ENCODING, aggregates, chain_of, messages, push_bytes
 from mudkit.reproduce.row import Figure, Measured, Say, say_nothing
 from mudkit.systems.radiator import pack
@@ -43,10 +43,10 @@ def measure_compression(
         sent = list(messages(count, seed, per_s=PER_S))
         sizes = [len(pack(message.context.describe(), compress=False)) for message in sent]
         least, most = min(least, *sizes), max(most, *sizes)
-        of_kind: dict[str, Sent] = {}
+        of_kind: dict[str, SentAggregates] = {}
         for kind, (volume, compress) in kinds.items():
             gone = aggregates(sent, volume, compress=compress)
-            of_kind[kind] = out = Sent.of(gone, [each.size_bytes for each in gone])
+            of_kind[kind] = out = SentAggregates.of(gone, [each.size_bytes for each in gone])
             series[kind].append(out.total_bytes / out.messages)
         bytes_per_s = of_kind["volume 1"].total_bytes / length_s / OVERLOAD
         for kind, out in of_kind.items():

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.reproduce.radiator.link import OVERLOAD, PER_S, Sent
+from mudkit.reproduce.radiator.link import OVERLOAD, PER_S, SentAggregates
 from mudkit.reproduce.radiator.messages import CLIENTS, ENCODING, aggregates, chain_of, messages, push_bytes
 from mudkit.reproduce.row import Figure, Measured, Say, say_nothing
 from mudkit.systems.radiator import Message
@@ -22,12 +22,12 @@ HOP_S: Final = 0.07
 """From one phone to the next: the median latency of LTE, up and down (Huang et al., MobiSys 2012)."""
 
 
-def _sent(sent: Sequence[Message], volume: int, clients: int, share: float, seed: int) -> Sent:
+def _sent(sent: Sequence[Message], volume: int, clients: int, share: float, seed: int) -> SentAggregates:
     gone = aggregates(sent, volume)
     size = max(1, math.floor(share * clients + 1e-9))
     rest = chain_of(size, seed, clients)[1:]
     sizes = [push_bytes(each.context, rest) * math.ceil(clients / size) for each in gone]
-    return Sent.of(gone, sizes)
+    return SentAggregates.of(gone, sizes)
 
 
 def measure_lag(say: Say = say_nothing, *, length_s: int = 1000, seeds: Sequence[int] = range(3)) -> Measured:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mudkit.systems.radiator import Aggregate
 
-__all__ = ["OVERLOAD", "PER_S", "Sent"]
+__all__ = ["OVERLOAD", "PER_S", "SentAggregates"]
 
 PER_S: Final = 30.0
 """Messages a second."""
@@ -24,7 +24,7 @@ OVERLOAD: Final = 1.084
 
 
 @dataclass(frozen=True)
-class Sent:
+class SentAggregates:
     """Aggregates on their way out: when each goes, its bytes in all, and when its messages came.
 
     Parameters
@@ -42,7 +42,7 @@ class Sent:
     came_s: list[NDArray[np.float64]]
 
     @classmethod
-    def of(cls, gone: Sequence[Aggregate], sizes: Sequence[int]) -> Sent:
+    def of(cls, gone: Sequence[Aggregate], sizes: Sequence[int]) -> SentAggregates:
         """Take aggregates, each with its bytes in all."""
         came_s = [np.array([message.arrived_us for message in each.batch]) / 1e6 for each in gone]
         return cls(np.array([each.gone_us for each in gone]) / 1e6, np.array(sizes, np.float64), came_s)

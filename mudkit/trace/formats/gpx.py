@@ -129,13 +129,13 @@ class _Points:
             elif local == "name" and above == "trk":
                 self._name = text or None
         elif local in _POINTS:
-            self.device.append(self._whose(local))
+            self.device.append(self._device_name(local))
             for column, values in self._columns.items():
                 values.append(self._point.get(column))
         elif local == "trk":
             self._name = None
 
-    def _whose(self, kind: str) -> str:
+    def _device_name(self, kind: str) -> str:
         if not self._several or kind != "trkpt":
             return self._stem
         return f"{self._stem}/{self._name or f'track {self._track}'}"

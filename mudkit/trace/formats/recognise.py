@@ -190,8 +190,8 @@ def _folder(path: Path, format: str, columns: dict[str, str]) -> Source:  # noqa
             raise TraceFormatError(
                 f"The files of {path.name} have different columns.",
                 where=str(path / name),
-                found=_said(other.columns),
-                expected=f"{_said(first.columns)}, as in {members[0]}",
+                found=_mapping_text(other.columns),
+                expected=f"{_mapping_text(first.columns)}, as in {members[0]}",
                 remedy="rename the columns, or load each kind of file by itself",
             )
     return Source(path, first.format, first.columns, members)
@@ -212,5 +212,5 @@ def _members(path: Path) -> dict[str, tuple[str, ...]]:
     return {kind: tuple(sorted(names)) for kind, names in by_kind.items() if names}
 
 
-def _said(columns: dict[str, str]) -> str:
+def _mapping_text(columns: dict[str, str]) -> str:
     return ", ".join(f"{name}={given}" for name, given in columns.items())

@@ -105,15 +105,33 @@ def that_raises(points, query, cached):
 @pytest.mark.parametrize(
     "piece",
     [
-        counted(closed, has), counted(has, closed), counted(open_at_the_end, has), counted(has, open_at_the_end),
-        counted(without_the_edge, has), counted(has, without_the_edge), counted(in_a_circle, has),
-        counted(has, in_a_circle), counted(in_the_window_only, has), counted(has, in_the_window_only),
-        counted(in_the_box_only, has), counted(has, in_the_box_only), counted(with_the_future, has),
-        counted(has, with_the_future), counted(with_the_side_for_half_of_it, has), of_the_querys_window,
-        of_the_querys_box, by_subtraction, each_once, as_a_share, what_is_there, turned_round, that_raises,
-        lambda points, query, cached: 0, lambda points, query, cached: None,
+        counted(closed, has),
+        counted(has, closed),
+        counted(open_at_the_end, has),
+        counted(has, open_at_the_end),
+        counted(without_the_edge, has),
+        counted(has, without_the_edge),
+        counted(in_a_circle, has),
+        counted(has, in_a_circle),
+        counted(in_the_window_only, has),
+        counted(has, in_the_window_only),
+        counted(in_the_box_only, has),
+        counted(has, in_the_box_only),
+        counted(with_the_future, has),
+        counted(has, with_the_future),
+        counted(with_the_side_for_half_of_it, has),
+        of_the_querys_window,
+        of_the_querys_box,
+        by_subtraction,
+        each_once,
+        as_a_share,
+        what_is_there,
+        turned_round,
+        that_raises,
+        lambda points, query, cached: 0,
+        lambda points, query, cached: None,
     ],
-)  # fmt: skip
+)
 def test_wrong_ones_do_not_pass(piece):
     verdict = judge(CHAPTER, piece)
     assert not verdict.passed

@@ -58,7 +58,9 @@ def test_r1_a_saturated_link_is_relieved():
 
 
 def test_a_link_takes_one_after_the_other():
-    sent = radiator_link.Sent(np.array([0.0, 1.0, 9.0]), np.array([4.0, 4.0, 2.0]), [np.array([0.0])] * 3)
+    sent = radiator_link.SentAggregates(
+        np.array([0.0, 1.0, 9.0]), np.array([4.0, 4.0, 2.0]), [np.array([0.0])] * 3
+    )
     assert sent.lags_s(2.0) == pytest.approx([1.0, 3.0, 9.5])
     assert [sent.left_bytes(2.0, until_s) for until_s in (0, 1, 3, 9, 20)] == [0, 2, 6, 8, 10]
 
