@@ -10,7 +10,8 @@ from mudkit.consistency.anomaly import Anomaly
 from mudkit.consistency.models import MODELS, Form, Model, implied
 from mudkit.consistency.operation import Operation
 from mudkit.consistency.order import Edge
-from mudkit.consistency.reading import Reading, Record, Refused
+from mudkit.consistency.reading import Reading, Refused
+from mudkit.consistency.record import Record
 from mudkit.consistency.search import Budget, OverBudgetError, Views, search
 from mudkit.consistency.session import write_cycle
 from mudkit.consistency.verdict import Status

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from mudkit.consistency.history import History
 from mudkit.consistency.operation import Operation, Outcome
-from mudkit.consistency.reading import Record, Refused
+from mudkit.consistency.reading import Refused
+from mudkit.consistency.record import Record
 
 __all__ = ["seen_writes"]
 

@@ -7,7 +7,7 @@ from mudkit.predicates.index import SubscriptionIndex
 from mudkit.predicates.language import Language
 from mudkit.predicates.layout import Column, Layout
 from mudkit.predicates.predicate import Predicate
-from mudkit.predicates.sqlite import register
+from mudkit.predicates.sqlite_functions import register
 from mudkit.predicates.values import Point
 
 __all__ = [

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import html
-import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -17,16 +15,21 @@ from mudkit.figures.base.clock import NO_TIME, TimeAxis, needed, rows_of, times_
 from mudkit.figures.base.labels import Label, Sheet
 from mudkit.figures.base.template import template
 from mudkit.figures.base.window import Choice, prepared
+from mudkit.figures.time.message_texts import (
+    MAX_LABELS,
+    clock_time,
+    details,
+    escaped,
+    short_text,
+    subtitle_of,
+)
 from mudkit.trace.schema import FATES
 from mudkit.units import US_PER_S
 
-__all__ = ["MAX_LABELS", "MAX_MESSAGES", "diagram"]
+__all__ = ["MAX_MESSAGES", "diagram"]
 
 MAX_MESSAGES = 400
 """A diagram draws so many messages, the first ones."""
-
-MAX_LABELS = 40
-"""Above this number of messages their labels are left out; the pointer shows them."""
 
 
 class _Look(NamedTuple):
@@ -142,7 +145,7 @@ def diagram(
             "y": 1,
             "yanchor": "top",
             "pad": {"t": 40},
-            "subtitle": {"text": _subtitle(len(rows), drawn, low, high), "font": {"size": 12}},
+            "subtitle": {"text": subtitle_of(len(rows), drawn, low, high), "font": {"size": 12}},
         }
     )
     return figure
@@ -255,7 +258,7 @@ def _arrows(drawn: pd.DataFrame, names: dict[str, int], high_us: int, axis: Time
             places, times = _path(message, names, high_us)
             x += [*places.tolist(), None]
             y += [*times.tolist(), NO_TIME]
-            labels += [_details(message, several)] * (len(_ALONG) + 1)
+            labels += [details(message, several)] * (len(_ALONG) + 1)
         sizes = ([0] * (len(_ALONG) - 1) + [look.size_px, 0]) * len(rows)
         line = {"color": look.colour, "dash": look.dash, "width": look.width_px}
         mark = {
@@ -288,27 +291,10 @@ def _arrows(drawn: pd.DataFrame, names: dict[str, int], high_us: int, axis: Time
     return traces
 
 
-def _details(message: Any, several: bool) -> str:
-    """Say everything about a message, in plotly's HTML."""
-    to = message.target if message.target is not None else "nobody"
-    lines = [
-        f"<b>{_escaped(_label(message))}, {message.fate}</b>",
-        f"{_escaped(message.source)} → {_escaped(to)}",
-    ]
-    lines += [f"sent {_clock(message.sent_us)} UTC"]
-    if message.ended_us != NO_TIME:
-        took = (message.ended_us - message.sent_us) / 1e3
-        lines += [f"ended {_clock(message.ended_us)} UTC, {took:,.{0 if took >= 100 else 1}f} ms later"]
-    lines += [f"system {_escaped(message.system)}"] if several else []
-    lines += [f"key {_escaped(message.key)}"] if message.key is not None else []
-    wrapped = textwrap.wrap(message.content, 60, max_lines=6, placeholder=" …")
-    return "<br>".join([*lines, *map(_escaped, wrapped)])
-
-
 def _marks(shown: pd.DataFrame, axis: TimeAxis) -> Any:
     labels = [
-        f"<b>{_escaped(row.incident)}</b>, {_escaped(row.device)}<br>{_clock(row.t_us)} UTC"
-        + (f"<br>{_escaped(row.detail)}" if row.detail else "")
+        f"<b>{escaped(row.incident)}</b>, {escaped(row.device)}<br>{clock_time(row.t_us)} UTC"
+        + (f"<br>{escaped(row.detail)}" if row.detail else "")
         for row in rows_of(shown)
     ]
     link = shown["incident"].isin(["link down", "link up"])
@@ -346,12 +332,12 @@ def _labels(
                     (float(np.interp(part, _ALONG, places)), int(np.interp(part, _ALONG, times)), 0.0)
                     for part in (0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8)
                 ]
-            labels.append(sheet.put(_label(message), spots, look.colour))
+            labels.append(sheet.put(short_text(message), spots, look.colour))
     return [
         {
             "x": label.place,
             "y": axis.values([label.t_us])[0],
-            "text": _escaped(label.text),
+            "text": escaped(label.text),
             "xshift": label.shift_px,
             "showarrow": False,
             "borderpad": 1,
@@ -381,7 +367,7 @@ def _style(
     figure.update_xaxes(
         side="top",
         tickvals=list(names.values()),
-        ticktext=[f"<b>{_escaped(name)}</b>" for name in names],
+        ticktext=[f"<b>{escaped(name)}</b>" for name in names],
         tickangle=-30 if is_tilted else 0,
         range=[-0.5, len(names) - 0.5],
         showline=False,
@@ -392,24 +378,3 @@ def _style(
     figure.update_yaxes(
         title_text=axis.title, range=axis.values([edges[1], edges[0]]), showgrid=True, zeroline=False
     )
-
-
-def _subtitle(count: int, drawn: pd.DataFrame, low_us: int, high_us: int) -> str:
-    number = f"{count:,} message{'s' if count > 1 else ''}"
-    if count > len(drawn):
-        number = f"the first {len(drawn):,} of {number}"
-    subtitle = f"{number}, {TimeAxis(low_us, high_us).span}"
-    return subtitle if len(drawn) <= MAX_LABELS else f"{subtitle}; the pointer shows what each is"
-
-
-def _label(message: Any) -> str:
-    return f"{message.kind or 'message'} {message.size_bytes:,} B"
-
-
-def _clock(t_us: int) -> str:
-    """Write a time of day to the ms, always."""
-    return str(np.datetime64(t_us, "us").astype("datetime64[ms]")).replace("T", " ")
-
-
-def _escaped(text: str) -> str:
-    return html.escape(text, quote=False)

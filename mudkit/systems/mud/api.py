@@ -16,8 +16,8 @@ from mudkit.systems.mud.device.write_path import WRITE_TYPES
 from mudkit.systems.mud.policies.policies import Now, PrefetchPolicy, ReadPolicy, WritePolicy
 from mudkit.systems.mud.policies.utility import Utility
 from mudkit.systems.mud.queries import tables_of
+from mudkit.systems.mud.records import check_record
 from mudkit.systems.mud.servers.cloud import NAME, PORT, Cloud
-from mudkit.systems.mud.tables import check_record
 from mudkit.tokens import Authority
 
 __all__ = ["Client"]

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from math import inf, isfinite
+from math import inf
 from typing import Any, Final
 
 from mudkit.errors import AccessDenied, ParameterError, TableProblem, did_you_mean
-from mudkit.events import size_bytes
+from mudkit.systems.mud.records import is_line
 from mudkit.tokens import Claims
 
 __all__ = [
     "LEVELS",
-    "MAX_KEY_BYTES",
     "MAX_NAME",
-    "MAX_RECORD_BYTES",
     "TYPES",
     "Table",
-    "check_key",
     "check_name",
-    "check_record",
     "no_such_table",
-    "plain",
 ]
 
 LEVELS: Final = ("public", "app", "user")
@@ -37,11 +32,6 @@ TYPES: Final[dict[str, type | tuple[type, ...]]] = {
     "any": object,
 }
 """Of columns."""
-
-MAX_RECORD_BYTES: Final = 64 * 1024
-"""Of a record as JSON."""
-_LEAST: Final = -(1 << 63)
-MAX_KEY_BYTES: Final = 512
 MAX_NAME: Final = 512
 """Characters of the name of a table."""
 
@@ -244,7 +234,7 @@ class Table:
         ParameterError
             A property cannot be.
         """
-        if not _is_line(name) or len(name) > MAX_NAME:
+        if not is_line(name) or len(name) > MAX_NAME:
             raise ParameterError(
                 "This is no name of a table.",
                 found=repr(name)[:120],
@@ -278,19 +268,8 @@ def _level(acl: Any) -> str:
     return str.__str__(acl)
 
 
-def _is_line(text: Any) -> bool:
-    """Say whether something is a text of one line that UTF-8 can hold."""
-    if not isinstance(text, str) or not text or "\n" in text:
-        return False
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _texts(where: str, given: Any) -> list[str]:
-    if isinstance(given, str) or not isinstance(given, Sequence) or not all(map(_is_line, given)):
+    if isinstance(given, str) or not isinstance(given, Sequence) or not all(map(is_line, given)):
         raise ParameterError(
             "These are no texts.",
             where=where,
@@ -306,7 +285,7 @@ def _schema(where: str, given: Any) -> dict[str, str]:
             "This is no schema.", where=where, found=repr(given)[:120], expected="a type by column"
         )
     for column, kind in given.items():
-        if not _is_line(column) or column == "key" or not isinstance(kind, str) or kind not in TYPES:
+        if not is_line(column) or column == "key" or not isinstance(kind, str) or kind not in TYPES:
             raise ParameterError(
                 "This is no column of a schema.",
                 where=where,
@@ -314,110 +293,6 @@ def _schema(where: str, given: Any) -> dict[str, str]:
                 expected=f"a name other than 'key', and one of {', '.join(TYPES)}",
             )
     return {str.__str__(column): str.__str__(kind) for column, kind in given.items()}
-
-
-def _is_flat(data: Any) -> bool:
-    """Say whether something is plain already, as nearly all records are: names and single values."""
-    if type(data) is not dict:
-        return False
-    for name, value in data.items():
-        kind = type(value)
-        if type(name) is not str or not (
-            kind is str
-            or (kind is int and _LEAST <= value < -_LEAST)
-            or (kind is float and isfinite(value))
-            or kind is bool
-            or value is None
-        ):
-            return False
-    return True
-
-
-def plain(value: Any) -> Any:
-    """Give a value as others will see it: what JSON and a store hold, pairs as lists.
-
-    Raises
-    ------
-    ValueError
-        It is something else.
-    """
-    if value is None or isinstance(value, bool | str):
-        if isinstance(value, str):
-            value.encode()
-            return str.__str__(value)  # of a kind of its own, such as numpy's, it could not be sent
-        return value
-    if isinstance(value, int) and _LEAST <= value < -_LEAST:
-        return int(value)
-    if isinstance(value, float) and isfinite(value):
-        return float(value)
-    if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
-    if isinstance(value, Mapping) and all(isinstance(each, str) for each in value):
-        return {plain(name): plain(each) for name, each in value.items()}
-    raise ValueError(f"{type(value).__name__}: {value!r}"[:120])
-
-
-def check_key(key: Any) -> str:
-    """Refuse what is no primary key.
-
-    Raises
-    ------
-    ParameterError
-    """
-    if not _is_line(key) or len(key.encode()) > MAX_KEY_BYTES:
-        raise ParameterError(
-            "This is no primary key.",
-            where="key",
-            found=f"{type(key).__name__}: {key!r}"[:120],
-            expected=f"a text of one line, 1 to {MAX_KEY_BYTES} bytes",
-        )
-    return str.__str__(key)
-
-
-def check_name(name: Any) -> str:
-    """Refuse what no table can be called, as the cloud would: it takes no message with such a name.
-
-    Raises
-    ------
-    TableProblem
-    """
-    if not _is_line(name) or len(name) > MAX_NAME:
-        raise no_such_table(name)
-    return str.__str__(name)
-
-
-def check_record(data: Any, names: Collection[str] = ("key",)) -> dict[str, Any]:
-    """Refuse what is no record.
-
-    Raises
-    ------
-    ParameterError
-        It is no mapping of names to what JSON can hold, or too large.
-    """
-    problem = None
-    is_flat = _is_flat(data)
-    if not (is_flat or (isinstance(data, Mapping) and all(isinstance(each, str) for each in data))):
-        problem = f"{type(data).__name__}: {data!r}"[:120]
-    elif any(map(data.__contains__, names)):
-        problem = "a column 'key': the primary key is given apart"
-    else:
-        try:
-            record: dict[str, Any] = data.copy() if is_flat else plain(data)
-            size = size_bytes(record)
-        except RecursionError:
-            problem = "it is nested too deep"
-        except ValueError as error:
-            problem = str(error)
-        else:
-            if size <= MAX_RECORD_BYTES:
-                return record
-            problem = f"{size:,} bytes"
-    raise ParameterError(
-        "This is no record.",
-        where="data",
-        found=problem,
-        expected=f"a mapping of names to what JSON can hold, at most {MAX_RECORD_BYTES:,} bytes of it",
-    )
 
 
 def no_such_table(
@@ -432,3 +307,15 @@ def no_such_table(
         expected=", ".join(sorted(known)[:10]) or "a table that an app has created",
         remedy=did_you_mean(name, known, "create it first: client.create(name)"),
     )
+
+
+def check_name(name: Any) -> str:
+    """Refuse what no table can be called, as the cloud would: it takes no message with such a name.
+
+    Raises
+    ------
+    TableProblem
+    """
+    if not is_line(name) or len(name) > MAX_NAME:
+        raise no_such_table(name)
+    return str.__str__(name)

@@ -13,7 +13,7 @@ from mudkit.errors import PredicateError
 from mudkit.predicates import Predicate, function
 from mudkit.predicates.functions import remove
 from mudkit.predicates.layout import Column, Layout, to_json
-from mudkit.predicates.sqlite import register
+from mudkit.predicates.sqlite_functions import register
 
 AUSTIN = {"lat": 30.27, "lon": -97.74}
 RECORDS = [

@@ -40,7 +40,8 @@ from mudkit.systems.mud.messages import ANSWERS, FOR_CLIENTS
 from mudkit.systems.mud.policies.policies import PrefetchPolicy, ReadPolicy, WritePolicy
 from mudkit.systems.mud.problems import from_json
 from mudkit.systems.mud.queries import tables_of
-from mudkit.systems.mud.tables import Table, check_name, plain
+from mudkit.systems.mud.records import plain
+from mudkit.systems.mud.tables import Table, check_name
 from mudkit.systems.receiving import Accepts, dropped
 from mudkit.tokens import Claims, claimed
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 from mudkit.events import Store
-from mudkit.systems.mud.hashes import value_hash
+from mudkit.systems.mud.records import value_hash
 from mudkit.systems.mud.tables import Table
 
 __all__ = ["Local", "Write"]

@@ -29,10 +29,9 @@ from mudkit.events import Complete, Effect, Ports, Record, SetTimer
 from mudkit.predicates.exchange import to_json
 from mudkit.systems.mud.device.connection import Connection
 from mudkit.systems.mud.device.local import Local, Write
-from mudkit.systems.mud.hashes import value_hash
 from mudkit.systems.mud.policies.policies import NEVER, WritePolicy
 from mudkit.systems.mud.problems import Conflict, from_json
-from mudkit.systems.mud.tables import check_key, check_record
+from mudkit.systems.mud.records import check_key, check_record, value_hash
 
 __all__ = ["DUE", "WRITE_TYPES", "WritePath"]
 

@@ -32,7 +32,8 @@ from mudkit.systems.mud.messages import ASKS, FROM_STORE, PARTS, REGISTERED
 from mudkit.systems.mud.partitioning import netid_of, processor_of
 from mudkit.systems.mud.problems import to_json
 from mudkit.systems.mud.queries import check_names, tables_of_sent
-from mudkit.systems.mud.tables import Table, check_record
+from mudkit.systems.mud.records import check_record
+from mudkit.systems.mud.tables import Table
 from mudkit.systems.receiving import dropped
 from mudkit.tokens import Authority, Claims
 

@@ -16,7 +16,8 @@ from mudkit.predicates import Language
 from mudkit.predicates.expression import Expression
 from mudkit.predicates.python import compile_tree
 from mudkit.predicates.values import EVERY_KIND
-from mudkit.systems.sublim.check.contexts import Context, Contexts, given_expressions
+from mudkit.systems.sublim.check.atoms import given_expressions
+from mudkit.systems.sublim.check.contexts import Context, Contexts
 from mudkit.systems.sublim.policy.actions import Call, Compress, Drop, Every, Resize, Summary
 from mudkit.systems.sublim.policy.doing import Doing
 from mudkit.systems.sublim.policy.message import RATIO

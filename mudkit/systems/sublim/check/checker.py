@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from mudkit.predicates import tree
 from mudkit.predicates.expression import Expression
+from mudkit.systems.sublim.check.atoms import given_expressions
 from mudkit.systems.sublim.check.charge import more_on_less
-from mudkit.systems.sublim.check.contexts import given_expressions
 from mudkit.systems.sublim.check.situations import TRUE, Situations
 from mudkit.systems.sublim.policy.actions import (
     Call,

@@ -17,6 +17,18 @@ import numpy as np
 from mudkit.predicates import tree
 from mudkit.predicates.expression import Expression
 from mudkit.sources.streams import Stream
+from mudkit.systems.sublim.check.atoms import (
+    _MOST_LEVELS,
+    Atom,
+    Name,
+    _is_number,
+    _points,
+    atoms,
+    battery_levels,
+    given_expressions,
+    is_of_kind,
+    is_plain,
+)
 from mudkit.systems.sublim.check.situations import critical
 from mudkit.systems.sublim.policy.actions import (
     Call,
@@ -30,7 +42,10 @@ from mudkit.systems.sublim.policy.actions import (
     Summary,
 )
 
-__all__ = ["Atom", "Context", "Contexts", "atoms", "battery_levels", "given_expressions"]
+__all__ = [
+    "Context",
+    "Contexts",
+]
 
 _T = TypeVar("_T")
 
@@ -38,7 +53,6 @@ _AT_ONCE: Final = 1024
 _MOST: Final = 2_000
 """Contexts that are tried; of more, so many are drawn."""
 _LEAST: Final = 40
-_MOST_LEVELS: Final = 160
 _MOST_CONDITIONS: Final = 200_000
 """Conditions that are evaluated: of rules, contexts and charges."""
 _MOST_COMPUTED: Final = 60
@@ -53,8 +67,6 @@ _HOUR_S: Final = 3_600.0
 _OTHER: Final = "another_field"
 _SENSIBLE: Final = {"bandwidth_kbps": (56.0, 500.0, 5_000.0), "display_px": (320.0, 1_080.0)}
 
-Name = tuple[str, tuple[str, ...]]
-
 
 class Context(NamedTuple):
     """What a decision depends on, the battery left out."""
@@ -63,98 +75,6 @@ class Context(NamedTuple):
     variables: Mapping[str, Any]
     automatic: Mapping[str, float]
     now_s: float
-
-
-class Atom(NamedTuple):
-    """A part of a condition that is TRUE, FALSE or NULL as a whole."""
-
-    node: tree.Node
-    constants: tuple[Any, ...]
-
-    def names(self) -> set[Name]:
-        """Give the names that it looks at."""
-        return {(each.scope, each.path) for each in tree.walk(self.node) if isinstance(each, tree.Name)}
-
-    def values(self) -> list[Any]:
-        """Give its constants."""
-        values: list[Any] = []
-        for node in tree.walk(self.node):
-            if isinstance(node, tree.Constant):
-                value = self.constants[node.slot]
-                members = [each for some in value[:3] for each in some] if _is_members(value) else [value]
-                values += [each for each in members if each is not None]
-        return values
-
-    def tables(self) -> set[str]:
-        """Give the lists in which it looks up."""
-        return {table for table, _ in self._lookups()}
-
-    @property
-    def is_lookup(self) -> bool:
-        """Whether it looks up a name in a list, and nothing else: of that all is tried."""
-        match self.node:
-            case tree.IsNull(item=tree.Call(function=function, args=(_, tree.Name(), *_))):
-                return function.name == "lookup"
-            case tree.Call(function=function, args=(_, tree.Name(), *_)):
-                return function.name == "lookup"
-        return False
-
-    def _lookups(self) -> Iterator[tuple[str, tree.Node]]:
-        for node in tree.walk(self.node):
-            if isinstance(node, tree.Call) and node.function.name == "lookup":
-                table = node.args[0]
-                if isinstance(table, tree.Constant) and isinstance(self.constants[table.slot], str):
-                    yield self.constants[table.slot], node.args[1]
-
-    @property
-    def is_simple(self) -> bool:
-        """Whether it compares one name with constants, and nothing else."""
-        match self.node:
-            case tree.Compare(left=left, right=right):
-                return {type(left), type(right)} == {tree.Name, tree.Constant}
-            case tree.In(item=item) | tree.IsNull(item=item):
-                return isinstance(item, tree.Name)
-        return isinstance(self.node, tree.Name)
-
-
-def atoms(node: tree.Node, constants: tuple[Any, ...]) -> Iterator[Atom]:
-    """Give the parts of a condition that AND, OR and NOT join."""
-    if isinstance(node, tree.And | tree.Or | tree.Not):
-        for each in tree.children(node):
-            yield from atoms(each, constants)
-    elif not isinstance(node, tree.Constant):
-        yield Atom(node, constants)
-
-
-def given_expressions(action: Any) -> Iterator[str]:
-    """Give the texts of an action that are computed."""
-    given: list[Any] = []
-    if isinstance(action, SetField | Remember):
-        given = list(action.values.values())
-    elif isinstance(action, Compress | Resize):
-        given = [action.ratio if isinstance(action, Compress) else action.pixels]
-    elif isinstance(action, Every | Summary):
-        given = [action.per]
-    return (each for each in given if isinstance(each, str))
-
-
-def battery_levels(
-    atoms: Sequence[Atom], computed: Sequence[Atom], variables: Mapping[str, Any]
-) -> list[float]:
-    """Give the charges that matter, per cent; if a condition computes with the charge, each whole one."""
-    looked = [each for each in atoms if ("state", ("battery",)) in each.names()]
-    used = [each for each in computed if ("state", ("battery",)) in each.names()]
-    levels = {0.0, 50.0, 100.0}
-    numbers = {float(each) for atom in used for each in atom.values() if _is_number(each)}
-    if not all(each.is_simple for each in looked):
-        numbers |= {float(each) for each in variables.values() if _is_number(each)}
-        levels |= {float(each) for each in range(101)}
-    if used:
-        levels |= {10.0 * tenth for tenth in range(11)}
-    levels |= {each for each in numbers if 0.0 <= each <= 100.0}
-    for value in {float(each) for atom in looked for each in atom.values() if _is_number(each)}:
-        levels |= {value, value - 0.1, value + 0.1, value - 1.0, value + 1.0}
-    return sorted({round(each, 6) for each in levels})
 
 
 class _Draw:
@@ -369,7 +289,7 @@ class Contexts:
         kind = self._policy.message.get(path[0]) if scope == "message" and len(path) == 1 else None
         if not around:
             return self._sensible(scope, path, kind)
-        values: list[Any] = [each for each in critical(constants) if each is None or _is_plain(each)]
+        values: list[Any] = [each for each in critical(constants) if each is None or is_plain(each)]
         if not all(atom.is_simple for atom in around):
             values += _NUMBERS if kind in (None, "number") else ()
             values += ["x"] if kind == "string" else []
@@ -383,7 +303,7 @@ class Contexts:
             values += [each for each in constants if _is_number(each) and each > 1e6]
         if scope == "state":
             values = [each for each in values if each is None or (_is_number(each) and each >= 0)]
-        right = [each for each in values if _is_of_kind(each, kind)]
+        right = [each for each in values if is_of_kind(each, kind)]
         if all(each is None for each in right):
             right += self._sensible(scope, path, kind)
         return list({(type(each).__name__, repr(each)): each for each in right}.values())
@@ -404,43 +324,8 @@ class Contexts:
         for table in {table for atom in around for table in atom.tables()}:
             for state in self.states:
                 values = state.get(table)
-                members += (
-                    [each for each in values[:3] if _is_plain(each)] if isinstance(values, list) else []
-                )
+                members += [each for each in values[:3] if is_plain(each)] if isinstance(values, list) else []
         return members
-
-
-def _is_of_kind(value: Any, kind: str | None) -> bool:
-    if value is None or kind in (None, "struct"):
-        return True
-    if kind == "number":
-        return _is_number(value)
-    if kind == "boolean":
-        return isinstance(value, bool)
-    return isinstance(value, Mapping) if kind == "point" else isinstance(value, str)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_plain(value: Any) -> bool:
-    return isinstance(value, int | float | str | bool)
-
-
-def _is_members(value: Any) -> bool:
-    return hasattr(value, "numbers") and hasattr(value, "strings")
-
-
-def _points(constants: Sequence[Any]) -> list[Any]:
-    """Give places at which a distance to constant places is small, and large."""
-    places = [(each.lat, each.lon) for each in constants if hasattr(each, "lat")]
-    numbers = [each for each in constants if _is_number(each)]
-    places += [
-        (lat, lon) for lat, lon in itertools.pairwise(numbers) if abs(lat) <= 90.0 and abs(lon) <= 180.0
-    ]
-    far = [(-lat, lon - math.copysign(180.0, lon)) for lat, lon in places]
-    return [{"lat": float(lat), "lon": float(lon)} for lat, lon in (*places, *far)]
 
 
 def _at(context: Context, name: Name) -> Any:

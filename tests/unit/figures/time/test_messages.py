@@ -3,7 +3,8 @@ import pandas as pd
 import pytest
 
 from mudkit.errors import ParameterError, TraceContentError
-from mudkit.figures.time.messages import MAX_LABELS, MAX_MESSAGES, diagram
+from mudkit.figures.time.message_texts import MAX_LABELS
+from mudkit.figures.time.messages import MAX_MESSAGES, diagram
 from mudkit.trace.schema import FATES, INCIDENTS, MESSAGES
 
 T0 = pd.Timestamp("2008-05-18 08:00:05", tz="UTC")
