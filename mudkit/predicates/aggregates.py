@@ -12,7 +12,8 @@ from sqlglot import TokenType
 
 from mudkit.errors import PredicateError
 from mudkit.predicates.language import MOBIUS, Language
-from mudkit.predicates.parse import Bound, ListOf, Parameter, Parser
+from mudkit.predicates.parse import Parser
+from mudkit.predicates.parsed import Bound, ListOf, Parameter
 from mudkit.predicates.python import compile_tree
 from mudkit.predicates.tokens import tokens
 from mudkit.predicates.tree import Call, Name, walk

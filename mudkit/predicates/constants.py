@@ -9,11 +9,11 @@ from typing import Any, Final
 import numpy as np
 
 from mudkit.errors import PredicateError
-from mudkit.predicates.parse import ListOf, Parameter, Parsed
+from mudkit.predicates.parsed import ListOf, Parameter, Parsed
 from mudkit.predicates.tree import Place
 from mudkit.predicates.values import BIGGEST_INTEGER, STRUCT, Members, kind_of, value
 
-__all__ = ["MAX_LIST", "list_of", "parameter"]
+__all__ = ["MAX_LIST", "check_mapping", "list_of", "parameter"]
 
 MAX_LIST: Final = 10_000
 """Items in the list of an ``IN``."""
@@ -111,3 +111,18 @@ def list_of(parsed: Parsed, slot: int, source: ListOf, given: Mapping[str, Any],
         else:
             items.append(parameter(parsed, slot, item.name, given, known))
     return Members.of(items)
+
+
+def check_mapping(scope: str, data: Any) -> None:
+    """Refuse data of a scope that have no names.
+
+    Raises
+    ------
+    PredicateError
+    """
+    if not isinstance(data, Mapping):
+        raise PredicateError(
+            f"The data of the scope {scope} are no mapping.",
+            found=type(data).__name__,
+            expected='a mapping of names to values such as {"price": 7}',
+        )

@@ -8,7 +8,8 @@ from typing import Any
 from mudkit.errors import PredicateError
 from mudkit.predicates import tree
 from mudkit.predicates.language import MOBIUS, Language
-from mudkit.predicates.parse import Bound, ListOf, Parameter, Parser
+from mudkit.predicates.parse import Parser
+from mudkit.predicates.parsed import Bound, ListOf, Parameter
 from mudkit.predicates.python import compile_tree
 from mudkit.predicates.values import EVERY_KIND
 

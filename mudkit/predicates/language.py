@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from mudkit.errors import PredicateError, listed
 from mudkit.predicates import tree
-from mudkit.predicates.parse import Scopes
+from mudkit.predicates.parsed import Scopes
 from mudkit.predicates.values import EVERY_KIND, KINDS, POINT, STRUCT
 
 __all__ = ["MOBIUS", "Language", "Schema"]

@@ -4,81 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final
 
 from sqlglot import ErrorLevel, Token, TokenType, exp
 from sqlglot.errors import ParseError, SqlglotError
 
 from mudkit.errors import PredicateError
 from mudkit.predicates import functions, tree
-from mudkit.predicates.tokens import DIALECT, MAX_DEPTH, NAMED, tokens
+from mudkit.predicates.parsed import Bound, ListOf, Parameter, Parsed, Scopes, Source
+from mudkit.predicates.sqlglot_nodes import ARITHMETIC, COMPARE, operands, plain_name
+from mudkit.predicates.tokens import DIALECT, MAX_DEPTH, tokens
 from mudkit.predicates.tree import Node, Place
 from mudkit.predicates.values import BIGGEST_INTEGER, EVERY_KIND, LIST, Members, Value, kind_of, value
 
-__all__ = ["MAX_NODES", "Bound", "ListOf", "Parameter", "Parsed", "Parser", "Scopes", "Source"]
+__all__ = [
+    "MAX_NODES",
+    "Parser",
+]
 
 MAX_NODES: Final = 500
 MAX_LEVELS: Final = 100
 """Levels of the tree; each operator of a chain such as 1 + 2 + 3 makes one."""
 
 
-class Parameter(NamedTuple):
-    """A constant that is given by name, ``:name``."""
-
-    name: str
-
-
-class Bound(NamedTuple):
-    """A constant that is a name of a scope which is bound when the predicate is written."""
-
-    scope: str
-    path: tuple[str, ...]
-
-
-class ListOf(NamedTuple):
-    """The items of an ``IN``, each a literal or a parameter."""
-
-    items: tuple[Value | Parameter, ...]
-
-
-Source: TypeAlias = Value | Parameter | Bound | ListOf | Members
-"""Where the constant of a slot comes from."""
-
-
-class Scopes(NamedTuple):
-    """The scopes of a language: the first is that of names without a scope."""
-
-    names: tuple[str, ...]
-    bound: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Parsed:
-    """A text as a tree, and where its constants come from."""
-
-    text: str
-    root: Node
-    sources: tuple[Source, ...]
-    slots: tuple[tree.Constant, ...]
-    """The node of each slot."""
-    forms: dict[tuple[int, ...], Any] = field(default_factory=dict)
-    """Forms made so far, by the kinds of the constants."""
-    functions: tuple[functions.Function, ...] = ()
-    """Functions in it that somebody registered."""
-
-
 _NOTHING: Final[Mapping[str, Any]] = {}
-_COMPARE: Final[dict[type[exp.Expr], str]] = {
-    exp.EQ: "=",
-    exp.NEQ: "<>",
-    exp.LT: "<",
-    exp.LTE: "<=",
-    exp.GT: ">",
-    exp.GTE: ">=",
-}
-_ARITHMETIC: Final[dict[type[exp.Expr], str]] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/"}
 
 
 class Parser:
@@ -134,7 +84,7 @@ class Parser:
         PredicateError
         """
         call = self._one()
-        name = _plain(str(call.this)).lower() if isinstance(call, exp.Anonymous) else ""
+        name = plain_name(str(call.this)).lower() if isinstance(call, exp.Anonymous) else ""
         if name not in known:
             raise self._error(
                 "This is not an aggregate.",
@@ -246,7 +196,7 @@ class Parser:
     def _connected(self, node: exp.And | exp.Or, level: int) -> Node:
         kind, made = (exp.And, tree.And) if isinstance(node, exp.And) else (exp.Or, tree.Or)
         args: list[Node] = []
-        for part in _flat(node, kind):
+        for part in operands(node, kind):
             arg = self._node(part, level + 1)
             args += arg.args if isinstance(arg, made) else (arg,)
             self._nodes += 1
@@ -259,10 +209,10 @@ class Parser:
 
     def _compare(self, node: exp.Expr, level: int) -> Node:
         left, right = self._node(node.this, level + 1), self._node(node.expression, level + 1)
-        return tree.Compare(_COMPARE[type(node)], left, right, _place_of((left, right)))
+        return tree.Compare(COMPARE[type(node)], left, right, _place_of((left, right)))
 
     def _arithmetic(self, node: exp.Expr, level: int) -> Node:
-        return self._call(functions.OPERATORS[_ARITHMETIC[type(node)]], [node.this, node.expression], level)
+        return self._call(functions.OPERATORS[ARITHMETIC[type(node)]], [node.this, node.expression], level)
 
     def _like(self, node: exp.Like, level: int) -> Node:
         like = self._call(functions.OPERATORS["like"], [node.this, node.expression], level)
@@ -318,7 +268,7 @@ class Parser:
             case exp.Placeholder():
                 if not node.name:
                     raise self._error("A parameter needs a name.", node, expected=":name")
-                return Parameter(_plain(node.name))
+                return Parameter(plain_name(node.name))
         return str(node.this) if node.is_string else self._number(node, str(node.this))
 
     def _number(self, node: exp.Expr, written: str) -> float:
@@ -349,7 +299,7 @@ class Parser:
         if given is not None:
             if not isinstance(given, exp.Placeholder):
                 raise self._error("After IN comes a list.", given, expected="(1, 2, 3) or :name")
-            return tree.In(item, self._members(Parameter(_plain(given.name)), given), item.at)
+            return tree.In(item, self._members(Parameter(plain_name(given.name)), given), item.at)
         if node.args.get("query") is not None or node.args.get("unnest") is not None:
             raise self._error("After IN comes a list, not a query.", node)
         items = node.expressions
@@ -380,7 +330,7 @@ class Parser:
         for part in parts:
             if not isinstance(part, exp.Identifier):
                 raise self._error("This is not a name.", node, expected="a path such as loc.lat")
-            path.append(_plain(part.name))
+            path.append(plain_name(part.name))
         if len(path) > MAX_DEPTH:
             raise self._error(
                 "This path is too long.", node, found=f"{len(path)} parts", expected=f"at most {MAX_DEPTH}"
@@ -401,7 +351,7 @@ class Parser:
         return tree.Name(scope or default, rest, at)
 
     def _function(self, node: exp.Expr, level: int) -> Node:
-        name = _plain(str(node.this))
+        name = plain_name(str(node.this))
         function = functions.find(name)
         if function is None:
             raise self._error(
@@ -431,23 +381,6 @@ class Parser:
         return tree.Call(function, args, at or _place_of(args))
 
 
-def _plain(name: str) -> str:
-    return name.removeprefix(NAMED)
-
-
-def _flat(node: exp.Expr, kind: type[exp.Expr]) -> list[exp.Expr]:
-    """Give the operands of a chain of ANDs or of ORs, without recursion along the chain."""
-    parts: list[exp.Expr] = []
-    todo = [node]
-    while todo:
-        here = todo.pop()
-        if isinstance(here, kind):
-            todo.extend((here.expression, here.this))
-        else:
-            parts.append(here)
-    return parts
-
-
 def _place_of(nodes: Sequence[Node]) -> Place:
     first, last = nodes[0].at, nodes[-1].at
     return (first[0], last[1]) if first and last else first or last
@@ -459,6 +392,6 @@ _READ: Final[dict[type[exp.Expr], Any]] = {
     exp.In: Parser._in, exp.Is: Parser._is, exp.Literal: Parser._value, exp.Boolean: Parser._value,
     exp.Null: Parser._value, exp.Placeholder: Parser._value, exp.Column: Parser._name, exp.Dot: Parser._name,
     exp.Identifier: Parser._name, exp.Anonymous: Parser._function, exp.Concat: Parser._concat,
-    exp.Alias: Parser._alias, **dict.fromkeys(_COMPARE, Parser._compare),
-    **dict.fromkeys(_ARITHMETIC, Parser._arithmetic),
+    exp.Alias: Parser._alias, **dict.fromkeys(COMPARE, Parser._compare),
+    **dict.fromkeys(ARITHMETIC, Parser._arithmetic),
 }  # fmt: skip

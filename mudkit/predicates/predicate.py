@@ -11,11 +11,11 @@ import numpy as np
 
 from mudkit.errors import PredicateError
 from mudkit.predicates import functions, tree
-from mudkit.predicates.constants import list_of, parameter
+from mudkit.predicates.constants import check_mapping, list_of, parameter
 from mudkit.predicates.form import Form, check_constants, form_of
 from mudkit.predicates.language import MOBIUS, Language
-from mudkit.predicates.parse import Bound, ListOf, Parameter, Parsed, Parser
-from mudkit.predicates.tree import Constant, Name
+from mudkit.predicates.parse import Parser
+from mudkit.predicates.parsed import Bound, ListOf, Parameter, Parsed, typed
 from mudkit.predicates.values import (
     attribute,
     kind_of,
@@ -127,7 +127,7 @@ class Predicate:
         kinds = tuple([-1 if c is _UNBOUND else kind_of(c) for c in constants])
         form = parsed.forms.get(kinds)
         if form is None:
-            form = parsed.forms[kinds] = form_of(_typed(parsed, kinds), self.language, parsed.text)
+            form = parsed.forms[kinds] = form_of(typed(parsed, kinds), self.language, parsed.text)
         if form.patterns:
             check_constants(form, constants, parsed.text)
         self._form: Form = form
@@ -198,7 +198,7 @@ class Predicate:
                 raise PredicateError(
                     "This scope is not bound when a predicate is written.", found=scope, expected=bound
                 )
-            _check_mapping(scope, data)
+            check_mapping(scope, data)
         constants = list(self._constants)
         for slot, source in enumerate(self._parsed.sources):
             if type(source) is Bound and source.scope in scopes:
@@ -246,7 +246,7 @@ class Predicate:
         """Check the data of all scopes and put them into the language's order."""
         names = self.language.scopes.names
         if type(record) is not dict:
-            _check_mapping(names[0], record)
+            check_mapping(names[0], record)
         data = [record]
         known = 0
         for name in names[1:]:
@@ -256,7 +256,7 @@ class Predicate:
                 known += name in scopes
                 continue
             if type(given) is not dict:
-                _check_mapping(name, given)
+                check_mapping(name, given)
             data.append(given)
             known += 1
         if known < len(scopes):
@@ -394,26 +394,3 @@ def _parse(text: str, language: Language, parameters: Mapping[str, Any] = _EMPTY
     if len(_parsed) > _KEPT:
         _parsed.popitem(last=False)
     return parsed
-
-
-def _typed(parsed: Parsed, kinds: tuple[int, ...]) -> tree.Node:
-    """Give the constants of a tree their kinds, and those that are not bound their names back."""
-    if all(kind == node.kinds for kind, node in zip(kinds, parsed.slots, strict=True)):
-        return parsed.root
-    changed: dict[int, tree.Node] = {}
-    for node in parsed.slots:
-        kind, source = kinds[node.slot], parsed.sources[node.slot]
-        if isinstance(source, Bound) and kind == -1:
-            changed[id(node)] = Name(source.scope, source.path, node.at)
-        elif kind != node.kinds:
-            changed[id(node)] = Constant(node.slot, kind, node.at)
-    return tree.rebuilt(parsed.root, changed)
-
-
-def _check_mapping(scope: str, data: Any) -> None:
-    if not isinstance(data, Mapping):
-        raise PredicateError(
-            f"The data of the scope {scope} are no mapping.",
-            found=type(data).__name__,
-            expected='a mapping of names to values such as {"price": 7}',
-        )
