@@ -41,10 +41,10 @@ SURVIVORS = Path(__file__).with_name("survivors.toml")
 KNOWN = ROOT / "build" / "mutants.json"
 MODULES = (
     "policies.artefact", "device.read_path", "servers.backend", "device.cache", "device.client",
-    "device.connection", "table_replica", "servers.log_follower", "servers.gateway", "servers.generator",
-    "device.local", "servers.matching", "servers.notifications", "partitioning", "device.planning",
-    "device.prefetching", "servers.processor", "queries", "servers.reading", "servers.replica",
-    "device.policy_slot", "stream", "tables", "device.continuous_reads", "device.write_path",
+    "device.connection", "tables.replica", "servers.log_follower", "servers.gateway", "servers.generator",
+    "device.local", "servers.matching", "servers.notifications", "tables.partitioning", "device.planning",
+    "device.prefetching", "servers.processor", "tables.queries", "servers.reading", "servers.replica",
+    "device.policy_slot", "stream", "tables.records", "tables.table", "device.continuous_reads", "device.write_path",
 )  # fmt: skip
 """The machines, and what their rules depend on."""
 SHARED = ("stream",)

@@ -15,6 +15,7 @@ from mudkit.predicates import Predicate, SubscriptionIndex, function
 from mudkit.predicates.functions import remove
 from mudkit.predicates.index import bounds as bounds_module
 from mudkit.predicates.index import group as group_module
+from mudkit.predicates.index import group_rows
 from mudkit.predicates.index.bounds import Bounds, Places, Side
 
 SHAPES = (
@@ -99,7 +100,7 @@ def sizes(request: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param != "as it is":
         monkeypatch.setattr(bounds_module, "WIDTH", 4)
         monkeypatch.setattr(bounds_module, "FIRST", 2)
-        monkeypatch.setattr(group_module, "LIST", 1)
+        monkeypatch.setattr(group_rows, "LIST", 1)
         monkeypatch.setattr(group_module, "ONE_BY_ONE", 0)
 
 

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from mudkit.errors import AccessDenied, ParameterError
+from mudkit.errors import ParameterError
 from mudkit.events import Host, Operation
 from mudkit.predicates import Predicate
 from mudkit.sources.parameters import number, of_kind, whole_number
 from mudkit.systems.arguments import check_device
+from mudkit.systems.mud.administration import TableAdministration, check_app
 from mudkit.systems.mud.device.client import ClientMachine, Settings
 from mudkit.systems.mud.device.policy_slot import Shipped
 from mudkit.systems.mud.device.write_path import WRITE_TYPES
 from mudkit.systems.mud.policies.policies import Now, PrefetchPolicy, ReadPolicy, WritePolicy
 from mudkit.systems.mud.policies.utility import Utility
-from mudkit.systems.mud.queries import tables_of
-from mudkit.systems.mud.records import check_record
 from mudkit.systems.mud.servers.cloud import NAME, PORT, Cloud
-from mudkit.tokens import Authority
+from mudkit.systems.mud.tables.queries import tables_of
+from mudkit.systems.mud.tables.records import check_record
 
 __all__ = ["Client"]
 
@@ -26,7 +26,7 @@ _MOST_NAME: Final = 400
 """Characters of the names of a device and an app together: messages are named after them."""
 
 
-class Client:
+class Client(TableAdministration):
     """One app's client on a device (Mobius 3.1, table 2).
 
     Every call gives an :class:`~mudkit.events.Operation`. What cannot be is refused at once, before anything
@@ -95,7 +95,7 @@ class Client:
                 found=repr(app)[:120],
                 expected=f"at most {_MOST_NAME} characters together",
             )
-        _check_app(app, token, cloud.authority)
+        check_app(app, token, cloud.authority)
         settings = Settings(
             device.name,
             app,
@@ -117,57 +117,6 @@ class Client:
         self.device = device
         self._authority = cloud.authority
         self._watched = 0
-
-    # -- tables
-
-    def create(
-        self,
-        table: str,
-        *,
-        acl: str = "app",
-        apps: Sequence[str] | None = None,
-        split: Sequence[str] = (),
-        schema: Mapping[str, str] | None = None,
-    ) -> Operation:
-        """Create a table.
-
-        Parameters
-        ----------
-        table : str
-        acl : {'public', 'app', 'user'}
-            Who comes in: everyone, apps that prove who they are, users that do.
-        apps : sequence of str, optional
-            The only apps that come in.
-        split : sequence of str
-            First keys of all partitions but the first.
-        schema : mapping of str to str, optional
-            ``text``, ``number``, ``boolean``, ``point`` or ``any``, by column.
-
-        Returns
-        -------
-        Operation
-            Its result raises :class:`~mudkit.errors.ParameterError` for a property that cannot be,
-            :class:`~mudkit.errors.AccessDenied` without a token of the app, and
-            :class:`~mudkit.errors.TableProblem` when there is such a table already.
-        """
-        properties = {"acl": acl, "apps": apps, "split": split, "schema": schema}
-        return self.installed.call("create", table=table, properties=properties)
-
-    def alter(
-        self,
-        table: str,
-        *,
-        acl: str | None = None,
-        add: Mapping[str, str] | None = None,
-        remove: Sequence[str] = (),
-    ) -> Operation:
-        """Change a table's level, and add or remove columns; only the app that created it may."""
-        properties = {"acl": acl, "add": add, "remove": remove}
-        return self.installed.call("alter", table=table, properties=properties)
-
-    def drop(self, table: str) -> Operation:
-        """Delete a table with all its records; only the app that created it may."""
-        return self.installed.call("drop", table=table)
 
     # -- records
 
@@ -424,26 +373,6 @@ class Client:
         if callback is not None:
             made.add_done_callback(callback)
         return made
-
-
-def _check_app(app: str, token: str | None, authority: Authority) -> None:
-    """Refuse a token of another app; one that cannot be read is left to the cloud, which says why."""
-    if token is None:
-        return
-    try:
-        proven = authority.read(token).app
-    except AccessDenied:
-        if not isinstance(token, str):
-            raise  # the cloud takes no message with such a token
-        return
-    if proven != app:
-        raise ParameterError(
-            "This token is of another app.",
-            where="token",
-            found=f"app {proven!r}",
-            expected=f"app {app!r}",
-            remedy=f"take one for this app: lab.token(user=…, app={app!r})",
-        )
 
 
 def _parsed(predicate: str | Predicate | None) -> Predicate | None:

@@ -21,7 +21,6 @@ from mudkit.events import Effect, SetTimer
 from mudkit.predicates import Predicate
 from mudkit.predicates.exchange import from_json
 from mudkit.systems.mud import Conflict
-from mudkit.systems.mud import table_replica as copy
 from mudkit.systems.mud.device import client
 from mudkit.systems.mud.device.connection import RETRY, Connection
 from mudkit.systems.mud.device.continuous_reads import ContinuousReads
@@ -31,6 +30,7 @@ from mudkit.systems.mud.device.write_path import WritePath
 from mudkit.systems.mud.servers import matching
 from mudkit.systems.mud.servers.backend import BackEnd
 from mudkit.systems.mud.servers.processor import Processor
+from mudkit.systems.mud.tables import replica as copy
 from mudkit.systems.stream import Incoming
 from mudkit.verify.campaign.judge import play
 

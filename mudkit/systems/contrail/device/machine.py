@@ -37,9 +37,10 @@ from mudkit.systems.contrail.device.groups import Groups
 from mudkit.systems.contrail.device.inbox import Inbox
 from mudkit.systems.contrail.device.installed_filters import Asked
 from mudkit.systems.contrail.device.outbox import RETRY, Outbox
+from mudkit.systems.contrail.device.posting import PUSH
 from mudkit.systems.contrail.device.pull import PULL, Pull
 from mudkit.systems.contrail.device.receiving import Receiving, decisions
-from mudkit.systems.contrail.device.sending import PUSH, Sending
+from mudkit.systems.contrail.device.sending import Sending
 from mudkit.systems.contrail.messages import Filled, Page, Sent
 from mudkit.systems.contrail.problems import KeysChanged
 from mudkit.systems.receiving import Accepts, dropped

@@ -20,49 +20,31 @@ refused    a key that a provider has no room for goes again with the next item
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from mudkit.errors import AccessDenied, ParameterError
-from mudkit.events import CancelTimer, Complete, Record, SetTimer
+from mudkit.events import Complete, Record
 from mudkit.systems.contrail.crypto import Secret, digest
 from mudkit.systems.contrail.device.channels import Channel
 from mudkit.systems.contrail.device.core import Core
 from mudkit.systems.contrail.device.filters import Filters
 from mudkit.systems.contrail.device.installed_filters import Asked
 from mudkit.systems.contrail.device.outbox import MOST_OUT, Outbox
+from mudkit.systems.contrail.device.posting import TAKEN, Posting, Waiting
 from mudkit.systems.contrail.envelopes import data, encrypted, item_key, sealed
 from mudkit.systems.contrail.items import Backlogged, Endpoint, Published, delivery, unpack
 from mudkit.systems.contrail.problems import QueueFull
 
-__all__ = ["MOST_NAMED", "PUSH", "Sending"]
+__all__ = ["MOST_NAMED", "Sending"]
 
-PUSH: Final = "push"
 MOST_NAMED: Final = 1000
 """So many numbers of a port back, an item is known again by its name; one that is older is a new one."""
-_TAKEN: Final = ("ok", "obsolete")
 
 
-@dataclass
-class _Open:
-    """A call that waits for the answers of providers."""
-
-    op_id: int
-    to: list[Endpoint] | None
-    """Whom it is for; None: for whoever is in a group."""
-    decide: Callable[[_Open, bool], Any]
-    """Gives its result from the best answers so far and whether there may be more; None: not yet."""
-    nobody: Any
-    """Its result when there is nobody left whom it is for."""
-    left: set[int] = field(default_factory=set)
-    answers: dict[Endpoint, str] = field(default_factory=dict)
-
-
-class Sending:
+class Sending(Posting):
     """What sends.
 
     Parameters
@@ -75,10 +57,8 @@ class Sending:
     """
 
     def __init__(self, core: Core, filters: Filters, asked: Asked, outboxes: Sequence[Outbox]) -> None:
-        self._core, self._filters, self._asked, self._outboxes = core, filters, asked, outboxes
-        self._channels: dict[str, Channel] = {}
-        self._open: dict[int, _Open] = {}
-        self._batches: Counter[str] = Counter()
+        super().__init__(core, outboxes)
+        self._filters, self._asked = filters, asked
 
     # -- items
 
@@ -112,15 +92,15 @@ class Sending:
         message = data(self._core.cipher, (self._core.me, port), name, seq, epoch, body, to)
         is_uploaded = any(each.relay not in relays for each in rooms)
 
-        def decide(call: _Open, more: bool) -> Any:
+        def decide(call: Waiting, more: bool) -> Any:
             wanted = tuple(call.to or ())
-            taken = tuple(each for each in wanted if call.answers.get(each) in _TAKEN)
+            taken = tuple(each for each in wanted if call.answers.get(each) in TAKEN)
             if len(taken) == len(wanted):
                 return Published(wanted, is_uploaded)
             full = tuple(each for each in wanted if each not in taken)
             return None if more else Backlogged(full, taken)
 
-        call = _Open(op_id, list(destinations), decide, Published((), uploaded=False))
+        call = Waiting(op_id, list(destinations), decide, Published((), uploaded=False))
         self._send(port, message, call, rooms, named=relays)
         for device, _ in destinations:
             row = {"item": delivery((self._core.me, port), name, seq, packed), "receiver": device}
@@ -284,7 +264,7 @@ class Sending:
 
         What was for its former self is of no use to it: it is not sent, and calls wait for it no more.
         """
-        waiting: dict[int, _Open] = {}
+        waiting: dict[int, Waiting] = {}
         for number, message, _ in self._forget(device):
             call = self._open.get(number)
             if call is not None and message["kind"] == "filter":
@@ -315,7 +295,7 @@ class Sending:
             outbox.add(message, is_own=True, replaces=f"withdraw {device}")
         return forgotten
 
-    def _leave(self, call: _Open, device: str) -> None:
+    def _leave(self, call: Waiting, device: str) -> None:
         """Let a call wait for a device no more."""
         left = [each for each in call.to or () if each[0] != device]
         if call.to is not None and len(left) < len(call.to):
@@ -323,7 +303,7 @@ class Sending:
             if not left or call.answers:
                 self._settle(call)
 
-    def _calls(self) -> list[_Open]:
+    def _calls(self) -> list[Waiting]:
         """Give the calls that wait, each once."""
         return list({id(each): each for each in self._open.values()}.values())
 
@@ -337,13 +317,13 @@ class Sending:
 
     def _answer(
         self, op_id: int | None, slot: int, asked: Mapping[str, Any], *, is_new: bool = False
-    ) -> _Open | None:
+    ) -> Waiting | None:
         """Make the call that waits for what becomes of a filter."""
         if op_id is None:
             return None
 
-        def decide(call: _Open, more: bool) -> Any:
-            if asked["group"] is not None or any(each in _TAKEN for each in call.answers.values()):
+        def decide(call: Waiting, more: bool) -> Any:
+            if asked["group"] is not None or any(each in TAKEN for each in call.answers.values()):
                 return slot
             if more:
                 return None
@@ -364,7 +344,7 @@ class Sending:
             )
 
         if asked["group"] is not None:
-            return _Open(op_id, None, decide, slot)
+            return Waiting(op_id, None, decide, slot)
         gone: Any = slot
         if asked["predicate"] is not None:
             gone = AccessDenied(
@@ -374,9 +354,9 @@ class Sending:
                 expected="a friend until a relay has the filter",
                 remedy="befriend it again first",
             )
-        return _Open(op_id, [(asked["to"], asked["remote"])], decide, gone)
+        return Waiting(op_id, [(asked["to"], asked["remote"])], decide, gone)
 
-    def _tell(self, call: _Open | None, slot: int, asked: Mapping[str, Any]) -> None:
+    def _tell(self, call: Waiting | None, slot: int, asked: Mapping[str, Any]) -> None:
         core = self._core
         sent = {"predicate": asked["predicate"], "item_expires_us": asked["item_expires_us"]}
         to = [asked["to"]] if asked["to"] is not None else sorted(core.friends & set(core.settings.directory))
@@ -396,85 +376,3 @@ class Sending:
         self._send(asked["port"], message, call, rooms)
 
     # -- providers
-
-    def _send(
-        self,
-        port: str,
-        message: Mapping[str, Any],
-        call: _Open | None,
-        outboxes: Sequence[Outbox],
-        named: Collection[int] = (),
-    ) -> None:
-        for outbox in outboxes:
-            what = {"kind": "send", "message": message}
-            number = outbox.add(what, is_named=outbox.relay in named, is_own=call is None)
-            if call is not None:
-                call.left.add(outbox.relay)
-                self._open[number] = call
-        self._batches[port] += 1
-        state = self._core.store.get(f"port {port}")
-        if self._batches[port] >= (1 if state is None else state["batch"]):
-            self.flush()
-        elif self._batches.total() == 1:
-            self._core.effects.append(SetTimer(PUSH, self._core.settings.push_timeout_us))
-
-    def flush(self) -> None:
-        """Send everything that waits, of all ports."""
-        if self._batches:
-            self._batches.clear()
-            self._core.effects.append(CancelTimer(PUSH))
-        for outbox in self._outboxes:
-            outbox.flush()
-
-    def flush_left(self) -> None:
-        """Send what another life has left, or what waited for the network."""
-        if not self._batches:
-            self.flush()
-
-    def answered(self, relay: int, number: int, results: Any) -> None:
-        """Take the answer of a provider."""
-        sent = self._outboxes[relay].answered(number, results)
-        if sent is None:
-            return
-        outcomes = results or ()
-        call = self._open.pop(number, None)
-        if call is None:
-            if sent.get("message", {}).get("kind") == "key":  # the key of one item goes each time
-                self._refused(sent["message"], outcomes)
-            return
-        call.left.discard(relay)
-        for device, port, answer in outcomes:
-            if call.answers.get((device, port)) not in _TAKEN:
-                call.answers[device, port] = answer
-        self._settle(call)
-
-    def _refused(self, message: Mapping[str, Any], outcomes: Sequence[Sequence[str]]) -> None:
-        lacking = [(device, port) for device, port, answer in outcomes if answer not in _TAKEN]
-        self._channel(message["port"]).lacks(message["slot"], lacking)
-
-    def failed(self, relay: int, number: int) -> None:
-        """Take note that a provider is not there; the others have to do."""
-        self._outboxes[relay].failed(number)
-        call = self._open.get(number)
-        if call is not None and call.answers:
-            self._settle(call)
-
-    def _settle(self, call: _Open) -> None:
-        more = any(self._outboxes[relay].is_reached for relay in call.left)
-        result = call.nobody if call.to == [] else call.decide(call, more)
-        if result is None:
-            return
-        self._drop(call)
-        is_error = isinstance(result, BaseException)
-        self._core.effects.append(
-            Complete(call.op_id, None if is_error else result, result if is_error else None)
-        )
-
-    def _drop(self, call: _Open) -> None:
-        for number in [each for each, other in self._open.items() if other is call]:
-            del self._open[number]
-
-    def _channel(self, port: str) -> Channel:
-        if port not in self._channels:
-            self._channels[port] = Channel(self._core, port)
-        return self._channels[port]

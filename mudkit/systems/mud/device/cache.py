@@ -17,8 +17,8 @@ from mudkit.errors import PredicateError
 from mudkit.systems.mud.device.local import Local
 from mudkit.systems.mud.device.planning import Answerable
 from mudkit.systems.mud.policies.policies import Asked, Cached
-from mudkit.systems.mud.queries import asks_for_keys_only, contains, tables_of_sent
-from mudkit.systems.mud.table_replica import is_visible, record_of
+from mudkit.systems.mud.tables.queries import asks_for_keys_only, contains, tables_of_sent
+from mudkit.systems.mud.tables.replica import is_visible, record_of
 from mudkit.tokens import Claims
 
 __all__ = ["Cache", "Held"]

@@ -39,9 +39,9 @@ from mudkit.systems.mud.device.write_path import DUE, WritePath
 from mudkit.systems.mud.messages import ANSWERS, FOR_CLIENTS
 from mudkit.systems.mud.policies.policies import PrefetchPolicy, ReadPolicy, WritePolicy
 from mudkit.systems.mud.problems import from_json
-from mudkit.systems.mud.queries import tables_of
-from mudkit.systems.mud.records import plain
-from mudkit.systems.mud.tables import Table, check_name
+from mudkit.systems.mud.tables.queries import tables_of
+from mudkit.systems.mud.tables.records import plain
+from mudkit.systems.mud.tables.table import Table, check_name
 from mudkit.systems.receiving import Accepts, dropped
 from mudkit.tokens import Claims, claimed
 

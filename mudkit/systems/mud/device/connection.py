@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from mudkit.events import CancelTimer, Effect, Send, SetTimer, size_bytes
-from mudkit.systems.mud.partitioning import netid_of
+from mudkit.systems.mud.tables.partitioning import netid_of
 from mudkit.tokens import Claims, claimed
 
 __all__ = ["RETRY", "Ask", "Connection"]

@@ -33,7 +33,7 @@ from mudkit.systems.mud.device.policy_slot import PolicySlot
 from mudkit.systems.mud.problems import from_json
 from mudkit.systems.mud.result import Change
 from mudkit.systems.mud.servers.notifications import HEARTBEAT_US
-from mudkit.systems.mud.table_replica import detached
+from mudkit.systems.mud.tables.replica import detached
 from mudkit.systems.stream import Incoming
 
 __all__ = ["HEARTBEAT", "HELLO", "ContinuousReads"]

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mudkit.systems.mud.device.local import Local
-from mudkit.systems.mud.queries import tables_of_sent
-from mudkit.systems.mud.table_replica import is_visible
+from mudkit.systems.mud.tables.queries import tables_of_sent
+from mudkit.systems.mud.tables.replica import is_visible
 
 __all__ = ["holdings"]
 

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 from mudkit.events import Store
-from mudkit.systems.mud.records import value_hash
-from mudkit.systems.mud.tables import Table
+from mudkit.systems.mud.tables.records import value_hash
+from mudkit.systems.mud.tables.table import Table
 
 __all__ = ["Local", "Write"]
 

@@ -22,7 +22,7 @@ from mudkit.systems.mud.device.cache import Cache
 from mudkit.systems.mud.device.planning import Planner
 from mudkit.systems.mud.policies.policies import Asked, Expected, PrefetchPolicy
 from mudkit.systems.mud.policies.utility import Plan, freshness
-from mudkit.systems.mud.queries import keys_of
+from mudkit.systems.mud.tables.queries import keys_of
 
 __all__ = ["LOOK", "Prefetching"]
 

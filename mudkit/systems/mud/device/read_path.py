@@ -33,9 +33,9 @@ from mudkit.systems.mud.device.local import Local
 from mudkit.systems.mud.device.planning import Answerable, Planner
 from mudkit.systems.mud.policies.policies import Asked, ReadPolicy
 from mudkit.systems.mud.problems import from_json
-from mudkit.systems.mud.queries import asks_for_keys_only, check_names, keys_of, tables_of
 from mudkit.systems.mud.result import ReadResult
-from mudkit.systems.mud.table_replica import detached
+from mudkit.systems.mud.tables.queries import asks_for_keys_only, check_names, keys_of, tables_of
+from mudkit.systems.mud.tables.replica import detached
 
 __all__ = ["READ_TYPES", "ReadPath", "asked_of"]
 

@@ -31,7 +31,7 @@ from mudkit.systems.mud.device.connection import Connection
 from mudkit.systems.mud.device.local import Local, Write
 from mudkit.systems.mud.policies.policies import NEVER, WritePolicy
 from mudkit.systems.mud.problems import Conflict, from_json
-from mudkit.systems.mud.records import check_key, check_record, value_hash
+from mudkit.systems.mud.tables.records import check_key, check_record, value_hash
 
 __all__ = ["DUE", "WRITE_TYPES", "WritePath"]
 

@@ -53,7 +53,7 @@ class Error(msgspec.Struct, frozen=True):
 
 
 class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The properties of a table, see :class:`mudkit.systems.mud.tables.Table`."""
+    """The properties of a table, see :class:`mudkit.systems.mud.tables.table.Table`."""
 
     name: Name
     owner: str

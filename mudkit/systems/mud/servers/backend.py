@@ -31,11 +31,11 @@ from mudkit.predicates.exchange import from_json
 from mudkit.predicates.exchange import to_json as predicate_to_json
 from mudkit.systems.mud.messages import FOR_BACK_END, FROM_FOLLOWERS, TO_STORE
 from mudkit.systems.mud.problems import to_json
-from mudkit.systems.mud.queries import check_names, tables_of
-from mudkit.systems.mud.records import check_key, check_record
 from mudkit.systems.mud.servers.reading import answered
-from mudkit.systems.mud.table_replica import Joined, Row, TableReplica, is_visible
-from mudkit.systems.mud.tables import Table, no_such_table
+from mudkit.systems.mud.tables.queries import check_names, tables_of
+from mudkit.systems.mud.tables.records import check_key, check_record
+from mudkit.systems.mud.tables.replica import Joined, Row, TableReplica, is_visible
+from mudkit.systems.mud.tables.table import Table, no_such_table
 from mudkit.systems.receiving import Accepts, dropped
 from mudkit.systems.stream import RetransmitTimer
 from mudkit.tokens import Claims

@@ -29,11 +29,11 @@ from mudkit.events import Effect, Event, Ports, Received, Send
 from mudkit.predicates import Aggregates
 from mudkit.predicates.exchange import from_json
 from mudkit.systems.mud.messages import ASKS, FROM_STORE, PARTS, REGISTERED
-from mudkit.systems.mud.partitioning import netid_of, processor_of
 from mudkit.systems.mud.problems import to_json
-from mudkit.systems.mud.queries import check_names, tables_of_sent
-from mudkit.systems.mud.records import check_record
-from mudkit.systems.mud.tables import Table
+from mudkit.systems.mud.tables.partitioning import netid_of, processor_of
+from mudkit.systems.mud.tables.queries import check_names, tables_of_sent
+from mudkit.systems.mud.tables.records import check_record
+from mudkit.systems.mud.tables.table import Table
 from mudkit.systems.receiving import dropped
 from mudkit.tokens import Authority, Claims
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from mudkit.events import Effect, Send, SetTimer
-from mudkit.systems.mud.table_replica import TableReplica
+from mudkit.systems.mud.tables.replica import TableReplica
 
 __all__ = ["BEGIN", "LogFollower"]
 

@@ -13,9 +13,9 @@ from typing import Any, TypeAlias
 from mudkit.errors import MudkitError, PredicateError
 from mudkit.predicates import Predicate, SubscriptionIndex
 from mudkit.predicates.exchange import from_json
-from mudkit.systems.mud.queries import tables_of
-from mudkit.systems.mud.table_replica import Joined, TableReplica, is_visible, record_of
-from mudkit.systems.mud.tables import Table
+from mudkit.systems.mud.tables.queries import tables_of
+from mudkit.systems.mud.tables.replica import Joined, TableReplica, is_visible, record_of
+from mudkit.systems.mud.tables.table import Table
 
 __all__ = ["Handle", "Matching"]
 

@@ -40,7 +40,7 @@ from mudkit.events import (
     TimerFired,
 )
 from mudkit.systems.mud.messages import FROM_CLIENTS, POLICIES, TELLS
-from mudkit.systems.mud.partitioning import app_of, netid_of, server_of
+from mudkit.systems.mud.tables.partitioning import app_of, netid_of, server_of
 from mudkit.systems.receiving import dropped
 from mudkit.systems.stream import Incoming, Outgoing, RetransmitTimer
 

@@ -30,12 +30,12 @@ from mudkit.errors import MudkitError, TokenExpired
 from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, TimerFired
 from mudkit.predicates.exchange import from_json
 from mudkit.systems.mud.messages import FOR_PROCESSORS, FROM_MASTER, GONE
-from mudkit.systems.mud.partitioning import netid_of, processor_of, server_of
 from mudkit.systems.mud.problems import to_json
 from mudkit.systems.mud.servers.log_follower import BEGIN, LogFollower
 from mudkit.systems.mud.servers.matching import Handle, Matching
-from mudkit.systems.mud.table_replica import Joined, Row, is_visible
-from mudkit.systems.mud.tables import Table, no_such_table
+from mudkit.systems.mud.tables.partitioning import netid_of, processor_of, server_of
+from mudkit.systems.mud.tables.replica import Joined, Row, is_visible
+from mudkit.systems.mud.tables.table import Table, no_such_table
 from mudkit.systems.receiving import Accepts, dropped
 from mudkit.systems.stream import Outgoing, RetransmitTimer
 from mudkit.tokens import Claims

@@ -9,8 +9,8 @@ from mudkit.errors import MudkitError
 from mudkit.events import Effect, Send
 from mudkit.predicates.exchange import from_json
 from mudkit.systems.mud.problems import to_json
-from mudkit.systems.mud.table_replica import TableReplica, claims_of
-from mudkit.systems.mud.tables import no_such_table
+from mudkit.systems.mud.tables.replica import TableReplica, claims_of
+from mudkit.systems.mud.tables.table import no_such_table
 
 __all__ = ["answered"]
 

@@ -11,8 +11,8 @@ from mudkit.predicates.functions import remove
 from mudkit.systems.mud.device.cache import Cache
 from mudkit.systems.mud.device.local import Local
 from mudkit.systems.mud.policies.policies import Asked
-from mudkit.systems.mud.queries import keys_of
-from mudkit.systems.mud.tables import Table
+from mudkit.systems.mud.tables.queries import keys_of
+from mudkit.systems.mud.tables.table import Table
 
 MINUTE_US = 60_000_000
 

@@ -12,7 +12,7 @@ from mudkit.errors import ParameterError
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.mud.device import local as module
 from mudkit.systems.mud.device.local import Local
-from mudkit.systems.mud.tables import Table
+from mudkit.systems.mud.tables.table import Table
 
 TABLES, KEYS = ["news", "n", "a b"], ["a", "b", "a b", "ü"]
 

@@ -7,7 +7,7 @@ from mud_machines import sent
 
 from mudkit.events import SetTimer
 from mudkit.systems.mud.servers.log_follower import BEGIN, LogFollower
-from mudkit.systems.mud.tables import Table
+from mudkit.systems.mud.tables.table import Table
 
 
 def entry(lsn):

@@ -10,8 +10,8 @@ from mudkit.predicates import Predicate, function
 from mudkit.predicates.exchange import to_json
 from mudkit.predicates.functions import remove
 from mudkit.systems.mud.servers.matching import Matching
-from mudkit.systems.mud.table_replica import TableReplica, is_visible, record_of
-from mudkit.systems.mud.tables import Table
+from mudkit.systems.mud.tables.replica import TableReplica, is_visible, record_of
+from mudkit.systems.mud.tables.table import Table
 
 TABLE = Table("t", "news", number=1)
 

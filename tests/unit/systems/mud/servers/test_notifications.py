@@ -6,8 +6,8 @@ import pytest
 from mud_machines import ports, sent, told
 
 from mudkit.events import LinkUp, SendFailed, SetTimer, TimerFired
-from mudkit.systems.mud.partitioning import server_of
 from mudkit.systems.mud.servers.notifications import HEARTBEAT_US, NotificationServer
+from mudkit.systems.mud.tables.partitioning import server_of
 from mudkit.systems.stream import Outgoing
 
 DEAD_US = 2 * HEARTBEAT_US + 60_000_000

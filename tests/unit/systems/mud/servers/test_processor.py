@@ -9,8 +9,8 @@ from mudkit.events import LinkUp, TimerFired
 from mudkit.predicates import Predicate, function
 from mudkit.predicates.exchange import to_json
 from mudkit.predicates.functions import remove
-from mudkit.systems.mud.partitioning import processor_of
 from mudkit.systems.mud.servers.processor import Processor
+from mudkit.systems.mud.tables.partitioning import processor_of
 
 TABLE = {"name": "t", "owner": "news", "acl": "public", "split": ["g"], "number": 1, "lsn": 1}
 REST = {"apps": None, "schema": None, "removed": {}}

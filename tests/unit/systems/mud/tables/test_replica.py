@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from mudkit.errors import AccessDenied, TableProblem
 from mudkit.predicates import Aggregates, Predicate
 from mudkit.predicates.exchange import to_json
-from mudkit.systems.mud.table_replica import Joined, TableReplica, is_visible, record_of
-from mudkit.systems.mud.tables import Table
+from mudkit.systems.mud.tables.replica import Joined, TableReplica, is_visible, record_of
+from mudkit.systems.mud.tables.table import Table
 
 NEWS = Table("news", "app", split=["g", "p"], number=1, lsn=1)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudkit.systems.mud.partitioning import app_of, netid_of, processor_of, server_of
+from mudkit.systems.mud.tables.partitioning import app_of, netid_of, processor_of, server_of
 
 NETIDS = [f"phone-{number}" for number in range(2000)]
 

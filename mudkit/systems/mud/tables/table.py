@@ -9,7 +9,7 @@ from math import inf
 from typing import Any, Final
 
 from mudkit.errors import AccessDenied, ParameterError, TableProblem, did_you_mean
-from mudkit.systems.mud.records import is_line
+from mudkit.systems.mud.tables.records import is_line
 from mudkit.tokens import Claims
 
 __all__ = [

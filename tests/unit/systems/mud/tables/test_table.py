@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from mudkit.errors import AccessDenied, ParameterError, TableProblem
 from mudkit.fleet.store import MemoryStore
-from mudkit.systems.mud.records import MAX_KEY_BYTES, MAX_RECORD_BYTES, check_key, check_record
-from mudkit.systems.mud.tables import LEVELS, Table, no_such_table
+from mudkit.systems.mud.tables.records import MAX_KEY_BYTES, MAX_RECORD_BYTES, check_key, check_record
+from mudkit.systems.mud.tables.table import LEVELS, Table, no_such_table
 from mudkit.tokens import Claims
 
 APP, USER = Claims("news", None, None, 9), Claims("news", "jane", None, 9)

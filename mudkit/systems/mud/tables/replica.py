@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 from mudkit.errors import MudkitError
 from mudkit.predicates import Aggregates, Predicate
 from mudkit.predicates.exchange import from_json
-from mudkit.systems.mud.tables import Table, no_such_table
+from mudkit.systems.mud.tables.table import Table, no_such_table
 from mudkit.tokens import Claims
 
 __all__ = ["Joined", "Row", "TableReplica", "claims_of", "detached", "is_visible", "record_of"]

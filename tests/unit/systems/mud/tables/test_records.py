@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudkit.systems.mud.records import value_hash
+from mudkit.systems.mud.tables.records import value_hash
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=3) | st.floats(-1e9, 1e9),

@@ -17,7 +17,7 @@ from mudkit.predicates.form import Form
 from mudkit.predicates.language import MOBIUS, Language
 from mudkit.predicates.tree import And, Call, Compare, Constant, In, Name, Node, walk
 from mudkit.predicates.values import Members
-from mudkit.systems.mud.tables import Table
+from mudkit.systems.mud.tables.table import Table
 
 __all__ = ["asks_for_keys_only", "check_names", "contains", "keys_of", "tables_of", "tables_of_sent"]
 

@@ -12,7 +12,7 @@ from predicate_strategies import conditions, make, scopes
 from mudkit.errors import PredicateError
 from mudkit.predicates import Predicate
 from mudkit.predicates.exchange import to_json
-from mudkit.systems.mud.queries import asks_for_keys_only, contains, keys_of, tables_of, tables_of_sent
+from mudkit.systems.mud.tables.queries import asks_for_keys_only, contains, keys_of, tables_of, tables_of_sent
 
 # -- keys
 
