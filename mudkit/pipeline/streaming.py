@@ -41,7 +41,7 @@ from mudkit.pipeline.tables import require_columns, writing
 
 __all__ = ["EVENTS", "Batch", "Engine", "Event", "Gone", "Start", "Streamed", "aggregate", "source"]
 
-EVENTS: Final = "ts TIMESTAMP, number BIGINT, client STRING, kind STRING, told STRING"
+EVENTS: Final = "ts TIMESTAMP, number BIGINT, client STRING, kind STRING, text STRING"
 """Columns of a stream of events."""
 _STATE_STORE: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _POLL_S: Final = 1
@@ -202,7 +202,7 @@ def aggregate(
     usable = "ts IS NOT NULL AND number IS NOT NULL AND client IS NOT NULL AND kind IS NOT NULL"
     counted = events.observe("events", F.count_if(~F.expr(usable)).alias("unusable"))
     t_us = F.unix_micros("ts").alias("t_us")
-    known = counted.where(usable).select("ts", t_us, "number", "client", "kind", "told")
+    known = counted.where(usable).select("ts", t_us, "number", "client", "kind", "text")
     each = F.explode(F.sequence(F.lit(0), F.lit(shares - 1)))
     late_after = f"{round(delay_s * 1000)} milliseconds"
     spread = known.withWatermark("ts", late_after).withColumn("share", each).groupBy("share")
@@ -263,7 +263,7 @@ def _settings(spark: SparkSession, shares: int) -> Iterator[None]:
 
 
 def _check(events: DataFrame, delay_s: float, shares: int) -> None:
-    require_columns(events, "events", ("ts", "number", "client", "kind", "told"))
+    require_columns(events, "events", ("ts", "number", "client", "kind", "text"))
     if not events.isStreaming:
         raise ParameterError(
             "These events are no stream.",

@@ -22,7 +22,16 @@ import radiator_streams
 from killing import kill
 from pyspark import cloudpickle
 from pyspark.sql import functions
-from radiator_streams import FUNCTIONS, RETENTION_S, S, Told, Worlds, by_one_engine, random_steps, story
+from radiator_streams import (
+    FUNCTIONS,
+    RETENTION_S,
+    ClientEvent,
+    S,
+    Worlds,
+    by_one_engine,
+    random_steps,
+    story,
+)
 
 from mudkit.errors import OutputExists, ParameterError, TraceContentError
 from mudkit.pipeline import streaming
@@ -68,7 +77,7 @@ def write(folder, files):
             ("number", pa.int64()),
             ("client", pa.string()),
             ("kind", pa.string()),
-            ("told", pa.string()),
+            ("text", pa.string()),
         ]
     )
     for place, events in enumerate(files):
@@ -93,14 +102,14 @@ def folder(stories, tmp_path_factory):
     size = -(-len(events) // FILES)
     files = [events[first : first + size] for first in range(0, len(events), size)]
     files[1].append(
-        Told(
+        ClientEvent(
             files[1][0].t_us, 20_000, "8/gus", "context", '{"people": [], "span_us": null, "attributes": {}}'
         )
     )
-    files[2].append(Told(files[2][-1].t_us, 20_001, "8/gus", "context", '{"people'))
-    files[3].append(Told(None, 20_002, "8/gus", "tick", None))
-    files[4].append(Told(0, 20_003, "0/ann", "unregister", None))
-    files[4].append(Told(until_us + DELAY_S * S, 20_004, "8/gus", "tick", None))
+    files[2].append(ClientEvent(files[2][-1].t_us, 20_001, "8/gus", "context", '{"people'))
+    files[3].append(ClientEvent(None, 20_002, "8/gus", "tick", None))
+    files[4].append(ClientEvent(0, 20_003, "0/ann", "unregister", None))
+    files[4].append(ClientEvent(until_us + DELAY_S * S, 20_004, "8/gus", "tick", None))
     return write(tmp_path_factory.mktemp("stream") / "events", files)
 
 
@@ -245,8 +254,8 @@ def test_the_lag_behind_a_trace_is_bounded(spark, cabspotting, tmp_path):
     assert played.behind_s.max() <= 2 * 300
     assert played.lags_s.min() > 0
     # The same as in one process, until the last event.
-    columns = [events[name].to_pylist() for name in ("number", "client", "kind", "told")]
-    told = [Told(*event) for event in zip(epoch_us(events["ts"]).tolist(), *columns, strict=True)]
+    columns = [events[name].to_pylist() for name in ("number", "client", "kind", "text")]
+    told = [ClientEvent(*event) for event in zip(epoch_us(events["ts"]).tolist(), *columns, strict=True)]
     function = radiator_streaming.by_distance
     gone, _ = by_one_engine(function, told, told[-1].t_us, Groups, echo=True)
     assert played.receipts == gone.total()
@@ -256,8 +265,8 @@ def test_bad_input(spark, folder, worlds, tmp_path):
     events = streaming.source(spark, folder)
     with pytest.raises(ParameterError, match="no stream"):
         streaming.aggregate(spark.read.parquet(str(folder)), worlds, tmp_path / "out")
-    with pytest.raises(TraceContentError, match="told"):
-        streaming.aggregate(events.drop("told"), worlds, tmp_path / "out")
+    with pytest.raises(TraceContentError, match="text"):
+        streaming.aggregate(events.drop("text"), worlds, tmp_path / "out")
     for wrong in ({"shares": 0}, {"shares": 2.5}, {"delay_s": -1.0}, {"delay_s": float("nan")}):
         with pytest.raises(ParameterError, match=next(iter(wrong))):
             streaming.aggregate(events, worlds, tmp_path / "out", **wrong)

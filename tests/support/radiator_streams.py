@@ -22,12 +22,12 @@ RETENTION_S = 600.0
 CLIENTS = ("ann", "bob", "cy", "dan", "eve", "fay")
 
 
-class Told(NamedTuple):
+class ClientEvent(NamedTuple):
     t_us: int
     number: int
     client: str
     kind: str
-    told: str | None
+    text: str | None
 
 
 @aggregability(key=lambda receiver: receiver["cell"])
@@ -56,7 +56,7 @@ def failing(sender: Context, cell: int) -> Any:
 FUNCTIONS = (by_cell, mixed, timed, failing)
 
 
-def story(steps: Any) -> list[Told]:
+def story(steps: Any) -> list[ClientEvent]:
     """Make events of (kind, seconds after the one before, client, its cell or None)."""
     begin = [("register", 0, place, 1) for place in range(4)]
     events, t_us = [], 0
@@ -66,7 +66,7 @@ def story(steps: Any) -> list[Told]:
         attributes = {} if cell is None else {"cell": cell}
         context = {"people": [client], "span_us": None, "attributes": attributes}
         told = {"register": json.dumps(attributes), "context": json.dumps(context)}.get(kind)
-        events.append(Told(t_us, number, client, kind, told))
+        events.append(ClientEvent(t_us, number, client, kind, told))
     return events
 
 
@@ -101,11 +101,11 @@ def by_one_engine(
             break
         is_in = event.client in engine.clients
         if event.kind == "register":
-            went(t_us, engine.register(t_us, event.client, json.loads(event.told)))
+            went(t_us, engine.register(t_us, event.client, json.loads(event.text)))
         elif event.kind == "unregister" and is_in:
             engine.unregister(t_us, event.client)
         elif event.kind == "context" and is_in:
-            context = Context.read(json.loads(event.told)).at(t_us)
+            context = Context.read(json.loads(event.text)).at(t_us)
             went(t_us, engine.take(t_us, Message(event.number, event.client, t_us, context)))
     return gone, engine.problems.count
 

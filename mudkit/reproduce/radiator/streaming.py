@@ -33,7 +33,7 @@ _EVENTS: Final = pa.schema(
         ("number", pa.int64()),
         ("client", pa.string()),
         ("kind", pa.string()),
-        ("told", pa.string()),
+        ("text", pa.string()),
     ]
 )
 

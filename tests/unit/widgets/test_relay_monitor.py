@@ -46,18 +46,18 @@ def test_what_stays_on_the_device_is_told(monitor):
 
 
 def test_a_text_is_looked_for_in_all_that_was_held(monitor):
-    assert monitor.found.value == ""
+    assert monitor.matches.value == ""
     monitor.needle.value = "help me"
-    assert "<b>not in them</b>" in monitor.found.value
-    assert "relay: nowhere" in monitor.found.value
+    assert "<b>not in them</b>" in monitor.matches.value
+    assert "relay: nowhere" in monitor.matches.value
     monitor.encrypted.value = False
-    assert "<b>in them</b>" in monitor.found.value
-    assert "more fields" in monitor.found.value
+    assert "<b>in them</b>" in monitor.matches.value
+    assert "more fields" in monitor.matches.value
     monitor.needle.value = "<i>"
-    assert "<b>not in them</b>" in monitor.found.value
-    assert "<i>" not in monitor.found.value
+    assert "<b>not in them</b>" in monitor.matches.value
+    assert "<i>" not in monitor.matches.value
     monitor.needle.value = "he"
-    assert monitor.found.value == "At least 3 characters, please."
+    assert monitor.matches.value == "At least 3 characters, please."
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ from mudkit.systems.contrail.device.posting import PUSH
 from mudkit.systems.contrail.device.pull import PULL, Pull
 from mudkit.systems.contrail.device.receiving import Receiving, decisions
 from mudkit.systems.contrail.device.sending import Sending
-from mudkit.systems.contrail.messages import Filled, Page, Sent
+from mudkit.systems.contrail.messages.devices import Filled, Page, Sent
 from mudkit.systems.contrail.problems import KeysChanged
 from mudkit.systems.receiving import Accepts, dropped
 from mudkit.units import distance_km

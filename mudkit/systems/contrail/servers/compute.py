@@ -25,7 +25,8 @@ from zlib import crc32
 import msgspec
 
 from mudkit.events import Effect, Event, Ports, Received, Send, SetTimer, TimerFired
-from mudkit.systems.contrail.messages import ANSWERS, Ask, Done, Moved
+from mudkit.systems.contrail.messages.cloud import Ask
+from mudkit.systems.contrail.messages.storage import ANSWERS, Done, Moved
 from mudkit.systems.receiving import Accepts, dropped
 
 __all__ = ["PAGE_BYTES", "Compute"]

@@ -17,16 +17,16 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from mudkit.events import Effect, Event, Ports, Received, Send, SendFailed
-from mudkit.systems.contrail import messages
+from mudkit.systems.contrail.messages import cloud, devices
 from mudkit.systems.receiving import Accepts, dropped
 
 __all__ = ["Gateway"]
 
 _OF_DEVICES: Final = Accepts(
-    messages.Join, messages.Send, messages.Membership, messages.Withdraw, messages.Pull, messages.Bye
+    devices.Join, devices.Send, devices.Membership, devices.Withdraw, devices.Pull, devices.Bye
 )
-_OF_COMPUTE: Final = Accepts(messages.Tell)
-_OF_STORAGE: Final = Accepts(messages.QueueFilled)
+_OF_COMPUTE: Final = Accepts(cloud.Tell)
+_OF_STORAGE: Final = Accepts(cloud.QueueFilled)
 
 
 class Gateway:

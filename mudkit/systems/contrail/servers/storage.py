@@ -32,7 +32,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from mudkit.events import CancelTimer, Effect, Event, Ports, Received, Send, SetTimer, TimerFired
-from mudkit.systems.contrail.messages import Adopted, Do, Gone, Moving
+from mudkit.systems.contrail.messages.cloud import Gone
+from mudkit.systems.contrail.messages.storage import Adopted, Do, Moving
 from mudkit.systems.contrail.servers.cache import ItemCache
 from mudkit.systems.contrail.servers.groups import PublisherGroups
 from mudkit.systems.contrail.servers.moves import Moves

@@ -5,9 +5,9 @@ one share. What the shares let go together is what one engine for all lets go, a
 equal aggregates told by one share each.
 
 ==========  ===============================================================================================
-register    what is told: the attributes. A client that is in gets them in place of the former ones
+register    its text: the attributes as JSON. A client that is in gets them in place of the former ones
 unregister  with all that waits for the client
-context     what is told: a context as :meth:`Context.describe` gives it; of a client that is not registered
+context     its text: a context as :meth:`Context.describe` gives it; of a client that is not registered
             it is left out, and that is a problem
 tick        nothing but time
 anything    with a number that is not above the last one is a repeat, and left out; if it cannot be read, that

@@ -143,9 +143,9 @@ def test_who_held_the_text_of_an_item_is_named():
 
 def test_a_relay_that_could_read_is_seen(monkeypatch):
     """Modules that do not encrypt: the check of the relay must not pass."""
-    from mudkit.experiment.compositions import hops
+    from mudkit.experiment.adapters import contrail
 
-    monkeypatch.setattr(hops, "Module", partial(hops.Module, encrypted=False))
+    monkeypatch.setattr(contrail, "Module", partial(contrail.Module, encrypted=False))
     came = played(CROWD, partial(Chain, hops=[ContrailHop]))
     assert "contrail-" in PROMISES[p.RELAY](came)
 

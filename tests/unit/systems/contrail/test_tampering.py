@@ -6,7 +6,7 @@ import pytest
 from contrail_place import marked
 
 from mudkit.events import Ciphertext, Received
-from mudkit.reproduce.contrail.tampering import MANIPULATIONS, Stage, tamper
+from mudkit.reproduce.contrail.tampering import MANIPULATIONS, Testbed, tamper
 from mudkit.systems.contrail import TamperedMessage
 
 
@@ -24,15 +24,15 @@ def test_without_encryption_they_are_not():
 
 
 def test_what_was_not_changed_is_not_reported():
-    stage = Stage()
-    before = stage.kept()
-    for message in stage.messages:
-        assert stage.hand_over(message) == []
-    assert stage.kept() > before  # some had not been seen yet
-    after = stage.kept()
-    for message in stage.messages:
-        assert stage.hand_over(message) == []
-    assert stage.kept() == after
+    testbed = Testbed()
+    before = testbed.kept()
+    for message in testbed.messages:
+        assert testbed.hand_over(message) == []
+    assert testbed.kept() > before  # some had not been seen yet
+    after = testbed.kept()
+    for message in testbed.messages:
+        assert testbed.hand_over(message) == []
+    assert testbed.kept() == after
 
 
 def test_later_messages_come_and_honest_copies_are_only_counted(place):

@@ -7,7 +7,7 @@ import pickle
 import re
 
 import pytest
-from radiator_streams import S, Told
+from radiator_streams import ClientEvent, S
 
 from mudkit.errors import ParameterError
 from mudkit.systems.radiator import Shares, Time, Volume, aggregability
@@ -20,7 +20,7 @@ def pairs(sender, cell):
 
 
 def told(number, kind, client, said=None):
-    return Told(number * S, number, client, kind, None if said is None else json.dumps(said))
+    return ClientEvent(number * S, number, client, kind, None if said is None else json.dumps(said))
 
 
 def context(client, **attributes):
@@ -68,7 +68,7 @@ def test_repeats_and_strangers_and_what_cannot_be_read():
     assert [engine.handle(event) for _ in range(2)] == [[], []]
     bad = [
         (told(4, "context", "dan", context("dan", cell=1)), "no such client.*'dan'.*register first"),
-        (told(5, "context", "ann")._replace(told="{"), "event 5 of 'ann', context.*'{'"),
+        (told(5, "context", "ann")._replace(text="{"), "event 5 of 'ann', context.*'{'"),
         (told(6, "context", "ann", {"people": ["ann"]}), "span_us"),
         (told(7, "context", "ann", [1]), "indices"),
         (told(8, "context", "ann", context("ann") | {"people": "ann"}), "names of people"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mudkit.reproduce.sublim.picu import SITUATIONS, cases, told
+from mudkit.reproduce.sublim.picu import SITUATIONS, cases, decision
 from mudkit.systems.sublim import Policy
 from mudkit.systems.sublim.study.picu import function, one_timestamp, picu, stateless
 
@@ -16,7 +16,7 @@ MINE = (1, 2, 3, 4)
 @pytest.mark.parametrize(("message", "automatic", "wanted"), SITUATIONS)
 def test_what_the_rules_let_through(make, message, automatic, wanted):
     policy = make(MINE)
-    assert told(policy.decide({**message, "ecg": ECG}, policy.variables, automatic)) == wanted
+    assert decision(policy.decide({**message, "ecg": ECG}, policy.variables, automatic)) == wanted
 
 
 def test_rules_and_function_agree_on_10_000_messages():
