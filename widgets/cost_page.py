@@ -42,7 +42,7 @@ class CostPage(Panel):
     ----------
     bench : CacheBench
     rule : FixedRule
-        To compare with.
+        The rule to compare with.
     cost : str
         A preset of :data:`mudkit.learning.COSTS`, at first.
 

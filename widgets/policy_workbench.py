@@ -53,11 +53,12 @@ class PolicyWorkbench(Panel):
     policy : str
         A policy as YAML.
     messages : mapping of str to mapping
-        To choose from, by name; each is a row of the figure. None: there is no page for such a policy.
+        The messages to choose from, by name; each is a row of the figure. None: there is no page for such a
+        policy.
     trained : CacheBench, optional
         Trees whose costs are dragged; without it there is no page for costs.
     bandwidth_kbps, battery : float, optional
-        Of the state at first; None: no limit, on a charger.
+        The state at first; None: no limit, or on a charger.
     display_px : int
 
     Attributes
@@ -78,7 +79,7 @@ class PolicyWorkbench(Panel):
         after.
     figure : Figure
     costs : CostPage
-        With ``trained``; all others: with messages.
+        The page of costs, with ``trained``; all others are there with messages.
 
     Raises
     ------

@@ -72,13 +72,13 @@ def controls_of(parameters: Mapping[str, Any]) -> dict[str, Any]:
     Parameters
     ----------
     parameters : mapping
-        Of :func:`~mudkit.systems.lasthop.simulate`; the outage as a share.
+        The parameters of :func:`~mudkit.systems.lasthop.simulate`; the outage as a share.
 
     Returns
     -------
     dict of str to ipywidgets.Widget
-        By the names of these parameters, and ``law`` (of expirations), ``expiration_threshold_s`` and
-        ``delay_s`` (of the policy).
+        The widgets, by the names of these parameters, and ``law`` (of expirations),
+        ``expiration_threshold_s`` and ``delay_s`` (of the policy).
 
     Raises
     ------

@@ -62,13 +62,13 @@ class PrefetchLab(Panel):
     Parameters
     ----------
     **parameters
-        Of ``simulate``; the outage as a share.
+        Parameters of ``simulate``; the outage as a share.
 
     Attributes
     ----------
     controls : dict of str to ipywidgets.Widget
-        By the names of ``simulate``'s parameters, and ``law`` (of expirations), ``expiration_threshold_s``
-        and ``delay_s`` (of the policy). What has no effect is disabled.
+        The widgets, by the names of ``simulate``'s parameters, and ``law`` (of expirations),
+        ``expiration_threshold_s`` and ``delay_s`` (of the policy). What has no effect is disabled.
     problem, status : ipywidgets.HTML
         What cannot be; waste, loss, messages forwarded and read, and of how many days.
     figure : Figure

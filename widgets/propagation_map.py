@@ -52,7 +52,7 @@ class PropagationMap(Panel):
     way : str, optional
         What is chosen at first: of :data:`WAYS` or of one's own; without it, the farther, the more.
     amount : int
-        From 1 to 120; one's own functions have none.
+        The amount, from 1 to 120; one's own functions have none.
     cell_km : float
         Side of the cells.
     longest_s : float

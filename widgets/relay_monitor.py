@@ -40,7 +40,7 @@ class RelayMonitor(Panel):
     wanted : str, optional
         The filter; None: there is none.
     **parameters
-        Of ``sights``: ``item_id``, ``encrypted``, ``polling_s``, ``link``, ``seed``.
+        Parameters of ``sights``: ``item_id``, ``encrypted``, ``polling_s``, ``link``, ``seed``.
 
     Attributes
     ----------

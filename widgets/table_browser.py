@@ -39,7 +39,7 @@ class TableBrowser(Panel):
     ----------
     lab : Lab
     clients : mapping of str to Client
-        By the name under which each is shown: a client has a device, an app, and a token or none.
+        The clients by the name under which each is shown: a client has a device, an app, and a token or none.
     table : str
         One that was created.
     readers : mapping of str to mapping, optional

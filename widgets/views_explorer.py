@@ -36,13 +36,14 @@ class ViewsExplorer(Panel):
     Parameters
     ----------
     history : str
-        In the notation of :mod:`mudkit.consistency.notation`.
+        The history in the notation of :mod:`mudkit.consistency.notation`.
     model : str
         One of :data:`mudkit.consistency.MODELS`.
     reads : sequence of str, optional
         The types of the reads that count, whatever they promise; without, those that promise the model.
     seconds : float
-        Of real time that the verdicts may take after a change, about; what is not known by then is UNKNOWN.
+        The real time that the verdicts may take after a change, about, in seconds; what is not known by then
+        is UNKNOWN.
 
     Attributes
     ----------

@@ -51,7 +51,7 @@ def check(
     model : str
         One of :data:`mudkit.consistency.MODELS`.
     key : str, optional
-        Of the record to check; without, every one.
+        The key of the record to check; None: every record is checked.
     reads : iterable of str, optional
         The types of the reads that count, all of them together, whatever they promise.
     within_s : float
@@ -99,7 +99,7 @@ def views(
     history : History, pyarrow.Table or pandas.DataFrame
     key : str
     model : str
-        That the views meet.
+        The name of the model that the views meet.
 
     Returns
     -------

@@ -35,7 +35,7 @@ class Contradiction:
         (nothing was found), or an anomaly's.
     reading : Reading or None
     edges : sequence of Edge
-        Of a cycle.
+        The edges of a cycle.
     guarantee : str or None
         The session guarantee that does not hold.
     anomaly : Anomaly or None
@@ -83,7 +83,7 @@ def judge(
     Parameters
     ----------
     operations : sequence of Operation
-        In the order in which they were invoked.
+        The operations of a record, in the order in which they were invoked.
     reads : set of str or None
         Types of the reads that count.
     model : Model

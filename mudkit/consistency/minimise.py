@@ -48,7 +48,7 @@ def smallest(
     reads, model
         As it was decided.
     decision : Decision
-        That it is illegal.
+        The decision on them: that they are illegal.
     budget : Budget
 
     Returns
@@ -56,7 +56,7 @@ def smallest(
     list of Operation
         Illegal as well; whichever is taken out (:func:`without`), the rest is not known to be illegal.
     Decision
-        On these.
+        The decision on these operations.
     bool
         False: the time was over before that.
     """

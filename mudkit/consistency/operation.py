@@ -66,7 +66,7 @@ class Operation:
     op_id : int
         Which no other operation of this client on this record has.
     key : str
-        Of the record; each record is a consistency domain of its own.
+        The key of the record; each record is a consistency domain of its own.
     kind : Kind
     invoked_us, answered_us : int
         Virtual time, µs; a write is answered when its callback is called, not when it stands in the
@@ -74,7 +74,8 @@ class Operation:
     content : Content
         What it wrote, or what the read returned.
     type : str or None
-        Of a read ``uncommitted``, ``committed``, ``committed_wio``; of a write ``blind``, ``conditional``.
+        The type of a read (``uncommitted``, ``committed``, ``committed_wio``) or of a write (``blind``,
+        ``conditional``).
     outcome : Outcome
     expected : Content or None
         What a conditional write was to replace; None: a blind write, or it is not known.

@@ -30,9 +30,9 @@ class Reading:
     operations : list of Operation
         Those with an effect or an answer, in the order in which they were invoked.
     saw : list of int or None
-        For each: the place of the write that it saw, or ``INITIAL``; None: it looks at nothing.
+        The place of the write that each operation saw, or ``INITIAL``; None: it looks at nothing.
     versions : list of int or None
-        Of the writes that have an effect.
+        The versions of the writes that have an effect.
     effective : list of bool
         Which are writes with an effect; a conflict sees, and has none.
     avoids : list of (int, int)

@@ -42,7 +42,7 @@ class Budget:
     Parameters
     ----------
     seconds : float
-        From now on.
+        The time that is left from now on, in seconds.
     operations : int
         How many a search may have to place.
     """

@@ -31,7 +31,7 @@ class Step:
     ----------
     first, then : Operation
     why : str
-        In words, between the two: ``was seen by``.
+        The reason in words, which stands between the two: ``was seen by``.
     """
 
     first: Operation
@@ -56,7 +56,7 @@ class Explanation:
     operations : tuple of Operation
         The smallest contradiction that was found: a history of these alone is illegal.
     steps : tuple of Step
-        Of a cycle, one after the other; the last leads back to the first.
+        The steps of a cycle, one after the other; the last leads back to the first.
     is_smallest : bool
         Whether a history of ``operations`` becomes legal whichever of them is taken out together with the
         operations that saw it. False: the time was over before that was known.
@@ -81,12 +81,12 @@ class Verdict:
     status : Status
     model : str
     key : str or None
-        Of the record that the explanation is about; None: of all, or of none.
+        The key of the record that the explanation is about; None: it is about all of them, or about none.
     explanation : Explanation
     history : History
-        That was checked.
+        The history that was checked.
     views : mapping of str to mapping of str to tuple of Operation
-        Of each record that is OK, the view that was found for each client; none for session guarantees.
+        The view of each client that was found, for each record that is OK; none for session guarantees.
     """
 
     status: Status

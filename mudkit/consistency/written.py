@@ -48,7 +48,7 @@ def text_of(operations: Sequence[Operation]) -> str:
     Parameters
     ----------
     operations : sequence of Operation
-        In the order in which they were invoked.
+        The operations in the order in which they were invoked.
 
     Returns
     -------

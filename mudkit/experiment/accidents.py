@@ -34,11 +34,11 @@ class Surge(NamedTuple):
     Parameters
     ----------
     row, column : int
-        Of the cell, as :class:`~mudkit.systems.mud.policies.density.Density` has them.
+        The place of the cell, as :class:`~mudkit.systems.mud.policies.density.Density` has it.
     lat, lon : float
         Its centre, degrees.
     writes : int
-        That came.
+        The number of writes that came.
     expected : float
     """
 
@@ -56,7 +56,7 @@ class Pushed(NamedTuple):
     Parameters
     ----------
     at_s : float
-        Since the lab began.
+        The time since the lab began, in seconds.
     version : int
     to : tuple of str
     surges : tuple of Surge
@@ -90,7 +90,7 @@ def surges(
         Now, in microseconds since 1970 (UTC).
     minutes : float
     factor : float
-        So many times what is usual is much: people are not the same each day.
+        How many times the usual number is a surge, at least 1: people are not the same each day.
     least : float
         Writes that are usual anywhere: of cells that were never written to one cannot say more.
     """
@@ -122,8 +122,8 @@ class Dispatcher:
     action : str or float
         What is decided where something has happened: ``remote`` for reads, 0 for writes.
     near_km : float
-        From the centre of a cell; who is not farther gets the update. Reads, or writes, are decided by it in
-        the box of that many kilometres to each side.
+        The distance from the centre of a cell within which devices get the update, in km. Reads, or writes,
+        are decided by it in the box of that many kilometres to each side.
     every_min : float
         How often it looks, and at how long a time.
     factor, least : float

@@ -69,13 +69,13 @@ class Audience:
     adult_years : int
         How old they are meant to be; ages are drawn from 10 to 69.
     writes : int
-        Of one record, one after the other.
+        The number of writes of one record, one after the other.
     every_minutes : float
-        Between two of them.
+        The time between two writes, in minutes.
     update_s : float
-        After so long each reader says again where it is.
+        The time after which each reader says again where it is, in seconds.
     article_bytes : int
-        Of the record.
+        The size of the record, in bytes.
     lat, lon : float
         Where the writer is, degrees.
 

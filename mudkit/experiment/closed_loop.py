@@ -72,9 +72,9 @@ class Mined(NamedTuple):
     positions, reads : pyarrow.Table
         What they wrote, and what they read.
     labels : pyarrow.Table
-        Of the reads, as ``pipeline.label_reads`` gives them.
+        The labels of the reads, as ``pipeline.label_reads`` gives them.
     firsts : pyarrow.Table
-        Of the writes, as ``pipeline.label_writes`` gives them.
+        The labels of the writes, as ``pipeline.label_writes`` gives them.
     """
 
     positions: pa.Table
@@ -99,15 +99,15 @@ class Loop(NamedTuple):
         holds all answers: no policy sends less with as few stale answers. A client answers from all that it
         holds, so ``regret`` may be negative; ``regret_held`` is not.
     promised : Promised
-        Of the read policy.
+        What the replay of the read policy has promised.
     alarm : DriftAlarm
-        After the days with the shipped policies.
+        The alarm as it is after the days with the shipped policies.
     versions : list of int
-        Of the read policy that each device uses in the end.
+        The version of the read policy that each device uses in the end.
     writes : Artefact or None
         The write policy, if there was one to learn.
     write_versions : list of int
-        Of the write policy that each device uses in the end.
+        The version of the write policy that each device uses in the end.
     """
 
     table: pd.DataFrame
@@ -227,7 +227,7 @@ def close_the_loop(
     completeness : float
         Below it an answer is stale.
     cost : str, CostMatrix or array_like
-        Of reads.
+        The costs of the mistakes of reads.
     writes : Batch, optional
         The fixed delay of writes before; the tree that is learnt for them is to let no more reads miss a
         write. By default writes go at once, and nothing is learnt for them.

@@ -39,16 +39,16 @@ class Driven(NamedTuple):
     Parameters
     ----------
     lab : Lab
-        At their end, with its trace and its bill.
+        The lab at the end of the days, with its trace and its bill.
     reads : pandas.DataFrame
         A row for each read that was answered: ``device, at_s, lat, lon, is_sent, points`` (that its answer
         should hold), ``missing`` of them, ``completeness``, and ``held``: the completeness of what the
         device would have had if it had sent each of its earlier reads, its own writes included. No cache
         has more, so below 1 no policy could have answered it whole without asking.
     versions : list of int
-        Of the shipped read policy that each client uses in the end; 0: none.
+        The version of the shipped read policy that each client uses in the end; 0: it uses none.
     write_versions : list of int
-        Of the shipped write policy.
+        The version of the shipped write policy that each client uses in the end; 0: it uses none.
     point_share : float
         Writes that came to the cloud until the days ended, of all.
     """
@@ -73,7 +73,7 @@ class Accident:
     from_h, to_h : float
         Hours since the days began.
     every_s : float
-        Between two reports of such a car.
+        The time between two reports of such a car, in seconds.
     """
 
     lat: float
@@ -102,9 +102,9 @@ class Commuters:
         Commuters of one town.
     days : int
     every_s : float
-        Between two reports of a car, parked or not.
+        The time between two reports of a car, parked or not, in seconds.
     reads_per_day : float
-        Of each driver, a Poisson process.
+        The reads of each driver on a day, on average: a Poisson process.
     box_km, window_s : float
         What a read asks for.
     link : str
@@ -155,13 +155,13 @@ class Commuters:
         start : str
             The first day.
         read_policy : ReadPolicy, Shipped or None
-            Of every client.
+            The read policy of every client.
         ship : Artefact or sequence of Artefact, optional
             What the cloud ships as the days begin.
         write_policy : WritePolicy, Shipped or None
-            Of every client; None: writes go at once.
+            The write policy of every client; None: writes go at once.
         accident : Accident, optional
-            On these days.
+            An accident that happens on these days; None: there is none.
         """
         run = self.begin(seed, start, read_policy, write_policy=write_policy, accident=accident)
         for each in [ship] if isinstance(ship, Artefact) else ship or ():
@@ -191,7 +191,7 @@ class Drive:
     cloud : Cloud
     devices : list of Device
     clients : list of Client
-        In the order of the devices.
+        The clients, in the order of the devices.
     """
 
     def __init__(

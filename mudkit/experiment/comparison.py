@@ -41,7 +41,8 @@ class Comparison:
         Parameters
         ----------
         confidence : float
-            Of the intervals (Student's t over the seeds' differences); NaN with fewer than two seeds.
+            The confidence of the intervals (Student's t over the seeds' differences), which are NaN with
+            fewer than two seeds.
 
         Returns
         -------
@@ -94,7 +95,7 @@ def compare(
     ----------
     scenario : Scenario
     systems : mapping of str to callable
-        By name; the first is the baseline.
+        The systems by name; the first is the baseline.
     seeds : iterable of int
     map : callable
         How the runs are spread: ``map``, that of a process pool, or one that spreads over Spark.

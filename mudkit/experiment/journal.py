@@ -38,12 +38,12 @@ class Journal:
     operations : int
         Edits and looks, at times and on devices that are drawn evenly.
     edit_share : float
-        Of the operations; every edit is conditional.
+        The share of edits among the operations, from 0 to 1; every edit is conditional.
     cut_minutes : float
     restart_s : float
         How long the phone is gone that is killed.
     replica_lag_s : float
-        Of the store's replicas.
+        The time by which replicas of the store lag behind, in seconds.
     fresh_s : float
         The age up to which a device answers by itself.
 
@@ -105,7 +105,7 @@ class Journal:
         Returns
         -------
         Lab
-            With its history and its bill.
+            The lab, with its history and its bill.
         """
         lab = Lab(seed)
         cloud = Cloud(lab, replicas=2, replica_lag_s=self.replica_lag_s)

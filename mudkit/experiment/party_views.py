@@ -69,7 +69,7 @@ class Sights:
     rows : tuple of Sight
     published : Published
     lab : Lab
-        In which it was sent.
+        The lab in which it was sent.
     """
 
     rows: tuple[Sight, ...]

@@ -29,7 +29,7 @@ def contacts(lab: Lab) -> pd.DataFrame:
     Parameters
     ----------
     lab : Lab
-        That keeps what parties held; of a run, ``run.lab``.
+        A lab that keeps what parties held; of a run, ``run.lab``.
 
     Returns
     -------

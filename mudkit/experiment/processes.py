@@ -26,9 +26,9 @@ def spread_out(processes: int = PROCESSES, part: int = 10) -> Iterator[Map]:
     Parameters
     ----------
     processes : int
-        With one, all is done in this process.
+        The number of processes; with one, all is done in this process.
     part : int
-        So many items a process is given at a time.
+        The number of items that a process is given at a time.
     """
     if processes == 1:
         yield map

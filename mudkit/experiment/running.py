@@ -50,7 +50,7 @@ class Run:
         Its name.
     seed : int
     lab : Lab
-        In which it happened, at its end.
+        The lab in which it happened, at its end.
     """
 
     def __init__(self, scenario: Scenario, system: str, seed: int, lab: Lab) -> None:
@@ -81,10 +81,10 @@ class Run:
         Returns
         -------
         dict of str to float
-            Of all devices: ``messages``, ``bytes``, ``radio_j``, ``wakeups``; of all items and receivers the
-            shares that were delivered and that were read before they expired (``delivered_share``,
-            ``read_share``), and that expired (``expired_share``); of those that were delivered, and read, in
-            time the medians ``latency_s`` and ``staleness_s`` (NaN: there is none).
+            The measures. Over all devices: ``messages``, ``bytes``, ``radio_j``, ``wakeups``; of all items
+            and receivers the shares that were delivered and that were read before they expired
+            (``delivered_share``, ``read_share``), and that expired (``expired_share``); of those that were
+            delivered, and read, in time the medians ``latency_s`` and ``staleness_s`` (NaN: there is none).
         """
         bill, deliveries = self.bill, self.deliveries
         count = len(deliveries) or math.nan

@@ -37,7 +37,7 @@ class Scenario:
     receivers : int
         How many others each item is for, drawn evenly.
     size_bytes : int
-        Of an item.
+        The size of an item, in bytes.
     expires_s : float, optional
         How long after its creation an item is worth reading; None: for ever.
     reads : Workload
@@ -48,7 +48,7 @@ class Scenario:
     box_km, window_s : float
         What a query asks for.
     loss_share, repeat_share, delay_share, delay_s : float
-        Of all messages, see :meth:`mudkit.fleet.Faults.messages`.
+        What goes wrong with messages, see :meth:`mudkit.fleet.Faults.messages`.
     start : str
         As in :class:`mudkit.lab.Lab`.
 

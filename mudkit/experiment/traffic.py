@@ -78,12 +78,12 @@ class Traffic:
     minutes : float
         Virtual time.
     every_s : float
-        Between two contexts of a car.
+        The time between two contexts of a car, in seconds.
     mobility : str or Mobility
         As in :meth:`mudkit.lab.Lab.fleet`; with :class:`mudkit.sources.mobility.Replay` cars say what those
         of a recorded trace did, and nothing while it is not known how they move.
     far_km : float
-        From the listener downtown to the one out of town.
+        The distance from the listener downtown to the one out of town, in km.
     jam_km : float
         0: none but what the cars themselves tell.
 
@@ -182,7 +182,7 @@ class Traffic:
         longest_s : float
             No message waits for longer.
         **settings
-            Of :class:`~mudkit.systems.radiator.Server`, for instance ``chain``.
+            Settings of :class:`~mudkit.systems.radiator.Server`, for instance ``chain``.
         """
         said = self.said(seed)
         lab = Lab(seed, messages=False)

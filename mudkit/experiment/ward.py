@@ -71,18 +71,19 @@ class Ward:
     every_s : float
         Each patient's monitor publishes after so long, with the electrocardiogram of that time.
     alarms_per_day : float
-        Of each patient, on average.
+        The alarms of each patient on a day, on average.
     alarm_minutes : float
         How long one lasts, on average.
     edge_m : float
         Side of the square of the ward, with four access points in it.
     range_m : float
-        Of an access point's Wi-Fi; where there is none, a doctor's device goes over to EDGE.
+        The range of an access point's Wi-Fi, in metres; where there is none, a doctor's device goes over to
+        EDGE.
     outage : float
         Share of time without any network.
     battery_j, base_mw : float
-        Of a doctor's device: what it has at the begin, and what it takes without its radio (idle with its
-        display off, Carroll and Heiser, USENIX ATC 2010).
+        The battery of a doctor's device: its energy at the beginning, and its power without its radio (idle
+        with its display off, Carroll and Heiser, USENIX ATC 2010).
     display_px : int
 
     Examples
@@ -155,7 +156,7 @@ class Ward:
         Returns
         -------
         Comparison
-            Of the measures of :class:`Round`.
+            The comparison of the measures of :class:`Round`.
         """
         import pandas as pd
 
@@ -186,7 +187,8 @@ class Round(NamedTuple):
     shown : pandas.DataFrame
         A row for each message that a doctor got: ``doctor, patient, at_s, pulse, ecg_bytes``.
     hours : pandas.Series
-        Of battery, by doctor; beyond the end of the run at the mean power so far.
+        The hours that the battery of each doctor's device lasts; beyond the end of the run at the mean power
+        so far.
     """
 
     system: str

@@ -17,9 +17,9 @@ class BillRow(NamedTuple):
     direction : {'up', 'down'}
         As seen from the device.
     messages : int
-        That were begun, also those that were cut.
+        The number of messages that were begun, also of those that were cut.
     bytes : int
-        That went over the link: the whole of what arrived, and what had gone of what was cut.
+        The bytes that went over the link: the whole of what arrived, and what had gone of what was cut.
     radio_mj : float
     wakeups : int
         How often the radio was opened for one of them.

@@ -179,7 +179,7 @@ class Device(Host):
         link : str
             A profile of :data:`mudkit.fleet.link.LINKS`.
         address : str, optional
-            By default the next of its own.
+            The new address; by default the next of its own.
         """
         profile = profile_of(link)
         self.world.readdress(self, address or self.next_address())  # refuses before anything is changed

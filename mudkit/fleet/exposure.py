@@ -36,7 +36,7 @@ class HeldRow(NamedTuple):
     times : int
         How often it was held.
     bytes : int
-        In all, as it was held.
+        The bytes in all, as it was held.
     first_us : int
         When it was held first.
     """
@@ -62,10 +62,10 @@ class Mention(NamedTuple):
     device : str
         Not the sender.
     field : str
-        In which it was named.
+        The field in which it was named.
     t_us : int
     clear_bytes, ciphertext_bytes : int
-        Of all values of the message; of what was packed, those that were in it.
+        The bytes of all values of the message; of what was packed, those that were in it.
     """
 
     party: str

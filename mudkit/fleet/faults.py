@@ -48,7 +48,7 @@ class Faults:
         device : str
             Its name.
         minutes : float, optional
-            Of virtual time.
+            The minutes of virtual time after which it is mended; None: it stays cut.
 
         Raises
         ------
@@ -142,7 +142,7 @@ class Faults:
         Parameters
         ----------
         loss_share, repeat_share, delay_share : float
-            Of the messages that would arrive; nobody is told of a loss.
+            The shares of the messages that would arrive, from 0 to 1; nobody is told of a loss.
         delay_s : float
             The longest delay; each is drawn evenly. A delayed message may be overtaken.
 

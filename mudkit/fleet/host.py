@@ -85,7 +85,7 @@ class Host:
             Measured fields of the context (``loc``, ``battery_share``; ``bandwidth_kbps``, what its link
             carries towards it) whose changes it is told; what an application changes it is told in any case.
         store : optional
-            By default one in :attr:`storage`, or in memory.
+            The store of the machine; by default one in :attr:`storage`, or in memory.
 
         Raises
         ------

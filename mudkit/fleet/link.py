@@ -124,7 +124,7 @@ class Leg(msgspec.Struct, frozen=True, eq=False):
     start_us, end_us, arrive_us : int
         Its first byte, its last byte, and when that arrives.
     paid_from_us : int
-        From when on it pays for the radio being active.
+        The time from when on it pays for the radio being active.
     """
 
     transfer: Transfer
@@ -187,7 +187,7 @@ class Direction:
     link : Link
     name : {'up', 'down'}
     draws : Draws
-        Of latencies.
+        The random latencies.
     device : int
         Number of the device in that stream.
     """
@@ -265,7 +265,7 @@ class Direction:
         Returns
         -------
         list of (Leg, int)
-            With the bytes that were gone.
+            The legs that were cut, each with the bytes that were gone.
         """
         cut = []
         for leg, unused_bytes, unused_mj in self.unused(now_us):

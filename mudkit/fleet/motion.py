@@ -24,7 +24,7 @@ class Motion:
     world : World
     devices : sequence of Device
     course : Course
-        Of these devices; its time begins now.
+        The course of these devices; its time begins now.
     every_us : int
         Time between two positions.
     on_places : callable

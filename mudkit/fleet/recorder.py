@@ -321,7 +321,7 @@ class Recorder:
         Returns
         -------
         Path
-            Of the folder, which :mod:`mudkit.trace` and :mod:`mudkit.pipeline` read.
+            The folder, which :mod:`mudkit.trace` and :mod:`mudkit.pipeline` read.
 
         Raises
         ------

@@ -98,7 +98,7 @@ class Results:
         Returns
         -------
         pandas.DataFrame
-            With the columns of :mod:`mudkit.trace.schema`.
+            The table, with the columns of :mod:`mudkit.trace.schema`.
 
         Raises
         ------

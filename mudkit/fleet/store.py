@@ -136,8 +136,8 @@ class SqliteStore:
     ----------
     path : Path
     synchronous : {'FULL', 'NORMAL'}
-        Of the file (https://www.sqlite.org/pragma.html#pragma_synchronous): what is committed survives a
-        power cut, or only the end of the process.
+        The mode in which SQLite writes the file (https://www.sqlite.org/pragma.html#pragma_synchronous): what
+        is committed survives a power cut, or only the end of the process.
     """
 
     def __init__(self, path: Path, synchronous: str = "FULL") -> None:

@@ -28,7 +28,7 @@ def replay(pairs: Pairs, local: NDArray[np.bool_]) -> NDArray[np.int64]:
     Returns
     -------
     ndarray of int64, shape (reads,)
-        For each read the number of the pair that served it, or ``SENT``.
+        The number of the pair that served each read, or ``SENT``.
     """
     served = np.full(len(pairs.device), SENT, dtype=np.int64)
     first, cached = pairs.first.tolist(), pairs.cached.tolist()

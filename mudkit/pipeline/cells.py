@@ -32,9 +32,9 @@ def cells(
     Parameters
     ----------
     positions : DataFrame
-        With ``device, ts, lat, lon, speed_mps``.
+        The positions: ``device, ts, lat, lon, speed_mps``.
     reads : DataFrame, optional
-        With ``device, ts, lat, lon``.
+        The reads: ``device, ts, lat, lon``.
     zooms : sequence of int
         Levels to count at, each from 0 to 22.
     bucket_s : int

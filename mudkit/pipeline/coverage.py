@@ -89,7 +89,7 @@ class Reads:
         Parameters
         ----------
         table : pyarrow.Table
-            With ``device, ts, lat, lon, box_km, window_s``; ``read_id`` is made if it is missing.
+            The reads: ``device, ts, lat, lon, box_km, window_s``; ``read_id`` is made if it is missing.
         horizon_s : float
             How far back an answer may lie to count as cached; 0: no answer does.
         since_us : int, optional

@@ -55,7 +55,7 @@ class JobReport:
     path : Path
         A folder of Parquet files.
     rows : int
-        In all of them.
+        The number of rows in all of them.
     parts, parts_found : int
         Into how many groups of dates the work was divided, and how many a stopped run had finished.
     duration_s : float
@@ -207,8 +207,8 @@ def run_job(
     overwrite : bool
         Replace the result of a job that is at ``path``.
     **options
-        Of the job: ``horizon_s``; ``zooms``, ``bucket_s``; ``zooms``, ``interval_s``, ``thresholds``,
-        ``message_bytes``, ``aggregate_bytes``.
+        The options of the job: ``horizon_s``; ``zooms``, ``bucket_s``; ``zooms``, ``interval_s``,
+        ``thresholds``, ``message_bytes``, ``aggregate_bytes``.
 
     Returns
     -------

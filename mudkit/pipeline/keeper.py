@@ -32,9 +32,9 @@ class Event(NamedTuple):
     ----------
     t_us : int
     number : int
-        Of all events; those of the same time are taken in its order.
+        The number of the event among all; those of the same time are taken in its order.
     client, kind, text : str
-        For the engine.
+        What the engine is given: who it is, one of its kinds of event, and the JSON that belongs to it.
     """
 
     t_us: int

@@ -43,9 +43,9 @@ def label_reads(positions: DataFrame, reads: DataFrame, *, horizon_s: float = 72
     Parameters
     ----------
     positions : DataFrame
-        With ``ts, lat, lon``; the points of all devices.
+        The positions: ``ts, lat, lon``; the points of all devices.
     reads : DataFrame
-        With ``device, ts, lat, lon, box_km, window_s`` and, from a trace folder, ``read_id``.
+        The reads: ``device, ts, lat, lon, box_km, window_s`` and, from a trace folder, ``read_id``.
     horizon_s : float
         How far back an answer may lie to count as cached. Of two reads at the same time neither is earlier.
 

@@ -32,7 +32,7 @@ class OpenTrace:
     Attributes
     ----------
     positions, reads : DataFrame
-        With the schemas of :mod:`mudkit.trace.schema`.
+        The tables, with the schemas of :mod:`mudkit.trace.schema`.
     rows : pandas.DataFrame
         ``source, what, rows``: how many rows each source had, how many were kept and how many set aside, by
         reason.
@@ -71,7 +71,7 @@ def open_trace(
     reads : path-like, optional
         Recorded reads: a file or a trace folder. Without it they are those of the trace folder, or derived.
     format, columns, rule
-        Of ``trace``, as for :func:`mudkit.pipeline.ingest`.
+        How ``trace`` is to be understood, as for :func:`mudkit.pipeline.ingest`.
     reads_columns : dict, optional
         Column mapping of ``reads``.
     **options

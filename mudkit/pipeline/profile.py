@@ -18,7 +18,7 @@ def rows_by_time(positions: DataFrame, reads: DataFrame, *, unit: str, tz: str =
     Parameters
     ----------
     positions, reads : DataFrame
-        With ``device, ts``.
+        The tables: ``device, ts``.
     unit : {'day', 'hour'}
     tz : str
         Time zone of the days and hours.
@@ -65,7 +65,7 @@ def intervals(positions: DataFrame) -> DataFrame:
     Parameters
     ----------
     positions : DataFrame
-        With ``device, ts``.
+        The positions: ``device, ts``.
 
     Returns
     -------

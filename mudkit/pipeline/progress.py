@@ -32,7 +32,7 @@ def progress(spark: SparkSession, description: str) -> Iterator[None]:
     Parameters
     ----------
     spark : SparkSession
-        Of either kind.
+        The session, of either kind.
     description : str
         What the bar says in front.
     """

@@ -42,7 +42,7 @@ def propagation(
     Parameters
     ----------
     positions : DataFrame
-        With ``device, ts, lat, lon``.
+        The positions: ``device, ts, lat, lon``.
     zooms : sequence of int
         Sizes of the cells, levels from 0 to 22 as for :func:`mudkit.pipeline.cells`.
     interval_s : int

@@ -96,7 +96,7 @@ def session(
     Returns
     -------
     SparkSession
-        In the time zone UTC.
+        The session, in the time zone UTC.
 
     Raises
     ------

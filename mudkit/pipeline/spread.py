@@ -40,7 +40,7 @@ def spread(spark: SparkSession, description: str = "spread") -> Callable[..., It
     Parameters
     ----------
     spark : SparkSession
-        Of either kind.
+        The session, of either kind.
     description : str
         What the bar says in front.
 

@@ -136,7 +136,8 @@ def source(spark: SparkSession, folder: str | os.PathLike[str], *, files_per_bat
     ----------
     spark : SparkSession
     folder : path-like
-        Of files with the columns :data:`EVENTS`; taken in the order of their times of modification.
+        The folder of files with the columns :data:`EVENTS`; they are taken in the order of their times of
+        modification.
     files_per_batch : int
 
     Returns

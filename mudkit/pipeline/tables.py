@@ -60,7 +60,7 @@ def read(
     Returns
     -------
     DataFrame
-        With the schema of :mod:`mudkit.trace.schema`; empty when the trace has no such rows.
+        The table, with the schema of :mod:`mudkit.trace.schema`; it is empty when the trace has no such rows.
 
     Raises
     ------

@@ -33,9 +33,9 @@ def label_writes(positions: DataFrame, reads: DataFrame) -> DataFrame:
     Parameters
     ----------
     positions : DataFrame
-        With ``device, ts, lat, lon``.
+        The positions: ``device, ts, lat, lon``.
     reads : DataFrame
-        With ``device, ts, lat, lon, box_km, window_s`` and, from a trace folder, ``read_id``.
+        The reads: ``device, ts, lat, lon, box_km, window_s`` and, from a trace folder, ``read_id``.
 
     Returns
     -------

@@ -43,9 +43,9 @@ class Aggregates:
     Parameters
     ----------
     text : str
-        For instance ``"count(*), avg(speed)"``: ``count``, ``sum``, ``min``, ``max`` and ``avg`` of an
-        expression. NULL does not count; a sum of nothing is NULL. ``min`` and ``max`` order numbers before
-        strings before booleans.
+        The aggregates, for instance ``"count(*), avg(speed)"``: ``count``, ``sum``, ``min``, ``max`` and
+        ``avg`` of an expression. NULL does not count; a sum of nothing is NULL. ``min`` and ``max`` order
+        numbers before strings before booleans.
     language : Language, optional
 
     Raises

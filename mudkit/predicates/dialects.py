@@ -24,7 +24,7 @@ def write(root: Node, constants: tuple[Any, ...], dialect: str, layout: Layout, 
     ----------
     root : Node
     constants : tuple
-        By slot.
+        The constants, by slot.
     dialect : {'sqlite', 'spark'}
         The expression for SQLite calls functions that :func:`mudkit.predicates.sqlite.register` adds to a
         connection. The one for Spark calls ``mudkit_matches(text, pattern)`` where the predicate has

@@ -22,7 +22,7 @@ class Expression:
     Parameters
     ----------
     text : str
-        For instance ``"2 + (75 - state.battery) / 12.5"``; without parameters.
+        The expression, for instance ``"2 + (75 - state.battery) / 12.5"``, without parameters.
     language : Language, optional
 
     Raises

@@ -24,7 +24,7 @@ class Function:
     Parameters
     ----------
     name : str
-        In lower case.
+        The name, in lower case.
     takes : tuple of int
         Kinds of the arguments, in order.
     returns : int
@@ -32,7 +32,7 @@ class Function:
     required : int
         How many arguments must be given; the rest may be left out.
     symbol : str
-        For an operator, how it is written.
+        The sign of an operator; empty: it is no operator.
     many : bool
         Whether the last argument may be repeated.
     python : callable, optional

@@ -28,7 +28,7 @@ class Language:
     bound : tuple of str
         Those whose names become constants when a predicate is written (Mobius 2.2: the writer's context).
     schema : mapping of str to mapping, optional
-        By scope, its attributes. A scope that is not there may have any attribute.
+        The attributes of each scope. A scope that is not there may have any attribute.
 
     Raises
     ------

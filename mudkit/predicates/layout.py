@@ -90,10 +90,10 @@ class Layout:
     Parameters
     ----------
     **scopes : str or mapping of str to (str or Column)
-        By scope. A text is the name of the one column that holds all attributes: JSON text in SQLite (valid,
-        or NULL; :func:`to_json` writes it), a ``VARIANT`` in Spark. A mapping gives a kind to each attribute,
-        or a :class:`Column` when the column is called otherwise. A scope that is not given has no data: its
-        names are NULL.
+        The columns of each scope. A text is the name of the one column that holds all attributes: JSON text
+        in SQLite (valid, or NULL; :func:`to_json` writes it), a ``VARIANT`` in Spark. A mapping gives a kind
+        to each attribute, or a :class:`Column` when the column is called otherwise. A scope that is not given
+        has no data: its names are NULL.
 
     Notes
     -----

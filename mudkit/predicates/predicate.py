@@ -222,7 +222,7 @@ class Predicate:
         record : mapping
             Data of the first scope.
         tables : mapping of str to mapping, optional
-            For ``lookup``: by name of the table, records by primary key.
+            The tables for ``lookup``: by name of the table, records by primary key.
         **scopes : mapping
             Data of the others, for instance ``receiver={"age": 30}``. A scope that is not given is empty: its
             names are NULL.
@@ -292,7 +292,7 @@ class Predicate:
             points an (n, 2) array, of structs an object array or one column a path (``"loc.lat"``). A masked
             value is NULL. A value that is no array (a string, a number, a tuple, a dict) is the same for all.
         tables : mapping, optional
-            For ``lookup``.
+            The tables for ``lookup``.
         **scopes : mapping of str to array_like
             Columns of the other scopes.
 
@@ -318,7 +318,7 @@ class Predicate:
         Parameters
         ----------
         dialect : {'sqlite', 'spark'}
-            For SQLite, call :func:`mudkit.predicates.register` on the connection first.
+            The dialect; for SQLite, call :func:`mudkit.predicates.register` on the connection first.
         layout : Layout
             Where the attributes of each scope are.
 

@@ -192,7 +192,7 @@ def rebuilt(node: Node, replacements: Mapping[int, Node]) -> Node:
     ----------
     node : Node
     replacements : mapping of int to Node
-        By ``id`` of the node that goes.
+        The new node, by ``id`` of the one that goes.
 
     Returns
     -------

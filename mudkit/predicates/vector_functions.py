@@ -21,7 +21,7 @@ def each(function: Callable[..., Any], args: list[Vector]) -> Vector:
     Parameters
     ----------
     function : callable
-        Of plain values.
+        A function of plain values.
     args : list of Vector
         Each of one length, or of one row for all.
     """

@@ -140,12 +140,12 @@ def truth(root: Node, environment: Environment, text: str = "") -> tuple[Masks, 
     root : Node
     environment : Environment
     text : str
-        For errors.
+        The text of the predicate, for errors.
 
     Returns
     -------
     true, false : array of bool
-        Of the environment's length, or of length 1.
+        The masks, of the environment's length or of length 1.
     """
     with np.errstate(all="ignore"):
         return _Evaluation(environment, text).truth(root)

@@ -64,7 +64,7 @@ def unbeaten(fronts: Mapping[str, pd.DataFrame], systems: Sequence[str]) -> str:
     Parameters
     ----------
     fronts : mapping of str to pandas.DataFrame
-        For each task the table that :func:`mudkit.experiment.scoreboard.axes.front` gives.
+        The table that :func:`mudkit.experiment.scoreboard.axes.front` gives, for each task.
     systems : sequence of str
         The systems in the order in which they are listed.
     """

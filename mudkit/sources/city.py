@@ -163,7 +163,7 @@ class Residents(NamedTuple):
         Centre of the car's town, degrees.
     home, work : Corners
     errands : Corners
-        Of shape (cars, errand_places).
+        The corners of errands, of shape (cars, errand_places).
     commutes : ndarray of bool
     leave_home_h : ndarray of float64
         Usual local hour of leaving for work.
@@ -193,7 +193,7 @@ def residents(town: CommuterTown, seed: int, car: NDArray[np.int64], towns: int 
     car : ndarray of int64, shape (cars,)
         Numbers of the cars, in any order.
     towns : int
-        From 1 to 400.
+        The number of towns, from 1 to 400.
     """
     lat, lon = town_centres(town, towns)
     slots = np.arange(town.errand_places)

@@ -160,7 +160,7 @@ def flat_to_degrees(
     lat, lon : float
         Centre, degrees.
     east_km, north_km : array_like of float
-        From the centre.
+        The distances from the centre, in km.
     """
     lats = lat + np.asarray(north_km) / KM_PER_DEGREE
     lons = lon + np.asarray(east_km) / (KM_PER_DEGREE * np.cos(np.radians(lat)))
@@ -175,7 +175,7 @@ class Leg(NamedTuple):
     east_km, north_km : ndarray of float64
         Where they end, from the centre of the area.
     speed_mps : ndarray of float64
-        Over 0.
+        The speed, over 0.
     pause_us : ndarray of int64
         Rest at the end.
     """

@@ -133,7 +133,7 @@ def loss_percent(before: bytes, after: bytes) -> float:
     Parameters
     ----------
     before, after : bytes
-        Of one length: expand what was compressed (:func:`mudkit.systems.sublim.expand`).
+        Two signals of one length: expand what was compressed (:func:`mudkit.systems.sublim.expand`).
     """
     one, other = millivolts(before), millivolts(after)
     whole = float(np.sum((one - one.mean()) ** 2))

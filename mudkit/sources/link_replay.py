@@ -65,7 +65,7 @@ class LinkReplay:
     Parameters
     ----------
     links : pyarrow.Table or object with ``.links``
-        With the columns of ``mudkit.trace.schema.LINKS`` (``device, ts, up, down_kbps, up_kbps,
+        The links, with the columns of ``mudkit.trace.schema.LINKS`` (``device, ts, up, down_kbps, up_kbps,
         latency_ms``), in any order: for instance what ``mudkit.trace.load_links`` gives.
     device : str, optional
         A device of the trace that all devices of a fleet replay. By default device ``i`` of the fleet replays

@@ -44,7 +44,7 @@ class Outages:
     Parameters
     ----------
     share : float
-        Of time without a network. 0: never, 1: always.
+        The share of time without a network. 0: never, 1: always.
     per_day : float
         Outages a day; the default, a cycle of two hours, is a choice.
     distribution : {'exponential', 'lognormal', 'fixed'}
@@ -145,7 +145,7 @@ class Switching:
         Parameters
         ----------
         block, blocks : int
-            From 0 on, and how many of them.
+            The first block, from 0 on, and how many of them.
 
         Returns
         -------

@@ -51,7 +51,7 @@ def ways(town: CommuterTown, start: Corners, end: Corners) -> Ways:
     ----------
     town : CommuterTown
     start, end : Corners
-        Of shape (ways,).
+        The corners, of shape (ways,).
     """
     arterial = town.blocks_per_arterial
     expressway = arterial * town.arterials_per_expressway

@@ -105,7 +105,7 @@ class Stream:
         Parameters
         ----------
         device, step : int or array_like of int
-            From -2**63 to 2**64 - 1; negative numbers stand for the upper half.
+            Numbers from -2**63 to 2**64 - 1; negative ones stand for the upper half.
 
         Raises
         ------
@@ -180,7 +180,7 @@ class Stream:
         device, step : int or array_like of int
             Address of the draw.
         mean, std : array_like of float
-            Of the distribution before it is cut off.
+            The mean and standard deviation of the distribution before it is cut off.
         within : array_like of float, optional
             Cut the distribution off at this many standard deviations on either side (a truncated normal:
             nothing piles up at the ends).

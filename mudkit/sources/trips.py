@@ -129,7 +129,7 @@ def trips(town: CommuterTown, seed: int, people: Residents, day: int) -> Trips:
     town : CommuterTown
     seed : int
     people : Residents
-        Of that town and seed.
+        The residents of that town and seed.
     day : int
         Local date, days since 1970-01-01.
     """

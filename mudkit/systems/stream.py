@@ -92,7 +92,7 @@ class RetransmitTimer:
         ----------
         now_us : int
         streams : mapping of str to Outgoing
-            By the address of the receiver.
+            The streams, by the address of the receiver.
         """
         self.fired()
         late = (

@@ -41,7 +41,8 @@ def select(table: pa.Table, where: str | Predicate) -> pa.Table:
     table : pyarrow.Table
         A table of a trace.
     where : str or Predicate
-        For instance ``"within_km(point(lat, lon), point(37.77, -122.42), 5) AND hour(ts) BETWEEN 7 AND 9"``.
+        The condition, for instance ``"within_km(point(lat, lon), point(37.77, -122.42), 5) AND hour(ts)
+        BETWEEN 7 AND 9"``.
 
     Returns
     -------

@@ -43,9 +43,9 @@ class Contrail:
     ----------
     lab : Network
     friends : mapping of str to collection of str, optional
-        By device, from whom it expects something from the beginning.
+        The devices from which each device expects something from the beginning, by its name.
     **parameters
-        Of each port (:class:`~mudkit.systems.contrail.Port`), such as ``polling_interval_ms``.
+        The settings of each port (:class:`~mudkit.systems.contrail.Port`), such as ``polling_interval_ms``.
     """
 
     name: Final = NAME

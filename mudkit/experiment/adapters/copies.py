@@ -36,7 +36,7 @@ class Copies:
     Parameters
     ----------
     code : callable
-        Of whoever writes a machine.
+        The code of whoever writes a machine.
 
     Raises
     ------

@@ -31,7 +31,7 @@ class LastHop:
     ----------
     lab : Network
     **settings
-        Of each :class:`Subscription`.
+        The settings of each :class:`Subscription`.
     """
 
     name: Final = NAME

@@ -28,7 +28,7 @@ def meant_by(want: Interest, items: Sequence[Item], rule: str = "all", to: str |
         The predicate of each, over what there is to say of it, and over its reader.
     items : sequence of Item
     rule : {'all', 'any', 'each'}
-        For ``each``, one item is given.
+        The rule for what several writers mean; for ``each``, one item is given.
     to : str, optional
         Only the reader that says this is her ``name``.
 

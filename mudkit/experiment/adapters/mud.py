@@ -99,8 +99,8 @@ class MudHop(BaseHop):
     way : Way
     on_batch : callable
     of_several : {'all', 'any', 'each'}
-        Whom an aggregate is for: those whom all its writers mean, or any of them; or each of its items is
-        written on its own.
+        The rule for whom an aggregate is for: those whom all its writers mean, or any of them; or each of its
+        items is written on its own.
     """
 
     def __init__(self, way: Way, on_batch: OnBatch, of_several: str = RULES[0]) -> None:

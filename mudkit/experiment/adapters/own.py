@@ -99,7 +99,7 @@ class Own:
     handle : callable
         See :data:`Handle`.
     name : str
-        Under which its bill stands.
+        The name under which its bill stands.
     seen : callable
         Called before each event that any of the machines handles.
 
@@ -193,7 +193,7 @@ def own_machine(handle: Handle, name: str = "mine") -> Callable[[Testbed], Adapt
     handle : callable
         The whole machine, see :data:`Handle`.
     name : str
-        Under which its bill stands.
+        The name under which its bill stands.
 
     Returns
     -------

@@ -73,11 +73,11 @@ class Radiator:
     ----------
     lab : Network
     aggregability : callable
-        By default everything goes at once.
+        The aggregability function; by default everything goes at once.
     p2p_enabled : bool
         Whether the devices can reach each other.
     **settings
-        Of :class:`Server`: ``chain``, ``compress``, ``max_retention_s``, ….
+        The settings of :class:`Server`: ``chain``, ``compress``, ``max_retention_s``, ….
     """
 
     name: Final = NAME

@@ -47,7 +47,7 @@ class Logged:
     ----------
     published : list of Item
     handed : list of Handed
-        In the order of time.
+        What was handed over, in the order of time.
     """
 
     def __init__(self, testbed: Testbed) -> None:

@@ -163,7 +163,7 @@ def orders(
     Parameters
     ----------
     compositions : iterable of str, optional
-        Of :data:`PAIRS`; by default all.
+        The names of compositions, of :data:`PAIRS`; by default all.
     scenarios : int
         Random stories on which each is checked, the same for all orders of a composition.
     seed : int
@@ -204,7 +204,7 @@ def commuting(table: pd.DataFrame) -> pd.DataFrame:
     Parameters
     ----------
     table : pandas.DataFrame
-        Of :func:`orders`.
+        The table that :func:`orders` gives.
 
     Returns
     -------

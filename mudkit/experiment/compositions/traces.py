@@ -35,7 +35,7 @@ class Said(NamedTuple):
     at_s : int
         When it is published.
     sender : int
-        By which feed.
+        The number of the feed that says it.
     least : int
         Its writer hides it from who is younger.
     """
@@ -52,9 +52,9 @@ class Story:
     Parameters
     ----------
     ages : tuple of int
-        Of the readers, one phone each.
+        The ages of the readers, one phone each.
     said : tuple of Said
-        In the order of time.
+        What is said, in the order of time.
     """
 
     ages: tuple[int, ...]
@@ -158,7 +158,7 @@ def smaller(story: Story, breaks: Callable[[Story], bool]) -> Story:
     Parameters
     ----------
     story : Story
-        That breaks it.
+        A story that breaks it.
     breaks : callable
         Says of another one whether it does.
     """

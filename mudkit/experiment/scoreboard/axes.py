@@ -45,7 +45,7 @@ def front(table: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
     Parameters
     ----------
     table : pandas.DataFrame
-        With ``system``, a row each, and both measures.
+        A table with ``system``, a row each, and both measures.
     x, y : str
         Two of :data:`LABELS`.
 

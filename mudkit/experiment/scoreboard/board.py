@@ -78,7 +78,8 @@ class Scoreboard:
         ----------
         task : str
         confidence : float
-            Of the intervals of the mean (Student's t over the seeds); NaN with fewer than two.
+            The confidence of the intervals of the mean (Student's t over the seeds), which are NaN with fewer
+            than two seeds.
 
         Raises
         ------
@@ -148,7 +149,7 @@ def scoreboard(
     ----------
     tasks : iterable of Task
     systems : mapping of str to callable
-        By name; the first is the baseline. What makes an adapter may be of one's own.
+        The systems by name; the first is the baseline. What makes an adapter may be of one's own.
     seeds : iterable of int
     privacy : bool
         Whether the runs of the first seed keep what each party held.

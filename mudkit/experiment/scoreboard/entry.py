@@ -61,7 +61,7 @@ class Entry:
     system : str
     seed : int
     testbed : Testbed
-        At its end.
+        The testbed at the end of the run.
     """
 
     def __init__(self, task: Task, system: str, seed: int, testbed: Testbed) -> None:

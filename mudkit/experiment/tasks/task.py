@@ -38,7 +38,7 @@ class Item(NamedTuple):
     about : mapping of str to object
         What there is to say of it: wants are over this. Always with ``who`` (the sender) and ``rank``.
     size_bytes : int
-        Of its content.
+        The size of its content, in bytes.
     expires_s : float or None
         How long it is of use.
     """
@@ -88,7 +88,8 @@ class Task:
     tells, says : callable
         What items are about, and what readers say of themselves.
     feeds : int
-        So many senders that are no phones: always connected, and nobody's battery. 0: the phones send.
+        The number of senders that are no phones: they are always connected, and drain nobody's battery. 0:
+        the phones send.
     is_shown : bool
         Whether an item is seen as it comes; else the phone's user looks, as ``scenario.reads`` has it.
     most : int or None
@@ -141,7 +142,7 @@ class Task:
         Parameters
         ----------
         **changes
-            Of :class:`~mudkit.experiment.Scenario`.
+            Parameters of :class:`~mudkit.experiment.Scenario` that are to be others.
 
         Raises
         ------

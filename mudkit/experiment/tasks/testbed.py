@@ -55,14 +55,14 @@ class Testbed:
     ----------
     task : Task
     lab : Lab
-        With the phones and feeds of the task.
+        The lab with the phones and feeds of the task.
 
     Attributes
     ----------
     phones, senders : list of str
         Who may want something, and who publishes.
     wanted : int
-        So many pairs of an item and a phone that wants it there were so far.
+        How many pairs there were so far of an item and a phone that wants it.
     """
 
     def __init__(self, task: Task, lab: Lab) -> None:

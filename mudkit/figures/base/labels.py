@@ -39,7 +39,7 @@ class Sheet:
     Parameters
     ----------
     lane_px : float
-        From one lane to the next.
+        The distance from one lane to the next, in pixels.
     px_per_us : float
         Down the page.
     lanes : int

@@ -20,9 +20,9 @@ def encode(levels: NDArray[np.uint8], palette: Sequence[tuple[int, int, int, int
     Parameters
     ----------
     levels : ndarray of uint8, shape (rows, columns)
-        For each pixel its colour's place in the palette, below 16; the first row is the upper one.
+        The place of each pixel's colour in the palette, below 16; the first row is the upper one.
     palette : sequence of (red, green, blue, alpha)
-        At most 16 colours, each part 0 to 255.
+        The colours, at most 16, each part from 0 to 255.
 
     Returns
     -------

@@ -34,7 +34,7 @@ def latencies(table: pd.DataFrame, wanted: Mapping[str, int], *, title: str) -> 
     table : pandas.DataFrame
         ``system, latency_s``: a row for each useful delivery; 0 is drawn as a millisecond.
     wanted : mapping of str to int
-        By system, all pairs of an item and a phone that wanted it; the order is that of the legend.
+        The number of pairs of an item and a phone that wanted it, by system; the order is that of the legend.
     title : str
 
     Raises

@@ -27,8 +27,8 @@ def tradeoff(table: pd.DataFrame, *, x: str, best: object, title: str, unit: str
     Parameters
     ----------
     table : pandas.DataFrame
-        In the order of the values: ``waste, waste_low, waste_high, loss, loss_low, loss_high``, shares from 0
-        to 1, and the column ``x``. Bands are the intervals; none where they are not known.
+        The rows in the order of the values: ``waste, waste_low, waste_high, loss, loss_low, loss_high``,
+        shares from 0 to 1, and the column ``x``. Bands are the intervals; none where they are not known.
     x : str
         Column of the values, as they stand at the axis.
     best : object

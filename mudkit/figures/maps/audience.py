@@ -46,7 +46,7 @@ def area_map(
     states : sequence of str
         All states, in the order of the legend; the legend says how many points have each.
     title : str
-        Of the legend.
+        The title of the legend.
     text : str, optional
         A column that stands under the pointer, before the state.
     positions : pyarrow.Table, optional

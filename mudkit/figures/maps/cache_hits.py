@@ -83,7 +83,7 @@ def near_most(reads: pd.DataFrame, km: float = 30.0) -> pd.DataFrame:
     reads : pandas.DataFrame
         ``lat, lon``.
     km : float
-        So far from the middle of these at most.
+        The largest distance from the middle of these, in km.
 
     Raises
     ------

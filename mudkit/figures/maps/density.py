@@ -32,7 +32,7 @@ class Grid:
     x, y : float
         The upper left corner, in widths of the world.
     side : float
-        Of a cell, in widths of the world.
+        The side of a cell, in widths of the world.
     columns, rows : int
         How many cells.
     """
@@ -109,7 +109,7 @@ def picture(number: NDArray[np.int64], grid: Grid, colour: tuple[int, int, int] 
     grid : Grid
         The cells.
     colour : (red, green, blue)
-        Of the veil.
+        The colour of the veil.
     """
     logs = np.log1p(number)
     filled = logs[number > 0]
@@ -136,7 +136,7 @@ def thinned(
     Returns
     -------
     lat, lon, weight : ndarray of float64
-        For each cell that holds places their mean place and the sum of their weights.
+        The mean place of each cell that holds places, and the sum of their weights.
     number : ndarray of int64
         How many places were joined; all 1 when there were few enough.
     """

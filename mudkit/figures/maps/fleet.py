@@ -48,8 +48,8 @@ class Fleet:
         The positions of device ``i`` are ``device[i]:device[i + 1]``.
     names : list of str
     links : dict of str to (ndarray of int64, ndarray of bool), optional
-        Of a device: the times of its link's states, ascending, and whether it is up from there on. None:
-        links are not known.
+        The links by device: the times of a link's states, ascending, and whether it is up from there on.
+        None: links are not known.
     tz : str
         The time zone in which times are told.
     """

@@ -36,7 +36,7 @@ def to_mercator(lat: ArrayLike, lon: ArrayLike) -> tuple[Floats, Floats]:
     Returns
     -------
     x, y : ndarray of float64
-        In widths of the world.
+        The places, in widths of the world.
     """
     phi = np.radians(np.clip(np.asarray(lat, dtype=np.float64), -MERCATOR_END, MERCATOR_END))
     x = np.asarray(lon, dtype=np.float64) / 360.0 + 0.5
@@ -105,7 +105,7 @@ class Frame:
         lat, lon : ndarray of float64
             Places, longitudes unwrapped.
         weight : ndarray of float64
-            Of each place, 0 or more.
+            The weight of each place, 0 or more.
         share : float
             What is left out on each side; nothing of fewer than 1,000 places.
         """

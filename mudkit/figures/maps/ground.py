@@ -51,8 +51,8 @@ def map_with_ground(
     tiles : str, optional
         A tile layer in place of the ground.
     weights : ndarray, optional
-        Of the places in the first group that is shown: the map starts with where nearly all of their weight
-        is, and not with all that is shown.
+        The weights of the places in the first group that is shown: the map starts with where nearly all of
+        their weight is, and not with all that is shown.
     heat : bool
         Whether a heat layer follows.
     """

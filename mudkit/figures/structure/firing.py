@@ -44,7 +44,7 @@ def firing(table: pd.DataFrame, names: Sequence[str], *, title: str, x: str) -> 
         ``message, state, rule, outcome, fields, bytes``, as ``systems.sublim.firing.fired`` gives it: each
         message in each state.
     names : sequence of str
-        Of the rules, the first of which is rule 1.
+        The names of the rules, the first of which is rule 1.
     title, x : str
         Above it, and what the states are.
 

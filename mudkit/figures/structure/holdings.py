@@ -48,8 +48,8 @@ def holdings(
     Parameters
     ----------
     held : mapping of str to sequence of mapping
-        By name of the column: versions as ``Client.held`` lists them, with ``key, version, record,
-        predicate, visible``.
+        The versions that are held, by name of the column, as ``Client.held`` lists them: ``key, version,
+        record, predicate, visible``.
     readers : mapping of str to mapping, optional
         What the reader of each column says of itself.
     title : str

@@ -143,9 +143,9 @@ def words(feature: str, threshold: float) -> str:
     Parameters
     ----------
     feature : str
-        Of :data:`mudkit.systems.mud.policies.artefact.FEATURES`.
+        One of :data:`mudkit.systems.mud.policies.artefact.FEATURES`.
     threshold : float
-        In its unit there.
+        The threshold, in the unit of the feature.
     """
     name, scale, unit = _WORDS[feature]
     return f"{name} ≤ {scale * threshold:.4g}{unit}"

@@ -38,11 +38,11 @@ def decisions(
     Parameters
     ----------
     tables : mapping of str to pandas.DataFrame
-        By the name of the policy: ``t_s`` (seconds), ``lane`` (of whom it is), ``what`` (one of
+        The decisions by the name of the policy: ``t_s`` (seconds), ``lane`` (of whom it is), ``what`` (one of
         :data:`KINDS`), ``told`` (for the pointer) and ``is_alarm``, which is drawn with a ring around it.
     title : str
     wrong : mapping of str to int, optional
-        By the name of the policy a row of its table to which a large mark points.
+        The row of a policy's table to which a large mark points, by the policy's name.
 
     Raises
     ------

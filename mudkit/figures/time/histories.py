@@ -248,8 +248,8 @@ def branches(
     Returns
     -------
     list of (list of str, int, int, list of Operation)
-        Of each line: whose views end on it, and at which place if before its end; the line that it leaves
-        (its own number: none), after how many operations, and its own operations from there on.
+        What each line is: whose views end on it, and at which place if before its end; the line that it
+        leaves (its own number: none), after how many operations, and its own operations from there on.
     """
     lines: list[tuple[list[str], int, int, list[Operation]]] = []
     for client, view in sorted(views.items(), key=lambda item: -len(item[1])):

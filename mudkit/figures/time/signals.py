@@ -25,12 +25,12 @@ def signals(
     Parameters
     ----------
     drawn : mapping of str to sequence of float
-        By what stands above each; the first one has ``hz`` samples a second.
+        The samples of each signal, by what stands above it; the first one has ``hz`` samples a second.
     hz : float
     title, y : str
         Above all, and what the values are, unit included.
     seconds : float, optional
-        So much of the beginning is shown; by default all of it.
+        The seconds of the beginning that are shown; by default all of it.
 
     Raises
     ------

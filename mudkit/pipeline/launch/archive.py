@@ -39,9 +39,9 @@ class Archive:
     Parameters
     ----------
     options : tuple of str
-        For the JVM that Spark runs in.
+        The options of the JVM that Spark runs in.
     launcher_options : tuple of str
-        For the small JVM that puts its command line together.
+        The options of the small JVM that puts its command line together.
     used : Path or None
         The archive of Spark's classes among the options.
     written : Path or None

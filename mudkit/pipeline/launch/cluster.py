@@ -65,7 +65,7 @@ class Cluster:
         Parameters
         ----------
         number : int
-            From 0.
+            The number of the worker, from 0.
         """
         self.workers[number].kill()
         self.workers[number].wait()
@@ -79,9 +79,9 @@ def local_cluster(workers: int = 2, *, cores: int = 1, memory_mib: int = 1024) -
     ----------
     workers : int
     cores : int
-        Of each worker: as many tasks at a time.
+        The cores of each worker: it runs as many tasks at a time.
     memory_mib : int
-        Of each worker's executors; an executor of a session takes 1024 by default.
+        The memory of each worker's executors, in MiB; an executor of a session takes 1024 by default.
 
     Yields
     ------

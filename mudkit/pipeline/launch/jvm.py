@@ -70,9 +70,9 @@ class Jvm:
     environ : dict of str to str or None
         Variables of the environment to start it in; None removes one.
     archive : Archive
-        Of Java's classes.
+        The archive of Java's classes.
     folder : Path
-        For everything temporary; it goes with the JVM.
+        The folder for everything temporary; it goes with the JVM.
     process : Popen or None
         None before the start, and when somebody else started the JVM (`spark-submit`).
     """

@@ -79,7 +79,7 @@ def resolve(
     Parameters
     ----------
     master, remote : str or None
-        At most one of them; see `mudkit.pipeline.session.session`.
+        The addresses, of which at most one is given; see `mudkit.pipeline.session.session`.
     config : mapping or None
         Keys of Spark's configuration.
     environ : mapping
@@ -165,7 +165,7 @@ def memory(environ: Mapping[str, str]) -> str:
     Returns
     -------
     str
-        For instance ``"1024m"``, which is also the default.
+        The size as Spark takes it, for instance ``"1024m"``, which is also the default.
 
     Raises
     ------

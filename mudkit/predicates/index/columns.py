@@ -41,7 +41,7 @@ class Constants:
     Parameters
     ----------
     kinds : tuple of int
-        By slot.
+        The kind of each constant, by slot.
     """
 
     __slots__ = ("_columns", "_kinds")

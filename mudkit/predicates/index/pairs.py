@@ -34,7 +34,7 @@ class Batch:
     ----------
     records : list of mapping
     tables : mapping, optional
-        For ``lookup``.
+        The tables for ``lookup``.
     """
 
     def __init__(self, records: list[Mapping[str, Any]], tables: Mapping[str, Any] | None) -> None:
@@ -60,7 +60,7 @@ class Pairs:
     rows : array of int
         Which subscription, by pair.
     readers : mapping of str to Readers
-        By scope.
+        The readers' attributes, by scope.
     constants : Constants
     """
 
@@ -126,7 +126,7 @@ class WriterPairs(Pairs):
     Parameters
     ----------
     writers : list of Predicate
-        By record of the batch; all of one signature where a pair needs them.
+        The writers' predicates, by record of the batch; all of one signature where a pair needs them.
     """
 
     def __init__(

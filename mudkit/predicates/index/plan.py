@@ -94,7 +94,7 @@ def plan(root: Node, scopes: tuple[str, ...]) -> Plan:
     ----------
     root : Node
     scopes : tuple of str
-        In the order of compiled functions.
+        The scopes, in the order of compiled functions.
     """
     builder = _Builder()
     for part in tree.conjuncts(root):

@@ -34,7 +34,7 @@ class SubscriptionIndex:
     Parameters
     ----------
     tables : mapping of str to mapping, optional
-        For ``lookup``: by name of the table, records by primary key.
+        The tables for ``lookup``: by name of the table, records by primary key.
 
     Notes
     -----
@@ -231,7 +231,7 @@ class SubscriptionIndex:
         Returns
         -------
         list of list
-            For each record what :meth:`match` gives.
+            What :meth:`match` gives, for each record.
 
         Raises
         ------

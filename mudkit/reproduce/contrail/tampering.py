@@ -163,7 +163,8 @@ class TamperingOutcome:
     Parameters
     ----------
     reported, missed : Counter
-        For each manipulation, how many were reported as tampered; and how many were not, or had an effect.
+        How many manipulations of each kind were reported as tampered; and how many were not, or had an
+        effect.
     """
 
     reported: Counter[str] = field(default_factory=Counter)

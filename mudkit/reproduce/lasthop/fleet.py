@@ -28,7 +28,7 @@ class Fleet:
     threshold : float
         The lowest rank at which a message is forwarded.
     reranks : sequence of (int, int, float)
-        For each change of a rank: when, in microseconds, of which message, and to which rank.
+        The changes of ranks: when, in microseconds, of which message, and to which rank.
 
     Attributes
     ----------

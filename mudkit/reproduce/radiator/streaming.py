@@ -51,10 +51,10 @@ class Played:
     Parameters
     ----------
     lags_s : ndarray of float64, shape (aggregates,)
-        For each aggregate the time from when the events let it go until it was written, in seconds; in the
+        The time of each aggregate from when the events let it go until it was written, in seconds; in the
         order of the former.
     behind_s : ndarray of float64, shape (aggregates,)
-        For each aggregate how much more of the trace had been read by then, in seconds of the trace.
+        How much, for each aggregate, more of the trace had been read by then, in seconds of the trace.
     durations_s : list of float
         How long each batch took, in seconds.
     events, receipts : int

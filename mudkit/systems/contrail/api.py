@@ -31,7 +31,7 @@ class Module:
     ----------
     device : Host
     relay : Relay or sequence of Relay
-        With several, everything goes to all of them: what one loses that stops, another one has.
+        The relay. With several, everything goes to all of them: what one loses that stops, another one has.
     friends : collection of str
         The white-list; a device that its storage makes again keeps its own.
     shows_friends : bool

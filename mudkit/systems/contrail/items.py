@@ -44,9 +44,9 @@ class Item(msgspec.Struct, frozen=True):
     source : (str, str), optional
         The device and port that it came from; of a received item.
     item_id : str, optional
-        Of a received item.
+        The name of a received item.
     number : int
-        Of a received item, on this device.
+        The number of a received item on this device.
 
     Examples
     --------
@@ -82,9 +82,9 @@ class Backlogged(msgspec.Struct, frozen=True):
     Parameters
     ----------
     destinations : tuple of (str, str)
-        For whom it was not taken.
+        The endpoints for which it was not taken.
     taken : tuple of (str, str)
-        For whom it was.
+        The endpoints for which it was taken.
     """
 
     destinations: tuple[Endpoint, ...]

@@ -138,20 +138,20 @@ class Port:
         Parameters
         ----------
         predicate : str or Predicate
-            Over the metadata of an item.
+            The filter, over the metadata of an item.
         to : (str or Group, str)
             A device or a group, and a port there.
         item_expires_s : float, optional
             How long an item that matches is wanted.
         lifetime_s : float, optional
-            Of the filter.
+            The time after which the filter ends, in seconds; None: it stays.
         replaces : int, optional
             The filter in whose place this one stands.
 
         Returns
         -------
         Operation
-            Of the filter's number, done when a relay has it.
+            The operation, which gives the filter's number and is done when a relay has it.
         """
         given: Any = to
         target, remote = given if isinstance(given, tuple) and len(given) == 2 else (None, None)
@@ -228,7 +228,7 @@ class Port:
         Returns
         -------
         Operation
-            Of :class:`Published` or :class:`Backlogged`.
+            The operation, which gives a :class:`Published` or a :class:`Backlogged`.
         """
         if item_id is not None and check_name("an item", item_id).startswith("~"):
             raise ParameterError(

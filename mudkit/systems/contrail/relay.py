@@ -27,7 +27,7 @@ class Relay:
     ----------
     lab : Network
     instances : int
-        Of compute, in each data centre.
+        The number of compute instances in each data centre.
     name : str
         It begins the names of its servers.
     centres : mapping of str to (float, float), optional
@@ -49,8 +49,8 @@ class Relay:
     Attributes
     ----------
     directory : Registered
-        Of the devices with modules: the public key infrastructure that the paper assumes (3.3). The machines
-        of the cloud do not have it.
+        The devices with modules: the public key infrastructure that the paper assumes (3.3). The machines of
+        the cloud do not have it.
     """
 
     def __init__(

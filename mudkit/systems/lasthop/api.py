@@ -34,11 +34,11 @@ class Publications:
     ----------
     lab : Network
     name : str
-        Of the server.
+        The name of the server.
     utc_offset_h : float
         Hours of subscriptions are local time, so much before UTC.
     spool_capacity : int
-        So many messages of a topic wait for a device at most; beyond, the lowest rank goes.
+        The largest number of messages of a topic that wait for a device; beyond, the lowest rank goes.
 
     Raises
     ------
@@ -94,7 +94,7 @@ class Topic:
         ----------
         text : str
         rank : float
-            Of the messages on this topic; the highest are read first.
+            The lowest rank of messages on this topic; the highest are read first.
         expires_s : float, optional
             How long it is relevant; None: for ever.
         item : str, optional
@@ -105,7 +105,7 @@ class Topic:
         Returns
         -------
         Operation
-            Of its identity, which :meth:`rerank` takes.
+            The operation, which gives the message's identity, which :meth:`rerank` takes.
         """
         rank = number("rank", rank, -1e9, 1e9)
         if not isinstance(text, str):
@@ -155,7 +155,8 @@ class Subscriber:
     device : Host
     publications : Publications
     device_capacity : int, optional
-        So many messages have room on the device; the lowest ranks are let go first. None: any number.
+        The number of messages that have room on the device; the lowest ranks are let go first. None: any
+        number has.
 
     Raises
     ------
@@ -229,8 +230,8 @@ class Subscriber:
         Returns
         -------
         Operation
-            Of a list of mappings with their text, rank and topic; the result raises for a topic without a
-            subscription.
+            The operation, which gives a list of mappings with their text, rank and topic; it raises for a
+            topic without a subscription.
         """
         return self.installed.call("read", topic=check_topic(topic))
 
@@ -244,7 +245,7 @@ class Subscriber:
         wanted : str or Subscription
             ``{place}`` in the topic stands for the name of the place.
         places : mapping of str to (float, float, float)
-            By name: latitude and longitude in degrees, and a radius in km.
+            The places by name: latitude and longitude in degrees, and a radius in km.
         **settings
             As for :meth:`subscribe`.
         """

@@ -48,7 +48,7 @@ class Subscription:
     max : int or None
         Messages at a time, the highest-ranked; None: all.
     threshold : float
-        Of the rank; lower ones are not acceptable.
+        The lowest rank that is acceptable.
     mode : {'on-demand', 'on-line'}
         Whether messages wait until they are asked for, or are shown as they come.
     policy : str or Forwarding

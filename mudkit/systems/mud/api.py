@@ -38,9 +38,9 @@ class Client(TableAdministration):
     cloud : Cloud
     app : str
     token : str, optional
-        From ``lab.token(…)``; without one only public tables are open.
+        The token that ``lab.token(…)`` gives; without one only public tables are open.
     most_rows : int
-        Of committed records that it keeps.
+        The number of committed records that it keeps.
     read_policy, write_policy, prefetch_policy : optional
         What it answers by itself, what it sends later, and what it fetches before it is asked for;
         :class:`~mudkit.systems.mud.device.policy_slot.Shipped` follows what the cloud ships.
@@ -159,7 +159,7 @@ class Client(TableAdministration):
         Returns
         -------
         Operation
-            Of the version that the store gave it. Its result raises
+            The operation, which gives the version that the store gave it. Its result raises
             :class:`~mudkit.errors.ParameterError` for a key or a record that cannot be,
             :class:`~mudkit.errors.AccessDenied`, :class:`~mudkit.errors.TableProblem`, and :class:`Conflict`
             for a conditional write.
@@ -213,17 +213,18 @@ class Client(TableAdministration):
         ----------
         table : str
         predicate : str or Predicate, optional
-            Over the record's columns and its ``key``; by default all. ``lookup('members', author, 'city')``
-            gives a column of the record of another table that has this primary key, NULL if this reader is
-            not shown such a record: so the cloud is always asked, and a continuous read is told by what is
-            there when a record is written.
+            The condition over the record's columns and its ``key``; by default all. ``lookup('members',
+            author, 'city')`` gives a column of the record of another table that has this primary key, NULL if
+            this reader is not shown such a record: so the cloud is always asked, and a continuous read is
+            told by what is there when a record is written.
         type : {'uncommitted', 'committed', 'committed_wio', 'continuous'}
         data : mapping, optional
             What the reader says of itself, ``receiver.…`` in writers' predicates.
         utility : Utility, optional
             What an answer is worth and costs; by default nothing held counts as fresh.
         sync_timestamp : float, optional
-            Of a continuous read: tell existing records, too, that are not older (seconds of the lab).
+            The time from which a continuous read tells existing records, too, that are not older (seconds of
+            the lab).
         callback : callable, optional
             Called with the operation when it is done; of a continuous read with each :class:`Change`, and
             with ``{"ended": why}`` when the cloud ends it: its token expires, the table is closed to it or
@@ -231,13 +232,13 @@ class Client(TableAdministration):
         latest : bool
             Ask for the store's latest versions.
         aggregate : str, optional
-            For instance ``"count(*), avg(speed)"`` instead of records.
+            The aggregates that are wanted instead of records, for instance ``"count(*), avg(speed)"``.
 
         Returns
         -------
         Operation
-            Of a :class:`ReadResult`; of a continuous read of its handle. Its result raises
-            :class:`~mudkit.errors.ParameterError` for a type or an aggregate that cannot be,
+            The operation, which gives a :class:`ReadResult`, or the handle of a continuous read. Its result
+            raises :class:`~mudkit.errors.ParameterError` for a type or an aggregate that cannot be,
             :class:`~mudkit.errors.AccessDenied` and :class:`~mudkit.errors.TableProblem`, also for a table
             that ``lookup`` names, and :class:`~mudkit.errors.PredicateError` for a function that fails.
 
@@ -299,7 +300,7 @@ class Client(TableAdministration):
         Parameters
         ----------
         token : str
-            Of the same app and user.
+            A token of the same app and user.
 
         Returns
         -------
@@ -337,14 +338,14 @@ class Client(TableAdministration):
         ----------
         table : str
         data : mapping, optional
-            Of a reader; each version says whether this one would be shown it.
+            The data of a reader; each version says whether this one would be shown it.
 
         Returns
         -------
         Operation
-            Of dicts with ``key, version, record, predicate, type, visible, age_s``; the version of what is
-            pending is None, so is the record of what is deleted, and ``visible`` where only the cloud can
-            say.
+            The operation, which gives a list of dicts with ``key, version, record, predicate, type, visible,
+            age_s``; the version of what is pending is None, so is the record of what is deleted, and
+            ``visible`` where only the cloud can say.
         """
         return self.installed.call("held", table=table, reader=_reader(data))
 

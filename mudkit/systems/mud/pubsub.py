@@ -50,7 +50,7 @@ class PubSub:
         ----------
         topic : str
         predicate : str or Predicate, optional
-            Over subscribers' data: whom it reaches.
+            The condition over subscribers' data: it says whom the message reaches.
         **message
             Its columns.
         """
@@ -85,7 +85,7 @@ class PubSub:
         Returns
         -------
         Operation
-            Of the handle, which :meth:`unsubscribe` takes.
+            The operation, which gives the handle that :meth:`unsubscribe` takes.
         """
 
         def changed(change: Any) -> None:

@@ -26,7 +26,7 @@ class Change:
     key : str
     record : mapping or None
     version : int
-        Of the record.
+        The version of the record.
     """
 
     kind: str
@@ -41,7 +41,7 @@ class ReadResult(msgspec.Struct, frozen=True):
     Parameters
     ----------
     records : dict of str to dict
-        By primary key.
+        The records by primary key.
     source : dict of str to str
         ``local`` or ``remote``, by key.
     age_s : dict of str to float

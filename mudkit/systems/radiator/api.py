@@ -38,7 +38,8 @@ class Server:
     ----------
     lab : Network
     aggregability : callable
-        Of the current contexts of a sender and a receiver; gives ``Volume``, ``People`` or ``Time``.
+        The function of the current contexts of a sender and a receiver; it gives ``Volume``, ``People`` or
+        ``Time``.
     join : callable
         Makes one context of several; see :mod:`mudkit.systems.radiator.aggregation.joins`.
     chain : float
@@ -58,7 +59,7 @@ class Server:
     link_kbps : float, optional
         Capacity of the server's link; None: without limit.
     name : str
-        Of the server.
+        The name of the server.
 
     Raises
     ------
@@ -138,7 +139,7 @@ class Client:
     device : Host
     server : Server
     client_id : str, optional
-        By default the name of the device.
+        The name of the client; by default that of the device.
     receive : callable, optional
         Called with each context that comes (the paper's ``receive_callback``).
     attributes : mapping, optional
@@ -155,7 +156,7 @@ class Client:
     Attributes
     ----------
     registered : Operation
-        Of the last registration; its result raises when the id is taken by another live device.
+        The last registration; its result raises when the id is taken by another live device.
 
     Examples
     --------

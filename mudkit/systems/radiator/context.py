@@ -22,7 +22,8 @@ class Context(msgspec.Struct, frozen=True):
     attributes : mapping of str to object
         What JSON can hold; tuples arrive as lists.
     span_us : (int, int)
-        From when to when, µs of virtual time; without one, the client puts the moment of sending there.
+        The first and the last moment that it is about, µs of virtual time; without one, the client puts the
+        moment of sending there.
 
     Raises
     ------

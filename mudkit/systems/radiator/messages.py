@@ -78,7 +78,7 @@ class Register(_FromClient, frozen=True, tag="register"):
     ----------
     attributes : dict
     incarnation : str
-        Of the client's store.
+        The incarnation of the client's store.
     turn : int
         How often this incarnation has begun to register or to unregister: the highest counts.
     first : int
@@ -158,7 +158,7 @@ class Push(msgspec.Struct, frozen=True, tag_field="kind", tag="push"):
         Its id.
     context : ContextFields
     chain : list of (str, str)
-        To whom it is to be passed on, one after the other: clients and addresses.
+        The clients and addresses to which it is to be passed on, one after the other.
     """
 
     aggregate: Name

@@ -24,9 +24,9 @@ def failure(what: str, error: Exception, *, where: str, expected: str, remedy: s
     error : Exception
         What it raised, or what is said of what it gave.
     where : str
-        Of whose contexts.
+        The client whose contexts it concerns.
     expected : str
-        Of the function, if the error does not say it.
+        What the function was expected to give, if the error does not say it.
     remedy : str
         What becomes of it.
     """

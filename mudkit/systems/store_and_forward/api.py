@@ -31,7 +31,7 @@ class Relay:
     ----------
     lab : Network
     name : str
-        Of the server.
+        The name of the server.
 
     Raises
     ------
@@ -94,7 +94,7 @@ class Client:
         Returns
         -------
         Operation
-            Of the number of the message among those that this client sent.
+            The operation, which gives the number of the message among those that this client sent.
 
         Raises
         ------

@@ -51,7 +51,7 @@ class Deadlines(Generic[_K]):
         key : hashable
         now_us : int
         size_bytes : int
-            That now wait for a link; 0: it needs none.
+            The bytes that now wait for a link; 0: it needs none.
         """
         self._forget(key)
         self.size_bytes += size_bytes

@@ -46,7 +46,7 @@ class PublishServer:
     ----------
     lab : Network
     name : str
-        Of the server.
+        The name of the server.
 
     Raises
     ------
@@ -78,7 +78,7 @@ class PublishServer:
         Returns
         -------
         Operation
-            Of its number.
+            The operation, which gives the message's number.
         """
         if not _is_named(message):
             raise ParameterError(
@@ -116,7 +116,7 @@ class AccessPoint:
         Latitude and longitude, degrees; without, it is in reach of everybody.
     range_m : float
     name : str, optional
-        Of its server.
+        The name of its server.
     stateful : bool
         Whether it has SUBLIM; without, it serves only subscribers without state.
 
@@ -225,7 +225,7 @@ class Subscriber:
         Returns
         -------
         Operation
-            Of nothing; it fails with the PolicyError of the access point's own check.
+            The operation, which gives nothing; it fails with the PolicyError of the access point's own check.
 
         Raises
         ------
@@ -288,7 +288,7 @@ class PlainSubscriber:
     device : Host
     net : PublishServer
     wanted : str
-        For instance ``"message.pulse < 50"``.
+        The condition on messages, for instance ``"message.pulse < 50"``.
 
     Raises
     ------

@@ -47,7 +47,7 @@ def best(sites: Sequence[Site], loc: tuple[float, float] | None, now: str | None
     Parameters
     ----------
     sites : sequence of Site
-        Of which it may choose.
+        The sites of which it may choose.
     loc : (float, float) or None
         Where it is.
     now : str or None

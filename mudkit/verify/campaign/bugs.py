@@ -77,11 +77,11 @@ class Catch:
     ----------
     seed : int
     promise : str
-        That was broken: a model of the checker, or what :class:`~mudkit.verify.campaign.judge.Found`
-        asks.
+        The promise that was broken: a model of the checker, or what
+        :class:`~mudkit.verify.campaign.judge.Judgement` asks.
     words : str
     operations : int or None
-        Of the smallest contradiction that the checker found; None: it was not the checker.
+        The operations of the smallest contradiction that the checker found; None: it was not the checker.
     """
 
     seed: int

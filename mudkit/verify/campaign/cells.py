@@ -131,7 +131,7 @@ class Table:
     Parameters
     ----------
     cells : Cells
-        Of some runs.
+        The cells of some runs.
     """
 
     def __init__(self, cells: Cells) -> None:

@@ -59,7 +59,7 @@ class Trouble:
     standing : sequence of str
         Those of :data:`STANDING` that are in effect.
     longest_s : float
-        Of cuts.
+        The longest time of a cut, in seconds.
     """
 
     def __init__(

@@ -25,13 +25,13 @@ class Runs:
     ----------
     runs : int
     problems : dict of int to list of str
-        By seed, those that had some.
+        The problems by seed, of those that had some.
     counts : Counter
         Faults, and verdicts of the checker.
     cells : Cells
     forks : dict of int to (int, str)
-        By seed, runs that were not fork-sequential to the letter: how many operations contradict it,
-        and which.
+        The runs by seed that were not fork-sequential to the letter: how many operations contradict it, and
+        which.
     writes, notified : int
         How many writes there were, and how many changes continuous reads were notified of.
     """
@@ -87,7 +87,7 @@ def play_all(seeds: Sequence[int], processes: int = 1) -> Iterator[Runs]:
     ----------
     seeds : sequence of int
     processes : int
-        That share them.
+        The number of processes that share them.
     """
     parts = [seeds[first : first + _PART] for first in range(0, len(seeds), _PART)]
     if processes == 1:

@@ -58,7 +58,7 @@ class Settings:
     ----------
     device : str
     relays : sequence of sequence of (str, (float, float) or None)
-        Of each cloud provider the gateways: address, and place in degrees.
+        The gateways of each cloud provider: address, and place in degrees.
     directory : Directory
     friends : sequence of str
         When it begins; later its own.

@@ -53,7 +53,7 @@ class Sending(Posting):
     filters : Filters
     asked : Asked
     outboxes : sequence of Outbox
-        Of each provider.
+        The outbox of each provider.
     """
 
     def __init__(self, core: Core, filters: Filters, asked: Asked, outboxes: Sequence[Outbox]) -> None:

@@ -54,7 +54,7 @@ class Queue:
         entry : mapping
             ``slot, seq, expires_us, message, number``: it replaces its slot's, unless that is newer.
         most : int
-            So many items wait at most.
+            The largest number of items that wait.
 
         Returns
         -------

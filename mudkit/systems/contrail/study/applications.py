@@ -162,7 +162,7 @@ class Photos:
     on_photo : callable
         Called with the owner, the name and the bytes of each photograph that is found, once.
     most_hops : int
-        By how many friends a search is passed on at most.
+        The largest number of friends by whom a search is passed on.
     """
 
     def __init__(
@@ -245,7 +245,7 @@ class Aggregator:
     below : collection of str
         Devices with a :class:`Sensor` or an :class:`Aggregator`.
     predicate : str
-        Of the readings that count.
+        The predicate of the readings that count.
     """
 
     def __init__(self, module: Module, below: Collection[str], predicate: str = "value IS NOT NULL") -> None:

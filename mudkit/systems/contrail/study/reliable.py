@@ -35,7 +35,7 @@ class Outbound:
     ----------
     module : Module
     port : Port
-        That it publishes at.
+        The port at which it publishes.
     to : collection of (str, str)
         Devices and ports of the receivers' ends.
     """
@@ -112,9 +112,9 @@ class Inbound:
     ----------
     module : Module
     port : Port
-        At which the items come.
+        The port at which the items come.
     predicate : str or Predicate
-        Of the items that are wanted.
+        The predicate of the items that are wanted.
     source : (str, str)
         Device and port of the sender's end.
     on_item : callable, optional

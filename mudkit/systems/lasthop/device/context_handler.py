@@ -29,8 +29,8 @@ class Following:
     subscription : Subscription
         Its topic has ``{place}`` in it, or is wanted as it is at any of the places.
     places : mapping of str to (float, float, float)
-        By name: latitude and longitude in degrees, and a radius in km. Of several at which a device is, the
-        first counts.
+        The places by name: latitude and longitude in degrees, and a radius in km. If a device is at several,
+        the first counts.
 
     Examples
     --------

@@ -89,7 +89,7 @@ class DeviceMachine:
     server : str
         The server's address.
     capacity : int or None
-        So many messages have room; None: any number.
+        The number of messages that have room; None: any number has.
     """
 
     def __init__(self, ports: Ports, me: str, server: str, capacity: int | None) -> None:

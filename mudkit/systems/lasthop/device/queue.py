@@ -25,7 +25,7 @@ class DeviceQueue:
     ----------
     store : Store
     capacity : float
-        So many messages of all topics have room.
+        The number of messages of all topics that have room.
     """
 
     def __init__(self, store: Store, capacity: float) -> None:

@@ -59,10 +59,10 @@ class Spooled:
     now_us : int
     device : str
     number : int
-        Of the fact by which it began: another subscription to the topic has another.
+        The number of the fact by which it began: another subscription to the topic has another.
     subscription : Subscription
     capacity : int
-        So many messages wait at most.
+        The largest number of messages that wait.
     begins_us : int
         What time of the day it is when time begins.
     tell : callable

@@ -68,7 +68,7 @@ class SpoolServer:
     time_of_day_us : int
         What time of the day it is when time begins.
     capacity : int
-        So many messages of a topic wait for a device at most; beyond, the lowest rank goes.
+        The largest number of messages of a topic that wait for a device; beyond, the lowest rank goes.
     """
 
     def __init__(self, ports: Ports, time_of_day_us: int, capacity: int) -> None:

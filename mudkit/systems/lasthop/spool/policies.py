@@ -27,16 +27,16 @@ class Forwarding:
         Everything at once; nothing before it is asked for; as long as there is room on the device; as many as
         are read; Figure 7, which is ``buffer`` with everything learnt; what a function says.
     prefetch_limit : int or 'learnt'
-        So many lie on the device at most: given, or twice the moving average of how many were read at a time.
-        The figure takes the number that was asked for, which is of no use when that is unlimited.
+        The largest number that lies on the device: given, or twice the moving average of how many were read
+        at a time. The figure takes the number that was asked for, which is of no use when that is unlimited.
     expiration_threshold_s : float, 'learnt' or None
         What expires sooner is not prefetched; learnt: the mean waking time between reads. None: all is.
     delay_s : float, 'learnt' or None
-        So long a message waits before it may be prefetched, lest its rank falls meanwhile; learnt: as long as
-        nine of ten falls of late took. None: not at all.
+        The time that a message waits before it may be prefetched, lest its rank falls meanwhile; learnt: as
+        long as nine of ten falls of late took. None: not at all.
     rule : callable, optional
-        Of the kind ``rule``: takes a :class:`~mudkit.systems.lasthop.spool.rules.Situation`, and says which
-        messages go now. It is asked whenever the link is up and something has happened.
+        The function of the kind ``rule``: it takes a :class:`~mudkit.systems.lasthop.spool.rules.Situation`,
+        and says which messages go now. It is asked whenever the link is up and something has happened.
 
     Raises
     ------

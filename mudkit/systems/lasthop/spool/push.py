@@ -66,21 +66,23 @@ class Push:
     Parameters
     ----------
     stored_limit : int
-        So many messages are stored for a device.
+        The number of messages that are stored for a device.
     when_full : {'drop all', 'drop oldest', 'drop lowest'}
         What goes when one more comes.
     collapse_keys : int
-        So many keys the app uses in turn, of which four are stored at a time; 0: messages do not collapse.
+        The number of keys that the app uses in turn, of which four are stored at a time; 0: messages do not
+        collapse.
     time_to_live_s : float
-        So long a message is stored at most; 0: not at all.
+        The longest time for which a message is stored, in seconds; 0: it is not stored.
     high_rank : float
         Messages of at least this rank go with high priority. Of the notifications of 3,953 phones 22 % had
         one of the two highest of five priorities (Weber et al., MuC 2019): of uniform ranks those from 0.78
         on.
     in_use_s : float
-        So long from a read the device does not doze; infinite: it never does.
+        The time from a read for which the device does not doze, in seconds; infinite: it never does.
     synchronised : int
-        So many of what was dropped, the latest, the app fetches when it is told; 0: none, it is lost.
+        The number of those dropped, the latest, that the app fetches when it is told; 0: all of them are
+        lost.
 
     Raises
     ------
@@ -146,7 +148,7 @@ class PushSpool:
     Parameters
     ----------
     threshold : float
-        Of a lower rank nothing is sent.
+        The rank below which nothing is sent.
     policy : Push
     forward, retract : callable
         Take each message that goes to the device, or is to be taken down there.

@@ -87,7 +87,7 @@ class ServedSpool(Spool):
         ----------
         now_us : int
         most : float
-            So many are wanted.
+            The number that are wanted.
         without : collection
             Some on the device that do not count.
 
@@ -173,7 +173,7 @@ class ServedSpool(Spool):
         ----------
         now_us : int
         messages : iterable of Message
-            In no queue.
+            Messages that are in no queue.
         reads : iterable of (int, int)
             When it was read of late, and how many.
         last : int

@@ -68,9 +68,10 @@ class Spool:
     retract : callable
         Takes what is on the device and not acceptable any more.
     capacity : int
-        So many messages wait at most; beyond, the lowest rank goes.
+        The largest number of messages that wait; beyond, the lowest rank goes.
     remember_s : float
-        For so long at least, and at most twice as long, a message that is finished is known as such.
+        The time for which a message that is finished is known as such, in seconds: at least so long, and at
+        most twice as long.
 
     Attributes
     ----------
@@ -183,7 +184,7 @@ class Spool:
         ----------
         now_us : int
         most : float
-            So many are read.
+            The number that are read.
 
         Returns
         -------

@@ -67,7 +67,7 @@ def compare(
     threshold : float
     seeds : iterable of int
     map : callable
-        For instance ``pipeline.spread(spark)``.
+        What spreads the runs, for instance ``pipeline.spread(spark)``.
 
     Returns
     -------

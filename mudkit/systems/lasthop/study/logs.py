@@ -155,9 +155,10 @@ def drawn_from(
     arrivals_us, reads_us : array_like of int
         Microseconds from any one moment, in order.
     ranks : array_like of float, optional
-        Of the arrivals; None: all are alike.
+        The ranks of the arrivals; None: all are alike.
     expires_us : array_like of int, optional
-        After each arrival; :data:`~mudkit.systems.lasthop.spool.ranked.FOREVER_US`: never.
+        The time after each arrival at which it expires;
+        :data:`~mudkit.systems.lasthop.spool.ranked.FOREVER_US`: never.
     outages_us : array_like of int, shape (outages, 2), optional
         When each begins and ends, in order and apart from each other.
 

@@ -180,7 +180,7 @@ def drawer_ages_s(path: str | os.PathLike[str]) -> dict[float, float]:
     Returns
     -------
     dict of float to float
-        From the quantile (0.25, 0.5, 0.75) to the age at which a snapshot showed a notification.
+        The age at which a snapshot showed a notification, in seconds, by quantile (0.25, 0.5, 0.75).
 
     Raises
     ------

@@ -122,7 +122,7 @@ class Scenario:
     expiration : Expiration or None
         Or the mean in seconds, of an exponential distribution. None: nothing expires.
     expiring_share : float
-        Of the messages.
+        The share of the messages that expire, from 0 to 1.
     days : int
     reads_cv : float
         Standard deviation of the number of reads a day, over its mean. The paper does not say. It matters

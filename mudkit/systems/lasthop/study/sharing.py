@@ -55,9 +55,9 @@ class Devices:
     drawn : Drawn
         Arrivals and reads, and the link of the first device.
     links : sequence of (ndarray of int64, bool)
-        Of the other devices: when the link changes, and whether it is up at the start.
+        The links of the other devices: when each changes, and whether it is up at the start.
     reads_on : ndarray of int64, shape (reads,)
-        On which device each read happens.
+        The device on which each read happens.
     """
 
     drawn: Drawn
@@ -290,10 +290,10 @@ def compare_sharing(
         Messages at a time; None: all.
     threshold : float
     size_bytes : float
-        Of a message.
+        The size of a message, in bytes.
     seeds : iterable of int
     map : callable
-        For instance ``pipeline.spread(spark)``.
+        What spreads the runs, for instance ``pipeline.spread(spark)``.
 
     Returns
     -------

@@ -145,7 +145,7 @@ def simulate(
     expiration : float, Expiration or None
         A number of seconds: the mean of an exponential distribution. None: nothing expires.
     expiring_share : float
-        Of the messages.
+        The share of the messages that expire, from 0 to 1.
     outage : float or Outages
         Share of time without a link, 1: all of it. Periods are exponential.
     outages_per_day : float
@@ -153,7 +153,7 @@ def simulate(
     policy : str, Forwarding or Push
         ``push`` is what a push service does.
     prefetch_limit : int or 'learnt', optional
-        Of the policy, where that is given by its kind.
+        The limit of the policy, where that is given by its kind.
     expiration_threshold_s : float or 'learnt', optional
         The same.
     days : int

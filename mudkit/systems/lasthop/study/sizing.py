@@ -124,14 +124,14 @@ def size(
     max : int or None
         Messages at a time; None: all.
     threshold : float
-        Of the rank.
+        The threshold of the rank.
     limits : iterable of int
     thresholds_s : iterable of float
         Only 0 is tried where nothing expires.
     loss_weight : float
         The cost is ``waste + loss_weight * loss``, both shares.
     map : callable
-        For instance ``pipeline.spread(spark)``.
+        What spreads the runs, for instance ``pipeline.spread(spark)``.
 
     Raises
     ------

@@ -38,7 +38,7 @@ def sweep(
         The other parameters.
     seeds : iterable of int
     map : callable
-        For instance ``pipeline.spread(spark)``, or the ``map`` of a pool of processes.
+        What spreads the runs, for instance ``pipeline.spread(spark)``, or the ``map`` of a pool of processes.
 
     Returns
     -------

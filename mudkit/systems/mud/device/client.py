@@ -62,7 +62,7 @@ class Settings:
     servers : sequence of str
         Those for notifications; the first one knows who is responsible.
     most_rows : int
-        Of committed records in its store.
+        The number of committed records in its store.
     read_policy : ReadPolicy, Shipped or None
         None: the utility of each read decides.
     write_policy : WritePolicy or Shipped

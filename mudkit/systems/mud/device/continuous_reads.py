@@ -54,7 +54,7 @@ class ContinuousReads:
     servers : sequence of str
         The notification servers: the first one knows who is responsible.
     shelves : sequence of PolicySlot
-        Of the policies that this client follows.
+        The slots of the policies that this client follows.
     """
 
     def __init__(

@@ -21,7 +21,7 @@ def holdings(
     ----------
     local : Local
     name : str
-        Of the table.
+        The name of the table.
     reader, auth : mapping
         What a reader says of itself, and what was verified.
     now_us : int

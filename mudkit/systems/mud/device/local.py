@@ -33,7 +33,8 @@ class Local:
     ----------
     store : Store
     most_rows : int
-        So many committed records are kept; those heard of longest ago go first, never a pending write.
+        The number of committed records that are kept; those heard of longest ago go first, never a pending
+        write.
     """
 
     def __init__(self, store: Store, most_rows: int) -> None:

@@ -236,7 +236,7 @@ class Artefact:
         Parameters
         ----------
         values : sequence of float or None
-            Of the features, in their order; None: unknown, as NaN is.
+            The values of the features, in their order; None: unknown, as NaN is.
         """
         try:
             return _decide(self.root, values)

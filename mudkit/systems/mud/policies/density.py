@@ -43,7 +43,7 @@ class Density:
         lat, lon : float
             Degrees.
         hour : float
-            Of mean solar time, from 0 to 24.
+            The hour of mean solar time, from 0 to 24.
 
         Returns
         -------

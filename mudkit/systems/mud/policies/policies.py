@@ -67,9 +67,10 @@ class Expected:
     ----------
     asked : Asked
     times : int
-        That it has come.
+        How often it has come.
     due_s : float
-        Until it is expected again: as far apart as they were on average; 0 when it is overdue.
+        The time until it is expected again, in seconds: as far apart as they were on average; 0 when it is
+        overdue.
     gain_s : float
         What the read's utility gains by fetching the answer now, in seconds of waiting.
     """

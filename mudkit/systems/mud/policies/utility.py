@@ -38,11 +38,11 @@ class Plan(msgspec.Struct, frozen=True):
     Parameters
     ----------
     source : {'local', 'remote', 'wait'}
-        From here, from the cloud, or from the cloud as soon as there is a link.
+        The source: here, the cloud, or the cloud as soon as there is a link.
     age_s : float
-        Of the oldest part of the answer.
+        The age of the oldest part of the answer, in seconds.
     latency_s : float
-        Until it is there, as far as one can say.
+        The time until it is there, in seconds, as far as one can say.
     completeness : float
         Share of the answer's records that are certain to be in it.
     bias : float
@@ -51,7 +51,7 @@ class Plan(msgspec.Struct, frozen=True):
     changed_share : float
         Probability that the cloud would by now answer something else than what is held.
     size_kb : float
-        That are sent and received.
+        The size of what is sent and received, in kB.
     radio_mj : float
     """
 
@@ -209,7 +209,7 @@ def completeness(worth_s: float = _WORTH_S, least: float = 0.0) -> Utility:
     Parameters
     ----------
     worth_s : float
-        Of a complete answer; of others in proportion.
+        The worth of a complete answer, in seconds; others are worth their proportion.
     least : float
         An answer with a smaller share of its records is worth nothing.
     """

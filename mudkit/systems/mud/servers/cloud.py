@@ -38,11 +38,12 @@ class Cloud:
     replica_lag_s : float
         How long an entry of the log takes until it counts on a replica.
     gateways, processors, servers : int
-        Of each kind; servers are those for notifications.
+        The number of machines of each kind; servers are those for notifications.
     most_waiting : int
-        Of notifications for one client that is not there.
+        The number of notifications that wait for one client that is not there.
     longest_s : float
-        For which one waits; then its continuous reads are ended.
+        The longest time for which a notification waits, in seconds; then the client's continuous reads are
+        ended.
 
     Raises
     ------

@@ -75,7 +75,7 @@ class Gateway:
     ----------
     ports : Ports
     authority : Authority
-        Of the tokens.
+        The authority that has made the tokens.
     back_end : str
     processors, replicas : sequence of str
         Addresses.

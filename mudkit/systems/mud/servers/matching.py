@@ -36,8 +36,8 @@ class Matching:
     Parameters
     ----------
     copy : TableReplica
-        For those that look into other tables: each reader is shown something else there, so each is asked
-        by itself. What changes there counts for what is written from then on.
+        The copy of the tables for reads that look into others: each reader is shown something else there, so
+        each is asked by itself. What changes there counts for what is written from then on.
     """
 
     def __init__(self, copy: TableReplica) -> None:
@@ -78,7 +78,7 @@ class Matching:
         Parameters
         ----------
         row : mapping
-            With its data.
+            The row, with its data.
         table : Table
 
         Returns

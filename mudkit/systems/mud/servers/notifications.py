@@ -82,9 +82,9 @@ class NotificationServer:
     generator : str
         Address of the policy generator.
     most_waiting : int
-        Of notifications for one client.
+        The number of notifications that wait for one client.
     longest_s : float
-        For which one waits.
+        The longest time for which one waits, in seconds.
     """
 
     def __init__(

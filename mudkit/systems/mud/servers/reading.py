@@ -24,7 +24,7 @@ def answered(copy: TableReplica, message: Mapping[str, Any], master: str | None 
     message : mapping
         ``least`` is the entry of the log that the answer must not be older than: the reader has seen it.
     master : str, optional
-        Of a copy that may lag behind; None: this is the master.
+        The master of a copy that may lag behind; None: this is the master.
     """
     table = copy.tables.get(message["name"])
     if master is not None and (copy.lsn < message["least"] or table is None):

@@ -45,7 +45,8 @@ def bounding_box(contexts: Sequence[Context], *, loc: str = "loc") -> Context:
     Returns
     -------
     Context
-        With ``box`` (south, west, north, east, degrees) and ``messages`` in place of the attribute ``loc``.
+        The context with ``box`` (south, west, north, east, degrees) and ``messages`` in place of the
+        attribute ``loc``.
 
     Raises
     ------
@@ -63,8 +64,8 @@ def mean(contexts: Sequence[Context], *, of: Sequence[str] = ("speed_kmh",), loc
     Returns
     -------
     Context
-        With the mean of each attribute named in ``of``, ``messages``, and ``box`` where there are places, as
-        of :func:`bounding_box`.
+        The context with the mean of each attribute named in ``of``, ``messages``, and ``box`` where there are
+        places, as :func:`bounding_box` gives it.
 
     Raises
     ------
@@ -98,8 +99,8 @@ def count_per_cell(
     Returns
     -------
     Context
-        With ``cells``, the fullest first: ``[latitude, longitude, people, messages, said_s]``: degrees of
-        their centres, and when it was said on average; ``elsewhere``: people in others.
+        The context with ``cells``, the fullest first: ``[latitude, longitude, people, messages, said_s]``:
+        degrees of their centres, and when it was said on average; ``elsewhere``: people in others.
 
     Raises
     ------
@@ -134,13 +135,13 @@ def mean_per_cell(
         Side of the cells.
     loc : str
     digits : int
-        Of the means, behind the point.
+        The digits of the means behind the point.
 
     Returns
     -------
     Context
-        With ``cells``: ``[latitude, longitude, mean, messages, said_s]``, as of :func:`count_per_cell`.
-        Nobody is named.
+        The context with ``cells``: ``[latitude, longitude, mean, messages, said_s]``, as of
+        :func:`count_per_cell`. Nobody is named.
 
     Raises
     ------
@@ -165,7 +166,7 @@ def top_k(contexts: Sequence[Context], *, by: str, k: int = 10) -> Context:
     Returns
     -------
     Context
-        Of the people of those that are kept, attributes as lists.
+        The context of the people of those that are kept, with attributes as lists.
     """
     kept = sorted(contexts, key=lambda context: context[by], reverse=True)[:k]
     return _joined(contexts, _lists(kept), people=[name for each in kept for name in each.people])

@@ -20,7 +20,8 @@ class Cell(NamedTuple):
     Parameters
     ----------
     row, column : int
-        From the equator northward, and from the meridian of Greenwich eastward.
+        The place of the cell, counted from the equator northward, and from the meridian of Greenwich
+        eastward.
     km : float
         Height, and width at the equator side of its row.
     """

@@ -27,7 +27,8 @@ class Volume(msgspec.Struct, frozen=True):
     Parameters
     ----------
     value : int or callable
-        From 1 on; 1 lets a message go at once. A callable is given sender and receiver as the function is.
+        The number of messages, from 1 on; 1 lets a message go at once. A callable is given sender and
+        receiver as the function is.
 
     Notes
     -----
@@ -67,7 +68,7 @@ class Time(msgspec.Struct, frozen=True):
     Parameters
     ----------
     seconds : float or callable
-        From 0 on; a callable as of :class:`Volume`.
+        The time, from 0 on; a callable as of :class:`Volume`.
     """
 
     seconds: Any
@@ -103,10 +104,10 @@ class Aggregability:
     Parameters
     ----------
     function : callable
-        Of the sender's context, and of the receiver's or of its key.
+        The function of the sender's context, and of the receiver's or of its key.
     key : callable, optional
-        Of the receiver's context. The function is then given its value and nothing else of the receiver:
-        receivers with equal keys are alike.
+        What of the receiver's context counts. The function is then given its value and nothing else of the
+        receiver: receivers with equal keys are alike.
     sender_key : callable, optional
         The same of the sender: what was decided for one is decided for all that are alike.
 
@@ -219,8 +220,8 @@ def aggregability(
     Parameters
     ----------
     key : callable
-        Of the receiver's context; its value must be hashable. The function is given it in place of the
-        receiver.
+        What of the receiver's context counts; its value must be hashable. The function is given it in place
+        of the receiver.
     sender_key : callable, optional
         The same of the sender.
 

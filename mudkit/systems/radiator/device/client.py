@@ -91,7 +91,7 @@ class ClientMachine:
     client : str
         Its id.
     device : str
-        Of which it is.
+        The device that it is on.
     server : str
         The server's address.
     compress : bool

@@ -70,7 +70,7 @@ class Groups:
     Parameters
     ----------
     function : Aggregability
-        With a key.
+        The aggregability function, which has a key.
     retention_us : int
     echo : bool
 

@@ -25,7 +25,7 @@ class Entry(NamedTuple):
     ----------
     batch : tuple of Message
     recipients : list of str
-        In the order of their registration.
+        The recipients, in the order of their registration.
     """
 
     batch: Batch

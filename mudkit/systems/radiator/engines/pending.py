@@ -34,7 +34,7 @@ class Message(msgspec.Struct, frozen=True):
     Parameters
     ----------
     number : int
-        In the order of arrival at the server.
+        The number in the order of arrival at the server.
     sender : str
         The client.
     arrived_us : int

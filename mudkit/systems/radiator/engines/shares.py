@@ -170,7 +170,7 @@ class Shares:
     Parameters
     ----------
     aggregability : Aggregability
-        With a key.
+        The aggregability function, which has a key.
     join : callable
     max_retention_s : float
     echo : bool

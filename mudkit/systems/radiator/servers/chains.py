@@ -39,8 +39,8 @@ def chains(
     ----------
     recipients : sequence of str
     share : float
-        Of the recipients that can be reached by their peers, the most that one chain has: k, 0.01 for 1 %.
-        0: no chains.
+        The largest share of the recipients that can be reached by their peers that one chain has: k, 0.01 for
+        1 %. 0: no chains.
     can_pass : mapping of str to bool
         Whether each can be reached by its peers and is alive.
     contexts : callable

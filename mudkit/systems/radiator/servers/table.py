@@ -46,7 +46,7 @@ class Row:
     p2p_enabled : bool
         Whether its peers can reach it.
     attributes : mapping, optional
-        That it registered with last; None: it is only about to.
+        The attributes that it registered with last; None: it is only about to.
     """
 
     number: int
@@ -69,7 +69,7 @@ class Known:
     Parameters
     ----------
     incarnation : str
-        Of the client's store.
+        The incarnation of the client's store.
     turn : int
         The highest with which it has registered or unregistered.
     last : int

@@ -118,7 +118,7 @@ def friends_nearby(friends: Mapping[str, frozenset[str]]) -> Application:
     Parameters
     ----------
     friends : mapping of str to frozenset of str
-        Of each device, whose friends its user is.
+        The friends of each device's user, by device.
     """
 
     def seen(receiver: Context) -> tuple[str, Cell]:

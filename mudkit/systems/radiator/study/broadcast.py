@@ -59,9 +59,9 @@ def broadcast(
     Parameters
     ----------
     engine : ClientLists, ClientArrays or Groups
-        With its clients registered.
+        The engine, with its clients registered.
     messages : iterable of Message
-        In the order of their arrival; the moments of arrival never fall.
+        The messages in the order of their arrival; the moments of arrival never fall.
     join : callable
         What fails to join waits in the engine, and is a problem of the engine's.
     compress : bool

@@ -54,8 +54,8 @@ class Played:
     sent : pandas.DataFrame
         What went to each who is watched: ``receiver, aggregates, messages, bytes`` (gzip, no addresses).
     problems : list
-        Of the application's functions. What fails to sense says nothing; an aggregate in which there are no
-        cells, and cannot be, has no rows in ``heard``.
+        The problems of the application's functions. What fails to sense says nothing; an aggregate in which
+        there are no cells, and cannot be, has no rows in ``heard``.
     """
 
     aggregates: pd.DataFrame
@@ -194,7 +194,7 @@ def rows(t_s: float, receiver: str, aggregate: int, context: Context) -> list[li
     aggregate : int
         Its number, among those of this receiver.
     context : Context
-        Of :func:`joins.mean_per_cell` or :func:`joins.count_per_cell`.
+        A context that :func:`joins.mean_per_cell` or :func:`joins.count_per_cell` gives.
     """
     km = context["km"]
     return [
@@ -209,7 +209,7 @@ def heard(rows: list[list[Any]], tracks: Mapping[str, Track]) -> pd.DataFrame:
     Parameters
     ----------
     rows : list of list
-        Of :func:`rows`.
+        Rows that :func:`rows` gives.
     tracks : mapping of str to tuple
         Where each receiver was.
 

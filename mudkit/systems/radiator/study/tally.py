@@ -63,11 +63,11 @@ class Tally:
     Parameters
     ----------
     seed : int
-        Of the sample: the same broadcast, limit and seed give the same rows.
+        The seed of the sample: the same broadcast, limit and seed give the same rows.
     start_us : int
         Virtual time 0, in µs since 1970 (UTC), as a lab's ``start_us``.
     limit : int
-        So many deliveries are kept one by one, from 1 on.
+        The number of deliveries that are kept one by one, from 1 on.
 
     Raises
     ------
@@ -139,9 +139,9 @@ class Tally:
         Returns
         -------
         pyarrow.Table
-            Of :data:`mudkit.trace.schema.DELIVERIES`, in the order in which they went. An item is the number
-            of its message; ``delivered`` is when the server let it go, for there are no links here; nothing
-            expires and nobody reads: ``read``, ``expired`` and ``staleness_s`` are null.
+            The deliveries (:data:`mudkit.trace.schema.DELIVERIES`), in the order in which they went. An item
+            is the number of its message; ``delivered`` is when the server let it go, for there are no links
+            here; nothing expires and nobody reads: ``read``, ``expired`` and ``staleness_s`` are null.
         """
         from mudkit.trace.schema import DELIVERIES  # loading traces takes longer than loading Radiator
 

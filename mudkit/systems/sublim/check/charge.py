@@ -39,9 +39,9 @@ class Sends(NamedTuple):
     Parameters
     ----------
     lengths : dict of str to int, or None
-        Of each field; None: nothing is sent.
+        The length of each field, in bytes; None: nothing is sent.
     limits : tuple of (float, str or None)
-        At most once in so many seconds, for each value of an expression; None: for all.
+        The limits: at most once in so many seconds, for each value of an expression; None: for all.
     """
 
     lengths: dict[str, int] | None
@@ -79,11 +79,11 @@ class More(NamedTuple):
     Parameters
     ----------
     rule : int
-        That which fires on the lower battery, from 0.
+        The rule that fires on the lower battery, from 0.
     text : str
     is_error : bool
     lower, higher : float
-        Per cent.
+        The two levels of the battery, per cent.
     context : Context or None
     """
 

@@ -69,9 +69,9 @@ class Finding(NamedTuple):
     kind : str
         One of the constants of this module.
     rule : int
-        From 0.
+        The number of the rule, from 0.
     line : int or None
-        In the policy's text.
+        The line in the policy's text; None: it has none.
     text : str
     """
 
@@ -92,7 +92,7 @@ def findings(policy: Policy) -> list[Finding]:
     Returns
     -------
     list of Finding
-        In the order of the rules; empty: nothing is wrong with it.
+        The findings in the order of the rules; empty: nothing is wrong with it.
     """
     all_findings = [*_unknown(policy), *_undone(policy), *_by_situation(policy), *_by_charge(policy)]
     return sorted(all_findings, key=lambda each: (each.rule, each.kind))

@@ -103,7 +103,7 @@ class Contexts:
     Attributes
     ----------
     conditions : list of Atom
-        Of all rules.
+        The conditions of all rules.
     computed : list of Atom
         What actions compute.
     changed : set of str

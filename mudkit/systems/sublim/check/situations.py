@@ -47,7 +47,7 @@ class Situations:
     predicates : sequence of Predicate or None
         None always holds.
     also : mapping of str to sequence of float, optional
-        By name (``state.battery``), more values that matter: actions look at them.
+        More values that matter, by name (``state.battery``): actions look at them.
 
     Attributes
     ----------

@@ -72,7 +72,7 @@ class ClientMachine:
     every_us : int
         Time between two reports, at least.
     change_share : float
-        By so much an automatic variable must have changed to be reported.
+        The share by which an automatic variable must have changed to be reported.
     """
 
     def __init__(

@@ -90,12 +90,12 @@ class Seen(NamedTuple):
     Parameters
     ----------
     number : int
-        From 0.
+        The number of the rule, from 0.
     name, when : str
     truth : bool or None
         None is NULL.
     values : dict of str to object
-        By name with its scope; a list by its lookup.
+        The values that it saw, by name with its scope; a list by its lookup.
     """
 
     number: int

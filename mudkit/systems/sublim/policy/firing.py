@@ -28,7 +28,7 @@ def fired(
     ----------
     policy : Policy
     messages : mapping of str to mapping
-        By the name under which each is shown.
+        The messages, by the name under which each is shown.
     states : mapping of str to mapping
         Automatic variables, by the name under which they are shown.
     variables : mapping, optional

@@ -52,7 +52,7 @@ class Rule:
     do : Action or sequence of Action
         One after the other; nothing: the message is sent as it is.
     name : str
-        For explanations.
+        The name, for explanations.
     """
 
     when: str | None = None

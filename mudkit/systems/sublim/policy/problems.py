@@ -21,7 +21,7 @@ class PolicyError(MudkitError, ValueError):
     ----------
     summary : str
     line : int, optional
-        Of the text that the policy was read from; the first is 1.
+        The line of the text that the policy was read from; the first is 1.
     found, expected, remedy, where : str, optional
         As in :class:`mudkit.errors.MudkitError`.
     """

@@ -40,11 +40,11 @@ class Every:
     Parameters
     ----------
     seconds : float
-        By the times of publication.
+        The least time between two that are sent, by the times of publication.
     per : str, optional
         An expression, for instance ``"message.patient"``; without, all messages share one limit.
     variable : str
-        In which manual variable it keeps when the last was sent.
+        The manual variable in which it keeps when the last was sent.
     """
 
     seconds: float
@@ -95,7 +95,7 @@ class Summary:
     per : str, optional
         An expression, for instance ``"message.patient"``: a window each.
     variable : str
-        In which manual variable it keeps the window so far.
+        The manual variable in which it keeps the window so far.
     """
 
     seconds: float

@@ -41,7 +41,7 @@ class Agent:
     ----------
     store : Store
     name : str
-        Of the subscriber.
+        The name of the subscriber.
     policy : Policy or FunctionPolicy or None
         None: everything is sent as it is.
     """

@@ -72,7 +72,7 @@ class Handover:
         source : str
         message : mapping
         next_number : int
-            Of the first message for somebody of whom nobody has heard.
+            The number of the first message for somebody of whom nobody has heard.
         """
         match message:
             case {"kind": "attach", "subscriber": name}:

@@ -43,7 +43,7 @@ class PublishServerMachine:
     sites : sequence of Site
         The access points, as they are put up: nobody else is told of messages.
     kept : int
-        So many messages are kept.
+        The number of messages that are kept.
     """
 
     def __init__(self, ports: Ports, start_us: int, sites: Sequence[Site], kept: int = KEPT) -> None:

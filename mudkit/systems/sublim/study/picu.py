@@ -53,9 +53,9 @@ def picu(patients: Iterable[float], *, per: str | None = "message.patient", name
     Parameters
     ----------
     patients : iterable of float
-        For whom the doctor is responsible.
+        The patients for whom the doctor is responsible.
     per : str or None
-        Of the rate limit.
+        What the rate limit counts by; None: all together.
     name : str
     """
     ratio = "2 + (75 - state.battery) / 12.5"
