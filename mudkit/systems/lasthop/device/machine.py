@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from mudkit.errors import ParameterError
@@ -44,17 +43,15 @@ from mudkit.events import (
     Send,
     SetTimer,
     TimerFired,
-    size_bytes,
 )
 from mudkit.systems.incarnation import incarnation
 from mudkit.systems.lasthop.device.context_handler import Following
-from mudkit.systems.lasthop.device.event_log import EventLog
 from mudkit.systems.lasthop.device.queue import DeviceQueue
+from mudkit.systems.lasthop.device.session import AGAIN, Ask, Session
 from mudkit.systems.lasthop.messages import FromServer
-from mudkit.systems.lasthop.servers.phone import AGAIN_US, AGAIN_US_PER_BYTE
+from mudkit.systems.lasthop.servers.phone import AGAIN_US
 from mudkit.systems.lasthop.subscription import Subscription
 from mudkit.systems.receiving import dropped
-from mudkit.systems.stream import Incoming
 
 __all__ = ["APP", "ARRIVALS", "DeviceMachine"]
 
@@ -62,23 +59,11 @@ APP: Final = "notifications"
 """The application that is told of what is shown."""
 ARRIVALS: Final = "arrivals"
 """Who is told of what has come to the device, shown or not."""
-_AGAIN: Final = "again"
 _MISSING: Final = "missing"
-_PATIENCE_US: Final = 15_000_000
-"""So long a reader waits for better messages."""
 _TAKEN: Final = FromServer()
 
 
-@dataclass
-class _Ask:
-    """A read that waits for the server."""
-
-    topic: str
-    op_id: int
-    since_us: int
-
-
-class DeviceMachine:
+class DeviceMachine(Session):
     """One device's machine.
 
     Parameters
@@ -93,11 +78,9 @@ class DeviceMachine:
     """
 
     def __init__(self, ports: Ports, me: str, server: str, capacity: int | None) -> None:
+        super().__init__(ports, me, server, capacity)
         self._ports, self._store = ports, ports.store
-        self._me, self._server = me, server
-        self._capacity = capacity
         self._queue = DeviceQueue(ports.store, math.inf if capacity is None else capacity)
-        self._facts = EventLog(ports.store)
         self._topics: dict[str, tuple[int, Subscription]] = {
             key.removeprefix("topic "): (run, Subscription.read(described))
             for key, (run, described) in ports.store.items("topic ")
@@ -107,22 +90,8 @@ class DeviceMachine:
             for key, (described, topic) in ports.store.items("follow ")
         }
         self._loc: tuple[float, float] | None = None
-        self._incarnation = ""
-        self._life = self._count = self._reads = 0
-        self._stream = Incoming({"first": 1})
-        self._overtaken: Sequence[int] = ()
-        """Numbers of what is missing if it has not come when the timer fires."""
-        self._after: list[Any] | None = None
-        """The last session in which the server has spoken, and up to where it has come."""
-        self._has_link = self._is_welcome = self._is_again_set = False
-        self._telling = 0
-        """The last fact of those that were told and may be on their way; 0: none are."""
-        self._hello_us = self._told_us = 0
-        """When to say it again."""
-        self._calls: dict[int, int] = {}  # op_id by number of the fact
-        self._asks: dict[int, _Ask] = {}
-        self._now_us = 0
-        self._effects: list[Effect] = []
+        self._reads = 0
+        self._has_link = False
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
@@ -159,10 +128,10 @@ class DeviceMachine:
             case LinkDown():
                 self._lose_session()
                 self._has_link = self._is_again_set = False
-                self._effects += [CancelTimer(_AGAIN), CancelTimer(_MISSING)]
+                self._effects += [CancelTimer(AGAIN), CancelTimer(_MISSING)]
                 self._read_what_is_there(self._asks)
             case TimerFired(name=name):
-                self._again() if name == _AGAIN else self._miss()
+                self._again() if name == AGAIN else self._miss()
             case ContextChanged(context=context):
                 loc = context.get("loc")
                 self._loc = None if loc is None else (loc[0], loc[1])
@@ -252,7 +221,7 @@ class DeviceMachine:
 
     def _read(self, op_id: int, topic: str) -> None:
         self._reads += 1
-        self._asks[self._reads] = _Ask(topic, op_id, self._now_us)
+        self._asks[self._reads] = Ask(topic, op_id, self._now_us)
         if self._has_link:
             self._ask(self._reads)
             self._set_again()
@@ -337,6 +306,9 @@ class DeviceMachine:
         for each, gone in self._queue.make_room():
             self._let_go(each, [gone])
 
+    def _held(self) -> dict[str, Any]:
+        return {each: self._queue.held(each) for each in self._topics}
+
     def _let_go(self, topic: str, identities: list[str]) -> None:
         """Say that they are not here, and will not be shown."""
         if identities:
@@ -356,80 +328,3 @@ class DeviceMachine:
         )
 
     # -- what the server hears
-
-    @property
-    def _session(self) -> list[str | int]:
-        return [self._incarnation, self._life, self._count]
-
-    @property
-    def _name(self) -> str:
-        return f"{self._incarnation} {self._life}.{self._count}"
-
-    def _hello(self) -> None:
-        """Begin a session."""
-        self._lose_session()
-        self._count += 1
-        self._stream, self._overtaken = Incoming({"first": 1}), ()
-        self._telling = 0
-        self._say_hello()
-
-    def _welcome(self) -> None:
-        """Go on, now that the server knows of this session."""
-        if not self._is_welcome:
-            self._is_welcome = True
-            for number in self._asks:
-                self._ask(number)
-
-    def _lose_session(self) -> None:
-        """Remember up to where it has come."""
-        if self._is_welcome:
-            self._after = [self._name, self._stream.last]
-            self._is_welcome = False
-
-    def _say_hello(self) -> None:
-        """Say up to where the last session has come, or everything that is there."""
-        holds = {} if self._after is not None else {each: self._queue.held(each) for each in self._topics}
-        self._hello_us = self._send(
-            "hello", room=self._capacity, after=self._after, holds=holds, facts=self._facts.as_sent()
-        )
-        self._set_again()
-
-    def _tell(self) -> None:
-        if self._is_welcome:
-            self._telling = max(self._facts.pending)
-            self._told_us = self._send("told", facts=self._facts.as_sent())
-            self._set_again()
-
-    def _heard(self, number: int) -> None:
-        if number >= self._telling:
-            self._telling = 0
-        for each in self._facts.heard(number):
-            if each in self._calls:
-                self._effects.append(Complete(self._calls.pop(each)))
-
-    def _again(self) -> None:
-        """Say again what nobody has answered."""
-        self._is_again_set = False
-        if not self._is_welcome:
-            if self._now_us >= self._hello_us:
-                self._say_hello()
-        elif self._telling and self._now_us >= self._told_us:
-            self._tell()
-        for number, ask in list(self._asks.items()):
-            if self._now_us - ask.since_us >= _PATIENCE_US:
-                self._read_what_is_there([number])
-            else:
-                self._ask(number)
-        if not self._is_welcome or self._telling or self._asks:
-            self._set_again()
-
-    def _set_again(self) -> None:
-        if not self._is_again_set:
-            self._is_again_set = True
-            self._effects.append(SetTimer(_AGAIN, AGAIN_US))
-
-    def _send(self, kind: str, **more: Any) -> int:
-        """Send the server something, and say when it is late if nobody has answered."""
-        message = {"kind": kind, "device": self._me, "session": self._session, **more}
-        self._effects.append(Send(self._server, message))
-        return self._now_us + AGAIN_US + AGAIN_US_PER_BYTE * size_bytes(message)

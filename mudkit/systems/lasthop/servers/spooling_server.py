@@ -38,13 +38,13 @@ from mudkit.events import (
     Record,
     Send,
     SendFailed,
-    SetTimer,
     TimerFired,
 )
 from mudkit.systems.lasthop.messages import FromDevice
 from mudkit.systems.lasthop.servers.indexer import Indexer, is_query, problem
-from mudkit.systems.lasthop.servers.phone import AGAIN_US, Phone
+from mudkit.systems.lasthop.servers.phone import Phone
 from mudkit.systems.lasthop.servers.server_subscription import Missed, Spooled
+from mudkit.systems.lasthop.servers.sessions import AGAIN, Sessions
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.systems.lasthop.subscription import Subscription
 from mudkit.systems.receiving import dropped
@@ -55,11 +55,10 @@ __all__ = ["SpoolServer"]
 _MOST_MISSED: Final = 1000
 """Of what is kept for a device that is away; with more it has to say what it has."""
 _TAKEN: Final = FromDevice()
-_AGAIN: Final = "again"
 _DUE: Final = "due "
 
 
-class SpoolServer:
+class SpoolServer(Sessions):
     """The machine of the spooling server.
 
     Parameters
@@ -72,19 +71,12 @@ class SpoolServer:
     """
 
     def __init__(self, ports: Ports, time_of_day_us: int, capacity: int) -> None:
-        self._store = ports.store
+        super().__init__(ports.store)
         self._begins_us, self._capacity = time_of_day_us, capacity
-        self._phones: dict[str, Phone] = {}
-        self._owed: set[str] = set()
-        """Devices that were told something which they may not have confirmed."""
         self._subscribers: dict[str, dict[str, Spooled]] = {}
         self._indexer = Indexer()
-        self._effects: list[Effect] = []
         self._touched: dict[tuple[str, str], Spooled] = {}
-        self._now_us = 0
-        self._is_awake = self._is_again_set = False
-        self._unknown: set[str] = set()
-        """Devices that were there in another life, and are asked."""
+        self._is_awake = False
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
@@ -109,7 +101,7 @@ class SpoolServer:
                 self._confirmed(device, message)
             case SendFailed(to=to, message={"device": device} as message):
                 self._failed(to, device, message)
-            case TimerFired(name=name) if name == _AGAIN:
+            case TimerFired(name=name) if name == AGAIN:
                 self._again()
             case TimerFired(name=name):
                 self._due(name)
@@ -260,23 +252,6 @@ class SpoolServer:
                 self._now_us, float("inf") if message["most"] is None else message["most"], message["number"]
             )
 
-    def _confirmed(self, device: str, message: Mapping[str, Any]) -> None:
-        """Take note of what has come, and send again what the device misses."""
-        phone = self._phones.get(device)
-        if phone is None or phone.stream is None or phone.stream.name != message["stream"]:
-            return
-        phone.stream.confirmed(message["number"])
-        if phone.is_there and phone.address is not None:
-            lost = phone.stream.missing(frozenset(message.get("missing", ())))
-            self._effects += [Send(phone.address, {**each, "device": device}) for each in lost]
-
-    def _check(self, source: str, device: str, phone: Phone, session: tuple[Any, ...]) -> bool:
-        """Say whether this is the session that goes on; a device that believes so is asked who it is."""
-        goes_on = session == phone.session and phone.is_there
-        if not goes_on and not phone.is_over(session):
-            self._send(source, "who", device, session=session)
-        return goes_on
-
     def _take_facts(self, device: str, phone: Phone, facts: Sequence[Any]) -> bool:
         """Take what is new of what a device tells, and say whether anything is."""
         new = [(number, fact) for number, fact in facts if number > phone.facts_heard]
@@ -298,11 +273,6 @@ class SpoolServer:
                 self._touch(phone.topics[topic])
                 phone.topics[topic].take_fact(self._now_us, fact)
         return bool(new)
-
-    def _phone(self, device: str) -> Phone:
-        if device not in self._phones:
-            self._phones[device] = Phone(len(self._phones))
-        return self._phones[device]
 
     def _begin(self, device: str, number: int, wanted: Subscription) -> None:
         def tell(body: dict[str, Any]) -> None:
@@ -370,18 +340,6 @@ class SpoolServer:
         for spooled in phone.topics.values():
             spooled.spool.is_up = False
 
-    def _keep(self, device: str, phone: Phone) -> None:
-        kept = {
-            "session": list(phone.session),
-            "former": phone.former,
-            "address": phone.address,
-            "told": phone.facts_heard,
-        }
-        self._store.put(f"phone {device}", kept)
-
-    def _send(self, to: str, kind: str, device: str, **more: Any) -> None:
-        self._effects.append(Send(to, {"kind": kind, "device": device, **more}))
-
     def _touch(self, spooled: Spooled) -> None:
         """Settle it when the event is done; and what the device's other topics hold takes its room."""
         self._touched[spooled.device, spooled.topic] = spooled
@@ -398,31 +356,3 @@ class SpoolServer:
         if spooled is not None:
             self._touch(spooled)
             self._effects += spooled.settle(self._now_us, is_due=True)
-
-    def _ask_who(self) -> None:
-        for device in sorted(self._unknown):
-            phone = self._phones[device]
-            if phone.address is not None:
-                self._send(phone.address, "who", device, session=phone.session)
-        if self._unknown:
-            self._set_again()
-
-    def _again(self) -> None:
-        """Send again what nobody has confirmed, and ask again who is there."""
-        self._is_again_set = False
-        self._ask_who()
-        owed = sorted(self._owed, key=lambda device: self._phones[device].number)
-        self._owed.clear()
-        for device in owed:
-            phone = self._phones[device]
-            if not phone.is_there or phone.address is None or not phone.stream or not phone.stream.waiting:
-                continue
-            self._owed.add(device)
-            late = phone.stream.missing(phone.overdue(self._now_us))
-            self._effects += [Send(phone.address, {**each, "device": device}) for each in late]
-            self._set_again()
-
-    def _set_again(self) -> None:
-        if not self._is_again_set:
-            self._is_again_set = True
-            self._effects.append(SetTimer(_AGAIN, AGAIN_US))

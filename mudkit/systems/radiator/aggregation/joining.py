@@ -8,9 +8,10 @@ from mudkit.errors import ParameterError, PropagationProblem
 from mudkit.systems.radiator.aggregation.joins import Join
 from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.engines.literal import Entry
-from mudkit.systems.radiator.problems import failure
+from mudkit.systems.radiator.packing import check_size, pack
+from mudkit.systems.radiator.problems import Problems, failure
 
-__all__ = ["join_problem", "joined"]
+__all__ = ["aggregate_of", "join_problem", "joined"]
 
 
 def joined(join: Join, entry: Entry) -> Context:
@@ -42,3 +43,24 @@ def join_problem(error: Exception, join: Join, entry: Entry) -> PropagationProbl
         expected="a Context",
         remedy="its messages wait, and are joined again with whatever comes next",
     )
+
+
+def aggregate_of(join: Join, entry: Entry, problems: Problems) -> dict[str, Any] | None:
+    """Give the aggregate of an entry as it is sent, None where that fails.
+
+    Parameters
+    ----------
+    join : callable
+        The join function.
+    entry : Entry
+        What is joined.
+    problems : Problems
+        Where a failure is noted.
+    """
+    try:
+        described = joined(join, entry).describe()
+        check_size("context", pack(described, compress=False))
+    except Exception as error:
+        problems.add(join_problem(error, join, entry))
+        return None
+    return described

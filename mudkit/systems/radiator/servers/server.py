@@ -50,7 +50,7 @@ from mudkit.events import (
     SetTimer,
     TimerFired,
 )
-from mudkit.systems.radiator.aggregation.joining import join_problem, joined
+from mudkit.systems.radiator.aggregation.joining import aggregate_of
 from mudkit.systems.radiator.engines.client_arrays import for_many
 from mudkit.systems.radiator.engines.literal import Entry
 from mudkit.systems.radiator.engines.pending import Message
@@ -64,7 +64,7 @@ from mudkit.systems.radiator.messages import (
     odd,
     read,
 )
-from mudkit.systems.radiator.packing import check_size, pack, unpack
+from mudkit.systems.radiator.packing import pack, unpack
 from mudkit.systems.radiator.servers.chains import chains
 from mudkit.systems.radiator.servers.server_link import ServerLink
 from mudkit.systems.radiator.servers.settings import Settings
@@ -299,7 +299,7 @@ class ServerMachine:
 
     def _propagate(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
-            context = self._joined(entry)
+            context = aggregate_of(self._settings.join, entry, self._engine.problems)
             if context is None:
                 self._engine.put_back(entry, self._now_us + _RETRY_US)
                 continue
@@ -326,16 +326,6 @@ class ServerMachine:
         number = self._aggregates
         mark = blake2s(number.to_bytes(8, "big"), key=self._secret, digest_size=4).hexdigest()
         return f"{mark} {number}"
-
-    def _joined(self, entry: Entry) -> dict[str, Any] | None:
-        """Give the aggregate as it is sent, None where that fails."""
-        try:
-            described = joined(self._settings.join, entry).describe()
-            check_size("context", pack(described, compress=False))
-        except Exception as error:
-            self._engine.problems.add(join_problem(error, self._settings.join, entry))
-            return None
-        return described
 
     def _push(self, aggregate: str, chain: Sequence[str]) -> None:
         """Send an aggregate to the first of a chain, with the names and addresses of the others."""
