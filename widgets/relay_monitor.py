@@ -10,8 +10,8 @@ from typing import Any, Final
 import ipywidgets
 
 from mudkit.errors import MudkitError
-from mudkit.experiment.party_views import Sights, sights
-from mudkit.figures.structure.party_views import sights as drawn
+from mudkit.experiment.party_views import PartyViews, party_views
+from mudkit.figures.structure.party_views import party_views as drawn
 from mudkit.systems.contrail import Item
 from mudkit.widgets.panel import LAST, Panel, alert, read_object
 
@@ -30,8 +30,8 @@ class RelayMonitor(Panel):
     """Change an item, the filter that waits for it, or whether anything is encrypted; see who sees what.
 
     Each change plays a lab of two devices and a relay from its beginning
-    (:func:`mudkit.experiment.party_views.sights`). What cannot be is told, and the last that could stays.
-    All of it works from the keyboard.
+    (:func:`mudkit.experiment.party_views.party_views`). What cannot be is told, and the last that could
+    stays. All of it works from the keyboard.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class RelayMonitor(Panel):
     wanted : str, optional
         The filter; None: there is none.
     **parameters
-        Parameters of ``sights``: ``item_id``, ``encrypted``, ``polling_s``, ``link``, ``seed``.
+        Parameters of ``party_views``: ``item_id``, ``encrypted``, ``polling_s``, ``link``, ``seed``.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class RelayMonitor(Panel):
     encrypted : ipywidgets.Checkbox
     problem, status, seen, matches : ipywidgets.HTML
         What cannot be; what came of it; who sees what; where the text was found.
-    sights : Sights
+    party_views : Sights
         What is shown.
 
     Raises
@@ -80,7 +80,7 @@ class RelayMonitor(Panel):
         )
         self.encrypted = ipywidgets.Checkbox(value=given["encrypted"], description="encrypted", layout=_WIDE)
         self.problem, self.status, self.seen, self.matches = (ipywidgets.HTML() for _ in range(4))
-        self.sights = self._played()
+        self.party_views = self._played()
         self._show()
         for each in (self.metadata, self.payload, self.wanted, self.name, self.polling, self.encrypted):
             each.observe(self._changed, names="value")
@@ -100,16 +100,16 @@ class RelayMonitor(Panel):
         )
         self.add_class("mudkit-relay-monitor")
 
-    def _played(self) -> Sights:
+    def _played(self) -> PartyViews:
         wanted = self.wanted.value.strip() or None
         metadata = read_object("metadata", self.metadata.value, '{"loc": [37.5, -122.0]}')
         item = Item(metadata, self.payload.value.encode())
         more = {"encrypted": self.encrypted.value, "polling_s": self.polling.value, **self._rest}
-        return sights(item, wanted, item_id=self.name.value, **more)
+        return party_views(item, wanted, item_id=self.name.value, **more)
 
     def _changed(self, _: dict[str, Any]) -> None:
         try:
-            self.sights = self._played()
+            self.party_views = self._played()
             self.problem.value = ""
         except MudkitError as error:
             self.problem.value = alert(LAST, error)
@@ -117,9 +117,9 @@ class RelayMonitor(Panel):
         self._show()
 
     def _show(self) -> None:
-        self.seen.value = drawn(self.sights.rows).html
+        self.seen.value = drawn(self.party_views.rows).html
         asked = self.wanted.value.strip()
-        if self.sights.published.destinations:
+        if self.party_views.published.destinations:
             text = "The item was uploaded" + ("." if self.encrypted.value else ", in clear.")
         else:
             why = "Alice's filter does not match" if asked else "nobody has asked for it"
@@ -133,9 +133,9 @@ class RelayMonitor(Panel):
         if len(text.encode()) < _LEAST_LOOKED_FOR:
             self.matches.value = "" if not text else f"At least {_LEAST_LOOKED_FOR} characters, please."
             return
-        places = self.sights.places(text)
+        places = self.party_views.places(text)
         lines = "".join(f"<br>{party}: {_fields(fields)}" for party, fields in places.items())
-        held = f"The relay has received and stored {self.sights.relay_bytes:,} bytes"
+        held = f"The relay has received and stored {self.party_views.relay_bytes:,} bytes"
         verdict = "and this is <b>in them</b>" if places["relay"] else "and this is <b>not in them</b>"
         self.matches.value = f"<div style='line-height:1.5'>{held}, {verdict}: {escape(text)}{lines}</div>"
 

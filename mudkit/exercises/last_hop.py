@@ -27,7 +27,7 @@ from mudkit.systems.lasthop import (
     Scenario,
     Situation,
     Spool,
-    lives,
+    message_lifecycles,
     play,
 )
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
@@ -224,12 +224,12 @@ def _drawn(piece: Callable[..., Any], case: _Case, best: _Best) -> go.Figure:
     judged = _Judged(piece, case, case.drawn())
     drawn = judged.drawn
     tables = {
-        "the rule": lives(drawn, judged.spool, case.most),
-        f"a fixed limit of {best.limit}": lives(
+        "the rule": message_lifecycles(drawn, judged.spool, case.most),
+        f"a fixed limit of {best.limit}": message_lifecycles(
             drawn, partial(Spool, case.threshold, Forwarding("buffer", best.limit)), case.most
         ),
     }
-    online = lives(drawn, partial(Spool, case.threshold, Forwarding("on-line")), case.most)
+    online = message_lifecycles(drawn, partial(Spool, case.threshold, Forwarding("on-line")), case.most)
     mine = tables["the rule"]
     until_us = round(judged.at_s * 1e6) + _WINDOW_US // 6
     if judged.problem is None:
@@ -237,7 +237,7 @@ def _drawn(piece: Callable[..., Any], case: _Case, best: _Best) -> go.Figure:
         harmed_us = mine["came_us"][harm & (mine["came_us"] > _WINDOW_US)]  # at first all are alike
         until_us = int(harmed_us.median() if len(harmed_us) else 0) + _WINDOW_US // 2
     until_us = min(max(until_us, _WINDOW_US), _DAYS * 86_400_000_000)
-    return drawing.lives(
+    return drawing.message_lifecycles(
         tables,
         online,
         reads_us=drawn.reads_us.tolist(),

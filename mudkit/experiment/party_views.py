@@ -21,7 +21,7 @@ from mudkit.systems.contrail.items import pack
 if TYPE_CHECKING:
     from mudkit.fleet.exposure import Held
 
-__all__ = ["RECEIVER", "SENDER", "Seen", "Sight", "Sights", "sights"]
+__all__ = ["RECEIVER", "SENDER", "PartyView", "PartyViews", "Seen", "party_views"]
 
 SENDER, RECEIVER = "child", "alice"
 _RELAY: Final = "contrail"
@@ -45,7 +45,7 @@ class Seen(NamedTuple):
     text: str = ""
 
 
-class Sight(NamedTuple):
+class PartyView(NamedTuple):
     """Something about the item, and what each party sees of it.
 
     Parameters
@@ -61,7 +61,7 @@ class Sight(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Sights:
+class PartyViews:
     """What came of an item.
 
     Parameters
@@ -72,7 +72,7 @@ class Sights:
         The lab in which it was sent.
     """
 
-    rows: tuple[Sight, ...]
+    rows: tuple[PartyView, ...]
     published: Published
     lab: Lab
 
@@ -97,7 +97,7 @@ class Sights:
 _NOTHING: Final = Seen("nothing")
 
 
-def sights(
+def party_views(
     item: Item,
     wanted: str | None,
     *,
@@ -106,7 +106,7 @@ def sights(
     polling_s: float = 5.0,
     link: str = "umts_3g",
     seed: int = 1,
-) -> Sights:
+) -> PartyViews:
     """Publish one item on a child's device, which Alice's may have asked for, and see what each party sees.
 
     Parameters
@@ -164,44 +164,46 @@ def sights(
         *_content(lab, item, taken),
         _key(lab, went),
         *_header(lab, item_id, published),
-        Sight("when", *map(_moment, times)),
-        Sight("bytes", Seen("clear", f"{up:,} B"), _size(up), _size(0 if taken is None else down)),
+        PartyView("when", *map(_moment, times)),
+        PartyView("bytes", Seen("clear", f"{up:,} B"), _size(up), _size(0 if taken is None else down)),
     ]
-    return Sights(tuple(rows), published, lab)
+    return PartyViews(tuple(rows), published, lab)
 
 
-def _filter(lab: Lab, wanted: str | None, went: bool) -> Sight:
+def _filter(lab: Lab, wanted: str | None, went: bool) -> PartyView:
     if wanted is None:
-        return Sight("filter", Seen("nothing", "there is none"), _NOTHING, Seen("nothing", "none installed"))
+        return PartyView(
+            "filter", Seen("nothing", "there is none"), _NOTHING, Seen("nothing", "none installed")
+        )
     sent = to_json(parsed(wanted))
     assert sent is not None
     text: str = sent["text"]
     relay = _relay(lab, msgspec.json.encode(text)[1:-1], text, _sealed(lab)[:1])
     does = "matches" if went else "does not match"
-    return Sight("filter", Seen("clear", f"{wanted}\n({does})"), relay, Seen("clear", wanted))
+    return PartyView("filter", Seen("clear", f"{wanted}\n({does})"), relay, Seen("clear", wanted))
 
 
-def _content(lab: Lab, item: Item, taken: Item | None) -> Iterator[Sight]:
+def _content(lab: Lab, item: Item, taken: Item | None) -> Iterator[PartyView]:
     """Say what is in the item: who has all of it in clear, has each part."""
     packed, bodies = pack(item), _held(lab).values(_GATEWAY, "message.body")
     for name in item.metadata:
         texts = [_NOTHING if each is None else _written(each.metadata[name]) for each in (item, taken)]
-        yield Sight(name, texts[0], _relay(lab, packed, texts[0].text, bodies), texts[1])
+        yield PartyView(name, texts[0], _relay(lab, packed, texts[0].text, bodies), texts[1])
     texts = [_NOTHING if each is None else _written(each.payload) for each in (item, taken)]
-    yield Sight("payload", texts[0], _relay(lab, packed, texts[0].text, bodies), texts[1])
+    yield PartyView("payload", texts[0], _relay(lab, packed, texts[0].text, bodies), texts[1])
 
 
-def _key(lab: Lab, went: bool) -> Sight:
+def _key(lab: Lab, went: bool) -> PartyView:
     if not went:
-        return Sight("key", _NOTHING, _NOTHING, _NOTHING)
+        return PartyView("key", _NOTHING, _NOTHING, _NOTHING)
     store = lab.devices[RECEIVER].processes[0].store
     secret = store.get(f"key {SENDER}\n{_PORTS[0]}\n{1:012d}")
     sight = Seen("clear", "32 secret bytes")
     relay = _relay(lab, secret, sight.text, _sealed(lab)[-1:])
-    return Sight("key", sight, relay, sight)
+    return PartyView("key", sight, relay, sight)
 
 
-def _header(lab: Lab, item_id: str, published: Published) -> Iterator[Sight]:
+def _header(lab: Lab, item_id: str, published: Published) -> Iterator[PartyView]:
     """Say what a relay must know to pass an item on: it is in clear for everybody who gets it."""
     for what, field, text in (
         ("from", "message.port", f"{SENDER}, port {_PORTS[0]}"),
@@ -209,7 +211,7 @@ def _header(lab: Lab, item_id: str, published: Published) -> Iterator[Sight]:
         ("name", "message.item", item_id),
     ):
         seen = Seen("clear", text) if published.destinations else _NOTHING
-        yield Sight(what, seen, seen if _held(lab).values(_GATEWAY, field) else _NOTHING, seen)
+        yield PartyView(what, seen, seen if _held(lab).values(_GATEWAY, field) else _NOTHING, seen)
 
 
 def _relay(lab: Lab, needle: bytes, text: str, sealed: Sequence[bytes]) -> Seen:

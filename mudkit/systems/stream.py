@@ -41,7 +41,7 @@ class Outgoing:
         self.waiting.append((self._last, now_us, body))
         return self._message(self._last, body)
 
-    def confirmed(self, number: int) -> None:
+    def acked(self, number: int) -> None:
         """Forget what has come."""
         while self.waiting and self.waiting[0][0] <= number:
             self.waiting.popleft()

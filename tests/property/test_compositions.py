@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mudkit.experiment.compositions import PAIRS, PROMISES, Said, Story
+from mudkit.experiment.compositions import PAIRS, PROMISES, Said, Trace
 from mudkit.experiment.compositions.orders import played
 
 said = st.lists(
@@ -33,5 +33,5 @@ KEEPS_ALL = (
 def test_what_the_best_order_keeps_it_keeps_of_all_stories(composition, order, said, ages):
     found = PAIRS[composition][order]
     items = [Said(60 * at, feed, least if found.hides else 0) for at, feed, least in sorted(said)]
-    came = played(Story(tuple(ages), tuple(items)), found.make)
+    came = played(Trace(tuple(ages), tuple(items)), found.make)
     assert [told for promise in found.promises if (told := PROMISES[promise](came))] == []

@@ -32,7 +32,7 @@ from mudkit.experiment.compositions.promises import (
     clock,
     tell,
 )
-from mudkit.experiment.compositions.traces import Story, smaller, stories
+from mudkit.experiment.compositions.traces import Trace, smaller, traces
 from mudkit.experiment.tasks import Testbed
 from mudkit.sources.parameters import whole_number
 from mudkit.systems.radiator.aggregation.thresholds import People, Time
@@ -232,7 +232,7 @@ def commuting(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["composition", "same_shown", "same_kept", "best", "never"])
 
 
-def played(story: Story, make: Callable[[Testbed], Logged]) -> Played:
+def played(story: Trace, make: Callable[[Testbed], Logged]) -> Played:
     """Let an adapter do a story."""
     kept: list[Logged] = []
 
@@ -250,11 +250,11 @@ def _checked(what: tuple[str, int, int]) -> list[tuple[Any, ...]]:
     shown: list[frozenset[tuple[str, str]]] = []
     rows = []
     for called, order in PAIRS[name].items():
-        drawn = list(stories(scenarios, seed, hides=order.hides))
+        drawn = list(traces(scenarios, seed, hides=order.hides))
         checks: dict[str, Callable[[Played], str | None]] = {each: PROMISES[each] for each in order.promises}
         if name != ALONE and order is not first:
             checks[SAME] = partial(_differs, first)
-        broken: dict[str, list[Story]] = {each: [] for each in checks}
+        broken: dict[str, list[Trace]] = {each: [] for each in checks}
         messages = 0
         for number, story in enumerate(drawn):
             came = played(story, order.make)
@@ -271,7 +271,7 @@ def _checked(what: tuple[str, int, int]) -> list[tuple[Any, ...]]:
     return rows
 
 
-def _smallest(by: Sequence[Story], order: Order, check: Callable[[Played], str | None]) -> str:
+def _smallest(by: Sequence[Trace], order: Order, check: Callable[[Played], str | None]) -> str:
     story = smaller(
         min(by, key=lambda each: each.size), lambda each: check(played(each, order.make)) is not None
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from mudkit.experiment.compositions.chain import Handed, Logged
-from mudkit.experiment.compositions.traces import MIDNIGHT_MIN, Story
+from mudkit.experiment.compositions.traces import MIDNIGHT_MIN, Trace
 from mudkit.experiment.scoreboard.entry import Entry
 from mudkit.experiment.tasks import APP
 from mudkit.units import US_PER_S
@@ -49,7 +49,7 @@ class Played(NamedTuple):
     adapter : Logged
     """
 
-    story: Story
+    story: Trace
     entry: Entry
     adapter: Logged
 
@@ -79,7 +79,7 @@ class Played(NamedTuple):
         return names
 
 
-def tell(story: Story) -> str:
+def tell(story: Trace) -> str:
     """Tell a story in words."""
     said = ", ".join(
         f"{clock(each.at_s)} by sender {each.sender + 1}"

@@ -15,7 +15,7 @@ from mudkit.sources.streams import Stream
 from mudkit.sources.workloads import Moments
 from mudkit.units import US_PER_S
 
-__all__ = ["MIDNIGHT_MIN", "Said", "Story", "smaller", "stories"]
+__all__ = ["MIDNIGHT_MIN", "Said", "Trace", "smaller", "traces"]
 
 MIDNIGHT_MIN: Final = 90
 """A story begins so many minutes before it."""
@@ -46,7 +46,7 @@ class Said(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Story:
+class Trace:
     """Who reads, and what is said.
 
     Parameters
@@ -111,7 +111,7 @@ class _Moments:
         )
 
 
-def stories(count: int, seed: int = 0, *, hides: bool = True) -> Iterator[Story]:
+def traces(count: int, seed: int = 0, *, hides: bool = True) -> Iterator[Trace]:
     """Draw stories: few items and many, anywhere, in crowds and far apart.
 
     Items are published in different minutes, in the first seconds of each: so what takes a few seconds on its
@@ -149,10 +149,10 @@ def stories(count: int, seed: int = 0, *, hides: bool = True) -> Iterator[Story]
         ages = np.array(_AGES)[stream.integers(5, np.arange(readers), 0, len(_AGES))]
         said = zip((minutes * 60 + seconds).tolist(), senders, least.tolist(), strict=True)
         if len(minutes):
-            yield Story(tuple(ages.tolist()), tuple(Said(*each) for each in said))
+            yield Trace(tuple(ages.tolist()), tuple(Said(*each) for each in said))
 
 
-def smaller(story: Story, breaks: Callable[[Story], bool]) -> Story:
+def smaller(story: Trace, breaks: Callable[[Trace], bool]) -> Trace:
     """Leave out of a story what it does not need to break a promise, one item or reader at a time.
 
     Parameters

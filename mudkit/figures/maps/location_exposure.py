@@ -14,13 +14,13 @@ from mudkit.figures.base.clock import needed
 from mudkit.figures.base.template import template
 from mudkit.units import KM_PER_DEGREE
 
-__all__ = ["whereabouts"]
+__all__ = ["location_exposure"]
 
 _STATES = {"stayed on the device": (GREY, "circle-open"), "left the device": (BLUE, "circle")}
 """How places are drawn: colour and symbol."""
 
 
-def whereabouts(
+def location_exposure(
     places: pd.DataFrame, area: tuple[float, float, float, float], *, title: str = ""
 ) -> go.Figure:
     """Draw the places that a device has published, and below them two strips of the same time.

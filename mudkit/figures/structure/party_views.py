@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from html import escape
 from typing import Final
 
-from mudkit.experiment.party_views import RECEIVER, SENDER, Seen, Sight
+from mudkit.experiment.party_views import RECEIVER, SENDER, PartyView, Seen
 from mudkit.figures.structure.holdings import Holdings
 
-__all__ = ["sights"]
+__all__ = ["party_views"]
 
 _CELL: Final = (
     "text-align:left;vertical-align:top;padding:3px 12px 3px 6px;width:30%;overflow-wrap:anywhere;"
@@ -26,13 +26,13 @@ _LEGEND: Final = (
 _MAX_TEXT: Final = 300
 
 
-def sights(rows: Sequence[Sight], *, title: str = "") -> Holdings:
+def party_views(rows: Sequence[PartyView], *, title: str = "") -> Holdings:
     """Show what each party sees, with a row a thing.
 
     Parameters
     ----------
     rows : sequence of Sight
-        As :func:`mudkit.experiment.party_views.sights` gives them.
+        As :func:`mudkit.experiment.party_views.party_views` gives them.
     title : str
     """
     head = "".join(f"<th scope='col' style='{_CELL}'>{escape(each)}</th>" for each in _HEADS)

@@ -16,7 +16,7 @@ from mudkit.figures.base.template import template
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["fates", "lives"]
+__all__ = ["fates", "message_lifecycles"]
 
 _COLUMNS: Final = ("message", "rank", "came_us", "expires_us", "forwarded_us", "read_us")
 _HOUR_US: Final = 3_600_000_000
@@ -47,7 +47,7 @@ def fates(table: pd.DataFrame, best: pd.DataFrame) -> pd.Series[str]:
     return fate
 
 
-def lives(
+def message_lifecycles(
     tables: Mapping[str, pd.DataFrame],
     best: pd.DataFrame,
     *,

@@ -123,7 +123,7 @@ class _Walk:
         self.device = self.lab.device("doctor", link="wifi", at=(0.0, 0.0), battery_j=50_000.0)
         self.doctor = Subscriber(self.device, self.net, report_s=5.0, change_share=0.0)
         self.names = [*(point.name for point in self.points), "publish-server"]
-        self.parcels: set[int] = set()
+        self.transfers: set[int] = set()
         self.crossed = 0
 
     def run(self) -> Roamed:
@@ -180,7 +180,7 @@ class _Walk:
 
     def _fate(self, transfer: Any, fate: str) -> None:
         if transfer.message.get("kind") == "parcel has come" and fate == "arrived":
-            self.parcels.add(transfer.message["epoch"])
+            self.transfers.add(transfer.message["epoch"])
 
     def _compared(self) -> Roamed:
         got = self.doctor.read().result()
@@ -203,7 +203,7 @@ class _Walk:
         lost = sum(each not in got for each in wanted)
         extra = len(got) - len(wanted) + lost
         return Roamed(
-            handovers=len(self.parcels),
+            handovers=len(self.transfers),
             crashes=crashes,
             published=len(published),
             sent=len(wanted),

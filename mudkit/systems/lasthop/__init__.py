@@ -13,7 +13,7 @@ from mudkit.systems.lasthop.spool.policies import LEARNT, Forwarding
 from mudkit.systems.lasthop.spool.push import Push
 from mudkit.systems.lasthop.spool.rules import Item, Situation
 from mudkit.systems.lasthop.spool.spool import Spool
-from mudkit.systems.lasthop.study.message_lifecycles import lives
+from mudkit.systems.lasthop.study.message_lifecycles import message_lifecycles
 from mudkit.systems.lasthop.study.paper import FIGURES
 from mudkit.systems.lasthop.study.scenario import Expiration, Scenario
 from mudkit.systems.lasthop.study.simulation import Outcome, Simulated, expected_waste, play, simulate
@@ -38,7 +38,7 @@ __all__ = [
     "Subscription",
     "Topic",
     "expected_waste",
-    "lives",
+    "message_lifecycles",
     "play",
     "query",
     "simulate",

@@ -36,8 +36,6 @@ __all__ = [
     "Left",
     "Messages",
     "Moved",
-    "Parcel",
-    "ParcelHasCome",
     "Plain",
     "PolicySet",
     "Replay",
@@ -45,6 +43,8 @@ __all__ = [
     "Reported",
     "SetPolicy",
     "Stale",
+    "StateTransfer",
+    "StateTransferAck",
 ]
 
 _Subscriber = Annotated[str, msgspec.Meta(min_length=1, max_length=512, pattern=r"^[^\x00-\x1f\x7f]+\Z")]
@@ -240,7 +240,7 @@ class Ask(msgspec.Struct, frozen=True, tag_field="kind", tag="ask"):
     fresh: bool
 
 
-class Parcel(msgspec.Struct, frozen=True, tag_field="kind", tag="parcel"):
+class StateTransfer(msgspec.Struct, frozen=True, tag_field="kind", tag="parcel"):
     """Access point to another one: state, policy and queue of a subscriber."""
 
     subscriber: _Subscriber
@@ -250,7 +250,7 @@ class Parcel(msgspec.Struct, frozen=True, tag_field="kind", tag="parcel"):
     out: list[Entry]
 
 
-class ParcelHasCome(msgspec.Struct, frozen=True, tag_field="kind", tag="parcel has come"):
+class StateTransferAck(msgspec.Struct, frozen=True, tag_field="kind", tag="parcel has come"):
     """Access point to another one: the parcel is here, and need not be kept."""
 
     subscriber: _Subscriber
@@ -300,6 +300,6 @@ TO_PUBLISHER: Final = Accepts(Join, Replay, Have)
 FROM_PUBLISHER: Final = Accepts(Messages)
 FROM_PLAIN_CLIENT: Final = Accepts(Hello, Bye)
 FROM_CLIENT: Final = Accepts(Attach, Report, SetPolicy, Got, Left, Hello, Bye)
-FROM_POINT: Final = Accepts(Ask, Parcel, ParcelHasCome, Moved, Stale)
+FROM_POINT: Final = Accepts(Ask, StateTransfer, StateTransferAck, Moved, Stale)
 TO_CLIENT: Final = Accepts(Attached, Behind, Reported, PolicySet, Deliver)
 TO_PLAIN_CLIENT: Final = Accepts(Plain)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mudkit.errors import ParameterError, PredicateError
-from mudkit.experiment.party_views import sights
+from mudkit.experiment.party_views import party_views
 from mudkit.systems.contrail import Item
 
 AREA = "within_box(loc, 37.35, -122.12, 37.43, -122.04)"
@@ -20,7 +20,7 @@ def by_name(found):
 
 
 def test_the_relay_sees_who_when_and_how_much_and_nothing_else():
-    found = sights(PLACE, AWAY, item_id="mycurrentlocation")
+    found = party_views(PLACE, AWAY, item_id="mycurrentlocation")
     rows = by_name(found)
     assert tuple(rows) == (*PRIVATE, *IN_CLEAR)
     assert {rows[name].relay.form for name in PRIVATE} == {"ciphertext"}
@@ -41,7 +41,7 @@ def test_the_relay_sees_who_when_and_how_much_and_nothing_else():
 
 
 def test_without_encryption_it_sees_everything():
-    found = sights(PLACE, AWAY, encrypted=False)
+    found = party_views(PLACE, AWAY, encrypted=False)
     for row in found.rows:
         assert row.relay.form == "clear", row.what
         assert row.what == "when" or row.relay.text in row.sender.text
@@ -51,7 +51,7 @@ def test_without_encryption_it_sees_everything():
 
 @pytest.mark.parametrize(("wanted", "what"), [(None, "there is none"), (AREA, f"{AREA}\n(does not match)")])
 def test_what_nobody_asked_for_costs_nothing(wanted, what):
-    found = sights(PLACE, wanted)
+    found = party_views(PLACE, wanted)
     rows = by_name(found)
     assert found.published.destinations == ()
     assert rows["filter"].sender.text == what
@@ -64,13 +64,13 @@ def test_what_nobody_asked_for_costs_nothing(wanted, what):
 
 def test_alice_waits_for_her_next_poll():
     seconds = [
-        float(by_name(sights(PLACE, AWAY, polling_s=each))["when"].receiver.text[6:]) for each in (5, 40)
+        float(by_name(party_views(PLACE, AWAY, polling_s=each))["when"].receiver.text[6:]) for each in (5, 40)
     ]
     assert seconds[1] - seconds[0] > 15
 
 
 def test_what_is_not_text_is_shown_as_bytes_and_spaces_do_not_hide_a_filter():
-    found = by_name(sights(Item({}, bytes(range(200))), "  1 = 1 ", encrypted=False))
+    found = by_name(party_views(Item({}, bytes(range(200))), "  1 = 1 ", encrypted=False))
     assert found["payload"].relay.text == "200 B, 00 01 02 03 04 05 06 07 …"
     assert found["filter"].relay.form == "clear"
 
@@ -87,4 +87,4 @@ def test_what_is_not_text_is_shown_as_bytes_and_spaces_do_not_hide_a_filter():
 )
 def test_bad_input_is_told(item, wanted, more, error):
     with pytest.raises(error):
-        sights(item, wanted, **more)
+        party_views(item, wanted, **more)

@@ -53,7 +53,7 @@ class Network:
         elif what == "is lost" and self.messages:
             del self.messages[which % len(self.messages)]
         elif what in ("is confirmed", "is confirmed again") and self.confirmations:
-            self.out.confirmed(self.confirmations[which % len(self.confirmations)])
+            self.out.acked(self.confirmations[which % len(self.confirmations)])
             if what == "is confirmed":
                 del self.confirmations[which % len(self.confirmations)]
         elif what == "confirmation is lost" and self.confirmations:
@@ -63,7 +63,7 @@ class Network:
         """Send what waits again, twice, over a network that loses nothing."""
         for _ in range(2):
             for message in self.out.again():
-                self.out.confirmed(self.arrive(message))
+                self.out.acked(self.arrive(message))
 
 
 _KINDS = [
@@ -108,7 +108,7 @@ def test_what_comes_in_any_order_and_repeated_is_all_given_and_nothing_is_sent_a
     incoming = Incoming(messages[order[0] - 1])
     for number in order:
         given_ += incoming.take(messages[number - 1])
-        out.confirmed(incoming.confirm("s", "s 1").message["number"])
+        out.acked(incoming.confirm("s", "s 1").message["number"])
     assert given_ == list(range(1, 31))
     assert not out.waiting
     assert incoming.ahead == {}
@@ -155,7 +155,7 @@ def test_what_is_confirmed_had_come(steps):
 def test_a_late_copy_from_before_a_restart_does_not_stop_the_stream():
     out = Outgoing("s 1")
     late, _ = out.add(0, "one"), out.add(0, "two")
-    out.confirmed(2)
+    out.acked(2)
     restarted = Incoming(late)
     restarted.take(late)
     assert restarted.take(out.add(1, "three")) == ("three",)
@@ -165,7 +165,7 @@ def test_after_a_restart_it_begins_with_what_nobody_confirmed():
     out = Outgoing("s 1")
     for body in "abcd":
         out.add(0, body)
-    out.confirmed(2)
+    out.acked(2)
     first, second = out.again()
     incoming = Incoming(second)
     assert incoming.take(second) == ()
@@ -203,7 +203,7 @@ def test_what_the_receiver_misses_comes_again_and_nothing_else():
     out = Outgoing("s 1")
     for body in "abcde":
         out.add(0, body)
-    out.confirmed(2)
+    out.acked(2)
     assert [message["body"] for message in out.missing([2, 4, 9])] == ["d"]
     assert out.missing(()) == []
 
@@ -217,7 +217,7 @@ def test_so_much_is_kept_and_no_more():
     assert len(incoming.ahead) == MOST_AHEAD - 1
     assert list(incoming.take(first)) == list(range(1, MOST_AHEAD + 1))
     assert incoming.ahead == {}
-    out.confirmed(incoming.last)
+    out.acked(incoming.last)
     assert [body for message in out.again() for body in incoming.take(message)] == [
         MOST_AHEAD + 1,
         MOST_AHEAD + 2,
@@ -270,7 +270,7 @@ def test_a_message_says_what_it_is():
     out = Outgoing("s 1")
     assert out.add(5, "a") == {"kind": "stream", "stream": "s 1", "number": 1, "first": 1, "body": "a"}
     out.add(6, "b")
-    out.confirmed(1)
+    out.acked(1)
     assert out.again() == [{"kind": "stream", "stream": "s 1", "number": 2, "first": 2, "body": "b"}]
     assert list(out.waiting) == [(2, 6, "b")]
 
@@ -279,10 +279,10 @@ def test_an_old_confirmation_changes_nothing():
     out = Outgoing("s 1")
     for body in "abc":
         out.add(0, body)
-    out.confirmed(2)
-    out.confirmed(1)
+    out.acked(2)
+    out.acked(1)
     assert [body for _, _, body in out.waiting] == ["c"]
-    out.confirmed(3)
+    out.acked(3)
     assert out.again() == []
     assert out.add(1, "d")["number"] == 4
 

@@ -253,8 +253,8 @@ class DeviceMachine(Session):
 
     def _confirm(self, **more: Any) -> None:
         """Say up to where everything has come."""
-        confirmed = self._stream.confirm(self._server, self._name).message
-        self._effects.append(Send(self._server, {**confirmed, **more, "device": self._me}))
+        acked = self._stream.confirm(self._server, self._name).message
+        self._effects.append(Send(self._server, {**acked, **more, "device": self._me}))
 
     def _await_overtaken(self) -> None:
         """See in a while whether what was overtaken by now has come."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from mudkit.events import size_bytes
-from mudkit.systems.lasthop.servers.server_subscription import Spooled
+from mudkit.systems.lasthop.servers.server_subscription import ServerSubscription
 from mudkit.systems.stream import Outgoing
 
 __all__ = ["AGAIN_US", "AGAIN_US_PER_BYTE", "Phone"]
@@ -42,7 +42,7 @@ class Phone:
     asked: set[int] = field(default_factory=set)
     """Numbers of the reads that were asked for, or are over, in this session: the last ones."""
     room: float = float("inf")
-    topics: dict[str, Spooled] = field(default_factory=dict)
+    topics: dict[str, ServerSubscription] = field(default_factory=dict)
 
     def is_over(self, session: tuple[Any, ...]) -> bool:
         """Say whether another session has come after this one: what belongs to it is a late copy."""

@@ -12,7 +12,7 @@ from mudkit.systems.lasthop.spool.served import ServedSpool
 from mudkit.systems.lasthop.subscription import Subscription
 from mudkit.systems.stream import Outgoing
 
-__all__ = ["Missed", "Spooled"]
+__all__ = ["Missed", "ServerSubscription"]
 
 _DAY_US: Final = 86_400_000_000
 _READS: Final = 8
@@ -50,7 +50,7 @@ class Missed(NamedTuple):
         return missed
 
 
-class Spooled:
+class ServerSubscription:
     """One topic for one device.
 
     Parameters

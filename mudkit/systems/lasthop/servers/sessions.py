@@ -38,12 +38,12 @@ class Sessions:
         self._now_us = 0
         self._effects: list[Effect] = []
 
-    def _confirmed(self, device: str, message: Mapping[str, Any]) -> None:
+    def _acked(self, device: str, message: Mapping[str, Any]) -> None:
         """Take note of what has come, and send again what the device misses."""
         phone = self._phones.get(device)
         if phone is None or phone.stream is None or phone.stream.name != message["stream"]:
             return
-        phone.stream.confirmed(message["number"])
+        phone.stream.acked(message["number"])
         if phone.is_there and phone.address is not None:
             lost = phone.stream.missing(frozenset(message.get("missing", ())))
             self._effects += [Send(phone.address, {**each, "device": device}) for each in lost]

@@ -43,7 +43,7 @@ from mudkit.events import (
 from mudkit.systems.lasthop.messages import FromDevice
 from mudkit.systems.lasthop.servers.indexer import Indexer, is_query, problem
 from mudkit.systems.lasthop.servers.phone import Phone
-from mudkit.systems.lasthop.servers.server_subscription import Missed, Spooled
+from mudkit.systems.lasthop.servers.server_subscription import Missed, ServerSubscription
 from mudkit.systems.lasthop.servers.sessions import AGAIN, Sessions
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.systems.lasthop.subscription import Subscription
@@ -73,9 +73,9 @@ class SpoolServer(Sessions):
     def __init__(self, ports: Ports, time_of_day_us: int, capacity: int) -> None:
         super().__init__(ports.store)
         self._begins_us, self._capacity = time_of_day_us, capacity
-        self._subscribers: dict[str, dict[str, Spooled]] = {}
+        self._subscribers: dict[str, dict[str, ServerSubscription]] = {}
         self._indexer = Indexer()
-        self._touched: dict[tuple[str, str], Spooled] = {}
+        self._touched: dict[tuple[str, str], ServerSubscription] = {}
         self._is_awake = False
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
@@ -98,15 +98,15 @@ class SpoolServer(Sessions):
             case Received(source=source, message={"kind": "read"} as message):
                 self._read(source, message)
             case Received(message={"kind": "confirmed", "device": device} as message):
-                self._confirmed(device, message)
+                self._acked(device, message)
             case SendFailed(to=to, message={"device": device} as message):
                 self._failed(to, device, message)
             case TimerFired(name=name) if name == AGAIN:
                 self._again()
             case TimerFired(name=name):
                 self._due(name)
-        for spooled in self._touched.values():
-            self._effects += spooled.settle(now_us)
+        for subscription in self._touched.values():
+            self._effects += subscription.settle(now_us)
         self._touched.clear()
         return self._effects
 
@@ -161,9 +161,9 @@ class SpoolServer(Sessions):
                 found=repr(item),
                 expected="a name of its own for each message",
             )
-        for spooled in spools:
-            self._touch(spooled)
-            spooled.publish(self._now_us, identity, rank, until_us, message)
+        for subscription in spools:
+            self._touch(subscription)
+            subscription.publish(self._now_us, identity, rank, until_us, message)
         for each in problems:
             self._fail(each)
         return identity
@@ -175,22 +175,22 @@ class SpoolServer(Sessions):
     def _rerank(self, topic: str, identity: str, rank: float) -> None:
         for each, subscribers in list(self._subscribers.items()):
             if each == topic or is_query(each):
-                for spooled in list(subscribers.values()):
-                    self._touch(spooled)
-                    spooled.rerank(self._now_us, topic, identity, rank)
+                for subscription in list(subscribers.values()):
+                    self._touch(subscription)
+                    subscription.rerank(self._now_us, topic, identity, rank)
 
     def _queues(self, device: str, topic: str) -> dict[str, Any]:
-        spooled = self._subscribers.get(topic, {}).get(device)
-        if spooled is None:
+        subscription = self._subscribers.get(topic, {}).get(device)
+        if subscription is None:
             raise ParameterError(
                 "There is no such subscription.",
                 where="device, topic",
                 found=f"{device!r}, {topic!r}",
                 expected="a topic that the device is subscribed to",
             )
-        self._touch(spooled)
-        spooled.spool.timeout(self._now_us)
-        return {"waiting": spooled.spool.waiting, "on_device": spooled.spool.device.size}
+        self._touch(subscription)
+        subscription.spool.timeout(self._now_us)
+        return {"waiting": subscription.spool.waiting, "on_device": subscription.spool.device.size}
 
     # -- devices
 
@@ -224,12 +224,12 @@ class SpoolServer(Sessions):
         self._unknown.discard(device)
         self._keep(device, phone)
         self._send(source, "welcome", device, session=session, number=phone.facts_heard)
-        for topic, spooled in phone.topics.items():
-            self._touch(spooled)
+        for topic, subscription in phone.topics.items():
+            self._touch(subscription)
             if before is None or after is None:
-                spooled.hello(self._now_us, message["holds"].get(topic, {}))
+                subscription.hello(self._now_us, message["holds"].get(topic, {}))
             else:
-                spooled.goes_on(self._now_us, Missed.of(before, after[1], topic, spooled.number))
+                subscription.goes_on(self._now_us, Missed.of(before, after[1], topic, subscription.number))
 
     def _hear(self, source: str, message: Mapping[str, Any]) -> None:
         device, session = message["device"], tuple(message["session"])
@@ -245,10 +245,10 @@ class SpoolServer(Sessions):
         phone = self._phone(device)
         if not self._check(source, device, phone, session) or not phone.asks(message["number"]):
             return
-        spooled = phone.topics.get(message["topic"])
-        if spooled is not None:
-            self._touch(spooled)
-            spooled.offer(
+        subscription = phone.topics.get(message["topic"])
+        if subscription is not None:
+            self._touch(subscription)
+            subscription.offer(
                 self._now_us, float("inf") if message["most"] is None else message["most"], message["number"]
             )
 
@@ -287,22 +287,22 @@ class SpoolServer(Sessions):
                 phone.stream = None
 
         phone = self._phones[device]
-        spooled = Spooled(
+        subscription = ServerSubscription(
             self._store, self._now_us, device, number, wanted, self._capacity, self._begins_us, tell
         )
-        phone.topics[wanted.topic] = spooled
-        self._subscribers.setdefault(wanted.topic, {})[device] = spooled
+        phone.topics[wanted.topic] = subscription
+        self._subscribers.setdefault(wanted.topic, {})[device] = subscription
         if is_query(wanted.topic):
             try:
                 self._indexer.add(wanted.topic)
             except PredicateError as error:  # it gets nothing in this life; the others do
                 self._fail(problem(wanted.topic, error))
-        self._touch(spooled)
-        spooled.spool.network(self._now_us, is_up=phone.is_there)
+        self._touch(subscription)
+        subscription.spool.network(self._now_us, is_up=phone.is_there)
 
     def _end(self, device: str, topic: str) -> None:
-        spooled = self._phones[device].topics.pop(topic)
-        spooled.end()
+        subscription = self._phones[device].topics.pop(topic)
+        subscription.end()
         self._touched.pop((device, topic), None)
         self._effects.append(CancelTimer(f"{_DUE}{device}\n{topic}"))
         del self._subscribers[topic][device]
@@ -324,9 +324,9 @@ class SpoolServer(Sessions):
             and message["stream"] == stream.name
             and body["what"] == "message"
         ):
-            spooled = phone.topics.get(body["topic"])
-            if spooled is not None and spooled.number == body["run"]:
-                spooled.spool.lost(body["id"])
+            subscription = phone.topics.get(body["topic"])
+            if subscription is not None and subscription.number == body["run"]:
+                subscription.spool.lost(body["id"])
 
     def _begins_anew(self, device: str, phone: Phone) -> None:
         """Forget what was the device's that had this name: it is another one, and knows nothing of that."""
@@ -337,22 +337,22 @@ class SpoolServer(Sessions):
     def _away(self, phone: Phone) -> None:
         """Forward nothing any more, until the device says hello and what it holds."""
         phone.is_there = False
-        for spooled in phone.topics.values():
-            spooled.spool.is_up = False
+        for subscription in phone.topics.values():
+            subscription.spool.is_up = False
 
-    def _touch(self, spooled: Spooled) -> None:
+    def _touch(self, subscription: ServerSubscription) -> None:
         """Settle it when the event is done; and what the device's other topics hold takes its room."""
-        self._touched[spooled.device, spooled.topic] = spooled
-        phone = self._phones[spooled.device]
+        self._touched[subscription.device, subscription.topic] = subscription
+        phone = self._phones[subscription.device]
         if phone.room < float("inf"):
             held = sum(each.spool.device.size for each in phone.topics.values())
-            spooled.spool.room = phone.room - held + spooled.spool.device.size
+            subscription.spool.room = phone.room - held + subscription.spool.device.size
 
     # -- time
 
     def _due(self, name: str) -> None:
         device, topic = name.removeprefix(_DUE).split("\n")
-        spooled = self._subscribers.get(topic, {}).get(device)
-        if spooled is not None:
-            self._touch(spooled)
-            self._effects += spooled.settle(self._now_us, is_due=True)
+        subscription = self._subscribers.get(topic, {}).get(device)
+        if subscription is not None:
+            self._touch(subscription)
+            self._effects += subscription.settle(self._now_us, is_due=True)

@@ -14,10 +14,10 @@ from mudkit.systems.lasthop.study.simulation import Begin, play
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["lives"]
+__all__ = ["message_lifecycles"]
 
 
-def lives(drawn: Drawn, begin: Begin, most: float) -> pd.DataFrame:
+def message_lifecycles(drawn: Drawn, begin: Begin, most: float) -> pd.DataFrame:
     """Let all events happen to one spool, as :func:`~mudkit.systems.lasthop.study.simulation.play` does.
 
     Parameters

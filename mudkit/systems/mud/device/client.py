@@ -102,7 +102,7 @@ class ClientMachine:
         self._connection = Connection(
             endpoint, _latest(ports.store.get("token"), settings.token), settings.gateways, first
         )
-        self._shelves: list[PolicySlot] = []
+        self._policy_slots: list[PolicySlot] = []
         self._writing = WritePath(
             ports,
             self.local,
@@ -127,19 +127,21 @@ class ClientMachine:
             self._prefetching = Prefetching(
                 self._cache, self._planner, settings.prefetch_policy, self._asking.fetch
             )
-        self._watching = ContinuousReads(ports, self.local, self._connection, settings.servers, self._shelves)
+        self._watching = ContinuousReads(
+            ports, self.local, self._connection, settings.servers, self._policy_slots
+        )
 
     def _read_policy(self, policy: ReadPolicy | Shipped | None) -> ReadPolicy | None:
         if not isinstance(policy, Shipped):
             return policy
-        self._shelves.append(PolicySlot(self._store, "read"))
-        return ShippedReads(self._shelves[-1], cast("ReadPolicy | None", policy.until))
+        self._policy_slots.append(PolicySlot(self._store, "read"))
+        return ShippedReads(self._policy_slots[-1], cast("ReadPolicy | None", policy.until))
 
     def _write_policy(self, policy: WritePolicy | Shipped) -> WritePolicy:
         if not isinstance(policy, Shipped):
             return policy
-        self._shelves.append(PolicySlot(self._store, "write"))
-        return ShippedWrites(self._shelves[-1], cast("WritePolicy | None", policy.until))
+        self._policy_slots.append(PolicySlot(self._store, "write"))
+        return ShippedWrites(self._policy_slots[-1], cast("WritePolicy | None", policy.until))
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
@@ -220,7 +222,7 @@ class ClientMachine:
             case "unregister":
                 return self._watching.unregister(op_id, arguments)
             case "policies":
-                return (Complete(op_id, {each.kind: each.describe() for each in self._shelves}),)
+                return (Complete(op_id, {each.kind: each.describe() for each in self._policy_slots}),)
             case "pending":
                 return (Complete(op_id, self._writing.pending()),)
             case "renew":

@@ -9,7 +9,7 @@ life          a processor has begun another life: what it knew of is registered 
 tell          passed on, unless it came before; where the reader then is in the log is kept
 synced        what was there already has come whole
 ended         the cloud has ended it, and says why; if one processor alone has, the others are told
-policy        put on the shelf of its kind
+policy        put in the slot of its kind
 heartbeat     tell the server that this client lives
 ============  ======================================================================================
 
@@ -53,7 +53,7 @@ class ContinuousReads:
     connection : Connection
     servers : sequence of str
         The notification servers: the first one knows who is responsible.
-    shelves : sequence of PolicySlot
+    slots : sequence of PolicySlot
         The slots of the policies that this client follows.
     """
 
@@ -63,13 +63,13 @@ class ContinuousReads:
         local: Local,
         connection: Connection,
         servers: Sequence[str],
-        shelves: Sequence[PolicySlot],
+        slots: Sequence[PolicySlot],
     ) -> None:
         self._store = ports.store
         self._local = local
         self._connection = connection
         self._servers, self._server = servers, servers[0]
-        self._shelves = shelves
+        self._policy_slots = slots
         self._session: str | None = None
         self._is_greeted = False
         """Whether the server knows where this client is now."""
@@ -183,9 +183,9 @@ class ContinuousReads:
         effects: list[Effect] = []
         for body in incoming.take(message):
             if body["what"] == "policy":
-                for shelf in self._shelves:
-                    if shelf.kind == body["policy"]:
-                        shelf.take(body["document"])
+                for slot in self._policy_slots:
+                    if slot.kind == body["policy"]:
+                        slot.take(body["document"])
                 continue
             effects += self._heard(body)
             if body["what"] == "tell":
@@ -197,7 +197,7 @@ class ContinuousReads:
     @property
     def _is_notified(self) -> bool:
         """Whether there is something that a notification server may have to tell it."""
-        return bool(self._readings or self._shelves)
+        return bool(self._readings or self._policy_slots)
 
     def _hello(self, *, is_new: bool) -> Send:
         message = {
@@ -205,7 +205,7 @@ class ContinuousReads:
             "endpoint": self._connection.endpoint,
             "session": self._session,
             "is_new": is_new,
-            "policies": {shelf.kind: shelf.version for shelf in self._shelves},
+            "policies": {slot.kind: slot.version for slot in self._policy_slots},
         }
         return Send(self._server, message)
 

@@ -106,23 +106,23 @@ class PolicySlot:
 
 
 class ShippedReads:
-    """The read policy that a shelf holds.
+    """The read policy that a slot holds.
 
     Parameters
     ----------
-    shelf : PolicySlot
+    slot : PolicySlot
     until : ReadPolicy or None
     """
 
-    def __init__(self, shelf: PolicySlot, until: ReadPolicy | None) -> None:
-        self._shelf = shelf
+    def __init__(self, slot: PolicySlot, until: ReadPolicy | None) -> None:
+        self._slot = slot
         self._until = until
 
     def decide(
         self, query: Asked, context: Mapping[str, Any], cache: Sequence[Cached]
     ) -> Literal["local", "remote"] | None:
         """See :class:`~mudkit.systems.mud.policies.policies.ReadPolicy`: by the last answer."""
-        artefact = self._shelf.in_use
+        artefact = self._slot.in_use
         if artefact is None:
             return None if self._until is None else self._until.decide(query, context, cache)
         last = next((each for each in reversed(cache) if each.asked.table == query.table), None)
@@ -136,21 +136,21 @@ class ShippedReads:
 
 
 class ShippedWrites:
-    """The write policy that a shelf holds.
+    """The write policy that a slot holds.
 
     Parameters
     ----------
-    shelf : PolicySlot
+    slot : PolicySlot
     until : WritePolicy or None
     """
 
-    def __init__(self, shelf: PolicySlot, until: WritePolicy | None) -> None:
-        self._shelf = shelf
+    def __init__(self, slot: PolicySlot, until: WritePolicy | None) -> None:
+        self._slot = slot
         self._until = Now() if until is None else until
 
     def delay(self, write: Mapping[str, Any], context: Mapping[str, Any]) -> float | Literal["never"] | None:
         """See :class:`~mudkit.systems.mud.policies.policies.WritePolicy`."""
-        artefact = self._shelf.in_use
+        artefact = self._slot.in_use
         if artefact is None:
             return self._until.delay(write, context)
         said = _NOTHING_CACHED | _said(point(context.get("loc")), context, 0.0)

@@ -65,7 +65,7 @@ class Generator:
                 return self._follow(now_us, source)
             case Received(source=source, message={"kind": "confirmed", "stream": name, "number": number}):
                 if source in self._streams and self._streams[source].name == name:
-                    self._streams[source].confirmed(number)
+                    self._streams[source].acked(number)
             case TimerFired():
                 return self._timer.again(now_us, self._streams)
         return ()

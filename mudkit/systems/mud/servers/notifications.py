@@ -137,7 +137,7 @@ class NotificationServer:
                 return self._stream(now_us, source, message)
             case Received(message={"kind": "confirmed", "stream": name, "number": number}):
                 if name in self._sessions:
-                    self._sessions[name].stream.confirmed(number)
+                    self._sessions[name].stream.acked(number)
             case SendFailed(to=to, message=message):
                 if (session := self._sessions.get(message.get("stream"))) and session.address == to:
                     session.is_reached = False

@@ -138,7 +138,7 @@ class Processor:
                 return self._change(message)
             case Received(source=source, message={"kind": "confirmed", "number": number} as message):
                 if source in self._streams and self._streams[source].name == message["stream"]:
-                    self._streams[source].confirmed(number)
+                    self._streams[source].acked(number)
             case Received(message={"kind": "gone", "session": session} as message):
                 for handle in list(self._handles.get(session, ())):
                     if message.get("endpoint") in (None, handle[0]):  # nobody ends what is another's

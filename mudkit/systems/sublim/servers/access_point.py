@@ -135,7 +135,7 @@ class AccessPointMachine:
             case "hello" | "bye":
                 self._plain.heard(source, message)
             case "got" if agent is not None:
-                return agent.confirmed(now_us, message["number"])
+                return agent.acked(now_us, message["number"])
             case "report" if agent is not None:
                 return self._report(source, agent, message)
             case "policy" if agent is not None:

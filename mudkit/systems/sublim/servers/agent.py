@@ -58,11 +58,11 @@ class Agent:
         self.is_away = False
 
     @staticmethod
-    def install(store: Store, name: str, parcel: Mapping[str, Any]) -> None:
+    def install(store: Store, name: str, state: Mapping[str, Any]) -> None:
         """Store what a parcel brings."""
-        store.put(f"agent {name}", parcel["record"])
-        store.put(f"policy {name}", parcel["policy"])
-        for entry in parcel["out"]:
+        store.put(f"agent {name}", state["record"])
+        store.put(f"policy {name}", state["policy"])
+        for entry in state["out"]:
             store.put(_key(name, entry["number"]), entry)
 
     def pack(self) -> dict[str, Any]:
@@ -164,7 +164,7 @@ class Agent:
         self._timer_us = None
         return self.deliver(now_us)
 
-    def confirmed(self, now_us: int, number: int) -> Sequence[Effect]:
+    def acked(self, now_us: int, number: int) -> Sequence[Effect]:
         """Forget what the device has, and go on."""
         before = len(self._waiting)
         while self._waiting and self._waiting[0]["number"] <= number:

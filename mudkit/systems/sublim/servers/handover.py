@@ -85,7 +85,7 @@ class Handover:
             case {"kind": "ask", "subscriber": name}:
                 return self._ask(source, name, message, next_number)
             case {"kind": "parcel", "subscriber": name}:
-                return self._parcel(now_us, source, name, message)
+                return self._take_state(now_us, source, name, message)
             case {"kind": "parcel has come", "subscriber": name, "epoch": epoch}:
                 leaving = self._store.get(LEAVE + name)
                 if leaving is not None and leaving["epoch"] == epoch:
@@ -232,14 +232,16 @@ class Handover:
         is_another = agent.record["incarnation"] not in ("", message["incarnation"])
         if epoch <= agent.record["epoch"] or (is_another and not message["fresh"]):
             return (Send(source, {"kind": "stale", **question}),)
-        parcel = {"kind": "parcel", **question, **agent.pack()}
-        self._store.put(LEAVE + name, {"to": source, "epoch": epoch, "parcel": parcel})
+        state = {"kind": "parcel", **question, **agent.pack()}
+        self._store.put(LEAVE + name, {"to": source, "epoch": epoch, "parcel": state})
         self._store.crash_point("packed, not gone")
         self._store.put(_GONE + name, {"to": source, "epoch": epoch, "incarnation": message["incarnation"]})
         self._forget(agent)
         return self.again(LEAVE + name)
 
-    def _parcel(self, now_us: int, source: str, name: str, message: Mapping[str, Any]) -> Sequence[Effect]:
+    def _take_state(
+        self, now_us: int, source: str, name: str, message: Mapping[str, Any]
+    ) -> Sequence[Effect]:
         epoch, agent, gone = message["epoch"], self._agents.get(name), self._gone(name)
         answer = Send(source, {"kind": "parcel has come", "subscriber": name, "epoch": epoch})
         known = max(

@@ -18,10 +18,10 @@ from mudkit.experiment.compositions import (
     SAME,
     Chain,
     Said,
-    Story,
+    Trace,
     commuting,
     orders,
-    stories,
+    traces,
 )
 from mudkit.experiment.compositions import promises as p
 from mudkit.experiment.compositions.orders import played
@@ -30,8 +30,8 @@ from mudkit.experiment.scoreboard import play
 from mudkit.experiment.tasks import TASKS, Interest, Item
 
 MIN = 60
-HIDDEN_FROM_ONE = Story((10, 40), (Said(20 * MIN, 0, 18), Said(25 * MIN, 1, 0), Said(30 * MIN, 2, 0)))
-CROWD = Story((20,), tuple(Said((100 + 2 * each) * MIN, each % 3, 0) for each in range(4)))
+HIDDEN_FROM_ONE = Trace((10, 40), (Said(20 * MIN, 0, 18), Said(25 * MIN, 1, 0), Said(30 * MIN, 2, 0)))
+CROWD = Trace((20,), tuple(Said((100 + 2 * each) * MIN, each % 3, 0) for each in range(4)))
 
 
 def of(composition, order, story):
@@ -91,7 +91,7 @@ def test_predicates_over_an_aggregate_lose_or_show_too_much_or_take_it_apart(rul
 
 
 def test_a_limit_before_the_predicate_is_spent_on_what_is_hidden():
-    story = Story((10,), (*(Said((5 + 12 * each) * MIN, 0, 30) for each in range(2)), Said(40 * MIN, 0, 0)))
+    story = Trace((10,), (*(Said((5 + 12 * each) * MIN, 0, 30) for each in range(2)), Said(40 * MIN, 0, 0)))
     for limit, composition in (("Last hop", "a daily limit"), ("SUBLIM", "a rate limit")):
         said = story.said if limit == "Last hop" else (Said(35 * MIN, 0, 30), Said(40 * MIN, 0, 0))
         name = f"writer predicates and {composition}"
@@ -105,14 +105,14 @@ def test_a_limit_before_the_predicate_is_spent_on_what_is_hidden():
 
 
 def test_a_daily_limit_lets_go_at_midnight_what_a_rate_limit_had_spread_out():
-    story = Story((20,), tuple(Said((20 + 15 * each) * MIN, 0, 0) for each in range(4)))
+    story = Trace((20,), tuple(Said((20 + 15 * each) * MIN, 0, 0) for each in range(4)))
     came, broken = of("a daily limit and a rate limit", "SUBLIM, then Last hop", story)
     assert [at for at, _, _ in times(came)] == [20, 35, 90, 90]
     assert broken[p.TOO_SOON] == "messages come at 00:00 and 00:00"
 
 
 def test_a_wait_behind_a_daily_limit_brings_a_day_more_than_the_limit():
-    story = Story((20,), (Said(70 * MIN, 0, 0), Said(110 * MIN, 0, 0), Said(160 * MIN, 0, 0)))
+    story = Trace((20,), (Said(70 * MIN, 0, 0), Said(110 * MIN, 0, 0), Said(160 * MIN, 0, 0)))
     _, broken = of("a daily limit and aggregation by time", "Last hop, then Radiator", story)
     assert broken[p.TOO_MANY] == "3 messages come after midnight"
     _, broken = of("a daily limit and aggregation by time", "Radiator, then Last hop", story)
@@ -227,11 +227,11 @@ def test_every_pair_has_its_orders_and_what_it_asks_for_can_be_checked():
 
 
 def test_stories_are_drawn_from_their_seed():
-    drawn = list(stories(20, 5))
-    assert drawn == list(stories(20, 5)) != list(stories(20, 6))
-    assert drawn[:10] == list(stories(10, 5))
+    drawn = list(traces(20, 5))
+    assert drawn == list(traces(20, 5)) != list(traces(20, 6))
+    assert drawn[:10] == list(traces(10, 5))
     assert {each.least for story in drawn for each in story.said} == {0, 18, 30}
-    assert {each.least for story in stories(20, 5, hides=False) for each in story.said} == {0}
+    assert {each.least for story in traces(20, 5, hides=False) for each in story.said} == {0}
     for story in drawn:
         at_s = [each.at_s for each in story.said]
         assert at_s == sorted(set(at_s))
@@ -239,7 +239,7 @@ def test_stories_are_drawn_from_their_seed():
 
 
 def test_a_story_is_made_smaller_as_long_as_it_breaks():
-    story = Story((10, 20, 40), tuple(Said(at * MIN, 0, at % 3) for at in range(5, 15)))
+    story = Trace((10, 20, 40), tuple(Said(at * MIN, 0, at % 3) for at in range(5, 15)))
     told = smaller(story, lambda each: sum(said.least == 2 for said in each.said) >= 2)
     assert len(told.said) == 2
     assert len(told.ages) == 1

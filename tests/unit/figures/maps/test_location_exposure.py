@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from mudkit.errors import ParameterError, TraceContentError
-from mudkit.figures.maps.location_exposure import whereabouts
+from mudkit.figures.maps.location_exposure import location_exposure
 
 AREA = (37.0, -122.1, 37.2, -121.9)
 
@@ -26,7 +26,7 @@ def places():
 
 
 def test_each_place_is_drawn_once_by_whether_it_left(places):
-    area, stayed, left, away, came = whereabouts(places, AREA, title="A day").data
+    area, stayed, left, away, came = location_exposure(places, AREA, title="A day").data
     assert (stayed.name, left.name) == ("stayed on the device: 3", "left the device: 1")
     assert list(left.text) == ["13:01"]
     assert left.y[0] == pytest.approx(0.2 * 111.19, abs=0.1)
@@ -39,6 +39,6 @@ def test_each_place_is_drawn_once_by_whether_it_left(places):
 
 def test_bad_tables_are_told(places):
     with pytest.raises(ParameterError, match="away"):
-        whereabouts(places.drop(columns="away"), AREA)
+        location_exposure(places.drop(columns="away"), AREA)
     with pytest.raises(TraceContentError, match="no place"):
-        whereabouts(places[:0], AREA)
+        location_exposure(places[:0], AREA)

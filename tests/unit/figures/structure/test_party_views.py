@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from mudkit.experiment.party_views import Seen, Sight
-from mudkit.figures.structure.party_views import sights
+from mudkit.experiment.party_views import PartyView, Seen
+from mudkit.figures.structure.party_views import party_views
 
 CLEAR, SEALED, NOTHING = Seen("clear", "help"), Seen("ciphertext", "48 B, 0a …"), Seen("nothing")
 
@@ -18,7 +18,9 @@ def cells(html):
 
 
 def test_a_row_a_thing_and_a_column_a_party():
-    html = sights([Sight("payload", CLEAR, SEALED, CLEAR), Sight("key", NOTHING, NOTHING, NOTHING)]).html
+    html = party_views(
+        [PartyView("payload", CLEAR, SEALED, CLEAR), PartyView("key", NOTHING, NOTHING, NOTHING)]
+    ).html
     assert cells(html) == [
         ["", "child, the sender", "the relay", "alice, the receiver"],
         ["payload", "help", "48 B, 0a …", "help"],
@@ -28,7 +30,8 @@ def test_a_row_a_thing_and_a_column_a_party():
 
 def test_what_the_relay_can_read_is_told_from_ciphertexts():
     readable, sealed = (
-        sights([Sight("payload", CLEAR, seen, CLEAR)]).html.split("<tbody>")[1] for seen in (CLEAR, SEALED)
+        party_views([PartyView("payload", CLEAR, seen, CLEAR)]).html.split("<tbody>")[1]
+        for seen in (CLEAR, SEALED)
     )
     assert readable.count("#D55E00") == 1
     assert sealed.count("#D55E00") == 0
@@ -37,7 +40,9 @@ def test_what_the_relay_can_read_is_told_from_ciphertexts():
 
 
 def test_markup_is_text_and_long_texts_are_cut():
-    html = sights([Sight("<u>", Seen("clear", "<b>" + "x" * 999), NOTHING, NOTHING)], title="<i>").html
+    html = party_views(
+        [PartyView("<u>", Seen("clear", "<b>" + "x" * 999), NOTHING, NOTHING)], title="<i>"
+    ).html
     for tag in ("<u>", "<b>", "<i>"):
         assert tag not in html
     assert "x" * 301 not in html

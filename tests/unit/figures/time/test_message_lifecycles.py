@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from mudkit.errors import ParameterError
-from mudkit.figures.time.message_lifecycles import fates, lives
+from mudkit.figures.time.message_lifecycles import fates, message_lifecycles
 
 HOUR_US = 3_600_000_000
 NEVER_US = 1 << 62
@@ -39,7 +39,7 @@ EVENTS = {
 
 def drawn(**more):
     tables = {"on-line": ONLINE, "rule": RULE}
-    return lives(tables, ONLINE, **EVENTS, **{"until_us": 12 * HOUR_US, "title": "some"} | more)
+    return message_lifecycles(tables, ONLINE, **EVENTS, **{"until_us": 12 * HOUR_US, "title": "some"} | more)
 
 
 def points(figure, name, panel=""):
@@ -77,7 +77,9 @@ def test_outages_are_grey_and_reads_dotted_in_each_panel():
         shapes = [each for each in figure.layout.shapes if each.xref == f"x{panel}"]
         assert [(each.x0, each.x1) for each in shapes if each.type == "rect"] == [(5, 6)]
         assert [each.x0 for each in shapes if each.type == "line"] == [4, 10]
-    down = lives({"rule": RULE}, ONLINE, **EVENTS | {"starts_up": False}, until_us=12 * HOUR_US, title="")
+    down = message_lifecycles(
+        {"rule": RULE}, ONLINE, **EVENTS | {"starts_up": False}, until_us=12 * HOUR_US, title=""
+    )
     assert [(each.x0, each.x1) for each in down.layout.shapes if each.type == "rect"] == [(0, 5), (6, 12)]
 
 
@@ -104,4 +106,4 @@ def test_each_name_stands_in_the_legend_once():
 
 def test_a_table_must_have_its_columns():
     with pytest.raises(ParameterError, match="read_us"):
-        lives({"rule": RULE.drop(columns="read_us")}, ONLINE, **EVENTS, until_us=1, title="")
+        message_lifecycles({"rule": RULE.drop(columns="read_us")}, ONLINE, **EVENTS, until_us=1, title="")

@@ -79,7 +79,7 @@ def test_an_agent_sends_the_oldest_again_when_it_is_due_not_when_the_newest_is()
                 due_us = now_us + each.delay_us
     assert due_us is not None
     assert 5_000_000 <= due_us < 5_100_000
-    effects = agent.confirmed(4_000_000, 2)  # what is the oldest now has a deadline of its own
+    effects = agent.acked(4_000_000, 2)  # what is the oldest now has a deadline of its own
     (timer,) = [each for each in effects if isinstance(each, SetTimer)]
     assert 7_000_000 <= 4_000_000 + timer.delay_us < 7_200_000
 

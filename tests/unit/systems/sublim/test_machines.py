@@ -92,7 +92,7 @@ def test_a_window_is_under_way_and_the_others_wait():
     mine = agent(MemoryStore())
     effects = [each for number in range(1, WINDOW + 5) for each in mine.decide(0, message(number))]
     assert [each["number"] for each in sent(effects, "deliver")] == list(range(1, WINDOW + 1))
-    effects = mine.confirmed(0, 3)
+    effects = mine.acked(0, 3)
     assert [(each["number"], each["first"]) for each in sent(effects, "deliver")] == [
         (WINDOW + n, 4) for n in (1, 2, 3)
     ]
@@ -166,14 +166,14 @@ def handed_over() -> tuple[Point, Point, Any]:
     one, two = Point("one"), Point("two")
     one.attach(1, "one", is_fresh=True)
     (ask,) = sent(two.attach(2, "one"), "ask")
-    (parcel,) = sent(one.hear("two", ask), "parcel")
-    return one, two, parcel
+    (state,) = sent(one.hear("two", ask), "parcel")
+    return one, two, state
 
 
 def test_the_state_goes_from_one_to_the_other():
-    one, two, parcel = handed_over()
+    one, two, state = handed_over()
     assert one.agents == {}
-    effects = two.hear("one", parcel)
+    effects = two.hear("one", state)
     assert sent(effects, "parcel has come") == [
         {"kind": "parcel has come", "subscriber": "doctor", "epoch": 2}
     ]
@@ -183,36 +183,36 @@ def test_the_state_goes_from_one_to_the_other():
 
 
 def test_a_parcel_that_comes_twice_is_taken_once():
-    _, two, parcel = handed_over()
-    two.hear("one", parcel)
+    _, two, state = handed_over()
+    two.hear("one", state)
     two.agents["doctor"].change(variables={"a": 1})
     (ask,) = sent(Point("three").attach(3, "two"), "ask")
-    assert len(sent(two.hear("one", parcel), "parcel has come")) == 1
+    assert len(sent(two.hear("one", state), "parcel has come")) == 1
     assert two.agents["doctor"].record["variables"] == {"a": 1}
     two.hear("three", ask)
-    assert len(sent(two.hear("one", parcel), "parcel has come")) == 1  # also when it has gone on
+    assert len(sent(two.hear("one", state), "parcel has come")) == 1  # also when it has gone on
     assert two.agents == {}
 
 
 def test_a_parcel_is_sent_again_until_it_has_come():
-    one, _, parcel = handed_over()
-    assert sent(one.over.again("leave doctor"), "parcel") == [parcel]
-    assert sent(one.over.again_all(), "parcel") == [parcel]
+    one, _, state = handed_over()
+    assert sent(one.over.again("leave doctor"), "parcel") == [state]
+    assert sent(one.over.again_all(), "parcel") == [state]
     one.hear("two", {"kind": "parcel has come", "subscriber": "doctor", "epoch": 2})
     assert one.over.again("leave doctor") == ()
 
 
 def test_who_asks_one_that_it_has_left_is_told_where_to():
-    one, two, parcel = handed_over()
+    one, two, state = handed_over()
     three = Point("three")
     (ask,) = sent(three.attach(3, "one"), "ask")
     (moved,) = sent(one.hear("three", ask), "moved")
     assert moved["to"] == "two"
     (ask,) = sent(three.hear("one", moved), "ask")
     assert sent(two.hear("three", ask), "parcel") == []  # not yet there: three will ask again
-    two.hear("one", parcel)
-    (parcel,) = sent(two.hear("three", ask), "parcel")
-    three.hear("two", parcel)
+    two.hear("one", state)
+    (state,) = sent(two.hear("three", ask), "parcel")
+    three.hear("two", state)
     assert list(three.agents) == ["doctor"]
     assert (one.agents, two.agents) == ({}, {})
 
@@ -243,8 +243,8 @@ def test_nobody_else_begins_with_one_that_somebody_may_have():
 def test_a_first_attachment_that_was_lost_is_no_second_state():
     one, two = Point("one"), Point("two")
     (ask,) = sent(two.attach(2, "one", is_fresh=True), "ask")
-    (parcel,) = sent(one.hear("two", ask), "parcel")  # an empty one
-    two.hear("one", parcel)
+    (state,) = sent(one.hear("two", ask), "parcel")  # an empty one
+    two.hear("one", state)
     assert one.attach(1, "one", is_fresh=True) == ()  # the first attachment, late
     assert (list(one.agents), list(two.agents)) == ([], ["doctor"])
 

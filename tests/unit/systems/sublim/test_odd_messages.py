@@ -233,7 +233,7 @@ def test_a_parcel_whose_policy_cannot_be_read_is_odd():
         "incarnation": "0123abcd", "epoch": 1, "address": "ann/sublim", "report": 1, "automatic": {}, "variables": {},
         "next": 1, "last": 0, "policy": 1, "stopped": 0, "skipped": 0,
     }  # fmt: skip
-    parcel = {
+    state = {
         "kind": "parcel",
         "subscriber": "ann",
         "epoch": 2,
@@ -241,9 +241,9 @@ def test_a_parcel_whose_policy_cannot_be_read_is_odd():
         "policy": {"rules": 5},
         "out": [],
     }
-    assert FROM_POINT(parcel)
+    assert FROM_POINT(state)
     machine = AccessPointMachine(ports("other"), "server", {}, SITES)
-    [effect] = machine.handle(0, Received("ap/sublim", parcel))
+    [effect] = machine.handle(0, Received("ap/sublim", state))
     assert effect.row["incident"] == "dropped"
 
 

@@ -149,9 +149,9 @@ def test_what_was_overtaken_and_does_not_come_is_missed_again_and_again(phone):
     def missed(event=None, at_s=None):
         if event is not None:
             phone.gets(event, at_s)
-        confirmed = [each for each in phone.sent if each["kind"] == "confirmed"]
+        acked = [each for each in phone.sent if each["kind"] == "confirmed"]
         phone.sent = [each for each in phone.sent if each["kind"] != "confirmed"]
-        return [each.get("missing") for each in confirmed]
+        return [each.get("missing") for each in acked]
 
     def late(number):
         before, phone.number = phone.number, number - 1

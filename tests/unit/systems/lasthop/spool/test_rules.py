@@ -17,7 +17,7 @@ from mudkit.systems.lasthop import (
     Scenario,
     Spool,
     Subscription,
-    lives,
+    message_lifecycles,
     play,
     simulate,
 )
@@ -128,7 +128,7 @@ def test_the_printed_code_loses_most_where_outages_are_long():
 def test_lives_are_what_was_played(share, seed):
     drawn = Scenario(outages=Outages(share, per_day=2.0), expiration=Expiration(50_000.0), days=12).draw(seed)
     begin = partial(Spool, 0.1, Forwarding("buffer", 16))
-    outcome, table = play(drawn, begin, 8), lives(drawn, begin, 8)
+    outcome, table = play(drawn, begin, 8), message_lifecycles(drawn, begin, 8)
     forwarded, read = table[table["forwarded_us"] >= 0], table[table["read_us"] >= 0]
     assert len(table) == len(drawn.arrivals_us)
     assert set(forwarded["message"]) == set(outcome.forwarded_ids)
@@ -145,7 +145,7 @@ def test_lives_are_what_was_played(share, seed):
 
 
 def test_a_message_that_never_expires_says_so():
-    table = lives(Scenario(days=2).draw(0), partial(Spool, 0.0, Forwarding("on-demand")), 8)
+    table = message_lifecycles(Scenario(days=2).draw(0), partial(Spool, 0.0, Forwarding("on-demand")), 8)
     assert set(table["expires_us"]) == {FOREVER_US}
     assert (table["forwarded_us"] == table["read_us"]).all()
     assert table["came_us"].max() < 2 * DAY_US

@@ -33,11 +33,11 @@ def damaged(artefact):
 
 class TestShelf:
     def test_a_newer_version_takes_effect(self):
-        shelf = PolicySlot(MemoryStore(), "read")
+        slot = PolicySlot(MemoryStore(), "read")
         for version in (1, 3):
-            shelf.take(reads(version).document)
-            assert shelf.version == version
-        assert shelf.refused == []
+            slot.take(reads(version).document)
+            assert slot.version == version
+        assert slot.refused == []
 
     @pytest.mark.parametrize(
         ("document", "why"),
@@ -52,24 +52,24 @@ class TestShelf:
     )
     def test_what_is_wrong_changes_nothing(self, document, why):
         store = MemoryStore()
-        shelf = PolicySlot(store, "read")
-        shelf.take(reads(2).document)
-        shelf.take(document)
-        assert shelf.version == 2
-        assert why in shelf.refused[0]
+        slot = PolicySlot(store, "read")
+        slot.take(reads(2).document)
+        slot.take(document)
+        assert slot.version == 2
+        assert why in slot.refused[0]
         assert PolicySlot(store, "read").version == 2
 
     def test_the_same_again_is_no_mistake(self):
-        shelf = PolicySlot(MemoryStore(), "read")
+        slot = PolicySlot(MemoryStore(), "read")
         for _ in range(2):
-            shelf.take(reads(1).document)
-        assert (shelf.version, shelf.refused) == (1, [])
+            slot.take(reads(1).document)
+        assert (slot.version, slot.refused) == (1, [])
 
     def test_when_what_is_kept_is_damaged_the_one_before_counts(self):
         store = MemoryStore()
-        shelf = PolicySlot(store, "read")
-        shelf.take(reads(1).document)
-        shelf.take(reads(2).document)
+        slot = PolicySlot(store, "read")
+        slot.take(reads(1).document)
+        slot.take(reads(2).document)
         store.put("policy read in use", damaged(reads(2)))
         again = PolicySlot(store, "read")
         assert again.version == 1
@@ -90,13 +90,13 @@ class TestShelf:
 )
 def test_a_read_is_as_far_from_one_before_as_the_two_places(here, there, decided):
     near = Artefact.made("read", 1, ["distance"], [[0, 1.0, 1, 2, 2], [0], [1]], ["local", "remote"])
-    shelf = PolicySlot(MemoryStore(), "read")
-    shelf.take(near.document)
+    slot = PolicySlot(MemoryStore(), "read")
+    slot.take(near.document)
     now, before = ({} if loc is None else {"loc": loc} for loc in (here, there))
     asked, answered = (Asked("news", None, "committed", reader, None) for reader in (now, before))
-    assert ShippedReads(shelf, None).decide(asked, {}, [Cached(answered, 5.0, {})]) == decided
+    assert ShippedReads(slot, None).decide(asked, {}, [Cached(answered, 5.0, {})]) == decided
     assert (
-        ShippedReads(shelf, None).decide(asked, {}, [Cached(replace(answered, table="t"), 5.0, {})])
+        ShippedReads(slot, None).decide(asked, {}, [Cached(replace(answered, table="t"), 5.0, {})])
         == "remote"
     )
 

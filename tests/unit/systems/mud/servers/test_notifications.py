@@ -59,9 +59,9 @@ class Cell:
         source = "generator" if body["what"] == "policy" else "processor"
         stream = self.shipping if source == "generator" else self.stream
         message = stream.add(now_us, body)
-        *said, (to, confirmed) = told(self.server, source=source, now_us=now_us, **message)
-        assert (to, confirmed["kind"], confirmed["number"]) == (source, "confirmed", message["number"])
-        stream.confirmed(message["number"])
+        *said, (to, acked) = told(self.server, source=source, now_us=now_us, **message)
+        assert (to, acked["kind"], acked["number"]) == (source, "confirmed", message["number"])
+        stream.acked(message["number"])
         return said
 
     def timer(self, name, now_us):
