@@ -74,3 +74,41 @@ def test_contributing_names_what_is_there():
     paths = re.findall(r"`((?:mudkit|tests|docs|notebooks|reports|widgets|tools)/[^`<{ ]*)`", text)
     assert len(paths) > 30
     assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+NO_MODULES = {"mudkit.zip", "mudkit.stream"}
+"""A file that is shipped, and the name of a random stream."""
+
+
+def leads_somewhere(name):
+    """Say whether a dotted name is a module, or one that stands in its module's text."""
+    place, parts = ROOT / "mudkit", name.split(".")[1:]
+    while parts and not parts[0].startswith("__") and place.is_dir():
+        if (place / parts[0]).is_dir():
+            place = place / parts.pop(0)
+        elif (place / f"{parts[0]}.py").is_file():
+            place = place / f"{parts.pop(0)}.py"
+        else:
+            place = place / "__init__.py"
+    text = place.read_text(encoding="utf-8") if parts and place.is_file() else ""
+    return not parts or parts[0].startswith("__") or re.search(rf"\b{parts[0]}\b", text) is not None
+
+
+def test_names_of_mudkit_lead_somewhere():
+    """Also those in docstrings, comments and chapters, which nobody imports."""
+    folders = ("mudkit", "notebooks", "reports", "docs", "tests", "tools", "widgets")
+    files = [
+        path
+        for folder in folders
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in (".py", ".ipynb", ".md")
+    ]
+    files += [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "pyproject.toml"]
+    lost = {
+        (path.relative_to(ROOT).as_posix(), name)
+        for path in files
+        if "build" not in path.parts
+        for name in re.findall(r"\bmudkit(?:\.[A-Za-z_]\w*)+", path.read_text(encoding="utf-8"))
+        if name not in NO_MODULES and not leads_somewhere(name)
+    }
+    assert sorted(lost) == []

@@ -2,7 +2,7 @@
 
 Four are those of ``consistency.md``; they and whatever else breaks a history must be caught by the checker of
 histories. What breaks continuous reads, conditional writes or policies, no history shows: there a promise
-must be broken that :class:`mudkit.verify.campaign.judge.Found` asks for. A run that ends in an error has
+must be broken that :class:`mudkit.verify.campaign.judge.Judgement` asks for. A run that ends in an error has
 caught nothing.
 
 A gateway here has no queue whose order anything depends on: the client sends a record's writes one after
