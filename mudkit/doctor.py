@@ -152,7 +152,8 @@ def _spark(name: str) -> Check:
 
 
 def _spark_started(name: str) -> Check:
-    from mudkit.pipeline.session import running, session, stop
+    from mudkit.pipeline import session, stop
+    from mudkit.pipeline.session import running
 
     ran = running()
     begin = time.perf_counter()

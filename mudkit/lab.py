@@ -10,12 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from mudkit.errors import ParameterError
+from mudkit.fleet import Device, Faults, Host, World
 from mudkit.fleet.battery import BASE_MW
-from mudkit.fleet.device import Device
-from mudkit.fleet.faults import Faults
 from mudkit.fleet.group import Group, usable_name
-from mudkit.fleet.host import Host
-from mudkit.fleet.kernel import World
 from mudkit.fleet.recorder import Recorder, moment
 from mudkit.fleet.results import Results
 from mudkit.progress import bar

@@ -12,8 +12,7 @@ import ipywidgets
 from mudkit.errors import MudkitError, ParameterError
 from mudkit.experiment.cache_bench import CacheBench
 from mudkit.figures.structure.firing import fill, firing
-from mudkit.systems.sublim import Explanation, Finding, Policy, Rule, Verdict
-from mudkit.systems.sublim.check.checker import findings
+from mudkit.systems.sublim import Explanation, Finding, Policy, Rule, Verdict, findings
 from mudkit.systems.sublim.policy.firing import fired
 from mudkit.widgets.cost_page import CostPage
 from mudkit.widgets.figure import Figure

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from mudkit.errors import MudkitError, OperationLost
 from mudkit.events import Operation
 from mudkit.exercises.judging import Exercise, PieceError, Played
+from mudkit.experiment import Scenario
 from mudkit.experiment.adapters.own import RELAY, Own
-from mudkit.experiment.scenario import Scenario
 from mudkit.experiment.tasks import Item, Task, Testbed
 from mudkit.figures.time import messages
 from mudkit.fleet.failures import raise_failure

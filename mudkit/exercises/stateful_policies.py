@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from mudkit.errors import MudkitError
 from mudkit.exercises.judging import Exercise, PieceError, Played
 from mudkit.figures.time.decisions import decisions
-from mudkit.systems.sublim import FunctionPolicy, Policy, PolicyError, Verdict
-from mudkit.systems.sublim.check.checker import checked
+from mudkit.systems.sublim import FunctionPolicy, Policy, PolicyError, Verdict, checked
 from mudkit.systems.sublim.policy.deciding import STOPPED
 
 __all__ = ["EXERCISE"]

@@ -26,9 +26,8 @@ from mudkit.learning.measures import half_width
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.replay import SENT, fewest_sends, replay
 from mudkit.learning.writes import AskedReads, Writes, batches
-from mudkit.systems.mud import Artefact
-from mudkit.systems.mud.device.policy_slot import Shipped
-from mudkit.systems.mud.policies.policies import Later, NearAndRecent
+from mudkit.systems.mud import Artefact, NearAndRecent, Shipped
+from mudkit.systems.mud.policies.policies import Later
 
 if TYPE_CHECKING:
     import pandas as pd

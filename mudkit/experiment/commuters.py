@@ -15,9 +15,7 @@ from mudkit.errors import ParameterError
 from mudkit.lab import Lab
 from mudkit.sources.parameters import number, whole_number
 from mudkit.sources.workloads import Poisson
-from mudkit.systems.mud import Artefact, Client, Cloud
-from mudkit.systems.mud.device.policy_slot import Shipped
-from mudkit.systems.mud.policies.policies import ReadPolicy, WritePolicy
+from mudkit.systems.mud import Artefact, Client, Cloud, ReadPolicy, Shipped, WritePolicy
 from mudkit.units import US_PER_S, box_bounds, distance_km, in_box
 
 if TYPE_CHECKING:

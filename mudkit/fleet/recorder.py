@@ -29,7 +29,7 @@ from mudkit.fleet.operation import Operation
 from mudkit.fleet.process import Process
 from mudkit.fleet.runtime import Site
 from mudkit.sources.courses import Places
-from mudkit.trace.folder import TraceWriter
+from mudkit.trace import TraceWriter
 from mudkit.trace.schema import POSITIONS, REJECTED, SCHEMAS, with_read_ids
 
 __all__ = ["TABLES", "Recorder", "moment"]

@@ -12,7 +12,8 @@ from mudkit.learning.batching import LearntWrites
 from mudkit.learning.costs import CLASSES
 from mudkit.learning.policies import LearntReads
 from mudkit.learning.trees import CostTree
-from mudkit.systems.mud.policies.artefact import Action, Artefact
+from mudkit.systems.mud import Artefact
+from mudkit.systems.mud.policies.artefact import Action
 from mudkit.systems.mud.policies.policies import NEVER
 
 __all__ = ["artefact"]

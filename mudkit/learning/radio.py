@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.fleet.energy import MJ_PER_MW_US, RADIOS
+from mudkit.fleet import RADIOS
+from mudkit.fleet.energy import MJ_PER_MW_US
 from mudkit.fleet.link import profile_of
 from mudkit.sources.parameters import number
 

@@ -12,9 +12,8 @@ from pyspark.sql.pandas.functions import arrow_udf
 
 from mudkit.errors import PredicateError
 from mudkit.pipeline.session import session
-from mudkit.predicates import Predicate, tree
-from mudkit.predicates.layout import Column as Place
-from mudkit.predicates.layout import Layout
+from mudkit.predicates import Column as Place
+from mudkit.predicates import Layout, Predicate, tree
 
 __all__ = ["column"]
 

@@ -22,8 +22,9 @@ from mudkit import errors
 from mudkit.files import existing, output_problem, staged_file
 from mudkit.pipeline.launch.shipping import provide
 from mudkit.pipeline.resume import Stage, resumable, sweep
+from mudkit.trace import TraceWriter, read_manifest
 from mudkit.trace.clean import check_moves, check_plausible, clean
-from mudkit.trace.folder import OUTPUT_NAMES, TraceWriter, is_trace, read_manifest, write_manifest
+from mudkit.trace.folder import OUTPUT_NAMES, is_trace, write_manifest
 from mudkit.trace.formats import GZIP_FACTOR, Source, recognise
 from mudkit.trace.options import Options
 from mudkit.trace.parse import check_parsed, parsed_batches

@@ -35,7 +35,8 @@ from mudkit.pipeline.resume import Stage, resumable
 from mudkit.pipeline.tables import OUTPUT_NAMES, read_folders, write_files, writing
 from mudkit.pipeline.writes import writes_of
 from mudkit.predicates import Predicate
-from mudkit.trace.folder import read_manifest, table_folder
+from mudkit.trace import read_manifest
+from mudkit.trace.folder import table_folder
 from mudkit.trace.schema import READS, epoch_us
 
 __all__ = ["JOBS", "JobReport", "run_job"]

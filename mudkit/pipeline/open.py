@@ -16,7 +16,8 @@ from mudkit.errors import TraceContentError
 from mudkit.files import existing
 from mudkit.pipeline.ingest import ingest
 from mudkit.pipeline.tables import read
-from mudkit.trace.folder import is_trace, read_manifest, table_folder
+from mudkit.trace import read_manifest
+from mudkit.trace.folder import is_trace, table_folder
 from mudkit.trace.options import refuse_for_folder
 
 if TYPE_CHECKING:

@@ -1,6 +1,5 @@
 """The one predicate language: parse, check, evaluate in Python, NumPy and SQL; and the subscription index."""
 
-from mudkit.errors import PredicateError
 from mudkit.predicates.aggregates import Aggregates
 from mudkit.predicates.functions import function
 from mudkit.predicates.index import SubscriptionIndex
@@ -17,7 +16,6 @@ __all__ = [
     "Layout",
     "Point",
     "Predicate",
-    "PredicateError",
     "SubscriptionIndex",
     "function",
     "register",

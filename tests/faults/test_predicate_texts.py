@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from predicate_fixtures import rows
 
-from mudkit.predicates import Predicate, PredicateError, SubscriptionIndex
+from mudkit.errors import PredicateError
+from mudkit.predicates import Predicate, SubscriptionIndex
 
 TEXTS = 100_000
 LONGEST_S = 5.0

@@ -6,7 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from mudkit.predicates import Predicate, PredicateError
+from mudkit.errors import PredicateError
+from mudkit.predicates import Predicate
 
 NAMES = ("a", "b", "c", "s", "p", "receiver.a", "receiver.p", "auth.s", "c.x", "p.lat", "c.p")
 """Any of them may hold a value of any kind."""

@@ -19,9 +19,7 @@ import numpy as np
 
 from mudkit.errors import ParameterError
 from mudkit.experiment.tasks import Testbed
-from mudkit.fleet.host import Host
-from mudkit.fleet.kernel import World
-from mudkit.fleet.process import Process
+from mudkit.fleet import Host, Process, World
 from mudkit.lab import Lab
 
 __all__ = ["Copies"]

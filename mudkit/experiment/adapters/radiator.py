@@ -13,14 +13,11 @@ from typing import Any, Final
 
 from mudkit.events import Call, Complete, Effect, Event, Network, Record
 from mudkit.experiment.adapters.hop import BaseHop, Batch, OnBatch, Way, text_of
-from mudkit.experiment.tasks import Item, Testbed
-from mudkit.experiment.tasks.catalogue import TASKS
+from mudkit.experiment.tasks import TASKS, Item, Testbed
 from mudkit.experiment.tasks.task import SETTLE_S
-from mudkit.systems.radiator import Client, Context, Server, Time, Volume
+from mudkit.systems.radiator import NAME, Aggregability, Client, ClientMachine, Context, Server, Time, Volume
 from mudkit.systems.radiator.aggregation.joins import concatenation
-from mudkit.systems.radiator.aggregation.thresholds import Aggregability, Function, Threshold
-from mudkit.systems.radiator.api import NAME
-from mudkit.systems.radiator.device.client import ClientMachine
+from mudkit.systems.radiator.aggregation.thresholds import Function, Threshold
 
 __all__ = ["LATER_S", "Radiator", "RadiatorAdapter", "RadiatorHop"]
 

@@ -11,8 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 from mudkit.events import Installed, Network
-from mudkit.experiment.tasks import Item, Testbed
-from mudkit.experiment.tasks.catalogue import TASKS
+from mudkit.experiment.tasks import TASKS, Item, Testbed
 from mudkit.experiment.tasks.task import called
 from mudkit.systems.store_and_forward import Client, DirectMachine, Relay
 from mudkit.systems.store_and_forward.api import NAME

@@ -35,7 +35,7 @@ from mudkit.experiment.compositions.promises import (
 from mudkit.experiment.compositions.traces import Trace, smaller, traces
 from mudkit.experiment.tasks import Testbed
 from mudkit.sources.parameters import whole_number
-from mudkit.systems.radiator.aggregation.thresholds import People, Time
+from mudkit.systems.radiator import People, Time
 from mudkit.systems.sublim import Rule
 from mudkit.systems.sublim.policy.actions import Every
 

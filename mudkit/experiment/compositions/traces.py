@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from mudkit.experiment.scenario import Scenario
-from mudkit.experiment.scoreboard.entry import Entry, play
+from mudkit.experiment.scoreboard import Entry, play
 from mudkit.experiment.tasks import Adapter, Task, Testbed
 from mudkit.sources.streams import Stream
 from mudkit.sources.workloads import Moments

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from mudkit.errors import ParameterError
 from mudkit.experiment.tasks import APP, Adapter, Item, Task, Testbed
 from mudkit.experiment.tasks.task import SETTLE_S
+from mudkit.fleet import Process
 from mudkit.fleet.battery import BASE_MW
 from mudkit.fleet.failures import raise_failure
-from mudkit.fleet.process import Process
 from mudkit.lab import Lab
 from mudkit.sources.parameters import of_kind
 from mudkit.sources.workloads import Workload

@@ -21,8 +21,8 @@ import numpy as np
 from mudkit.errors import ParameterError
 from mudkit.events import Ciphertext
 from mudkit.experiment.tasks.task import Item
+from mudkit.fleet import World
 from mudkit.fleet.exposure import leaves
-from mudkit.fleet.kernel import World
 from mudkit.fleet.link import Transfer
 from mudkit.fleet.runtime import Site
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations, pairwise
 from typing import Final
 
-from mudkit.fleet.link import LINKS
+from mudkit.fleet import LINKS
 from mudkit.reproduce.contrail.runs import Pair, latencies_s, radio_mw, round_trips_s, self_latencies_s
 from mudkit.reproduce.contrail.tampering import MANIPULATIONS, tamper
 from mudkit.reproduce.row import Figure, Measured, Say, say_nothing

@@ -9,9 +9,9 @@ from typing import Final
 
 import numpy as np
 
-from mudkit.consistency import MODELS, Content, History, Kind, Operation, Status, check
+from mudkit.consistency import MODELS, Content, History, Kind, Model, Operation, Status, check
 from mudkit.consistency.deciding import record_of
-from mudkit.consistency.models import Form, Model
+from mudkit.consistency.models import Form
 from mudkit.consistency.reading import Reading
 from mudkit.consistency.search import Budget, OverBudgetError, search
 from mudkit.reproduce.row import Figure, Measured, Say, say_nothing

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from mudkit.errors import TraceContentError
 from mudkit.experiment.processes import PROCESSES, spread_out
+from mudkit.learning import FixedRule
 from mudkit.learning.frontier import at_equal, read_frontier
 from mudkit.learning.pairs import Pairs
-from mudkit.learning.policies import FixedRule
 from mudkit.learning.replay import SENT, fewest_sends, replay
 from mudkit.reproduce.mobius.caching_traces import (
     CARS,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mudkit.errors import TraceContentError
 from mudkit.experiment.processes import PROCESSES, spread_out
-from mudkit.learning.batching import Batch
+from mudkit.learning import Batch
 from mudkit.learning.evaluate_batches import bound_us, trained_on
 from mudkit.learning.frontier import at_equal, write_frontier
 from mudkit.learning.oracle import oracle_frontier

@@ -27,7 +27,7 @@ import msgspec
 import numpy as np
 
 from mudkit.events import Installed, Make
-from mudkit.fleet.device import Device
+from mudkit.fleet import Device
 from mudkit.fleet.failures import raise_failure
 from mudkit.fleet.store import SqliteStore
 from mudkit.lab import Lab

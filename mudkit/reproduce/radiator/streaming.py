@@ -251,7 +251,11 @@ def measure(
     keep = (t_us >= first_us) & (t_us < first_us + round(hours * 3600 * US_PER_S))
     events = events_of(positions.filter(pa.array(keep)))
     say(f"{len(events):,} events through the stream")
-    from mudkit.pipeline.session import running, session, stop  # loads Spark
+    from mudkit.pipeline import (
+        session,  # loads Spark
+        stop,
+    )
+    from mudkit.pipeline.session import running
 
     is_own = not running()
     with tempfile.TemporaryDirectory(prefix="mudkit-stream-") as place:

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from predicate_strategies import values
 
-from mudkit.predicates import Aggregates, PredicateError
+from mudkit.errors import PredicateError
+from mudkit.predicates import Aggregates
 
 ALL = "count(*), count(x), sum(x), avg(x), min(x), max(x), sum(x * 2), min(coalesce(y, 'none'))"
 

@@ -5,7 +5,7 @@ import datetime as dt
 import pyarrow as pa
 import pytest
 
-from mudkit.predicates import PredicateError
+from mudkit.errors import PredicateError
 from mudkit.trace.schema import POSITIONS
 from mudkit.trace.where import select
 

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from mudkit.errors import PredicateError
-from mudkit.predicates import Aggregates, Predicate
+from mudkit.predicates import Aggregates, Language, Predicate
 from mudkit.predicates.exchange import from_json
 from mudkit.predicates.form import Form
-from mudkit.predicates.language import MOBIUS, Language
+from mudkit.predicates.language import MOBIUS
 from mudkit.predicates.tree import And, Call, Compare, Constant, In, Name, Node, walk
 from mudkit.predicates.values import Members
 from mudkit.systems.mud.tables.table import Table
