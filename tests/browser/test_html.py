@@ -117,7 +117,7 @@ def test_what_a_kernel_puts_out_becomes_a_report(open_report):
             ),
             v4.new_code_cell("figure.show()"),
             v4.new_code_cell(
-                "import pyarrow as pa\nfrom mudkit.figures import maps\n"
+                "import pyarrow as pa\nfrom mudkit.figures.maps import maps\n"
                 "maps.base_map(pa.table({'lat': [37.7, 37.8], 'lon': [-122.4, -122.5]}))"
             ),
             v4.new_code_cell("from tqdm.auto import tqdm\nfor _ in tqdm(range(3)): pass"),

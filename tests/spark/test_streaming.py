@@ -196,11 +196,12 @@ def test_killed_in_the_middle_of_a_batch(spark, folder, worlds, expected, tmp_pa
 def test_nothing_of_the_workers_own_doings_is_printed(tmp_path, kind, is_stopped):
     """Neither of a query that runs to its end (through Spark Connect), nor of one that Ctrl-C stops."""
     code = """
-        import sys
+        import signal, sys
         import radiator_streams
         from pyspark import cloudpickle
         from mudkit import pipeline
         from mudkit.pipeline import streaming
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where tests run in the background
         cloudpickle.register_pickle_by_value(radiator_streams)
         spark = pipeline.session(**{sys.argv[3]: "local[2]"})
         worlds = radiator_streams.Worlds(radiator_streams.FUNCTIONS)
