@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from predicate_strategies import numbers, points, scopes, strings
 
-from mudkit.predicates import Point, Predicate, PredicateError
+from mudkit.errors import PredicateError
+from mudkit.predicates import Point, Predicate
 from mudkit.predicates.exchange import from_json, to_json
 
 TEXT = (

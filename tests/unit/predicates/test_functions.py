@@ -10,7 +10,8 @@ from geopy.distance import great_circle
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudkit.predicates import Point, Predicate, PredicateError, function
+from mudkit.errors import PredicateError
+from mudkit.predicates import Point, Predicate, function
 from mudkit.predicates.functions import find, names, remove
 
 lat = st.floats(-90, 90)

@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mudkit.predicates import Language, Point, Predicate, PredicateError, SubscriptionIndex
+from mudkit.errors import PredicateError
+from mudkit.predicates import Language, Point, Predicate, SubscriptionIndex
 
 SPORTS = "topic = 'sports' AND price BETWEEN :lo AND :hi"
 
