@@ -235,7 +235,7 @@ Make: TypeAlias = Callable[[Ports], Machine]
 
 
 class Operation(Protocol):
-    """A call that has been made: what a front gives to who called it."""
+    """A call that has been made: what a system's API gives to who called it."""
 
     def done(self) -> bool:
         """Say whether it has been answered."""
@@ -255,7 +255,7 @@ class Operation(Protocol):
 
 
 class Installed(Protocol):
-    """A machine on its host, as its system's front sees it."""
+    """A machine on its host, as its system's API sees it."""
 
     @property
     def address(self) -> str:
@@ -272,7 +272,7 @@ class Installed(Protocol):
 
 
 class Host(Protocol):
-    """A device or a server, as a system's front sees it."""
+    """A device or a server, as a system's API sees it."""
 
     @property
     def name(self) -> str:
@@ -296,7 +296,7 @@ class Host(Protocol):
 
 
 class Network(Protocol):
-    """A lab, as a system's front sees it."""
+    """A lab, as a system's API sees it."""
 
     @property
     def devices(self) -> Mapping[str, Host]:

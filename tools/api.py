@@ -30,20 +30,20 @@ class Module(pdoc.doc.Module):
 
     @cached_property
     def _var_docstrings(self) -> dict[str, str]:
-        found = dict(super()._var_docstrings)
+        result = dict(super()._var_docstrings)
         if hasattr(self.obj, "__path__"):
             for each in ast.parse(inspect.getsource(self.obj)).body:
                 if isinstance(each, ast.ImportFrom) and str(each.module).startswith("mudkit"):
                     there = Module.from_name(str(each.module))._var_docstrings
                     names = {alias.asname or alias.name: alias.name for alias in each.names}
-                    found |= {shown: there[name] for shown, name in names.items() if name in there}
-        return found
+                    result |= {shown: there[name] for shown, name in names.items() if name in there}
+        return result
 
 
 def modules(packages: list[str]) -> list[str]:
     """Give the packages and all that is in them; what measures and what starts is nobody's to call."""
-    found = ["mudkit", *(each.name for each in pkgutil.walk_packages(mudkit.__path__, "mudkit."))]
-    public = [name for name in found if not name.startswith(("mudkit.reproduce.", "mudkit.__main__"))]
+    result = ["mudkit", *(each.name for each in pkgutil.walk_packages(mudkit.__path__, "mudkit."))]
+    public = [name for name in result if not name.startswith(("mudkit.reproduce.", "mudkit.__main__"))]
     return [name for name in public if not packages or any(f"{name}.".startswith(f"{p}.") for p in packages)]
 
 

@@ -41,18 +41,18 @@ CAMPAIGN_SEEDS = range(40)
 
 def labs() -> dict[str, Callable[[], Lab]]:
     """Name ten labs, and how each is made and run."""
-    found: dict[str, Callable[[], Lab]] = {}
+    result: dict[str, Callable[[], Lab]] = {}
     for (task_name, task), (name, system) in zip(
         [*TASKS.items(), next(iter(TASKS.items()))], ADAPTERS.items(), strict=True
     ):
         small = task.over(devices=6, hours=0.5)
-        found[f"{name}, {task_name}"] = lambda small=small, system=system: play(small, system, seed=11).lab
+        result[f"{name}, {task_name}"] = lambda small=small, system=system: play(small, system, seed=11).lab
     for name in list(COMPOSITIONS)[:2]:
         small = TASKS["friends nearby"].over(devices=6, hours=0.5)
-        found[name] = lambda small=small, name=name: play(small, COMPOSITIONS[name], seed=12).lab
-    found["store and forward"] = lambda: run(SCENARIO, StoreAndForward, 13).lab
-    found["sublim"] = lambda: run(SCENARIO, Sublim, 14).lab
-    return found
+        result[name] = lambda small=small, name=name: play(small, COMPOSITIONS[name], seed=12).lab
+    result["store and forward"] = lambda: run(SCENARIO, StoreAndForward, 13).lab
+    result["sublim"] = lambda: run(SCENARIO, Sublim, 14).lab
+    return result
 
 
 def digests(*, rows: bool) -> Iterator[tuple[str, Any]]:
@@ -66,9 +66,9 @@ def digests(*, rows: bool) -> Iterator[tuple[str, Any]]:
         for table in TABLES:
             yield f"lab {name}: {table}", _of_frame(lab.trace.table(table).to_pandas())
     for seed in tqdm(CAMPAIGN_SEEDS, unit="run"):
-        found = campaign_judge.play(seed)
-        verdicts = [*sorted(map(str, found.counts.items())), *found.problems]
-        yield f"campaign {seed}", {"verdicts": _of_text(verdicts), **_of_frame(found.campaign.lab.bill())}
+        result = campaign_judge.play(seed)
+        verdicts = [*sorted(map(str, result.counts.items())), *result.problems]
+        yield f"campaign {seed}", {"verdicts": _of_text(verdicts), **_of_frame(result.campaign.lab.bill())}
     if rows:
         command = [sys.executable, "-m", "mudkit", "reproduce", "--json"]
         for row in json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout):

@@ -102,8 +102,8 @@ def is_complete(assets: Path) -> bool:
     """Tell whether ``vendor/`` holds every file, unchanged, for the lock file as it is now."""
     vendor = assets / "vendor"
     try:
-        found: object = json.loads((vendor / STAMP).read_text("utf-8"))
-        return found == stamp_of(vendor, assets)
+        result: object = json.loads((vendor / STAMP).read_text("utf-8"))
+        return result == stamp_of(vendor, assets)
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return False
 
@@ -162,9 +162,9 @@ def replace_folder(place: Path, new: Path, aside: Path) -> None:
 def errors_of(stderr: str) -> str:
     """Return what npm said, without its prefixes and without where its log is."""
     lines = (line for line in stderr.splitlines() if line.startswith("npm error"))
-    told = [line.removeprefix("npm error").strip() for line in lines]
-    told = [line for line in told if line and not line.startswith("A complete log")]
-    return "; ".join(told[:4]) or stderr.strip()[-300:] or "it gave no reason"
+    reply = [line.removeprefix("npm error").strip() for line in lines]
+    reply = [line for line in reply if line and not line.startswith("A complete log")]
+    return "; ".join(reply[:4]) or stderr.strip()[-300:] or "it gave no reason"
 
 
 def main() -> int:

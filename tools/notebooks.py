@@ -45,8 +45,8 @@ def normalise(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
 
 def state(text: str, took_s: float) -> str:
     """Have a text state the run time that was measured, in steps of 5 s, unless it nearly does."""
-    found = STATED.search(text)
-    if found is None or abs(took_s - int(found[1])) <= int(found[1]) / 3:
+    result = STATED.search(text)
+    if result is None or abs(took_s - int(result[1])) <= int(result[1]) / 3:
         return text
     return STATED.sub(f"Run time: about {max(round(took_s / STEP_S), 1) * STEP_S} seconds", text)
 

@@ -212,8 +212,8 @@ def _play(piece: Callable[..., Any], steps: Sequence[str]) -> Played:
 
 
 EXERCISE: Final = Exercise(
-    asks_for="renews(told) -> bool, asked before each item but the first: does it begin a new key? told has "
-    "to and holders (sets of devices: who the item goes to, and who was sent the key in use), age_s and "
+    asks_for="renews(channel) -> bool, asked before each item but the first: does it begin a new key? channel "
+    "has to and holders (sets of devices: who the item goes to, and who was sent the key in use), age_s and "
     "lasts_s",
     property="Nobody has the key of an item that was published before he asked or after he left; no key is "
     "used for longer than it lasts; and none is made without need.",

@@ -10,7 +10,7 @@ from heapq import heappop
 from typing import Any, Final, Protocol
 
 from mudkit.errors import ParameterError, ReentrantRun, SimulationProblem
-from mudkit.fleet.agenda import Agenda
+from mudkit.fleet.event_queue import EventQueue
 from mudkit.progress import Interrupts
 
 __all__ = ["ARRIVAL", "CALL", "LINK", "TIMER", "Clock", "Covered"]
@@ -38,11 +38,11 @@ class Covered(Protocol):
 class Clock:
     """Virtual time of one run, in µs since its beginning."""
 
-    __slots__ = ("_covered", "_crowd", "_runs", "_since_us", "_still", "agenda", "now_us")
+    __slots__ = ("_covered", "_crowd", "_runs", "_since_us", "_still", "event_queue", "now_us")
 
     def __init__(self) -> None:
         self.now_us = 0
-        self.agenda = Agenda()
+        self.event_queue = EventQueue()
         self._runs = False
         self._still, self._since_us, self._crowd = 0, -1, 0
         self._covered: list[Covered] = []
@@ -53,7 +53,7 @@ class Clock:
             raise ParameterError(
                 "This time is over.", found=f"{t_us} µs", expected=f"{self.now_us} µs or later"
             )
-        self.agenda.add(t_us, LINK, action, argument)
+        self.event_queue.add(t_us, LINK, action, argument)
 
     def ask(self, action: Callable[[Any], None], argument: Any) -> None:
         """Let an application ask for something: now, after everything else that is due.
@@ -61,15 +61,15 @@ class Clock:
         When time stands still, it has happened when this returns; while time goes on, it comes in its turn.
         """
         if self._runs:
-            self.agenda.add(self.now_us, CALL, action, argument)
-        elif self.agenda.is_due(self.now_us):
+            self.event_queue.add(self.now_us, CALL, action, argument)
+        elif self.event_queue.is_due(self.now_us):
             handled: list[bool] = []
 
             def handle(_: None) -> None:
                 handled.append(True)
                 action(argument)
 
-            self.agenda.add(self.now_us, CALL, handle, None)
+            self.event_queue.add(self.now_us, CALL, handle, None)
             self.run_until(lambda: bool(handled), self.now_us)
         else:
             with Interrupts():
@@ -77,7 +77,7 @@ class Clock:
 
     def ask_at(self, t_us: int, action: Callable[[Any], None], argument: Any = None) -> None:
         """Let an application do something at a time, after everything else that happens then."""
-        self.agenda.add(t_us, CALL, action, argument)
+        self.event_queue.add(t_us, CALL, action, argument)
 
     def cover(self, trace: Covered) -> None:
         """Let time go on no further than something recorded is known."""
@@ -120,7 +120,7 @@ class Clock:
             Time is going on already.
         """
         self.check_covered(until_us)
-        near, refill = self.agenda.near, self.agenda.refill
+        near, refill = self.event_queue.near, self.event_queue.refill
         with self._running() as interrupts:
             while refill() and near[0][0] <= until_us:
                 events = 0
@@ -145,7 +145,7 @@ class Clock:
         SimulationProblem, ReentrantRun
             As :meth:`run`.
         """
-        near, refill = self.agenda.near, self.agenda.refill
+        near, refill = self.event_queue.near, self.event_queue.refill
         stop_s = time.monotonic() + turn_s
         wanted_us = deadline_us
         deadline_us = min([deadline_us, *(each.until_us for each in self._covered)])
@@ -201,7 +201,7 @@ class Clock:
         """Stop events that follow each other without time going on; and clear away young cycles."""
         gc.collect(0)
         if self.now_us != self._since_us:
-            self._still, self._since_us, self._crowd = 0, self.now_us, 2 * len(self.agenda.near)
+            self._still, self._since_us, self._crowd = 0, self.now_us, 2 * len(self.event_queue.near)
         self._still += events
         if self._still > _STORM + self._crowd:
             raise SimulationProblem(

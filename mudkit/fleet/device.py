@@ -14,7 +14,7 @@ from mudkit.fleet.link import Link, profile_of
 from mudkit.fleet.operation import Operation
 from mudkit.fleet.process import Process
 from mudkit.fleet.runtime import Runtime
-from mudkit.fleet.still import Still, place
+from mudkit.fleet.stationary import Stationary, place
 from mudkit.sources.courses import Course
 
 __all__ = ["Device"]
@@ -120,10 +120,10 @@ class Device(Host):
         """
         loc = place("lat, lon", (lat, lon))
         if self.course is None:
-            self.course = Still(*loc)
+            self.course = Stationary(*loc)
             if self.on_first_move is not None:
                 self.on_first_move(self)
-        elif isinstance(self.course, Still):
+        elif isinstance(self.course, Stationary):
             self.course.move(*loc)
         else:
             raise ParameterError(
@@ -148,7 +148,7 @@ class Device(Host):
 
     def _check_context(self, context: Mapping[str, Any]) -> None:
         if self.course is not None:
-            by_hand = isinstance(self.course, Still)
+            by_hand = isinstance(self.course, Stationary)
             remedy = "device.move(lat, lon)" if by_hand else "its mobility says where it is"
             _refuse("loc", context, "the place of a device is", remedy)
         if self.battery is not None:

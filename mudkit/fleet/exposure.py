@@ -1,6 +1,6 @@
 """What each party held: the fields that it received or stored, in clear or as ciphertext, and their bytes.
 
-What is only packed is in clear: it is opened (:mod:`mudkit.fleet.opened`), and stands with its own fields.
+What is only packed is in clear: it is opened (:mod:`mudkit.fleet.unpacking`), and stands with its own fields.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from mudkit.events import Ciphertext
-from mudkit.fleet.opened import LEAST_PACKED, Room, opened
+from mudkit.fleet.unpacking import LEAST_PACKED, Room, opened
 
 __all__ = ["Held", "HeldRow", "Mention", "leaves"]
 

@@ -15,7 +15,7 @@ from mudkit.fleet.kernel import World
 from mudkit.fleet.link import profile_of
 from mudkit.fleet.motion import Motion
 from mudkit.fleet.recorder import Recorder
-from mudkit.fleet.still import Still, place
+from mudkit.fleet.stationary import Stationary, place
 from mudkit.sources.courses import Course
 from mudkit.sources.link_replay import LinkReplay
 from mudkit.sources.mobility import Mobility, mobility_of
@@ -136,7 +136,7 @@ class Group:
 
     def _course(self, seed: int, start_us: int) -> Course | None:
         if self._at is not None:
-            return Still(*self._at)
+            return Stationary(*self._at)
         return None if self._mobility is None else self._mobility.course(seed, self._names, start_us)
 
 

@@ -119,7 +119,7 @@ class World(Transport):
 
     def soon(self, process: Process, event: Event) -> None:
         """Let a machine handle an event, now; if it is killed before, its next life does not."""
-        self.agenda.add(self.now_us, LINK, self._event, (process, process.session, event))
+        self.event_queue.add(self.now_us, LINK, self._event, (process, process.session, event))
 
     def call(self, process: Process, event: Call) -> None:
         """Let a machine handle what an application asks for; see :meth:`Clock.ask`."""
@@ -206,7 +206,7 @@ class World(Transport):
                 expected="delay_us: a whole number, 0 or more",
             )
         process.timers[effect.name] = timer = process, effect.name
-        self.agenda.add(self.now_us + effect.delay_us, TIMER, self._when_due, timer)
+        self.event_queue.add(self.now_us + effect.delay_us, TIMER, self._when_due, timer)
 
     def _fire(self, timer: tuple[Process, str]) -> None:
         process, name = timer

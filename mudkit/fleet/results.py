@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mudkit.errors import ParameterError, did_you_mean, listed
 from mudkit.fleet.device import Device
-from mudkit.fleet.lookback import radio_stretches
+from mudkit.fleet.radio_history import radio_stretches
 from mudkit.fleet.recorder import Recorder
 from mudkit.trace.schema import to_frame
 

@@ -190,8 +190,8 @@ class Transport(Clock):
 
     def under_way(self) -> list[Transfer]:
         """Give the messages that are on their way."""
-        transfers = [argument for *_, action, argument in self.agenda if action is self._when_onward]
-        transfers += [argument[0] for *_, action, argument in self.agenda if action is self._when_handed]
+        transfers = [argument for *_, action, argument in self.event_queue if action is self._when_onward]
+        transfers += [argument[0] for *_, action, argument in self.event_queue if action is self._when_handed]
         links = [host.link for host in self.hosts.values() if host.link is not None]
         transfers += [leg.transfer for link in links for way in (link.up, link.down) for leg in way.underway]
         return sorted(transfers, key=lambda transfer: (transfer.sent_us, transfer.source, transfer.to))
@@ -210,13 +210,13 @@ class Transport(Clock):
             process.sent_bytes += transfer.size_bytes
             target = self.at_address.get(to)
             if target is None or target.host.link is None:
-                self.agenda.add(now_us + _SERVER_LATENCY_US, ARRIVAL, self._when_onward, transfer)
+                self.event_queue.add(now_us + _SERVER_LATENCY_US, ARRIVAL, self._when_onward, transfer)
             else:
                 self._onward(transfer)
 
     def _begin(self, transfer: Transfer, direction: Direction) -> None:
         leg = direction.begin(transfer, self.now_us)
-        self.agenda.add(leg.arrive_us, ARRIVAL, self._when_arrived, leg)
+        self.event_queue.add(leg.arrive_us, ARRIVAL, self._when_arrived, leg)
 
     def _arrive(self, leg: Leg) -> None:
         direction = leg.direction
@@ -263,7 +263,7 @@ class Transport(Clock):
                     transfer.sent_us,
                     is_repeat=True,
                 )
-            self.agenda.add(self.now_us + delay_us, ARRIVAL, self._when_handed, (copy, link))
+            self.event_queue.add(self.now_us + delay_us, ARRIVAL, self._when_handed, (copy, link))
 
     def _hand_over_late(self, what: tuple[Transfer, Link | None]) -> None:
         self._hand_over(*what)
@@ -286,7 +286,7 @@ class Transport(Clock):
     def _fail(self, transfer: Transfer, fate: str) -> None:
         if self.on_fate is not None:
             self.on_fate(transfer, fate)
-        self.agenda.add(self.now_us, ARRIVAL, self._failed, transfer)
+        self.event_queue.add(self.now_us, ARRIVAL, self._failed, transfer)
 
     def _failed(self, transfer: Transfer) -> None:
         """Tell the sender, unless it was killed since: its next life knows nothing of the message."""

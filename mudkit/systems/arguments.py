@@ -1,4 +1,4 @@
-"""What fronts are given: a lab, a device of it, and what a machine keeps and sends."""
+"""What systems are given to start from: a lab, a device of it, and what a machine keeps and sends."""
 
 from __future__ import annotations
 

@@ -37,13 +37,13 @@ def rows() -> Iterator[dict[str, object]]:
             model.predict(row[None, :])
 
     leaves = int(np.count_nonzero(learnt.tree.is_leaf))
-    found = compare(
+    result = compare(
         f"decisions of a shipped tree of {leaves} leaves, {DECISIONS:,}",
         ours,
         f"scikit-learn's predict, {ROWS_ONE_BY_ONE} rows",
         by_sklearn,
     )
-    yield {**found, "us_each": 1e6 * float(found["ours_s"]) / DECISIONS}  # type: ignore[arg-type]
+    yield {**result, "us_each": 1e6 * float(result["ours_s"]) / DECISIONS}  # type: ignore[arg-type]
     yield compare(
         f"the same {DECISIONS:,}",
         ours,

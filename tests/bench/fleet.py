@@ -25,11 +25,11 @@ LINK = LINKS["lte"]
 def rows() -> Iterator[dict[str, object]]:
     """Measure both, and check that both have handled the same messages."""
     assert ours() == peer() > 100_000
-    found = compare(
+    result = compare(
         f"kernel, {DEVICES:,} devices, {HOURS} virtual hours", ours, "simpy, no energy, no bill", peer
     )
-    print(f"{'':<4}{ours() / float(str(found['ours_s'])):,.0f} handled events/s", flush=True)
-    yield found
+    print(f"{'':<4}{ours() / float(str(result['ours_s'])):,.0f} handled events/s", flush=True)
+    yield result
 
 
 def report(number: int) -> dict[str, Any]:

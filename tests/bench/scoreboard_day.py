@@ -25,17 +25,17 @@ ASKED_S, ASKED_GB = 600.0, 4.0
 def rows() -> Iterator[dict[str, object]]:
     """Measure the systems one after the other; the peer is what is asked."""
     for system in list(ADAPTERS)[1:]:
-        found = subprocess.run(
+        result = subprocess.run(
             [sys.executable, __file__, system], check=True, capture_output=True, text=True
         ).stdout
-        told = json.loads(found.splitlines()[-1])
+        answer = json.loads(result.splitlines()[-1])
         yield {
-            "what": f"{system}: {PHONES:,} phones, a day, {told['peak_gb']:.2f} GB",
-            "ours_s": told["s"],
+            "what": f"{system}: {PHONES:,} phones, a day, {answer['peak_gb']:.2f} GB",
+            "ours_s": answer["s"],
             "peer": f"asked: {ASKED_S:g} s, {ASKED_GB:g} GB",
             "peer_s": ASKED_S,
-            "ratio": told["s"] / ASKED_S,
-            **told,
+            "ratio": answer["s"] / ASKED_S,
+            **answer,
         }
 
 
@@ -44,7 +44,7 @@ def measure(system: str) -> dict[str, object]:
     began_s = time.perf_counter()
     task = NEWS.over(devices=PHONES, items=Poisson(per_day=ARTICLES))
     entry = play(task, ADAPTERS[system], seed=1, messages=False, held=False)
-    found = entry.measures()
+    result = entry.measures()
     return {
         "system": system,
         "s": time.perf_counter() - began_s,
@@ -52,7 +52,7 @@ def measure(system: str) -> dict[str, object]:
         "peak_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6,
         "events": entry.lab.world.handled,
         "wanted": entry.testbed.wanted,
-        "useful": found["useful"],
+        "useful": result["useful"],
     }
 
 

@@ -66,10 +66,10 @@ def screenshot(
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say where screenshots were kept, also by processes that xdist started."""
     reports = [each for kind in ("passed", "failed") for each in terminalreporter.getreports(kind)]
-    told = {
+    answer = {
         Path(str(said)) for each in reports for name, said in each.user_properties if name == "screenshot"
     }
-    if kept := [file for file in told if file.is_file()]:
+    if kept := [file for file in answer if file.is_file()]:
         terminalreporter.write_line(f"screenshots of JupyterLab, {len(kept)}: {kept[0].parent}")
 
 

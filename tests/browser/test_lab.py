@@ -52,12 +52,12 @@ def lab(tmp_path, repository):
         assert server.stderr is not None
         for line in server.stderr:
             lines.append(line)
-            if found := re.search(r"(http://127\.0\.0\.1:\d+)/lab\?token=(\w+)", line):
+            if result := re.search(r"(http://127\.0\.0\.1:\d+)/lab\?token=(\w+)", line):
                 break
         else:
             pytest.fail("JupyterLab did not start:\n" + "".join(lines))
-        listens(int(found[1].rpartition(":")[2]))
-        yield found[1], found[2]
+        listens(int(result[1].rpartition(":")[2]))
+        yield result[1], result[2]
     finally:
         server.send_signal(signal.SIGTERM)
         try:
@@ -89,11 +89,11 @@ def run_in_browser(chromium, lab, screenshot, chapter, last_words):
     context = chromium.new_context(viewport={"width": 1300, "height": 1000})
     context.set_default_timeout(60_000)
     page = context.new_page()
-    asked, told, wrong = [], [], []
+    asked, answer, wrong = [], [], []
 
     def watch(socket):
         asked.append(socket.url)
-        socket.on("framereceived", lambda _: told.append(socket.url))
+        socket.on("framereceived", lambda _: answer.append(socket.url))
 
     page.on("request", lambda request: asked.append(request.url))
     page.on("websocket", watch)
@@ -120,7 +120,7 @@ def run_in_browser(chromium, lab, screenshot, chapter, last_words):
     errors = page.locator('[data-mime-type="application/vnd.jupyter.error"]')
     assert errors.count() == 0, errors.all_inner_texts()
     # JupyterLab's server drops outputs, widgets too, once a kernel tells more than 1,000 things a second.
-    assert len(told) < 2_000
+    assert len(answer) < 2_000
     try:
         yield page
     except PlaywrightTimeout:
@@ -215,13 +215,13 @@ def test_a_table_is_written_and_read_in_the_browser(chromium, lab, screenshot):
         row.get_by_text("v1").wait_for()
         status.get_by_text("has a network, 0 pending").wait_for()
 
-        for client, found in (("guest", "0 records"), ("bob", "1 record")):
+        for client, result in (("guest", "0 records"), ("bob", "1 record")):
             choose(browser.get_by_label("as", exact=True), client)
             browser.get_by_label("where", exact=True).fill("key = 'news'")
             browser.get_by_role("button", name="read", exact=True).press("Enter")
             browser.get_by_role("button", name="run 10 min on").press("Enter")
             browser.locator(
-                "div", has_text=f"{client}: uncommitted read of key = 'news': ✓ {found}"
+                "div", has_text=f"{client}: uncommitted read of key = 'news': ✓ {result}"
             ).last.wait_for()
         assert row.get_by_text("rain at six").count() == 1, "to ann, who wrote it, it is hidden"
 
@@ -247,7 +247,7 @@ def test_who_sees_what_is_looked_up_in_the_browser(chromium, lab, screenshot):
             wall.get_by_label("as", exact=True).select_option(client)
             status.locator("b", has_text=client).wait_for()  # the kernel has filled in its reader
 
-        def sees(client, says, key, found):
+        def sees(client, says, key, result):
             act_as(client)
             wall.get_by_label("reader", exact=True).fill(says)
             wall.get_by_label("fresh, s", exact=True).fill("0")
@@ -255,8 +255,8 @@ def test_who_sees_what_is_looked_up_in_the_browser(chromium, lab, screenshot):
             page.keyboard.press("Tab")
             wall.get_by_role("button", name="read", exact=True).press("Enter")
             wall.get_by_role("button", name="run 10 s on").press("Enter")
-            told = f"{client}: uncommitted read of key = '{key}': ✓ {found}"
-            wall.locator("div", has_text=told).last.wait_for()
+            answer = f"{client}: uncommitted read of key = '{key}': ✓ {result}"
+            wall.locator("div", has_text=answer).last.wait_for()
 
         sees("fay", "{}", "receiver", "0 records")
         fay.get_by_text("hidden").wait_for()
@@ -431,9 +431,9 @@ def test_what_is_known_is_aggregated_in_the_browser(chromium, lab, screenshot):
         inside = page.frame_locator(".jp-OutputArea-output iframe").first
         slides = inside.locator(".mudkit-slides")
         slides.scroll_into_view_if_needed()
-        told = slides.locator("output").text_content()
+        answer = slides.locator("output").text_content()
         slides.get_by_role("slider", name="time").press("ArrowRight")
-        assert slides.locator("output").text_content() != told
+        assert slides.locator("output").text_content() != answer
         slides.get_by_label("known to").select_option("out of town")
         known.scroll_into_view_if_needed()
 
@@ -451,12 +451,12 @@ def test_figures_of_widgets_are_there_when_the_page_is_opened_anew(chromium, lab
     with run_in_browser(chromium, lab, screenshot, "anew", re.compile(r"^\d+$")) as page:
         marks = page.locator(".jupyter-widgets .js-plotly-plot .annotation-text")
         marks.nth(3).wait_for()
-        told = marks.all_text_contents()
+        answer = marks.all_text_contents()
         page.keyboard.press("Control+s")
         page.locator(".jp-mod-dirty").wait_for(state="detached")
         page.reload()
         marks.first.wait_for()
-        assert marks.all_text_contents() == told
+        assert marks.all_text_contents() == answer
         assert page.locator(".jupyter-widgets .js-plotly-plot .scatterlayer .trace").count() > 0
 
 

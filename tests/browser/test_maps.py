@@ -237,20 +237,20 @@ def test_cells_over_time_follow_slider_choice_and_play(show, city):
         edges | {"speed": [1.0, 5.0, 9.0], "at": ["6:00", "7:00", "7:00"], "of": ["ann", "ann", "bob"]}
     )
     page = show(slides.cell_slides(cells, "speed", time="at", by="of", positions=city, label="km/h")).page
-    told = page.locator(".mudkit-slides output")
-    assert told.text_content() == "6:00, 1 cell"
+    answer = page.locator(".mudkit-slides output")
+    assert answer.text_content() == "6:00, 1 cell"
     assert text_under_pointer(page, 37.72, -122.42) == "km/h: 1"
     slider = page.get_by_role("slider", name="time")
     slider.press("ArrowRight")
-    assert told.text_content() == "7:00, 1 cell"
+    assert answer.text_content() == "7:00, 1 cell"
     page.locator(".leaflet-tooltip").wait_for(state="detached")  # the text goes with its cell
-    assert slider.get_attribute("aria-valuetext") == told.text_content()
+    assert slider.get_attribute("aria-valuetext") == answer.text_content()
     assert text_under_pointer(page, 37.77, -122.42) == "km/h: 5"
     page.get_by_label("of").select_option("bob")
     page.locator(".leaflet-tooltip").wait_for(state="detached")
     assert text_under_pointer(page, 37.72, -122.42) == "km/h: 9"
     slider.press("Home")
-    assert told.text_content() == "6:00, 0 cells"
+    assert answer.text_content() == "6:00, 0 cells"
     page.get_by_role("button", name="play").press("Enter")
     page.get_by_text("7:00, 1 cell").wait_for()
     page.get_by_role("button", name="play").wait_for()

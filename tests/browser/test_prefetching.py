@@ -38,10 +38,10 @@ def test_lines_and_caption_are_inside(number, visit, tmp_path):
         assert box["x"] >= whole["x"]
         assert box["x"] + box["width"] <= whole["x"] + whole["width"]
         assert box["y"] + box["height"] <= whole["y"] + whole["height"]
-    told, title = (
+    answer, title = (
         page.locator(".annotation-text").first.bounding_box(),
         page.locator(".xtitle").bounding_box(),
     )
-    assert told["y"] >= title["y"] + title["height"]
+    assert answer["y"] >= title["y"] + title["height"]
     assert seen.left == []
     assert seen.errors == []

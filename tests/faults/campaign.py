@@ -23,20 +23,20 @@ ENOUGH = 1000
 
 def replay(seed: int) -> int:
     """Let one run happen; an error comes out as it is."""
-    found = play(seed)
-    for name, count in sorted(found.counts.items()):
+    result = play(seed)
+    for name, count in sorted(result.counts.items()):
         print(f"  {count:6,} {name}")
-    print(*found.problems or ["no problem"], sep="\n")
-    return min(len(found.problems), 1)
+    print(*result.problems or ["no problem"], sep="\n")
+    return min(len(result.problems), 1)
 
 
 def many(seeds: range, processes: int) -> int:
     """Let many runs happen."""
-    began_s, found = time.monotonic(), Runs()
+    began_s, result = time.monotonic(), Runs()
     with tqdm(total=len(seeds), unit="run", mininterval=1.0) as bar:
         try:
             for runs in play_all(seeds, processes):
-                found.add(runs)
+                result.add(runs)
                 bar.update(runs.runs)
                 for seed, problems in runs.problems.items():
                     bar.write(f"python tests/faults/campaign.py --seed {seed}")
@@ -44,19 +44,19 @@ def many(seeds: range, processes: int) -> int:
                         bar.write(f"    {each[:300]}")
         except KeyboardInterrupt:
             bar.write("stopped")
-    table = Table(found.cells)
+    table = Table(result.cells)
     print(table)
-    for name, count in sorted(found.counts.items()):
+    for name, count in sorted(result.counts.items()):
         print(f"  {count:9,} {name}")
-    missing = table.missing() if found.runs >= ENOUGH else []
+    missing = table.missing() if result.runs >= ENOUGH else []
     for row, column in missing:
         print(f"has not happened: {row!r} with {column!r}")
     for row in table.unknown():
         print(f"has no row: {row!r}")
-    print(f"{found.runs:,} runs, {len(found.problems)} with problems, {time.monotonic() - began_s:.0f} s")
-    if found.problems:
-        print("seeds with problems:", *sorted(found.problems))
-    return 1 if found.problems or missing or table.unknown() or found.runs < len(seeds) else 0
+    print(f"{result.runs:,} runs, {len(result.problems)} with problems, {time.monotonic() - began_s:.0f} s")
+    if result.problems:
+        print("seeds with problems:", *sorted(result.problems))
+    return 1 if result.problems or missing or table.unknown() or result.runs < len(seeds) else 0
 
 
 def main() -> int:

@@ -278,13 +278,13 @@ def tried(
 def survivors() -> dict[str, str]:
     """Give what is said of survivors, by their names."""
     listed = tomllib.loads(SURVIVORS.read_text()).get("survivor", [])
-    found = {}
+    result = {}
     for each in listed:
         mutant = Mutant(
             each["module"], each["function"], each["comparison"], each["mutant"], each.get("nth", 1), 0
         )
-        found[mutant.name] = each["why"]
-    return found
+        result[mutant.name] = each["why"]
+    return result
 
 
 def _digest(module: str) -> str:

@@ -70,13 +70,13 @@ class Chain:
 
     def parts(self) -> dict[str, int]:
         """When each part was finished."""
-        found = {}
+        result = {}
         for file in self.out.parent.glob(f".{self.out.name}.resume-*/done/[!.]*.json"):
             try:
-                found[file.name] = file.stat().st_mtime_ns
+                result[file.name] = file.stat().st_mtime_ns
             except FileNotFoundError:
                 continue
-        return found
+        return result
 
     def killed(self, more: int, late_s: float) -> bool:
         """Live until so many parts more are finished, and a little longer; say whether it was killed."""

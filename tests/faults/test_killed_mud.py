@@ -81,4 +81,4 @@ def test_nothing_acknowledged_is_lost_or_applied_twice(nursery: Nursery, tmp_pat
     assert len(ends) >= 5, "the lives ended all in the same place"
     assert made - set(has) == set()
     assert {key for key, version in committed if version != 1} == set()
-    assert [key for key, found in has.items() if found != (key, 1)] == []
+    assert [key for key, result in has.items() if result != (key, 1)] == []

@@ -128,14 +128,14 @@ def test_nothing_acknowledged_is_lost_nothing_comes_twice(
                 assert len({*received}) == len(received)
     said += forward.live(None, wait=False, folder=str(tmp_path), life=LIVES, every_us=0, seconds=3600)
 
-    told = defaultdict(list)
+    answer = defaultdict(list)
     for what, *of in said:
-        told[what].append(tuple(of))
+        answer[what].append(tuple(of))
     stored = {name: kept(tmp_path / f"{name}.db") for name in (*NAMES, "relay")}
     received = {name: [message["key"] for message in inbox(stored[name])] for name in NAMES}
     for what in ("taken", "accepted"):
-        assert len(told[what]) > 50
-        assert [each for each in told[what] if received[each[1]].count(each[2]) != 1] == []
+        assert len(answer[what]) > 50
+        assert [each for each in answer[what] if received[each[1]].count(each[2]) != 1] == []
     for name in NAMES:
         assert len({*received[name]}) == len(received[name])
         for sender in NAMES:
@@ -144,9 +144,9 @@ def test_nothing_acknowledged_is_lost_nothing_comes_twice(
         assert not [key for key in stored[name] if key.startswith("out ")]
     assert not [key for key in stored["relay"] if key.startswith("for ")]
     # The application hears of each at most once: a kill between commit and notice leaves it in the inbox.
-    heard = [(name, text) for name, _, text in told["told"]]
+    heard = [(name, text) for name, _, text in answer["told"]]
     assert len({*heard}) == len(heard) > 50
-    assert {(name, f"{sender} {text}") for name, sender, text in told["told"]} <= {
+    assert {(name, f"{sender} {text}") for name, sender, text in answer["told"]} <= {
         (name, key) for name in NAMES for key in received[name]
     }
     assert {*last_words} == {*POINTS}
@@ -231,10 +231,10 @@ def test_a_trace_that_is_replaced_is_the_old_or_the_new_one(writing: Nursery, tm
         path = old.trace.to_parquet(tmp_path / str(number) / "run")
         writing.live(number, wait=True, path=str(path), overwrite=True)
         if path.exists():
-            found = read_manifest(path)["rows"]
-            assert is_whole(path, found)
-            assert found in (before, after)
-            seen.add("old" if found == before else "new")
+            result = read_manifest(path)["rows"]
+            assert is_whole(path, result)
+            assert result in (before, after)
+            seen.add("old" if result == before else "new")
         else:
             # Between two renames: the old one is beside its place, hidden and whole.
             [beside] = [each for each in path.parent.iterdir() if each.name.startswith(".run.old-")]

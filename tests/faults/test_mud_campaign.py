@@ -19,24 +19,24 @@ REPLAY = "python tests/faults/campaign.py --seed {}"
 
 
 @pytest.fixture(scope="module")
-def found():
+def result():
     """What 1,000 runs have shown: half of them is done by each of two processes, where there are two cores."""
-    found = Runs()
+    result = Runs()
     for runs in play_all(range(RUNS), min(2, os.cpu_count() or 1)):
-        found.add(runs)
-    return found
+        result.add(runs)
+    return result
 
 
-def test_faults_break_no_promise(found):
-    problems = [f"{REPLAY.format(seed)}\n    {each[:3]}" for seed, each in sorted(found.problems.items())]
+def test_faults_break_no_promise(result):
+    problems = [f"{REPLAY.format(seed)}\n    {each[:3]}" for seed, each in sorted(result.problems.items())]
     assert not problems, "\n".join(problems)
-    assert found.runs == RUNS
+    assert result.runs == RUNS
     for kind, model in (("committed", "sequential"), ("committed_wio", "sequential-wio")):
-        assert found.counts[f"{kind} {model} OK"] > RUNS / 4
+        assert result.counts[f"{kind} {model} OK"] > RUNS / 4
 
 
-def test_whatever_machines_do_happens_with_every_fault(found):
-    table = Table(found.cells)
+def test_whatever_machines_do_happens_with_every_fault(result):
+    table = Table(result.cells)
     assert table.unknown() == []
     assert table.missing() == []
 
@@ -51,10 +51,10 @@ def test_what_cannot_happen_is_said_of_cells_that_there_are():
     assert sum(why_not(*cell) is not None for cell in cells) < len(cells) / 20
 
 
-def test_a_cell_at_0_is_missing_and_marked(found):
+def test_a_cell_at_0_is_missing_and_marked(result):
     row = "writing: committed"
-    cells = found.cells.copy()
-    for name, faults in found.cells:
+    cells = result.cells.copy()
+    for name, faults in result.cells:
         if name == row and "cut" in faults:
             del cells[name, faults]
     table = Table(cells)

@@ -59,8 +59,8 @@ def test_a_sample_is_killed(tmp_path, names):
 def test_who_is_listed_and_killed_or_survives_and_is_not_is_told(mutations):
     first, second, third, fourth = mutations.mutants("servers.backend")[:4]
     killers = {first: None, second: None, third: "seed 7: lost", fourth: "seed 8: lost"}
-    told = mutations.complaints(killers, {first.name: "why", third.name: "why"})
-    assert told == [
+    answer = mutations.complaints(killers, {first.name: "why", third.name: "why"})
+    assert answer == [
         f"is listed as a survivor, and was killed: {third.name} (seed 7: lost)",
         f"survives and is not listed: {second.name}  ({mutations.file_of('servers.backend')}:{second.line})",
     ]

@@ -80,10 +80,10 @@ INJECTIONS = [
 
 @pytest.mark.parametrize("text", INJECTIONS)
 def test_what_is_not_in_the_language_is_refused_with_a_caret(text: str) -> None:
-    with pytest.raises(PredicateError) as told:
+    with pytest.raises(PredicateError) as answer:
         Predicate(text)
-    assert "^" in str(told.value)
-    assert pickle.loads(pickle.dumps(told.value)).at == told.value.at
+    assert "^" in str(answer.value)
+    assert pickle.loads(pickle.dumps(answer.value)).at == answer.value.at
 
 
 def test_too_long_too_deep_too_large() -> None:
@@ -96,9 +96,9 @@ def test_too_long_too_deep_too_large() -> None:
     }  # fmt: skip
     for text, expected in cases.items():
         started = time.perf_counter()
-        with pytest.raises(PredicateError, match=expected or None) as told:
+        with pytest.raises(PredicateError, match=expected or None) as answer:
             Predicate(text)
-        assert len(str(told.value)) < 2000
+        assert len(str(answer.value)) < 2000
         assert time.perf_counter() - started < LONGEST_S, text[:80]
     assert Predicate("a IN (" + "1," * 4000 + "1)")({"a": 1}) is True
     assert tracemalloc.get_traced_memory()[1] < 100_000_000
@@ -128,9 +128,9 @@ def test_hostile_patterns_stay_linear() -> None:
     ],
 )  # fmt: skip
 def test_parameters_that_are_none(parameters: dict[str, Any], says: str) -> None:
-    with pytest.raises(PredicateError, match=says) as told:
+    with pytest.raises(PredicateError, match=says) as answer:
         Predicate("a = :p", **parameters)
-    assert ":p" in str(told.value)
+    assert ":p" in str(answer.value)
 
 
 def test_lists_that_are_none() -> None:

@@ -70,8 +70,8 @@ class TestApplications:
         assert came["told of arts"] == {"jane": ["a1"]}
         assert set(came["sports"]) == {"s2"}
         assert came["sports again"] == {"s2": "local"}
-        told = {name: sorted(keys) for name, keys in came["messages"].items()}
-        assert told == {"jane": ["m1", "m2"], "ann": ["m1", "m2"], "bob": ["m1"]}
+        answer = {name: sorted(keys) for name, keys in came["messages"].items()}
+        assert answer == {"jane": ["m1", "m2"], "ann": ["m1", "m2"], "bob": ["m1"]}
         assert happened(lab, what)
 
     def test_experience_sharing(self, chapter, seed, what):

@@ -21,8 +21,8 @@ def ends(chapter):
 
 def sentences(text, label):
     """Give what stands behind a label, to the end of its line."""
-    (found,) = re.findall(rf"^(?:\*\*)?{label}(?:\*\*)?: (.*)$", text, re.MULTILINE)
-    return found
+    (result,) = re.findall(rf"^(?:\*\*)?{label}(?:\*\*)?: (.*)$", text, re.MULTILINE)
+    return result
 
 
 @pytest.fixture(params=CHAPTERS, ids=lambda file: file.stem)

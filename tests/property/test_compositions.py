@@ -31,7 +31,7 @@ KEEPS_ALL = (
 @settings(max_examples=15, deadline=None)
 @given(said=said, ages=ages)
 def test_what_the_best_order_keeps_it_keeps_of_all_stories(composition, order, said, ages):
-    found = PAIRS[composition][order]
-    items = [Said(60 * at, feed, least if found.hides else 0) for at, feed, least in sorted(said)]
-    came = played(Trace(tuple(ages), tuple(items)), found.make)
-    assert [told for promise in found.promises if (told := PROMISES[promise](came))] == []
+    result = PAIRS[composition][order]
+    items = [Said(60 * at, feed, least if result.hides else 0) for at, feed, least in sorted(said)]
+    came = played(Trace(tuple(ages), tuple(items)), result.make)
+    assert [answer for promise in result.promises if (answer := PROMISES[promise](came))] == []

@@ -74,10 +74,10 @@ def test_what_begins_when_all_is_over_makes_nothing_legal_in_real_time(history, 
 @settings(max_examples=300)
 @given(histories(most=9))
 def test_implications(history):
-    found = {name: status(history, name) for name in MODELS}
+    result = {name: status(history, name) for name in MODELS}
     for name in MODELS:
-        if found[name] is Status.OK:
-            assert all(found[weaker] is Status.OK for weaker in implied(name)), name
+        if result[name] is Status.OK:
+            assert all(result[weaker] is Status.OK for weaker in implied(name)), name
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -87,9 +87,9 @@ def test_views_hold_by_the_definitions(seed):
         seed, operations=40, clients=4, versions=seed % 2 == 0, stale=seed % 3, forks=seed % 5 == 0
     )
     for name in VIEWS:
-        found = judge(history.operations, ANY, model_of(name), Budget(2.0, 300))
-        if found.status is Status.OK and not model_of(name).retracts:
-            assert views_hold(list(history), found.views, name) is None
+        result = judge(history.operations, ANY, model_of(name), Budget(2.0, 300))
+        if result.status is Status.OK and not model_of(name).retracts:
+            assert views_hold(list(history), result.views, name) is None
 
 
 def _reading(history):

@@ -73,13 +73,13 @@ class OneByOne:
         self.all: dict[Any, list[Any]] = {}
 
     def match(self, record: dict[str, Any], writer: Predicate | None) -> list[Any]:
-        found = []
+        result = []
         for identity, (predicate, receiver, auth) in self.all.items():
             if predicate(record, receiver=receiver, auth=auth) and (
                 writer is None or writer(record, receiver=receiver, auth=auth)
             ):
-                found.append(identity)
-        return found
+                result.append(identity)
+        return result
 
 
 steps = st.lists(
@@ -257,7 +257,7 @@ def test_bounds_equal_a_plain_comparison(steps: list[Any], queries: list[Any], s
     for who, entries in tree.query_many(np.array(queries).T.copy()):
         for number, entry in zip(who.tolist(), entries.tolist(), strict=True):
             many[number].append(entry)
-    assert [sorted(found) for found in many] == expected
+    assert [sorted(result) for result in many] == expected
 
 
 def test_corners_that_wander_leave_no_trail() -> None:

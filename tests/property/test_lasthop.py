@@ -71,8 +71,8 @@ class Played:
                     self._took(taken, most)
                     offline.append((each.at_us, [message.identity for message in taken]))
                 case "switch":
-                    for told in offline:
-                        spool.read_offline(*told)
+                    for answer in offline:
+                        spool.read_offline(*answer)
                     offline.clear()
                     spool.network(each.at_us, is_up=not spool.is_up)
             self.sizes.append(spool.device.size)

@@ -239,8 +239,8 @@ def test_what_is_promised(
             assert len(messages) <= (math.inf if wanted.max is None else wanted.max)
             assert all(m["rank"] >= min(ward.thresholds[each.process.host.name]) for m in messages)
     for name, subscriber in ward.subscribers.items():
-        told = ward.server.queues(name, "news").result()
-        assert told["on_device"] == subscriber.held().result()["news"]
+        answer = ward.server.queues(name, "news").result()
+        assert answer["on_device"] == subscriber.held().result()["news"]
         stored = {key.split("\n")[2] for key, _ in ward.processes[name].store.items("queue\n")}
         spool = ward.processes["spool"].machine
         spooled = spool._subscribers["news"][name].spool

@@ -75,8 +75,8 @@ def test_a_device_moves_alike_in_every_fleet(model, seed, start_us, times, order
     whole = model.course(seed, NAMES, start_us)
     part = model.course(seed, [NAMES[i] for i in order], start_us)
     for t_us in times:
-        expected, found = whole.at(t_us), part.at(t_us)
-        assert same([column[order] for column in expected], found)
+        expected, result = whole.at(t_us), part.at(t_us)
+        assert same([column[order] for column in expected], result)
 
 
 @settings(max_examples=40)
@@ -160,8 +160,8 @@ def table(rows):
 def tracks(rows):
     """Reports of each device that has two, by device and time."""
     devices = sorted({row[0] for row in rows})
-    found = [sorted(row[1:] for row in rows if row[0] == device) for device in devices]
-    return [track for track in found if len(track) > 1]
+    result = [sorted(row[1:] for row in rows if row[0] == device) for device in devices]
+    return [track for track in result if len(track) > 1]
 
 
 def place_by_hand(track, s, gap_s):
@@ -194,11 +194,11 @@ def test_a_replay_passes_through_its_reports_and_goes_straight_between(rows, gap
     moments_s = [row[1] for row in rows] + [first_s + part * (last_s - first_s) for part in parts]
     for s in sorted(s for s in moments_s if s >= start_s):
         t_us = min(round((s - start_s) * US), course.until_us)
-        found = course.at(t_us)
+        result = course.at(t_us)
         for i, track in enumerate(expected):
             lat, lon = place_by_hand(track, start_s + t_us / US, gap_s)
-            assert abs(found.lat[i] - lat) < 1e-6
-            assert abs((found.lon[i] - lon + 180) % 360 - 180) < 1e-6
+            assert abs(result.lat[i] - lat) < 1e-6
+            assert abs((result.lon[i] - lon + 180) % 360 - 180) < 1e-6
             for report in track:
                 if report[0] * US == start_s * US + t_us:
-                    assert (found.lat[i], found.lon[i]) == report[1:]
+                    assert (result.lat[i], result.lon[i]) == report[1:]

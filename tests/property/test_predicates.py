@@ -32,8 +32,8 @@ def connection() -> Iterator[sqlite3.Connection]:
 def in_sqlite(connection: sqlite3.Connection, predicate: Predicate, data: Data) -> bool | None:
     values = [to_json(data[scope]) for scope in SCOPES]
     query = f"SELECT {predicate.sql('sqlite', LAYOUT)} FROM (SELECT ? AS record, ? AS receiver, ? AS auth)"
-    (found,) = connection.execute(query, values).fetchone()
-    return None if found is None else bool(found)
+    (outcome,) = connection.execute(query, values).fetchone()
+    return None if outcome is None else bool(outcome)
 
 
 def python(predicate: Predicate, data: Data) -> bool | None:
@@ -48,10 +48,10 @@ def vectorised(predicate: Predicate, data: list[Data]) -> list[bool | None]:
         for scope in ("record", "receiver", "auth")
     }
     columns["record"]["row"] = np.arange(len(data))  # so that the length is known when no name is there
-    found = predicate.numpy(columns["record"], receiver=columns["receiver"], auth=columns["auth"])
+    outcome = predicate.numpy(columns["record"], receiver=columns["receiver"], auth=columns["auth"])
     return [
         None if masked else bool(true)
-        for true, masked in zip(found.data, np.ma.getmaskarray(found), strict=True)
+        for true, masked in zip(outcome.data, np.ma.getmaskarray(outcome), strict=True)
     ]
 
 

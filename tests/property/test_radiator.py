@@ -153,10 +153,10 @@ def check_union(parts: list[Context], whole: Context) -> None:
 
 def test_an_experiment_runs_it():
     scenario = Scenario(devices=6, hours=3, items=Poisson(per_day=48), receivers=2, outage=0.2)
-    found = run(scenario, lambda lab: Radiator(lab, FUNCTIONS["volume"], chain=0.5), seed=3)
-    assert found.measures()["delivered_share"] > 0.5
-    assert (found.deliveries["receiver"].value_counts() > 0).all()
+    result = run(scenario, lambda lab: Radiator(lab, FUNCTIONS["volume"], chain=0.5), seed=3)
+    assert result.measures()["delivered_share"] > 0.5
+    assert (result.deliveries["receiver"].value_counts() > 0).all()
     again = run(scenario, lambda lab: Radiator(lab, FUNCTIONS["volume"], chain=0.5), seed=3)
-    assert again.bill.equals(found.bill)
+    assert again.bill.equals(result.bill)
     at_once = run(scenario, Radiator, seed=3).measures()
-    assert at_once["delivered_share"] >= found.measures()["delivered_share"]
+    assert at_once["delivered_share"] >= result.measures()["delivered_share"]

@@ -26,10 +26,10 @@ def test_a_shift_shifts_the_box(those, by):
     south, west, north, east = box(those)
     width = (east - west) % 360
     moved = [(lat, shifted(lon, by)) for lat, lon in those]
-    found = box(moved)
-    assert (found[3] - found[1]) % 360 == width, "as wide, wherever it is"
-    assert [found[0], found[2]] == [south, north]
-    assert in_box([lat for lat, _ in moved], [lon for _, lon in moved], Box(*found)).all()
+    result = box(moved)
+    assert (result[3] - result[1]) % 360 == width, "as wide, wherever it is"
+    assert [result[0], result[2]] == [south, north]
+    assert in_box([lat for lat, _ in moved], [lon for _, lon in moved], Box(*result)).all()
     around = sorted({lon for _, lon in those})
     gaps = sorted(
         ((after - before) % 360 or 360)
@@ -37,7 +37,7 @@ def test_a_shift_shifts_the_box(those, by):
     )
     assert width == 360 - gaps[-1], "all but the widest gap"
     if len(gaps) == 1 or gaps[-1] > gaps[-2]:
-        assert found == [south, shifted(west, by), north, shifted(east, by)]
+        assert result == [south, shifted(west, by), north, shifted(east, by)]
 
 
 @given(places, lons)

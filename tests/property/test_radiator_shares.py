@@ -31,12 +31,12 @@ def by_shares(function, events, until_us, of, rests):
         engine = start(share, of)
         for place, event in enumerate([*events, None]):
             t_us = until_us if event is None else event.t_us
-            told = []
+            answer = []
             while engine.due_us < t_us or (event is None and engine.due_us == t_us):
-                told += engine.fire(int(engine.due_us))
+                answer += engine.fire(int(engine.due_us))
             if event is not None:
-                told += engine.handle(event)
-            for at_us, numbers, recipients, aggregate, problem in told:
+                answer += engine.handle(event)
+            for at_us, numbers, recipients, aggregate, problem in answer:
                 problems += problem is not None
                 assert (aggregate is None) == (problem is not None)
                 gone.update((at_us, client, tuple(numbers)) for client in recipients)

@@ -233,12 +233,12 @@ def test_in_other_processes(known: dict[str, dict[str, str]], tmp_path: Path) ->
             subprocess.Popen(command, env=environment, cwd=folder, stdout=subprocess.PIPE, text=True)
         )
     try:
-        told = [process.communicate(timeout=300)[0] for process in started]
+        answer = [process.communicate(timeout=300)[0] for process in started]
     finally:
         for process in started:
             process.kill()
     assert [process.returncode for process in started] == [0, 0, 0]
-    assert [json.loads(each) for each in told] == [known] * 3
+    assert [json.loads(each) for each in answer] == [known] * 3
     assert [list((tmp_path / str(number)).iterdir()) for number in range(3)] == [[]] * 3  # nor left there
 
 
@@ -253,13 +253,13 @@ def test_moves_of_a_trace_are_described_by_what_they_are() -> None:
         }
     )
     models = [Replay(table), Replay(table)]
-    found = []
+    result = []
     for model in models:
         lab = Lab(3)
         lab.fleet(1, mobility=model)
         lab.run(minutes=5)
-        found.append(sums(lab))
-    assert found[0] == found[1]
+        result.append(sums(lab))
+    assert result[0] == result[1]
 
 
 # -- nothing that decides a run looks at a clock or draws from anywhere but the named streams
@@ -276,7 +276,7 @@ ELSEWHERE = {"random", "secrets"}
 
 def test_nothing_that_decides_a_run_reads_the_clock() -> None:
     """``time.monotonic`` is left: it gives a notebook its turn, between two events."""
-    package, found = Path(mudkit.__file__).parent, []
+    package, result = Path(mudkit.__file__).parent, []
     files = [package / name for name in ("lab.py", "events.py")]
     for folder in ("experiment", "fleet", "sources", "systems"):
         files += sorted((package / folder).rglob("*.py"))
@@ -294,8 +294,8 @@ def test_nothing_that_decides_a_run_reads_the_clock() -> None:
                 names += [node.module] if node.module in ELSEWHERE else []
             elif isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names if alias.name in ELSEWHERE]
-            found += [f"{file.relative_to(package)}:{getattr(node, 'lineno', 0)}: {name}" for name in names]
-    assert found == []
+            result += [f"{file.relative_to(package)}:{getattr(node, 'lineno', 0)}: {name}" for name in names]
+    assert result == []
 
 
 # -- devices that are added
@@ -315,11 +315,11 @@ OWNERS = {
 
 def rows_of(lab: Lab, names: list[str]) -> dict[str, list[Any]]:
     """The rows of each table that are about these devices, in an order of their own."""
-    mine, found = {*names}, {}
+    mine, result = {*names}, {}
     for table, owners in OWNERS.items():
         rows = lab.trace.table(table).to_pylist()
-        found[table] = sorted(str(row) for row in rows if mine & {row[owner] for owner in owners})
-    return found
+        result[table] = sorted(str(row) for row in rows if mine & {row[owner] for owner in owners})
+    return result
 
 
 def assert_same(before: dict[str, list[Any]], after: dict[str, list[Any]], tables: Any = OWNERS) -> None:
@@ -396,11 +396,11 @@ def test_the_order_of_groups_changes_nothing() -> None:
 
 
 def test_names_of_a_group_do_not_depend_on_other_groups() -> None:
-    found = []
+    result = []
     for order in (["a", "a-b"], ["a-b", "a"]):
         lab = Lab()
-        found.append(sorted(device.name for prefix in order for device in lab.fleet(2, prefix=prefix)))
-    assert found == [["a-00000", "a-00001", "a-b-00000", "a-b-00001"]] * 2
+        result.append(sorted(device.name for prefix in order for device in lab.fleet(2, prefix=prefix)))
+    assert result == [["a-00000", "a-00001", "a-b-00000", "a-b-00001"]] * 2
 
 
 def test_a_longer_run_begins_with_the_shorter_one() -> None:

@@ -137,10 +137,10 @@ def test_a_cluster_that_is_not_there_is_told_before_java_starts():
         MUDKIT_SPARK_MASTER="spark://127.0.0.1:1",
     )
     assert done.returncode == 0, done.stderr
-    where, found, remedy, nothing_started = json.loads(done.stdout)
+    where, result, remedy, nothing_started = json.loads(done.stdout)
     assert where == "MUDKIT_SPARK_MASTER"
-    assert found.startswith("spark://127.0.0.1:1: 127.0.0.1:1: ")
-    assert "refused" in found
+    assert result.startswith("spark://127.0.0.1:1: 127.0.0.1:1: ")
+    assert "refused" in result
     assert "leave it out" in remedy
     assert nothing_started
 

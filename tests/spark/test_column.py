@@ -42,9 +42,9 @@ def user_functions():
 def check(frame, predicates, rows, layout):
     """Evaluate all at once, and compare; rows are (record, receiver) in the order of the column `at`."""
     columns = [pipeline.column(p, layout).alias(f"p{n}") for n, p in enumerate(predicates)]
-    found = frame.select("at", *columns).toArrow().sort_by("at").to_pydict()
+    result = frame.select("at", *columns).toArrow().sort_by("at").to_pydict()
     for n, p in enumerate(predicates):
-        for (record, reader), got in zip(rows, found[f"p{n}"], strict=True):
+        for (record, reader), got in zip(rows, result[f"p{n}"], strict=True):
             assert got is p(record, receiver=reader), (p.text, record, reader)
 
 
@@ -182,10 +182,10 @@ def test_names_and_strings_are_quoted(spark):
         predicates = [Predicate(f"a{n} = :x", x=text) for n, text in enumerate(NASTY)]
         if sql:
             written = [p.sql("spark", layout) for p in predicates]
-            found = spark.sql(f"SELECT {', '.join(written)} FROM nasty").collect()[0]
+            result = spark.sql(f"SELECT {', '.join(written)} FROM nasty").collect()[0]
         else:
-            found = frame.select(*(pipeline.column(p, layout) for p in predicates)).collect()[0]
-        assert list(found) == [True] * len(NASTY)
+            result = frame.select(*(pipeline.column(p, layout) for p in predicates)).collect()[0]
+        assert list(result) == [True] * len(NASTY)
     with pytest.raises(PredicateError, match="variable"):
         Predicate("a = 'x'").sql("spark", Layout(record={"a": Column("${x}", "string")}))
 

@@ -237,7 +237,7 @@ def cabs(tmp_path):
 
 
 @pytest.mark.parametrize(("last", "found"), [("check_parsed", 3), ("check_plausible", 5)])
-def test_a_stopped_ingest_goes_on(spark, cabs, tmp_path, monkeypatch, last, found):
+def test_a_stopped_ingest_goes_on(spark, cabs, tmp_path, monkeypatch, last, outcome):
     out, wanted = tmp_path / "out", tmp_path / "wanted"
     pipeline.ingest(spark, cabs, wanted)
     with monkeypatch.context() as patch:
@@ -245,7 +245,7 @@ def test_a_stopped_ingest_goes_on(spark, cabs, tmp_path, monkeypatch, last, foun
         with pytest.raises(KeyboardInterrupt):
             pipeline.ingest(spark, cabs, out)
     (left,) = tmp_path.glob(".out*")
-    assert len(names(left / "done")) == found
+    assert len(names(left / "done")) == outcome
     assert not out.exists()
     before = {file: file.stat().st_mtime_ns for file in (left / "work").rglob("part-*")}
     with monkeypatch.context() as patch:

@@ -50,11 +50,11 @@ def test_every_table_is_read_as_it_was_recorded(spark, lab, folder, name):
     assert len(recorded) > 10
     frame = pipeline.read(spark, folder, name)
     assert frame.columns == SCHEMAS[name].names
-    found = frame.toArrow()
-    assert found.num_rows == len(recorded)
+    outcome = frame.toArrow()
+    assert outcome.num_rows == len(recorded)
     for field in recorded.schema:  # Spark knows no column that cannot be null
-        assert found.schema.field(field.name).type == field.type, field.name
-    assert sorted_rows(found) == sorted_rows(recorded)
+        assert outcome.schema.field(field.name).type == field.type, field.name
+    assert sorted_rows(outcome) == sorted_rows(recorded)
     if name not in ("bill", "deliveries"):
         assert sorted(each.name for each in (folder / name).iterdir()) == [
             "date=2010-03-01",
@@ -110,9 +110,9 @@ def test_labels_of_the_queries(spark, lab, folder):
             if q["device"] == p["device"] and 0 < (q["ts"] - p["ts"]).total_seconds() <= HORIZON_S:
                 missing = len(answers[q["read_id"]] - answers[p["read_id"]])
                 expected[q["read_id"], p["read_id"]] = len(answers[q["read_id"]]), missing
-    found = {(row["read_id"], row["cached_read_id"]): (row["points"], row["missing"]) for row in labels}
-    assert found == expected
-    assert max(points for points, _ in found.values()) > 30
+    outcome = {(row["read_id"], row["cached_read_id"]): (row["points"], row["missing"]) for row in labels}
+    assert outcome == expected
+    assert max(points for points, _ in outcome.values()) > 30
 
 
 def test_cells_and_the_profile_count_the_lab(spark, lab, folder):
@@ -158,19 +158,19 @@ def mudkit(*arguments):
 
 
 def test_the_command_profiles_it(lab, folder):
-    told = dict(line.strip().split(maxsplit=1) for line in mudkit("trace", "profile", folder).splitlines())
-    assert told["positions"] == f"{len(lab.trace.table('positions')):,}"
-    assert told["reads"] == f"{len(lab.trace.table('reads')):,}"
-    assert (told["rejected"], told["devices"], told["format"]) == ("0", "6", "lab")
-    assert told["source"] == "a lab, seed 5"
+    reply = dict(line.strip().split(maxsplit=1) for line in mudkit("trace", "profile", folder).splitlines())
+    assert reply["positions"] == f"{len(lab.trace.table('positions')):,}"
+    assert reply["reads"] == f"{len(lab.trace.table('reads')):,}"
+    assert (reply["rejected"], reply["devices"], reply["format"]) == ("0", "6", "lab")
+    assert reply["source"] == "a lab, seed 5"
 
 
 def test_the_command_labels_it(spark, folder, tmp_path):
-    told = mudkit(
+    reply = mudkit(
         "pipeline", "run", "label_reads", folder, "--out", tmp_path / "labels", "--horizon-s", HORIZON_S
     )
     written = ds.dataset(tmp_path / "labels", format="parquet").to_table()
-    assert f"{len(written):,} rows" in told
+    assert f"{len(written):,} rows" in reply
     frames = [pipeline.read(spark, folder, name) for name in ("positions", "reads")]
     assert sorted_rows(written) == sorted_rows(pipeline.label_reads(*frames, horizon_s=HORIZON_S).toArrow())
 

@@ -10,10 +10,10 @@ pytestmark = pytest.mark.spark
 
 def test_f2_small():
     said = []
-    found = spark_labels.measure(said.append, cars=8, days=2, times=2, runs=1)
+    result = spark_labels.measure(said.append, cars=8, days=2, times=2, runs=1)
     (f2,) = (row for row in lab.ROWS if row.name == "F2")
-    assert {required.figure for required in f2.required} <= set(found.figures)
-    assert found.figures["share of runs in which both count the same"].low == 1
-    assert 0.2 < found.figures["GB of the driver at its peak"].median < 4
-    assert all(figure.low > 0 for name, figure in found.figures.items() if name.startswith("s, "))
+    assert {required.figure for required in f2.required} <= set(result.figures)
+    assert result.figures["share of runs in which both count the same"].low == 1
+    assert 0.2 < result.figures["GB of the driver at its peak"].median < 4
+    assert all(figure.low > 0 for name, figure in result.figures.items() if name.startswith("s, "))
     assert "label_writes, longer trace, 1 of 1, two workers" in said

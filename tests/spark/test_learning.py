@@ -44,9 +44,9 @@ def small(measure, **options):
 
 
 def test_row_m4_at_small_size(spark):
-    found = small(caching_reads.measure, days={20: 7})
-    assert {required.figure for required in M4.required} <= set(found.figures)
-    shares = {name: figure.median for name, figure in found.figures.items()}
+    result = small(caching_reads.measure, days={20: 7})
+    assert {required.figure for required in M4.required} <= set(result.figures)
+    shares = {name: figure.median for name, figure in result.figures.items()}
     for least in ("1", "0.9"):
         regime = f"20 cars, 1 town, completeness {least}"
         assert 0 < shares[f"bound sends, {regime}"] <= shares[f"rule sends, {regime}"] < 1
@@ -56,14 +56,14 @@ def test_row_m4_at_small_size(spark):
         shares["times fewer queries, 3.5 times fewer stale, bound, best regime"]
         >= (shares["times fewer queries, 3.5 times fewer stale, tree, best regime"])
     )
-    assert set(found.parameters["recorded traces"].values()) == {"not taken"}
-    assert judge(M4, found)[0] == "not reproducible"  # by the bound itself
+    assert set(result.parameters["recorded traces"].values()) == {"not taken"}
+    assert judge(M4, result)[0] == "not reproducible"  # by the bound itself
 
 
 def test_row_m5_at_small_size(spark):
-    found = small(caching_writes.measure, days={20: 7})
-    assert {required.figure for required in M5.required} <= set(found.figures)
-    shares = {name: figure.median for name, figure in found.figures.items()}
+    result = small(caching_writes.measure, days={20: 7})
+    assert {required.figure for required in M5.required} <= set(result.figures)
+    shares = {name: figure.median for name, figure in result.figures.items()}
     regime = "20 cars, 1 town"
     for what in ("messages", "points"):
         assert shares[f"{what}, bound, {regime}"] < shares[f"{what}, strict bound, {regime}"] <= 1
@@ -73,37 +73,37 @@ def test_row_m5_at_small_size(spark):
     assert shares[f"missed, bound, {regime}"] <= shares[f"missed, 30 min, {regime}"]
     hours = shares[f"messages, hours in hindsight, {regime}"]
     assert shares[f"messages, bound, {regime}"] < hours <= shares[f"messages, 30 min, {regime}"]
-    judge(M5, found)
+    judge(M5, result)
 
 
 def test_the_loop_is_closed(spark):
     plan = Commuters(cars=3, days=1, every_s=1800.0, reads_per_day=48.0)
-    found = close_the_loop(plan, 3)
-    before, after = found.table.to_dict("records")
+    result = close_the_loop(plan, 3)
+    before, after = result.table.to_dict("records")
     assert before["reads"] == after["reads"] > 100
-    assert found.versions == [1] * 3  # every device has it
+    assert result.versions == [1] * 3  # every device has it
     assert after["sent_share"] != before["sent_share"]
-    assert found.promised.artefact.document["manifest"]["leaves"] >= 2
-    assert found.alarm.reads == after["reads"]
+    assert result.promised.artefact.document["manifest"]["leaves"] >= 2
+    assert result.alarm.reads == after["reads"]
     for row in (before, after):
         assert row["regret"] == pytest.approx(row["sent_share"] - row["bound_share"])
         assert row["regret_held"] == pytest.approx(row["sent_share"] - row["held_share"])
         assert row["regret_held"] >= 0  # no cache holds more than all answers
         assert row["point_share"] > 0.99
-    assert found.writes is None
-    assert 0 <= found.promised.stale_low <= found.promised.stale_high <= 1
+    assert result.writes is None
+    assert 0 <= result.promised.stale_low <= result.promised.stale_high <= 1
 
 
 def test_writes_are_in_the_loop_too(spark):
     """Nobody asks at night, but parked cars report: the tree finds it, and the bill says what that saves."""
     plan = Commuters(cars=4, days=1, every_s=900.0, reads_per_day=300.0, asks="driving")
-    found = close_the_loop(plan, 1, writes=Batch(30), features="dense")
-    before, reads_learnt, after = found.table.to_dict("records")
+    result = close_the_loop(plan, 1, writes=Batch(30), features="dense")
+    before, reads_learnt, after = result.table.to_dict("records")
     assert [row["policy"] for row in (before, reads_learnt, after)] == ["before", "reads learnt", "after"]
-    assert found.versions == found.write_versions == [1] * 4
-    assert found.writes.kind == "write"
-    assert found.writes.document["manifest"]["leaves"] >= 2
-    assert found.promised.artefact.density.cells
+    assert result.versions == result.write_versions == [1] * 4
+    assert result.writes.kind == "write"
+    assert result.writes.document["manifest"]["leaves"] >= 2
+    assert result.promised.artefact.density.cells
     assert before["reads"] == reads_learnt["reads"] == after["reads"] > 20
     assert after["point_share"] < 0.9 < before["point_share"]
     assert reads_learnt["sent_messages"] == pytest.approx(before["sent_messages"], rel=0.1)

@@ -41,14 +41,14 @@ def variants(spark: SparkSession, data: list[dict[str, Any]]) -> DataFrame:
 def in_spark(frame: DataFrame, predicates: list[Predicate]) -> list[list[bool | None]]:
     """Evaluate all at once: by predicate, then by row."""
     columns = [pipeline.column(p, LAYOUT).alias(f"p{n}") for n, p in enumerate(predicates)]
-    found = frame.select("at", *columns).toArrow().sort_by("at")
-    return [found[f"p{n}"].to_pylist() for n in range(len(predicates))]
+    result = frame.select("at", *columns).toArrow().sort_by("at")
+    return [result[f"p{n}"].to_pylist() for n in range(len(predicates))]
 
 
 def in_sqlite(connection: sqlite3.Connection, predicate: Predicate, count: int) -> list[bool | None]:
-    found = connection.execute(f"SELECT {predicate.sql('sqlite', LAYOUT)} FROM t ORDER BY rowid").fetchall()
-    assert len(found) == count
-    return [None if each is None else bool(each) for (each,) in found]
+    result = connection.execute(f"SELECT {predicate.sql('sqlite', LAYOUT)} FROM t ORDER BY rowid").fetchall()
+    assert len(result) == count
+    return [None if each is None else bool(each) for (each,) in result]
 
 
 def in_numpy(predicate: Predicate, data: list[dict[str, Any]]) -> list[bool | None]:
@@ -60,8 +60,8 @@ def in_numpy(predicate: Predicate, data: list[dict[str, Any]]) -> list[bool | No
         for scope in SCOPES
     }
     columns["record"]["row"] = np.arange(len(data))
-    found = predicate.numpy(columns.pop("record"), **columns)
-    return [None if each is np.ma.masked else bool(each) for each in found]
+    result = predicate.numpy(columns.pop("record"), **columns)
+    return [None if each is np.ma.masked else bool(each) for each in result]
 
 
 def test_the_fixtures(spark):
@@ -72,14 +72,14 @@ def test_the_fixtures(spark):
     frame = variants(spark, [{"record": usual[0][1], "receiver": usual[0][2], "auth": {}}]).cache()
     for first in range(0, len(usual), 64):
         batch = usual[first : first + 64]
-        found = in_spark(frame, [Predicate(text) for text, *_ in batch])
-        for (text, *_, expected), got in zip(batch, found, strict=True):
+        result = in_spark(frame, [Predicate(text) for text, *_ in batch])
+        for (text, *_, expected), got in zip(batch, result, strict=True):
             assert got == [expected], text
     edges = [row for group in groups.values() if group is not usual for row in group]
     data = [{"record": record, "receiver": receiver, "auth": {}} for _, record, receiver, _ in edges]
-    found = in_spark(variants(spark, data), [Predicate(text) for text, *_ in edges])
+    result = in_spark(variants(spark, data), [Predicate(text) for text, *_ in edges])
     for at, (text, record, _, expected) in enumerate(edges):
-        assert found[at][at] is expected, (text, record)
+        assert result[at][at] is expected, (text, record)
 
 
 @settings(
@@ -101,9 +101,9 @@ def test_all_four_agree(spark, texts, data):
         "INSERT INTO t VALUES (?, ?, ?)", [[to_json(row[scope]) for scope in SCOPES] for row in data]
     )
     for predicate, in_java in zip(predicates, in_spark(variants(spark, data), predicates), strict=True):
-        told = (predicate.text, data)
+        answer = (predicate.text, data)
         expected = [predicate(row["record"], receiver=row["receiver"], auth=row["auth"]) for row in data]
-        assert in_java == expected, told
-        assert in_sqlite(connection, predicate, len(data)) == expected, told
-        assert in_numpy(predicate, data) == expected, told
+        assert in_java == expected, answer
+        assert in_sqlite(connection, predicate, len(data)) == expected, answer
+        assert in_numpy(predicate, data) == expected, answer
     connection.close()

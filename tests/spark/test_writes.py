@@ -25,8 +25,8 @@ def expected(positions, reads):
         for point in brute(positions, read):
             first[point] = first[point] or (read["read_id"], read["ts"])
     return Counter(
-        (row["device"], row["ts"], *(found or (None, None)))
-        for row, found in zip(positions.to_pylist(), first, strict=True)
+        (row["device"], row["ts"], *(outcome or (None, None)))
+        for row, outcome in zip(positions.to_pylist(), first, strict=True)
     )
 
 

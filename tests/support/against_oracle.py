@@ -20,13 +20,13 @@ from mudkit.consistency.search import Budget
 
 def differences(history: History) -> list[tuple[str, str, bool]]:
     """Give model, verdict and the oracle's answer where they differ; the verdict is not made small here."""
-    found = []
+    result = []
     for name in MODELS:
         status = verdict(history, name)
         answer = meets(list(history), name)
         if status != ("OK" if answer else "ILLEGAL"):
-            found.append((name, status, answer))
-    return found
+            result.append((name, status, answer))
+    return result
 
 
 def verdict(history: History, name: str) -> str:

@@ -113,11 +113,11 @@ class World:
         own = [{i for i in self.included if self.ops[i].client == c} for c in clients]
         possible = [[] for _ in clients]
         for s in self.sequences(False, real_time):
-            for mine, found in zip(own, possible, strict=True):
+            for mine, result in zip(own, possible, strict=True):
                 if mine <= set(s) and (
                     not s or s[-1] in mine
                 ):  # what comes after the last own one is of no use
-                    found.append(s)
+                    result.append(s)
         return _choose(possible, [])
 
 
@@ -165,18 +165,18 @@ def _vain(ops, effective, versions, saw, aside):
     choices = []
     for i in conflicts:
         content = ops[i].expected
-        found = [(w,) for w in effective if matches(ops[w], versions.get(w), content)]
+        result = [(w,) for w in effective if matches(ops[w], versions.get(w), content)]
         if is_initial(content):
-            found.append((None,))
+            result.append((None,))
         if content.version is None:
-            found += [
+            result += [
                 "nobody"
                 for w, op in enumerate(ops)
                 if w != i and op.kind == "write" and w not in effective and matches(op, None, content)
             ]
         if content.version is None:
-            found += ["nobody" for op in aside if matches(op, None, content)]
-        choices.append(found or ["nobody"])
+            result += ["nobody" for op in aside if matches(op, None, content)]
+        choices.append(result or ["nobody"])
     for choice in itertools.product(*choices):
         yield World(ops, effective, versions, dict(zip(conflicts, choice, strict=True)), saw)
 
@@ -238,7 +238,7 @@ def retractions(ops):
     options = []
     for r in reads:
         content = ops[r].content
-        found = [
+        result = [
             w
             for w, op in enumerate(ops)
             if op.kind == "write"
@@ -248,7 +248,7 @@ def retractions(ops):
                 else not is_refused(op) and matches(op, op.content.version or content.version, content)
             )
         ]
-        options.append(found + ([None] if is_initial(content) else []))
+        options.append(result + ([None] if is_initial(content) else []))
     for choice in itertools.product(*options):
         saw = dict(zip(reads, choice, strict=True))
         pending = [
@@ -393,9 +393,9 @@ def views_hold(operations, views, model):
     """
     ops = [op for op in operations if op.kind == "write" or op.outcome == "ok"]
     number = {op.id: i for i, op in enumerate(ops)}
-    found = {client: [number[op.id] for op in view] for client, view in views.items()}
-    everything = {i for view in found.values() for i in view}
-    for client, view in found.items():
+    result = {client: [number[op.id] for op in view] for client, view in views.items()}
+    everything = {i for view in result.values() for i in view}
+    for client, view in result.items():
         if len(set(view)) != len(view):
             return f"{client}: an operation twice"
         state = last = None
@@ -440,7 +440,7 @@ def views_hold(operations, views, model):
         for i, op in enumerate(ops):
             if op.client == client and i not in view and (op.outcome != "pending" or i in everything):
                 return f"{client}: {op} is missing"
-    views = list(found.values())
+    views = list(result.values())
     if not all(agree(one, two) for one, two in itertools.combinations(views, 2)):
         return "views join"
     if model in ("linearizable", "sequential", "sequential-wio") and any(view != views[0] for view in views):

@@ -105,8 +105,8 @@ def first_labels(positions, reads):
     """What label_writes gives, by its definition."""
     first = []
     for write in positions.to_pylist():
-        found = [read for read in reads.to_pylist() if holds(read, write)]
-        first.append(min(found, key=lambda read: (read["ts"], read["read_id"]), default=None))
+        result = [read for read in reads.to_pylist() if holds(read, write)]
+        first.append(min(result, key=lambda read: (read["ts"], read["read_id"]), default=None))
     return pa.table(
         {
             "device": positions["device"],

@@ -75,8 +75,8 @@ class Nursery:
     def _read(self) -> list[Any]:
         line = self._lines.readline()
         assert line, "the nursery has ended"
-        found: list[Any] = json.loads(line)
-        return found
+        result: list[Any] = json.loads(line)
+        return result
 
     def _write(self, what: bytes) -> None:
         assert self.process.stdin is not None

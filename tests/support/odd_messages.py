@@ -137,8 +137,8 @@ def crossed(draw: Random, message: Any, pool: dict[type, list[Any]]) -> Any:
     if isinstance(message, list | tuple) and message:
         place = draw.randrange(len(message))
         return [*message[:place], crossed(draw, message[place], pool), *message[place + 1 :]]
-    found = pool.get(type(message))
-    return draw.choice(found) if found else message
+    result = pool.get(type(message))
+    return draw.choice(result) if result else message
 
 
 def cross(lab: Lab, heard: dict[Any, list[Received]], count: int, seed: int) -> Counter[str]:

@@ -113,7 +113,7 @@ _PLAIN: list[tuple[str, bool | None]] = [
 
 def _with_null() -> list[Row]:
     """Every operator with NULL on either side, written and as data."""
-    found: list[Row] = []
+    result: list[Row] = []
     for operator in ("=", "<>", "<", "<=", ">", ">="):
         for left, right in (
             ("NULL", "n"),
@@ -124,26 +124,26 @@ def _with_null() -> list[Row]:
             ("nul", "s"),
             ("nul", "loc"),
         ):
-            found.append((f"{left} {operator} {right}", R, READER, N))
+            result.append((f"{left} {operator} {right}", R, READER, N))
     for operator in "+-*/":
-        found += [
+        result += [
             (f"{a} {operator} {b} IS NULL", R, READER, T)
             for a, b in (("NULL", "n"), ("n", "NULL"), ("nul", "n"), ("n", "nul"))
         ]
-    return found
+    return result
 
 
 def _logic() -> list[Row]:
     """The truth tables of AND, OR and NOT."""
     names = {"yes": T, "no": F, "nul": N}
-    found: list[Row] = []
+    result: list[Row] = []
     for a, x in names.items():
         for b, y in names.items():
             both = F if x is F or y is F else N if x is N or y is N else T
             either = T if x is T or y is T else N if x is N or y is N else F
-            found += [(f"{a} AND {b}", R, READER, both), (f"{a} OR {b}", R, READER, either)]
-        found.append((f"NOT {a}", R, READER, {T: F, F: T, N: N}[x]))
-    return found
+            result += [(f"{a} AND {b}", R, READER, both), (f"{a} OR {b}", R, READER, either)]
+        result.append((f"NOT {a}", R, READER, {T: F, F: T, N: N}[x]))
+    return result
 
 
 def _records() -> list[Row]:

@@ -65,8 +65,8 @@ def story(steps: Any) -> list[ClientEvent]:
         client = CLIENTS[who]
         attributes = {} if cell is None else {"cell": cell}
         context = {"people": [client], "span_us": None, "attributes": attributes}
-        told = {"register": json.dumps(attributes), "context": json.dumps(context)}.get(kind)
-        events.append(ClientEvent(t_us, number, client, kind, told))
+        answer = {"register": json.dumps(attributes), "context": json.dumps(context)}.get(kind)
+        events.append(ClientEvent(t_us, number, client, kind, answer))
     return events
 
 
@@ -135,11 +135,11 @@ class Worlds:
         return self.named(world, self.engines[world].handle(event._replace(client=client)))
 
     def fire(self, now_us: int) -> list[Any]:
-        found = []
+        result = []
         for world, engine in self.engines.items():
             if engine.due_us <= now_us:
-                found += self.named(world, engine.fire(now_us))
-        return found
+                result += self.named(world, engine.fire(now_us))
+        return result
 
     def named(self, world: str, gone: Any) -> list[Any]:
         return [

@@ -58,7 +58,7 @@ def small(pick: Pick, most: int = 6) -> History:
     operations = []
     for number, (client, begin, end, is_write, value) in enumerate(drafts):
         outcome = Outcome.OK
-        expected = found = None
+        expected = result = None
         if is_write and is_race and pick((True, True, False)):
             expected = Content(pick([None, *(each for _, _, _, wrote, each in drafts[:number] if wrote)]))
         elif is_write and has_trouble:
@@ -66,7 +66,7 @@ def small(pick: Pick, most: int = 6) -> History:
             if outcome is Outcome.CONFLICT or pick((True, False)):
                 expected = seen(bool(are_versioned))
             if outcome is Outcome.CONFLICT and pick((True, False)):
-                found = seen(bool(are_versioned))
+                result = seen(bool(are_versioned))
         content = (
             Content(value, versions.get(number) if outcome is Outcome.OK else None)
             if is_write
@@ -74,7 +74,7 @@ def small(pick: Pick, most: int = 6) -> History:
         )
         operations.append(Operation(
             client, number, "x", Kind.WRITE if is_write else Kind.READ, begin, None if outcome is Outcome.PENDING else end,
-            content, None, outcome, expected, found,
+            content, None, outcome, expected, result,
         ))  # fmt: skip
     return History(operations)
 
@@ -103,7 +103,7 @@ def recorded(
     stores: list[list[str]] = [[]]
     branch = dict.fromkeys(range(clients), 0)
     seen = dict.fromkeys(range(clients), 0)
-    t_us, found = 0, []
+    t_us, result = 0, []
     for number in range(operations):
         t_us += rng.randint(1, 5)
         client = rng.randrange(clients)
@@ -118,7 +118,7 @@ def recorded(
             store.append(f"v{number}")
             seen[client] = len(store)
             version = len(store) if versions and len(stores) == 1 else None
-            found.append(
+            result.append(
                 Operation(
                     f"c{client}",
                     number,
@@ -137,7 +137,7 @@ def recorded(
             at = rng.randint(0, len(store))
         value = store[at - 1] if at else None
         known = versions and (len(stores) == 1 or at == 0)
-        found.append(
+        result.append(
             Operation(f"c{client}", number, "x", Kind.READ, begin, end, Content(value, at if known else None))
         )
-    return History(found)
+    return History(result)

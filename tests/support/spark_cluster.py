@@ -14,18 +14,18 @@ from mudkit.pipeline.launch.shipping import EXECUTORS_NEED
 
 def _with_requirements(names: tuple[str, ...]) -> set[str]:
     """These packages and those that they need, extras apart."""
-    found: set[str] = set()
+    result: set[str] = set()
     waiting = list(names)
     while waiting:
         name = waiting.pop()
-        if name.lower() in found:
+        if name.lower() in result:
             continue
-        found.add(name.lower())
+        result.add(name.lower())
         for text in importlib.metadata.requires(name) or ():
             requirement, _, marker = text.partition(";")
             if "extra" not in marker and "platform" not in marker:
                 waiting.append(re.match(r"[\w.-]+", requirement)[0])
-    return found
+    return result
 
 
 def bare_python(folder: Path) -> Path:

@@ -206,13 +206,13 @@ def test_a_teacher_opens_copies_and_who_writes_chapters_their_source(tmp_path, m
     (["--port", "abc"], "'abc'", "help-all"), (["--port"], "''", "help-all"), (["-x"], "-x", "help-all"),
 ])  # fmt: skip
 def test_a_wrong_option_of_jupyterlab_is_told_before_anything_is_copied(
-    tmp_path, monkeypatch, arguments, found, remedy
+    tmp_path, monkeypatch, arguments, outcome, remedy
 ):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("os.execv", lambda program, command: pytest.fail(f"{command}"))
     with pytest.raises(ParameterError) as caught:
         run("lab", *arguments)
-    assert found in str(caught.value.found)
+    assert outcome in str(caught.value.found)
     assert remedy in str(caught.value.remedy)
     assert not list(tmp_path.iterdir())
 

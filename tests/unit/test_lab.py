@@ -60,7 +60,7 @@ def state(lab: Lab) -> Any:
         lab.now,
         [lab.trace.table(name).to_pylist() for name in TABLES],
         list(lab.trace.description["devices"]),
-        len(lab.world.agenda),
+        len(lab.world.event_queue),
     )
 
 

@@ -1,7 +1,7 @@
 """What parties know after a task: computed from what they held, whatever the system promises.
 
 Who holds the content of an item in clear has read it. What is only packed is in clear
-(:mod:`mudkit.fleet.opened`), and a text that is marked as a ciphertext, and is none, is as well.
+(:mod:`mudkit.fleet.unpacking`), and a text that is marked as a ciphertext, and is none, is as well.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 An item has come to a phone if all of its content stands in one message that came over the phone's link since
 the item was published, and if it has left its sender over the sender's link in the same way before. It may
-stand there as it is, among others, or packed as :mod:`mudkit.fleet.opened` can open it.
+stand there as it is, among others, or packed as :mod:`mudkit.fleet.unpacking` can open it.
 
 What is sealed nobody can read. A ciphertext counts as an item if it is at least as long as the content can be
 written (six bits a letter); none of its bytes counts for two items.

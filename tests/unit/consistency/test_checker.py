@@ -185,9 +185,9 @@ def test_the_papers_own_trouble():
 
 
 def test_views_fork_and_say_where():
-    found = views(History.of(FORKED), key="x")
-    assert [each.what for each in found["ann"]] == ["w(x)0>1", "r(x)1", "r(x)1"]
-    assert [each.what for each in found["bob"]] == ["w(x)0>2", "r(x)2", "r(x)2"]
+    result = views(History.of(FORKED), key="x")
+    assert [each.what for each in result["ann"]] == ["w(x)0>1", "r(x)1", "r(x)1"]
+    assert [each.what for each in result["bob"]] == ["w(x)0>2", "r(x)2", "r(x)2"]
     assert views(History.of("ann: w1 r7"), key="x") == {}
 
 

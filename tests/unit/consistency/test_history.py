@@ -87,11 +87,11 @@ def test_the_notation():
         ("ann: r1!", "column 6", "r1!"), ("ann: []", "column 6", "[]"),
     ],
 )  # fmt: skip
-def test_what_is_no_notation(text, where, found):
+def test_what_is_no_notation(text, where, result):
     with pytest.raises(TraceFormatError) as error:
         History.of(text)
     assert where in str(error.value.where)
-    assert found in str(error.value.found)
+    assert result in str(error.value.found)
     assert error.value.expected
 
 

@@ -22,11 +22,11 @@ def bench():
 
 def test_rule_and_bound_are_those_of_the_evaluation(bench):
     rule, bound = evaluate_reads(LABELS, READS, [FixedRule(), Bound()]).to_dict("records")
-    found = bench.tried(FixedRule())
+    result = bench.tried(FixedRule())
     for name in ("sent_share", "stale_share", "completeness"):
-        assert getattr(found, name) == pytest.approx(rule[name])
-    assert found.learnt is None
-    curve = bench.bound(found.stale_share)
+        assert getattr(result, name) == pytest.approx(rule[name])
+    assert result.learnt is None
+    curve = bench.bound(result.stale_share)
     assert curve["sent_share"].is_monotonic_decreasing
     assert curve["stale_share"].iloc[0] == 0
     assert curve["sent_share"].iloc[-1] == pytest.approx(bound["sent_share"])
@@ -44,16 +44,16 @@ def test_a_dearer_stale_answer_is_given_less_often(bench):
 
 def test_nobody_is_decided_for_by_a_tree_that_has_seen_her(bench):
     """The replay is by folds: the whole tree, which has seen all, would look better."""
-    found = bench.tried("latency")
-    seen = found.learnt.local(bench.pairs)
-    honest = bench.trees.tree(found.learnt.costs)[1] == 0
+    result = bench.tried("latency")
+    seen = result.learnt.local(bench.pairs)
+    honest = bench.trees.tree(result.learnt.costs)[1] == 0
     assert (replay(bench.pairs, seen) != replay(bench.pairs, honest)).any()
-    assert (found.reads["is_local"] == (replay(bench.pairs, honest) != SENT)).all()
+    assert (result.reads["is_local"] == (replay(bench.pairs, honest) != SENT)).all()
     wrong = bench.stale[seen].sum() + (~bench.stale[~seen]).sum()
     assert wrong < bench.stale[honest].sum() + (~bench.stale[~honest]).sum()
-    assert len(found.reads) == len(READS)
-    assert found.reads["is_stale"].sum() == round(found.stale_share * len(READS))
-    assert not (found.reads["is_stale"] & ~found.reads["is_local"]).any()
+    assert len(result.reads) == len(READS)
+    assert result.reads["is_stale"].sum() == round(result.stale_share * len(READS))
+    assert not (result.reads["is_stale"] & ~result.reads["is_local"]).any()
 
 
 def test_an_answer_may_lack_a_little(bench):
@@ -108,8 +108,8 @@ def test_a_tree_for_writes_is_listed_with_its_delays():
     known = write_features(writes.t_us, writes.lat, writes.lon)[::13]
     mine = [decided(table, dict(zip(learnt.names, row, strict=True))) for row in known]
     due_us = learnt.due_us(writes)[::13] - writes.t_us[::13]
-    told = ["never" if each > 1e12 else f"{each / 60e6:g} min" for each in due_us.tolist()]
-    assert mine == told
+    answer = ["never" if each > 1e12 else f"{each / 60e6:g} min" for each in due_us.tolist()]
+    assert mine == answer
     assert "never" in mine
     assert table["examples"][0] == 400
 

@@ -52,9 +52,9 @@ def test_same_seed_same_run():
 
 def test_what_was_published_before_its_receiver_is_served_is_lost():
     scenario = Scenario(devices=2, hours=0.01, link="wifi", items=Poisson(per_day=86_400))
-    found = run(scenario, Sublim, 1).deliveries
+    result = run(scenario, Sublim, 1).deliveries
     assert (
-        list(found["status"].iloc[:10]) == ["lost"] * 2 + ["unread"] * 8
+        list(result["status"].iloc[:10]) == ["lost"] * 2 + ["unread"] * 8
     )  # it takes two seconds to associate
 
 
@@ -85,17 +85,17 @@ def test_receivers_are_others_distinct_and_drawn_evenly():
     scenario = Scenario(
         devices=6, hours=24, receivers=2, items=Poisson(per_day=1000), reads=Poisson(per_day=0)
     )
-    found = run(scenario, Silent, 1, messages=False, held=False).deliveries
-    found["sender"] = found["item"].str.split().str[0]
-    assert not found.duplicated(["item", "receiver"]).any()
-    assert (found.groupby("item").size() == 2).all()
-    assert (found["sender"] != found["receiver"]).all()
-    pairs = Counter(zip(found["sender"], found["receiver"], strict=True))
+    result = run(scenario, Silent, 1, messages=False, held=False).deliveries
+    result["sender"] = result["item"].str.split().str[0]
+    assert not result.duplicated(["item", "receiver"]).any()
+    assert (result.groupby("item").size() == 2).all()
+    assert (result["sender"] != result["receiver"]).all()
+    pairs = Counter(zip(result["sender"], result["receiver"], strict=True))
     assert len(pairs) == 30
     assert stats.chisquare(list(pairs.values())).pvalue > 0.001
-    together = Counter(found.groupby("item")["receiver"].apply(lambda both: tuple(sorted(both))))
+    together = Counter(result.groupby("item")["receiver"].apply(lambda both: tuple(sorted(both))))
     assert stats.chisquare(list(together.values())).pvalue > 0.001
-    assert (found["status"] == "lost").all()
+    assert (result["status"] == "lost").all()
 
 
 def test_for_all_others_and_alone():
@@ -108,26 +108,26 @@ def test_for_all_others_and_alone():
 @pytest.mark.parametrize("system", [StoreAndForward, Polling, Silent])
 def test_items_of_devices_that_are_off_are_there_too(system):
     scenario = Scenario(devices=5, hours=12, battery_j=500.0, items=Every(600), reads=Every(3600))
-    found = run(scenario, system, 2)
-    off = found.lab.frame("incidents").query("incident == 'off'")
+    result = run(scenario, system, 2)
+    off = result.lab.frame("incidents").query("incident == 'off'")
     assert len(off) == 5
-    assert len(found.deliveries) == 5 * 72
-    assert (found.deliveries["created"] > off["ts"].max()).sum() > 50
-    after = found.deliveries[found.deliveries["created"] > off["ts"].max()]
+    assert len(result.deliveries) == 5 * 72
+    assert (result.deliveries["created"] > off["ts"].max()).sum() > 50
+    after = result.deliveries[result.deliveries["created"] > off["ts"].max()]
     assert (after["status"] == "lost").all()
 
 
 def test_compare_by_hand():
     seeds, scenario = [3, 5, 8, 9], replace(SCENARIO, devices=4, hours=2.0, queries=None)
-    found = compare(scenario, SYSTEMS, seeds)
-    assert found.baseline == "relay"
-    assert found.runs[["system", "seed"]].to_numpy().tolist() == [[s, n] for s in SYSTEMS for n in seeds]
-    assert found.runs.columns.tolist() == ["system", "seed", *MEASURES]
+    result = compare(scenario, SYSTEMS, seeds)
+    assert result.baseline == "relay"
+    assert result.runs[["system", "seed"]].to_numpy().tolist() == [[s, n] for s in SYSTEMS for n in seeds]
+    assert result.runs.columns.tolist() == ["system", "seed", *MEASURES]
     by_hand = pd.DataFrame(
         [run(scenario, system, seed, held=False).measures() for system in SYSTEMS.values() for seed in seeds]
     )
-    assert by_hand.equals(found.runs[MEASURES])
-    rows = found.differences(0.9).set_index("measure")
+    assert by_hand.equals(result.runs[MEASURES])
+    rows = result.differences(0.9).set_index("measure")
     assert set(rows["system"]) == {"polling"}
     for name in MEASURES:
         base, other = (by_hand[name].to_numpy()[part] for part in (slice(0, 4), slice(4, 8)))
@@ -137,24 +137,24 @@ def test_compare_by_hand():
         assert row["difference"] == pytest.approx((other - base).mean())
         assert (row["difference_low"], row["difference_high"]) == pytest.approx((low, high)), name
         assert (row["baseline"], row["mean"], row["seeds"]) == pytest.approx((base.mean(), other.mean(), 4))
-    narrow, wide = found.differences(0.5), found.differences(0.99)
+    narrow, wide = result.differences(0.5), result.differences(0.99)
     assert (narrow["difference_low"] > wide["difference_low"]).all()
 
 
 def test_intervals_pair_seeds_whatever_their_order():
     rows = [("a", 1, 10.0), ("a", 2, 20.0), ("a", 3, math.nan), ("b", 3, 5.0), ("b", 2, 21.0), ("b", 1, 14.0)]
-    found = Comparison(pd.DataFrame(rows, columns=["system", "seed", "x"]), "a").differences().iloc[0]
+    result = Comparison(pd.DataFrame(rows, columns=["system", "seed", "x"]), "a").differences().iloc[0]
     low, high = stats.ttest_rel([14.0, 21.0], [10.0, 20.0]).confidence_interval(0.95)
-    assert found["difference"] == 2.5
-    assert (found["difference_low"], found["difference_high"], found["seeds"]) == pytest.approx(
+    assert result["difference"] == 2.5
+    assert (result["difference_low"], result["difference_high"], result["seeds"]) == pytest.approx(
         (low, high, 2)
     )
 
 
 def test_one_seed_has_no_interval():
-    found = compare(Scenario(devices=2, hours=1), SYSTEMS, [1]).differences()
-    assert found[["difference_low", "difference_high"]].isna().all(axis=None)
-    assert found.set_index("measure")["difference"].notna()["messages"]
+    result = compare(Scenario(devices=2, hours=1), SYSTEMS, [1]).differences()
+    assert result[["difference_low", "difference_high"]].isna().all(axis=None)
+    assert result.set_index("measure")["difference"].notna()["messages"]
     same = compare(Scenario(devices=2, hours=1), {"a": Silent, "b": Silent}, [1, 2]).differences()
     assert (
         same.set_index("measure").loc["bytes", ["difference", "difference_low", "difference_high"]].tolist()
@@ -165,16 +165,16 @@ def test_one_seed_has_no_interval():
 def test_runs_may_be_spread_over_processes():
     scenario = Scenario(devices=2, hours=1)
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
-        found = compare(scenario, SYSTEMS, [1, 2], map=pool.map)
-    pd.testing.assert_frame_equal(found.runs, compare(scenario, SYSTEMS, [1, 2]).runs)
+        result = compare(scenario, SYSTEMS, [1, 2], map=pool.map)
+    pd.testing.assert_frame_equal(result.runs, compare(scenario, SYSTEMS, [1, 2]).runs)
 
 
 def test_a_run_in_which_nothing_happens():
-    found = run(Scenario(devices=2, hours=0.01, items=Poisson(per_day=0)), Silent)
-    measures = found.measures()
+    result = run(Scenario(devices=2, hours=0.01, items=Poisson(per_day=0)), Silent)
+    measures = result.measures()
     assert [measures[name] for name in MEASURES[:4]] == [0.0] * 4
     assert all(math.isnan(measures[name]) for name in MEASURES[4:])
-    assert found.held.empty
+    assert result.held.empty
 
 
 def test_table_of_parameters():
@@ -203,9 +203,9 @@ def test_table_of_parameters():
         ({"mobility": None}, "a mobility"),
     ],
 )
-def test_scenarios_that_cannot_be(wrong, told):
+def test_scenarios_that_cannot_be(wrong, answer):
     given: dict[str, Any] = {"devices": 6, "mobility": "commute", "queries": TripStarts(), **wrong}
-    with pytest.raises(ParameterError, match=told):
+    with pytest.raises(ParameterError, match=answer):
         Scenario(**given)
 
 
@@ -221,8 +221,8 @@ def test_scenarios_that_cannot_be(wrong, told):
         ({"relay": "StoreAndForward"}, [1], "a class or function of the lab"),
     ],
 )
-def test_comparisons_that_cannot_be(systems, seeds, told):
-    with pytest.raises(ParameterError, match=told):
+def test_comparisons_that_cannot_be(systems, seeds, answer):
+    with pytest.raises(ParameterError, match=answer):
         compare(Scenario(devices=2, hours=1), systems, seeds)
 
 

@@ -15,13 +15,13 @@ PRIVATE = ("filter", "loc", "who", "payload", "key")
 IN_CLEAR = ("from", "to", "name", "when", "bytes")
 
 
-def by_name(found):
-    return {row.what: row for row in found.rows}
+def by_name(result):
+    return {row.what: row for row in result.rows}
 
 
 def test_the_relay_sees_who_when_and_how_much_and_nothing_else():
-    found = party_views(PLACE, AWAY, item_id="mycurrentlocation")
-    rows = by_name(found)
+    result = party_views(PLACE, AWAY, item_id="mycurrentlocation")
+    rows = by_name(result)
     assert tuple(rows) == (*PRIVATE, *IN_CLEAR)
     assert {rows[name].relay.form for name in PRIVATE} == {"ciphertext"}
     assert {rows[name].relay.form for name in IN_CLEAR} == {"clear"}
@@ -35,25 +35,25 @@ def test_the_relay_sees_who_when_and_how_much_and_nothing_else():
     assert rows["name"].relay.text == "mycurrentlocation"
     assert rows["when"].sender.text < rows["when"].relay.text < rows["when"].receiver.text
     for text in ("help me", "37.5,-122", "within_box"):
-        assert found.places(text)["relay"] == []
-    assert found.places("help me")["alice"]
-    assert found.places("mycurrentlocation")["relay"]
+        assert result.places(text)["relay"] == []
+    assert result.places("help me")["alice"]
+    assert result.places("mycurrentlocation")["relay"]
 
 
 def test_without_encryption_it_sees_everything():
-    found = party_views(PLACE, AWAY, encrypted=False)
-    for row in found.rows:
+    result = party_views(PLACE, AWAY, encrypted=False)
+    for row in result.rows:
         assert row.relay.form == "clear", row.what
         assert row.what == "when" or row.relay.text in row.sender.text
     for text, field in (("help me", "body"), ("37.5,-122", "body"), ("within_box", "to[].sealed")):
-        assert f"message.{field}" in found.places(text)["relay"]
+        assert f"message.{field}" in result.places(text)["relay"]
 
 
 @pytest.mark.parametrize(("wanted", "what"), [(None, "there is none"), (AREA, f"{AREA}\n(does not match)")])
 def test_what_nobody_asked_for_costs_nothing(wanted, what):
-    found = party_views(PLACE, wanted)
-    rows = by_name(found)
-    assert found.published.destinations == ()
+    result = party_views(PLACE, wanted)
+    rows = by_name(result)
+    assert result.published.destinations == ()
     assert rows["filter"].sender.text == what
     assert rows["filter"].relay.form == ("nothing" if wanted is None else "ciphertext")
     assert rows["bytes"].sender.text == "0 B"
@@ -70,9 +70,9 @@ def test_alice_waits_for_her_next_poll():
 
 
 def test_what_is_not_text_is_shown_as_bytes_and_spaces_do_not_hide_a_filter():
-    found = by_name(party_views(Item({}, bytes(range(200))), "  1 = 1 ", encrypted=False))
-    assert found["payload"].relay.text == "200 B, 00 01 02 03 04 05 06 07 …"
-    assert found["filter"].relay.form == "clear"
+    result = by_name(party_views(Item({}, bytes(range(200))), "  1 = 1 ", encrypted=False))
+    assert result["payload"].relay.text == "200 B, 00 01 02 03 04 05 06 07 …"
+    assert result["filter"].relay.form == "clear"
 
 
 @pytest.mark.parametrize(

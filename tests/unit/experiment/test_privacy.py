@@ -36,11 +36,11 @@ def lab():
 
 
 def test_a_relay_learns_who_talks_to_whom_when_and_how_much(lab):
-    found = contacts(lab)
-    assert list(found.columns) == [
+    result = contacts(lab)
+    assert list(result.columns) == [
         "party", "system", "source", "destination", "field", "ts", "clear_bytes", "ciphertext_bytes",
     ]  # fmt: skip
-    relay = found[found.party == "contrail-gateway"]
+    relay = result[result.party == "contrail-gateway"]
     items = relay[(relay.field == "message.to[].device") & (relay.source == "ann")]
     assert set(items.destination) == {"bob", "cyd"}
     assert items.ciphertext_bytes.max() > len(b"the secret " * 50)
@@ -57,7 +57,7 @@ def test_a_relay_learns_who_talks_to_whom_when_and_how_much(lab):
         ("cyd", "ann"),
         ("cyd", "dan"),
     }
-    assert set(found[found.party == "bob"].source) == {"ann"}  # not that cyd gets it, too
+    assert set(result[result.party == "bob"].source) == {"ann"}  # not that cyd gets it, too
 
 
 def test_the_summary_counts_what_the_contacts_say(lab):
@@ -119,11 +119,11 @@ def _told(compress):
 
 def test_what_is_only_packed_changes_nothing_in_who_knows_what():
     packed, plain = _told(True), _told(False)
-    found = [{party for party, _, _ in made.trace.held.find("SECRETWORD")} for made in (packed, plain)]
-    assert found[0] == found[1] == {"phone-00000", "phone-00001", "phone-00002", "radiator"}
-    told = ["party", "source", "destination", "field", "clear_bytes"]
+    result = [{party for party, _, _ in made.trace.held.find("SECRETWORD")} for made in (packed, plain)]
+    assert result[0] == result[1] == {"phone-00000", "phone-00001", "phone-00002", "radiator"}
+    answer = ["party", "source", "destination", "field", "clear_bytes"]
     assert len(contacts(packed)) > 0
-    assert contacts(packed)[told].equals(contacts(plain)[told])
+    assert contacts(packed)[answer].equals(contacts(plain)[answer])
     columns = ["system", "party", "devices", "pairs", "messages", "clear_bytes"]
     assert learnt(packed)[columns].equals(learnt(plain)[columns])
     assert shown(packed).equals(shown(plain))

@@ -70,14 +70,14 @@ def test_an_empty_battery_ends_it():
 
 def test_pulses_are_low_in_alarms_only():
     ward = Ward(patients=1, hours=24.0)
-    found = pulses(ward, 1, 1)
-    low = found < 50
-    assert len(found) == 24 * 360
+    result = pulses(ward, 1, 1)
+    low = result < 50
+    assert len(result) == 24 * 360
     assert 0.005 < low.mean() < 0.2
-    assert found[low].min() >= 35
-    assert found[low].max() <= 48
-    assert np.array_equal(found, pulses(ward, 1, 1))
-    assert not np.array_equal(found, pulses(ward, 1, 2))
+    assert result[low].min() >= 35
+    assert result[low].max() <= 48
+    assert np.array_equal(result, pulses(ward, 1, 1))
+    assert not np.array_equal(result, pulses(ward, 1, 2))
 
 
 def test_a_comparison_is_paired():

@@ -129,10 +129,10 @@ def test_a_failure_leaves_what_was_there(tool, checkout, tmp_path, monkeypatch, 
     use_npm(tool, monkeypatch, tmp_path, **fault)
     assert tool.main() == 1
     assert contents(checkout / "vendor") == {"a.js": "old"}
-    told = capsys.readouterr().err
-    assert told.count("\n") == 1
-    assert ("EINTEGRITY" in told) if "status" in fault else ("a/dist/a.js" in told)
-    assert "complete log" not in told
+    answer = capsys.readouterr().err
+    assert answer.count("\n") == 1
+    assert ("EINTEGRITY" in answer) if "status" in fault else ("a/dist/a.js" in answer)
+    assert "complete log" not in answer
     assert not (tmp_path / "build").exists()
 
 

@@ -14,8 +14,8 @@ from mudkit.sources.link_replay import LinkReplay
 class Watches:
     """Notes what it is told."""
 
-    def __init__(self, told):
-        self.told = told
+    def __init__(self, answer):
+        self.told = answer
 
     def handle(self, now_us, event):
         if isinstance(event, ContextChanged):
@@ -24,35 +24,35 @@ class Watches:
 
 
 def installed(device, watch=("bandwidth_kbps",)):
-    told = []
-    device.install("test", lambda ports: Watches(told), watch=watch)
-    return told
+    answer = []
+    device.install("test", lambda ports: Watches(answer), watch=watch)
+    return answer
 
 
 def test_it_is_told_at_the_start_and_with_another_network():
     lab = Lab(seed=1)
     device = lab.device("pda", link="wifi", at=(0.0, 0.0))
-    told = installed(device)
+    answer = installed(device)
     lab.run(seconds=5)
     device.change_network("edge")
     lab.run(seconds=5)
-    assert told == [(0, 40_000.0), (5_000_000, 180.0)]
+    assert answer == [(0, 40_000.0), (5_000_000, 180.0)]
 
 
 def test_who_does_not_watch_is_not_told():
     lab = Lab(seed=1)
     device = lab.device("pda", link="wifi", at=(0.0, 0.0), display_px=3)
-    told = installed(device, watch=())
+    answer = installed(device, watch=())
     device.change_network("edge")
     lab.run(seconds=5)
-    assert told == [(0, None)]
+    assert answer == [(0, None)]
 
 
 def test_a_link_without_limit_has_no_number():
     lab = Lab(seed=1)
-    told = installed(lab.device("pda", link="ideal", at=(0.0, 0.0)))
+    answer = installed(lab.device("pda", link="ideal", at=(0.0, 0.0)))
     lab.run(seconds=5)
-    assert told == [(0, None)]
+    assert answer == [(0, None)]
 
 
 def test_what_was_measured_is_told_when_it_changes():
@@ -69,6 +69,6 @@ def test_what_was_measured_is_told_when_it_changes():
         for n, kbps in enumerate((1000.0, 250.0, 4000.0))
     ]
     lab = Lab(seed=1)
-    told = installed(lab.device("pda", link=LinkReplay(pa.Table.from_pylist(rows)), at=(0.0, 0.0)))
+    answer = installed(lab.device("pda", link=LinkReplay(pa.Table.from_pylist(rows)), at=(0.0, 0.0)))
     lab.run(seconds=25)
-    assert told == [(0, 1000.0), (10_000_000, 250.0), (20_000_000, 4000.0)]
+    assert answer == [(0, 1000.0), (10_000_000, 250.0), (20_000_000, 4000.0)]

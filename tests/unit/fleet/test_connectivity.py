@@ -37,8 +37,8 @@ def test_share_of_time_without_a_network(outage):
     assert np.mean(shares) == pytest.approx(getattr(outage, "share", 0.2), abs=0.03)
     assert len(set(shares)) == 100
     incidents = lab.frame("incidents").groupby("device")["incident"].apply(list)
-    for told in incidents:
-        assert told == [("link down", "link up")[n % 2] for n in range(len(told))]
+    for answer in incidents:
+        assert answer == [("link down", "link up")[n % 2] for n in range(len(answer))]
 
 
 def test_never_and_always():
@@ -91,9 +91,9 @@ def test_a_network_is_back_when_nothing_holds_it_down(cuts: Any) -> None:
     for each in (alone, lab):
         each.run(hours=4)
     expected = [*down_us(alone, "ann"), *((at * S, (at + length) * S) for at, length in cuts)]
-    found = down_us(lab, "ann")
+    result = down_us(lab, "ann")
     for t_us in np.arange(0, 4 * 3600 * S, 37 * S + 1).tolist():
-        assert any(at <= t_us < end for at, end in found) == any(at <= t_us < end for at, end in expected)
+        assert any(at <= t_us < end for at, end in result) == any(at <= t_us < end for at, end in expected)
 
 
 def played(*pieces: tuple[float, bool, float], size: int, at_s: float = 0.0, run_s: float = 20.0) -> Any:

@@ -119,13 +119,13 @@ def test_a_call_that_fails_is_answered_with_it_and_others_are_answered_as_well()
 def test_a_listener_that_fails_keeps_nothing_from_the_others() -> None:
     lab = Lab(seed=1)
     ann, _ = place(lab)
-    told: list[Any] = []
+    answer: list[Any] = []
     ann.listen("app", lambda payload: {}[payload])
-    ann.listen("app", told.append)
+    ann.listen("app", answer.append)
     asked = ann.call("tell")
     with pytest.warns(FailureWarning, match=r"KeyError: 'news'[\s\S]*in a callback of 'app', told 'news'"):
         lab.run(seconds=1)
-    assert (asked.status, told) == ("ok", ["news"])
+    assert (asked.status, answer) == ("ok", ["news"])
     assert lab.problems[["device", "system"]].to_numpy().tolist() == [["ann", "brittle"]]
 
 

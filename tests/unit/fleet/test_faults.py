@@ -61,16 +61,16 @@ def test_mangled_messages_are_those_of_the_seed(fault):
         assert stage.puppets["ann"].of(SendFailed) == []
         return [event.message for event in stage.puppets["server"].of(Received)]
 
-    found = arrived(1)
-    assert found == arrived(1) != arrived(2)
+    result = arrived(1)
+    assert result == arrived(1) != arrived(2)
     if "loss_share" in fault:
-        assert 150 < len(found) < 270
-        assert sorted(set(found)) == found
+        assert 150 < len(result) < 270
+        assert sorted(set(result)) == result
     elif "repeat_share" in fault:
-        assert 330 < len(found) < 450
-        assert set(found) == set(range(300))
+        assert 330 < len(result) < 450
+        assert set(result) == set(range(300))
     else:
-        assert sorted(found) == list(range(300)) != found
+        assert sorted(result) == list(range(300)) != result
 
 
 def test_faults_end(stage):
@@ -96,8 +96,8 @@ def test_faults_end(stage):
         (lambda faults: faults.kill("eve"), "no such device"),
     ],
 )
-def test_what_cannot_be(stage, call, told):
-    with pytest.raises(ParameterError, match=told):
+def test_what_cannot_be(stage, call, answer):
+    with pytest.raises(ParameterError, match=answer):
         call(Faults(stage.world))
 
 

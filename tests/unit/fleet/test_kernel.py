@@ -159,8 +159,8 @@ def test_an_error_in_a_machine_says_where(stage):
         (lambda world: world.hosts["ann"].install("again", Puppet), "at this address"),
     ],
 )
-def test_what_cannot_be(stage, call, told):
-    with pytest.raises(ParameterError, match=told):
+def test_what_cannot_be(stage, call, answer):
+    with pytest.raises(ParameterError, match=answer):
         call(stage.world)
 
 

@@ -67,21 +67,21 @@ def test_the_order_of_notes_does_not_matter(notes: Any, expired_us: int, random:
     rows = [{"item": item, "receiver": "r", name: at} for name, at, item in notes]
     rows += [{"item": item, "receiver": "r", "created_us": 500} for item in "ab"]
     rows.append({"item": "a", "receiver": "r", "expired_us": expired_us})
-    found = []
+    result = []
     for _ in range(3):
         deliveries = Deliveries()
         for row in rows:
             deliveries.note("s", row)
-        found.append(list(deliveries.rows(400)))
+        result.append(list(deliveries.rows(400)))
         random.shuffle(rows)
-    assert found[0] == found[1] == found[2]
+    assert result[0] == result[1] == result[2]
     earliest = {
         (name, item): min(
             at for field, at, of in [*notes, ("created_us", 500, item)] if (field, of) == (name, item)
         )
         for name, _, item in notes
     }
-    for _, item, _, created, delivered, read, *_ in found[0]:
+    for _, item, _, created, delivered, read, *_ in result[0]:
         assert created == earliest.get(("created_us", item), 500)
         assert delivered == earliest.get(("delivered_us", item))
         assert read == earliest.get(("read_us", item))

@@ -72,18 +72,18 @@ def test_who_asks_in_virtual_time_waits_for_its_turn(lab):
 
 
 def test_a_callback_comes_in_an_event_of_its_own_also_to_what_is_answered_at_once(lab, ann):
-    told: list[Any] = []
+    answer: list[Any] = []
     lab.run()
-    ann.call("now", value=1).add_done_callback(lambda done: told.append(done.result()))
-    assert told == []
-    ann.call("now", value=2).add_done_callback(lambda done: told.append(done.result()))
-    assert told == [1]  # it was due before
+    ann.call("now", value=1).add_done_callback(lambda done: answer.append(done.result()))
+    assert answer == []
+    ann.call("now", value=2).add_done_callback(lambda done: answer.append(done.result()))
+    assert answer == [1]  # it was due before
     lab.run()
-    assert told == [1, 2]
+    assert answer == [1, 2]
     known = ann.call("now", value=3)
     assert known.result() == 3
-    known.add_done_callback(lambda done: told.append(done.result()))
-    assert told == [1, 2, 3]
+    known.add_done_callback(lambda done: answer.append(done.result()))
+    assert answer == [1, 2, 3]
 
 
 @pytest.mark.usefixtures("ctrl_c")
@@ -105,31 +105,31 @@ def test_ctrl_c_waits_until_a_call_is_handled(lab):
 
 
 def test_callbacks_before_and_after(lab, ann):
-    told: list[Any] = []
+    answer: list[Any] = []
     later = ann.call("later", s=5)
     for number in range(3):
-        later.add_done_callback(lambda done, number=number: told.append((number, done, lab.world.now_us)))
+        later.add_done_callback(lambda done, number=number: answer.append((number, done, lab.world.now_us)))
     lab.run(seconds=4)
-    assert told == []
+    assert answer == []
     lab.run(seconds=4)
-    assert told == [(number, later, 5 * S) for number in range(3)]
-    later.add_done_callback(lambda done: told.append(done.result()))
-    assert told[3:] == ["op 1"]
+    assert answer == [(number, later, 5 * S) for number in range(3)]
+    later.add_done_callback(lambda done: answer.append(done.result()))
+    assert answer[3:] == ["op 1"]
 
 
 @pytest.mark.parametrize("wait", [lambda lab, op: op.result(), lambda lab, op: lab.run(hours=1)])
 def test_a_callback_that_raises_is_told_and_the_others_are_called(lab, ann, wait):
-    told: list[str] = []
+    answer: list[str] = []
     later = ann.call("later", s=5)
-    later.add_done_callback(lambda done: told.append("first"))
+    later.add_done_callback(lambda done: answer.append("first"))
     later.add_done_callback(lambda done: {}["missing"])
-    later.add_done_callback(lambda done: told.append("third"))
+    later.add_done_callback(lambda done: answer.append("third"))
     with pytest.warns(
         FailureWarning, match=r"(?s)KeyError.*in answering on ann at 5\.000000 s, in a callback of"
     ) as warned:
         wait(lab, later)
     assert len(warned) == 1
-    assert told == ["first", "third"]
+    assert answer == ["first", "third"]
     assert later.result() == "op 1"
     [problem] = lab.problems.to_dict("records")
     assert (problem["device"], problem["system"]) == ("ann", "answering")
@@ -139,27 +139,27 @@ def test_a_callback_that_raises_is_told_and_the_others_are_called(lab, ann, wait
 
 
 def test_in_a_bare_world_a_callback_that_raises_comes_out_and_the_others_are_called_later():
-    told: list[str] = []
+    answer: list[str] = []
     world = World()
     ann, _ = answering(world.add_device("ann"))
     later = ann.call("later", s=5)
     later.add_done_callback(lambda done: {}["missing"])
-    later.add_done_callback(lambda done: told.append("second"))
+    later.add_done_callback(lambda done: answer.append("second"))
     with pytest.raises(KeyError, match="missing"):
         world.run(9 * S)
-    assert (told, world.now_us) == ([], 5 * S)
+    assert (answer, world.now_us) == ([], 5 * S)
     assert later.result() == "op 1"
-    assert told == ["second"]
+    assert answer == ["second"]
 
 
 def test_what_a_callback_may_not_do(lab, ann):
-    told: list[Any] = []
+    answer: list[Any] = []
     first, second = ann.call("later", s=5), ann.call("later", s=9)
-    first.add_done_callback(lambda done: told.append(done.result()))
+    first.add_done_callback(lambda done: answer.append(done.result()))
     first.add_done_callback(lambda done: second.result())
     with pytest.warns(FailureWarning, match="use add_done_callback instead"):
         assert first.result() == "op 1"
-    assert told == ["op 1"]
+    assert answer == ["op 1"]
     assert second.result() == "op 2"
     # Also when time stands still: the answer is there, its event is not.
     ann.call("now").add_done_callback(lambda done: ann.call("now").result())
@@ -188,9 +188,9 @@ def test_timeout(lab, timeout_s):
     with pytest.raises(OperationTimeout) as error:
         sent.result(timeout_s)
     assert lab.world.now_us == 180 * S + timeout_s * S
-    told = str(error.value)
+    answer = str(error.value)
     for each in ("'send'", "ann", "has no network", "cut 1", f"within {timeout_s:,g} s", "timeout_s"):
-        assert each in told
+        assert each in answer
     lab.faults.mend("ann")
     assert sent.result() == 1
 
@@ -214,16 +214,16 @@ def test_a_timeout_that_is_none(lab, ann, timeout_s):
 
 
 def test_lost_with_its_machine(lab, ann):
-    told: list[Any] = []
+    answer: list[Any] = []
     lost = ann.call("later", s=60)
-    lost.add_done_callback(told.append)
+    lost.add_done_callback(answer.append)
     lab.run(seconds=30)
     lab.faults.kill("ann")
     for _ in range(2):
         with pytest.raises(OperationLost, match=r"'later'[\s\S]*killed at 30\.000 s"):
             lost.result()
     assert lost.done()
-    assert told == [lost]
+    assert answer == [lost]
     lab.faults.restart("ann")
     assert ann.call("now", value=1).result() == 1
     lab.run(minutes=9)

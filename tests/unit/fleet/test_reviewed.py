@@ -32,11 +32,11 @@ def test_stores_give_back_what_was_put_or_refuse_it(tmp_path, kind):
     }
     store.put("good", good)
     store.commit()
-    found = store.get("good")
-    assert found == good
-    assert type(found["sealed"]) is Ciphertext
-    assert type(found["raw"]) is bytes
-    assert type(found["in"][0]["c"]) is Ciphertext
+    result = store.get("good")
+    assert result == good
+    assert type(result["sealed"]) is Ciphertext
+    assert type(result["raw"]) is bytes
+    assert type(result["in"][0]["c"]) is Ciphertext
     for bad in ({1, 2}, (1, 2), float("nan"), [{"x": (1,)}], object(), 1 << 80):
         with pytest.raises(ParameterError, match="key 'bad'"):
             store.put("bad", bad)
@@ -191,16 +191,16 @@ def test_a_long_message_on_a_slow_link_is_sent_once():
         ([Complete(1, error="bad")], "is an exception"),
     ],
 )
-def test_effects_that_are_none_say_whose_they_are(effects, told):
+def test_effects_that_are_none_say_whose_they_are(effects, answer):
     lab = Lab()
     process = lab.device("ann").install("puppets", Puppet)
-    with pytest.warns(FailureWarning, match=told):
+    with pytest.warns(FailureWarning, match=answer):
         asked = process.call("do", effects=effects)
-    with pytest.raises(SimulationProblem, match=told):
+    with pytest.raises(SimulationProblem, match=answer):
         asked.result()
     [problem] = lab.problems.to_dict("records")
     assert (problem["device"], problem["system"]) == ("ann", "puppets")
-    assert told.split("|")[-1] in problem["detail"]
+    assert answer.split("|")[-1] in problem["detail"]
 
 
 @pytest.mark.parametrize("delay_us", [100.5, float("nan"), "1", True, -1])

@@ -23,6 +23,6 @@ def test_tables_have_so_many_rows_at_least(sizes, least, lengths):
         pa.record_batch({"n": [next(numbers) for _ in range(size)]}, pa.schema([("n", pa.int64())]))
         for size in sizes
     ]
-    found = list(tables(iter(batches), least))
-    assert [len(each) for each in found] == lengths
-    assert [n for each in found for n in each["n"].to_pylist()] == list(range(sum(sizes)))
+    result = list(tables(iter(batches), least))
+    assert [len(each) for each in result] == lengths
+    assert [n for each in result for n in each["n"].to_pylist()] == list(range(sum(sizes)))

@@ -39,14 +39,14 @@ def by_msgpack(sent: Any) -> Any:
 
 def travelled(predicate: Predicate) -> Predicate:
     """Send it in all ways; what comes is equal."""
-    found = []
+    result = []
     for way in (by_json, by_msgspec, by_msgpack):
         came = from_json(way(to_json(predicate)))
         assert came == predicate
         assert came.text == predicate.text
         assert [type(each) for each in came.constants] == [type(each) for each in predicate.constants]
-        found.append(came)
-    return found[0]
+        result.append(came)
+    return result[0]
 
 
 @given(

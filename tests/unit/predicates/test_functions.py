@@ -78,9 +78,9 @@ def test_all_its_forms() -> None:
     data = [4, -1, None, "x"]
     p = Predicate("score(x) = 2")
     assert [p({"x": x}) for x in data] == [True, None, None, None]
-    found = p.numpy({"x": data})
-    assert found.filled(False).tolist() == [True, False, False, False]
-    assert np.ma.getmaskarray(found).tolist() == [False, True, True, True]
+    result = p.numpy({"x": data})
+    assert result.filled(False).tolist() == [True, False, False, False]
+    assert np.ma.getmaskarray(result).tolist() == [False, True, True, True]
     q = Predicate("where_is(s).lat = 1") if False else Predicate("distance_km(where_is(s), point(1, 3)) = 0")
     assert q({"s": "abc"}) is True
     assert q.numpy({"s": ["abc", "ab", None]}).filled(False).tolist() == [True, False, False]

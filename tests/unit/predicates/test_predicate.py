@@ -111,9 +111,9 @@ def test_a_schema_makes_names_and_kinds_certain() -> None:
         ("at.height > 1", "lat, lon"),
         ("price.x = 1", "without attributes"),
     ):
-        with pytest.raises(PredicateError, match=suggestion) as told:
+        with pytest.raises(PredicateError, match=suggestion) as answer:
             Predicate.parse(text, language=stocks)
-        assert "^" in str(told.value)
+        assert "^" in str(answer.value)
     with pytest.raises(PredicateError, match="lower takes a string"):
         Predicate.parse("lower(price) = 'x'", language=stocks)
     assert Predicate.parse("receiver.anything = 1", language=stocks)({}, receiver={"anything": 1}) is True
@@ -143,9 +143,9 @@ def test_numpy_takes_what_people_have() -> None:
     )
 
     def run(text: str, **more: object) -> list[bool | None]:
-        found = Predicate(text).numpy({**{name: frame[name] for name in frame}, **more})
+        result = Predicate(text).numpy({**{name: frame[name] for name in frame}, **more})
         return [
-            None if mask else bool(x) for x, mask in zip(found.data, np.ma.getmaskarray(found), strict=True)
+            None if mask else bool(x) for x, mask in zip(result.data, np.ma.getmaskarray(result), strict=True)
         ]
 
     assert run("n >= 2") == [False, True, None]
@@ -174,9 +174,9 @@ def test_the_caret_stands_under_the_place_also_in_long_texts() -> None:
         + " AND nonsense(1) AND "
         + " AND ".join(["a = 1"] * 60)
     )
-    with pytest.raises(PredicateError) as told:
+    with pytest.raises(PredicateError) as answer:
         Predicate(text)
-    line, carets = str(told.value).splitlines()[1:3]
+    line, carets = str(answer.value).splitlines()[1:3]
     assert line[carets.index("^") : carets.rindex("^") + 1] == "nonsense"
     assert len(line) < 100
 
@@ -187,8 +187,10 @@ def test_point_is_a_kind_of_parameter() -> None:
 
 
 def test_explain_says_which_scope_was_meant() -> None:
-    told = Predicate("reciever.age >= 21 AND loc.lat > 3 AND Receiver.name = 'a'").explain().splitlines()[-2:]
-    assert told == [
+    answer = (
+        Predicate("reciever.age >= 21 AND loc.lat > 3 AND Receiver.name = 'a'").explain().splitlines()[-2:]
+    )
+    assert answer == [
         "reciever is no scope: this looks at record.reciever.age; did you mean receiver.age?",
         "Receiver is no scope: this looks at record.Receiver.name; did you mean receiver.name?",
     ]
@@ -202,8 +204,8 @@ def test_explain_says_which_scope_was_meant() -> None:
 def test_the_index_says_it_too() -> None:
     index = SubscriptionIndex()
     index.add("sub-1", Predicate("reciever.age >= 21 AND topic = 'news'"))
-    told = index.explain({"topic": "arts"})["never_seen"].tolist()
-    assert told == ["record.reciever.age (did you mean receiver.age?)"]
+    answer = index.explain({"topic": "arts"})["never_seen"].tolist()
+    assert answer == ["record.reciever.age (did you mean receiver.age?)"]
 
 
 def test_a_predicate_that_ends_too_soon_says_what_is_missing() -> None:

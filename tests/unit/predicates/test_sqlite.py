@@ -117,16 +117,18 @@ def connection():
     made.close()
 
 
-def as_value(found):
-    return None if found is None else bool(found)
+def as_value(result):
+    return None if result is None else bool(result)
 
 
 def check(connection, predicates, rows, layout, table):
     """Evaluate all for all rows, and compare; rows are (record, receiver)."""
     expected = [[p(record, receiver=reader) for record, reader in rows] for p in predicates]
     for p, wanted in zip(predicates, expected, strict=True):
-        found = connection.execute(f"SELECT {p.sql('sqlite', layout)} FROM {table} ORDER BY rowid").fetchall()
-        for (record, reader), want, (got,) in zip(rows, wanted, found, strict=True):
+        result = connection.execute(
+            f"SELECT {p.sql('sqlite', layout)} FROM {table} ORDER BY rowid"
+        ).fetchall()
+        for (record, reader), want, (got,) in zip(rows, wanted, result, strict=True):
             assert as_value(got) is want, (p.text, record, reader)
 
 
@@ -193,8 +195,8 @@ def test_a_typed_column_may_hold_another_type(connection):
     connection.execute("INSERT INTO t VALUES ('7', 7, 2), (x'00', x'00', 'x'), (9e999, NULL, 1.0)")
     layout = Layout(record={"n": "number", "s": "string", "t": "boolean"})
     for text in ("n IS NULL", "s IS NULL", "t IS NULL"):
-        found = connection.execute(f"SELECT {Predicate(text).sql('sqlite', layout)} FROM t").fetchall()
-        assert found == [(1,), (1,), (1,)]
+        result = connection.execute(f"SELECT {Predicate(text).sql('sqlite', layout)} FROM t").fetchall()
+        assert result == [(1,), (1,), (1,)]
 
 
 def test_names_and_strings_are_quoted(connection):

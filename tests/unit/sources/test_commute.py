@@ -48,12 +48,12 @@ def test_devices_are_where_their_trips_bring_them():
     course = Commute().course(7, NAMES, start_s * US)
     moving = 0
     for t_s in [*range(0, 2 * 86_400, 2711), 5 * 86_400 + 50_000]:
-        found = course.at(t_s * US)
+        result = course.at(t_s * US)
         for i, name in enumerate(NAMES):
             lat, lon, speed_mps = place_by_hand(AUSTIN, 7, name, start_s + t_s)
-            assert found.lat[i] == pytest.approx(lat, abs=1e-9)
-            assert found.lon[i] == pytest.approx(lon, abs=1e-9)
-            assert found.speed_mps[i] == pytest.approx(speed_mps)
+            assert result.lat[i] == pytest.approx(lat, abs=1e-9)
+            assert result.lon[i] == pytest.approx(lon, abs=1e-9)
+            assert result.speed_mps[i] == pytest.approx(speed_mps)
             moving += speed_mps > 0
     assert moving > 50
 

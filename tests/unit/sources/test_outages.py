@@ -23,8 +23,8 @@ def is_down(switching, t_us):
     index = np.full(len(switching.starts_up), -1)
     while (index < 0).any():
         period_ends_us = ends_us[:, -1:] + np.cumsum(switching.periods_us(block), axis=1)
-        found = (period_ends_us > t_us).argmax(axis=1) + PERIODS * block
-        index = np.where((index < 0) & (period_ends_us[:, -1] > t_us), found, index)
+        result = (period_ends_us > t_us).argmax(axis=1) + PERIODS * block
+        index = np.where((index < 0) & (period_ends_us[:, -1] > t_us), result, index)
         ends_us, block = period_ends_us, block + 1
     return switching.starts_up == (index % 2 == 1)
 

@@ -71,10 +71,10 @@ def test_limits_are_written_out():
 
 def test_of_kind():
     of_kind("tea", Tea(), Tea, Cake, expected="a Tea")
-    for given, found in ((["a"], "['a']"), (Cake(), "a Cake"), (Tea, "Tea"), (len, "len")):
+    for given, result in ((["a"], "['a']"), (Cake(), "a Cake"), (Tea, "Tea"), (len, "len")):
         with pytest.raises(ParameterError, match="a Tea, such as") as caught:
             of_kind("tea", given, Tea, expected="a Tea, such as Tea()")
-        assert (caught.value.where, caught.value.found) == ("tea", found)
+        assert (caught.value.where, caught.value.found) == ("tea", result)
 
 
 def test_rates_are_dealt_out():

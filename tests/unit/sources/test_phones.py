@@ -22,14 +22,14 @@ def driven():
 
 def trip_of(seen, driven, slack_s):
     """Which trip each sighting belongs to, by car and time."""
-    found = np.full(len(seen.car), -1)
+    result = np.full(len(seen.car), -1)
     for i in range(len(driven.car)):
         first, last = driven.start_s[i] - slack_s, driven.start_s[i] + max(driven.duration_s[i], slack_s)
         mine = (seen.car == driven.car[i]) & (seen.t_s >= first) & (seen.t_s <= last)
-        assert np.all(found[mine] == -1)
-        found[mine] = i
-    assert np.all(found >= 0)
-    return found
+        assert np.all(result[mine] == -1)
+        result[mine] = i
+    assert np.all(result >= 0)
+    return result
 
 
 @pytest.mark.parametrize("field", [f.name for f in fields(PhoneUse)])

@@ -26,22 +26,22 @@ def random_corners(n=2_000, seed=1):
 
 def test_ways_start_and_end_where_they_should_and_follow_the_grid():
     start, end = random_corners()
-    found = ways(TOWN, start, end)
-    assert np.array_equal(found.east[:, 0], start.east)
-    assert np.array_equal(found.north[:, 0], start.north)
-    assert np.array_equal(found.east[:, -1], end.east)
-    assert np.array_equal(found.north[:, -1], end.north)
-    assert not np.any((np.diff(found.east, axis=1) != 0) & (np.diff(found.north, axis=1) != 0))
+    result = ways(TOWN, start, end)
+    assert np.array_equal(result.east[:, 0], start.east)
+    assert np.array_equal(result.north[:, 0], start.north)
+    assert np.array_equal(result.east[:, -1], end.east)
+    assert np.array_equal(result.north[:, -1], end.north)
+    assert not np.any((np.diff(result.east, axis=1) != 0) & (np.diff(result.north, axis=1) != 0))
 
 
 def test_roads_are_those_of_the_lines_that_are_driven_on():
-    found = ways(TOWN, *random_corners())
-    d_east, d_north = np.diff(found.east, axis=1), np.diff(found.north, axis=1)
-    line = np.where(d_east != 0, found.north[:, :-1], found.east[:, :-1])
+    result = ways(TOWN, *random_corners())
+    d_east, d_north = np.diff(result.east, axis=1), np.diff(result.north, axis=1)
+    line = np.where(d_east != 0, result.north[:, :-1], result.east[:, :-1])
     driven = (d_east != 0) | (d_north != 0)
     kind = np.where(line % 80 == 0, EXPRESSWAY, np.where(line % 16 == 0, ARTERIAL, STREET))
-    assert np.array_equal(found.road[driven], kind[driven])
-    assert set(found.road[driven].tolist()) == {STREET, ARTERIAL, EXPRESSWAY}
+    assert np.array_equal(result.road[driven], kind[driven])
+    assert set(result.road[driven].tolist()) == {STREET, ARTERIAL, EXPRESSWAY}
 
 
 def test_detours_are_bounded():

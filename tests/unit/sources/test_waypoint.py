@@ -73,10 +73,10 @@ def test_a_leg_goes_straight_to_the_place_drawn():
         lasts_s = 1000 * math.dist(here, there) / v_mps
         for part in (0.3, 0.9):
             places = course.at(int((begun_s + part * lasts_s) * US))
-            found = [float(axis[2]) for axis in to_km(MODEL, places)]
+            result = [float(axis[2]) for axis in to_km(MODEL, places)]
             expected = [a + part * (b - a) for a, b in zip(here, there, strict=True)]
             # The beginning is known to a second.
-            assert math.dist(found, expected) < 1.1 * v_mps / 1000
+            assert math.dist(result, expected) < 1.1 * v_mps / 1000
             assert places.speed_mps[2] == pytest.approx(v_mps)
         begun_s += lasts_s + 120
         here = there

@@ -61,11 +61,11 @@ WRONG = {
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_what_is_in_a_wrong_place_is_refused_there(lab, wrong):
-    call, where, told = WRONG[wrong]
+    call, where, answer = WRONG[wrong]
     with pytest.raises(ParameterError) as caught:
         call(lab, lab.devices["p"])
     assert caught.value.where == where
-    assert told in str(caught.value)
+    assert answer in str(caught.value)
 
 
 ODD = (
@@ -137,17 +137,17 @@ def _asked_in_odd_ways():
         ],
     )
     server = radiator.Server(lab, _one)
-    told = radiator.Client(lab.device("told"), server, receive=lambda _: None)
+    answer = radiator.Client(lab.device("told"), server, receive=lambda _: None)
     lab.run(seconds=10)
     yield (
         lab,
         [
-            told.propagate_context,
-            lambda v: told.propagate_context(radiator.Context(v, {})),
-            lambda v: told.propagate_context(radiator.Context({"a"}, v)),
-            told.register,
-            lambda v: told.propagate_context(radiator.Context({"a"}, {"b": v})),
-            lambda v: told.register({"p2p_enabled": v}),
+            answer.propagate_context,
+            lambda v: answer.propagate_context(radiator.Context(v, {})),
+            lambda v: answer.propagate_context(radiator.Context({"a"}, v)),
+            answer.register,
+            lambda v: answer.propagate_context(radiator.Context({"a"}, {"b": v})),
+            lambda v: answer.register({"p2p_enabled": v}),
         ],
     )
     client = mud.Client(lab.device("tables"), mud.Cloud(lab), app="a", token=lab.token(user="u", app="a"))

@@ -192,11 +192,11 @@ def test_what_was_overtaken_is_missing_until_it_comes():
     out = Outgoing("s 1")
     a, b, c, d, e, f = (out.add(0, body) for body in "abcdef")
     incoming = Incoming(a)
-    told = []
+    answer = []
     for each in (a, c, d, f, c, b, b, e):
         incoming.take(each)
-        told.append(list(incoming.missing))
-    assert told == [[], [2], [2], [2, 5], [2, 5], [5], [5], []]
+        answer.append(list(incoming.missing))
+    assert answer == [[], [2], [2], [2, 5], [2, 5], [5], [5], []]
 
 
 def test_what_the_receiver_misses_comes_again_and_nothing_else():

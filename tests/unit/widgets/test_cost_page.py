@@ -30,19 +30,21 @@ def says(page):
 
 
 def expected(*costs):
-    found = BENCH.tried(np.array(costs).reshape(2, 2))
-    return [round(100 * each, 1) for each in (found.sent_share, found.stale_share, found.completeness)], found
+    result = BENCH.tried(np.array(costs).reshape(2, 2))
+    return [
+        round(100 * each, 1) for each in (result.sent_share, result.stale_share, result.completeness)
+    ], result
 
 
 def test_it_says_what_the_bench_says(page):
     for place, value in ((2, 5.0), (1, 0.1), (0, 0.05), (3, 2.0)):
         page.costs[place].value = value
-        shares, found = expected(*(each.value for each in page.costs))
+        shares, result = expected(*(each.value for each in page.costs))
         assert says(page)[:3] == shares
-        leaves = int(nodes(found.learnt)["leaves"][0])
+        leaves = int(nodes(result.learnt)["leaves"][0])
         assert f"shipped: {leaves} lea" in page.tree.value
-        assert escape(outline(nodes(found.learnt))) in page.tree.value
-        cells = by_cell(near_most(found.reads))
+        assert escape(outline(nodes(result.learnt))) in page.tree.value
+        cells = by_cell(near_most(result.reads))
         assert list(page.map.data[1].marker.color) == cells["local"].to_pylist()
     rule = BENCH.tried(FixedRule())
     assert says(page)[3:5] == [round(100 * rule.sent_share, 1), round(100 * rule.stale_share, 1)]
@@ -94,8 +96,10 @@ def test_a_rule_of_ones_own_and_what_nobody_beats():
     assert page.preset.value == "freshness"
     assert page.costs[2].value == 5
     assert "the rule 2 km / 60 min: " in page.status.value
-    found = BENCH.tried(rule)
-    served = fewest_sends(BENCH.pairs, BENCH.stale, BENCH.pairs.devices(), int(found.reads["is_stale"].sum()))
+    result = BENCH.tried(rule)
+    served = fewest_sends(
+        BENCH.pairs, BENCH.stale, BENCH.pairs.devices(), int(result.reads["is_stale"].sum())
+    )
     assert says(page)[-1] == round(100 * (served == SENT).mean(), 1) <= says(page)[3]
 
 

@@ -32,5 +32,5 @@ def test_of_the_widgets_too():
     assert [each["text"] for each in state["_widget_layout"]["annotations"]] == [each.text for each in marks]
     known = PropagationMap(Traffic(5, 6.0), 3)
     known.time.value = known.time.max
-    told = known.figure.get_state()["_widget_data"][1]["x"]
-    assert list(told) == list(known.figure.data[1].x)
+    answer = known.figure.get_state()["_widget_data"][1]["x"]
+    assert list(answer) == list(known.figure.data[1].x)

@@ -117,16 +117,16 @@ FINDINGS = {
 def test_findings_have_lines(bench, kind):
     text, line, words = FINDINGS[kind]
     bench.text.value = text
-    found = findings(Policy.from_yaml(text))
-    assert kind in {each.kind for each in found}
-    assert bench.findings.value.count("<tr>") == len(found)
+    result = findings(Policy.from_yaml(text))
+    assert kind in {each.kind for each in result}
+    assert bench.findings.value.count("<tr>") == len(result)
     assert words in bench.findings.value
     assert "would be refused" in bench.findings.value
-    for each in found:
+    for each in result:
         assert f"line {each.line}" in bench.findings.value
         assert f"▸{each.line}<" in bench._lines.value
     if line is not None:
-        assert line in {each.line for each in found}
+        assert line in {each.line for each in result}
         assert text.splitlines()[line - 1].strip().replace("<", "&lt;") in bench.findings.value
     bench.text.value = PICU
     assert "found nothing" in bench.findings.value

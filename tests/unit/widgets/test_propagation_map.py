@@ -56,13 +56,13 @@ def test_the_amount_changes_bytes_and_delay(widget):
 
 
 def test_every_way_can_be_chosen(widget):
-    told = set()
+    answer = set()
     for way in WAYS:
         widget.way.value = way
         widget.amount.value = 4
         assert widget.problem.value == ""
-        told.add(widget.status.value)
-    assert len(told) == len(WAYS)
+        answer.add(widget.status.value)
+    assert len(answer) == len(WAYS)
 
 
 def test_ones_own_functions_have_no_amount(widget):
@@ -110,11 +110,11 @@ def test_a_function_that_fails_at_once_is_an_error():
 
 
 def test_a_step_of_the_slider_is_one_message_of_what_changes(widget):
-    told = []
+    answer = []
     for name in ("_py2js_update", "_py2js_restyle", "_py2js_relayout"):
-        widget.figure.observe(lambda change: told.append(change["new"]), names=name)
+        widget.figure.observe(lambda change: answer.append(change["new"]), names=name)
     widget.time.value = widget.time.max
-    (message,) = [each for each in told if each]
+    (message,) = [each for each in answer if each]
     assert set(message["style_data"]) == {"x", "y", "text", "marker.color", "marker.opacity"}
     assert set(message["layout_data"]) == {"annotations[0].text", "annotations[1].text"}
     assert message["style_traces"] == [1, 3]

@@ -69,10 +69,10 @@ def test_a_text_is_looked_for_in_all_that_was_held(monitor):
         ("name", "", "no name of an item"),
     ],
 )
-def test_what_cannot_be_is_told_and_the_last_picture_stays(monitor, field, text, told):
+def test_what_cannot_be_is_told_and_the_last_picture_stays(monitor, field, text, answer):
     kept, before = monitor.seen.value, getattr(monitor, field).value
     getattr(monitor, field).value = text
-    assert told in monitor.problem.value
+    assert answer in monitor.problem.value
     assert "below is the last that could" in monitor.problem.value
     assert monitor.seen.value == kept
     getattr(monitor, field).value = before

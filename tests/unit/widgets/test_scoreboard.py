@@ -20,15 +20,15 @@ SOME = {name: ADAPTERS[name] for name in ("to everyone", "SUBLIM", "Last hop")}
 
 
 @pytest.fixture(scope="module")
-def found():
+def result():
     return scoreboard(
         [PHOTOS.over(devices=6, hours=6.0), WARD.over(devices=2, hours=0.1)], SOME, seeds=[2, 3]
     )
 
 
 @pytest.fixture
-def board(found):
-    return Scoreboard(found)
+def board(result):
+    return Scoreboard(result)
 
 
 def drawn(board):
@@ -45,15 +45,15 @@ def drawn(board):
 
 def shown(board):
     """The table by measure, its stars apart."""
-    found = {}
+    result = {}
     for label, cells in re.findall(r"<tr><th scope='row'[^>]*>(.*?)</th>(.*?)</tr>", board.table.value):
-        found[label] = re.findall("<td>(.*?)</td>", cells)
-    return found
+        result[label] = re.findall("<td>(.*?)</td>", cells)
+    return result
 
 
-def test_it_shows_the_means_of_the_seeds(board, found):
+def test_it_shows_the_means_of_the_seeds(board, result):
     points, best = drawn(board)
-    table = found.table("photo sharing")
+    table = result.table("photo sharing")
     for name, (x, y) in points.items():
         assert x == pytest.approx(table.loc[name, "j_per_useful"])
         assert y == pytest.approx(table.loc[name, "useful_share"])
@@ -71,10 +71,10 @@ def test_it_shows_the_means_of_the_seeds(board, found):
             assert cell.startswith("★") == (value == best_value and values.nunique() > 1)
 
 
-def test_the_axes_are_chosen(board, found):
+def test_the_axes_are_chosen(board, result):
     board.x.value, board.y.value = "down_kb", "battery_h"
     points, best = drawn(board)
-    table = found.table("photo sharing")
+    table = result.table("photo sharing")
     assert points["SUBLIM"] == pytest.approx(
         (table.loc["SUBLIM", "down_kb"], table.loc["SUBLIM", "battery_h"])
     )
@@ -83,10 +83,10 @@ def test_the_axes_are_chosen(board, found):
     assert "battery, h" in board.status.value
 
 
-def test_a_device_is_chosen(board, found):
-    phone = found.devices["device"].iloc[3]
+def test_a_device_is_chosen(board, result):
+    phone = result.devices["device"].iloc[3]
     board.device.value = phone
-    rows = found.devices.query("task == 'photo sharing' and device == @phone").set_index("system")
+    rows = result.devices.query("task == 'photo sharing' and device == @phone").set_index("system")
     points, _ = drawn(board)
     for name, (x, y) in points.items():
         assert (x, y) == pytest.approx((rows.loc[name, "j_per_useful"], rows.loc[name, "useful_share"]))
@@ -95,14 +95,14 @@ def test_a_device_is_chosen(board, found):
     assert set(shown(board)) == {LABELS[name] for name in OF_DEVICES}
 
 
-def test_a_task_has_its_own_devices(board, found):
+def test_a_task_has_its_own_devices(board, result):
     board.device.value = "phone-00004"
     board.task.value = "ward telemetry"
     assert board.device.value == "all devices", "there is no such phone"
     names = list(board.device.options)
     assert names[:4] == ["all devices", "phone-00000", "phone-00001", "feed-00000"]
     points, _ = drawn(board)
-    expected = found.table("ward telemetry").loc["SUBLIM", ["j_per_useful", "useful_share"]]
+    expected = result.table("ward telemetry").loc["SUBLIM", ["j_per_useful", "useful_share"]]
     assert points["SUBLIM"] == pytest.approx(tuple(expected))
     board.device.value = "phone-00001"
     board.task.value = "photo sharing"
@@ -128,7 +128,7 @@ def test_what_cannot_be_is_told_and_the_picture_stays(board):
     assert "phone-00001" in board.figure.layout.title.text
 
 
-def test_without_devices_only_all_of_them(found):
+def test_without_devices_only_all_of_them(result):
     bare = scoreboard([PHOTOS.over(devices=4, hours=3.0)], SOME, seeds=[2], privacy=False)
     board = Scoreboard(bare)
     assert list(board.device.options) == ["all devices"]
@@ -149,6 +149,6 @@ def test_markup_is_text():
 
 
 @pytest.mark.parametrize("wrong", [{"x": "speed"}, {"x": "useful_share"}])
-def test_what_are_no_axes(found, wrong):
+def test_what_are_no_axes(result, wrong):
     with pytest.raises(ParameterError):
-        Scoreboard(found, **wrong)
+        Scoreboard(result, **wrong)

@@ -87,11 +87,11 @@ def test_who_sees_what_depends_on_the_reader(lab, browser, clients):
 def test_a_token_proves_what_reader_data_cannot(browser):
     write(browser, "a1", '{"topic": "arts"}', "auth.user = 'bob'")
     browser.some_seconds.click()
-    for name, found in (("guest", 0), ("bob", 1)):
+    for name, result in (("guest", 0), ("bob", 1)):
         browser.client.value = name
         browser.reader.value = '{"user": "bob"}'
         read(browser, name)
-        assert f"{name}: uncommitted read of all</b>: ✓ {found} record" in browser.asked.value
+        assert f"{name}: uncommitted read of all</b>: ✓ {result} record" in browser.asked.value
 
 
 def test_each_client_keeps_its_reader(browser):
@@ -140,8 +140,8 @@ def test_a_conflict_shows_three_records(browser):
     write(browser, "a1", '{"n": 3}', how="conditional")
     browser.some_seconds.click()
     assert "✗ Conflict" in browser.asked.value
-    told = "the store has {&quot;n&quot;: 2}; this was {&quot;n&quot;: 3}; based on {&quot;n&quot;: 1}."
-    assert told in browser.asked.value
+    answer = "the store has {&quot;n&quot;: 2}; this was {&quot;n&quot;: 3}; based on {&quot;n&quot;: 1}."
+    assert answer in browser.asked.value
     assert "<b>v2</b> n: 2" in column(browser, "bob")[0]
 
 
@@ -180,13 +180,13 @@ def test_what_is_fresh_is_answered_without_the_cloud(lab, browser):
         ("writer", 'receiver.name = "bob"', "write", "is a name in SQL"),
     ],
 )
-def test_what_cannot_be_is_told_and_nothing_changes(browser, field, text, button, told):
+def test_what_cannot_be_is_told_and_nothing_changes(browser, field, text, button, answer):
     write(browser, "a1", '{"n": 1}')
     browser.some_seconds.click()
     kept = browser.held.value, browser.asked.value
     getattr(browser, field).value = text
     getattr(browser, button).click()
-    assert told in browser.problem.value
+    assert answer in browser.problem.value
     assert "Nothing was done." in browser.problem.value
     assert (browser.held.value, browser.asked.value) == kept
     browser.some_seconds.click()
@@ -194,10 +194,10 @@ def test_what_cannot_be_is_told_and_nothing_changes(browser, field, text, button
 
 
 def test_what_the_client_refuses_is_in_its_answer(browser):
-    for key, record, told in (("k" * 600, '{"n": 1}', "kkk"), ("a1", '{"n": NaN}', "nan")):
+    for key, record, answer in (("k" * 600, '{"n": 1}', "kkk"), ("a1", '{"n": NaN}', "nan")):
         write(browser, key, record)
         assert "✗ ParameterError" in browser.asked.value
-        assert told in browser.asked.value
+        assert answer in browser.asked.value
         assert "pending" not in browser.held.value
 
 

@@ -87,8 +87,8 @@ def test_nothing_is_not_ok():
 def statuses(widget):
     parts = widget.table.value.split("<td style='text-align:left'>")
     return {
-        re.sub("<.*?>", "", name): re.sub("<.*?>", "", found)
-        for name, found in zip(parts[1::3], parts[2::3], strict=True)
+        re.sub("<.*?>", "", name): re.sub("<.*?>", "", result)
+        for name, result in zip(parts[1::3], parts[2::3], strict=True)
     }
 
 
@@ -98,8 +98,8 @@ def test_the_table_says_what_the_checker_says():
         widget.text.value = text
         for model in ("fork-sequential", "linearizable"):
             widget.model.value = model
-            for name, found in statuses(widget).items():
-                assert found.split()[1] == check(History.of(text), name).status, (text, name)
+            for name, result in statuses(widget).items():
+                assert result.split()[1] == check(History.of(text), name).status, (text, name)
     widget.text.value = "ann: w(k)1 w(l)2 r(k)1 r(l)0"
     for key, status in (("k", "OK"), ("l", "ILLEGAL"), ("k", "OK")):
         widget.record.value = key
@@ -109,8 +109,8 @@ def test_the_table_says_what_the_checker_says():
 def test_it_says_what_the_checker_says_of_the_reads_that_count():
     text = "ann: w1\nbob:    u0"
     widget = ViewsExplorer(text, "linearizable", reads=["uncommitted"])
-    for name, found in statuses(widget).items():
-        assert found.split()[1] == check(History.of(text), name, reads=["uncommitted"]).status, name
+    for name, result in statuses(widget).items():
+        assert result.split()[1] == check(History.of(text), name, reads=["uncommitted"]).status, name
     assert "✗ ILLEGAL" in widget.verdict.value
 
 
@@ -209,5 +209,5 @@ def test_a_run_of_a_lab_is_shown():
     widget = ViewsExplorer(run.to_text(), "fork-sequential-retracted")
     assert widget.problem.value == ""
     assert "✓ OK" in widget.verdict.value
-    for name, found in statuses(widget).items():
-        assert found.split()[1] == check(run, name).status, name
+    for name, result in statuses(widget).items():
+        assert result.split()[1] == check(run, name).status, name

@@ -19,7 +19,7 @@ from mudkit.predicates.values import EVERY_KIND
 from mudkit.systems.sublim.check.atoms import given_expressions
 from mudkit.systems.sublim.check.contexts import Context, Contexts
 from mudkit.systems.sublim.policy.actions import Call, Compress, Drop, Every, Resize, Summary
-from mudkit.systems.sublim.policy.doing import Doing
+from mudkit.systems.sublim.policy.execution import Doing
 from mudkit.systems.sublim.policy.message import RATIO
 from mudkit.systems.sublim.policy.policy import Policy
 from mudkit.systems.sublim.policy.state import State, Tables

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, TypeAlias
 
 from mudkit.predicates import Language
-from mudkit.systems.sublim.policy.doing import (
+from mudkit.systems.sublim.policy.execution import (
     Doing,
     Step,
     check_at_least,

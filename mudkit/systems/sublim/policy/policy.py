@@ -24,7 +24,7 @@ from mudkit.predicates import Language, Predicate
 from mudkit.predicates.values import KINDS
 from mudkit.systems.sublim.policy.actions import Action, Every, Summary, action_of, described
 from mudkit.systems.sublim.policy.deciding import DROPPED, HELD, SENT, STOPPED, Seen, Verdict, values_of
-from mudkit.systems.sublim.policy.doing import Doing, Step
+from mudkit.systems.sublim.policy.execution import Doing, Step
 from mudkit.systems.sublim.policy.limits import MAX_ACTIONS, MAX_BOOKS_BYTES, MAX_RULES, MAX_VARIABLES
 from mudkit.systems.sublim.policy.message import thawed
 from mudkit.systems.sublim.policy.problems import Places, PolicyError

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, TypeGuard
 
 from mudkit.predicates import Language
-from mudkit.systems.sublim.policy.doing import (
+from mudkit.systems.sublim.policy.execution import (
     KEY_LETTERS,
     NUMBER,
     Doing,

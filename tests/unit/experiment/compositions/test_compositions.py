@@ -25,7 +25,7 @@ from mudkit.experiment.compositions import (
 )
 from mudkit.experiment.compositions import promises as p
 from mudkit.experiment.compositions.orders import played
-from mudkit.experiment.compositions.traces import smaller
+from mudkit.experiment.compositions.stories import smaller
 from mudkit.experiment.scoreboard import play
 from mudkit.experiment.tasks import TASKS, Interest, Item
 
@@ -36,9 +36,9 @@ CROWD = Trace((20,), tuple(Said((100 + 2 * each) * MIN, each % 3, 0) for each in
 
 def of(composition, order, story):
     """What came of a story, and for each promise what broke it."""
-    found = PAIRS[composition][order]
-    came = played(story, found.make)
-    return came, {promise: PROMISES[promise](came) for promise in found.promises}
+    result = PAIRS[composition][order]
+    came = played(story, result.make)
+    return came, {promise: PROMISES[promise](came) for promise in result.promises}
 
 
 def times(came):
@@ -84,7 +84,7 @@ def test_predicates_over_an_aggregate_lose_or_show_too_much_or_take_it_apart(rul
     order = f"Radiator, then MUD: {rule}"
     came, broken = of("writer predicates and aggregation by time", order, HIDDEN_FROM_ONE)
     assert sorted(batch for _, phone, batch in times(came) if phone == 0) == young
-    assert [promise for promise, told in broken.items() if told] == ([breaks] if breaks else [])
+    assert [promise for promise, answer in broken.items() if answer] == ([breaks] if breaks else [])
     order = f"Radiator of k, then MUD: {rule}"
     came, broken = of("writer predicates and aggregation by people", order, HIDDEN_FROM_ONE)
     assert (broken[p.UNSEEN] is None) == (rule != "item by item")
@@ -98,7 +98,7 @@ def test_a_limit_before_the_predicate_is_spent_on_what_is_hidden():
         _, after = of(name, f"MUD, then {limit}", replace(story, said=said))
         assert set(after.values()) == {None}
         came, before = of(name, f"{limit}, then MUD", replace(story, said=said))
-        spent = [promise for promise, told in before.items() if told]
+        spent = [promise for promise, answer in before.items() if answer]
         assert spent == [p.SEEN_PER_DAY if limit == "Last hop" else p.SEEN_SPACED]
         assert "gets 0 of the 1 before midnight" in before[spent[0]]
         assert limit == "Last hop" or came.handed == []
@@ -124,7 +124,7 @@ def test_of_the_places_for_a_policy_each_breaks_one_promise():
     for order in PAIRS["a rate limit and sealing"]:
         came, checks = of("a rate limit and sealing", order, CROWD)
         assert came.handed
-        broken[order] = [promise for promise, told in checks.items() if told]
+        broken[order] = [promise for promise, answer in checks.items() if answer]
     assert broken == {
         "SUBLIM, then Contrail, at an access point": [p.READ],
         "Contrail, then SUBLIM, at an access point": [p.READ],
@@ -171,22 +171,24 @@ def test_each_promise_breaks_when_what_was_handed_over_is_changed():
 
 
 def test_the_table_says_what_held_on_how_many_stories_and_the_smallest_that_breaks_it():
-    found = orders(["writer predicates and aggregation by time"], scenarios=4, seed=1)
-    assert set(found["scenarios"]) == {4}
-    first = found[found["order"] == "MUD, then Radiator"]
+    result = orders(["writer predicates and aggregation by time"], scenarios=4, seed=1)
+    assert set(result["scenarios"]) == {4}
+    first = result[result["order"] == "MUD, then Radiator"]
     assert first["held"].all()
     assert SAME not in set(first["promise"])
-    lost = found[(found["order"] == "Radiator, then MUD: all writers mean her") & (found["promise"] == p.ALL)]
+    lost = result[
+        (result["order"] == "Radiator, then MUD: all writers mean her") & (result["promise"] == p.ALL)
+    ]
     assert not lost["held"].any()
-    told = lost["counterexample"].iloc[0]
-    assert told.count("by sender") == 2, "one item that is hidden, and one that is lost with it"
-    assert (found["held"] == (found["broken"] == 0)).all()
-    assert (found.loc[found["held"], "counterexample"] == "").all()
-    row = commuting(found).iloc[0]
+    answer = lost["counterexample"].iloc[0]
+    assert answer.count("by sender") == 2, "one item that is hidden, and one that is lost with it"
+    assert (result["held"] == (result["broken"] == 0)).all()
+    assert (result.loc[result["held"], "counterexample"] == "").all()
+    row = commuting(result).iloc[0]
     assert not row["same_shown"]
     assert not row["same_kept"]
     assert "MUD, then Radiator" in row["best"]
-    assert found.equals(orders(["writer predicates and aggregation by time"], scenarios=4, seed=1))
+    assert result.equals(orders(["writer predicates and aggregation by time"], scenarios=4, seed=1))
 
 
 @pytest.mark.parametrize(
@@ -197,16 +199,16 @@ def test_the_table_says_what_held_on_how_many_stories_and_the_smallest_that_brea
     ],
 )
 def test_what_breaks_only_around_midnight_is_found_among_the_default_stories(composition, order, promise):
-    found = orders([composition])
-    row = found[(found["order"] == order) & (found["promise"] == promise)].iloc[0]
+    result = orders([composition])
+    row = result[(result["order"] == order) & (result["promise"] == promise)].iloc[0]
     assert 0 < row["broken"] < row["scenarios"] / 2
     assert not row["held"]
     assert "00:00" in row["counterexample"] or "after midnight" in row["counterexample"]
 
 
 def test_two_that_only_pass_on_commute():
-    found = orders(["writer predicates and sealing"], scenarios=2)
-    row = commuting(found).iloc[0]
+    result = orders(["writer predicates and sealing"], scenarios=2)
+    row = commuting(result).iloc[0]
     assert row["same_shown"]
     assert row["same_kept"]
     assert row["never"] == p.READ
@@ -240,9 +242,9 @@ def test_stories_are_drawn_from_their_seed():
 
 def test_a_story_is_made_smaller_as_long_as_it_breaks():
     story = Trace((10, 20, 40), tuple(Said(at * MIN, 0, at % 3) for at in range(5, 15)))
-    told = smaller(story, lambda each: sum(said.least == 2 for said in each.said) >= 2)
-    assert len(told.said) == 2
-    assert len(told.ages) == 1
+    answer = smaller(story, lambda each: sum(said.least == 2 for said in each.said) >= 2)
+    assert len(answer.said) == 2
+    assert len(answer.ages) == 1
 
 
 def test_the_predicate_of_an_aggregate_is_for_the_one_that_it_is_sent_to():
@@ -268,10 +270,10 @@ def test_compositions_enter_the_scoreboard():
     entries = {name: play(small, make, 2, name=name) for name, make in COMPOSITIONS.items()}
     assert {entry.digest for entry in entries.values()} == {play(small, ADAPTERS["MUD"], 2).digest}
     for name, entry in entries.items():
-        told = entry.measures()
-        assert told["useful"] + told["wasted"], name
+        answer = entry.measures()
+        assert answer["useful"] + answer["wasted"], name
         if "Radiator" not in name:
-            assert told["useful"] >= 0.7 * entry.testbed.wanted, name
+            assert answer["useful"] >= 0.7 * entry.testbed.wanted, name
 
 
 def test_what_a_user_looks_for_is_fetched_from_the_spool():
@@ -287,7 +289,7 @@ def test_who_moves_pays_for_telling_her_desk():
     task = TASKS["traffic alerts"].over(devices=4, hours=1.0, outage=0.0)
     entry = play(task, COMPOSITIONS["MUD, then Last hop"], 2, name="MUD, then Last hop")
     bill = entry.bill
-    told = bill[(bill["system"] == "store and forward") & (bill["direction"] == "up")]
-    assert (told["messages"] > 5).any()
+    answer = bill[(bill["system"] == "store and forward") & (bill["direction"] == "up")]
+    assert (answer["messages"] > 5).any()
     still = play(task, COMPOSITIONS["Contrail, SUBLIM on the phone"], 2, name="on the phone").bill
     assert "store and forward" not in set(still["system"])

@@ -23,8 +23,8 @@ TABLE = pd.DataFrame(
 
 
 def best(x, y):
-    found = front(TABLE, x, y)
-    return set(found.loc[found["is_best"], "system"])
+    result = front(TABLE, x, y)
+    return set(result.loc[result["is_best"], "system"])
 
 
 def test_each_measure_has_a_label():

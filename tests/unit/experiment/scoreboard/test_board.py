@@ -31,10 +31,10 @@ def test_a_row_for_each_run(board):
 
 def test_means_and_their_intervals(board):
     runs = board.runs[(board.runs["task"] == "ward telemetry") & (board.runs["system"] == "MUD")]
-    found = board.measured("ward telemetry").set_index(["system", "measure"])
+    result = board.measured("ward telemetry").set_index(["system", "measure"])
     for measure in ("messages", "radio_j"):
         one, other = runs[measure]
-        row = found.loc[("MUD", measure)]
+        row = result.loc[("MUD", measure)]
         half = 12.706204736 * abs(one - other) / 2  # Student's t with one degree of freedom
         assert (row["mean"], row["low"], row["high"]) == pytest.approx(
             ((one + other) / 2, (one + other) / 2 - half, (one + other) / 2 + half)
@@ -54,22 +54,22 @@ def test_a_ratio_is_that_of_all_seeds_together(board):
     assert table["kb_per_useful"] == pytest.approx(
         (rows["up_kb"] + rows["down_kb"]).sum() / rows["useful"].sum()
     )
-    told = of.measured("traffic alerts").set_index(["system", "measure"]).loc[("SUBLIM", "j_per_useful")]
-    assert told["mean"] == pytest.approx(table["j_per_useful"])
-    assert told["seeds"] == 1
+    answer = of.measured("traffic alerts").set_index(["system", "measure"]).loc[("SUBLIM", "j_per_useful")]
+    assert answer["mean"] == pytest.approx(table["j_per_useful"])
+    assert answer["seeds"] == 1
 
 
 def test_differences_are_paired_with_the_baseline(board):
-    found = board.differences("traffic alerts").set_index("measure")
+    result = board.differences("traffic alerts").set_index("measure")
     runs = board.runs[board.runs["task"] == "traffic alerts"].pivot(index="seed", columns="system")
     paired = runs["down_kb"]["SUBLIM"] - runs["down_kb"]["MUD"]
-    assert found.loc["down_kb", "difference"] == pytest.approx(paired.mean())
+    assert result.loc["down_kb", "difference"] == pytest.approx(paired.mean())
 
 
 def test_what_parties_learnt_is_there_for_the_first_seed(board):
-    found = board.privacy
-    assert set(found["task"]) == {"traffic alerts", "ward telemetry"}
-    servers = found[(found["party"] == "servers") & (found["system"] == "MUD")]
+    result = board.privacy
+    assert set(result["task"]) == {"traffic alerts", "ward telemetry"}
+    servers = result[(result["party"] == "servers") & (result["system"] == "MUD")]
     assert (servers["clear_kb"] > 0).all()
     assert scoreboard(_TASKS[1:], _SYSTEMS, seeds=[1], privacy=False).privacy.empty
 
@@ -132,14 +132,14 @@ def test_the_front_of_random_points():
 
 
 def test_the_front_of_a_board(board):
-    found = board.pareto("ward telemetry")
-    assert list(found.columns) == ["system", "useful_share", "j_per_useful", "is_best"]
-    assert found["is_best"].any()
+    result = board.pareto("ward telemetry")
+    assert list(result.columns) == ["system", "useful_share", "j_per_useful", "is_best"]
+    assert result["is_best"].any()
 
 
 def test_what_a_system_cannot_say_is_of_a_task_that_there_is():
     assert list(CANNOT) == list(ADAPTERS)
-    assert {task for told in CANNOT.values() for task in told} <= set(TASKS)
+    assert {task for answer in CANNOT.values() for task in answer} <= set(TASKS)
     assert LastHopAdapter.cannot["traffic alerts"].endswith(".")
 
 
@@ -155,11 +155,11 @@ def test_what_a_system_cannot_say_is_of_a_task_that_there_is():
         (_TASKS, _SYSTEMS, ["one"], "seeds", "a whole number"),
     ],
 )
-def test_what_is_of_a_wrong_kind_is_named(tasks, systems, seeds, where, told):
+def test_what_is_of_a_wrong_kind_is_named(tasks, systems, seeds, where, answer):
     with pytest.raises(ParameterError) as caught:
         scoreboard(tasks, systems, seeds)
     assert caught.value.where == where
-    assert told in str(caught.value)
+    assert answer in str(caught.value)
 
 
 def test_one_entry_is_refused_as_a_scoreboard_is():

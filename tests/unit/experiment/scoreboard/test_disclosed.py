@@ -27,15 +27,15 @@ def contrail():
 
 @pytest.mark.parametrize("name", ["MUD", "Last hop", "Radiator", "SUBLIM"])
 def test_where_servers_choose_they_know_and_devices_do_not(name):
-    found = shares(play(NEAR, ADAPTERS[name], 1, name=name))
-    assert (found.loc["servers", BOTH] == 1.0).all()
-    assert (found.loc["another device", BOTH] == 0.0).all()
+    result = shares(play(NEAR, ADAPTERS[name], 1, name=name))
+    assert (result.loc["servers", BOTH] == 1.0).all()
+    assert (result.loc["another device", BOTH] == 0.0).all()
 
 
 def test_where_senders_choose_they_know_and_servers_do_not(contrail):
-    found = shares(contrail)
-    assert (found.loc["servers", BOTH] == 0.0).all()
-    assert (found.loc["another device", BOTH] == 1.0).all()
+    result = shares(contrail)
+    assert (result.loc["servers", BOTH] == 0.0).all()
+    assert (result.loc["another device", BOTH] == 1.0).all()
 
 
 def test_the_same_search_finds_what_a_relay_holds(contrail):
@@ -46,20 +46,20 @@ def test_the_same_search_finds_what_a_relay_holds(contrail):
     longest = max(friends, key=len)
     held.note("contrail-gateway", "contrail", "received", {"loc": (lat, lon)}, 0)
     held.note("contrail-gateway", "contrail", "stored", gzip.compress(longest.encode()), 0)
-    found = shares(contrail).loc["servers"]
-    assert found["places"] == pytest.approx(1 / 6)
-    assert found["wants"] == sum(each in longest for each in friends) / 6 < 1.0
+    result = shares(contrail).loc["servers"]
+    assert result["places"] == pytest.approx(1 / 6)
+    assert result["wants"] == sum(each in longest for each in friends) / 6 < 1.0
 
 
 def test_who_sends_to_everyone_needs_to_know_nothing():
-    found = shares(play(NEWS.over(devices=4, hours=3.0), ADAPTERS["to everyone"], 1, name="all"))
-    assert (found["wants"] == 0.0).all()
-    assert np.isnan(found["places"]).all()
+    result = shares(play(NEWS.over(devices=4, hours=3.0), ADAPTERS["to everyone"], 1, name="all"))
+    assert (result["wants"] == 0.0).all()
+    assert np.isnan(result["places"]).all()
 
 
 def test_a_feed_that_filters_knows_what_its_readers_want():
-    found = shares(play(NEWS.over(devices=3, hours=2.0), ADAPTERS["Contrail"], 1, name="Contrail"))
-    assert found.loc["another device", "wants"] == 1.0
+    result = shares(play(NEWS.over(devices=3, hours=2.0), ADAPTERS["Contrail"], 1, name="Contrail"))
+    assert result.loc["another device", "wants"] == 1.0
 
 
 def test_an_entry_that_keeps_nothing_says_so():

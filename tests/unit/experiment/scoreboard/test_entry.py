@@ -51,12 +51,12 @@ def test_all_systems_are_given_the_same(entries, task):
 @pytest.mark.parametrize("task", small)
 def test_a_system_does_a_task(entries, task, system):
     entry = entries[task, system]
-    found = entry.measures()
-    assert list(found) == list(MEASURES)
+    result = entry.measures()
+    assert list(result) == list(MEASURES)
     assert entry.testbed.wanted > 0
-    assert found["useful"] > 0
-    assert found["server_kb"] > 0
-    assert found["server_events"] > 0
+    assert result["useful"] > 0
+    assert result["server_kb"] > 0
+    assert result["server_events"] > 0
 
 
 @pytest.mark.parametrize(
@@ -111,9 +111,9 @@ def test_measures_come_from_the_trace(entries, task, system, tmp_path):
         "kb_per_useful": kb / len(useful),
         "j_per_useful": radio_j / len(useful),
     }
-    found = entry.measures()
-    assert set(found) - set(expected) == {"server_events", "server_kb"}, "servers are on no bill"
-    assert {name: found[name] for name in expected} == pytest.approx(expected)
+    result = entry.measures()
+    assert set(result) - set(expected) == {"server_events", "server_kb"}, "servers are on no bill"
+    assert {name: result[name] for name in expected} == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("task", ["news with ranks", "photo sharing"])
@@ -151,11 +151,11 @@ def test_contrail_keeps_its_connections_open_if_it_is_told_to():
     task = small["ward telemetry"]
     polls = play(task, ADAPTERS["Contrail"], seed=2).measures()
     pushes = play(task, partial(ADAPTERS["Contrail"], polling_interval_ms=0), seed=2)
-    found = pushes.measures()
+    result = pushes.measures()
     assert pushes.system == "Contrail"
-    assert found["latency_s"] < 1.0 < polls["latency_s"] < 60.0
-    assert found["useful_share"] > 0.9
-    assert found["messages"] < 20 * polls["messages"]
+    assert result["latency_s"] < 1.0 < polls["latency_s"] < 60.0
+    assert result["useful_share"] > 0.9
+    assert result["messages"] < 20 * polls["messages"]
 
 
 @pytest.mark.parametrize("changes", [{"battery_j": 150.0}, {"queries": Poisson(per_day=4)}])

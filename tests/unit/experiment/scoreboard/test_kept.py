@@ -14,19 +14,19 @@ TWO = {name: ADAPTERS[name] for name in ("to everyone", "Contrail")}
 
 
 @pytest.fixture(scope="module")
-def found():
+def result():
     return scoreboard([TASK], TWO, seeds=[4, 5])
 
 
-def test_it_is_of_the_first_seed_and_of_each_system(found):
+def test_it_is_of_the_first_seed_and_of_each_system(result):
     for name, make in TWO.items():
         entry = play(TASK, make, 4, name=name)
-        for kept, own in ((found.devices, by_device(entry)), (found.disclosed, disclosed(entry))):
+        for kept, own in ((result.devices, by_device(entry)), (result.disclosed, disclosed(entry))):
             rows = kept.query("task == @TASK.name and system == @name").reset_index(drop=True)
             pd.testing.assert_frame_equal(rows.drop(columns=["task", "system"]), own)
-        latencies = found.latencies.query("system == @name")["latency_s"]
+        latencies = result.latencies.query("system == @name")["latency_s"]
         assert sorted(latencies) == sorted(entry.deliveries.query("status == 'read'")["latency_s"])
-    assert found.devices["system"].unique().tolist() == list(TWO)
+    assert result.devices["system"].unique().tolist() == list(TWO)
 
 
 def test_nothing_is_kept_if_it_is_not_wanted():

@@ -113,12 +113,12 @@ def test_who_moves_far_enough_says_so():
     lab = Lab(3)
     lab.fleet(4, mobility="manhattan")
     testbed, nobody = Testbed(task, lab), Nobody()
-    told = {phone: testbed.about(phone)["loc"] for phone in testbed.phones}
+    answer = {phone: testbed.about(phone)["loc"] for phone in testbed.phones}
     testbed.enter(nobody)
     assert nobody.moves == []
     lab.run(hours=1)
     assert set(nobody.moves) == set(testbed.phones)
-    assert all(testbed.about(phone)["loc"] != told[phone] for phone in testbed.phones)
+    assert all(testbed.about(phone)["loc"] != answer[phone] for phone in testbed.phones)
 
 
 def test_a_want_with_a_place_needs_places():

@@ -12,8 +12,8 @@ TABLE = pd.DataFrame({"system": ["a"] * 3 + ["b"], "latency_s": [4.0, 1.0, 200.0
 
 
 def line(figure, name):
-    (found,) = [each for each in figure.data if each.name == name]
-    return list(zip(found.x, found.y, strict=True))
+    (result,) = [each for each in figure.data if each.name == name]
+    return list(zip(result.x, result.y, strict=True))
 
 
 def test_a_line_says_how_much_was_there_by_when():
@@ -28,10 +28,10 @@ def test_a_line_says_how_much_was_there_by_when():
 
 def test_many_deliveries_are_a_line_of_some_points():
     many = pd.DataFrame({"system": "a", "latency_s": [float(each) for each in range(5000)]})
-    found = line(latencies(many, {"a": 10_000}, title=""), "a")
-    assert len(found) < 250
-    assert found[-1] == (4999, 50)
-    assert all(y == pytest.approx((x + 1) / 100) for x, y in found[3:-1])
+    result = line(latencies(many, {"a": 10_000}, title=""), "a")
+    assert len(result) < 250
+    assert result[-1] == (4999, 50)
+    assert all(y == pytest.approx((x + 1) / 100) for x, y in result[3:-1])
 
 
 def test_what_cannot_be_drawn():

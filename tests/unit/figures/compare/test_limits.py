@@ -13,20 +13,20 @@ def lines(figure):
 
 def test_points_and_where_one_stands():
     figure = limits(POINTS, (16, 0.003, 0.01), title="a year")
-    found = lines(figure)
-    assert found["waste"] == ([1, 16, 64], [LEAST, 0.3, 1.08])
-    assert found["loss"] == ([1, 16, 64], [80.0, 1.0, LEAST])
-    assert found["waste now"] == ([16], [0.3])
-    assert found["loss now"] == ([16], [1.0])
+    result = lines(figure)
+    assert result["waste"] == ([1, 16, 64], [LEAST, 0.3, 1.08])
+    assert result["loss"] == ([1, 16, 64], [80.0, 1.0, LEAST])
+    assert result["waste now"] == ([16], [0.3])
+    assert result["loss now"] == ([16], [1.0])
     assert figure.data[0].customdata[0] == 0.0, "the pointer shows what it is"
     assert figure.layout.title.text == "a year"
     assert "%" in figure.layout.yaxis.title.text
 
 
 def test_what_has_no_limit_is_a_level():
-    found = lines(limits(POINTS, (None, 0.5, 0.0), title=""))
-    assert found["waste now"] == ([1, 64], [50.0, 50.0])
-    assert found["loss now"] == ([1, 64], [LEAST, LEAST])
+    result = lines(limits(POINTS, (None, 0.5, 0.0), title=""))
+    assert result["waste now"] == ([1, 64], [50.0, 50.0])
+    assert result["loss now"] == ([1, 64], [LEAST, LEAST])
     assert lines(limits([], (None, 0.5, 0.0), title=""))["waste now"] == ([], [])
 
 

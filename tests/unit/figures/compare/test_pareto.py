@@ -57,12 +57,12 @@ def test_names_of_near_points_do_not_meet():
         }
     )
     figure = pareto(near, **WAYS)
-    told = [
+    answer = [
         (text, place)
         for each in figure.data[1:]
         for text, place in zip(each.text, each.textposition, strict=True)
     ]
-    assert told == [
+    assert answer == [
         ("one of them", "top center"),
         ("another", "bottom center"),
         ("a third<br> ", "top center"),

@@ -82,10 +82,10 @@ def test_axes_have_units_and_the_caption_has_what_the_runs_were_with(draw):
     assert figure.layout.title.text == "A title"
     assert figure.layout.xaxis.title.text
     assert "%" in figure.layout.yaxis.title.text
-    [told] = [each.text.replace("<br>", " ") for each in figure.layout.annotations]
-    assert told.startswith("32 messages a day; ")
-    assert "medians of 3 seeds" in told
-    assert "365 days" in told
+    [answer] = [each.text.replace("<br>", " ") for each in figure.layout.annotations]
+    assert answer.startswith("32 messages a day; ")
+    assert "medians of 3 seeds" in answer
+    assert "365 days" in answer
 
 
 @pytest.mark.parametrize("draw", DRAWN, ids=lambda draw: draw.__name__)
@@ -138,8 +138,8 @@ def test_times_have_units():
         ({"expiration_threshold_s": 7200.0}, "expiration threshold 2 h"),
     ],
 )  # fmt: skip
-def test_captions(settings, told):
-    assert told in prefetching.caption(PARAMETERS | settings)
+def test_captions(settings, answer):
+    assert answer in prefetching.caption(PARAMETERS | settings)
 
 
 @pytest.mark.parametrize(

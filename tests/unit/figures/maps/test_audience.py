@@ -64,8 +64,8 @@ def test_the_circle_is_in_the_picture():
 
 
 def test_the_ground_is_where_they_have_been():
-    told = call(draw(positions=POINTS), "base")["attribution"]
-    assert "3 positions" in told
+    answer = call(draw(positions=POINTS), "base")["attribution"]
+    assert "3 positions" in answer
 
 
 @pytest.mark.parametrize("wrong", [{"states": ("told",)}, {"states": tuple("abcdefgh")}])

@@ -184,7 +184,9 @@ def test_cells_keep_their_edges_and_values():
         assert row[3] == pytest.approx(east, abs=1e-6)
     colours = [call(leaflet_map, "cells")["colours"][row[4]] for row in drawn]
     assert colours == [STOPS[0], "#c4c7ca", STOPS[-1]]
-    assert [row[5] for row in drawn] == [f"reads (per hour): {told}" for told in ("1", "no value", "1,234")]
+    assert [row[5] for row in drawn] == [
+        f"reads (per hour): {answer}" for answer in ("1", "no value", "1,234")
+    ]
     legend = call(leaflet_map, "legend")
     assert legend["title"] == "reads (per hour)"
     assert legend["ticks"] == [[0.0, "1"], [0.5, "617.8"], [1.0, "1,234"]]
@@ -310,8 +312,8 @@ def test_places_all_around_stay_where_they_are():
         (lambda: maps.point_map(table([0.0], [0.0]), text="name"), ParameterError, "no column 'name'"),
     ],
 )
-def test_what_cannot_be_drawn_is_refused(draw, kind, told):
-    with pytest.raises(kind, match=re.escape(told)):
+def test_what_cannot_be_drawn_is_refused(draw, kind, answer):
+    with pytest.raises(kind, match=re.escape(answer)):
         draw()
 
 
@@ -466,7 +468,7 @@ def linear(colour):
 def test_logarithmic_scales_have_equal_ratios():
     colouring = Colouring.of(np.array([1.0, 10.0, 100.0, 0.0, np.nan]), logarithmic=True)
     assert colouring.shades(np.array([1.0, 10.0, 100.0, 0.0, 1e6, np.nan])) == [0, 32, 63, 0, 63, 64]
-    assert [told for _, told in colouring.ticks()] == ["1", "10", "100"]
+    assert [answer for _, answer in colouring.ticks()] == ["1", "10", "100"]
 
 
 def test_one_value_has_a_scale():
@@ -480,8 +482,8 @@ def test_one_value_has_a_scale():
     [(0, "0"), (1, "1"), (37.5, "37.5"), (0.012346, "0.01235"), (1234567, "1,234,567"), (-2.5, "-2.5"),
      (1e-9, "1e-09"), (3e12, "3e+12"), (math.nan, "no value"), (999.96, "1,000")],
 )  # fmt: skip
-def test_numbers_are_short(number, told):
-    assert short_number(number) == told
+def test_numbers_are_short(number, answer):
+    assert short_number(number) == answer
 
 
 def test_a_recorded_city_fits_into_a_small_page(cabspotting):

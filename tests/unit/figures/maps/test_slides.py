@@ -27,8 +27,8 @@ CELLS = pa.table(
 
 def data(leaflet_map, function="slides"):
     page = leaflet_map.get_root().render()
-    (found,) = re.findall(rf"^\s*mudkitMap\.{function}\(\w+, (.*)\);$", page, re.MULTILINE)
-    return json.loads(found)
+    (result,) = re.findall(rf"^\s*mudkitMap\.{function}\(\w+, (.*)\);$", page, re.MULTILINE)
+    return json.loads(result)
 
 
 def test_each_cell_once_and_a_picture_for_each_choice_and_time():
@@ -87,9 +87,9 @@ def test_what_a_receiver_knows_over_time():
         ({"cells": CELLS.slice(0, 0)}, TraceContentError, "cells"),
     ],
 )
-def test_what_cannot_be_drawn(given, error, told):
+def test_what_cannot_be_drawn(given, error, answer):
     given = {"cells": CELLS, "value": "speed", "time": "at", "by": "of"} | given
-    with pytest.raises(error, match=told):
+    with pytest.raises(error, match=answer):
         cell_slides(given.pop("cells"), given.pop("value"), **given)
 
 

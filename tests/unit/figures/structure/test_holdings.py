@@ -34,8 +34,8 @@ def test_a_row_a_record_and_a_column_a_device():
         "bob": [version("b", 2, {"n": 0})],
         "cem": [],
     }
-    found = cells(holdings(held, {"ann": {"age": 34}}, title="As of now.").html)
-    assert found == [
+    result = cells(holdings(held, {"ann": {"age": 34}}, title="As of now.").html)
+    assert result == [
         [["key"], ["ann", "age:", "34"], ["bob"], ["cem"]],
         [["a"], ["v1", "deleted"], ["–"], ["–"]],
         [["b"], ["v3", "n:", "1", "pending", "n:", "2"], ["v2", "n:", "0"], ["–"]],

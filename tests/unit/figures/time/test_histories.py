@@ -28,14 +28,14 @@ def traces(figure):
 
 def boxes(trace):
     """Corners of the bars of a trace: (left, right, top)."""
-    found, part = [], []
+    result, part = [], []
     for x, y in zip(trace.x, trace.y, strict=True):
         if x is None:
-            found.append((min(p[0] for p in part), max(p[0] for p in part), min(p[1] for p in part)))
+            result.append((min(p[0] for p in part), max(p[0] for p in part), min(p[1] for p in part)))
             part = []
         else:
             part.append((x, y))
-    return found
+    return result
 
 
 def test_bars_go_from_invocation_to_answer():

@@ -28,13 +28,13 @@ TWO = links(
 
 
 def trace(figure, name):
-    (found,) = [one for one in figure.data if one.name == name]
-    return found
+    (result,) = [one for one in figure.data if one.name == name]
+    return result
 
 
-def boxes(found):
+def boxes(result):
     """Rectangles of a trace: (from, to, row)."""
-    x, y = np.asarray(found.x, float), np.asarray(found.y, float)
+    x, y = np.asarray(result.x, float), np.asarray(result.y, float)
     return [(x[a], x[a + 1], (y[a] + y[a + 2]) / 2) for a in range(0, len(x), 5)]
 
 

@@ -22,8 +22,8 @@ def table(*rows):
         ]
         for row in rows
     ]
-    found = pd.DataFrame(made, columns=columns)
-    return found.assign(message=range(len(found)), rank=0.5)
+    result = pd.DataFrame(made, columns=columns)
+    return result.assign(message=range(len(result)), rank=0.5)
 
 
 ONLINE = table((0, None, 1, 4), (1, None, 1, 4), (2, None, 2, 10), (3, 5, 3, None), (6, None, 6, None))

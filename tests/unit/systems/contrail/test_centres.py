@@ -14,15 +14,15 @@ CENTRES = {"us": US, "eu": EU, "asia": ASIA}
 
 def queues(there, device):
     """Which data centres hold something of a device's queue, or know where it has gone."""
-    found = {}
+    result = {}
     for centre in CENTRES:
         store = there.lab.world.hosts[f"relay1-storage-{centre}"].processes[0].store
         moved = store.get(f"moved {device}")
         if moved is not None:
-            found[centre] = moved["to"].split("/")[0].removeprefix("relay1-storage-")
+            result[centre] = moved["to"].split("/")[0].removeprefix("relay1-storage-")
         elif store.items(f"queue {device}\n"):
-            found[centre] = "here"
-    return found
+            result[centre] = "here"
+    return result
 
 
 def visited(there):

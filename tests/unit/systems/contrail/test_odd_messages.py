@@ -94,10 +94,10 @@ def test_odd_messages_of_strangers_change_nothing():
         for process, events in heard.items()
     }
     before = {process: process.store.items() for process in heard}
-    told = dropped(there)
+    answer = dropped(there)
     sent = bombard(there.lab, strangers, 2_000, seed=5)
     assert {process: process.store.items() for process in heard} == before
-    assert dropped(there) == told + sent.total()
+    assert dropped(there) == answer + sent.total()
     assert works(there)
 
 
@@ -112,9 +112,9 @@ def test_no_odd_message_of_whoever_raises(seed):
 def test_odd_messages_of_a_device_in_its_own_name_concern_no_other(seed):
     there, heard = talked_of()
     of_bob = {
-        process: found
+        process: result
         for process, events in heard.items()
-        if (found := [e for e in events if e.host == "bob"])
+        if (result := [e for e in events if e.host == "bob"])
     }
     assert {type(process.machine).__name__ for process in of_bob} == {"Gateway"}
     bombard(there.lab, of_bob, 10_000, seed)

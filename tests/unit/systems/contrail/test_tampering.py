@@ -11,16 +11,16 @@ from mudkit.systems.contrail import TamperedMessage
 
 
 def test_every_manipulation_is_reported():
-    found = tamper(2_000, seed=3)
-    assert not found.missed
-    assert set(found.reported) == set(MANIPULATIONS)
-    assert min(found.reported.values()) > 50
+    result = tamper(2_000, seed=3)
+    assert not result.missed
+    assert set(result.reported) == set(MANIPULATIONS)
+    assert min(result.reported.values()) > 50
 
 
 def test_without_encryption_they_are_not():
-    found = tamper(300, seed=3, encrypted=False)
+    result = tamper(300, seed=3, encrypted=False)
     for name in ("bits", "headers", "old keys"):
-        assert found.missed[name] > found.reported[name]
+        assert result.missed[name] > result.reported[name]
 
 
 def test_what_was_not_changed_is_not_reported():

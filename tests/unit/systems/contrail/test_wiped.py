@@ -57,8 +57,8 @@ def test_what_was_for_the_old_one_is_not_read_by_the_new_one(place, when_s):
     there.run(300)
     assert call.done()
     assert (got(there, bob), got(there, cyd)) == ([], ["old"])
-    told = {type(each).__name__ for each in there.problems["bob"]}
-    assert told <= {"TamperedMessage"}  # what was sealed for other keys looks like that
+    answer = {type(each).__name__ for each in there.problems["bob"]}
+    assert answer <= {"TamperedMessage"}  # what was sealed for other keys looks like that
     assert [type(each).__name__ for each in there.problems["ann"]] == ["KeysChanged"]
     there.install(bob, EVERYTHING, to=("ann", "app"))
     there.publish(ann, marked("new"), "new").result()

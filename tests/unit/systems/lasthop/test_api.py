@@ -245,11 +245,11 @@ def test_other_limits_from_now_on():
         (lambda place: Publications(place.lab, "other", utc_offset_h=30), "utc_offset_h"),
     ],
 )
-def test_what_cannot_be_is_refused_and_says_where(call, found):
+def test_what_cannot_be_is_refused_and_says_where(call, result):
     place = Place()
     with pytest.raises(ParameterError) as refused:
         call(place)
-    assert found in str(refused.value)
+    assert result in str(refused.value)
 
 
 def test_a_threshold_below_which_a_rank_stays_changes_nothing():
@@ -357,10 +357,10 @@ def test_what_nobody_can_keep_or_send_is_refused_before_anybody_has_it(attribute
 @pytest.mark.parametrize("register", ["on_message", "on_arrival"])
 def test_a_callback_that_fails_is_an_incident_and_keeps_nothing_from_anybody(register):
     place = Place(mode="on-line")
-    told = []
+    answer = []
 
     def fails_at_b(message):
-        told.append(message["text"])
+        answer.append(message["text"])
         if message["text"] == "b":
             raise KeyError("no b")
 
@@ -370,6 +370,6 @@ def test_a_callback_that_fails_is_an_incident_and_keeps_nothing_from_anybody(reg
         place.lab.run(minutes=1)
     place.publish(c=1.0)
     place.lab.run(minutes=1)
-    assert told == place.shown == ["a", "b", "c"]
+    assert answer == place.shown == ["a", "b", "c"]
     assert place.lab.problems[["device", "system"]].to_numpy().tolist() == [["ann", "last hop"]]
     assert place.server.queues("ann", "news").result() == {"waiting": 0, "on_device": 0}  # all count as read

@@ -113,8 +113,8 @@ def test_each_kind_of_request_counts_after_the_wipe_however_few_there_were(kind)
             else:
                 assert place.read() == ["4", "3"]
             place.lab.run(minutes=1)
-            told = {"waiting": 1, "on_device": 2}
-            assert place.server.queues("ann", "news").result() == told
+            answer = {"waiting": 1, "on_device": 2}
+            assert place.server.queues("ann", "news").result() == answer
         case "shown":
             shown = []
             place.ann.on_message(lambda message: shown.append(message["text"]))

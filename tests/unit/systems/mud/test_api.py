@@ -45,10 +45,10 @@ def bob(place, jane):
 
 def test_what_is_written_is_read_elsewhere(jane, bob):
     assert jane.write("news", "a", {"topic": "arts"}).result() == 1
-    found = bob.read("news", "topic = 'arts'", latest=True).result()
-    assert found.records == {"a": {"topic": "arts"}}
-    assert found.source == {"a": "remote"}
-    assert found.versions == {"a": 1}
+    result = bob.read("news", "topic = 'arts'", latest=True).result()
+    assert result.records == {"a": {"topic": "arts"}}
+    assert result.source == {"a": "remote"}
+    assert result.versions == {"a": 1}
 
 
 def test_when_a_write_returns_it_is_in_the_local_store(place, tmp_path):
@@ -58,8 +58,8 @@ def test_when_a_write_returns_it_is_in_the_local_store(place, tmp_path):
         ann.write("news", key, {"topic": "arts"})  # nobody lets time go on
         [file] = tmp_path.glob("*.db")
         with closing(sqlite3.connect(file)) as connection:
-            found = connection.execute("SELECT value FROM store WHERE key GLOB 'write *' ORDER BY key")
-            kept = [msgspec.msgpack.decode(value) for (value,) in found]
+            result = connection.execute("SELECT value FROM store WHERE key GLOB 'write *' ORDER BY key")
+            kept = [msgspec.msgpack.decode(value) for (value,) in result]
         assert kept[-1]["key"] == key
     assert device.storage == tmp_path
     assert len(place.lab.history()["value_hash"].dropna()) == 2
@@ -75,8 +75,8 @@ def test_records_lie_in_partitions_and_are_found_in_all(jane, bob):
 def test_aggregates_are_put_together_over_partitions(jane, bob):
     for key, n in (("a", 1), ("h", 2), ("z", 6)):
         jane.write("news", key, {"n": n}).result()
-    found = bob.read("news", aggregate="count(*), avg(n)", latest=True).result()
-    assert found.aggregates == {"count(*)": 3, "avg(n)": 3.0}
+    result = bob.read("news", aggregate="count(*), avg(n)", latest=True).result()
+    assert result.aggregates == {"count(*)": 3, "avg(n)": 3.0}
 
 
 def test_a_writer_says_who_sees_its_record(jane, bob):
@@ -119,9 +119,9 @@ def test_a_conflict_has_three_records(jane, bob):
         bob.write("news", "a", {"x": 3}, "conditional").result()
     conflict = caught.value
     assert [each["data"]["x"] for each in (conflict.store, conflict.local, conflict.base)] == [2, 3, 1]
-    found = bob.read("news", "key = 'a'", "uncommitted", utility=freshness(60)).result()
-    assert found.records == {"a": {"x": 2}}
-    assert found.source == {"a": "local"}
+    result = bob.read("news", "key = 'a'", "uncommitted", utility=freshness(60)).result()
+    assert result.records == {"a": {"x": 2}}
+    assert result.source == {"a": "local"}
 
 
 def test_a_conflict_shows_nothing_that_its_writer_hides(jane, bob):
@@ -171,17 +171,17 @@ def test_the_base_of_a_conflict_is_what_the_write_stands_on(place, jane, bob):
 
 
 def test_what_an_application_does_with_a_record_is_its_own_business(place, jane, bob):
-    told = []
-    bob.read("news", None, "continuous", callback=told.append).result()
+    answer = []
+    bob.read("news", None, "continuous", callback=answer.append).result()
     record = {"tags": ["a"], "more": {"n": [1]}}
     jane.write("news", "a", record)
     record["tags"].append("after")
     for client, kind in ((jane, "uncommitted"), (jane, "committed"), (bob, "committed"), (bob, "committed")):
-        found = client.read("news", "key = 'a'", kind, utility=freshness(600)).result().records["a"]
-        found["tags"].append("changed")
-        found["more"]["n"].append(2)
+        result = client.read("news", "key = 'a'", kind, utility=freshness(600)).result().records["a"]
+        result["tags"].append("changed")
+        result["more"]["n"].append(2)
         place.lab.run(seconds=10)
-    told[0].record["tags"].append("changed")
+    answer[0].record["tags"].append("changed")
     jane.write("news", "a", {"tags": ["b"]}).result()
     with pytest.raises(Conflict) as caught:
         bob.write("news", "a", {"tags": ["c"]}, "conditional").result()
@@ -203,9 +203,9 @@ def test_versions_go_on_through_a_delete(jane, bob):
 def test_pending_writes_are_read_at_once_and_only_uncommitted(place, jane):
     place.lab.faults.cut("jane", minutes=5)
     written = jane.write("news", "a", {"x": 1})
-    found = jane.read("news", "key = 'a'", "uncommitted").result()
-    assert found.records == {"a": {"x": 1}}
-    assert found.versions == {"a": None}
+    result = jane.read("news", "key = 'a'", "uncommitted").result()
+    assert result.records == {"a": {"x": 1}}
+    assert result.versions == {"a": None}
     assert place.lab.world.now_us < 60_000_000
     assert [each["key"] for each in jane.pending().result()] == ["a"]
     with pytest.raises(OperationTimeout):
@@ -245,9 +245,9 @@ def test_what_a_device_holds_is_listed_with_what_a_reader_would_be_shown(place, 
 def test_reads_in_write_order_wait_for_writes(place, jane):
     place.lab.faults.cut("jane", minutes=5)
     jane.write("news", "a", {"x": 1})
-    found = jane.read("news", "key = 'a'", "committed_wio")
+    result = jane.read("news", "key = 'a'", "committed_wio")
     jane.write("news", "a", {"x": 2})
-    assert found.result().versions == {"a": 1}
+    assert result.result().versions == {"a": 1}
 
 
 def test_a_read_in_write_order_sends_what_is_held(place, jane):
@@ -270,10 +270,10 @@ def test_a_read_of_named_keys_tells_of_no_other_key(place, jane):
     jane.write("news", "a", {"x": 1}).result()
     jane.read("news").result()
     jane.delete("news", "z").result()
-    found = jane.read("news", "key IN ('a', 'b')", utility=freshness(600)).result()
-    assert found.source == {"a": "local"}
-    told = place.lab.frame("operations").query("op == 'read'").groupby("op_id")["key"].agg(list)
-    assert told.iloc[-1] == ["a"]
+    result = jane.read("news", "key IN ('a', 'b')", utility=freshness(600)).result()
+    assert result.source == {"a": "local"}
+    answer = place.lab.frame("operations").query("op == 'read'").groupby("op_id")["key"].agg(list)
+    assert answer.iloc[-1] == ["a"]
 
 
 def test_who_could_not_see_a_record_does_not_see_that_it_is_gone(place, jane):
@@ -281,8 +281,8 @@ def test_who_could_not_see_a_record_does_not_see_that_it_is_gone(place, jane):
     jane.delete("news", "a").result()
     for age in (34, 20):
         jane.read("news", "key = 'a'", data={"age": age}, utility=freshness(600)).result()
-    told = place.lab.frame("operations").query("op == 'read'")["key"].tolist()
-    assert [each if isinstance(each, str) else None for each in told] == ["a", None]
+    answer = place.lab.frame("operations").query("op == 'read'")["key"].tolist()
+    assert [each if isinstance(each, str) else None for each in answer] == ["a", None]
 
 
 def test_part_of_an_answer_now_may_be_worth_more_than_all_of_it_later(place, jane):
@@ -334,8 +334,8 @@ def test_a_query_within_an_earlier_one_is_complete_here(place, jane, bob):
     jane.write("news", "a", {"topic": "arts", "n": 1}).result()
     place.lab.run(minutes=1)
     bob.read("news", "topic = 'arts'").result()
-    found = bob.read("news", "topic = 'arts' AND n = 1", utility=freshness(600)).result()
-    assert found.source == {"a": "local"}
+    result = bob.read("news", "topic = 'arts' AND n = 1", utility=freshness(600)).result()
+    assert result.source == {"a": "local"}
     assert bob.read("news", "n = 1", utility=freshness(600)).result().source == {"a": "remote"}
     other = bob.read("news", "topic = 'arts'", data={"age": 3}, utility=freshness(600)).result()
     assert other.source == {"a": "remote"}
@@ -377,22 +377,22 @@ def test_a_policy_decides_where_a_read_is_answered(place, jane, policy):
 
 
 def test_a_continuous_read_hears_what_comes_and_what_goes(place, jane, bob):
-    told = []
-    bob.read("news", "topic = 'arts'", "continuous", callback=told.append).result()
+    answer = []
+    bob.read("news", "topic = 'arts'", "continuous", callback=answer.append).result()
     jane.write("news", "a", {"topic": "arts"}).result()
     jane.write("news", "b", {"topic": "sports"}).result()
     jane.write("news", "a", {"topic": "sports"}).result()
     jane.write("news", "a", {"topic": "arts"}).result()
     jane.delete("news", "a").result()
     place.lab.run(minutes=1)
-    assert [(each.kind, each.key, each.version) for each in told] == [
+    assert [(each.kind, each.key, each.version) for each in answer] == [
         ("upsert", "a", 1),
         ("remove", "a", 2),
         ("upsert", "a", 3),
         ("remove", "a", 4),
     ]
-    assert told[0] == Change("upsert", "a", {"topic": "arts"}, 1)
-    assert told[1].record is None
+    assert answer[0] == Change("upsert", "a", {"topic": "arts"}, 1)
+    assert answer[1].record is None
 
 
 def test_the_sync_timestamp_says_what_is_told_of_what_was_there(place, jane, bob):
@@ -401,10 +401,10 @@ def test_the_sync_timestamp_says_what_is_told_of_what_was_there(place, jane, bob
     jane.write("news", "b", {"x": 1}).result()
     heard = {}
     for sync in (None, 0.0, 300.0):
-        told = heard[sync] = []
-        bob.read("news", None, "continuous", sync_timestamp=sync, callback=told.append).result()
+        answer = heard[sync] = []
+        bob.read("news", None, "continuous", sync_timestamp=sync, callback=answer.append).result()
     place.lab.run(minutes=1)
-    assert {sync: sorted(each.key for each in told) for sync, told in heard.items()} == {
+    assert {sync: sorted(each.key for each in answer) for sync, answer in heard.items()} == {
         None: [],
         0.0: ["a", "b"],
         300.0: ["b"],
@@ -412,46 +412,46 @@ def test_the_sync_timestamp_says_what_is_told_of_what_was_there(place, jane, bob
 
 
 def test_other_reader_data_count_for_what_is_written_later(place, jane, bob):
-    told = []
+    answer = []
     near = "within_km(receiver.loc, point(30.27, -97.74), 1)"
     here = (30.27, -97.74)
-    handle = bob.read("news", None, "continuous", data={"loc": (0, 0)}, callback=told.append).result()
+    handle = bob.read("news", None, "continuous", data={"loc": (0, 0)}, callback=answer.append).result()
     jane.write("news", "a", {"x": 1}, predicate=near).result()
     bob.update_data(handle, {"loc": here}).result()
     place.lab.run(minutes=1)
-    assert told == []
+    assert answer == []
     jane.write("news", "a", {"x": 2}, predicate=near).result()
     place.lab.run(minutes=1)
-    assert [each.version for each in told] == [2]
+    assert [each.version for each in answer] == [2]
 
 
 def test_an_ended_continuous_read_hears_nothing(place, jane, bob):
-    told = []
-    handle = bob.read("news", None, "continuous", callback=told.append).result()
+    answer = []
+    handle = bob.read("news", None, "continuous", callback=answer.append).result()
     bob.unregister(handle).result()
     jane.write("news", "a", {"x": 1}).result()
     place.lab.run(minutes=1)
-    assert told == []
+    assert answer == []
     with pytest.raises(ParameterError, match="no such continuous read"):
         bob.unregister(handle).result()
 
 
 def test_who_was_away_hears_the_latest_when_it_is_back(place, jane, bob):
-    told = []
-    bob.read("news", None, "continuous", callback=told.append).result()
+    answer = []
+    bob.read("news", None, "continuous", callback=answer.append).result()
     place.lab.faults.cut("bob", minutes=180)
     for n in range(3):
         jane.write("news", "a", {"n": n}).result()
     place.lab.run(hours=4)
-    assert told[-1].version == 3
-    assert [each.version for each in told] == sorted({each.version for each in told})
+    assert answer[-1].version == 3
+    assert [each.version for each in answer] == sorted({each.version for each in answer})
 
 
 @pytest.mark.parametrize("way", ["mud-store", "mud-processor", "mud-notifications"])
 def test_what_is_lost_comes_again_though_traffic_goes_on(place, jane, bob, way):
     """A message is lost on its way to bob, and others follow it without a pause."""
-    told, lost = [], []
-    bob.read("news", None, "continuous", callback=told.append).result()
+    answer, lost = [], []
+    bob.read("news", None, "continuous", callback=answer.append).result()
     place.lab.run(seconds=5)
 
     def lose(transfer):
@@ -466,29 +466,29 @@ def test_what_is_lost_comes_again_though_traffic_goes_on(place, jane, bob, way):
         jane.write("news", "a", {"n": number})
         place.lab.run(seconds=0.15)
     assert lost
-    assert told[-1].record["n"] > 190
+    assert answer[-1].record["n"] > 190
 
 
 def test_a_continuous_read_ends_with_its_token(place, jane):
-    told = []
+    answer = []
     short = place.client("short", token=place.lab.token(user="short", app="news", hours=1))
-    short.read("news", None, "continuous", callback=told.append).result()
+    short.read("news", None, "continuous", callback=answer.append).result()
     place.lab.run(hours=2)
     jane.write("news", "a", {"x": 1}).result()
     place.lab.run(minutes=1)
-    assert told == [{"ended": "its token has expired"}]
+    assert answer == [{"ended": "its token has expired"}]
 
 
 def test_a_continuous_read_ends_when_the_table_is_closed_to_it(place, jane):
-    told = []
+    answer = []
     anyone = place.client("anyone", app="other")
-    anyone.read("news", None, "continuous", callback=told.append).result()
+    anyone.read("news", None, "continuous", callback=answer.append).result()
     jane.alter("news", acl="user").result()
     place.lab.run(minutes=1)
-    assert told == []  # anyone is a user
+    assert answer == []  # anyone is a user
     jane.drop("news").result()
     place.lab.run(minutes=1)
-    assert told == [{"ended": "the table was dropped"}]
+    assert answer == [{"ended": "the table was dropped"}]
 
 
 # -- who may
@@ -561,11 +561,11 @@ def test_what_was_overheard_is_of_no_use_to_others(place, jane):
 
 
 def test_a_device_may_have_a_slash_in_its_name(place, jane):
-    told, other = [], place.client("jane/b")
-    other.read("news", type="continuous", callback=told.append).result()
+    answer, other = [], place.client("jane/b")
+    other.read("news", type="continuous", callback=answer.append).result()
     other.write("news", "a", {"x": 1}).result()
     place.lab.run(minutes=1)
-    assert [each.key for each in told] == ["a"]
+    assert [each.key for each in answer] == ["a"]
 
 
 def test_an_expired_token_reads_nothing_not_even_here(place, jane):
@@ -596,8 +596,8 @@ def test_columns_come_and_go(place, bob, jane):
     jane.write("typed", "a", {"topic": "arts", "n": 1}).result()
     jane.alter("typed", add={"city": "text"}, remove=["n"]).result()
     jane.write("typed", "b", {"topic": "arts", "city": "Austin"}).result()
-    found = bob.read("typed", latest=True).result().records
-    assert found == {"a": {"topic": "arts"}, "b": {"topic": "arts", "city": "Austin"}}
+    result = bob.read("typed", latest=True).result().records
+    assert result == {"a": {"topic": "arts"}, "b": {"topic": "arts", "city": "Austin"}}
     assert len(bob.read("typed", "n IS NULL", latest=True).result()) == 2
 
 
@@ -654,6 +654,6 @@ def test_a_write_to_a_table_that_was_dropped_meanwhile_fails_and_others_go_on(pl
 
 def test_a_result_is_a_table_in_notebooks_and_a_frame(jane):
     jane.write("news", "a", {"topic": "<arts>"}).result()
-    found = jane.read("news", latest=True).result()
-    assert found.to_pandas().loc["a", "topic"] == "<arts>"
-    assert "&lt;arts&gt;" in found._repr_html_()
+    result = jane.read("news", latest=True).result()
+    assert result.to_pandas().loc["a", "topic"] == "<arts>"
+    assert "&lt;arts&gt;" in result._repr_html_()

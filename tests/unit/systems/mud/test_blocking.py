@@ -22,14 +22,14 @@ def test_calls_return_what_operations_give(place):
     assert ann.write("t", "a", {"n": 1}) == 1
     assert ann.read("t", "n = 1", latest=True).records == {"a": {"n": 1}}
     ann.alter("t", add={"m": "number"})
-    told = []
-    handle = ann.read("t", None, "continuous", callback=told.append)
+    answer = []
+    handle = ann.read("t", None, "continuous", callback=answer.append)
     ann.update_data(handle, {"age": 3})
     assert ann.delete("t", "a") == 2
     lab.run(minutes=1)
     ann.unregister(handle)
     ann.drop("t")
-    assert told == []  # it was told of nothing, so nothing is taken back
+    assert answer == []  # it was told of nothing, so nothing is taken back
 
 
 def test_calls_raise_what_operations_raise_and_wait_no_longer_than_they_may(place):

@@ -31,19 +31,19 @@ def bob(place):
 
 def test_a_conflict_shows_no_column_that_was_removed(ann, bob):
     ann.alter("t", remove=["salary"]).result()
-    with pytest.raises(Conflict) as told:
+    with pytest.raises(Conflict) as answer:
         bob.write("t", "k", {"x": 2}, "conditional").result()
-    assert told.value.store["data"] == {"x": 1}
-    assert "99" not in str(vars(told.value))
+    assert answer.value.store["data"] == {"x": 1}
+    assert "99" not in str(vars(answer.value))
 
 
 def seen(place, client, **more):
     """Give what somebody is shown of a record in every way there is."""
-    told = []
-    client.read("t", type="continuous", sync_timestamp=0, callback=told.append).result()
+    answer = []
+    client.read("t", type="continuous", sync_timestamp=0, callback=answer.append).result()
     place.lab.run(minutes=1)
     return [
-        told[0].record,
+        answer[0].record,
         client.read("t").result().records["k"],
         client.read("t", "key = 'k'", "uncommitted", utility=FRESH).result().records["k"],
         client.read("t", latest=True).result().records["k"],
@@ -135,8 +135,8 @@ def test_a_read_that_names_an_unknown_column_is_refused(shop, bob, kind, holds):
         ({"predicate": "loc.lon > 3 OR loc.alt > 3"}, "record.loc.alt"),
     ],
 )
-def test_wherever_it_is_named(shop, bob, asked, told):
-    with pytest.raises(PredicateError, match=told):
+def test_wherever_it_is_named(shop, bob, asked, answer):
+    with pytest.raises(PredicateError, match=answer):
         bob.read("shop", **asked).result()
 
 
@@ -179,9 +179,9 @@ def test_a_table_without_a_schema_may_have_any_column(ann, bob):
         ("lookup('makers', key, 'ctiy') = 'Oslo'", "record.ctiy"),
     ],
 )
-def test_a_writer_predicate_that_names_an_unknown_column_is_refused(shop, writer, told):
+def test_a_writer_predicate_that_names_an_unknown_column_is_refused(shop, writer, answer):
     """It would show the record to nobody."""
-    with pytest.raises(PredicateError, match=told):
+    with pytest.raises(PredicateError, match=answer):
         shop.write("shop", "b", {"price": 1}, predicate=writer).result()
     right = writer.replace("pirce", "price").replace("ctiy", "city")
     shop.write("shop", "b", {"price": 1}, predicate=right).result()

@@ -21,64 +21,64 @@ def place():
 # -- a lost burst under steady traffic (6)
 
 
-def create(place, jane, told):
+def create(place, jane, answer):
     return jane.create("other")
 
 
-def alter(place, jane, told):
+def alter(place, jane, answer):
     return jane.alter("news", add={"city": "text"})
 
 
-def drop(place, jane, told):
+def drop(place, jane, answer):
     return jane.drop("gone")
 
 
-def write(place, jane, told):
+def write(place, jane, answer):
     return jane.write("news", "k", {"n": 1})
 
 
-def delete(place, jane, told):
+def delete(place, jane, answer):
     return jane.delete("news", "old")
 
 
-def read(place, jane, told):
+def read(place, jane, answer):
     return jane.read("news", "n > 0")
 
 
-def read_in_order(place, jane, told):
+def read_in_order(place, jane, answer):
     jane.write("news", "k", {"n": 1})
     return jane.read("news", type="committed_wio")
 
 
-def aggregate(place, jane, told):
+def aggregate(place, jane, answer):
     return jane.read("news", aggregate="count(*)")
 
 
-def register(place, jane, told):
+def register(place, jane, answer):
     return jane.read("news", None, "continuous", callback=print)
 
 
-def update_data(place, jane, told):
+def update_data(place, jane, answer):
     return jane.update_data(place.handle, {"age": 3})
 
 
-def unregister(place, jane, told):
+def unregister(place, jane, answer):
     return jane.unregister(place.handle)
 
 
 class Told:
     """What a continuous read is told of a write, as if it were an operation."""
 
-    def __init__(self, told):
-        self._told = told
+    def __init__(self, answer):
+        self._told = answer
 
     def done(self):
         return any(each.key == "k" for each in self._told)
 
 
-def notification(place, jane, told):
+def notification(place, jane, answer):
     place.ann.write("news", "k", {"n": 1})
-    return Told(told)
+    return Told(answer)
 
 
 REQUESTS = (
@@ -92,14 +92,14 @@ REQUESTS = (
 def test_what_a_burst_has_lost_comes_within_a_minute_under_steady_traffic(request_, burst_s, every_s):
     place = Place()
     place.lab.device("jane", link="ideal")
-    jane, place.ann, told = place.client("jane", read_policy=AlwaysRemote()), place.client("ann"), []
+    jane, place.ann, answer = place.client("jane", read_policy=AlwaysRemote()), place.client("ann"), []
     for name in ("news", "gone", "others"):
         jane.create(name).result()
     jane.write("news", "old", {"n": 1}).result()
-    place.handle = jane.read("news", "n > 0", "continuous", {"age": 30}, callback=told.append).result()
+    place.handle = jane.read("news", "n > 0", "continuous", {"age": 30}, callback=answer.append).result()
     place.lab.run(minutes=1)
     place.lab.faults.messages(loss_share=1.0)
-    made = request_(place, jane, told)
+    made = request_(place, jane, answer)
     place.lab.run(seconds=burst_s)
     assert not made.done()
     place.lab.faults.messages()
@@ -141,8 +141,8 @@ def test_a_device_that_is_wiped_writes_on(place, before, kind):
         place.lab.run(minutes=1)
         assert written.done()
         assert written.result() == (2 if kind == "delete" else 1)
-    found = ann.read("news", latest=True).result().records
-    assert set(found) == {
+    result = ann.read("news", latest=True).result().records
+    assert set(result) == {
         *"ab"[:before],
         *(() if kind == "delete" else (f"of life {life}" for life in range(3))),
     }
@@ -160,21 +160,21 @@ def test_a_late_copy_of_a_life_before_is_not_applied_again(place):
     wipe(ann)
     assert ann.write("news", "a", {"n": "after"}).result() == 2
     place.lab.run(minutes=5)
-    found = ann.read("news", latest=True).result()
-    assert (found.records, found.versions) == ({"a": {"n": "after"}}, {"a": 2})
+    result = ann.read("news", latest=True).result()
+    assert (result.records, result.versions) == ({"a": {"n": "after"}}, {"a": 2})
 
 
 def test_a_wiped_device_makes_tables_and_is_told_again(place):
-    ann, bob, told = place.client("ann"), place.client("bob"), []
+    ann, bob, answer = place.client("ann"), place.client("bob"), []
     ann.create("news").result()
     ann.read("news", type="continuous", callback=print).result()
     wipe(ann)
     ann.create("more").result()
-    ann.read("news", type="continuous", callback=told.append).result()
+    ann.read("news", type="continuous", callback=answer.append).result()
     bob.write("news", "a", {"n": 1}).result()
     bob.write("more", "a", {"n": 1}).result()
     place.lab.run(minutes=1)
-    assert [each.key for each in told] == ["a"]
+    assert [each.key for each in answer] == ["a"]
 
 
 # -- a table that was dropped (7)

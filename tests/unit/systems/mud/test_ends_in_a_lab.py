@@ -67,11 +67,11 @@ def test_what_is_no_name_of_a_table_ends_every_operation(jane, name):
 ], ids=lambda each: each[:16])  # fmt: skip
 @pytest.mark.parametrize("kind", ["uncommitted", "committed", "committed_wio", "continuous"])
 def test_a_read_of_keys_that_no_record_has_ends(jane, predicate, kind):
-    found = ended(lambda: jane.read("news", predicate, kind))
+    result = ended(lambda: jane.read("news", predicate, kind))
     if len(predicate) > 10_000:
-        assert found == "PredicateError"
+        assert result == "PredicateError"
     elif kind != "continuous":
-        assert set(found.records) == ({"k"} if "'k'" in predicate else set())
+        assert set(result.records) == ({"k"} if "'k'" in predicate else set())
 
 
 def test_a_continuous_read_that_is_ended_before_it_began_is_answered(jane):
@@ -106,8 +106,8 @@ def test_texts_of_other_kinds_are_texts(place, jane, text):
 
 @pytest.mark.parametrize("times", [1_000, 10_000])
 def test_aggregates_may_be_many(jane, times):
-    found = ended(lambda: jane.read("news", aggregate=", ".join(["count(*)"] * times)))
-    assert found == "PredicateError" or found.aggregates == {"count(*)": 1}
+    result = ended(lambda: jane.read("news", aggregate=", ".join(["count(*)"] * times)))
+    assert result == "PredicateError" or result.aggregates == {"count(*)": 1}
 
 
 @pytest.mark.parametrize("app", [LONG, "x" * 2000])

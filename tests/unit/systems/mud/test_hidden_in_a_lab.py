@@ -47,9 +47,9 @@ def year_of():
 @pytest.mark.parametrize("seed", range(8))
 def test_what_a_reader_says_last_counts_in_whatever_order_it_comes(seed):
     place = Place(seed=seed)
-    ann, bob, told = place.client("ann"), place.client("bob"), []
+    ann, bob, reply = place.client("ann"), place.client("bob"), []
     ann.create("news").result()
-    handle = bob.read("news", type="continuous", data={"age": 10}, callback=told.append).result()
+    handle = bob.read("news", type="continuous", data={"age": 10}, callback=reply.append).result()
     place.lab.faults.messages(delay_share=0.5, delay_s=2)
     said = [bob.update_data(handle, {"age": age}) for age in (30, 40, 10)]
     for each in said:
@@ -59,14 +59,14 @@ def test_what_a_reader_says_last_counts_in_whatever_order_it_comes(seed):
     ann.write("news", "a", {"x": 1}, predicate=ADULTS).result()
     ann.write("news", "b", {"x": 1}).result()
     place.lab.run(minutes=2)
-    assert [each.key for each in told] == ["b"]
+    assert [each.key for each in reply] == ["b"]
 
 
 @pytest.mark.parametrize("age", [10, 30])
 @pytest.mark.parametrize("who", ["bob", "mud-processor-1", "mud-processor-2", "mud-notifications-1"])
 def test_what_a_reader_has_said_last_outlives_a_restart(place, ann, bob, age, who):
-    told = []
-    handle = bob.read("news", type="continuous", data={"age": 40 - age}, callback=told.append).result()
+    reply = []
+    handle = bob.read("news", type="continuous", data={"age": 40 - age}, callback=reply.append).result()
     bob.update_data(handle, {"age": age}).result()
     place.lab.faults.kill(who)
     place.lab.run(seconds=5)
@@ -75,15 +75,15 @@ def test_what_a_reader_has_said_last_outlives_a_restart(place, ann, bob, age, wh
     for key in "ahz":  # of every partition
         ann.write("news", key, {"x": 1}, predicate=ADULTS).result()
     place.lab.run(minutes=2)
-    assert sorted(each.key for each in told) == (list("ahz") if age == 30 else [])
+    assert sorted(each.key for each in reply) == (list("ahz") if age == 30 else [])
 
 
 @pytest.mark.parametrize("who", ["mud-processor-1", "mud-processor-2"])
 @pytest.mark.parametrize("is_told", [False, True])
 def test_what_is_said_while_a_read_is_registered_again_counts(place, ann, bob, who, is_told):
-    told = []
+    reply = []
     ages = (10, 30) if is_told else (30, 10)
-    handle = bob.read("news", type="continuous", data={"age": ages[0]}, callback=told.append).result()
+    handle = bob.read("news", type="continuous", data={"age": ages[0]}, callback=reply.append).result()
     place.lab.faults.kill(who)
     said = bob.update_data(handle, {"age": ages[1]})
     place.lab.run(seconds=0.2)
@@ -93,7 +93,7 @@ def test_what_is_said_while_a_read_is_registered_again_counts(place, ann, bob, w
     for key in "ahz":
         ann.write("news", key, {"x": 1}, predicate=ADULTS).result()
     place.lab.run(minutes=1)
-    assert sorted(each.key for each in told) == (list("ahz") if is_told else [])
+    assert sorted(each.key for each in reply) == (list("ahz") if is_told else [])
 
 
 # -- errors (2)
@@ -103,8 +103,8 @@ def test_an_error_tells_nothing_of_a_record_that_is_hidden(ann, bob, year_of):
     ann.write("news", "a", {"d": "TOP SECRET"}, predicate=ANNS).result()
     ann.write("news", "b", {"d": "2024-01-01"}).result()
     for latest in (False, True):
-        found = bob.read("news", "year_of(d) > 2000", latest=latest).result()
-        assert set(found.records) == {"b"}
+        result = bob.read("news", "year_of(d) > 2000", latest=latest).result()
+        assert set(result.records) == {"b"}
         assert bob.read(
             "news", "year_of(d) > 2000", latest=latest, aggregate="count(*)"
         ).result().aggregates == {"count(*)": 1}
@@ -113,13 +113,13 @@ def test_an_error_tells_nothing_of_a_record_that_is_hidden(ann, bob, year_of):
 
 
 def test_a_record_that_is_hidden_ends_no_continuous_read(place, ann, bob, year_of):
-    told, own = [], []
-    bob.read("news", "year_of(d) > 2000", type="continuous", callback=told.append).result()
+    reply, own = [], []
+    bob.read("news", "year_of(d) > 2000", type="continuous", callback=reply.append).result()
     ann.read("news", "year_of(d) > 2000", type="continuous", callback=own.append).result()
     ann.write("news", "a", {"d": "2nd secret"}, predicate=ANNS).result()
     ann.write("news", "b", {"d": "2024-01-01"}).result()
     place.lab.run(minutes=1)
-    assert [each.key for each in told] == ["b"]
+    assert [each.key for each in reply] == ["b"]
     assert "ended" in own[0]
     again = []
     bob.read("news", "year_of(d) > 2000", "continuous", sync_timestamp=0, callback=again.append).result()
@@ -143,7 +143,7 @@ def test_a_lookup_fails_on_no_record_that_is_hidden(place, ann, bob, year_of):
 def test_who_asks_before_a_table_is_closed_is_shown_nothing_that_is_written_after(kind, replicas):
     """What the gateway has let through is late, between the cloud's own servers."""
     place = Place(replicas=replicas)
-    ann, told = place.client("ann"), []
+    ann, reply = place.client("ann"), []
     app = Client(place.lab.device("app"), place.cloud, app="news", token=place.lab.token(app="news"))
     ann.create("news").result()
     ann.write("news", "a", {"n": 1}).result()
@@ -151,7 +151,7 @@ def test_who_asks_before_a_table_is_closed_is_shown_nothing_that_is_written_afte
     place.lab.world.fault_hook = lambda transfer: (
         (3_000_000,) if transfer.message["kind"] in ("read", "register") else (0,)
     )
-    made = app.read("news", None, kind, sync_timestamp=0, callback=told.append)
+    made = app.read("news", None, kind, sync_timestamp=0, callback=reply.append)
     place.lab.run(seconds=2)
     ann.alter("news", acl="user").result()
     ann.write("news", "b", {"n": 2}).result()
@@ -160,15 +160,15 @@ def test_who_asks_before_a_table_is_closed_is_shown_nothing_that_is_written_afte
     place.lab.world.fault_hook = None
     ann.write("news", "c", {"n": 3}).result()
     place.lab.run(minutes=2)
-    assert not any(isinstance(each, Change) for each in told)
+    assert not any(isinstance(each, Change) for each in reply)
 
 
 def test_aggregates_are_of_what_is_seen(ann, bob):
     ann.write("news", "a", {"salary": 99}, predicate=ANNS).result()
     ann.write("news", "b", {"salary": 5}).result()
     for latest in (False, True):
-        found = bob.read("news", aggregate="count(*), max(salary), sum(salary)", latest=latest).result()
-        assert list(found.aggregates.values()) == [1, 5, 5]
+        result = bob.read("news", aggregate="count(*), max(salary), sum(salary)", latest=latest).result()
+        assert list(result.aggregates.values()) == [1, 5, 5]
 
 
 def test_a_version_does_not_say_how_often_what_is_hidden_was_written(place, ann, bob):
@@ -181,8 +181,8 @@ def test_a_version_does_not_say_how_often_what_is_hidden_was_written(place, ann,
     assert versions[0] == versions[1] - 6
     assert all(version > 1_000_000_000 for version in versions)
     assert versions[1] == 1_000_000_000 + entries
-    found = ann.read("news", latest=True).result()
-    assert found.records == {"a": {"n": 9}, "b": {"n": 9}}
+    result = ann.read("news", latest=True).result()
+    assert result.records == {"a": {"n": 9}, "b": {"n": 9}}
     assert [ann.write("news", key, {"n": 10}, "conditional").result() for key in "ab"] == [
         each + 1 for each in versions
     ]
@@ -195,10 +195,10 @@ def test_who_knows_the_version_writes_the_next_though_he_may_not_see_the_record(
 
 def test_a_conflict_with_what_is_hidden_says_only_that_there_is_one(ann, bob):
     ann.write("news", "a", {"d": "SECRET"}, predicate=ANNS).result()
-    with pytest.raises(Conflict) as told:
+    with pytest.raises(Conflict) as reply:
         bob.write("news", "a", {"n": 1}, "conditional").result()
-    assert told.value.store is None
-    assert "SECRET" not in str(vars(told.value))
+    assert reply.value.store is None
+    assert "SECRET" not in str(vars(reply.value))
 
 
 def test_a_table_that_admits_nobody_like_this_is_not_named(place, ann):
@@ -214,10 +214,10 @@ def test_a_table_that_admits_nobody_like_this_is_not_named(place, ann):
         lambda: other.write("open", "a", {}, predicate="lookup('newsrom', 'a', 'n') = 1"),
     ]
     for each in asked:
-        with pytest.raises(TableProblem) as told:
+        with pytest.raises(TableProblem) as reply:
             each().result()
-        assert "newsroom" not in str(told.value)
-        assert "open" in str(told.value)
+        assert "newsroom" not in str(reply.value)
+        assert "open" in str(reply.value)
     with pytest.raises(TableProblem, match="did you mean 'newsroom'"):
         ann.read("newsrom").result()
 

@@ -84,9 +84,9 @@ def test_an_aggregate_counts_what_its_reader_is_shown(replicas: int, latest: boo
 
 
 def processors(place: Place) -> list[str]:
-    found = [name for name in place.lab.world.hosts if "processor" in name]
-    assert found
-    return found
+    result = [name for name in place.lab.world.hosts if "processor" in name]
+    assert result
+    return result
 
 
 @pytest.mark.parametrize("who", ["device", "processor", "both"])
@@ -95,8 +95,8 @@ def test_what_a_reader_says_last_of_itself_survives_restarts(who: str, before: i
     place = Place()
     ann, bob = place.client("ann"), place.client("bob")
     ann.create("news", acl="public").result()
-    told: list[Any] = []
-    handle = bob.read("news", type="continuous", data={"age": before}, callback=told.append).result()
+    answer: list[Any] = []
+    handle = bob.read("news", type="continuous", data={"age": before}, callback=answer.append).result()
     bob.update_data(handle, {"age": after}).result()
     names = {"device": ["bob"], "processor": processors(place), "both": ["bob", *processors(place)]}[who]
     for name in names:
@@ -107,7 +107,7 @@ def test_what_a_reader_says_last_of_itself_survives_restarts(who: str, before: i
     place.lab.run(minutes=3)
     ann.write("news", "k", {"x": "adults only"}, type="blind", predicate="receiver.age >= 21").result()
     place.lab.run(minutes=3)
-    assert [change.key for change in told] == (["k"] if after >= 21 else [])
+    assert [change.key for change in answer] == (["k"] if after >= 21 else [])
 
 
 @pytest.mark.parametrize("seed", range(8))

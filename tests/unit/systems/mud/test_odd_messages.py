@@ -184,8 +184,8 @@ def test_a_hostile_client_changes_nothing_for_others():
         ann.create("news", split=["g", "p"], apps=["news"]).result()
         eve.create("own", split=["g"]).result()
         handles = [
-            bob.read("news", "n > 0", "continuous", {"age": age}, callback=told.append).result()
-            for age, told in ((3, adult), (30, child))
+            bob.read("news", "n > 0", "continuous", {"age": age}, callback=answer.append).result()
+            for age, answer in ((3, adult), (30, child))
         ]
         for handle, age in zip(handles, (30, 3), strict=True):
             bob.update_data(handle, {"age": age}).result()
@@ -218,9 +218,9 @@ def test_a_hostile_client_changes_nothing_for_others():
         assert (written.result(), other.result()) == (number, 1)
         assert counted.result().aggregates["count(*)"] in (number - 1, number)
     lab.run(minutes=1)
-    found = ann.read("news", latest=True, data={"age": 30}).result()
-    assert found.records == {"a": {"n": 101}, **{f"h{number}": {"n": number} for number in range(2, 102)}}
-    assert found.versions["a"] == 101
+    result = ann.read("news", latest=True, data={"age": 30}).result()
+    assert result.records == {"a": {"n": 101}, **{f"h{number}": {"n": number} for number in range(2, 102)}}
+    assert result.versions["a"] == 101
     assert [each.version for each in adult if each.key == "a"] == list(range(1, 102))
     assert [each.key for each in child] == [f"h{number}" for number in range(2, 102)]
     assert bob.installed.machine._watching._session == session

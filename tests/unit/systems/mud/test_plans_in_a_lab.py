@@ -29,9 +29,9 @@ def reader(place, **client):
 def came_from(place, client, utility):
     """Say where the answer came from, by what was carried for it."""
     before = place.lab.bill()["messages"].sum()
-    found = client.read("news", utility=utility).result()
+    result = client.read("news", utility=utility).result()
     carried = place.lab.bill()["messages"].sum() - before
-    assert (carried > 0) == ("remote" in set(found.source.values())), found.source
+    assert (carried > 0) == ("remote" in set(result.source.values())), result.source
     return "remote" if carried else "local"
 
 

@@ -53,9 +53,9 @@ class Ear:
 
     def heard(self):
         self.lab.run(minutes=1)
-        told = [each["ended"] if isinstance(each, dict) else (each.key, each.version) for each in self.told]
+        answer = [each["ended"] if isinstance(each, dict) else (each.key, each.version) for each in self.told]
         self.told.clear()
-        return told
+        return answer
 
 
 # -- what fails
@@ -77,17 +77,17 @@ def test_one_that_has_failed_is_over_on_all_processors(place, ann, bob):
     fails = Ear(place, bob, "touchy(n)")
     ann.write("news", "a", {"n": -1}).result()
     assert fails.heard() == [WHY]
-    told = []
+    answer = []
 
     def listen(transfer):
         if transfer.message["kind"] == "stream" and transfer.message["body"]["what"] == "tell":
-            told.append(transfer)
+            answer.append(transfer)
         return (0,)
 
     place.lab.world.fault_hook = listen
     for key in "abyz":
         ann.write("news", key, {"n": 5}).result()
-    assert (fails.heard(), told) == ([], [])
+    assert (fails.heard(), answer) == ([], [])
 
 
 @pytest.mark.parametrize("is_cut", [False, True])
@@ -156,8 +156,8 @@ def test_what_fails_on_what_is_held_is_asked_of_the_cloud(place, ann, bob):
         bob.read("news", "touchy(n)", utility=freshness(600)).result()
     ann.write("news", "a", {"n": 1}).result()
     place.lab.run(seconds=2)  # a replica has it then
-    found = bob.read("news", "touchy(n)", utility=freshness(600)).result()
-    assert found.source == {"a": "remote"}
+    result = bob.read("news", "touchy(n)", utility=freshness(600)).result()
+    assert result.source == {"a": "remote"}
 
 
 def test_what_fails_on_what_is_held_and_does_not_come_again_is_held_no_longer(place, ann, bob):
@@ -245,8 +245,8 @@ def test_a_read_joins_what_its_reader_is_shown(place, stories, bob):
         "x",
         "z",
     ]
-    found = bob.read("news", AUSTIN, aggregate="count(*)").result()
-    assert found.aggregates == {"count(*)": 2}
+    result = bob.read("news", AUSTIN, aggregate="count(*)").result()
+    assert result.aggregates == {"count(*)": 2}
 
 
 def test_a_read_that_joins_is_never_answered_from_here(place, stories, bob):
@@ -258,9 +258,9 @@ def test_a_read_that_joins_is_never_answered_from_here(place, stories, bob):
 
 
 def test_what_a_reader_has_seen_of_a_table_is_what_it_is_joined_with(stories, bob):
-    for city, found in (("Berlin", []), ("Austin", ["a", "z"])) * 3:
+    for city, result in (("Berlin", []), ("Austin", ["a", "z"])) * 3:
         stories.write("members", "ann", {"city": city}).result()  # no replica has it yet
-        assert keys(bob, AUSTIN, latest=False) == found
+        assert keys(bob, AUSTIN, latest=False) == result
 
 
 @pytest.mark.parametrize("kind", ["committed", "continuous"])

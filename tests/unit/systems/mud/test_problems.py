@@ -44,10 +44,10 @@ def test_fields_that_say_nothing_are_not_sent():
 
 
 def test_a_predicates_error_keeps_its_carets():
-    with pytest.raises(PredicateError) as told:
+    with pytest.raises(PredicateError) as answer:
         Predicate("a = = 1")
-    assert "^" in str(told.value)
-    assert str(sent(told.value)) == str(told.value)
+    assert "^" in str(answer.value)
+    assert str(sent(answer.value)) == str(answer.value)
 
 
 def test_a_kind_that_is_not_known_is_an_error_still():

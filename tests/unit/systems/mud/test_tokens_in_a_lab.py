@@ -95,8 +95,8 @@ def test_queued_writes_whose_token_has_expired_wait_for_another(place, ann, is_r
     assert bob.pending().result() == []
     if not is_restarted:
         assert [each.result() for each in made] == [1, 2, 1]
-    found = ann.read("news", latest=True).result()
-    assert (found.records, found.versions) == ({"a": {"n": 2}, "b": {"n": 1}}, {"a": 2, "b": 1})
+    result = ann.read("news", latest=True).result()
+    assert (result.records, result.versions) == ({"a": {"n": 2}, "b": {"n": 1}}, {"a": 2, "b": 1})
 
 
 def test_a_renewed_token_outlives_a_restart_and_is_what_is_read_with(place, ann):
@@ -170,14 +170,14 @@ def test_only_a_valid_token_of_the_same_user_and_app_renews_one(place, ann):
 
 def test_continuous_reads_go_on_with_the_token_that_they_are_registered_with_again(place, ann):
     """A continuous read ends with its token; with another one it is made again."""
-    bob, told = short(place), []
-    bob.read("news", type="continuous", callback=told.append).result()
+    bob, answer = short(place), []
+    bob.read("news", type="continuous", callback=answer.append).result()
     bob.renew(place.lab.token("bob", "news", hours=10)).result()
     place.lab.run(hours=2)
     ann.write("news", "a", {"n": 1}).result()
     place.lab.run(minutes=1)
-    assert told == [{"ended": "its token has expired"}]
-    bob.read("news", type="continuous", callback=told.append).result()
+    assert answer == [{"ended": "its token has expired"}]
+    bob.read("news", type="continuous", callback=answer.append).result()
     ann.write("news", "b", {"n": 1}).result()
     place.lab.run(minutes=1)
-    assert told[-1].key == "b"
+    assert answer[-1].key == "b"

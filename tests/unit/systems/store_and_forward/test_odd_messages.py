@@ -209,6 +209,6 @@ def test_an_item_that_nobody_has_created_is_told_and_hides_no_delivery() -> None
     [(process, [event])] = heard.items()
     lab.world._handle(process, Received("eve/direct", {**event.message, "key": "of nobody"}, "eve"))
     assert list(lab.deliveries()["item"]) == ["item"]
-    [told] = lab.frame("incidents").to_dict("records")
-    assert (told["device"], told["incident"]) == ("bob", "dropped")
-    assert "of nobody" in told["detail"]
+    [answer] = lab.frame("incidents").to_dict("records")
+    assert (answer["device"], answer["incident"]) == ("bob", "dropped")
+    assert "of nobody" in answer["detail"]

@@ -154,8 +154,8 @@ def test_a_relay_that_was_wiped_goes_on_and_says_so(is_cut: bool) -> None:
     assert [each.status for each in sent] == ["ok"] * 3
     assert (texts(ann), texts(bob)) == (["after"], ["after", "more"])
     incidents = lab.frame("incidents")
-    told = incidents.loc[incidents["incident"] == "began anew", "detail"].tolist()
-    assert sorted(each.split(" are")[0] for each in told) == [
+    answer = incidents.loc[incidents["incident"] == "began anew", "detail"].tolist()
+    assert sorted(each.split(" are")[0] for each in answer) == [
         "messages of ann up to number 3",
         "messages of bob up to number 3",
     ]

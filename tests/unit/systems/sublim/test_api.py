@@ -37,11 +37,11 @@ def test_a_policy_of_the_sample_rewrites_what_a_doctor_gets():
     (got,) = doctor.read().result()
     assert (got["patient"], got["pulse"], len(got["ecg"]), got["ecg_ratio"]) == (7, 48, 320, 3.125)
     assert doctor.read().result() == []
-    told = explain({"patient": 7, "pulse": 70}, doctor)
-    assert str(told) == (
+    answer = explain({"patient": 7, "pulse": 70}, doctor)
+    assert str(answer) == (
         "dropped: R4, a patient of others who is well (message.patient = 7, message.pulse = 70)"
     )
-    assert list(told.table()["holds"]) == ["TRUE"]
+    assert list(answer.table()["holds"]) == ["TRUE"]
 
 
 def test_a_message_is_for_those_who_are_served_and_a_policy_holds_once_it_has_arrived():

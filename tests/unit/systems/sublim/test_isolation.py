@@ -54,8 +54,8 @@ def test_the_others_notice_nothing(bad):
     )
     alone = ward(good=good)
     beside = ward(bad=BAD[bad], good=good)
-    told = []
-    beside[2]["bad"].on_problem(told.append)
+    answer = []
+    beside[2]["bad"].on_problem(answer.append)
     got = []
     for lab, net, subscribers in (alone, beside):
         for number in range(8):
@@ -65,7 +65,7 @@ def test_the_others_notice_nothing(bad):
     assert got[0] == got[1]
     assert [each["number"] for each in got[0][0]] == list(range(8))
     assert got[0][1] == {"count": 8.0}
-    assert len(told) == 1  # and not once for each message
+    assert len(answer) == 1  # and not once for each message
     assert beside[2]["bad"].state()["stopped"] >= 4
 
 

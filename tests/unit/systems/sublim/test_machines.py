@@ -43,9 +43,9 @@ def test_messages_are_numbered_and_flooded_to_those_who_joined():
     machine = server(MemoryStore())
     machine.handle(0, Received("ap", {"kind": "join"}))
     effects = publish(machine, 1)
-    (told,) = sent(effects, "messages")
-    assert (told["last"], told["first"]) == (1, 1)
-    assert told["messages"] == [
+    (answer,) = sent(effects, "messages")
+    assert (answer["last"], answer["first"]) == (1, 1)
+    assert answer["messages"] == [
         {"number": 1, "item": "message 1", "created_us": 0, "at_s": 1.0, "body": {"n": 0}}
     ]
     assert Complete(0, 1) in effects
@@ -55,9 +55,9 @@ def test_a_replay_gives_some_at_a_time_and_says_what_is_no_longer_kept():
     store = MemoryStore()
     machine = server(store, kept=60)
     publish(machine, 70)
-    (told,) = sent(machine.handle(0, Received("ap", {"kind": "replay", "from": 1})), "messages")
-    assert (told["first"], told["last"]) == (11, 70)
-    assert [each["number"] for each in told["messages"]] == list(range(11, 11 + AT_ONCE))
+    (answer,) = sent(machine.handle(0, Received("ap", {"kind": "replay", "from": 1})), "messages")
+    assert (answer["first"], answer["last"]) == (11, 70)
+    assert [each["number"] for each in answer["messages"]] == list(range(11, 11 + AT_ONCE))
     (rest,) = sent(machine.handle(0, Received("ap", {"kind": "replay", "from": 61})), "messages")
     assert [each["number"] for each in rest["messages"]] == list(range(61, 71))
     assert len(store.items("message ")) == 60
@@ -69,8 +69,8 @@ def test_it_goes_on_counting_after_a_restart_and_knows_its_access_points():
     machine.handle(0, Received("ap", {"kind": "join"}))
     publish(machine, 3)
     again = server(store)
-    (told,) = sent(again.handle(0, LinkUp("me", "server")), "messages")
-    assert told["last"] == 3
+    (answer,) = sent(again.handle(0, LinkUp("me", "server")), "messages")
+    assert answer["last"] == 3
     again.handle(0, Received("ap", {"kind": "have", "last": 3}))
     assert again.handle(0, TimerFired("again")) == []
     assert sent(publish(again, 1), "messages")[0]["messages"][0]["number"] == 4
@@ -331,7 +331,7 @@ def test_what_could_not_be_delivered_waits_for_the_next_attachment():
 @pytest.mark.parametrize("kind", ["got", "report", "policy"])
 def test_who_is_not_served_here_is_not_answered(kind):
     machine = access_point(MemoryStore())
-    told = {
+    answer = {
         "kind": kind,
         "subscriber": "nobody",
         "number": 1,
@@ -339,4 +339,4 @@ def test_who_is_not_served_here_is_not_answered(kind):
         "policy": {},
         "incarnation": LIFE,
     }
-    assert machine.handle(0, Received("nobody", told)) == ()
+    assert machine.handle(0, Received("nobody", answer)) == ()

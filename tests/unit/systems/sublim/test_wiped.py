@@ -123,8 +123,8 @@ def test_a_late_copy_of_an_older_incarnation_changes_nothing():
         return {**machine._agents["doctor"].record}
 
     assert [each["kind"] for each in attach("aaaaaaaa", 3)] == ["attached"]
-    (told,) = attach("bbbbbbbb", 1)
-    assert told == {"kind": "behind", "incarnation": "bbbbbbbb", "epoch": 3}
+    (answer,) = attach("bbbbbbbb", 1)
+    assert answer == {"kind": "behind", "incarnation": "bbbbbbbb", "epoch": 3}
     assert state()["incarnation"] == "aaaaaaaa"
     assert [each["kind"] for each in attach("bbbbbbbb", 4)] == ["attached"]
     after = state()

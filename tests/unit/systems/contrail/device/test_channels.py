@@ -201,8 +201,8 @@ def test_keys_are_renewed_also_for_who_is_a_friend_again_before_the_next_item(pl
 
 def test_a_rule_of_ones_own_takes_the_place_of_the_channels(place):
     """It is told who has the key and who the item is for, and nothing begins a new key but its word."""
-    told, answers = [], iter([False, True, False])
-    there = place("ann bob", module={"renewal": lambda use: told.append(use) or next(answers)})
+    answer, answers = [], iter([False, True, False])
+    there = place("ann bob", module={"renewal": lambda use: answer.append(use) or next(answers)})
     ann, bob = there.port("ann"), there.port("bob")
     slot = there.install(bob, "what > ''", to=("ann", "app"))
     seen = there.handed("bob")
@@ -213,6 +213,6 @@ def test_a_rule_of_ones_own_takes_the_place_of_the_channels(place):
             bob.remove_filter(slot).result()
             there.install(bob, "what > ' '", to=("ann", "app"))
     assert [each["epoch"] for each in seen if each["kind"] == "data"] == [1, 1, 2, 2]
-    assert [(set(each.to), set(each.holders)) for each in told] == [({"bob"}, {"bob"})] * 3
-    assert [each.age_s > 30 for each in told] == [True, True, True]
-    assert {each.lasts_s for each in told} == {86_400.0}
+    assert [(set(each.to), set(each.holders)) for each in answer] == [({"bob"}, {"bob"})] * 3
+    assert [each.age_s > 30 for each in answer] == [True, True, True]
+    assert {each.lasts_s for each in answer} == {86_400.0}

@@ -9,20 +9,20 @@ EVERYTHING = "what > ''"
 
 def visits(there, name, seconds):
     """When a device has connected: the times of its first question of each visit, in seconds from now."""
-    began_us, found = there.lab.world.now_us, {}
+    began_us, result = there.lab.world.now_us, {}
     gateway = there.lab.world.hosts["relay1-gateway"].processes[0].machine
     before = gateway.handle
 
     def handle(now_us, event):
         message = getattr(event, "message", None)
         if isinstance(message, dict) and message["kind"] == "pull" and message["device"] == name:
-            found.setdefault(message["visit"], (now_us - began_us) / 1e6)
+            result.setdefault(message["visit"], (now_us - began_us) / 1e6)
         return before(now_us, event)
 
     gateway.handle = handle
     there.run(seconds)
     gateway.handle = before
-    return list(found.values())
+    return list(result.values())
 
 
 def latencies(there, ann, bob, count=8, every_s=13.7):

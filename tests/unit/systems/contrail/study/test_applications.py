@@ -80,11 +80,11 @@ def test_the_alarm_is_for_leaving_and_costs_nothing_before(place):
 def test_photographs_are_found_among_friends_of_friends(place):
     there = place()
     friends = {"ann": ["bob"], "bob": ["ann", "cyd"], "cyd": ["bob", "dan"], "dan": ["cyd"]}
-    found, photos = [], {}
+    result, photos = [], {}
     for name, others in friends.items():
         there.module(name, others)
     for name, others in friends.items():
-        heard = (lambda *photo: found.append(photo)) if name == "ann" else (lambda *photo: None)
+        heard = (lambda *photo: result.append(photo)) if name == "ann" else (lambda *photo: None)
         photos[name] = Photos(there.modules[name], others, heard)
     for name in ("bob", "cyd", "dan"):
         there.secrets.add(f"a picture by {name}".encode())
@@ -92,13 +92,13 @@ def test_photographs_are_found_among_friends_of_friends(place):
         photos[name].share("office", b"a desk", place="elsewhere")
     photos["ann"].search("place = 'Mountain View, CA'", hops=1)
     there.run(600)
-    assert sorted(found) == [("bob", "beach", b"a picture by bob"), ("cyd", "beach", b"a picture by cyd")]
+    assert sorted(result) == [("bob", "beach", b"a picture by bob"), ("cyd", "beach", b"a picture by cyd")]
     photos["ann"].search("place = 'Mountain View, CA'", hops=2)
     there.run(900)
-    assert sorted(found)[2:] == [("dan", "beach", b"a picture by dan")]
+    assert sorted(result)[2:] == [("dan", "beach", b"a picture by dan")]
     photos["bob"].share("lake", b"a picture of a lake", place="Mountain View, CA")
     there.run(130)
-    assert found[-1] == ("bob", "lake", b"a picture of a lake")
+    assert result[-1] == ("bob", "lake", b"a picture of a lake")
 
 
 def test_an_aggregation_tree_shows_means_and_no_readings(place):

@@ -262,8 +262,8 @@ def test_what_is_shown_counts_as_read_and_is_shown_once(phone):
     assert phone.shown == ["a", "b"]
     assert phone.arrived == ["a", "b"]
     phone.hears("heard", number=2)
-    told = [(fact["what"], fact["ids"]) for _, fact in phone.last("told")["facts"]]
-    assert told == [("shown", ["b"]), ("gone", ["gone"]), ("gone", ["b"])]
+    answer = [(fact["what"], fact["ids"]) for _, fact in phone.last("told")["facts"]]
+    assert answer == [("shown", ["b"]), ("gone", ["gone"]), ("gone", ["b"])]
 
 
 def test_what_was_to_be_shown_and_has_expired_is_not_shown_and_the_server_hears_of_it(phone):
@@ -413,20 +413,20 @@ def test_ten_years_on_the_fleet_need_no_more_memory_than_one():
 
 def _kept(server, ann):
     """Count what machines keep, in memory and durably."""
-    found, seen, todo = 0, set(), [server.installed.machine, ann.installed.machine]
+    outcome, seen, todo = 0, set(), [server.installed.machine, ann.installed.machine]
     while todo:
         each = todo.pop()
         if id(each) in seen or isinstance(each, str | int | float | type(None) | MemoryStore):
             continue
         seen.add(id(each))
         if isinstance(each, dict | list | tuple | set | deque):
-            found += len(each)
+            outcome += len(each)
             todo += each.values() if isinstance(each, dict) else each
         elif type(each).__module__.startswith("mudkit"):
             names = [*getattr(each, "__dict__", {}), *getattr(type(each), "__slots__", ())]
             todo += [getattr(each, name, None) for name in names]
             todo += [getattr(each, name, None) for name in getattr(each, "__struct_fields__", ())]
-    return found + sum(len(each.installed.store.items()) for each in (server, ann))
+    return outcome + sum(len(each.installed.store.items()) for each in (server, ann))
 
 
 def test_an_answer_to_less_than_was_told_leaves_the_rest_to_its_own_time():
@@ -437,8 +437,8 @@ def test_an_answer_to_less_than_was_told_leaves_the_rest_to_its_own_time():
         phone.gets(Call(op_id, "subscribe", {"subscription": wanted}), 0)
     phone.gets(TimerFired("again"), 5)
     phone.gets(TimerFired("again"), 10)
-    told = [len(each["facts"]) for each in phone.sent if each["kind"] == "told"]
-    assert told == [1, 3]
+    answer = [len(each["facts"]) for each in phone.sent if each["kind"] == "told"]
+    assert answer == [1, 3]
     phone.hears("heard", number=1)  # it was late
     assert phone.answers == {1: None}
     assert len([each for each in phone.sent if each["kind"] == "told"]) == 2

@@ -16,8 +16,8 @@ from mudkit.systems.lasthop import LEARNT, Forwarding
         ({"delay_s": "soon"}, "soon"),
     ],
 )
-def test_settings_that_are_none(settings, found):
-    with pytest.raises(ParameterError, match=found):
+def test_settings_that_are_none(settings, result):
+    with pytest.raises(ParameterError, match=result):
         Forwarding(**settings)
 
 

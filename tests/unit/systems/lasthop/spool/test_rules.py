@@ -26,9 +26,9 @@ from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 DAY_US = 86_400_000_000
 
 
-def fill(told, limit=16):
-    room = limit - len(told.device)
-    return told.waiting[:room] if room > 0 else ()
+def fill(answer, limit=16):
+    room = limit - len(answer.device)
+    return answer.waiting[:room] if room > 0 else ()
 
 
 def ruled(rule):
@@ -45,22 +45,22 @@ def test_rules_that_do_what_a_policy_does(outage, expiration):
     same = {"outage": outage, "expiration": expiration, "threshold": 0.2, "days": 20, "seed": 4}
     buffer, on_demand = (simulate(policy=kind, prefetch_limit=16, **same) for kind in ("buffer", "on-demand"))
     assert simulate(policy=ruled(fill), **same).outcome == buffer.outcome
-    everything = simulate(policy=ruled(lambda told: told.waiting), **same)
+    everything = simulate(policy=ruled(lambda answer: answer.waiting), **same)
     assert everything.outcome == everything.online
-    assert simulate(policy=ruled(lambda told: []), **same).outcome == on_demand.outcome
+    assert simulate(policy=ruled(lambda answer: []), **same).outcome == on_demand.outcome
 
 
 def test_what_a_rule_is_told():
     told_all = []
-    spool = Spool(0.25, ruled(lambda told: told_all.append(told) or ()), nothing, nothing)
+    spool = Spool(0.25, ruled(lambda answer: told_all.append(answer) or ()), nothing, nothing)
     spool.network(0, is_up=True)
     spool.notification(1_000_000, "low", 0.2)
     spool.notification(2_000_000, "good", 0.5, 9_000_000)
     spool.notification(3_000_000, "best", 0.75)
-    told = told_all[-1]
-    assert (told.now_s, told.threshold, told.device) == (3.0, 0.25, ())
-    assert told.waiting == (Item("best", 0.75, 3.0, math.inf), Item("good", 0.5, 2.0, 9.0))
-    assert (told.read_at_a_time, told.between_reads_s) == (0.0, 0.0)
+    answer = told_all[-1]
+    assert (answer.now_s, answer.threshold, answer.device) == (3.0, 0.25, ())
+    assert answer.waiting == (Item("best", 0.75, 3.0, math.inf), Item("good", 0.5, 2.0, 9.0))
+    assert (answer.read_at_a_time, answer.between_reads_s) == (0.0, 0.0)
     spool.read(4_000_000, 1)
     spool.read(8_000_000, 1)
     assert told_all[-1].read_at_a_time == 1.0
@@ -70,7 +70,7 @@ def test_what_a_rule_is_told():
 
 def test_a_rule_is_asked_only_while_the_link_is_up():
     asked = []
-    spool = Spool(0.0, ruled(lambda told: asked.append(told.now_s) or ()), nothing, nothing)
+    spool = Spool(0.0, ruled(lambda answer: asked.append(answer.now_s) or ()), nothing, nothing)
     spool.notification(1_000_000, 1, 0.5)
     assert asked == []
     spool.network(2_000_000, is_up=True)
@@ -82,14 +82,14 @@ def test_a_rule_is_asked_only_while_the_link_is_up():
 @pytest.mark.parametrize(
     ("rule", "told"),
     [
-        (lambda told: [*told.waiting, *told.waiting], "what does not wait"),
-        (lambda told: [*told.device, *told.waiting[:1]], "what does not wait"),
-        (lambda told: [each.identity for each in told.waiting], "what does not wait"),
-        (lambda told: None, "gives what is to go"),
+        (lambda answer: [*answer.waiting, *answer.waiting], "what does not wait"),
+        (lambda answer: [*answer.device, *answer.waiting[:1]], "what does not wait"),
+        (lambda answer: [each.identity for each in answer.waiting], "what does not wait"),
+        (lambda answer: None, "gives what is to go"),
     ],
 )
-def test_a_rule_cannot_choose_what_does_not_wait(rule, told):
-    with pytest.raises(ParameterError, match=told):
+def test_a_rule_cannot_choose_what_does_not_wait(rule, answer):
+    with pytest.raises(ParameterError, match=answer):
         simulate(policy=ruled(rule), days=3)
 
 

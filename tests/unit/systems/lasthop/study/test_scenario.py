@@ -126,7 +126,7 @@ def test_numbers_stand_for_an_expiration_and_for_outages():
 
 
 def test_a_scenario_says_what_it_is():
-    told = Scenario(outages=Outages(0.5), expiration=Expiration(60.0)).describe()
-    assert told["outages"]["per_day"] == 12
-    assert told["expiration"] == {"mean_s": 60.0, "law": "exponential", "share": 1.0}
-    assert told["reads_cv"] == 0.1
+    answer = Scenario(outages=Outages(0.5), expiration=Expiration(60.0)).describe()
+    assert answer["outages"]["per_day"] == 12
+    assert answer["expiration"] == {"mean_s": 60.0, "law": "exponential", "share": 1.0}
+    assert answer["reads_cv"] == 0.1

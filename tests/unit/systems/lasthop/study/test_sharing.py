@@ -40,9 +40,9 @@ def test_what_one_has_fetched_the_other_can_read():
     story = devices([1, 2], [10], [([], True), ([], False)], on=[1])
     shared = play_devices(story, ON_LINE, "shared")
     assert (shared.read_ids, shared.copies, shared.handed_over, shared.waste) == ((0, 1), 2, 2, 0.0)
-    told = play_devices(story, ON_LINE, "told")
-    assert (told.read_ids, told.copies, told.waste) == ((), 2, 1.0)
-    assert told.loss(shared) == 1.0
+    answer = play_devices(story, ON_LINE, "told")
+    assert (answer.read_ids, answer.copies, answer.waste) == ((), 2, 1.0)
+    assert answer.loss(shared) == 1.0
 
 
 def test_who_has_a_link_fetches_for_who_reads():
@@ -64,8 +64,8 @@ def test_reading_on_one_ends_it_on_the_other():
         "shared": (0,),
     }
     assert play_devices(story, ON_LINE, "apart").read_again == 1
-    told = play_devices(story, ON_LINE, "told")
-    assert (told.copies, told.unread) == (2, 1)
+    answer = play_devices(story, ON_LINE, "told")
+    assert (answer.copies, answer.unread) == (2, 1)
 
 
 def test_who_is_away_is_told_later():

@@ -141,12 +141,12 @@ def test_a_threshold_leaves_out_low_ranks():
 
 
 def test_a_run_says_what_it_was():
-    told = simulate(
+    answer = simulate(
         outage=Outages(0.25, per_day=4), max=None, policy="buffer", prefetch_limit=3, days=2, seed=8
     ).parameters
-    assert told["outages"]["per_day"] == 4
-    assert (told["max"], told["seed"], told["days"], told["reads_cv"]) == (None, 8, 2, 0.1)
-    assert told["policy"] == Forwarding("buffer", 3)
+    assert answer["outages"]["per_day"] == 4
+    assert (answer["max"], answer["seed"], answer["days"], answer["reads_cv"]) == (None, 8, 2, 0.1)
+    assert answer["policy"] == Forwarding("buffer", 3)
 
 
 @pytest.mark.parametrize(

@@ -34,9 +34,9 @@ def test_the_best_setting_has_the_least_sum(sized):
 
 def test_figures_are_those_of_the_simulator():
     run = simulate(days=30, seed=4, outage=0.5, policy="buffer", prefetch_limit=8)
-    found = size([Scenario(days=30, outages=Outages(0.5)).draw(4)], limits=[8])
-    assert (found.best["waste"], found.best["loss"]) == (run.waste, run.loss)
-    assert np.isnan(found.table["waste_low"]).all(), "one run has no interval"
+    result = size([Scenario(days=30, outages=Outages(0.5)).draw(4)], limits=[8])
+    assert (result.best["waste"], result.best["loss"]) == (run.waste, run.loss)
+    assert np.isnan(result.table["waste_low"]).all(), "one run has no interval"
 
 
 def test_a_lost_message_that_is_worth_more_moves_the_limit(sized):
@@ -68,14 +68,14 @@ def test_good_limits_cost_hardly_more(sized):
 
 def test_thresholds_are_tried_where_messages_expire():
     draws = with_outages(Scenario(days=30, expiration=Expiration(57_600.0)).draw(1), Outages(0.9), range(2))
-    found = size(draws, limits=(4, 32))
-    assert len(found.table) == 2 * len(THRESHOLDS_S)
-    assert found.threshold_s > 0.0
-    curve = found.by_threshold
+    result = size(draws, limits=(4, 32))
+    assert len(result.table) == 2 * len(THRESHOLDS_S)
+    assert result.threshold_s > 0.0
+    curve = result.by_threshold
     assert curve["threshold_s"].tolist() == list(THRESHOLDS_S)
     assert curve["waste"].iloc[0] > curve["waste"].iloc[-1]
     assert curve["loss"].iloc[0] < curve["loss"].iloc[-1]
-    assert (found.by_limit["threshold_s"] == found.threshold_s).all()
+    assert (result.by_limit["threshold_s"] == result.threshold_s).all()
 
 
 def test_outages_are_drawn_for_as_long_as_the_events_last():

@@ -31,28 +31,28 @@ def test_a_sweep_gives_the_same_again_and_over_any_map():
 
 def test_the_table_says_what_its_runs_were_with():
     table = sweep({"max": [1, None]}, SHORT | {"policy": Forwarding("buffer", 16)}, seeds=[4])
-    told = table.attrs["parameters"]
-    assert (told["max"], told["days"], told["seeds"], told["reads_cv"]) == ([1, None], 5, [4], 0.1)
-    assert told["policy"]["prefetch_limit"] == 16
-    assert json.loads(json.dumps(told)) == told
+    answer = table.attrs["parameters"]
+    assert (answer["max"], answer["days"], answer["seeds"], answer["reads_cv"]) == ([1, None], 5, [4], 0.1)
+    assert answer["policy"]["prefetch_limit"] == 16
+    assert json.loads(json.dumps(answer)) == answer
 
 
 def test_the_bar_is_told_of_each_run(monkeypatch):
-    told = []
+    answer = []
 
     class Bar:
         def __init__(self, total, *words):
-            told.append(total)
+            answer.append(total)
 
         def __enter__(self):
-            return told.append
+            return answer.append
 
         def __exit__(self, *error):
             return None
 
     monkeypatch.setattr("mudkit.systems.lasthop.study.sweeping.bar", Bar)
     sweep({"max": [1, 2]}, SHORT, seeds=range(2))
-    assert told == [4, 1, 2, 3, 4]
+    assert answer == [4, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize(
@@ -71,8 +71,8 @@ def test_the_bar_is_told_of_each_run(monkeypatch):
         (({"outage": [0.5, 1.5]}, {"days": 5}), "1.5"),
     ],
 )
-def test_bad_input(arguments, found):
-    with pytest.raises(ParameterError, match=found):
+def test_bad_input(arguments, result):
+    with pytest.raises(ParameterError, match=result):
         sweep(*arguments)
 
 

@@ -64,9 +64,9 @@ def test_an_empty_cache_knows_nothing(device):
 def test_keys_that_are_all_held_are_complete(device):
     device.local.hold("t", 1, row("a"), 0)
     device.local.hold("t", 1, row("b", n=2), MINUTE_US // 2)
-    found = device.find("key IN ('a', 'b') AND n = 2")
-    assert list(found.versions) == ["b"]
-    assert quality(found) == (60.0, 1.0, 0.0)  # that a does not match is known for a minute
+    result = device.find("key IN ('a', 'b') AND n = 2")
+    assert list(result.versions) == ["b"]
+    assert quality(result) == (60.0, 1.0, 0.0)  # that a does not match is known for a minute
 
 
 def test_of_keys_that_are_not_all_held_some_are_missing(device):
@@ -113,9 +113,9 @@ def test_pending_writes_count_for_uncommitted_reads_only(device):
     device.local.hold("t", 1, row("a"), 0)
     device.local.add(write)
     assert device.find("key = 'a'").versions["a"]["data"] == {"n": 1}
-    found = device.find("key = 'a'", "uncommitted")
-    assert found.versions["a"]["data"] == {"n": 7}
-    assert found.quality.age_s < 0
+    result = device.find("key = 'a'", "uncommitted")
+    assert result.versions["a"]["data"] == {"n": 7}
+    assert result.quality.age_s < 0
 
 
 def test_the_latest_is_here_only_if_it_is_pending(device):

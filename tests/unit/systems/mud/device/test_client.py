@@ -93,9 +93,9 @@ def test_what_is_held_stays_and_what_is_pending_goes_in_another_life(lab, cloud)
 def test_who_listens_hears_it_over_heartbeats_too(lab, cloud):
     jane = client(lab, cloud)
     jane.create("news").result()
-    told = []
-    jane.read("news", type="continuous", callback=told.append).result()
+    answer = []
+    jane.read("news", type="continuous", callback=answer.append).result()
     lab.run(hours=3)
     jane.write("news", "a", {"n": 1}).result()
     lab.run(minutes=1)
-    assert [each.version for each in told] == [1]
+    assert [each.version for each in answer] == [1]

@@ -172,8 +172,8 @@ def test_only_clients_of_the_app_that_follow_policies_are_told(place):
     place.cloud.ship(reads(1), app="news").result()
     place.lab.run(minutes=1)
     after = place.lab.bill()
-    told = after.merge(before, on=["system", "device", "direction"], suffixes=("", "_before"), how="left")
-    changed = told[told["bytes"] > told["bytes_before"].fillna(0)]
+    answer = after.merge(before, on=["system", "device", "direction"], suffixes=("", "_before"), how="left")
+    changed = answer[answer["bytes"] > answer["bytes_before"].fillna(0)]
     assert set(changed["device"]) & {"ann", "bob", "cem"} == {"ann"}
     assert other.policies().result()["read"]["version"] == 0
 
@@ -189,9 +189,9 @@ def test_it_arrives_though_somebody_is_killed(place, who):
     place.lab.run(minutes=30)
     place.cloud.ship(writes(1, 60), app="news").result()
     place.lab.run(minutes=30)
-    found = ann.policies().result()
-    assert (found["read"]["version"], found["write"]["version"]) == (1, 1)
-    assert found["read"]["refused"] == found["write"]["refused"] == []
+    result = ann.policies().result()
+    assert (result["read"]["version"], result["write"]["version"]) == (1, 1)
+    assert result["read"]["refused"] == result["write"]["refused"] == []
 
 
 def test_lost_late_and_repeated_messages_do_not_matter(place):
@@ -224,9 +224,9 @@ def test_a_document_that_was_damaged_on_its_way_is_not_used(place):
     )
     place.cloud.ship(reads(2), app="news").result()
     place.lab.run(seconds=10)
-    found = ann.policies().result()["read"]
-    assert found["version"] == 1
-    assert "sha256" in found["refused"][0]
+    result = ann.policies().result()["read"]
+    assert result["version"] == 1
+    assert "sha256" in result["refused"][0]
     assert source(place, ann) == "local"
 
 

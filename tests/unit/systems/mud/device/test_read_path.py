@@ -90,8 +90,8 @@ def test_the_latest_is_never_taken_from_here_unless_it_is_pending(lab, jane, bob
     assert len(jane.read("news", utility=FRESH).result()) == 0  # nothing, as it was
     assert jane.read("news", utility=FRESH, latest=True).result().versions == {"a": 1}
     bob.write("news", "a", {"n": 2}).result()
-    found = jane.read("news", "key = 'a'", "uncommitted", utility=FRESH, latest=True).result()
-    assert found.versions == {"a": 2}
+    result = jane.read("news", "key = 'a'", "uncommitted", utility=FRESH, latest=True).result()
+    assert result.versions == {"a": 2}
     lab.faults.cut("jane")
     assert not is_answered(lab, jane.read("news", "key = 'a'", "uncommitted", utility=FRESH, latest=True))
     jane.write("news", "a", {"n": 3})
@@ -113,9 +113,9 @@ def test_what_is_held_and_does_not_match_is_not_returned(jane):
     for key, n in (("a", 1), ("h", 2)):
         jane.write("news", key, {"n": n}).result()
     assert len(jane.read("news").result()) == 2
-    found = jane.read("news", "n = 1", utility=FRESH).result()
-    assert found.records == {"a": {"n": 1}}
-    assert found.source == {"a": "local"}
+    result = jane.read("news", "n = 1", utility=FRESH).result()
+    assert result.records == {"a": {"n": 1}}
+    assert result.source == {"a": "local"}
 
 
 def test_that_a_named_record_is_gone_is_seen_by_who_may_see_it(lab, jane):
@@ -162,8 +162,8 @@ def test_over_what_the_cloud_answers_stands_what_is_pending(lab, cloud, jane):
     ann.read("news").result()
     ann.write("news", "a", {"n": 2})
     ann.delete("news", "h")
-    found = ann.read("news", "n = 2", "uncommitted").result()
-    assert (found.records, found.versions, found.source) == ({"a": {"n": 2}}, {"a": None}, {"a": "local"})
+    result = ann.read("news", "n = 2", "uncommitted").result()
+    assert (result.records, result.versions, result.source) == ({"a": {"n": 2}}, {"a": None}, {"a": "local"})
     all_ = ann.read("news", None, "uncommitted")
     assert set(all_.result().records) == {"a", "q"}
     assert seen(lab, all_) == {"a": None, "q": 1}

@@ -27,9 +27,9 @@ def bob(lab, jane):
 
 
 def failed(made):
-    with pytest.raises(Conflict) as told:
+    with pytest.raises(Conflict) as answer:
         made.result()
-    return told.value
+    return answer.value
 
 
 def test_what_stands_on_a_write_that_failed_is_not_tried(lab, jane, bob):

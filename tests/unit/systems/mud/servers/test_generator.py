@@ -77,7 +77,7 @@ def test_a_server_that_begins_and_a_life_that_begins_tell_all_that_was_shipped(g
     assert first == {"kind": "followed"}
     assert message["body"]["document"]["version"] == 1
     other = Generator(Ports(store, bytes, "mud-policies/mud"), [SERVER])
-    _, told = (each for _, each in sent(other.handle(2, LinkUp("mud-policies", "server"))))
-    assert told["body"] == message["body"]
-    assert told["stream"] != message["stream"]
+    _, answer = (each for _, each in sent(other.handle(2, LinkUp("mud-policies", "server"))))
+    assert answer["body"] == message["body"]
+    assert answer["stream"] != message["stream"]
     assert sent(other.handle(3, LinkUp("mud-policies", "server"))) == []

@@ -62,8 +62,8 @@ def test_an_entry_replaces_a_row_and_gives_the_old_one():
 
 def test_rows_lie_in_their_partitions():
     copy = copy_of(row("a", {}), row("g", {}), row("z", {}), row("b", {}))
-    found = [[each["key"] for each in copy.rows(NEWS, [place])] for place in range(3)]
-    assert found == [["a", "b"], ["g"], ["z"]]
+    result = [[each["key"] for each in copy.rows(NEWS, [place])] for place in range(3)]
+    assert result == [["a", "b"], ["g"], ["z"]]
     assert [each["key"] for each in copy.rows(NEWS, [2, 0])] == ["z", "a", "b"]
     assert [select(copy, partition=place) for place in range(3)] == [["a", "b"], ["g"], ["z"]]
 

@@ -29,8 +29,8 @@ def table(**properties):
 def test_keys_fall_into_the_range_that_they_begin():
     split = table(split=["g", "p"])
     assert split.partitions == 3
-    found = [split.partition_of(key) for key in ("a", "fz", "g", "g0", "oz", "p", "é")]
-    assert found == [0, 0, 1, 1, 1, 2, 2]
+    result = [split.partition_of(key) for key in ("a", "fz", "g", "g0", "oz", "p", "é")]
+    assert result == [0, 0, 1, 1, 1, 2, 2]
 
 
 def test_a_table_that_is_not_split_has_one_partition():
@@ -75,10 +75,10 @@ def test_a_name_that_is_none_is_refused(name):
     {"schema": ["a"]}, {"schema": {"a": ["text"]}},
 ])  # fmt: skip
 def test_a_property_that_cannot_be_is_refused(properties):
-    with pytest.raises(ParameterError) as told:
+    with pytest.raises(ParameterError) as answer:
         table(**properties)
-    assert told.value.found
-    assert told.value.expected
+    assert answer.value.found
+    assert answer.value.expected
 
 
 def test_it_comes_back_from_json():
@@ -146,8 +146,8 @@ def test_a_record_that_the_schema_allows(data):
     ({"n": True}, "bool: True"), ({"on": 1}, "expected: boolean"), ({"loc": "here"}, "expected: point"),
     ({"topic": "a", "z": 1}, "no such column"),
 ])  # fmt: skip
-def test_a_record_that_the_schema_does_not_allow(data, told):
-    with pytest.raises(ParameterError, match=told) as error:
+def test_a_record_that_the_schema_does_not_allow(data, answer):
+    with pytest.raises(ParameterError, match=answer) as error:
         table(schema=SCHEMA).check_columns(data)
     assert "table 't'" in error.value.where
 

@@ -63,9 +63,9 @@ def test_a_join_that_would_only_fail_when_used(join, says):
         lambda: replace(APPLICATIONS["traffic"], join=join),
         lambda: next(broadcast(ClientLists(Aggregability(at_once), 1), [], join)),
     ):
-        with pytest.raises(ParameterError) as found:
+        with pytest.raises(ParameterError) as result:
             refuses()
-        assert says in str(found.value)
+        assert says in str(result.value)
 
 
 @pytest.mark.parametrize(

@@ -24,10 +24,12 @@ def test_figure_2_five_recipients_of_whom_one_is_alone_take_three_pushes():
     [(0.0, 1000, 1), (0.0002, 1000, 1), (0.01, 100, 10), (0.05, 20, 50), (1.0, 1, 1000)],
 )
 def test_the_pushes_are_those_of_the_formula(share, pushes, size):
-    found = made(1000, share)
-    assert len(found) == pushes
-    assert max(map(len, found)) == size
-    assert sorted(name for chain in found for name in chain) == sorted(f"c{number}" for number in range(1000))
+    result = made(1000, share)
+    assert len(result) == pushes
+    assert max(map(len, result)) == size
+    assert sorted(name for chain in result for name in chain) == sorted(
+        f"c{number}" for number in range(1000)
+    )
 
 
 def test_nobody():
@@ -43,5 +45,5 @@ def test_chainability_groups_and_orders():
     def nearest(one, other):
         return 1 / (1 + abs(one["place"] - other["place"]))
 
-    found = made(6, 1.0, chainability=nearest)
-    assert found == [["c0", "c3", "c1", "c4", "c2", "c5"]]
+    result = made(6, 1.0, chainability=nearest)
+    assert result == [["c0", "c3", "c1", "c4", "c2", "c5"]]

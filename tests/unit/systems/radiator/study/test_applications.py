@@ -98,9 +98,9 @@ def test_each_is_drawn_over_time_near_by_and_far_away(name, commuters):
     assert played.sent["receiver"].tolist() == ["far", "near"]
     assert played.sent["messages"].nunique() == 1
     assert played.sent["bytes"].min() > 0
-    told = drawn(played, commuters, ("near", "far"), application.tells)
-    assert "mudkitMap.slides(" in told
-    assert '"far"' in told
+    answer = drawn(played, commuters, ("near", "far"), application.tells)
+    assert "mudkitMap.slides(" in answer
+    assert '"far"' in answer
     if name in ("noise map", "friends nearby"):  # their functions look at the place
         ages = (heard["t_s"] - heard["said_s"]).groupby(heard["receiver"]).mean()
         assert ages["near"] < ages["far"]

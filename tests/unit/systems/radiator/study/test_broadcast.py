@@ -37,10 +37,10 @@ def made(engine, function):
 
 
 def gone(engine, function):
-    found = broadcast(made(engine, function), SAID, until_us=60 * S)
+    result = broadcast(made(engine, function), SAID, until_us=60 * S)
     return [
         (each.gone_us / S, each.context["n"], [name for name in each.recipients if name != "ann"])
-        for each in found
+        for each in result
     ]
 
 
@@ -63,9 +63,9 @@ def test_a_receiver_of_her_own_mind_and_nobody_gets_her_own(engine):
     def by_receiver(sender, receiver):
         return Volume(4 if receiver.get("slow") else 1)
 
-    found = list(broadcast(made(engine, by_receiver), SAID, until_us=60 * S))
-    assert {name for each in found for name in each.recipients} == {"bob", "cy"}
-    assert [(each.gone_us // S, each.context["n"]) for each in found if "bob" in each.recipients] == [
+    result = list(broadcast(made(engine, by_receiver), SAID, until_us=60 * S))
+    assert {name for each in result for name in each.recipients} == {"bob", "cy"}
+    assert [(each.gone_us // S, each.context["n"]) for each in result if "bob" in each.recipients] == [
         (21, [1, 2, 5]),
         (50, [30]),
     ]
@@ -92,8 +92,8 @@ def test_what_is_not_joined_waits_and_is_tried_again(engine):
         return joins.concatenation(contexts)
 
     lists = made(engine, lambda sender, receiver: Volume(1))
-    found = list(broadcast(lists, SAID[:1], picky, until_us=600 * S))
-    assert [(each.gone_us // S, each.context["n"], each.recipients) for each in found] == [
+    result = list(broadcast(lists, SAID[:1], picky, until_us=600 * S))
+    assert [(each.gone_us // S, each.context["n"], each.recipients) for each in result] == [
         (121, [1], ["bob", "cy"])
     ]
     for part in ("picky", "too few", "sender 'ann'", "receiver 'bob', 'cy'"):

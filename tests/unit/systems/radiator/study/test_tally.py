@@ -67,7 +67,7 @@ def test_a_row_for_each_batch_and_group(engine):
     tally = tallied(gone, start_us=START_US)
     table = tally.batches()
     assert table.schema == BATCHES
-    found = sorted(
+    result = sorted(
         (
             row["delivered"].timestamp() - START_US / S,
             row["item"],
@@ -77,7 +77,7 @@ def test_a_row_for_each_batch_and_group(engine):
         )
         for row in table.to_pylist()
     )
-    assert found == [
+    assert result == [
         (1.0, ["1"], [1.0], [0.0], 1),
         (2.0, ["1", "2"], [1.0, 2.0], [1.0, 0.0], 2),
         (2.0, ["2"], [2.0], [0.0], 1),
@@ -174,9 +174,9 @@ def test_every_set_of_deliveries_is_as_likely_as_any_other():
 def test_early_and_late_deliveries_and_all_receivers_are_as_likely(aggregates, receivers, limit):
     """Of those that come late, nearly all are skipped in one case, and about every second one in the other."""
     gone = many(aggregates, receivers)
-    found = [pair for seed in range(20) for pair in pairs(tallied(gone, seed=seed, limit=limit))]
-    when = np.bincount([int(item) * 20 // aggregates for item, _ in found], minlength=20)
-    who = np.bincount([int(receiver[4:]) * 20 // receivers for _, receiver in found], minlength=20)
+    result = [pair for seed in range(20) for pair in pairs(tallied(gone, seed=seed, limit=limit))]
+    when = np.bincount([int(item) * 20 // aggregates for item, _ in result], minlength=20)
+    who = np.bincount([int(receiver[4:]) * 20 // receivers for _, receiver in result], minlength=20)
     assert when.sum() == 20 * limit
     for counts in (when, who):
         assert _chi_square(counts) < 43.8, "at 19 degrees of freedom one in a thousand is above"

@@ -86,8 +86,8 @@ def test_what_sends_more_is_refused_with_a_witness(name):
         PolicyError, match=r"it sends more on a battery of .* than of .*it sends .* on .* and .* on"
     ):
         checked(given)
-    found = [each for each in more_on_less(given) if each.is_error]
-    for each in found:
+    result = [each for each in more_on_less(given) if each.is_error]
+    for each in result:
         assert each.lower < each.higher
 
 
@@ -218,9 +218,9 @@ def test_the_checker_agrees_with_who_tries_all_charges(drawn, last):
         )
     except PolicyError:
         return
-    found = list(more_on_less(given))
-    refused = [each for each in found if each.is_error]
-    event("refused" if refused else "warned" if found else "taken")
+    result = list(more_on_less(given))
+    refused = [each for each in result if each.is_error]
+    event("refused" if refused else "warned" if result else "taken")
     if sends_more(given):
         assert refused, "the oracle knows a message of which it sends more on less"
     for each in refused:  # and what is refused has a witness that holds
@@ -251,6 +251,6 @@ def test_a_large_policy_is_checked_in_bounded_work(monkeypatch):
         )
         for n in range(63)
     ]
-    found = findings(Policy("large", [*rules, Rule()]))
-    assert NOT_CHECKED in {each.kind for each in found}
+    result = findings(Policy("large", [*rules, Rule()]))
+    assert NOT_CHECKED in {each.kind for each in result}
     assert len(decided) <= 40 * 160

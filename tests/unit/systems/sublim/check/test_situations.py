@@ -30,8 +30,8 @@ THREE = {True: TRUE, False: FALSE, None: NULL}
 @settings(max_examples=300, deadline=None)
 def test_what_is_true_of_a_message_is_true_in_some_situation(text, message):
     predicate = Predicate.parse(text, language=LANGUAGE)
-    found = Situations([predicate])
-    assert THREE[predicate(message)] in found.truths(0)
+    result = Situations([predicate])
+    assert THREE[predicate(message)] in result.truths(0)
 
 
 @given(
@@ -41,17 +41,17 @@ def test_what_is_true_of_a_message_is_true_in_some_situation(text, message):
 @settings(max_examples=300, deadline=None)
 def test_predicates_are_true_together_in_some_situation_when_they_are(some, message):
     predicates = [Predicate.parse(text, language=LANGUAGE) for text in some]
-    found = Situations(predicates)
+    result = Situations(predicates)
     wanted = tuple(THREE[predicate(message)] for predicate in predicates)
-    if found.count is not None:
+    if result.count is not None:
         assert wanted in set(
-            zip(*(found.truths(number).tolist() for number in range(len(some))), strict=True)
+            zip(*(result.truths(number).tolist() for number in range(len(some))), strict=True)
         )
 
 
 def test_a_situation_is_told_in_words():
-    found = Situations([Predicate.parse("a < 3 AND b = 'x'", language=LANGUAGE), None])
-    told = {found.describe(number) for number in range(found.count)}
-    assert "message.a is NULL, message.b is x" in told
-    assert "message.a is 2.0, message.b is something else" in told
+    result = Situations([Predicate.parse("a < 3 AND b = 'x'", language=LANGUAGE), None])
+    answer = {result.describe(number) for number in range(result.count)}
+    assert "message.a is NULL, message.b is x" in answer
+    assert "message.a is 2.0, message.b is something else" in answer
     assert Situations([None]).describe(0) == "always"

@@ -220,8 +220,8 @@ def test_it_leaves_nothing_behind():
 
 
 def test_another_thread_counts_lines_too():
-    found = []
-    thread = threading.Thread(target=lambda: found.append(decide(loops_on_a_line)))
+    result = []
+    thread = threading.Thread(target=lambda: result.append(decide(loops_on_a_line)))
     thread.start()
     thread.join(30)
-    assert [each.outcome for each in found] == ["stopped"]
+    assert [each.outcome for each in result] == ["stopped"]

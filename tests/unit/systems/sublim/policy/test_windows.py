@@ -35,8 +35,8 @@ def test_what_is_held_back_says_why():
     policy = Policy("limit", [Rule("message.p > 0", [Every(300, "message.p")], "limits")])
     state = {"sent": {"1.0": 100.0}}
     verdict = policy.decide({"p": 1}, state, {}, 250.0)
-    told = str(Explanation(verdict, policy.explain({"p": 1}, state, {}, 250.0)))
-    assert told == "held back: limits (message.p = 1); the last of 1.0 was sent 150 s ago, less than 300"
+    answer = str(Explanation(verdict, policy.explain({"p": 1}, state, {}, 250.0)))
+    assert answer == "held back: limits (message.p = 1); the last of 1.0 was sent 150 s ago, less than 300"
     window = Policy("summary", [Rule(None, [Summary(60, ("p",))])])
     assert "the window of all began 0 s ago" in window.decide({"p": 1}, {}, {}, 5.0).problem
 

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from mudkit.errors import ParameterError
 from mudkit.sources.courses import Places
 
-__all__ = ["Still", "place"]
+__all__ = ["Stationary", "place"]
 
 
-class Still:
+class Stationary:
     """The course of a device that stays where it is; it reports its place like one that moves."""
 
     until_us: int | None = None

@@ -7,7 +7,7 @@ from heapq import heappop
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudkit.fleet.agenda import Agenda
+from mudkit.fleet.event_queue import EventQueue
 
 DELAYS_US = st.one_of(
     st.integers(0, 10),
@@ -25,29 +25,29 @@ def nothing(argument: object) -> None:
 @given(STEPS)
 def test_it_gives_what_a_sorted_list_gives(steps: list[tuple[int, int] | None]) -> None:
     """Adding after taking, near and far, at the edges of buckets: each time the least entry is next."""
-    agenda, peer, now_us = Agenda(), [], 0
+    event_queue, peer, now_us = EventQueue(), [], 0
     for number, step in enumerate(steps):
         if step is None:
-            assert agenda.refill() == bool(peer)
+            assert event_queue.refill() == bool(peer)
             if peer:
-                now_us, _, _, _, argument = heappop(agenda.near)
+                now_us, _, _, _, argument = heappop(event_queue.near)
                 peer.sort()
                 assert (now_us, argument) == peer.pop(0)[::2]
         else:
             delay_us, priority = step
-            agenda.add(now_us + delay_us, priority, nothing, number)
+            event_queue.add(now_us + delay_us, priority, nothing, number)
             peer.append((now_us + delay_us, priority, number))
-        assert len(agenda) == len(peer) == len(list(agenda))
+        assert len(event_queue) == len(peer) == len(list(event_queue))
     rest = []
-    while agenda.refill():
-        rest.append(heappop(agenda.near)[4])
+    while event_queue.refill():
+        rest.append(heappop(event_queue.near)[4])
     assert rest == [number for *_, number in sorted(peer)]
 
 
 def test_what_is_looked_at_from_afar_does_not_hide_what_comes_before() -> None:
     """A refill that goes on to a far bucket keeps nearer entries, added later, in front."""
-    agenda = Agenda()
-    agenda.add(1 << 40, 0, nothing, "far")
-    assert agenda.refill()
-    agenda.add(5, 0, nothing, "near")
-    assert [heappop(agenda.near)[4] for _ in range(2)] == ["near", "far"]
+    event_queue = EventQueue()
+    event_queue.add(1 << 40, 0, nothing, "far")
+    assert event_queue.refill()
+    event_queue.add(5, 0, nothing, "near")
+    assert [heappop(event_queue.near)[4] for _ in range(2)] == ["near", "far"]

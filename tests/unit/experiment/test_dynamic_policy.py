@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from mudkit.errors import ParameterError
-from mudkit.experiment.accidents import Dispatcher, surges
 from mudkit.experiment.commuters import Accident, Commuters
+from mudkit.experiment.dynamic_policy import Dispatcher, surges
 from mudkit.systems.mud import Artefact
 from mudkit.systems.mud.device.policy_slot import Shipped
 from mudkit.systems.mud.policies.artefact import sha256
@@ -28,10 +28,10 @@ START = "2010-03-08"
 @pytest.mark.parametrize(("writes", "expected"), [(300, 1), (100, 0), (50, 0)])
 def test_a_surge_is_far_more_than_usual(writes, expected):
     usual = Density(0.05, {(605, -1955): (60.0,) * 24})
-    found = surges(usual, [(30.27, -97.74)] * writes, 12 * HOUR_US, 30.0)
-    assert len(found) == expected
-    if found:
-        (surge,) = found
+    result = surges(usual, [(30.27, -97.74)] * writes, 12 * HOUR_US, 30.0)
+    assert len(result) == expected
+    if result:
+        (surge,) = result
         assert (surge.row, surge.column, surge.writes, surge.expected) == (605, -1955, 300, 30.0)
         assert distance_km(surge.lat, surge.lon, 30.27, -97.74) < 4
 
@@ -115,14 +115,14 @@ def test_nothing_is_pushed_while_nothing_has_happened(happened):
 
 def test_devices_near_get_the_update_and_others_keep_theirs(happened):
     dispatcher, _, during, after, _ = happened
-    told = {name for each in dispatcher.pushed for name in each.to}
-    assert 0 < len(told) < len(during)
+    answer = {name for each in dispatcher.pushed for name in each.to}
+    assert 0 < len(answer) < len(during)
     begun_s = dispatcher.pushed[0].at_s
     assert 9 * 3600 < begun_s < 10 * 3600  # the accident is seen within the hour
     assert {name for name, version in during.items() if version > 1} == {
         name for each in dispatcher.pushed if each.surges for name in each.to
     }
-    assert {name for name, version in after.items() if version == 1} == set(after) - told
+    assert {name for name, version in after.items() if version == 1} == set(after) - answer
 
 
 def test_when_it_is_over_they_get_the_old_policy_as_a_newer_one(happened):
@@ -145,12 +145,12 @@ def test_near_the_accident_they_ask(happened):
             for lat, lon in zip(reads["lat"], reads["lon"], strict=True)
         ]
     )
-    told = reads["device"].isin(dispatcher.pushed[0].to)
+    answer = reads["device"].isin(dispatcher.pushed[0].to)
     begun_s, over_s = dispatcher.pushed[0].at_s + 5, dispatcher.pushed[-1].at_s
     then = reads["at_s"].between(begun_s, over_s)
-    assert (near & told & then).sum() > 0
-    assert reads["is_sent"][near & told & then].all()
-    assert not reads["is_sent"][near & told & (reads["at_s"] < 9 * 3600)].all()
+    assert (near & answer & then).sum() > 0
+    assert reads["is_sent"][near & answer & then].all()
+    assert not reads["is_sent"][near & answer & (reads["at_s"] < 9 * 3600)].all()
 
 
 def test_an_update_with_a_bad_digest_is_not_taken():
@@ -172,9 +172,9 @@ def test_an_update_with_a_bad_digest_is_not_taken():
         source, {**message, "body": damage(message["body"])}
     )
     drive.cloud.ship(update, app="traffic", to=names).result()
-    found = versions(drive)
-    assert [found[name] for name in names] == [1, 2]
-    assert set(found.values()) == {1, 2}
+    result = versions(drive)
+    assert [result[name] for name in names] == [1, 2]
+    assert set(result.values()) == {1, 2}
     said = drive.clients[0].policies().result()["read"]
     assert "sha256" in said["refused"][0]
     assert said["sha256"] == FOR_TWO_HOURS.document["sha256"]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Any, Final, TypeAlias
 
-__all__ = ["Agenda", "Entry"]
+__all__ = ["Entry", "EventQueue"]
 
 Entry: TypeAlias = tuple[int, int, int, Callable[[Any], None], Any]
 """Time in µs, priority, number, what to do and with what; the number is the order of adding."""
@@ -19,7 +19,7 @@ _BITS: Final = 22
 """A bucket is 2**22 µs, about 4 s: long beside a message's way, short beside a timer."""
 
 
-class Agenda:
+class EventQueue:
     """Entries in the order of ``(t_us, priority, number)``."""
 
     __slots__ = ("_begins", "_buckets", "_number", "_until_us", "near")

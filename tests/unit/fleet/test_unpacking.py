@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from mudkit.events import Ciphertext
 from mudkit.fleet.exposure import Held, leaves
-from mudkit.fleet.opened import MOST_BYTES, Room, opened
+from mudkit.fleet.unpacking import MOST_BYTES, Room, opened
 from mudkit.systems.radiator.packing import pack
 
 _SECRET = "the SECRET of the shed"
@@ -100,8 +100,8 @@ def test_a_mark_is_not_believed_of_what_opens():
 
 @given(st.binary(min_size=0, max_size=300))
 def test_what_was_drawn_by_lot_is_no_text(data):
-    found = opened(data, Room())
-    assert found is None or data  # nothing raises
+    result = opened(data, Room())
+    assert result is None or data  # nothing raises
     assert data in [each for _, _, each in leaves(data)]
 
 
@@ -123,8 +123,8 @@ def test_words_are_words(text):
 
 def test_a_bomb_is_opened_as_far_as_there_is_room():
     bomb = gzip.compress(b"\0" * (MOST_BYTES * 4), 9)
-    found = list(leaves({"a": bomb, "b": bomb}))
-    assert sum(len(data) for _, _, data in found) < MOST_BYTES + 2 * len(bomb) + 100
+    result = list(leaves({"a": bomb, "b": bomb}))
+    assert sum(len(data) for _, _, data in result) < MOST_BYTES + 2 * len(bomb) + 100
 
 
 def test_what_is_packed_again_and_again_comes_to_an_end():
