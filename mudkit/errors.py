@@ -25,6 +25,7 @@ __all__ = [
     "PropagationProblem",
     "ReentrantRun",
     "SimulationProblem",
+    "StoreError",
     "TableProblem",
     "TokenExpired",
     "TraceContentError",
@@ -232,6 +233,10 @@ class PropagationProblem(MudkitError, RuntimeError):
 
 class TableProblem(MudkitError, LookupError):
     """There is no such table, or there is one already."""
+
+
+class StoreError(MudkitError, ValueError):
+    """A store of a machine holds what this version of mudkit cannot read."""
 
 
 class OutputExists(MudkitError, FileExistsError):

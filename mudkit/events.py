@@ -8,7 +8,7 @@ with. Both sets are closed.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, overload
 
 import msgspec
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from mudkit.tokens import Authority
+
+_T = TypeVar("_T")
 
 __all__ = [
     "Call",
@@ -191,12 +193,30 @@ class Machine(Protocol):
 class Store(Protocol):
     """What outlives a machine that is killed; everything that one ``handle`` does is one transaction."""
 
-    def get(self, key: str) -> Any:
-        """Give what is stored under a key, ``None`` when nothing is."""
+    @overload
+    def get(self, key: str) -> Any: ...
+
+    @overload
+    def get(self, key: str, kind: type[_T]) -> _T | None: ...
+
+    def get(self, key: str, kind: Any = ...) -> Any:
+        """Give what is stored under a key, ``None`` when nothing is.
+
+        Parameters
+        ----------
+        key : str
+        kind : type
+            What it should be: a struct, or any type that msgspec reads; by default whatever it is.
+
+        Raises
+        ------
+        StoreError
+            It is something else: another version of mudkit has written it.
+        """
         ...
 
     def put(self, key: str, value: Any) -> None:
-        """Store what JSON can hold, bytes and ciphertexts; :meth:`get` gives the same back.
+        """Store a struct, or what JSON can hold, bytes and ciphertexts; :meth:`get` gives the same back.
 
         Raises
         ------
@@ -209,8 +229,18 @@ class Store(Protocol):
         """Forget a key; nothing happens when it is not there."""
         ...
 
-    def items(self, prefix: str = "") -> Sequence[tuple[str, Any]]:
-        """Give what is stored under the keys that begin so, in their order."""
+    def keys(self, prefix: str = "") -> Sequence[str]:
+        """Give the keys that begin so, in their order; it costs what it gives, not what is stored."""
+        ...
+
+    @overload
+    def items(self, prefix: str = "") -> Sequence[tuple[str, Any]]: ...
+
+    @overload
+    def items(self, prefix: str, kind: type[_T]) -> Sequence[tuple[str, _T]]: ...
+
+    def items(self, prefix: str = "", kind: Any = ...) -> Sequence[tuple[str, Any]]:
+        """Give what is stored under the keys that begin so, in their order, as :meth:`get`."""
         ...
 
     def crash_point(self, name: str) -> None:

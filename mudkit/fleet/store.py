@@ -5,18 +5,21 @@ from __future__ import annotations
 import sqlite3
 import weakref
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from sortedcontainers import SortedList
 
-from mudkit.errors import ParameterError
+from mudkit.errors import ParameterError, StoreError
 from mudkit.events import Ciphertext
 
 __all__ = ["Killed", "MemoryStore", "SqliteStore", "unheeded"]
 
-_MISSING: Final = object()
 _CIPHERTEXT: Final = 1
+_LAST_BEFORE_SURROGATES: Final = 0xD7FF
+"""The code point after it can be in no key."""
 
 
 def _hook(value: Any) -> Any:
@@ -25,15 +28,42 @@ def _hook(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} cannot be stored")
 
 
+def _ciphertext(code: int, data: memoryview) -> Ciphertext:
+    return Ciphertext(data)
+
+
 _pack = msgspec.msgpack.Encoder(enc_hook=_hook).encode
-_decode = msgspec.msgpack.Decoder(ext_hook=lambda code, data: Ciphertext(data)).decode
+_decode = msgspec.msgpack.Decoder(ext_hook=_ciphertext).decode
+_decoders: dict[Any, Callable[[bytes], Any]] = {Any: _decode}
+"""What reads each kind of value: made when it is read first, for a type is no state of a store."""
+
+
+def _decoder(kind: Any) -> Callable[[bytes], Any]:
+    decode = _decoders.get(kind)
+    if decode is None:
+        decode = _decoders[kind] = msgspec.msgpack.Decoder(kind, ext_hook=_ciphertext).decode
+    return decode
+
+
+def _read(key: str, written: bytes, kind: Any) -> Any:
+    """Read what is stored under a key as what it should be."""
+    try:
+        return _decoder(kind)(written)
+    except msgspec.ValidationError as error:
+        raise StoreError(
+            "A store holds something that this version of mudkit did not write.",
+            where=f"key {key!r}",
+            found=str(error),
+            expected=getattr(kind, "__name__", str(kind)),
+            remedy="begin with an empty storage folder, or run the version that wrote it",
+        ) from None
 
 
 def _encode(key: str, value: Any) -> bytes:
     """Write a value so that it comes back as it is."""
     try:
         written = _pack(value)
-        if _decode(written) == value:
+        if _decoder(type(value) if isinstance(value, msgspec.Struct) else Any)(written) == value:
             return written
     except (TypeError, ValueError, OverflowError):
         pass
@@ -41,7 +71,7 @@ def _encode(key: str, value: Any) -> bytes:
         "This cannot be stored: it would come back as something else.",
         where=f"key {key!r}",
         found=f"{type(value).__name__}: {value!r}"[:200],
-        expected="None, truth values, finite numbers, texts, bytes, ciphertexts; lists and dicts of them",
+        expected="None, truth values, finite numbers, texts, bytes; lists, dicts and structs of them",
     )
 
 
@@ -66,36 +96,44 @@ class MemoryStore:
     ``tests/faults/test_killed_mud.py`` and ``test_killed_store.py``.
     """
 
-    __slots__ = ("_data", "_undo", "at_crash_point", "at_put", "is_dirty")
+    __slots__ = ("_data", "_keys", "_undo", "at_crash_point", "at_put", "is_dirty")
 
     def __init__(self) -> None:
         self._data: dict[str, bytes] = {}
-        self._undo: dict[str, Any] = {}
+        self._keys: SortedList[str] | None = None
+        """The keys in their order, once somebody has asked for some of them."""
+        self._undo: dict[str, bytes | None] = {}
+        """What was under each key that has changed since the last commit; None: nothing."""
         self.is_dirty = False
         self.at_crash_point: Callable[[str], None] = unheeded
         self.at_put: Callable[[str, Any], None] = unheeded
 
-    def get(self, key: str) -> Any:
+    def get(self, key: str, kind: Any = Any) -> Any:
         """See :class:`mudkit.events.Store`."""
         value = self._data.get(key)
-        return None if value is None else _decode(value)
+        return None if value is None else _read(key, value, kind)
 
     def put(self, key: str, value: Any) -> None:
         """See :class:`mudkit.events.Store`."""
         written = _encode(key, value)
         self._remember(key)
-        self._data[key] = written
+        self._set(key, written)
         self.at_put(key, value)
 
     def delete(self, key: str) -> None:
         """See :class:`mudkit.events.Store`."""
         self._remember(key)
-        self._data.pop(key, None)
+        self._set(key, None)
 
-    def items(self, prefix: str = "") -> Sequence[tuple[str, Any]]:
+    def keys(self, prefix: str = "") -> Sequence[str]:
         """See :class:`mudkit.events.Store`."""
-        keys = sorted(key for key in self._data if key.startswith(prefix))
-        return [(key, _decode(self._data[key])) for key in keys]
+        if self._keys is None:
+            self._keys = SortedList(self._data)
+        return list(takewhile(lambda key: key.startswith(prefix), self._keys.irange(prefix)))
+
+    def items(self, prefix: str = "", kind: Any = Any) -> Sequence[tuple[str, Any]]:
+        """See :class:`mudkit.events.Store`."""
+        return [(key, _read(key, self._data[key], kind)) for key in self.keys(prefix)]
 
     def crash_point(self, name: str) -> None:
         """See :class:`mudkit.events.Store`."""
@@ -109,21 +147,29 @@ class MemoryStore:
     def rollback(self) -> None:
         """Undo what was written since the last commit."""
         for key, value in self._undo.items():
-            if value is _MISSING:
-                self._data.pop(key, None)
-            else:
-                self._data[key] = value
+            self._set(key, value)
         self.commit()
 
     def wipe(self) -> None:
         """Forget everything, also what was committed."""
         self._data.clear()
+        self._keys = None
         self.commit()
 
     def _remember(self, key: str) -> None:
         self.is_dirty = True
         if key not in self._undo:
-            self._undo[key] = self._data.get(key, _MISSING)
+            self._undo[key] = self._data.get(key)
+
+    def _set(self, key: str, written: bytes | None) -> None:
+        """Let a key have a value, or none."""
+        if written is None:
+            if self._data.pop(key, None) is not None and self._keys is not None:
+                self._keys.remove(key)
+            return
+        if self._keys is not None and key not in self._data:
+            self._keys.add(key)
+        self._data[key] = written
 
 
 class SqliteStore:
@@ -156,13 +202,14 @@ class SqliteStore:
         self.at_crash_point: Callable[[str], None] = unheeded
         self.at_put: Callable[[str, Any], None] = unheeded
 
-    def get(self, key: str) -> Any:
+    def get(self, key: str, kind: Any = Any) -> Any:
         """See :class:`mudkit.events.Store`."""
         if key in self._changes:
-            changed = self._changes[key]
-            return None if changed is None else _decode(changed)
-        row = self._execute("SELECT value FROM store WHERE key = ?", (key,)).fetchone()
-        return None if row is None else _decode(row[0])
+            written = self._changes[key]
+        else:
+            row = self._execute("SELECT value FROM store WHERE key = ?", (key,)).fetchone()
+            written = None if row is None else row[0]
+        return None if written is None else _read(key, written, kind)
 
     def put(self, key: str, value: Any) -> None:
         """See :class:`mudkit.events.Store`."""
@@ -175,12 +222,24 @@ class SqliteStore:
         self._changes[key] = None
         self.is_dirty = True
 
-    def items(self, prefix: str = "") -> Sequence[tuple[str, Any]]:
+    def keys(self, prefix: str = "") -> Sequence[str]:
         """See :class:`mudkit.events.Store`."""
-        query = "SELECT key, value FROM store WHERE substr(key, 1, ?) = ?"
-        items = dict(self._execute(query, (len(prefix), prefix)).fetchall())
-        items |= {key: value for key, value in self._changes.items() if key.startswith(prefix)}
-        return [(key, _decode(items[key])) for key in sorted(items) if items[key] is not None]
+        return [key for key, _ in self._written(prefix)]
+
+    def items(self, prefix: str = "", kind: Any = Any) -> Sequence[tuple[str, Any]]:
+        """See :class:`mudkit.events.Store`."""
+        return [(key, _read(key, written, kind)) for key, written in self._written(prefix)]
+
+    def _written(self, prefix: str) -> list[tuple[str, bytes]]:
+        """Give keys and values as they are in the file, or will be with the commit."""
+        query, bounds = "SELECT key, value FROM store WHERE key >= ?", [prefix]
+        if prefix and ord(prefix[-1]) < _LAST_BEFORE_SURROGATES:  # keys are in the order of their code points
+            query, bounds = f"{query} AND key < ?", [prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1)]
+        items: dict[str, bytes | None] = dict(self._execute(query, bounds).fetchall())
+        items |= self._changes
+        return sorted(
+            (key, written) for key, written in items.items() if written is not None and key.startswith(prefix)
+        )
 
     def crash_point(self, name: str) -> None:
         """See :class:`mudkit.events.Store`."""

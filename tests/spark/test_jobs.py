@@ -236,7 +236,7 @@ def cabs(tmp_path):
     return place
 
 
-@pytest.mark.parametrize(("last", "found"), [("check_parsed", 3), ("check_plausible", 5)])
+@pytest.mark.parametrize(("last", "outcome"), [("check_parsed", 3), ("check_plausible", 5)])
 def test_a_stopped_ingest_goes_on(spark, cabs, tmp_path, monkeypatch, last, outcome):
     out, wanted = tmp_path / "out", tmp_path / "wanted"
     pipeline.ingest(spark, cabs, wanted)

@@ -198,7 +198,7 @@ def test_a_teacher_opens_copies_and_who_writes_chapters_their_source(tmp_path, m
     assert len(opened) == 2
 
 
-@pytest.mark.parametrize(("arguments", "found", "remedy"), [
+@pytest.mark.parametrize(("arguments", "outcome", "remedy"), [
     (["--no-browsr"], "--no-browsr", "'--no-browser'"),
     (["--ServerApp.prt=3"], "--ServerApp.prt", "'--ServerApp.port'"),
     (["--studnt"], "--studnt", "'--student'"),

@@ -78,7 +78,7 @@ def test_the_notation():
 
 
 @pytest.mark.parametrize(
-    ("text", "where", "found"),
+    ("text", "where", "result"),
     [
         ("ann w1", "line 1", "ann w1"), (": w1", "line 1", ": w1"), ("\nann: w1 q2", "line 2, column 9", "q2"),
         ("ann: w", "column 6", "'w'"), ("ann: w0", "column 6", "w0"), ("ann: r", "column 6", "'r'"),

@@ -185,7 +185,7 @@ def test_table_of_parameters():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "answer"),
     [
         ({"devices": 0}, "devices"),
         ({"receivers": 6}, "receivers"),
@@ -210,7 +210,7 @@ def test_scenarios_that_cannot_be(wrong, answer):
 
 
 @pytest.mark.parametrize(
-    ("systems", "seeds", "told"),
+    ("systems", "seeds", "answer"),
     [
         ({}, [1], "0 systems"),
         (SYSTEMS, [], "0 seeds"),

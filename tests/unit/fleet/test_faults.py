@@ -83,7 +83,7 @@ def test_faults_end(stage):
 
 
 @pytest.mark.parametrize(
-    ("call", "told"),
+    ("call", "answer"),
     [
         (lambda faults: faults.cut("eve"), "no such device"),
         (lambda faults: faults.cut("server"), "no link"),

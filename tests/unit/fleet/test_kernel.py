@@ -151,7 +151,7 @@ def test_an_error_in_a_machine_says_where(stage):
 
 
 @pytest.mark.parametrize(
-    ("call", "told"),
+    ("call", "answer"),
     [
         (lambda world: world.add_device("eve", "5g"), "no such kind of link"),
         (lambda world: world.add_device("ann"), "of this name"),

@@ -183,7 +183,7 @@ def test_a_long_message_on_a_slow_link_is_sent_once():
 
 
 @pytest.mark.parametrize(
-    ("effects", "told"),
+    ("effects", "answer"),
     [
         (["b"], "in puppets|puppets on ann"),
         ([Send("server", object())], "puppets on ann"),

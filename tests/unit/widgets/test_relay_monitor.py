@@ -61,7 +61,7 @@ def test_a_text_is_looked_for_in_all_that_was_held(monitor):
 
 
 @pytest.mark.parametrize(
-    ("field", "text", "told"),
+    ("field", "text", "answer"),
     [
         ("metadata", '{"loc"', "The metadata cannot be read."),
         ("metadata", "[1]", "The metadata is no object."),

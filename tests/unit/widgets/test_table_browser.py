@@ -171,7 +171,7 @@ def test_what_is_fresh_is_answered_without_the_cloud(lab, browser):
 
 
 @pytest.mark.parametrize(
-    ("field", "text", "button", "told"),
+    ("field", "text", "button", "answer"),
     [
         ("record", '{"n":', "write", "The record cannot be read."),
         ("record", "[1]", "write", "The record is no object."),

@@ -144,7 +144,7 @@ def test_what_a_system_cannot_say_is_of_a_task_that_there_is():
 
 
 @pytest.mark.parametrize(
-    ("tasks", "systems", "seeds", "where", "told"),
+    ("tasks", "systems", "seeds", "where", "answer"),
     [
         (["news"], _SYSTEMS, range(1), "tasks", "such as [NEWS, WARD]"),
         ("news", _SYSTEMS, range(1), "tasks", "such as [NEWS, WARD]"),

@@ -124,7 +124,7 @@ def test_times_have_units():
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "answer"),
     [
         ({}, "32 messages a day; 2 reads a day; reads of at most 8; outages 90% of the time, exponential, 12 a day"),
         ({"outage": 0.0}, "no outages; nothing expires; policy buffer, prefetch limit 16"),

@@ -273,7 +273,7 @@ def test_places_all_around_stay_where_they_are():
 
 
 @pytest.mark.parametrize(
-    ("draw", "kind", "told"),
+    ("draw", "kind", "answer"),
     [
         (lambda: maps.base_map(table([], [])), TraceContentError, "nothing to draw"),
         (lambda: maps.base_map(table([np.nan], [0.0])), TraceContentError, "nothing to draw"),
@@ -478,7 +478,7 @@ def test_one_value_has_a_scale():
 
 
 @pytest.mark.parametrize(
-    ("number", "told"),
+    ("number", "answer"),
     [(0, "0"), (1, "1"), (37.5, "37.5"), (0.012346, "0.01235"), (1234567, "1,234,567"), (-2.5, "-2.5"),
      (1e-9, "1e-09"), (3e12, "3e+12"), (math.nan, "no value"), (999.96, "1,000")],
 )  # fmt: skip

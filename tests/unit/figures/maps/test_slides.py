@@ -78,7 +78,7 @@ def test_what_a_receiver_knows_over_time():
 
 
 @pytest.mark.parametrize(
-    ("given", "error", "told"),
+    ("given", "error", "answer"),
     [
         ({"time": "when"}, ParameterError, "when"),
         ({"text": "why"}, ParameterError, "why"),

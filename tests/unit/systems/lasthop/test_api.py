@@ -219,7 +219,7 @@ def test_other_limits_from_now_on():
 
 
 @pytest.mark.parametrize(
-    ("call", "found"),
+    ("call", "result"),
     [
         (lambda place: place.server.topic(""), "topic"),
         (lambda place: place.news.publish("a", rank="high"), "rank"),

@@ -126,7 +126,7 @@ def test_a_read_that_names_an_unknown_column_is_refused(shop, bob, kind, holds):
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("asked", "answer"),
     [
         ({"aggregate": "count(*), avg(pirce)"}, "record.pirce"),
         ({"aggregate": "sum(price)", "predicate": "topc = 'arts'"}, "record.topc"),
@@ -173,7 +173,7 @@ def test_a_table_without_a_schema_may_have_any_column(ann, bob):
 
 
 @pytest.mark.parametrize(
-    ("writer", "told"),
+    ("writer", "answer"),
     [
         ("record.pirce < receiver.most", "record.pirce"),
         ("lookup('makers', key, 'ctiy') = 'Oslo'", "record.ctiy"),

@@ -5,7 +5,7 @@ from mudkit.systems.lasthop import LEARNT, Forwarding
 
 
 @pytest.mark.parametrize(
-    ("settings", "found"),
+    ("settings", "result"),
     [
         ({"kind": "online"}, "'online'"),
         ({"prefetch_limit": -1}, "-1"),

@@ -80,7 +80,7 @@ def test_a_rule_is_asked_only_while_the_link_is_up():
 
 
 @pytest.mark.parametrize(
-    ("rule", "told"),
+    ("rule", "answer"),
     [
         (lambda answer: [*answer.waiting, *answer.waiting], "what does not wait"),
         (lambda answer: [*answer.device, *answer.waiting[:1]], "what does not wait"),

@@ -56,7 +56,7 @@ def test_the_bar_is_told_of_each_run(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "found"),
+    ("arguments", "result"),
     [
         (({"maximum": [1]},), "did you mean 'max"),
         (({"max": [1]}, {"maks": 1}), "maks"),

@@ -141,7 +141,7 @@ def test_a_record_that_the_schema_allows(data):
     table().check_columns(data | {"anything": 1})
 
 
-@pytest.mark.parametrize(("data", "told"), [
+@pytest.mark.parametrize(("data", "answer"), [
     ({"topik": "a"}, "did you mean 'topic'"), ({"topic": 5}, "expected: text"), ({"n": "5"}, "expected: number"),
     ({"n": True}, "bool: True"), ({"on": 1}, "expected: boolean"), ({"loc": "here"}, "expected: point"),
     ({"topic": "a", "z": 1}, "no such column"),
