@@ -18,6 +18,7 @@ __all__ = [
     "MudkitError",
     "OperationLost",
     "OperationTimeout",
+    "OutboxFull",
     "OutputExists",
     "OutputProblem",
     "ParameterError",
@@ -233,6 +234,10 @@ class PropagationProblem(MudkitError, RuntimeError):
 
 class TableProblem(MudkitError, LookupError):
     """There is no such table, or there is one already."""
+
+
+class OutboxFull(MudkitError, RuntimeError):
+    """More waits to be sent than a machine keeps."""
 
 
 class StoreError(MudkitError, ValueError):

@@ -45,7 +45,9 @@ __all__ = [
     "SetTimer",
     "Store",
     "TimerFired",
+    "as_wire",
     "size_bytes",
+    "wire_fields",
 ]
 
 
@@ -112,11 +114,32 @@ class ContextChanged(msgspec.Struct, frozen=True):
 
 
 class Call(msgspec.Struct, frozen=True):
-    """An application asks for something; the machine answers with :class:`Complete`, now or later."""
+    """An application asks for something; the machine answers with :class:`Complete`, now or later.
+
+    Parameters
+    ----------
+    op_id : int
+        The number of the call on its host.
+    operation : msgspec.Struct or str
+        What is asked: one of the operations of the machine's system, a struct whose tag is its name in the
+        trace; or a name, for machines whose operations have no types.
+    arguments : mapping
+        Of an operation that is a name.
+    """
 
     op_id: int
-    operation: str
-    arguments: Mapping[str, Any]
+    operation: Any
+    arguments: Mapping[str, Any] = {}
+
+    @property
+    def name(self) -> str:
+        """What the operation is called in the trace."""
+        return self.operation if isinstance(self.operation, str) else _tag(self.operation)
+
+    @property
+    def asked(self) -> Mapping[str, Any]:
+        """Its arguments, by name."""
+        return self.arguments if isinstance(self.operation, str) else msgspec.structs.asdict(self.operation)
 
 
 class Send(msgspec.Struct, frozen=True):
@@ -292,7 +315,7 @@ class Installed(Protocol):
         """Where it can be reached now."""
         ...
 
-    def call(self, operation: str, **arguments: Any) -> Operation:
+    def call(self, operation: msgspec.Struct | str, **arguments: Any) -> Operation:
         """Ask the machine for something (:class:`Call`)."""
         ...
 
@@ -370,6 +393,33 @@ def _hook(value: Any) -> Any:
 _encode = msgspec.json.Encoder(enc_hook=_hook).encode
 
 
+def _tag(struct: msgspec.Struct) -> str:
+    tag = struct.__struct_config__.tag
+    return tag if isinstance(tag, str) else type(struct).__name__
+
+
+def wire_fields(message: Any) -> Mapping[str, Any]:
+    """Give the fields of a message by their names on the wire, its kind first; none of what has none."""
+    if isinstance(message, Mapping):
+        return message
+    if not isinstance(message, msgspec.Struct):
+        return {}
+    config = message.__struct_config__
+    fields = {config.tag_field: config.tag} if config.tag_field is not None else {}
+    for name, wire_name in zip(message.__struct_fields__, message.__struct_encode_fields__, strict=True):
+        value = getattr(message, name)
+        if value is not msgspec.UNSET:
+            fields[wire_name] = value
+    return fields
+
+
+def as_wire(value: Any) -> Any:
+    """Give a message, or a part of one, as JSON holds it: mappings and lists; bytes stay bytes."""
+    if isinstance(value, msgspec.Struct | Mapping):
+        return {name: as_wire(each) for name, each in wire_fields(value).items()}
+    return [as_wire(each) for each in value] if isinstance(value, list | tuple) else value
+
+
 def size_bytes(message: Any) -> int:
     """Give the size of a message as it is sent: bytes as they are, anything else as JSON in UTF-8.
 
@@ -380,6 +430,4 @@ def size_bytes(message: Any) -> int:
     TypeError
         JSON cannot hold it.
     """
-    if type(message) is dict:  # nearly all are
-        return len(_encode(message))
     return len(message) if isinstance(message, bytes) else len(_encode(message))

@@ -6,16 +6,18 @@ device must take each message once, and in the order in which its sender sent th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from hypothesis import strategies as st
 
+from mudkit.events import as_wire
 from mudkit.exercises.judging import Exercise, PieceError, Played
 from mudkit.fleet.failures import raise_failure
 from mudkit.fleet.link import Transfer
 from mudkit.lab import Lab
 from mudkit.systems.store_and_forward import Client, ClientMachine, Relay
+from mudkit.systems.store_and_forward.messages import Deliver
 
 __all__ = ["EXERCISE"]
 
@@ -51,15 +53,15 @@ def _play(piece: Callable[..., Any], scenario: _Scenario) -> Played:
     ann, _ = (Client(lab.device(name, "edge"), relay) for name in ("ann", "cy"))
 
     class Machine(ClientMachine):
-        def is_next(self, seen: int, message: Mapping[str, Any]) -> bool:
-            return bool(piece(seen, message))
+        def is_next(self, seen: int, message: Deliver) -> bool:
+            return bool(piece(seen, as_wire(message)))
 
     bob = Client(lab.device("bob", "edge"), relay, Machine)
     deliveries = 0
 
     def fault_hook(transfer: Transfer) -> Sequence[int]:
         nonlocal deliveries
-        if transfer.message["kind"] != "deliver" or transfer.to != bob.installed.address:
+        if not isinstance(transfer.message, Deliver) or transfer.to != bob.installed.address:
             return (0,)
         deliveries += 1
         what = scenario.deliveries[deliveries - 1] if deliveries <= len(scenario.deliveries) else "well"

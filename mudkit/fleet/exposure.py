@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from mudkit.events import Ciphertext
+from mudkit.events import Ciphertext, wire_fields
 from mudkit.fleet.unpacking import LEAST_PACKED, Room, opened
 
 __all__ = ["Held", "HeldRow", "Mention", "leaves"]
@@ -158,7 +158,7 @@ def _leaves(value: Any, field: str, room: Room) -> Iterator[tuple[str, str, byte
         for name, inner in value.items():
             yield from _leaves(inner, f"{field}.{name}" if field else str(name), room)
     elif isinstance(value, msgspec.Struct):
-        yield from _leaves(msgspec.structs.asdict(value), field, room)
+        yield from _leaves(wire_fields(value), field, room)
     elif isinstance(value, list | tuple | set | frozenset):
         for inner in value:
             yield from _leaves(inner, f"{field}[]", room)

@@ -82,7 +82,7 @@ class Operation:
         self._callbacks: list[Callable[[Operation], None]] | None = None
 
     def __repr__(self) -> str:
-        return f"<{self.call.operation} on {self.process.host.name}: {self.status}>"
+        return f"<{self.call.name} on {self.process.host.name}: {self.status}>"
 
     @property
     def op_id(self) -> int:
@@ -157,7 +157,7 @@ class Operation:
         """Learn that nobody will ever answer: the machine was killed, or does not run."""
         now_us = self._world.now_us
         self._error = OperationLost(
-            f"Nobody will answer {self.call.operation!r}.",
+            f"Nobody will answer {self.call.name!r}.",
             where=f"{self.process.system} on {self.process.host.name}",
             found=f"its machine was killed at {now_us / 1e6:,.3f} s, before it answered"
             if self.process.machine is not None or self.invoked_us < now_us
@@ -208,7 +208,7 @@ class Operation:
         state = "has a network" if host.is_online else "has no network"
         held_down = ", ".join(host.held_down())
         raise OperationTimeout(
-            f"{self.call.operation!r} was not answered within {timeout_s:,g} s of virtual time.",
+            f"{self.call.name!r} was not answered within {timeout_s:,g} s of virtual time.",
             where=f"{self.process.system} on {host.name}",
             found=f"{host.name} {state} ({held_down or host.network}) at {self._world.now_us / 1e6:,.3f} s",
             expected="an answer",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 
 from mudkit.errors import ParameterError
@@ -125,7 +126,7 @@ class Process:
             operation.lose()
         self._world.on_incident(self.host, "killed", self.name or None)
 
-    def call(self, operation: str, **arguments: Any) -> Operation:
+    def call(self, operation: msgspec.Struct | str, **arguments: Any) -> Operation:
         """Ask the machine for something, now; see :class:`mudkit.events.Call`.
 
         When it returns, the machine has handled it and what that stored is committed, unless it is called by

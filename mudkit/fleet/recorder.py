@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.feather as feather
 
 from mudkit.errors import ParameterError, SimulationProblem
-from mudkit.events import Record
+from mudkit.events import Record, wire_fields
 from mudkit.files import work_folder
 from mudkit.fleet.device import Device
 from mudkit.fleet.exposure import Held
@@ -196,9 +196,8 @@ class Recorder:
 
     def _message(self, transfer: Transfer, fate: str, ended_us: int | None) -> tuple[Any, ...]:
         message = transfer.message
-        kind = key = None
-        if isinstance(message, dict):
-            kind, key = message.get("kind"), message.get("key")
+        fields = wire_fields(message)
+        kind, key = fields.get("kind"), fields.get("key")
         target = self.world.at_address.get(transfer.to)
         content = _encode(message)[:_CONTENT].decode(errors="ignore")
         return (
@@ -270,10 +269,10 @@ class Recorder:
 
     def _operation(self, operation: Operation, detail: Mapping[str, Any]) -> tuple[Any, ...]:
         call, given = operation.call, detail.get
-        asked = call.arguments.get
+        asked = call.asked.get
         hashed = given("value_hash")
         return (
-            operation.process.host.name, operation.session, call.op_id, call.operation,
+            operation.process.host.name, operation.session, call.op_id, call.name,
             _text(given("table", asked("table"))), _text(given("key", asked("key"))),
             _text(given("type", asked("type"))), operation.invoked_us, operation.responded_us,
             operation.status, given("version"), hashed() if callable(hashed) else hashed,

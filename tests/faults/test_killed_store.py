@@ -34,6 +34,7 @@ FORWARD = """
     from mudkit.fleet import World
     from mudkit.fleet.store import SqliteStore
     from mudkit.systems.store_and_forward import ClientMachine, RelayMachine
+    from mudkit.systems.store_and_forward.operations import Submit
 
     NAMES = ("ann", "bob", "cy")
     S = 1_000_000
@@ -67,7 +68,7 @@ FORWARD = """
         def send(count):
             sender, receiver = NAMES[count % 3], NAMES[(count // 3) % 3]
             text = "%03d %06d" % (number, count)
-            done = clients[sender].call("send", to=receiver, text=text, item=sender + " " + text)
+            done = clients[sender].call(Submit(receiver, text, sender + " " + text))
             done.add_done_callback(lambda operation: say("accepted", sender, receiver, sender + " " + text))
             world.at(world.now_us + order["every_us"], send, count + 1)
 

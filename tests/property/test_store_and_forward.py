@@ -13,6 +13,7 @@ from mudkit import events
 from mudkit.fleet import Faults, World
 from mudkit.fleet.store import Killed, MemoryStore, SqliteStore
 from mudkit.systems.store_and_forward import ClientMachine, RelayMachine
+from mudkit.systems.store_and_forward.operations import Read, Submit
 
 S = 1_000_000
 NAMES = ("ann", "bob", "cy")
@@ -94,7 +95,7 @@ class Ward:
             text = f"{step[2]} {len(self.sent[step[2], receiver])}"
             self.sent[step[2], receiver].append(text)
             self.life[step[2], receiver, text] = len(self.lives[step[2]])
-            self.operations[step[2], receiver, text] = sender.call("send", to=receiver, text=text)
+            self.operations[step[2], receiver, text] = sender.call(Submit(receiver, text))
 
     def do(self, step: Any) -> None:
         what, at, name, detail = step
@@ -189,7 +190,7 @@ def test_once_and_in_order(steps: Any) -> None:
     check(ward)
     clients = [ward.machines[name].store for name in NAMES]
     received = sum(len(store.items("in ")) for store in clients)
-    assert received == sum(store.get("number") or 0 for store in clients)  # all that was taken
+    assert received == sum(store.get("last of out") or 0 for store in clients)  # all that was taken
     assert sum("delivered_us" in row for row in ward.rows) == received
 
 
@@ -264,8 +265,8 @@ def test_what_has_come_is_read_once() -> None:
     ward = Ward()
     ward.do(("send", S, "ann", "bob"))
     ward.world.run(60 * S)
-    assert ward.machines["bob"].call("read").result() == [{"from": "ann", "text": "ann 0"}]
-    assert ward.machines["bob"].call("read").result() == []
+    assert ward.machines["bob"].call(Read()).result() == [{"from": "ann", "text": "ann 0"}]
+    assert ward.machines["bob"].call(Read()).result() == []
     assert ward.rows[-1]["read_us"] >= ward.rows[-1 - 1]["delivered_us"]
 
 

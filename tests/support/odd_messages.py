@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from mudkit import Lab
-from mudkit.events import Received, Record
+from mudkit.events import Received, Record, as_wire
 
 __all__ = ["bombard", "cross", "crossed", "forge", "garbled", "leaves", "mutated", "overhear"]
 
@@ -24,7 +24,7 @@ def overhear(lab: Lab) -> Iterator[dict[Any, list[Received]]]:
 
     def listening(self: Any, process: Any, event: Any) -> None:
         if type(event) is Received and self is world:
-            heard[process].append(event)
+            heard[process].append(Received(event.source, as_wire(event.message), event.host))
         handle(self, process, event)
 
     type(world)._handle = listening
@@ -173,11 +173,12 @@ def garbled(lab: Lab, seed: int, copies: int = 2) -> Iterator[Counter[str]]:
 
     def garbling(self: Any, process: Any, event: Any) -> None:
         if type(event) is Received and self is world and process.machine is not None:
-            for leaf in leaves(event.message):
+            heard = as_wire(event.message)
+            for leaf in leaves(heard):
                 if len(pool[type(leaf)]) < 10_000:
                     pool[type(leaf)].append(leaf)
             for _ in range(copies):
-                message = event.message
+                message = heard
                 for _ in range(draw.randrange(1, 3)):
                     is_likely = draw.random() < 0.6
                     message = crossed(draw, message, pool) if is_likely else mutated(draw, message)

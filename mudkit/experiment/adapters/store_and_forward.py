@@ -15,6 +15,7 @@ from mudkit.experiment.tasks import TASKS, Item, Testbed
 from mudkit.experiment.tasks.task import called
 from mudkit.systems.store_and_forward import Client, DirectMachine, Relay
 from mudkit.systems.store_and_forward.api import NAME
+from mudkit.systems.store_and_forward.operations import Read, Submit
 
 __all__ = ["Direct", "StoreAndForward", "ToEveryone"]
 
@@ -55,11 +56,11 @@ class Direct:
     def publish(self, item: str, sender: str, receivers: Sequence[str], size_bytes: int) -> None:
         """Let a device send an item of a size to others."""
         for receiver in receivers:
-            self._machines[sender].call("send", to=receiver, text="x" * size_bytes, item=item)
+            self._machines[sender].call(Submit(receiver, "x" * size_bytes, item))
 
     def read(self, device: str) -> None:
         """Let the user of a device read."""
-        self._machines[device].call("read")
+        self._machines[device].call(Read())
 
 
 class ToEveryone:

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from mudkit.errors import ParameterError
-from mudkit.events import Ciphertext
+from mudkit.events import Ciphertext, wire_fields
 from mudkit.experiment.tasks.task import Item
 from mudkit.fleet import World
 from mudkit.fleet.exposure import leaves
@@ -195,6 +195,6 @@ def _parts(message: Any) -> Iterator[str | bytes]:
         for inner in message:
             yield from _parts(inner)
     elif isinstance(message, msgspec.Struct):
-        yield from _parts(msgspec.structs.asdict(message))
+        yield from _parts(wire_fields(message))
     elif isinstance(message, bytearray | memoryview):
         yield bytes(message)

@@ -221,7 +221,7 @@ class Stream(_Message, frozen=True, tag="stream"):
     body: Forwarded | Ranks | Retracts | Shows | Offered
 
 
-class FromDevice(Accepts):
+class FromDevice(Accepts[Any]):
     """What a server takes, from the device of which it is."""
 
     def __init__(self) -> None:
@@ -234,7 +234,7 @@ class FromDevice(Accepts):
         )
 
 
-class FromServer(Accepts):
+class FromServer(Accepts[Any]):
     """What a device takes, from its server."""
 
     def __init__(self) -> None:

@@ -9,8 +9,10 @@ from mudkit.errors import ParameterError
 from mudkit.events import Host, Network, Operation
 from mudkit.sources.parameters import of_kind
 from mudkit.systems.arguments import check_device, check_lab, is_storable
+from mudkit.systems.receiving import MOST_BYTES
 from mudkit.systems.store_and_forward.device.client import APP, ClientMachine
 from mudkit.systems.store_and_forward.messages import MOST_LETTERS
+from mudkit.systems.store_and_forward.operations import Read, Submit
 from mudkit.systems.store_and_forward.servers.relay import RelayMachine
 
 __all__ = [
@@ -107,13 +109,21 @@ class Client:
             raise ParameterError(
                 "This text cannot be sent.", where="text", found=repr(text)[:120], expected="whole characters"
             )
+        if len(text) > MOST_BYTES // 8:  # each letter may take six bytes, and the message has more fields
+            raise ParameterError(
+                "This text is too long to be sent.",
+                where="text",
+                found=f"{len(text):,} letters",
+                expected=f"at most {MOST_BYTES // 8:,}",
+                remedy="send it in parts",
+            )
         if item is not None:
             _check_text("item", item, "what the deliveries call it")
-        return self.installed.call("send", to=to, text=text, item=item)
+        return self.installed.call(Submit(to, text, item))
 
     def read(self) -> Operation:
         """Read what has come since the last time: a list of ``{'from': …, 'text': …}``."""
-        return self.installed.call("read")
+        return self.installed.call(Read())
 
     def on_message(self, callback: Callable[[Any], None]) -> None:
         """Call ``callback`` with each message when it comes."""

@@ -1,7 +1,7 @@
 """What goes over the network in store and forward, a struct for each kind of message.
 
 A sender numbers what it sends, and a number holds in one incarnation of its store
-(:mod:`mudkit.systems.incarnation`): ``incarnation`` is that of the client that numbered. Fields that say who
+(:mod:`mudkit.delivery.session`): ``incarnation`` is that of the client that numbered. Fields that say who
 somebody is must agree with the network, which knows who has sent a message.
 """
 
@@ -35,13 +35,13 @@ _Line = Annotated[str, msgspec.Meta(min_length=1, max_length=MOST_LETTERS, patte
 """A name. It has no control characters: lines of them are the keys of stores."""
 _Incarnation = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{8}\Z")]
 _Nonce = _Incarnation
-_Number = Annotated[int, msgspec.Meta(ge=1, le=1 << 62)]
+_Seq = Annotated[int, msgspec.Meta(ge=1, le=1 << 62)]
 
 
 class Send(msgspec.Struct, frozen=True, tag_field="kind", tag="send"):
     """Sender to relay: a message for a device."""
 
-    number: _Number
+    seq: _Seq = msgspec.field(name="number")
     incarnation: _Incarnation
     key: _Line
     sender: _Line = msgspec.field(name="from")
@@ -52,15 +52,15 @@ class Send(msgspec.Struct, frozen=True, tag_field="kind", tag="send"):
 class Accepted(msgspec.Struct, frozen=True, tag_field="kind", tag="accepted"):
     """Relay to sender: it has the message, and the sender need not keep it any longer."""
 
-    number: _Number
+    seq: _Seq = msgspec.field(name="number")
     incarnation: _Incarnation
     key: _Line
 
 
 class Missing(msgspec.Struct, frozen=True, tag_field="kind", tag="missing"):
-    """Relay to sender: a message has overtaken the one of this number; send from there on."""
+    """Relay to sender: a message has overtaken the one of this sequence number; send from there on."""
 
-    number: _Number
+    seq: _Seq = msgspec.field(name="number")
     incarnation: _Incarnation
 
 
@@ -71,7 +71,7 @@ class Deliver(msgspec.Struct, frozen=True, tag_field="kind", tag="deliver"):
     sender, or gets before it; 0: there is none.
     """
 
-    number: _Number
+    seq: _Seq = msgspec.field(name="number")
     incarnation: _Incarnation
     key: _Line
     sender: _Line = msgspec.field(name="from")
@@ -86,7 +86,7 @@ class Delivered(msgspec.Struct, frozen=True, tag_field="kind", tag="delivered"):
     ``incarnation`` is that of who has sent the message, ``receiver`` that of who has it now.
     """
 
-    number: _Number
+    seq: _Seq = msgspec.field(name="number")
     incarnation: _Incarnation
     receiver: _Incarnation
     key: _Line
@@ -97,25 +97,25 @@ class Delivered(msgspec.Struct, frozen=True, tag_field="kind", tag="delivered"):
 class Hello(msgspec.Struct, frozen=True, tag_field="kind", tag="hello"):
     """Client to relay: the device is at the address that this comes from; deliver, unless its user is busy.
 
-    ``number`` counts the hellos of this incarnation: an older one, which comes late, changes nothing.
+    ``seq`` counts the hellos of this incarnation: an older one, which comes late, changes nothing.
     ``first`` is the number of the first message that it still has to send: a relay that has lost its store
     goes on there. ``answer``: the relay is to say that it has heard this; absent: it need not. ``nonce`` is
     that of the :class:`Identify` that this answers; absent: of none.
     """
 
-    number: _Number
+    seq: _Seq = msgspec.field(name="number")
     incarnation: _Incarnation
     device: _Line
     busy: bool
-    first: _Number
+    first: _Seq
     answer: bool | msgspec.UnsetType = msgspec.UNSET
     nonce: _Nonce | msgspec.UnsetType = msgspec.UNSET
 
 
 class Welcome(msgspec.Struct, frozen=True, tag_field="kind", tag="welcome"):
-    """Relay to client: it has heard the hello of this number."""
+    """Relay to client: it has heard the hello of this sequence number."""
 
-    number: _Number
+    seq: _Seq = msgspec.field(name="number")
     incarnation: _Incarnation
 
 
@@ -136,6 +136,8 @@ class Message(msgspec.Struct, frozen=True, tag_field="kind", tag="message"):
     text: str
 
 
-FROM_CLIENT: Final = Accepts(Send, Delivered, Hello)
-FROM_RELAY: Final = Accepts(Accepted, Missing, Deliver, Welcome, Identify)
-FROM_PEER: Final = Accepts(Message)
+FROM_CLIENT: Final = Accepts[Send | Delivered | Hello](Send, Delivered, Hello)
+FROM_RELAY: Final = Accepts[Accepted | Missing | Deliver | Welcome | Identify](
+    Accepted, Missing, Deliver, Welcome, Identify
+)
+FROM_PEER: Final = Accepts[Message](Message)

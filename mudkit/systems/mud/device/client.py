@@ -47,7 +47,7 @@ from mudkit.tokens import Claims, claimed
 
 __all__ = ["ClientMachine", "Settings"]
 
-_NOBODY: Final = Accepts()
+_NOBODY: Final[Accepts[Any]] = Accepts()
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class ClientMachine:
         endpoint = f"{settings.netid}/{settings.app}"
         first = crc32(settings.netid.encode()) % len(settings.gateways)
         self._ports, self._store = ports, ports.store
-        self._accepts = {
+        self._accepts: dict[str, Accepts[Any]] = {
             **dict.fromkeys(settings.gateways, ANSWERS),
             **dict.fromkeys(settings.servers, FOR_CLIENTS),
         }

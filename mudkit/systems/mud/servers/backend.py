@@ -46,7 +46,7 @@ _AGAIN_US: Final = 200_000
 BEFORE_FIRST: Final = 1_000_000_000
 """Entries of the log are counted from here on: all their numbers have as many digits, and so nobody's answer
 is longer, or later, for what was written that he may not see."""
-_NOBODY: Final = Accepts()
+_NOBODY: Final[Accepts[Any]] = Accepts()
 
 
 class BackEnd:
@@ -63,7 +63,7 @@ class BackEnd:
         self, ports: Ports, gateways: Sequence[str], processors: Sequence[str], replicas: Sequence[str]
     ) -> None:
         self._store = ports.store
-        self._accepts = {
+        self._accepts: dict[str, Accepts[Any]] = {
             **dict.fromkeys(gateways, FOR_BACK_END),
             **dict.fromkeys(processors, TO_STORE),
             **dict.fromkeys(replicas, FROM_FOLLOWERS),

@@ -34,7 +34,7 @@ from mudkit.systems.mud.tables.partitioning import netid_of, processor_of
 from mudkit.systems.mud.tables.queries import check_names, tables_of_sent
 from mudkit.systems.mud.tables.records import check_record
 from mudkit.systems.mud.tables.table import Table
-from mudkit.systems.receiving import dropped
+from mudkit.systems.receiving import Accepts, dropped
 from mudkit.tokens import Authority, Claims
 
 __all__ = ["Gateway"]
@@ -93,7 +93,7 @@ class Gateway:
         self._authority = authority
         self._back_end = back_end
         self._processors = processors
-        self._accepts = {
+        self._accepts: dict[str, Accepts[Any]] = {
             back_end: FROM_STORE,
             **dict.fromkeys(processors, REGISTERED),
             **dict.fromkeys(replicas, PARTS),

@@ -41,7 +41,7 @@ from mudkit.events import (
 )
 from mudkit.systems.mud.messages import FROM_CLIENTS, POLICIES, TELLS
 from mudkit.systems.mud.tables.partitioning import app_of, netid_of, server_of
-from mudkit.systems.receiving import dropped
+from mudkit.systems.receiving import Accepts, dropped
 from mudkit.systems.stream import Incoming, Outgoing, RetransmitTimer
 
 __all__ = ["HEARTBEAT_US", "NotificationServer"]
@@ -98,7 +98,7 @@ class NotificationServer:
         longest_s: float,
     ) -> None:
         self._store = ports.store
-        self._accepts = {generator: POLICIES, **dict.fromkeys(processors, TELLS)}
+        self._accepts: dict[str, Accepts[Any]] = {generator: POLICIES, **dict.fromkeys(processors, TELLS)}
         self._number, self._servers, self._generator = number, servers, generator
         self._most_waiting, self._longest_us = most_waiting, round(longest_s * 1e6)
         self._life = 0

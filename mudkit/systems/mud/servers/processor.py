@@ -43,7 +43,7 @@ from mudkit.tokens import Claims
 __all__ = ["Processor"]
 
 _AGAIN_US: Final = 1_000_000
-_NOBODY: Final = Accepts()
+_NOBODY: Final[Accepts[Any]] = Accepts()
 
 
 @dataclass
@@ -88,7 +88,7 @@ class Processor:
         gateways: Sequence[str],
         servers: Sequence[str],
     ) -> None:
-        self._accepts = {
+        self._accepts: dict[str, Accepts[Any]] = {
             back_end: FROM_MASTER,
             **dict.fromkeys(gateways, FOR_PROCESSORS),
             **dict.fromkeys(servers, GONE),

@@ -15,7 +15,7 @@ from mudkit.systems.receiving import Accepts, dropped
 __all__ = ["Replica"]
 
 _APPLY: Final = "apply"
-_NOBODY: Final = Accepts()
+_NOBODY: Final[Accepts[Any]] = Accepts()
 
 
 class Replica:
@@ -34,7 +34,7 @@ class Replica:
 
     def __init__(self, ports: Ports, master: str, processors: Sequence[str], lag_us: int) -> None:
         self._master = master
-        self._accepts = {master: FROM_MASTER, **dict.fromkeys(processors, READS)}
+        self._accepts: dict[str, Accepts[Any]] = {master: FROM_MASTER, **dict.fromkeys(processors, READS)}
         self._lag_us = lag_us
         self._log = LogFollower(master, ports.entropy(8).hex())
         self._waiting: deque[tuple[int, dict[str, Any]]] = deque()

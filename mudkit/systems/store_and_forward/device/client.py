@@ -24,9 +24,17 @@ Whatever does not come from the relay's address, or is nothing that a relay says
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
+import msgspec
+
+from mudkit.delivery.inbox import Inbox
+from mudkit.delivery.outbox import Outbox
+from mudkit.delivery.records import delivery
+from mudkit.delivery.retransmit import RetransmitTimer
+from mudkit.delivery.session import incarnation
+from mudkit.errors import OutboxFull
 from mudkit.events import (
     Call,
     CancelTimer,
@@ -39,16 +47,24 @@ from mudkit.events import (
     Notify,
     Ports,
     Received,
-    Record,
-    Send,
     SendFailed,
     TimerFired,
     size_bytes,
 )
-from mudkit.systems.incarnation import incarnation
+from mudkit.events import Send as SendTo
 from mudkit.systems.receiving import dropped
-from mudkit.systems.store_and_forward.deadlines import Deadlines
-from mudkit.systems.store_and_forward.messages import FROM_RELAY
+from mudkit.systems.store_and_forward.messages import (
+    FROM_RELAY,
+    Accepted,
+    Deliver,
+    Delivered,
+    Hello,
+    Identify,
+    Missing,
+    Send,
+    Welcome,
+)
+from mudkit.systems.store_and_forward.operations import Read, Submit
 
 __all__ = ["APP", "ClientMachine"]
 
@@ -56,9 +72,24 @@ APP: Final = "messages"
 """The application that is told of what comes."""
 _RETRY: Final = "retry"
 _HELLO: Final = 0
-"""The number of a hello among the deadlines; messages begin with 1."""
+"""The key of a hello among what waits for an answer; messages begin with 1."""
 _SERVER: Final = "server"
 """The network of a server, see :class:`mudkit.events.LinkUp`."""
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    """A message in the inbox."""
+
+    key: str
+    sender: str = msgspec.field(name="from")
+    text: str
+
+
+class _Known(msgspec.Struct, frozen=True):
+    """What the relay has to know to deliver."""
+
+    address: str
+    busy: bool
 
 
 class ClientMachine:
@@ -81,25 +112,24 @@ class ClientMachine:
         self._has_link = self._is_server = False
         self._address = ports.address
         self._nonce: str | None = None  # what the relay has last asked for a hello with
-        self._outbox: dict[int, Any] = {
-            message["number"]: message for _, message in self._store.items("out ")
-        }
-        self._calls: dict[int, int] = {}  # op_id by number: callers do not outlive the machine
-        self._deadlines: Deadlines[int] = Deadlines(_RETRY)
+        self._outbox = Outbox(self._store, Send)
+        self._inbox = Inbox(self._store)
+        self._calls: dict[int, int] = {}  # op_id by sequence number: callers do not outlive the machine
+        self._unanswered: RetransmitTimer[int] = RetransmitTimer(_RETRY)
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
         match event:
-            case Call(op_id=op_id, operation="send", arguments=arguments):
-                return self._take(op_id, arguments, now_us)
-            case Call(op_id=op_id, operation="read"):
+            case Call(op_id=op_id, operation=Submit() as asked):
+                return self._take(op_id, asked, now_us)
+            case Call(op_id=op_id, operation=Read()):
                 return self._read(op_id, now_us)
-            case Call(op_id=op_id, operation=operation):
-                error = LookupError(f"there is no operation {operation!r}, only send and read")
+            case Call(op_id=op_id):
+                error = LookupError(f"there is no operation {event.name!r}, only send and read")
                 return (Complete(op_id, error=error),)
-            case Received(source=source, message=message):
-                if source == self._relay and FROM_RELAY(message) and message.get("to", self._me) == self._me:
-                    return self._received(now_us, message)
+            case Received(source=source) if source == self._relay:
+                return self._received(now_us, event)
+            case Received():
                 return dropped(event)
             case LinkUp(address=address, network=network):
                 self._has_link, self._address = True, address
@@ -107,10 +137,12 @@ class ClientMachine:
                 return [*self._hello(now_us, must=self._is_server), *self._send_from(now_us, 0)]
             case LinkDown():
                 self._has_link = False
-                self._deadlines.clear()
+                self._unanswered.clear()
                 return (CancelTimer(_RETRY),)
-            case SendFailed(message=message) if self._has_link:
-                return self._failed(now_us, message)
+            case SendFailed(message=Hello()) if self._has_link:
+                return self._unanswered.sent(now_us, _HELLO)
+            case SendFailed(message=Send(seq=seq)) if self._has_link and seq in self._outbox:
+                return self._unanswered.sent(now_us, seq)
             case TimerFired():
                 return self._overdue(now_us)
             case ContextChanged(context=context):
@@ -118,7 +150,7 @@ class ClientMachine:
                 return self._hello(now_us) if self._has_link else ()
         return ()
 
-    def is_next(self, seen: int, message: Mapping[str, Any]) -> bool:
+    def is_next(self, seen: int, message: Deliver) -> bool:
         """Say whether a message is the one after those that are in the inbox.
 
         A relay that has lost its store does not know what this device has had: then ``after`` is lower than
@@ -127,158 +159,134 @@ class ClientMachine:
         Parameters
         ----------
         seen : int
-            Number of the last message of this sender in the inbox, 0 before the first.
-        message : mapping
-            ``number`` is its own, ``after`` the one of the message that the sender sent here before it.
+            Sequence number of the last message of this sender in the inbox, 0 before the first.
+        message : Deliver
+            ``seq`` is its own, ``after`` the one of the message that the sender sent here before it.
         """
-        return bool(message["after"] <= seen < message["number"])
+        return message.after <= seen < message.seq
 
-    def _received(self, now_us: int, message: Mapping[str, Any]) -> Sequence[Effect]:
-        kind = message["kind"]
-        if kind == "deliver":
-            return self._deliver(message, now_us)
-        if kind == "identify":
-            is_said = _HELLO in self._deadlines and message["nonce"] == self._nonce
-            self._nonce = message["nonce"]
-            return self._hello(now_us, must=True) if self._has_link and not is_said else ()
-        if message["incarnation"] != incarnation(self._ports):  # to who had this name before
+    def _received(self, now_us: int, event: Received) -> Sequence[Effect]:
+        match FROM_RELAY.decode(event.message):
+            case Deliver(to=to) as message if to == self._me:
+                return self._deliver(message, now_us)
+            case Identify(nonce=nonce):
+                is_said = _HELLO in self._unanswered and nonce == self._nonce
+                self._nonce = nonce
+                return self._hello(now_us, must=True) if self._has_link and not is_said else ()
+            case None | Deliver():
+                return dropped(event)
+            case message if message.incarnation != incarnation(self._ports):  # to who had this name before
+                return ()
+            case Accepted(seq=seq):
+                return self._accepted(now_us, seq)
+            case Welcome(seq=seq):
+                return self._welcome(now_us, seq)
+            case Missing(seq=seq):
+                return self._send_from(now_us, seq) if self._has_link else ()
+
+    def _take(self, op_id: int, asked: Submit, now_us: int) -> Sequence[Effect]:
+        life = incarnation(self._ports)
+        seq = self._outbox.last_seq + 1
+        item = asked.item or f"{self._me} {life} {seq}"
+        message = Send(seq=seq, incarnation=life, key=item, sender=self._me, to=asked.to, text=asked.text)
+        try:
+            self._outbox.add(message)
+        except OutboxFull as error:
+            return (Complete(op_id, error=error),)
+        self._calls[seq] = op_id
+        created = delivery(item, asked.to, created_us=now_us)
+        return (created, *self._send(now_us, seq, message)) if self._has_link else (created,)
+
+    def _accepted(self, now_us: int, seq: int) -> Sequence[Effect]:
+        if self._outbox.ack(seq) is None:
             return ()
-        if kind == "accepted":
-            return self._accepted(message["number"])
-        if kind == "welcome":
-            return self._welcome(message["number"])
-        return self._send_from(now_us, message["number"]) if self._has_link else ()
-
-    def _take(self, op_id: int, arguments: Any, now_us: int) -> Sequence[Effect]:
-        number = (self._store.get("number") or 0) + 1
-        item = arguments.get("item") or f"{self._me} {incarnation(self._ports)} {number}"
-        message = {
-            "kind": "send",
-            "number": number,
-            "incarnation": incarnation(self._ports),
-            "key": item,
-            "from": self._me,
-            "to": arguments["to"],
-            "text": arguments["text"],
-        }
-        self._store.put("number", number)
-        self._store.crash_point("numbered, not in the outbox")
-        self._store.put(f"out {number:012d}", message)
-        self._outbox[number] = message
-        self._calls[number] = op_id
-        taken = Record("deliveries", {"item": item, "receiver": arguments["to"], "created_us": now_us})
-        return (taken, *self._send(now_us, number, message)) if self._has_link else (taken,)
-
-    def _accepted(self, number: int) -> Sequence[Effect]:
-        if self._outbox.pop(number, None) is None:
-            return ()
-        self._store.delete(f"out {number:012d}")
-        over = self._deadlines.met(number)
-        if number in self._calls:
-            return Complete(self._calls.pop(number), number), *over
+        over = self._unanswered.answered(now_us, seq)
+        if seq in self._calls:
+            return Complete(self._calls.pop(seq), seq), *over
         return over
 
-    def _deliver(self, message: Mapping[str, Any], now_us: int) -> Sequence[Effect]:
-        sender, number = message["from"], message["number"]
-        numbered = f"seen {sender}\n{message['incarnation']}"
-        seen = self._store.get(numbered) or 0
+    def _deliver(self, message: Deliver, now_us: int) -> Sequence[Effect]:
+        seen = self._inbox.last_seq(message.sender, message.incarnation)
         effects: list[Effect] = []
         if self.is_next(seen, message):
-            place = (self._store.get("place") or 0) + 1
-            self._store.put("place", place)
-            self._store.put(numbered, number)
+            last = (self._store.get("place", int) or 0) + 1
+            self._store.put("place", last)
+            self._inbox.take(message.sender, message.incarnation, message.seq)
             self._store.crash_point("seen, not in the inbox")
-            kept = {"key": message["key"], "from": sender, "text": message["text"]}
-            self._store.put(f"in {place:012d}", kept)
-            effects.append(Notify(APP, {"from": sender, "text": message["text"]}))
-            effects.append(self._happened("delivered_us", message["key"], now_us))
-            seen = number
-        if number <= seen:
-            shown = {
-                "kind": "delivered",
-                "number": number,
-                "incarnation": message["incarnation"],
-                "receiver": incarnation(self._ports),
-                "key": message["key"],
-                "from": sender,
-                "to": self._me,
-            }
-            effects.append(Send(self._relay, shown))
-        return effects
+            kept = _Kept(key=message.key, sender=message.sender, text=message.text)
+            self._store.put(f"in {last:012d}", kept)
+            effects.append(Notify(APP, {"from": message.sender, "text": message.text}))
+            effects.append(delivery(message.key, self._me, delivered_us=now_us))
+            seen = message.seq
+        if message.seq > seen:  # one before it is missing
+            return effects
+        answer = Delivered(
+            seq=message.seq,
+            incarnation=message.incarnation,
+            receiver=incarnation(self._ports),
+            key=message.key,
+            sender=message.sender,
+            to=self._me,
+        )
+        return [*effects, SendTo(self._relay, answer)]
 
     def _read(self, op_id: int, now_us: int) -> Sequence[Effect]:
-        first = (self._store.get("read") or 0) + 1
-        last = self._store.get("place") or 0
-        new = [self._store.get(f"in {place:012d}") for place in range(first, last + 1)]
+        first = (self._store.get("read", int) or 0) + 1
+        last = self._store.get("place", int) or 0
+        kept = (self._store.get(f"in {place:012d}", _Kept) for place in range(first, last + 1))
+        new = [message for message in kept if message is not None]
         if new:
             self._store.put("read", last)
-        result = [{"from": message["from"], "text": message["text"]} for message in new]
-        read = [self._happened("read_us", message["key"], now_us) for message in new]
+        result = [{"from": message.sender, "text": message.text} for message in new]
+        read = [delivery(message.key, self._me, read_us=now_us) for message in new]
         return (*read, Complete(op_id, result))
-
-    def _happened(self, what: str, item: str, now_us: int) -> Record:
-        return Record("deliveries", {"item": item, "receiver": self._me, what: now_us})
 
     # -- being heard
 
     def _hello(self, now_us: int, *, must: bool = False) -> Sequence[Effect]:
         """Say hello: until it is heard, if it must be, or says what the relay may not know."""
-        said = (self._store.get("hello") or 0) + 1
-        self._store.put("hello", said)
-        first = next(iter(self._outbox), (self._store.get("number") or 0) + 1)
-        hello = {
-            "kind": "hello",
-            "number": said,
-            "incarnation": incarnation(self._ports),
-            "device": self._me,
-            "busy": bool(self._store.get("busy")),
-            "first": first,
-        }
-        if not must and _HELLO not in self._deadlines and self._store.get("told") == self._state():
-            return (Send(self._relay, hello),)
+        seq = (self._store.get("hello", int) or 0) + 1
+        self._store.put("hello", seq)
+        known = self._known()
+        is_news = must or _HELLO in self._unanswered or self._store.get("told", _Known) != known
+        hello = Hello(
+            seq=seq,
+            incarnation=incarnation(self._ports),
+            device=self._me,
+            busy=known.busy,
+            first=self._outbox.first_seq,
+            answer=True if is_news else msgspec.UNSET,
+            nonce=self._nonce if is_news and self._nonce is not None else msgspec.UNSET,
+        )
+        if not is_news:
+            return (SendTo(self._relay, hello),)
         self._store.delete("told")  # until it has heard this, nobody knows which of them it has heard
-        hello["answer"] = True
-        if self._nonce is not None:
-            hello["nonce"] = self._nonce
-        return Send(self._relay, hello), *self._deadlines.set(_HELLO, now_us, 0)
+        return SendTo(self._relay, hello), *self._unanswered.sent(now_us, _HELLO)
 
-    def _state(self) -> dict[str, Any]:
-        """Give what the relay has to know to deliver."""
-        return {"address": self._address, "busy": bool(self._store.get("busy"))}
+    def _known(self) -> _Known:
+        return _Known(self._address, self._store.get("busy", bool) or False)
 
-    def _welcome(self, number: int) -> Sequence[Effect]:
-        if number != self._store.get("hello"):  # it has heard an older one
+    def _welcome(self, now_us: int, seq: int) -> Sequence[Effect]:
+        if seq != self._store.get("hello", int):  # it has heard an older one
             return ()
-        self._store.put("told", self._state())
+        self._store.put("told", self._known())
         self._nonce = None
-        return self._deadlines.met(_HELLO)
+        return self._unanswered.answered(now_us, _HELLO)
 
-    def _send_from(self, now_us: int, first: int) -> Sequence[Effect]:
-        """Send the outbox from a number on."""
-        effects: list[Effect] = []
-        for number, message in self._outbox.items():
-            if number >= first:
-                effects += self._send(now_us, number, message)
-        return effects
+    def _send_from(self, now_us: int, first_seq: int) -> Sequence[Effect]:
+        """Send the outbox from a sequence number on."""
+        waiting = self._outbox.items(first_seq)
+        return [effect for seq, message in waiting for effect in self._send(now_us, seq, message)]
 
-    def _send(self, now_us: int, number: int, message: Any) -> Sequence[Effect]:
-        return Send(self._relay, message), *self._deadlines.set(number, now_us, size_bytes(message))
+    def _send(self, now_us: int, seq: int, message: Send) -> Sequence[Effect]:
+        return SendTo(self._relay, message), *self._unanswered.sent(now_us, seq, size_bytes(message))
 
     def _overdue(self, now_us: int) -> Sequence[Effect]:
-        late = self._deadlines.overdue(now_us)
+        late = self._unanswered.overdue(now_us)
         effects: list[Effect] = []
         if _HELLO in late:
             effects += self._hello(now_us, must=True)
-        messages = [number for number in late if number != _HELLO]
+        messages = [seq for seq in late if seq != _HELLO]
         if messages:
             effects += self._send_from(now_us, min(messages))
-        return [*effects, *self._deadlines.fired(now_us)]
-
-    def _failed(self, now_us: int, message: Any) -> Sequence[Effect]:
-        """Say again later what did not reach the relay; what it has to hear of a delivery, it asks for."""
-        kind = message["kind"]
-        if kind == "hello":
-            return self._deadlines.set(_HELLO, now_us, 0)
-        if kind == "send" and message["number"] in self._outbox:
-            return self._deadlines.set(message["number"], now_us, 0)
-        return ()
+        return [*effects, *self._unanswered.fired(now_us)]

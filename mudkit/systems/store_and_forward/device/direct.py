@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from mudkit.events import Call, Complete, Effect, Event, Ports, Received, Record, Send
+from mudkit.delivery.records import delivery
+from mudkit.events import Call, Complete, Effect, Event, Ports, Received, Send
 from mudkit.systems.receiving import dropped
-from mudkit.systems.store_and_forward.messages import FROM_PEER
+from mudkit.systems.store_and_forward.messages import FROM_PEER, Message
+from mudkit.systems.store_and_forward.operations import Read, Submit
 
 __all__ = ["DirectMachine"]
 
@@ -32,24 +34,17 @@ class DirectMachine:
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
         match event:
-            case Call(op_id=op_id, operation="send", arguments={"to": to, "text": text, "item": item}):
-                created = self._happened("created_us", item, to, now_us)
-                return (
-                    created,
-                    Send(f"{to}/{_PORT}", {"kind": "message", "key": item, "text": text}),
-                    Complete(op_id),
-                )
-            case Call(op_id=op_id, operation="read"):
-                read = [self._happened("read_us", item, self._me, now_us) for item in self._unread]
+            case Call(op_id=op_id, operation=Submit(to=to, text=text, item=str(item))):
+                sent = Send(f"{to}/{_PORT}", Message(key=item, text=text))
+                return delivery(item, to, created_us=now_us), sent, Complete(op_id)
+            case Call(op_id=op_id, operation=Read()):
+                read = [delivery(item, self._me, read_us=now_us) for item in self._unread]
                 self._unread.clear()
                 return (*read, Complete(op_id, len(read)))
-            case Received(source=source, message=message):
-                if not source.endswith(f"/{_PORT}") or not FROM_PEER(message):
+            case Received(source=source):
+                message = FROM_PEER.decode(event.message)
+                if message is None or not source.endswith(f"/{_PORT}"):
                     return dropped(event)
-                item = message["key"]
-                self._unread.append(item)
-                return (self._happened("delivered_us", item, self._me, now_us),)
+                self._unread.append(message.key)
+                return (delivery(message.key, self._me, delivered_us=now_us),)
         return ()
-
-    def _happened(self, what: str, item: str, receiver: str, now_us: int) -> Record:
-        return Record("deliveries", {"item": item, "receiver": receiver, what: now_us})

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
-from mudkit.systems.store_and_forward.deadlines import Deadlines
+import msgspec
 
-__all__ = ["FIRST_TRY_US", "DeviceQueue"]
+from mudkit.delivery.retransmit import RetransmitTimer
+from mudkit.delivery.session import Peer
+from mudkit.systems.store_and_forward.messages import Deliver
+
+__all__ = ["FIRST_TRY_US", "DeviceQueue", "Known"]
 
 FIRST_TRY_US: Final = 60_000_000
 """After which a device that is away is tried for the first time."""
+
+
+class Known(msgspec.Struct, frozen=True):
+    """What the store keeps of the last hello of a device."""
+
+    address: str | None
+    incarnation: str
+    hello: int
+    busy: bool
 
 
 class DeviceQueue:
@@ -19,44 +32,33 @@ class DeviceQueue:
     Parameters
     ----------
     name : str
-    queue : dict
+        The device's name.
+    queue : mapping
         What waits for it, by key, of each sender the first first.
-    known : mapping, optional
+    known : Known, optional
         What is in the store of its hello; without, it has never said one.
     """
 
-    __slots__ = (
-        "address", "deadlines", "hello", "incarnation", "is_away", "is_busy", "name", "nonce", "queue",
-        "try_us",
-    )  # fmt: skip
+    __slots__ = ("address", "is_away", "is_busy", "name", "peer", "queue", "try_us", "unanswered")
 
-    def __init__(self, name: str, queue: dict[str, Any], known: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, name: str, queue: Mapping[str, Deliver], known: Known | None = None) -> None:
         self.name = name
-        self.queue = queue
-        self.deadlines: Deadlines[str] = Deadlines(name)
+        self.queue = dict(queue)
+        self.unanswered: RetransmitTimer[str] = RetransmitTimer(name)
+        self.peer = Peer()
         self.address: str | None = None
-        self.incarnation: str = ""
-        self.nonce: str | None = None
-        """What it was asked to say hello with, and has not."""
-        self.hello = 0
-        """Number of the last one."""
         self.is_busy = self.is_away = False
         self.try_us = FIRST_TRY_US
         """After which time one that is away is tried next."""
         if known is not None:
-            self.address, self.incarnation = known["address"], known["incarnation"]
-            self.hello, self.is_busy = known["hello"], known["busy"]
+            self.address, self.is_busy = known.address, known.busy
+            self.peer.take(known.incarnation, known.hello)
 
     @property
     def is_there(self) -> bool:
         """Whether something can be delivered."""
         return self.address is not None and not self.is_busy and not self.is_away
 
-    def known(self) -> dict[str, Any]:
+    def known(self) -> Known:
         """Give what is kept of its hello."""
-        return {
-            "address": self.address,
-            "incarnation": self.incarnation,
-            "hello": self.hello,
-            "busy": self.is_busy,
-        }
+        return Known(self.address, self.peer.incarnation, self.peer.seq, self.is_busy)

@@ -27,9 +27,13 @@ Who has sent a message is what the network says. Whatever else is no message of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Final
 
+import msgspec
+
+from mudkit.delivery.inbox import Inbox, Place
+from mudkit.delivery.session import Heard
 from mudkit.events import (
     Effect,
     Event,
@@ -37,15 +41,25 @@ from mudkit.events import (
     Ports,
     Received,
     Record,
-    Send,
     SendFailed,
     SetTimer,
     TimerFired,
     size_bytes,
 )
+from mudkit.events import Send as SendTo
 from mudkit.systems.receiving import dropped
-from mudkit.systems.store_and_forward.messages import FROM_CLIENT
-from mudkit.systems.store_and_forward.servers.device_queue import FIRST_TRY_US, DeviceQueue
+from mudkit.systems.store_and_forward.messages import (
+    FROM_CLIENT,
+    Accepted,
+    Deliver,
+    Delivered,
+    Hello,
+    Identify,
+    Missing,
+    Send,
+    Welcome,
+)
+from mudkit.systems.store_and_forward.servers.device_queue import FIRST_TRY_US, DeviceQueue, Known
 
 __all__ = ["RelayMachine"]
 
@@ -67,21 +81,23 @@ class RelayMachine:
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
         self._store = ports.store
+        self._accepted = Inbox(self._store, "last")
+        self._delivered = Inbox(self._store, "seen")
         self._missed: dict[str, tuple[str, int]] = {}  # the last number that each sender was told is missing
         self._devices: dict[str, DeviceQueue] = {}
         self._at: dict[str, DeviceQueue] = {}
-        for key, known in self._store.items("at "):
+        for key, known in self._store.items("at ", Known):
             device = self._devices[key[3:]] = DeviceQueue(key[3:], {}, known)
             if device.address is not None:
                 self._at[device.address] = device
-        for key, message in self._store.items("for "):
-            self._device(message["to"]).queue[key] = message
+        for key, message in self._store.items("for ", Deliver):
+            self._device(message.to).queue[key] = message
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
         match event:
-            case Received(source=source):
-                return self._received(now_us, source, event)
+            case Received():
+                return self._received(now_us, event)
             case TimerFired(name=name):
                 return self._overdue(now_us, self._devices[name])
             case SendFailed(to=address):
@@ -91,16 +107,15 @@ class RelayMachine:
                 return [effect for each in waiting for effect in self._deliver(now_us, each)]
         return ()
 
-    def _received(self, now_us: int, source: str, event: Received) -> Sequence[Effect]:
+    def _received(self, now_us: int, event: Received) -> Sequence[Effect]:
         """Take what a client may say of itself; else drop it."""
-        message, sender = event.message, event.sender
-        if FROM_CLIENT(message):
-            kind = message["kind"]
-            if kind == "send" and message["from"] == sender:
+        source, sender = event.source, event.sender
+        match FROM_CLIENT.decode(event.message):
+            case Send(sender=name) as message if name == sender:
                 return self._accept(now_us, source, message)
-            if kind == "delivered" and message["to"] == sender:
-                return self._delivered(now_us, source, message)
-            if kind == "hello" and message["device"] == sender:
+            case Delivered(to=name) as message if name == sender:
+                return self._take_delivered(now_us, source, message)
+            case Hello(device=name) as message if name == sender:
                 return self._hello(now_us, source, message)
         return dropped(event)
 
@@ -109,95 +124,90 @@ class RelayMachine:
 
     # -- what senders say
 
-    def _accept(self, now_us: int, source: str, message: Mapping[str, Any]) -> Sequence[Effect]:
-        sender, incarnation, number = message["from"], message["incarnation"], message["number"]
-        numbered = f"last {sender}\n{incarnation}"
-        last = self._store.get(numbered) or 0
+    def _accept(self, now_us: int, source: str, message: Send) -> Sequence[Effect]:
+        sender, life, seq = message.sender, message.incarnation, message.seq
+        place = self._accepted.place(sender, life, seq)
         effects: list[Effect] = []
-        if number == last + 1:
-            device = self._device(message["to"])
-            last_there = f"{numbered}\n{device.name}"
-            kept = {
-                "kind": "deliver",
-                "number": number,
-                "incarnation": incarnation,
-                "key": message["key"],
-                "from": sender,
-                "to": device.name,
-                "text": message["text"],
-                "after": self._store.get(last_there) or 0,
-            }
-            key = _key(kept)
-            self._store.put(numbered, number)
-            self._store.put(last_there, number)
-            self._store.crash_point("accepted, not in the queue")
-            self._store.put(key, kept)
-            device.queue[key] = kept
-            if device.is_there:
-                effects += self._send(now_us, device, [key])
-            elif device.is_away and len(device.queue) == 1:
-                effects.append(SetTimer(device.name, device.try_us))
-            last = number
-        if number <= last:
-            answer = {"kind": "accepted", "number": number, "incarnation": incarnation, "key": message["key"]}
-            effects.append(Send(source, answer))
-        elif self._missed.get(sender) != (incarnation, last + 1):  # once: all that are too early say the same
-            self._missed[sender] = incarnation, last + 1
-            effects.append(Send(source, {"kind": "missing", "number": last + 1, "incarnation": incarnation}))
+        if place is Place.NEXT:
+            effects += self._queue(now_us, message)
+        if place is not Place.EARLY:
+            effects.append(SendTo(source, Accepted(seq=seq, incarnation=life, key=message.key)))
+        else:
+            next_seq = self._accepted.last_seq(sender, life) + 1
+            if self._missed.get(sender) != (life, next_seq):  # once: all that are too early say the same
+                self._missed[sender] = life, next_seq
+                effects.append(SendTo(source, Missing(seq=next_seq, incarnation=life)))
         return [*effects, *self._ask_unknown(self._device(sender), source)]
+
+    def _queue(self, now_us: int, message: Send) -> Sequence[Effect]:
+        """Put the next message of a sender into the queue of its receiver."""
+        device = self._device(message.to)
+        last_there = f"sent {message.sender}\n{message.incarnation}\n{device.name}"
+        kept = Deliver(
+            seq=message.seq,
+            incarnation=message.incarnation,
+            key=message.key,
+            sender=message.sender,
+            to=device.name,
+            text=message.text,
+            after=self._store.get(last_there, int) or 0,
+        )
+        key = _key(kept)
+        self._accepted.take(message.sender, message.incarnation, message.seq)
+        self._store.put(last_there, message.seq)
+        self._store.crash_point("accepted, not in the queue")
+        self._store.put(key, kept)
+        device.queue[key] = kept
+        if device.is_there:
+            return self._send(now_us, device, [key])
+        return (SetTimer(device.name, device.try_us),) if device.is_away and len(device.queue) == 1 else ()
 
     def _ask_unknown(self, device: DeviceQueue, source: str) -> Sequence[Effect]:
         """Ask a device for its hello that should have said one."""
         return self._identify(device, source) if device.address is None else ()
 
     def _identify(self, device: DeviceQueue, source: str) -> Sequence[Effect]:
-        if device.nonce is None:
-            device.nonce = self._ports.entropy(4).hex()
-        return (Send(source, {"kind": "identify", "nonce": device.nonce}),)
+        return (SendTo(source, Identify(device.peer.ask(self._ports.entropy))),)
 
     # -- what receivers say
 
-    def _hello(self, now_us: int, source: str, message: Mapping[str, Any]) -> Sequence[Effect]:
-        device, incarnation, said = self._device(message["device"]), message["incarnation"], message["number"]
-        is_other = device.incarnation not in ("", incarnation)
-        if is_other and (device.nonce is None or message.get("nonce") != device.nonce):
+    def _hello(self, now_us: int, source: str, message: Hello) -> Sequence[Effect]:
+        device, life, seq = self._device(message.device), message.incarnation, message.seq
+        heard = device.peer.hear(life, seq, None if message.nonce is msgspec.UNSET else message.nonce)
+        if heard is Heard.STRANGER:
             return self._identify(device, source)
-        answer = {"kind": "welcome", "number": said, "incarnation": incarnation}
-        effects: list[Effect] = [Send(source, answer)] if message.get("answer") else []
-        if incarnation == device.incarnation and said <= device.hello:
+        is_asked = message.answer is not msgspec.UNSET and message.answer
+        effects: list[Effect] = [SendTo(source, Welcome(seq=seq, incarnation=life))] if is_asked else []
+        if heard is Heard.STALE:
             return effects
         effects += self._begin_anew(message)
-        if is_other:
-            for key, _ in self._store.items(f"seen {device.name}\n"):
-                self._store.delete(key)
+        if device.peer.incarnation not in ("", life):
+            self._delivered.forget(device.name)
         self._move(device, source)
-        device.incarnation, device.nonce = incarnation, None
-        device.hello, device.is_busy = said, message["busy"]
+        device.peer.take(life, seq)
+        device.is_busy = message.busy
         self._store.put(f"at {device.name}", device.known())
         self._reached(device)
         return effects if device.is_busy else [*effects, *self._deliver(now_us, device)]
 
-    def _begin_anew(self, message: Mapping[str, Any]) -> Sequence[Effect]:
+    def _begin_anew(self, message: Hello) -> Sequence[Effect]:
         """Go on at the number at which a sender is, if the store does not know those before."""
-        numbered = f"last {message['device']}\n{message['incarnation']}"
-        last = self._store.get(numbered) or 0
-        if message["first"] - 1 <= last:
+        before = message.first - 1
+        if before <= self._accepted.last_seq(message.device, message.incarnation):
             return ()
-        self._store.put(numbered, message["first"] - 1)
-        detail = f"messages of {message['device']} up to number {message['first'] - 1} are not known here"
+        self._accepted.take(message.device, message.incarnation, before)
+        detail = f"messages of {message.device} up to number {before} are not known here"
         return (Record("incidents", {"incident": "began anew", "detail": detail}),)
 
-    def _delivered(self, now_us: int, source: str, message: Mapping[str, Any]) -> Sequence[Effect]:
-        device = self._device(message["to"])
-        if message["receiver"] != device.incarnation:  # of a former one; or of the next, whose hello comes
+    def _take_delivered(self, now_us: int, source: str, message: Delivered) -> Sequence[Effect]:
+        device = self._device(message.to)
+        if message.receiver != device.peer.incarnation:  # of a former one; or of the next, whose hello comes
             return self._ask_unknown(device, source)
-        numbered, number = _seen(message), message["number"]
-        if number > (self._store.get(numbered) or 0):
-            self._store.put(numbered, number)
+        self._delivered.take(*_stream(message), message.seq)
         key = _key(message)
         if device.queue.pop(key, None) is not None:
             self._store.delete(key)
-        effects = device.deadlines.met(key)
+        effects = device.unanswered.answered(now_us, key)
         if device.is_away and device.address == source:
             self._reached(device)
             return [*effects, *self._deliver(now_us, device)]
@@ -207,46 +217,47 @@ class RelayMachine:
 
     def _deliver(self, now_us: int, device: DeviceQueue) -> list[Effect]:
         """Deliver all that waits."""
-        device.deadlines.clear()
-        return self._send(now_us, device, sorted(device.queue))
+        stop = device.unanswered.clear()
+        sent = self._send(now_us, device, sorted(device.queue))
+        return sent or list(stop)
 
     def _send(self, now_us: int, device: DeviceQueue, keys: Iterable[str]) -> list[Effect]:
         effects: list[Effect] = []
         for key in keys:
             message = self._after_what_it_has(device, device.queue[key])
-            effects.append(Send(str(device.address), message))
-            effects += device.deadlines.set(key, now_us, size_bytes(message))
+            effects.append(SendTo(str(device.address), message))
+            effects += device.unanswered.sent(now_us, key, size_bytes(message))
         return effects
 
-    def _after_what_it_has(self, device: DeviceQueue, message: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _after_what_it_has(self, device: DeviceQueue, message: Deliver) -> Deliver:
         """Let a message follow what this incarnation of its receiver has, if the one before is gone."""
-        after = message["after"]
-        if after == 0 or _key({**message, "number": after}) in device.queue:
+        after = message.after
+        if after == 0 or _key(message, after) in device.queue:
             return message
-        seen = self._store.get(_seen(message)) or 0
-        return message if seen == after else {**message, "after": seen}
+        seen = self._delivered.last_seq(*_stream(message))
+        return message if seen == after else msgspec.structs.replace(message, after=seen)
 
     def _overdue(self, now_us: int, device: DeviceQueue) -> Sequence[Effect]:
         if device.is_away and device.queue:
             device.try_us = min(2 * device.try_us, _LAST_TRY_US)
             message = self._after_what_it_has(device, device.queue[min(device.queue)])
-            return Send(str(device.address), message), SetTimer(device.name, device.try_us)
+            return SendTo(str(device.address), message), SetTimer(device.name, device.try_us)
         if not device.is_there:
             return ()
-        late, streams, again = set(device.deadlines.overdue(now_us)), set(), []
+        late, streams, again = set(device.unanswered.overdue(now_us)), set(), []
         for key in sorted(device.queue) if late else ():
             stream = key.rpartition("\n")[0]
             if key in late or stream in streams:
                 streams.add(stream)
                 again.append(key)
-        return [*self._send(now_us, device, again), *device.deadlines.fired(now_us)]
+        return [*self._send(now_us, device, again), *device.unanswered.fired(now_us)]
 
     def _away(self, address: str) -> Sequence[Effect]:
         device = self._at.get(address)
         if device is None or device.is_away:
             return ()
         device.is_away = True
-        device.deadlines.clear()
+        device.unanswered.clear()
         return (SetTimer(device.name, device.try_us),) if device.queue else ()
 
     def _reached(self, device: DeviceQueue) -> None:
@@ -264,12 +275,12 @@ class RelayMachine:
         self._at[address] = device
 
 
-def _key(message: Mapping[str, Any]) -> str:
-    """Give the key of a message in the queue of its receiver."""
-    stream = f"{message['to']}\n{message['from']}\n{message['incarnation']}"
-    return f"for {stream}\n{message['number']:019d}"
+def _stream(message: Deliver | Delivered) -> tuple[str, str]:
+    """Give whose messages to whom these are, and of which incarnation of the sender."""
+    return f"{message.to}\n{message.sender}", message.incarnation
 
 
-def _seen(message: Mapping[str, Any]) -> str:
-    """Give the key of the last number that its receiver has acknowledged."""
-    return f"seen {message['to']}\n{message['from']}\n{message['incarnation']}"
+def _key(message: Deliver | Delivered, seq: int | None = None) -> str:
+    """Give the key of a message, or of another one of its stream, in the queue of its receiver."""
+    seq = message.seq if seq is None else seq
+    return f"for {message.to}\n{message.sender}\n{message.incarnation}\n{seq:019d}"

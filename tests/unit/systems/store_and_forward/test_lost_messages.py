@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mudkit import Lab
+from mudkit.events import wire_fields
 from mudkit.fleet.link import Transfer
 from mudkit.systems.store_and_forward import Client, Relay
 
@@ -16,7 +17,7 @@ def lose(lab: Lab, **wanted: Any) -> list[Transfer]:
     lost: list[Transfer] = []
 
     def fault_hook(transfer: Transfer) -> tuple[int, ...]:
-        if not lost and wanted.items() <= transfer.message.items():
+        if not lost and wanted.items() <= wire_fields(transfer.message).items():
             lost.append(transfer)
             return ()
         return (0,)
@@ -71,7 +72,7 @@ def test_what_is_sent_all_the_time_does_not_keep_what_was_lost_from_being_sent_a
 
     def fault_hook(transfer: Transfer, before: Any = lab.world.fault_hook) -> Any:
         nonlocal dropped
-        if transfer.message["kind"] == "send" and not dropped:
+        if wire_fields(transfer.message)["kind"] == "send" and not dropped:
             dropped += 1
             return ()
         return before(transfer)

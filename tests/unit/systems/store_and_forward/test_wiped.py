@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mudkit import Lab
+from mudkit.events import wire_fields
 from mudkit.fleet.link import Transfer
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.store_and_forward import Client, Relay
@@ -45,7 +46,7 @@ def test_a_sender_that_was_wiped_loses_nothing_and_late_copies_of_its_former_mes
     for text in ("three", "four", "five"):
         ann.send("bob", text).result(5)
     lab.run(minutes=5)
-    assert {copy.message["kind"] for copy in copies} >= {
+    assert {wire_fields(copy.message)["kind"] for copy in copies} >= {
         "hello",
         "welcome",
         "send",
@@ -60,11 +61,13 @@ def test_a_sender_that_was_wiped_loses_nothing_and_late_copies_of_its_former_mes
 def test_an_answer_to_a_former_life_does_not_take_a_message_out_of_the_outbox() -> None:
     lab, _, ann, bob = place()
     lab.run(seconds=5)
-    lab.world.fault_hook = lambda transfer: (0, 7_000_000) if transfer.message["kind"] == "accepted" else (0,)
+    lab.world.fault_hook = lambda transfer: (
+        (0, 7_000_000) if wire_fields(transfer.message)["kind"] == "accepted" else (0,)
+    )
     ann.send("bob", "one").result()
     wipe(ann.installed)
     lab.run(seconds=5)
-    lab.world.fault_hook = lambda transfer: () if transfer.message["kind"] == "send" else (0,)
+    lab.world.fault_hook = lambda transfer: () if wire_fields(transfer.message)["kind"] == "send" else (0,)
     ann.send("bob", "after the wipe")
     lab.run(seconds=4)  # the late answer, to number 1 as well, is here
     lab.world.fault_hook = None
@@ -93,7 +96,9 @@ def test_a_receiver_that_was_wiped_gets_what_waits_and_what_comes(read_before: i
 def test_what_a_former_life_acknowledges_late_is_delivered_to_the_next() -> None:
     lab, relay, ann, bob = place()
     lab.run(seconds=5)
-    lab.world.fault_hook = lambda transfer: (9_000_000,) if transfer.message["kind"] == "delivered" else (0,)
+    lab.world.fault_hook = lambda transfer: (
+        (9_000_000,) if wire_fields(transfer.message)["kind"] == "delivered" else (0,)
+    )
     ann.send("bob", "one").result()
     lab.run(seconds=2)  # it is in the inbox, and the relay does not know it yet
     lab.world.fault_hook = None
@@ -107,7 +112,9 @@ def test_what_a_former_life_acknowledges_late_is_delivered_to_the_next() -> None
 
 def test_a_late_hello_of_a_former_life_or_of_a_former_moment_changes_nothing() -> None:
     lab, _, ann, bob = place()
-    lab.world.fault_hook = lambda transfer: (0, 20_000_000) if transfer.message["kind"] == "hello" else (0,)
+    lab.world.fault_hook = lambda transfer: (
+        (0, 20_000_000) if wire_fields(transfer.message)["kind"] == "hello" else (0,)
+    )
     lab.devices["bob"].change_context(busy=True)
     lab.run(seconds=5)
     lab.devices["bob"].change_context(busy=False)
@@ -126,7 +133,9 @@ def test_a_first_hello_that_comes_after_that_of_the_next_life_changes_nothing() 
     lab = Lab(seed=7)
     relay = Relay(lab)
     ann = Client(lab.device("ann"), relay)
-    lab.world.fault_hook = lambda transfer: (20_000_000,) if transfer.message["kind"] == "hello" else (0,)
+    lab.world.fault_hook = lambda transfer: (
+        (20_000_000,) if wire_fields(transfer.message)["kind"] == "hello" else (0,)
+    )
     bob = Client(lab.device("bob"), relay)
     lab.run(seconds=1)
     lab.world.fault_hook = None
