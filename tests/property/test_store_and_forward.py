@@ -6,16 +6,15 @@ from collections import defaultdict
 from typing import Any
 
 import pytest
+from faulty_world import WHEN, FaultyWorld, S, faults, wipes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mudkit import events
-from mudkit.fleet import Faults, World
-from mudkit.fleet.store import Killed, MemoryStore, SqliteStore
+from mudkit.fleet.store import MemoryStore, SqliteStore
 from mudkit.systems.store_and_forward import ClientMachine, RelayMachine
 from mudkit.systems.store_and_forward.operations import Read, Submit
 
-S = 1_000_000
 NAMES = ("ann", "bob", "cy")
 POINTS = (
     "before commit",
@@ -24,23 +23,13 @@ POINTS = (
     "seen, not in the inbox",
     "accepted, not in the queue",
 )
-when = st.integers(0, 120 * S)
 steps = st.lists(
     st.one_of(
-        st.tuples(st.just("send"), when, st.sampled_from(NAMES), st.sampled_from(NAMES)),
-        st.tuples(st.just("outage"), when, st.sampled_from(NAMES), st.sampled_from([1, S, 40 * S])),
-        st.tuples(st.just("kill"), when, st.sampled_from((*NAMES, "relay")), st.sampled_from([1, S, 40 * S])),
-        st.tuples(st.just("crash"), when, st.sampled_from((*NAMES, "relay")), st.sampled_from(POINTS)),
-        st.tuples(st.just("mangle"), when, st.sampled_from(NAMES), st.sampled_from([0.2, 0.5])),
-        st.tuples(st.just("move"), when, st.sampled_from(NAMES), st.none()),
-        st.tuples(st.just("network"), when, st.sampled_from(NAMES), st.sampled_from(["wifi", "edge"])),
-        st.tuples(st.just("busy"), when, st.sampled_from(NAMES), st.booleans()),
+        st.tuples(st.just("send"), WHEN, st.sampled_from(NAMES), st.sampled_from(NAMES)),
+        st.tuples(st.just("busy"), WHEN, st.sampled_from(NAMES), st.booleans()),
+        *faults(NAMES, ("relay",), POINTS),
     ),
     max_size=25,
-)
-wipes = st.lists(
-    st.tuples(st.just("wipe"), when, st.sampled_from((*NAMES, "relay")), st.sampled_from([1, S, 40 * S])),
-    max_size=4,
 )
 
 
@@ -58,36 +47,24 @@ class Spied:
         return effects
 
 
-class Ward:
+class Ward(FaultyWorld):
     """Three devices and a relay, and what is done to them."""
 
     def __init__(self, stores: Any = MemoryStore) -> None:
-        self.world = World(3)
+        super().__init__(stores)
         self.kinds: set[type] = set()
         self.told: dict[str, list[str]] = defaultdict(list)
-        self.rows: list[Any] = []
         self.sent: dict[tuple[str, str], list[str]] = defaultdict(list)
         self.operations: dict[tuple[str, str, str], Any] = {}
         self.life: dict[tuple[str, str, str], int] = {}
-        self.lives: dict[str, list[Any]] = {}
-        self.stores = stores
-        self.world.on_record = lambda process, effect: self.rows.append(effect.row)
         relay = self.world.add_server("relay")
-        self.machines = {
-            "relay": relay.install("sf", lambda ports: Spied(RelayMachine(ports), self.kinds), store=stores())
-        }
+        self.install(relay, lambda ports: Spied(RelayMachine(ports), self.kinds))
         for name in NAMES:
             device = self.world.add_device(name, "umts_3g")
-            self.machines[name] = device.install(
-                "sf",
-                lambda ports, name=name: Spied(ClientMachine(ports, name, "relay"), self.kinds),
-                store=stores(),
+            client = self.install(
+                device, lambda ports, name=name: Spied(ClientMachine(ports, name, "relay"), self.kinds)
             )
-            self.machines[name].listen(
-                "messages", lambda message, name=name: self.told[name].append(message["text"])
-            )
-
-        self.lives = {name: [process.store] for name, process in self.machines.items()}
+            client.listen("messages", lambda message, name=name: self.told[name].append(message["text"]))
 
     def send(self, step: Any) -> None:
         sender, receiver = self.machines[step[2]], step[3]
@@ -97,64 +74,21 @@ class Ward:
             self.life[step[2], receiver, text] = len(self.lives[step[2]])
             self.operations[step[2], receiver, text] = sender.call(Submit(receiver, text))
 
-    def do(self, step: Any) -> None:
+    def own(self, step: Any) -> None:
+        """Send, or let a user be busy."""
         what, at, name, detail = step
-        world, process = self.world, self.machines[name]
         if what == "send":
-            world.at(at, self.send, step)
-        elif what == "outage":
-            world.at(at, process.host.link_down, "outage")
-            world.at(at + detail, process.host.link_up, "outage")
-        elif what == "move":
-            world.at(at, lambda _: process.host.readdress(process.host.next_address()))
-        elif what == "network":
-            world.at(at, process.host.change_network, detail)
-        elif what == "kill":
-            world.at(at, lambda _: process.kill())
-            world.at(at + detail, self.restart, process)
-        elif what == "wipe":
-            world.at(at, lambda _: self.wipe(process))
-            world.at(at + detail, self.restart, process)
-        elif what == "mangle":
-            shares = {"loss_share": detail, "repeat_share": detail, "delay_share": detail, "delay_s": 20.0}
-            world.at(at, lambda _: Faults(world).messages(**shares))
-        elif what == "crash":
-            world.at(at, lambda _: setattr(process.store, "at_crash_point", self.trap(process, detail)))
+            self.world.at(at, self.send, step)
         else:
-            world.at(at, lambda _: process.host.change_context(busy=detail))
-
-    def trap(self, process: Any, point: str) -> Any:
-        def at_crash_point(name: str) -> None:
-            if name == point:
-                process.store.at_crash_point = lambda name: None
-                self.world.at(self.world.now_us + 7 * S, self.restart, process)
-                raise Killed
-
-        return at_crash_point
-
-    def wipe(self, process: Any) -> None:
-        process.kill()
-        process.store = self.stores()
-        self.lives[process.host.name].append(process.store)
-
-    def restart(self, process: Any) -> None:
-        if process.machine is None:
-            process.start()
+            self.world.at(at, lambda _: self.machines[name].host.change_context(busy=detail))
 
     def settle(self, *, with_hello: bool = False) -> None:
         """Let faults end; a device says hello only if something of it has changed, unless all are to."""
-        world = self.world
-        world.run(300 * S)
-        Faults(world).messages()
+        self.end_faults()
         for process in self.machines.values():
-            process.store.at_crash_point = lambda name: None
-            self.restart(process)
-            if process.host.link is not None:
-                process.host.link_up("outage")
             if with_hello or process.host.context.get("busy"):
                 process.host.change_context(busy=False)
-        world.run(3 * 3600 * S)
-
+        self.world.run(3 * 3600 * S)
         self.check_silence()
 
     def check_silence(self) -> None:
@@ -195,7 +129,7 @@ def test_once_and_in_order(steps: Any) -> None:
 
 
 @settings(max_examples=150)
-@given(steps=steps, wipes=wipes)
+@given(steps=steps, wipes=wipes((*NAMES, "relay")))
 def test_whoever_is_wiped_nobody_waits_for_ever_and_nothing_comes_twice(steps: Any, wipes: Any) -> None:
     ward = Ward()
     for step in (*steps, *wipes):

@@ -1,0 +1,133 @@
+"""Delivery alone: what `mudkit.delivery` promises of two machines, whatever happens to them and between them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from faulty_world import WHEN, FaultyWorld, S, faults, wipes
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from post import Post, Put
+
+from mudkit.delivery.retransmit import MOST_US
+
+NAMES = ("ann", "bob")
+POINTS = ("before commit", "after commit", "numbered, not in the outbox", "seen, not in the inbox")
+T_US = 3 * MOST_US
+"""Within so long after the last fault all that was accepted has come, whatever traffic goes on."""
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("send"), WHEN, st.sampled_from(NAMES), st.none()),
+        *faults(("ann",), ("bob",), POINTS),
+    ),
+    max_size=25,
+)
+
+
+class Pair(FaultyWorld):
+    """A device and a server that send each other texts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: dict[str, list[str]] = {name: [] for name in NAMES}
+        self.accepted: dict[str, list[tuple[int, str]]] = {name: [] for name in NAMES}
+        """Of each sender: in which of its lives, and the text."""
+        device, server = self.world.add_device("ann", "umts_3g"), self.world.add_server("bob")
+        self.install(device, lambda ports: Post(ports, "ann", "bob", "bob"))
+        self.install(server, lambda ports: Post(ports, "bob", "ann", device.address))
+
+    def own(self, step: Any) -> None:
+        self.world.at(step[1], self.send, step[2])
+
+    def send(self, name: str) -> None:
+        process = self.machines[name]
+        if process.machine is None:
+            return
+        text = f"{name} {len(self.sent[name])}"
+        self.sent[name].append(text)
+        life = len(self.lives[name])
+        operation = process.call(Put(text))
+
+        def done(operation: Any) -> None:
+            if operation.status == "ok":
+                self.accepted[name].append((life, text))
+
+        operation.add_done_callback(done)
+
+    def inbox(self, name: str, life: int = -1) -> list[list[str]]:
+        return [each for _, each in self.lives[name][life].items("in ")]
+
+    def end(self, every_s: float | None) -> None:
+        """End the faults; let traffic go on, if it is to, for as long as all that was accepted may take."""
+        self.end_faults()
+        waiting = {name: {text for _, text in self.accepted[name]} for name in NAMES}
+        end_us = self.world.now_us + T_US
+        while every_s is not None and self.world.now_us < end_us:
+            for name in NAMES:
+                self.send(name)
+            self.world.run(self.world.now_us + round(every_s * S))
+        self.world.run(end_us)
+        for name, other in (("ann", "bob"), ("bob", "ann")):
+            if len(self.lives[name]) == 1:  # what a wiped sender had is gone
+                came = {text for life in range(len(self.lives[other])) for _, text in self.inbox(other, life)}
+                assert waiting[name] <= came, sorted(waiting[name] - came)
+        self.world.run(end_us + T_US)
+        for name in NAMES:
+            assert not self.lives[name][-1].items("out "), "somebody waits for ever"
+
+
+def check(pair: Pair) -> None:
+    """Once and in order, of each life of a sender at each life of a receiver."""
+    for name, other in (("ann", "bob"), ("bob", "ann")):
+        for life in range(len(pair.lives[other])):
+            came = pair.inbox(other, life)
+            for sender in {each for each, _ in came}:
+                texts = [text for each, text in came if each == sender]
+                assert texts == [text for text in pair.sent[name] if text in set(texts)]
+
+
+@settings(max_examples=150)
+@given(steps=steps)
+def test_each_text_comes_once_and_in_order(steps: Any) -> None:
+    pair = Pair()
+    for step in steps:
+        pair.do(step)
+    pair.end(None)
+    check(pair)
+    for name, other in (("ann", "bob"), ("bob", "ann")):
+        came = [text for _, text in pair.inbox(other)]
+        assert set(came) >= {text for _, text in pair.accepted[name]}
+        assert len(came) == (pair.lives[name][0].get("last of out", int) or 0)  # all that was taken
+
+
+@settings(max_examples=60)
+@given(steps=steps, every_s=st.sampled_from([0.5, 1, 2, 3, 4, 5, 6, 9, 15, 30]))
+def test_traffic_keeps_nothing_back(steps: Any, every_s: float) -> None:
+    pair = Pair()
+    for step in steps:
+        pair.do(step)
+    pair.end(every_s)
+    check(pair)
+
+
+@settings(max_examples=100)
+@given(steps=steps, wipes=wipes(NAMES))
+def test_whoever_is_wiped_nobody_waits_for_ever(steps: Any, wipes: Any) -> None:
+    pair = Pair()
+    for step in (*steps, *wipes):
+        pair.do(step)
+    pair.end(None)
+    check(pair)
+
+
+@pytest.mark.parametrize("count", [1, 20])
+def test_without_faults_no_message_is_sent_twice(count: int) -> None:
+    pair = Pair()
+    for number in range(count):
+        pair.do(("send", (10 + 2 * number) * S, "ann", None))
+    pair.end(None)
+    bill = {(row.device, row.direction): row.messages for row in pair.world.bill() if row.device == "ann"}
+    # A hello each and its welcome, once; each text and its acknowledgement.
+    assert bill[("ann", "up")] == 2 + count
+    assert bill[("ann", "down")] == 2 + count

@@ -1,0 +1,47 @@
+"""What came of each sender: next, duplicate or early; a wiped sender begins anew."""
+
+from __future__ import annotations
+
+import pytest
+
+from mudkit.delivery.inbox import Inbox, Place
+from mudkit.fleet.store import MemoryStore
+
+
+@pytest.mark.parametrize(
+    ("seq", "after", "place"),
+    [
+        (4, None, Place.NEXT),
+        (5, None, Place.EARLY),
+        (3, None, Place.DUPLICATE),
+        (1, None, Place.DUPLICATE),
+        (9, 3, Place.NEXT),  # 4 to 8 went to others
+        (9, 2, Place.NEXT),
+        (9, 4, Place.EARLY),
+        (3, 0, Place.DUPLICATE),
+    ],
+)
+def test_where_an_item_stands(seq: int, after: int | None, place: Place) -> None:
+    inbox = Inbox(MemoryStore())
+    inbox.take("ann", "0a", 3)
+    assert inbox.place("ann", "0a", seq, after) is place
+
+
+def test_an_incarnation_and_a_sender_has_numbers_of_its_own_that_outlive_the_machine() -> None:
+    store = MemoryStore()
+    inbox = Inbox(store)
+    inbox.take("ann", "0a", 3)
+    inbox.take("ann", "0b", 1)
+    inbox.take("ann", "0a", 2)  # a lower number changes nothing
+    again = Inbox(store)
+    seqs = {(name, life): again.last_seq(name, life) for name in ("ann", "an") for life in ("0a", "0b")}
+    assert seqs == {("ann", "0a"): 3, ("ann", "0b"): 1, ("an", "0a"): 0, ("an", "0b"): 0}
+    assert Inbox(store, "other").last_seq("ann", "0a") == 0
+
+
+def test_what_is_forgotten_is_that_of_one_sender() -> None:
+    inbox = Inbox(MemoryStore())
+    for name in ("ann", "annabel"):
+        inbox.take(name, "0a", 3)
+    inbox.forget("ann")
+    assert (inbox.last_seq("ann", "0a"), inbox.last_seq("annabel", "0a")) == (0, 3)
