@@ -16,6 +16,8 @@ from mudkit.systems.radiator.aggregation.joins import Join, concatenation
 from mudkit.systems.radiator.aggregation.thresholds import Aggregability, Function
 from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.device.client import APP, ClientMachine
+from mudkit.systems.radiator.messages import ContextFields
+from mudkit.systems.radiator.operations import Clients, Counts, Propagate, Register, Unregister, Waiting
 from mudkit.systems.radiator.packing import check_size
 from mudkit.systems.radiator.servers.chains import Chainability
 from mudkit.systems.radiator.servers.server import ServerMachine
@@ -120,15 +122,15 @@ class Server:
 
     def clients(self) -> Operation:
         """Tell who is registered, and whether the server believes that it is there."""
-        return self.installed.call("clients")
+        return self.installed.call(Clients())
 
     def waiting(self) -> Operation:
         """Tell how many messages wait for each client."""
-        return self.installed.call("waiting")
+        return self.installed.call(Waiting())
 
     def counts(self) -> Operation:
         """Tell ``contexts, aggregates, messages_sent, bytes_sent, dropped, failures`` so far."""
-        return self.installed.call("counts")
+        return self.installed.call(Counts())
 
 
 class Client:
@@ -225,12 +227,12 @@ class Client:
                 expected='a mapping such as {"p2p_enabled": True}',
             )
         given = _as_json("attributes", dict(attributes or {}))
-        self.registered = self.installed.call("register", attributes=given)
+        self.registered = self.installed.call(Register(given))
         return self.registered
 
     def unregister(self) -> Operation:
         """Leave; what waits for this client at the server is dropped."""
-        return self.installed.call("unregister")
+        return self.installed.call(Unregister())
 
     def propagate_context(self, context: Context) -> Operation:
         """Propagate a context to all others; done when the server has it.
@@ -246,7 +248,7 @@ class Client:
                 "This is no context.", where="context", found=repr(given)[:200], expected="a Context"
             )
         described = _as_json("context", context.describe())
-        return self.installed.call("propagate", context=described)
+        return self.installed.call(Propagate(ContextFields.of(Context.read(described))))
 
 
 def _as_json(where: str, value: Any) -> Any:

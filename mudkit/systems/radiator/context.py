@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
 from mudkit.errors import ContextProblem, ParameterError
 
-__all__ = ["Context"]
+__all__ = ["Attributes", "Context", "Value"]
+
+Value: TypeAlias = Any
+"""What an application says of something: whatever JSON can hold."""
+Attributes: TypeAlias = Mapping[str, Value]
+"""What is known of a client or its people, by name."""
 
 
 class Context(msgspec.Struct, frozen=True):
@@ -38,7 +43,7 @@ class Context(msgspec.Struct, frozen=True):
     """
 
     people: frozenset[str] = frozenset()
-    attributes: Mapping[str, Any] = {}
+    attributes: Attributes = {}
     span_us: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
@@ -50,7 +55,7 @@ class Context(msgspec.Struct, frozen=True):
             first, last = _pair(self.span_us)
             msgspec.structs.force_setattr(self, "span_us", (first, last))
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> Value:
         """Give an attribute.
 
         Raises
@@ -69,11 +74,11 @@ class Context(msgspec.Struct, frozen=True):
                 remedy="propagate a context with it, or give it at registration",
             ) from None
 
-    def get(self, name: str, default: Any = None) -> Any:
+    def get(self, name: str, default: Value = None) -> Value:
         """Give an attribute, or the default where it has none."""
         return self.attributes.get(name, default)
 
-    def over(self, attributes: Mapping[str, Any]) -> Context:
+    def over(self, attributes: Attributes) -> Context:
         """Give the same with attributes beneath its own."""
         if attributes.keys() <= self.attributes.keys():
             return self
@@ -83,13 +88,13 @@ class Context(msgspec.Struct, frozen=True):
         """Give the same; one without a span is of this moment."""
         return self if self.span_us else Context(self.people, self.attributes, (now_us, now_us))
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Value]:
         """Give it as JSON can hold it; :meth:`read` takes it back."""
         span = None if self.span_us is None else list(self.span_us)
         return {"people": sorted(self.people), "span_us": span, "attributes": self.attributes}
 
     @classmethod
-    def read(cls, described: Mapping[str, Any]) -> Context:
+    def read(cls, described: Mapping[str, Value]) -> Context:
         """Take what :meth:`describe` gave, also after its way through JSON."""
         span = described["span_us"]
         return cls(described["people"], described["attributes"], None if span is None else tuple(span))

@@ -14,12 +14,12 @@ anew, too, and had heard nothing of the wiped one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Final, TypeAlias, TypeVar
+from typing import Annotated, Final, TypeAlias, TypeVar
 
 import msgspec
 
-from mudkit.events import Effect, Received
-from mudkit.systems.radiator.context import Context
+from mudkit.events import Effect, Received, SendFailed
+from mudkit.systems.radiator.context import Attributes, Context, Value
 from mudkit.systems.radiator.packing import inflated, unpack
 from mudkit.systems.receiving import Count, Name, dropped
 
@@ -27,6 +27,7 @@ __all__ = [
     "FROM_CLIENTS",
     "FROM_PEERS",
     "FROM_SERVER",
+    "PUSHES",
     "ContextFields",
     "DeliveryAck",
     "FromClients",
@@ -54,7 +55,7 @@ class ContextFields(msgspec.Struct, frozen=True):
     """A context, as :meth:`Context.describe` gives it; a part of messages."""
 
     people: list[str]
-    attributes: dict[str, Any]
+    attributes: dict[str, Value]
     span_us: tuple[Moment, Moment] | None
 
     def __post_init__(self) -> None:
@@ -64,6 +65,11 @@ class ContextFields(msgspec.Struct, frozen=True):
     def context(self) -> Context:
         """Give the context."""
         return Context(frozenset(self.people), self.attributes, self.span_us)
+
+    @classmethod
+    def of(cls, context: Context) -> ContextFields:
+        """Write a context as it is sent."""
+        return cls(sorted(context.people), dict(context.attributes), context.span_us)
 
 
 class _FromClient(msgspec.Struct, frozen=True, tag_field="kind", kw_only=True):
@@ -89,7 +95,7 @@ class Register(_FromClient, frozen=True, tag="register"):
         Whether the server has said that there was another incarnation; absent: no.
     """
 
-    attributes: dict[str, Any]
+    attributes: Attributes
     incarnation: Name
     turn: Count
     first: Count
@@ -112,7 +118,7 @@ class Propagate(_FromClient, frozen=True, tag="context"):
 
     Parameters
     ----------
-    number : int
+    seq : int
         Contexts of an incarnation are numbered from 1 on.
     first : int
         Those with lower numbers are not waited for by the client.
@@ -120,7 +126,7 @@ class Propagate(_FromClient, frozen=True, tag="context"):
         Absent: of the only one that the server has seen.
     """
 
-    number: Count
+    seq: Count = msgspec.field(name="number")
     first: Count
     context: ContextFields
     incarnation: Name | msgspec.UnsetType = msgspec.UNSET
@@ -224,7 +230,7 @@ class Taken(msgspec.Struct, frozen=True, tag_field="kind", tag="taken"):
         As in the contexts.
     """
 
-    number: Count
+    seq: Count = msgspec.field(name="number")
     incarnation: Name | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -237,10 +243,12 @@ FromServer: TypeAlias = Registered | Unregistered | Refused | Identify | Taken |
 FROM_CLIENTS: Final = msgspec.json.Decoder(FromClients)
 FROM_SERVER: Final = msgspec.json.Decoder(FromServer)
 FROM_PEERS: Final = msgspec.json.Decoder(PassedPush)
-T = TypeVar("T")
+PUSHES: Final = msgspec.json.Decoder(Push)
+"""What a server reads of its own messages that did not arrive."""
+_T = TypeVar("_T")
 
 
-def read(event: Received, decoder: msgspec.json.Decoder[T]) -> T | None:
+def read(event: Received | SendFailed, decoder: msgspec.json.Decoder[_T]) -> _T | None:
     """Read what has come as one of the messages that its sender may send; None: it is none of them."""
     text = inflated(event.message) if isinstance(event.message, bytes) else None
     try:

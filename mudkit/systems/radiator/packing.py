@@ -20,7 +20,7 @@ _ROOM_BYTES: Final = 1 << 20
 """Of a message, for what is sent beside a context."""
 _MAGIC: Final = b"\x1f\x8b"
 
-_encode = msgspec.json.Encoder(order="deterministic").encode
+_encode = msgspec.json.Encoder(order="sorted").encode
 _decode = msgspec.json.Decoder().decode
 
 

@@ -8,6 +8,7 @@ from mudkit.errors import ParameterError, PropagationProblem
 from mudkit.systems.radiator.aggregation.joins import Join
 from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.engines.literal import Entry
+from mudkit.systems.radiator.messages import ContextFields
 from mudkit.systems.radiator.packing import check_size, pack
 from mudkit.systems.radiator.problems import Problems, failure
 
@@ -45,7 +46,7 @@ def join_problem(error: Exception, join: Join, entry: Entry) -> PropagationProbl
     )
 
 
-def aggregate_of(join: Join, entry: Entry, problems: Problems) -> dict[str, Any] | None:
+def aggregate_of(join: Join, entry: Entry, problems: Problems) -> ContextFields | None:
     """Give the aggregate of an entry as it is sent, None where that fails.
 
     Parameters
@@ -58,9 +59,9 @@ def aggregate_of(join: Join, entry: Entry, problems: Problems) -> dict[str, Any]
         Where a failure is noted.
     """
     try:
-        described = joined(join, entry).describe()
-        check_size("context", pack(described, compress=False))
+        fields = ContextFields.of(joined(join, entry))
+        check_size("context", pack(fields, compress=False))
     except Exception as error:
         problems.add(join_problem(error, join, entry))
         return None
-    return described
+    return fields

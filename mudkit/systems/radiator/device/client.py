@@ -19,7 +19,7 @@ timer               send again what is overdue: the registration, or contexts of
 anything else       is dropped, and recorded
 ==================  ================================================================================
 
-Whatever waits for an answer has a deadline of its own (:mod:`mudkit.systems.radiator.device.deadlines`).
+Whatever waits for an answer has a deadline of its own (:mod:`mudkit.delivery.retransmit`).
 Answers of the server are believed if they come from its address, and if they are about this incarnation of
 the store and this turn: an old one that comes late changes nothing.
 
@@ -32,12 +32,15 @@ nobody has confirmed in time.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Collection, Sequence
+from typing import Final
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
-from mudkit.errors import ParameterError
+from mudkit.delivery.outbox import Outbox
+from mudkit.delivery.retransmit import RetransmitTimer
+from mudkit.delivery.session import incarnation
+from mudkit.errors import OutboxFull, ParameterError
 from mudkit.events import (
     Call,
     Complete,
@@ -52,24 +55,30 @@ from mudkit.events import (
     SendFailed,
     TimerFired,
 )
-from mudkit.systems.incarnation import incarnation
-from mudkit.systems.radiator.context import Context
-from mudkit.systems.radiator.device.deadlines import Deadlines
+from mudkit.systems.radiator import operations
+from mudkit.systems.radiator.context import Attributes, Context
 from mudkit.systems.radiator.messages import (
     FROM_PEERS,
     FROM_SERVER,
+    ContextFields,
+    DeliveryAck,
+    FromClients,
     Identify,
     PassedPush,
+    Propagate,
     Push,
     Refused,
+    Register,
     Registered,
     Taken,
     Unknown,
+    Unreachable,
+    Unregister,
     Unregistered,
     odd,
     read,
 )
-from mudkit.systems.radiator.packing import pack, unpack
+from mudkit.systems.radiator.packing import pack
 
 __all__ = ["APP", "ClientMachine"]
 
@@ -105,39 +114,52 @@ class ClientMachine:
         self._is_known = False
         """Whether the server has said that this client is registered since the link is up."""
         self._registering: list[int] = []
-        self._calls: dict[int, int] = {}  # op_id by number
+        self._calls: dict[int, int] = {}  # op_id by sequence number
         self._sent = 0
         """The highest number of a context that was sent: what is acknowledged beyond was another store's."""
-        self._seen = {aggregate for _, aggregate in self._store.items("seen ")}
-        self._deadlines = Deadlines(_RETRY)
+        self._outbox = Outbox(self._store, ContextFields)
+        self._seen = {aggregate for _, aggregate in self._store.items("seen ", str)}
+        self._unanswered: RetransmitTimer[int] = RetransmitTimer(_RETRY)
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
-        return (*self._decide(now_us, event), *self._deadlines.timer(now_us))
-
-    def _decide(self, now_us: int, event: Event) -> Sequence[Effect]:
         match event:
-            case Call(op_id=op_id, operation="register", arguments={"attributes": attributes}):
+            case Call(op_id=op_id, operation=operations.Register(attributes=attributes)):
                 self._store.put("attributes", attributes)
                 self._registering.append(op_id)
-                return () if self._store.get("leaves") else self._begin(now_us)
-            case Call(op_id=op_id, operation="unregister"):
+                return () if self._leaves else self._begin(now_us)
+            case Call(op_id=op_id, operation=operations.Unregister()):
                 return self._unregister(now_us, op_id)
-            case Call(op_id=op_id, operation="propagate", arguments={"context": context}):
-                return self._propagate(now_us, op_id, Context.read(context).at(now_us))
+            case Call(op_id=op_id, operation=operations.Propagate(context=fields)):
+                return self._propagate(now_us, op_id, fields.context().at(now_us))
             case Received():
                 return self._received(now_us, event)
-            case SendFailed(to=to, message=bytes() as sent) if to != self._server:
-                return self._could_not_pass(to, unpack(sent))
+            case SendFailed(to=to) if to != self._server:
+                return self._could_not_pass(to, event)
             case LinkUp():
                 self._has_link = True
                 return self._begin(now_us)
             case LinkDown():
                 self._has_link = self._is_known = False
-                self._deadlines.forget()
+                return self._unanswered.clear()
             case TimerFired():
-                return self._again(now_us)
+                return self._overdue(now_us)
         return ()
+
+    @property
+    def _attributes(self) -> Attributes | None:
+        """What this client is registered with, or wants to be; None: it does not."""
+        return self._store.get("attributes", dict)
+
+    @property
+    def _leaves(self) -> bool:
+        """Whether the server is still to hear that this client has left."""
+        return self._store.get("leaves", bool) or False
+
+    @property
+    def _is_another(self) -> bool:
+        """Whether the server has said that it has seen another incarnation of this client."""
+        return self._store.get("another", bool) or False
 
     def shown(self, now_us: int, context: Context) -> Sequence[Effect]:
         """Take note of an aggregate that has come for the first time."""
@@ -148,30 +170,37 @@ class ClientMachine:
     def _begin(self, now_us: int) -> Sequence[Effect]:
         """Begin to register, or to unregister, also again: the server then knows the address."""
         self._is_known = False
-        self._deadlines.forget()
-        leaves, attributes = self._store.get("leaves"), self._store.get("attributes")
-        if not self._has_link or (attributes is None and not leaves):
-            return ()
-        self._store.put("turn", (self._store.get("turn") or 0) + 1)
+        stop = self._unanswered.clear()
+        if not self._has_link or (self._attributes is None and not self._leaves):
+            return stop
+        self._store.put("turn", self._turn + 1)
         return self._say_who(now_us)
 
-    def _say_who(self, now_us: int, **fields: Any) -> Sequence[Effect]:
+    @property
+    def _turn(self) -> int:
+        return self._store.get("turn", int) or 0
+
+    def _say_who(self, now_us: int, challenge: str | UnsetType = UNSET) -> Sequence[Effect]:
         """Tell the server whether this client is registered, in this turn."""
-        kind = "unregister" if self._store.get("leaves") else "register"
-        if kind == "register":
-            fields["attributes"] = self._store.get("attributes")
-        if self._store.get("another"):
-            fields["another"] = True
-        waiting = self._store.items("out ")
-        first = waiting[0][1][0] if waiting else (self._store.get("number") or 0) + 1
-        effects = self._ask(
-            kind, incarnation=incarnation(self._ports), turn=self._store.get("turn"), first=first, **fields
-        )
-        self._deadlines.sent(now_us, _REGISTRATION, len(effects.message))
-        return (effects,)
+        life, first = incarnation(self._ports), self._outbox.first_seq
+        another = True if self._is_another else UNSET
+        attributes = self._attributes
+        asked: FromClients
+        if self._leaves or attributes is None:
+            asked = Unregister(
+                client=self._client, device=self.device, incarnation=life, turn=self._turn, first=first,
+                challenge=challenge, another=another,
+            )  # fmt: skip
+        else:
+            asked = Register(
+                client=self._client, device=self.device, attributes=attributes, incarnation=life,
+                turn=self._turn, first=first, challenge=challenge, another=another,
+            )  # fmt: skip
+        sent = self._ask(asked)
+        return (sent, *self._unanswered.sent(now_us, _REGISTRATION, len(sent.message)))
 
     def _unregister(self, now_us: int, op_id: int) -> Sequence[Effect]:
-        was_registered = self._store.get("attributes") is not None
+        was_registered = self._attributes is not None
         left = self._give_up(
             ParameterError(
                 "This client has unregistered before the server had this context.",
@@ -179,7 +208,7 @@ class ClientMachine:
             )
         )
         effects: Sequence[Effect] = ()
-        if was_registered and not self._store.get("leaves"):
+        if was_registered and not self._leaves:
             effects = self._leave(now_us)
         return (*left, *effects, Complete(op_id))
 
@@ -191,15 +220,14 @@ class ClientMachine:
     def _give_up(self, error: ParameterError) -> list[Effect]:
         """Be registered no more, with nothing in the outbox."""
         self._store.delete("attributes")
-        for key, _ in self._store.items("out "):
-            self._store.delete(key)
+        self._outbox.acked(self._outbox.last_seq)
         asked = (*self._registering, *self._calls.values())
         self._registering.clear()
         self._calls.clear()
         return [Complete(op_id, error=error) for op_id in asked]
 
     def _propagate(self, now_us: int, op_id: int, context: Context) -> Sequence[Effect]:
-        if self._store.get("attributes") is None:
+        if self._attributes is None:
             error = ParameterError(
                 "This client is not registered.",
                 where="client_id",
@@ -208,44 +236,50 @@ class ClientMachine:
                 remedy="register() again, under a name that is free",
             )
             return (Complete(op_id, error=error),)
-        number = (self._store.get("number") or 0) + 1
-        self._store.put("number", number)
-        self._store.put(f"out {number:012d}", [number, context.describe()])
-        self._calls[number] = op_id
-        return self._outbox(now_us, [number]) if self._is_known else ()
+        try:
+            seq = self._outbox.add(ContextFields.of(context))
+        except OutboxFull as full:
+            return (Complete(op_id, error=full),)
+        self._calls[seq] = op_id
+        return self._send(now_us, [seq]) if self._is_known else ()
 
-    def _outbox(self, now_us: int, numbers: Collection[int] | None = None) -> Sequence[Effect]:
-        """Send what waits: all of it, or some."""
-        waiting = [each for _, each in self._store.items("out ")]
-        effects, whose = [], self._whose()
-        for number, context in waiting:
-            if numbers is None or number in numbers:
-                asked = self._ask("context", number=number, first=waiting[0][0], context=context, **whose)
-                self._sent = max(self._sent, number)
-                self._deadlines.sent(now_us, number, len(asked.message))
-                effects.append(asked)
+    def _send(self, now_us: int, seqs: Collection[int]) -> Sequence[Effect]:
+        """Send some of what waits."""
+        effects: list[Effect] = []
+        for seq in seqs:
+            context = self._outbox[seq]
+            sent = self._ask(
+                Propagate(
+                    client=self._client, device=self.device, seq=seq, first=self._outbox.first_seq,
+                    context=context, incarnation=self._whose(),
+                )
+            )  # fmt: skip
+            self._sent = max(self._sent, seq)
+            effects += (sent, *self._unanswered.sent(now_us, seq, len(sent.message)))
         return effects
 
-    def _whose(self) -> dict[str, str]:
+    def _whose(self) -> str | UnsetType:
         """Give what contexts say of their incarnation: nothing, if the server has seen no other one."""
-        return {"incarnation": incarnation(self._ports)} if self._store.get("another") else {}
+        return incarnation(self._ports) if self._is_another else UNSET
 
-    def _again(self, now_us: int) -> Sequence[Effect]:
-        overdue = set(self._deadlines.overdue(now_us))
-        if _REGISTRATION in overdue:
-            return self._say_who(now_us)
-        return self._outbox(now_us, overdue) if overdue else ()
+    def _overdue(self, now_us: int) -> Sequence[Effect]:
+        late = self._unanswered.overdue(now_us)
+        if _REGISTRATION in late:
+            effects = self._say_who(now_us)
+        else:
+            effects = self._send(now_us, [seq for seq in late if seq in self._outbox])
+        return [*effects, *self._unanswered.fired(now_us)]
 
-    def _ask(self, kind: str, **fields: Any) -> Send:
-        message = {"kind": kind, "client": self._client, "device": self.device, **fields}
+    def _ask(self, message: FromClients) -> Send:
         return Send(self._server, pack(message, self._compress))
 
     # -- from the server, and from peers
 
     def _received(self, now_us: int, event: Received) -> Sequence[Effect]:
         """Take what the server says, and what peers pass on; everything else is odd."""
+        attributes = self._attributes
         if event.source != self._server:
-            passed, attributes = read(event, FROM_PEERS), self._store.get("attributes")
+            passed = read(event, FROM_PEERS)
             if passed is None or (attributes is not None and not attributes.get("p2p_enabled")):
                 return odd(event)
             return self._pushed(now_us, passed, is_registered=attributes is not None)
@@ -253,17 +287,12 @@ class ClientMachine:
             case None:
                 return odd(event)
             case Push() as push:
-                is_registered = self._store.get("attributes") is not None
-                return self._pushed(now_us, push, is_registered=is_registered)
+                return self._pushed(now_us, push, is_registered=attributes is not None)
             case Unknown():
                 return self._begin(now_us) if self._is_known else ()
-            case Taken(number=number, incarnation=whose):
-                is_mine = whose == self._whose().get("incarnation", UNSET)
-                return self._taken(now_us, min(number, self._sent)) if is_mine else ()
-            case answer if (answer.incarnation, answer.turn) == (
-                incarnation(self._ports),
-                self._store.get("turn"),
-            ):
+            case Taken(seq=seq, incarnation=whose):
+                return self._taken(now_us, min(seq, self._sent)) if whose == self._whose() else ()
+            case answer if (answer.incarnation, answer.turn) == (incarnation(self._ports), self._turn):
                 return self._answered(now_us, answer)
         return ()
 
@@ -271,85 +300,86 @@ class ClientMachine:
         self, now_us: int, answer: Registered | Unregistered | Refused | Identify
     ) -> Sequence[Effect]:
         """Take the answer to this turn."""
-        leaves = bool(self._store.get("leaves"))
         match answer:
             case Identify(challenge=challenge) if not self._is_known:
-                return self._say_who(now_us, challenge=challenge)
-            case Registered(another=another) if not self._is_known and not leaves:
-                if another is True and not self._store.get("another"):
+                return self._say_who(now_us, challenge)
+            case Registered(another=another) if not self._is_known and not self._leaves:
+                if another is True and not self._is_another:
                     self._store.put("another", True)
                 return self._agreed(now_us)
-            case Unregistered() if leaves:
-                self._deadlines.answered(now_us, _REGISTRATION)
+            case Unregistered() if self._leaves:
+                stop = self._unanswered.answered(now_us, _REGISTRATION)
                 self._store.delete("leaves")
-                return self._begin(now_us)
-            case Refused(device=device) if not leaves:
+                return [*stop, *self._begin(now_us)]
+            case Refused(device=device) if not self._leaves:
                 return self._refused(device)
         return ()
 
     def _agreed(self, now_us: int) -> Sequence[Effect]:
-        if self._store.get("attributes") is None:
+        if self._attributes is None:
             return ()
         self._is_known = True
-        self._deadlines.answered(now_us, _REGISTRATION)
         answered = [Complete(op_id, self._client) for op_id in self._registering]
         self._registering.clear()
-        return (*answered, *self._outbox(now_us))
+        stop = self._unanswered.answered(now_us, _REGISTRATION)
+        return [*answered, *stop, *self._send(now_us, [seq for seq, _ in self._outbox.items()])]
 
     def _refused(self, device: str) -> Sequence[Effect]:
         self._is_known = False
-        self._deadlines.forget()
-        return self._give_up(
-            ParameterError(
-                "This client id is taken.",
-                where="client_id",
-                found=f"{self._client!r} is that of {device}",
-                expected="an id that no other live device has",
-                remedy="register with another id",
-            )
+        error = ParameterError(
+            "This client id is taken.",
+            where="client_id",
+            found=f"{self._client!r} is that of {device}",
+            expected="an id that no other live device has",
+            remedy="register with another id",
         )
+        return [*self._unanswered.clear(), *self._give_up(error)]
 
-    def _taken(self, now_us: int, up_to: int) -> Sequence[Effect]:
+    def _taken(self, now_us: int, up_to_seq: int) -> Sequence[Effect]:
         effects: list[Effect] = []
-        for key, (number, _) in self._store.items("out "):
-            if number <= up_to:
-                self._store.delete(key)
-                self._deadlines.answered(now_us, number)
-                if number in self._calls:
-                    effects.append(Complete(self._calls.pop(number), number))
+        for seq, _ in self._outbox.acked(up_to_seq):
+            effects += self._unanswered.answered(now_us, seq)
+            if seq in self._calls:
+                effects.append(Complete(self._calls.pop(seq), seq))
         return effects
 
     def _pushed(self, now_us: int, push: Push | PassedPush, *, is_registered: bool) -> Sequence[Effect]:
-        got = self._ask("got", aggregate=push.aggregate)
+        ack = self._ask(DeliveryAck(client=self._client, device=self.device, aggregate=push.aggregate))
         if push.aggregate in self._seen:
-            return (got,)
+            return (ack,)
         self._remember(push.aggregate)
         effects: list[Effect] = []
-        context = push.context.context()
         if is_registered:
+            context = push.context.context()
             effects += [Notify(APP, context), *self.shown(now_us, context)]
-        effects.append(got)
+        effects.append(ack)
         if push.chain:
             (to, address), *rest = push.chain
-            passed = {
-                "kind": "push",
-                "aggregate": push.aggregate,
-                "context": context.describe(),
-                "chain": rest,
-                "to": to,
-            }
+            passed = PassedPush(push.aggregate, push.context, rest, to)
             effects.append(Send(address, pack(passed, self._compress)))
-        if not is_registered and type(push) is Push and not self._store.get("leaves"):
+        if not is_registered and type(push) is Push and not self._leaves:
             effects += self._leave(now_us)  # a late copy of what it has said long ago came to the server
         return effects
 
     def _remember(self, aggregate: str) -> None:
-        place = ((self._store.get("place") or 0) + 1) % _REMEMBERED
+        place = ((self._store.get("place", int) or 0) + 1) % _REMEMBERED
         self._store.put("place", place)
-        self._seen.discard(self._store.get(f"seen {place:04d}"))
+        self._seen.discard(self._store.get(f"seen {place:04d}", str) or "")
         self._store.put(f"seen {place:04d}", aggregate)
         self._seen.add(aggregate)
 
-    def _could_not_pass(self, to: str, push: Mapping[str, Any]) -> Sequence[Effect]:
-        rest = [client for client, _ in push["chain"]]
-        return (self._ask("unreachable", aggregate=push["aggregate"], who=push["to"], address=to, rest=rest),)
+    def _could_not_pass(self, to: str, event: SendFailed) -> Sequence[Effect]:
+        """Tell the server to whom an aggregate could not be passed on."""
+        push = read(event, FROM_PEERS)
+        if push is None:
+            return ()
+        rest = [client for client, _ in push.chain]
+        unreachable = Unreachable(
+            client=self._client,
+            device=self.device,
+            aggregate=push.aggregate,
+            who=push.to,
+            address=to,
+            rest=rest,
+        )
+        return (self._ask(unreachable),)

@@ -29,12 +29,12 @@ pass it on to; that one has to wait for two minutes, and loses nothing by it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from hashlib import blake2s
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct, UnsetType
 
 from mudkit.errors import MudkitError, ParameterError
 from mudkit.events import (
@@ -50,21 +50,30 @@ from mudkit.events import (
     SetTimer,
     TimerFired,
 )
+from mudkit.systems.radiator import operations
 from mudkit.systems.radiator.aggregation.joining import aggregate_of
 from mudkit.systems.radiator.engines.client_arrays import for_many
 from mudkit.systems.radiator.engines.literal import Entry
 from mudkit.systems.radiator.engines.pending import Message
 from mudkit.systems.radiator.messages import (
     FROM_CLIENTS,
+    PUSHES,
     DeliveryAck,
+    Identify,
     Propagate,
+    Push,
+    Refused,
     Register,
+    Registered,
+    Taken,
+    Unknown,
     Unreachable,
     Unregister,
+    Unregistered,
     odd,
     read,
 )
-from mudkit.systems.radiator.packing import pack, unpack
+from mudkit.systems.radiator.packing import pack
 from mudkit.systems.radiator.servers.chains import chains
 from mudkit.systems.radiator.servers.server_link import ServerLink
 from mudkit.systems.radiator.servers.settings import Settings
@@ -111,42 +120,44 @@ class ServerMachine:
         self._due_us: float = math.inf
         self._is_again_set = False
         self._now_us = 0
-        self._effects: list[Effect] = []
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
-        self._now_us, self._effects = now_us, []
-        match event:
-            case Received():
-                self._received(event)
-            case SendFailed(to=to, message=bytes() as sent):
-                self._failed(to, unpack(sent))
-            case TimerFired(name=ServerLink.TIMER):
-                self._effects += self._link.fired(now_us)
-            case TimerFired(name=name) if name == _DUE:
-                self._due_us = math.inf
-                self._propagate(self._engine.fire(now_us))
-            case TimerFired(name=name) if name == _AGAIN:
-                self._again()
-            case Call(op_id=op_id, operation=operation, arguments=arguments):
-                try:
-                    self._effects.append(Complete(op_id, self._call(operation, arguments)))
-                except MudkitError as error:
-                    self._effects.append(Complete(op_id, error=error))
-        self._effects += [
+        self._now_us = now_us
+        effects = self._decide(event)
+        failed = [
             Record("incidents", {"incident": "failed", "detail": str(problem)})
             for problem in self._engine.problems.news()
         ]
-        self._set_timers()
-        return self._effects
+        return [*effects, *failed, *self._timers()]
 
-    def _call(self, operation: str, arguments: Mapping[str, Any]) -> Any:
-        match operation:
-            case "clients":
+    def _decide(self, event: Event) -> Sequence[Effect]:
+        match event:
+            case Received():
+                return self._received(event)
+            case SendFailed():
+                return self._failed(event)
+            case TimerFired(name=ServerLink.TIMER):
+                return self._link.fired(self._now_us)
+            case TimerFired(name=name) if name == _DUE:
+                self._due_us = math.inf
+                return self._propagate(self._engine.fire(self._now_us))
+            case TimerFired(name=name) if name == _AGAIN:
+                return self._again()
+            case Call(op_id=op_id):
+                try:
+                    return (Complete(op_id, self._call(event)),)
+                except MudkitError as error:
+                    return (Complete(op_id, error=error),)
+        return ()
+
+    def _call(self, call: Call) -> dict[str, bool] | dict[str, int]:
+        match call.operation:
+            case operations.Clients():
                 return {name: self._is_there(row) for name, row in self._rows.items()}
-            case "waiting":
+            case operations.Waiting():
                 return {name: len(self._engine.waiting(name)) for name in self._rows}
-            case "counts":
+            case operations.Counts():
                 return {
                     "contexts": self._arrived,
                     "aggregates": self._aggregates,
@@ -156,50 +167,47 @@ class ServerMachine:
                     "failures": self._engine.problems.count,
                 }
         raise ParameterError(
-            "There is no such operation.", found=repr(operation), expected="clients, waiting, counts"
+            "There is no such operation.", found=repr(call.name), expected="clients, waiting, counts"
         )
 
     # -- clients
 
-    def _received(self, event: Received) -> None:
+    def _received(self, event: Received) -> Sequence[Effect]:
         """Take what a client may say, of itself."""
         message, source = read(event, FROM_CLIENTS), event.source
         if message is None or message.device != event.sender:
-            self._effects += odd(event)
-            return
+            return odd(event)
         match message:
             case Register():
-                self._register(source, message)
-                return
+                return self._register(source, message)
             case Unregister():
-                self._unregister(source, message)
-                return
+                return self._unregister(source, message)
         row = self._rows.get(message.client)
         if row is None or row.device != message.device:
-            self._tell(source, {"kind": "unknown"})
-            return
-        self._shows_life(message.client, row)
+            return self._tell(source, Unknown())
+        effects = self._shows_life(message.client, row)
         match message:
             case Propagate():
-                self._context(row, message)
+                effects += self._context(row, message)
             case DeliveryAck(client=client, aggregate=aggregate):
-                self._got(client, row, aggregate)
+                self._delivered(client, row, aggregate)
             case Unreachable():
-                self._unreachable(message)
+                effects += self._unreachable(message)
+        return effects
 
-    def _register(self, source: str, message: Register) -> None:
+    def _register(self, source: str, message: Register) -> Sequence[Effect]:
         client, device, attributes = message.client, message.device, message.attributes
         row = self._rows.get(client)
         if row is not None and row.device != device and row.is_there:
-            self._answer(source, "refused", message, device=row.device)
-            return
-        if not self._is_alive(source, message):
-            return
+            return self._tell(source, Refused(message.incarnation, message.turn, row.device))
+        asked = self._identify(source, message)
+        if asked:
+            return asked
         if row is not None and row.device != device:
             self._remove(client)
             row = None
-        another = {"another": True} if self._known[client, device].is_another else {}
-        self._answer(source, "registered", message, **another)
+        another = True if self._known[client, device].is_another else UNSET
+        effects = list(self._tell(source, Registered(message.incarnation, message.turn, another)))
         if row is None:
             self._entries += 1
             row = self._rows[client] = Row(self._entries, device, source, self._now_us)
@@ -208,28 +216,29 @@ class ServerMachine:
             self._at.pop(row.address, None)
             row.address, self._at[source] = source, client
         row.p2p_enabled = bool(attributes.get("p2p_enabled", False))
-        self._shows_life(client, row)
+        effects += self._shows_life(client, row)
         if attributes != row.attributes:  # a phone that is only back changes nothing of what waits
             row.attributes = attributes
-            self._propagate(self._engine.register(self._now_us, client, attributes))
+            effects += self._propagate(self._engine.register(self._now_us, client, attributes))
+        return effects
 
-    def _unregister(self, source: str, message: Unregister) -> None:
-        if not self._is_alive(source, message):
-            return
+    def _unregister(self, source: str, message: Unregister) -> Sequence[Effect]:
+        asked = self._identify(source, message)
+        if asked:
+            return asked
         row = self._rows.get(message.client)
         if row is not None and row.device == message.device:
             self._remove(message.client)
-        self._answer(source, "unregistered", message)
+        return self._tell(source, Unregistered(message.incarnation, message.turn))
 
-    def _is_alive(self, source: str, message: Register | Unregister) -> bool:
+    def _identify(self, source: str, message: Register | Unregister) -> Sequence[Effect]:
         """Take note of who registers or unregisters, unless it may be a late copy; then it is asked."""
         key = message.client, message.device
         known = self._known.get(key)
         if known is not None and (known.incarnation != message.incarnation or known.turn > message.turn):
             if known.challenge is None or message.challenge != known.challenge:
                 known.challenge = known.challenge or self._entropy(4).hex()
-                self._answer(source, "identify", message, challenge=known.challenge)
-                return False
+                return self._tell(source, Identify(message.incarnation, message.turn, known.challenge))
             known = Known(message.incarnation, message.turn, 0, is_another=True)
             row = self._rows.get(message.client)
             if row is not None and row.device == message.device:
@@ -238,16 +247,16 @@ class ServerMachine:
             known = Known(message.incarnation, message.turn, 0)
         self._known[key] = known
         known.is_another |= message.another is True
-        known.turn, known.last = message.turn, max(known.last, message.first - 1)
-        return True
+        known.turn, known.last_seq = message.turn, max(known.last_seq, message.first - 1)
+        return ()
 
-    def _shows_life(self, client: str, row: Row) -> None:
+    def _shows_life(self, client: str, row: Row) -> list[Effect]:
         row.heard_us = self._now_us
         row.doubted_until_us = 0
-        if not row.is_there:
-            row.is_there = True
-            for aggregate in row.owed:
-                self._push(aggregate, [client])
+        if row.is_there:
+            return []
+        row.is_there = True
+        return [effect for aggregate in row.owed for effect in self._push(aggregate, [client])]
 
     def _remove(self, client: str) -> None:
         self._owing.discard(client)
@@ -256,48 +265,50 @@ class ServerMachine:
         self._known[client, row.device].early.clear()
         self._engine.unregister(self._now_us, client)
 
-    def _context(self, row: Row, message: Propagate) -> None:
-        client, number = message.client, message.number
+    def _context(self, row: Row, message: Propagate) -> Sequence[Effect]:
+        client, seq = message.client, message.seq
         known = self._known[client, row.device]
-        whose = {"incarnation": known.incarnation} if known.is_another else {}
-        if message.incarnation != whose.get("incarnation", UNSET):
-            self._tell(row.address, {"kind": "unknown"})
-            return
-        known.last = max(known.last, message.first - 1)
-        if known.last < number <= known.last + _MOST_AHEAD:
-            known.early[number] = message.context.context()
+        whose: str | UnsetType = known.incarnation if known.is_another else UNSET
+        if message.incarnation != whose:
+            return self._tell(row.address, Unknown())
+        known.last_seq = max(known.last_seq, message.first - 1)
+        if known.last_seq < seq <= known.last_seq + _MOST_AHEAD:
+            known.early[seq] = message.context.context()
         taken = []
-        while known.last + 1 in known.early:
-            known.last += 1
-            taken.append(known.early.pop(known.last))
+        while known.last_seq + 1 in known.early:
+            known.last_seq += 1
+            taken.append(known.early.pop(known.last_seq))
         if known.early:
-            known.early = {each: early for each, early in known.early.items() if each > known.last}
-        if number <= known.last:
-            self._tell(row.address, {"kind": "taken", "number": known.last, **whose})
+            known.early = {each: early for each, early in known.early.items() if each > known.last_seq}
+        effects: list[Effect] = []
+        if seq <= known.last_seq:
+            effects += self._tell(row.address, Taken(known.last_seq, whose))
         for context in taken:
             self._arrived += 1
             arrived = Message(self._arrived, client, self._now_us, context)
-            self._propagate(self._engine.take(self._now_us, arrived))
+            effects += self._propagate(self._engine.take(self._now_us, arrived))
+        return effects
 
-    def _got(self, client: str, row: Row, aggregate: str) -> None:
+    def _delivered(self, client: str, row: Row, aggregate: str) -> None:
         row.owed.pop(aggregate, None)
         if not row.owed:
             self._owing.discard(client)
 
-    def _unreachable(self, message: Unreachable) -> None:
+    def _unreachable(self, message: Unreachable) -> Sequence[Effect]:
         """Hear that a client could not pass an aggregate on; it may say so of the next of its chain, once."""
         row = self._rows.get(message.who)
         owed = None if row is None else row.owed.get(message.aggregate)
         if row is None or owed is None or (message.client, message.who) not in pairwise(owed.chain):
-            return
+            return ()
         chain, owed.chain = owed.chain, ()
         if row.address == message.address:
             row.doubted_until_us = self._now_us + DOUBT_US
-        self._go_on(message.aggregate, chain[chain.index(message.who) + 1 :])
+        return self._go_on(message.aggregate, chain[chain.index(message.who) + 1 :])
 
     # -- propagation
 
-    def _propagate(self, entries: Sequence[Entry]) -> None:
+    def _propagate(self, entries: Sequence[Entry]) -> Sequence[Effect]:
+        effects: list[Effect] = []
         for entry in entries:
             context = aggregate_of(self._settings.join, entry, self._engine.problems)
             if context is None:
@@ -319,7 +330,8 @@ class ServerMachine:
                 settings.chainability,
                 engine.problems.add,
             ):
-                self._push(aggregate, chain)
+                effects += self._push(aggregate, chain)
+        return effects
 
     def _aggregate_id(self) -> str:
         """Give an id that no peer can guess: what it pushed under it would be taken for the aggregate."""
@@ -327,72 +339,69 @@ class ServerMachine:
         mark = blake2s(number.to_bytes(8, "big"), key=self._secret, digest_size=4).hexdigest()
         return f"{mark} {number}"
 
-    def _push(self, aggregate: str, chain: Sequence[str]) -> None:
+    def _push(self, aggregate: str, chain: Sequence[str]) -> Sequence[Effect]:
         """Send an aggregate to the first of a chain, with the names and addresses of the others."""
         first, *others = (self._rows[client] for client in chain)
-        rest = [[client, row.address] for client, row in zip(chain[1:], others, strict=True)]
-        context = first.owed[aggregate].context
-        push = {"kind": "push", "aggregate": aggregate, "context": context, "chain": rest}
-        sent = pack(push, self._settings.compress)
-        self._effects += self._link.send(self._now_us, first.address, sent)
+        rest = [(client, row.address) for client, row in zip(chain[1:], others, strict=True)]
+        sent = pack(Push(aggregate, first.owed[aggregate].context, rest), self._settings.compress)
+        effects = self._link.send(self._now_us, first.address, sent)
         again_us = self._link.free_us + AGAIN_US + len(sent) * AGAIN_US_PER_BYTE
         whole = tuple(chain)
         for hop, row in enumerate((first, *others)):
             owed = row.owed[aggregate]
             owed.again_us = again_us + hop * (AGAIN_US_PER_HOP + len(sent) * AGAIN_US_PER_BYTE)
             owed.chain = whole
+        return effects
 
-    def _failed(self, to: str, message: Mapping[str, Any]) -> None:
+    def _failed(self, event: SendFailed) -> Sequence[Effect]:
         """Find that something did not reach a client: it is away, and the next of its chain is tried."""
-        client = self._at.get(to)
+        client = self._at.get(event.to)
         if client is not None:
             self._rows[client].is_there = False
-        if message["kind"] == "push":
-            self._go_on(message["aggregate"], [each for each, _ in message["chain"]])
+        push = read(event, PUSHES)
+        return () if push is None else self._go_on(push.aggregate, [each for each, _ in push.chain])
 
-    def _go_on(self, aggregate: str, rest: Sequence[str]) -> None:
+    def _go_on(self, aggregate: str, rest: Sequence[str]) -> Sequence[Effect]:
         """Send an aggregate to those of a chain whom it has not reached."""
         there = []
         for client in rest:
             row = self._rows.get(client)
             if row is not None and aggregate in row.owed and self._is_there(row):
                 there.append(client)
-        if there:
-            self._push(aggregate, there)
+        return self._push(aggregate, there) if there else ()
 
     def _is_there(self, row: Row) -> bool:
         """Say whether something is sent to a client now."""
         return row.is_there and row.doubted_until_us <= self._now_us
 
-    def _again(self) -> None:
+    def _again(self) -> Sequence[Effect]:
         self._is_again_set = False
+        effects: list[Effect] = []
         for client in sorted(self._owing, key=lambda each: self._rows[each].number):
             row = self._rows[client]
             if self._now_us - row.heard_us > self._settings.silence_us:
                 self._remove(client)
-                self._tell(row.address, {"kind": "unknown"})  # if it lives, it registers again
+                effects += self._tell(row.address, Unknown())  # if it lives, it registers again
             elif self._is_there(row):
                 for aggregate in [each for each, owed in row.owed.items() if owed.again_us <= self._now_us]:
-                    self._push(aggregate, [client])
+                    effects += self._push(aggregate, [client])
+        return effects
 
-    def _answer(self, to: str, kind: str, message: Register | Unregister, **fields: Any) -> None:
-        """Answer who registers or unregisters, in its turn."""
-        turn = {"incarnation": message.incarnation, "turn": message.turn}
-        self._tell(to, {"kind": kind, **turn, **fields})
+    def _tell(self, to: str, message: Struct) -> Sequence[Effect]:
+        return self._link.send(self._now_us, to, pack(message, self._settings.compress))
 
-    def _tell(self, to: str, message: dict[str, Any]) -> None:
-        self._effects += self._link.send(self._now_us, to, pack(message, self._settings.compress))
-
-    def _set_timers(self) -> None:
+    def _timers(self) -> Sequence[Effect]:
+        """Set the timers for what waits in the engine, and for what is owed."""
+        effects: list[Effect] = []
         due_us = self._engine.due_us
         if due_us != self._due_us:
             self._due_us = due_us
             wait_us = due_us - self._now_us
             is_set = due_us < math.inf
-            timer = (
+            effects.append(
                 SetTimer(_DUE, int(wait_us) if wait_us > 0 else _RETRY_US) if is_set else CancelTimer(_DUE)
             )
-            self._effects.append(timer)
         if not self._is_again_set and self._owing:
             self._is_again_set = True
-            self._effects.append(SetTimer(_AGAIN, AGAIN_US))
+            effects.append(SetTimer(_AGAIN, AGAIN_US))
+        return effects

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from mudkit.events import Effect, Send, SetTimer
 
@@ -30,7 +30,7 @@ class ServerLink:
         self.bytes_sent = 0
         self.messages_sent = 0
 
-    def send(self, now_us: int, to: str, message: Any) -> Sequence[Effect]:
+    def send(self, now_us: int, to: str, message: bytes) -> Sequence[Effect]:
         """Send bytes now, or when they have wholly left after all that is before them."""
         self.messages_sent += 1
         self.bytes_sent += len(message)

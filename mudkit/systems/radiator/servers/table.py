@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from mudkit.systems.radiator.context import Context
+from mudkit.systems.radiator.context import Attributes, Context
+from mudkit.systems.radiator.messages import ContextFields
 
 __all__ = ["Known", "Owed", "Row"]
 
@@ -17,7 +16,7 @@ class Owed:
 
     Parameters
     ----------
-    context : dict
+    context : ContextFields
         As it is sent.
     again_us : int
         It is sent again then; a chain takes its time.
@@ -25,7 +24,7 @@ class Owed:
         The chain in which it was sent to this client last.
     """
 
-    context: dict[str, Any]
+    context: ContextFields
     again_us: int
     chain: tuple[str, ...] = ()
 
@@ -54,7 +53,7 @@ class Row:
     address: str
     heard_us: int
     p2p_enabled: bool = False
-    attributes: Mapping[str, Any] | None = None
+    attributes: Attributes | None = None
     is_there: bool = True
     """Whether nothing that the server sent has failed to reach it since it last showed life."""
     doubted_until_us: int = 0
@@ -72,15 +71,15 @@ class Known:
         The incarnation of the client's store.
     turn : int
         The highest with which it has registered or unregistered.
-    last : int
-        Number of the last context that was taken.
+    last_seq : int
+        Sequence number of the last context that was taken.
     is_another : bool
         Whether there was another incarnation before: then contexts say of which they are.
     """
 
     incarnation: str
     turn: int
-    last: int
+    last_seq: int
     is_another: bool = False
     challenge: str | None = None
     """What who comes with another incarnation, or an older turn, has to give back first."""
