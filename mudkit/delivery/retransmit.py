@@ -133,7 +133,12 @@ class RetransmitTimer(Generic[_K]):
         return [key for key, each in self._waiting.items() if each.due_us <= now_us]
 
     def fired(self, now_us: int) -> Sequence[Effect]:
-        """Set the timer anew, when it has fired and what was overdue has been sent again."""
+        """Set the timer anew, when it has fired and what was overdue has been sent again.
+
+        What is overdue and was not sent again waits as if it had been: the timer never fires in vain for ever.
+        """
+        for key in self.overdue(now_us):
+            self.sent(now_us, key, self._waiting[key].size_bytes)
         if not self._waiting:
             self._set_us = None
             return ()

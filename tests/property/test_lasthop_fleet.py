@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mudkit import Lab
-from mudkit.events import Send
+from mudkit.events import Send, as_wire
 from mudkit.fleet.store import Killed
 from mudkit.systems.lasthop import Forwarding, Publications, Subscriber, Subscription
 
@@ -109,7 +109,7 @@ class Ward:
             def seen(now_us: int, event: Any) -> Any:
                 effects = handle(now_us, event)
                 for effect in effects:
-                    message = effect.message if type(effect) is Send else {}
+                    message = as_wire(effect.message) if type(effect) is Send else {}
                     number = (message.get("stream"), message.get("number"))
                     if message.get("kind") == "stream" and number not in first:
                         first.add(number)

@@ -57,7 +57,7 @@ class _Pickler(pickle.Pickler):
             return "store"
         if getattr(value, "__self__", None) is self.process and callable(value):
             return "entropy"
-        if isinstance(value, FunctionType) and not value.__module__.startswith(_OWN):
+        if isinstance(value, FunctionType) and not (value.__module__ or "").startswith(_OWN):
             self.given[f"given {id(value)}"] = value
             return f"given {id(value)}"
         return None

@@ -13,6 +13,17 @@ from mudkit.sources.parameters import number, of_kind, whole_number
 from mudkit.systems.arguments import check_device, check_lab, is_storable
 from mudkit.systems.lasthop.device.context_handler import Following
 from mudkit.systems.lasthop.device.machine import APP, ARRIVALS, DeviceMachine
+from mudkit.systems.lasthop.operations import (
+    Follow,
+    Held,
+    Publish,
+    Queues,
+    Read,
+    Rerank,
+    Subscribe,
+    Unfollow,
+    Unsubscribe,
+)
 from mudkit.systems.lasthop.servers.spooling_server import SpoolServer
 from mudkit.systems.lasthop.subscription import Subscription, check_topic
 
@@ -63,7 +74,7 @@ class Publications:
 
     def queues(self, device: str, topic: str) -> Operation:
         """Tell how many messages wait for a device, and how many are on it as far as the server knows."""
-        return self.installed.call("queues", device=device, topic=topic)
+        return self.installed.call(Queues(device, topic))
 
 
 class Topic:
@@ -137,14 +148,12 @@ class Topic:
                 expected="whole characters, and whole numbers of at most 64 bit",
             )
         lasts_us = None if expires_s is None else round(number("expires_s", expires_s, 1e-6, 1e10) * 1e6)
-        return self._installed.call(
-            "publish", topic=self.name, rank=rank, expires_us=lasts_us, content=content, item=item
-        )
+        return self._installed.call(Publish(self.name, rank, lasts_us, content, item))
 
     def rerank(self, identity: str, rank: float) -> Operation:
         """Give a message another rank, up or down; one below a subscriber's threshold is retracted."""
         rank = number("rank", rank, -1e9, 1e9)
-        return self._installed.call("rerank", topic=self.name, identity=str(identity), rank=rank)
+        return self._installed.call(Rerank(self.name, str(identity), rank))
 
 
 class Subscriber:
@@ -213,11 +222,11 @@ class Subscriber:
             The topic or a setting is not usable, or there are settings beside a whole subscription.
         """
         subscription = _subscription(wanted, settings)
-        return self.installed.call("subscribe", subscription=dict(subscription.describe()))
+        return self.installed.call(Subscribe(subscription))
 
     def unsubscribe(self, topic: str) -> Operation:
         """End a subscription, with all that waits; done when the server knows."""
-        return self.installed.call("unsubscribe", topic=check_topic(topic))
+        return self.installed.call(Unsubscribe(check_topic(topic)))
 
     def read(self, topic: str) -> Operation:
         """Read the best messages of a topic; without a link, the best that are on the device.
@@ -233,7 +242,7 @@ class Subscriber:
             The operation, which gives a list of mappings with their text, rank and topic; it raises for a
             topic without a subscription.
         """
-        return self.installed.call("read", topic=check_topic(topic))
+        return self.installed.call(Read(check_topic(topic)))
 
     def follow(
         self, wanted: str | Subscription, places: Mapping[str, tuple[float, float, float]], **settings: Any
@@ -250,15 +259,15 @@ class Subscriber:
             As for :meth:`subscribe`.
         """
         following = Following(_subscription(wanted, settings), places)
-        return self.installed.call("follow", following=following.describe())
+        return self.installed.call(Follow(following))
 
     def unfollow(self, topic: str) -> Operation:
         """End what :meth:`follow` began, by the topic as it was given there."""
-        return self.installed.call("unfollow", topic=topic)
+        return self.installed.call(Unfollow(topic))
 
     def held(self) -> Operation:
         """Tell how many messages of each topic are on the device."""
-        return self.installed.call("held")
+        return self.installed.call(Held())
 
     def on_message(self, callback: Callable[[Any], None]) -> None:
         """Call ``callback`` with each message that is shown as it comes."""

@@ -6,34 +6,52 @@ beginnings of that. A stream of messages to the device belongs to one session an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
+from mudkit.delivery.stream import MOST_AHEAD, StreamItem
 from mudkit.errors import MudkitError
 from mudkit.systems.arguments import is_storable
+from mudkit.systems.lasthop.spool.policies import Forwarding
 from mudkit.systems.lasthop.subscription import Subscription
 from mudkit.systems.receiving import Accepts, Count
-from mudkit.systems.stream import MOST_AHEAD
 
 __all__ = [
-    "Confirmed",
+    "Ack",
+    "Body",
+    "Content",
     "DeviceFacts",
+    "Fact",
+    "FactsAck",
+    "Forwarded",
     "FromDevice",
     "FromServer",
-    "Heard",
+    "HasRead",
     "Hello",
+    "Identify",
+    "LetGo",
+    "Offered",
+    "Ranks",
     "Read",
+    "Retracts",
+    "Session",
+    "Shown",
+    "Shows",
     "Stream",
+    "Subscribes",
+    "Unsubscribes",
+    "Wanted",
     "Welcome",
-    "Who",
 ]
 
+Content: TypeAlias = dict[str, Any]
+"""What a publisher says of a message: the application's own."""
 _Text = Annotated[str, Meta(min_length=1, max_length=1 << 16)]
 _Rank = Annotated[float, Meta(ge=-1e9, le=1e9)]
 _Incarnation = Annotated[str, Meta(pattern="^[0-9a-f]{8}$")]
-_Session = tuple[_Incarnation, Count, Count]
+Session: TypeAlias = tuple[_Incarnation, Count, Count]
+"""An incarnation of the device, a life of its machine, and which beginning of that."""
 _Number = Annotated[int, Meta(ge=1, le=1 << 62)]
 
 
@@ -61,6 +79,36 @@ class Wanted(Struct, frozen=True, forbid_unknown_fields=True):
     interrupt: float | None
     at_h: list[float]
     per_day: int | None
+
+    @classmethod
+    def of(cls, wanted: Subscription) -> Wanted:
+        """Write a subscription as it is sent and stored."""
+        forwarding = wanted.forwarding
+        policy = Policy(
+            forwarding.kind, forwarding.prefetch_limit, forwarding.expiration_threshold_s, forwarding.delay_s
+        )
+        quiet_h = None if wanted.quiet_h is None else (wanted.quiet_h[0], wanted.quiet_h[1])
+        return cls(
+            wanted.topic, wanted.max, wanted.threshold, wanted.mode, policy, quiet_h, wanted.interrupt,
+            list(wanted.at_h), wanted.per_day,
+        )  # fmt: skip
+
+    def subscription(self) -> Subscription:
+        """Give the subscription.
+
+        Raises
+        ------
+        ParameterError
+            There can be none such.
+        """
+        policy = self.policy
+        forwarding = Forwarding(
+            policy.kind, policy.prefetch_limit, policy.expiration_threshold_s, policy.delay_s
+        )
+        return Subscription(
+            self.topic, self.max, self.threshold, self.mode, forwarding, self.quiet_h, self.interrupt,
+            tuple(self.at_h), self.per_day,
+        )  # fmt: skip
 
 
 class _Fact(Struct, frozen=True, tag_field="what"):
@@ -99,7 +147,8 @@ class Shown(_Fact, frozen=True, tag="shown"):
     ids: list[_Text]
 
 
-_Facts = list[tuple[_Number, Subscribes | Unsubscribes | HasRead | LetGo | Shown]]
+Fact: TypeAlias = Subscribes | Unsubscribes | HasRead | LetGo | Shown
+_Facts = list[tuple[_Number, Fact]]
 
 
 class _Message(Struct, frozen=True, tag_field="kind"):
@@ -115,7 +164,7 @@ class Hello(_Message, frozen=True, tag="hello"):
     what is there with its ranks, and the facts that the server has not heard.
     """
 
-    session: _Session
+    session: Session
     room: Annotated[int, Meta(ge=1, le=1 << 31)] | None
     after: tuple[_Text, Count] | None
     holds: dict[_Text, dict[_Text, _Rank]]
@@ -125,25 +174,26 @@ class Hello(_Message, frozen=True, tag="hello"):
 class DeviceFacts(_Message, frozen=True, tag="told"):
     """Device to server: the facts that it has not heard."""
 
-    session: _Session
+    session: Session
     facts: _Facts
 
 
 class Read(_Message, frozen=True, tag="read"):
     """Device to server: somebody reads at most so many (null: all), is there anything better? (4.5)."""
 
-    session: _Session
+    session: Session
     topic: _Text
     number: _Number
     most: Annotated[float, Meta(ge=0.0)] | None
 
 
-class Confirmed(_Message, frozen=True, tag="confirmed"):
+class Ack(Struct, frozen=True, tag_field="kind", tag="confirmed", kw_only=True):
     """Device to server: all of a stream has come up to a number, and those that it misses have not."""
 
     stream: _Text
-    number: Count
-    missing: Annotated[list[_Number], Meta(max_length=MOST_AHEAD)] = []
+    seq: Count = field(name="number")
+    missing: Annotated[list[_Number], Meta(max_length=MOST_AHEAD)] | UnsetType = UNSET
+    device: _Text
 
 
 # -- what a server tells
@@ -152,21 +202,21 @@ class Confirmed(_Message, frozen=True, tag="confirmed"):
 class Welcome(_Message, frozen=True, tag="welcome"):
     """Server to device: the session has begun, and the facts are known up to a number."""
 
-    session: _Session
-    number: Count
+    session: Session
+    seq: Count = field(name="number")
 
 
-class Heard(_Message, frozen=True, tag="heard"):
+class FactsAck(_Message, frozen=True, tag="heard"):
     """Server to device, in answer to what it told: the facts are known up to a number."""
 
-    session: _Session
-    number: Count
+    session: Session
+    seq: Count = field(name="number")
 
 
-class Who(_Message, frozen=True, tag="who"):
+class Identify(_Message, frozen=True, tag="who"):
     """Server to device: it does not know this session, which has to begin anew."""
 
-    session: _Session
+    session: Session
 
 
 class _Body(Struct, frozen=True, tag_field="what"):
@@ -182,9 +232,9 @@ class Forwarded(_Body, frozen=True, tag="message"):
     id: _Text
     rank: _Rank
     order: Count
-    expires_us: Count | None
     shown: bool
-    content: dict[str, Any]
+    expires_us: Count | None
+    content: Content
 
 
 class Ranks(_Body, frozen=True, tag="rank"):
@@ -212,43 +262,45 @@ class Offered(_Body, frozen=True, tag="offered"):
     number: Count
 
 
-class Stream(_Message, frozen=True, tag="stream"):
-    """Server to device: the next of a session's stream, see :mod:`mudkit.systems.stream`."""
-
-    stream: _Text
-    number: _Number
-    first: _Number
-    body: Forwarded | Ranks | Retracts | Shows | Offered
+Body: TypeAlias = Forwarded | Ranks | Retracts | Shows | Offered
 
 
-class FromDevice(Accepts[Any]):
+class Stream(StreamItem[Body], frozen=True, tag_field="kind", tag="stream"):
+    """Server to device: the next of a session's stream, see :mod:`mudkit.delivery.stream`."""
+
+    device: _Text
+
+
+class FromDevice(Accepts[Hello | DeviceFacts | Read | Ack]):
     """What a server takes, from the device of which it is."""
 
     def __init__(self) -> None:
-        super().__init__(Hello, DeviceFacts, Read, Confirmed)
+        super().__init__(Hello, DeviceFacts, Read, Ack)
 
-    def __call__(self, message: Any) -> bool:
-        """Say whether a message is one of them, and all that it wants can be had."""
-        return super().__call__(message) and all(
-            _can_be_had(fact) for _, fact in message.get("facts", ()) if fact["what"] == "subscribe"
-        )
+    def decode(self, message: Any) -> Hello | DeviceFacts | Read | Ack | None:
+        """Give a message as what it is, or None: all that it wants must be something that can be had."""
+        decoded = super().decode(message)
+        facts = decoded.facts if isinstance(decoded, Hello | DeviceFacts) else []
+        return decoded if all(_can_be_had(fact) for _, fact in facts) else None
 
 
-class FromServer(Accepts[Any]):
+class FromServer(Accepts[Welcome | FactsAck | Identify | Stream]):
     """What a device takes, from its server."""
 
     def __init__(self) -> None:
-        super().__init__(Welcome, Heard, Who, Stream)
+        super().__init__(Welcome, FactsAck, Identify, Stream)
 
-    def __call__(self, message: Any) -> bool:
-        """Say whether a message is one of them, and what it brings can be stored."""
-        return super().__call__(message) and (
-            message["kind"] != "stream" or is_storable(message["body"].get("content"))
-        )
+    def decode(self, message: Any) -> Welcome | FactsAck | Identify | Stream | None:
+        """Give a message as what it is, or None: what it brings must be something that can be stored."""
+        decoded = super().decode(message)
+        brought = decoded.body if isinstance(decoded, Stream) else None
+        return None if isinstance(brought, Forwarded) and not is_storable(brought.content) else decoded
 
 
-def _can_be_had(fact: Mapping[str, Any]) -> bool:
+def _can_be_had(fact: Fact) -> bool:
+    if not isinstance(fact, Subscribes):
+        return True
     try:
-        return bool(Subscription.read(fact["subscription"]).topic == fact["topic"])
+        return fact.subscription.subscription().topic == fact.topic
     except MudkitError:
         return False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
@@ -139,29 +138,3 @@ class Subscription:
     def delivers_at(self, time_of_day_us: int) -> bool:
         """Say whether this is one of the hours at which it delivers."""
         return any(round(hour * _HOUR_US) % _DAY_US == time_of_day_us for hour in self.at_h)
-
-    def describe(self) -> Mapping[str, Any]:
-        """Give it as JSON can hold it, for who keeps it."""
-        forwarding = self.forwarding
-        return {
-            "topic": self.topic, "max": self.max, "threshold": self.threshold, "mode": self.mode,
-            "policy": {
-                "kind": forwarding.kind, "prefetch_limit": forwarding.prefetch_limit,
-                "expiration_threshold_s": forwarding.expiration_threshold_s, "delay_s": forwarding.delay_s,
-            },
-            "quiet_h": None if self.quiet_h is None else list(self.quiet_h), "interrupt": self.interrupt,
-            "at_h": list(self.at_h), "per_day": self.per_day,
-        }  # fmt: skip
-
-    @classmethod
-    def read(cls, described: Mapping[str, Any]) -> Subscription:
-        """Take what :meth:`describe` gave."""
-        quiet = described["quiet_h"]
-        return cls(
-            **{
-                **described,
-                "policy": Forwarding(**described["policy"]),
-                "at_h": tuple(described["at_h"]),
-                "quiet_h": None if quiet is None else tuple(quiet),
-            }
-        )

@@ -103,3 +103,10 @@ def test_whatever_goes_on_what_waits_has_a_timer_no_later_than_its_deadline(step
         if len(timer):
             assert set_us <= min(each.due_us for each in timer._waiting.values())
         assert timer.size_bytes == sum(each.size_bytes for each in timer._waiting.values())
+
+
+def test_what_is_overdue_and_is_not_sent_again_does_not_fire_for_ever() -> None:
+    timer: RetransmitTimer[str] = RetransmitTimer("t")
+    timer.sent(0, "a")
+    assert timer.overdue(5 * S) == ["a"]
+    assert timer.fired(5 * S) == (SetTimer("t", 10 * S),)

@@ -96,14 +96,3 @@ class Following:
             return None, None
         wanted = None if after is None else self.subscription.to(after)
         return before, wanted
-
-    def describe(self) -> dict[str, Any]:
-        """Give it as JSON can hold it."""
-        places = {name: list(place) for name, place in self.places.items()}
-        return {"subscription": dict(self.subscription.describe()), "places": places}
-
-    @classmethod
-    def read(cls, described: Mapping[str, Any]) -> Following:
-        """Take what :meth:`describe` gave."""
-        places = {name: tuple(place) for name, place in described["places"].items()}
-        return cls(Subscription.read(described["subscription"]), places)

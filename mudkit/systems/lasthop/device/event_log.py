@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
+import msgspec
+
+from mudkit.delivery.outbox import Outbox
 from mudkit.events import Store
+from mudkit.systems.lasthop.messages import Fact, HasRead
 
 __all__ = ["EventLog"]
 
-_KEY: Final = "fact "
-_COUNT: Final = "facts"
 _EMPTY_READS: Final = 16
 """Of a topic; older ones are in no moving average any more."""
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    fact: Fact
 
 
 class EventLog:
@@ -21,55 +26,48 @@ class EventLog:
     Parameters
     ----------
     store : Store
-
-    Attributes
-    ----------
-    pending : dict of int to mapping
-        What the server has not heard of.
     """
 
     def __init__(self, store: Store) -> None:
-        self._store = store
-        self._last: int = store.get(_COUNT) or 0
-        self.pending: dict[int, Mapping[str, Any]] = {
-            int(key.removeprefix(_KEY)): fact for key, fact in store.items(_KEY)
-        }
+        self._outbox = Outbox(store, _Kept, "fact")
 
-    def add(self, fact: Mapping[str, Any]) -> int:
-        """Note a fact, and give its number."""
-        self._last += 1
-        self._store.put(_COUNT, self._last)
-        self._store.put(_key(self._last), fact)
-        self.pending[self._last] = fact
-        if _is_empty(fact):
+    @property
+    def is_empty(self) -> bool:
+        """Whether the server has heard of all."""
+        return not len(self._outbox)
+
+    @property
+    def last_seq(self) -> int:
+        """Number of the last fact; 0 before the first."""
+        return self._outbox.last_seq
+
+    def add(self, fact: Fact) -> int:
+        """Note a fact, and give its number.
+
+        Raises
+        ------
+        OutboxFull
+            There are too many that the server has not heard of.
+        """
+        seq = self._outbox.add(_Kept(fact))
+        if _is_empty_read(fact):
             same = [
-                number
-                for number, each in self.pending.items()
-                if _is_empty(each) and each["topic"] == fact["topic"]
+                each
+                for each, kept in self._outbox.items()
+                if _is_empty_read(kept.fact) and kept.fact.topic == fact.topic
             ]
-            for number in same[:-_EMPTY_READS]:
-                self._forget(number)
-        return self._last
+            for each in same[:-_EMPTY_READS]:
+                self._outbox.ack(each)
+        return seq
 
-    def heard(self, number: int) -> list[int]:
+    def acked(self, seq: int) -> list[int]:
         """Forget what the server has heard, and say which those are."""
-        gone = [each for each in self.pending if each <= number]
-        for each in gone:
-            self._forget(each)
-        return gone
+        return [each for each, _ in self._outbox.acked(seq)]
 
-    def as_sent(self) -> list[list[Any]]:
+    def as_sent(self) -> list[tuple[int, Fact]]:
         """Give all of them as they are sent: number and fact."""
-        return [[number, fact] for number, fact in self.pending.items()]
-
-    def _forget(self, number: int) -> None:
-        del self.pending[number]
-        self._store.delete(_key(number))
+        return [(seq, kept.fact) for seq, kept in self._outbox.items()]
 
 
-def _key(number: int) -> str:
-    return f"{_KEY}{number:012d}"
-
-
-def _is_empty(fact: Mapping[str, Any]) -> bool:
-    return bool(fact["what"] == "read" and not fact["ids"])
+def _is_empty_read(fact: Fact) -> bool:
+    return isinstance(fact, HasRead) and not fact.ids

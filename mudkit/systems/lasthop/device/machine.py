@@ -23,10 +23,14 @@ machine. A device with an empty store is a new one, and has an incarnation of it
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Final
 
-from mudkit.errors import ParameterError
+import msgspec
+
+from mudkit.delivery.records import delivery
+from mudkit.delivery.session import incarnation
+from mudkit.errors import OutboxFull, ParameterError
 from mudkit.events import (
     Call,
     CancelTimer,
@@ -39,16 +43,36 @@ from mudkit.events import (
     Notify,
     Ports,
     Received,
-    Record,
     Send,
     SetTimer,
     TimerFired,
 )
-from mudkit.systems.incarnation import incarnation
+from mudkit.systems.lasthop import operations
 from mudkit.systems.lasthop.device.context_handler import Following
 from mudkit.systems.lasthop.device.queue import DeviceQueue
 from mudkit.systems.lasthop.device.session import AGAIN, Ask, Session
-from mudkit.systems.lasthop.messages import FromServer
+from mudkit.systems.lasthop.messages import (
+    Ack,
+    Body,
+    Content,
+    FactsAck,
+    Forwarded,
+    FromServer,
+    HasRead,
+    Identify,
+    LetGo,
+    Offered,
+    Ranks,
+    Read,
+    Retracts,
+    Shown,
+    Shows,
+    Stream,
+    Subscribes,
+    Unsubscribes,
+    Wanted,
+    Welcome,
+)
 from mudkit.systems.lasthop.servers.phone import AGAIN_US
 from mudkit.systems.lasthop.subscription import Subscription
 from mudkit.systems.receiving import dropped
@@ -61,6 +85,21 @@ ARRIVALS: Final = "arrivals"
 """Who is told of what has come to the device, shown or not."""
 _MISSING: Final = "missing"
 _TAKEN: Final = FromServer()
+
+
+class _Topic(msgspec.Struct, frozen=True):
+    """A subscription, and the number of the fact by which it began."""
+
+    run: int
+    wanted: Wanted
+
+
+class _Followed(msgspec.Struct, frozen=True):
+    """A subscription that depends on the place, and the topic that it is subscribed to for it."""
+
+    wanted: Wanted
+    places: dict[str, tuple[float, float, float]]
+    topic: str | None
 
 
 class DeviceMachine(Session):
@@ -81,13 +120,13 @@ class DeviceMachine(Session):
         super().__init__(ports, me, server, capacity)
         self._ports, self._store = ports, ports.store
         self._queue = DeviceQueue(ports.store, math.inf if capacity is None else capacity)
-        self._topics: dict[str, tuple[int, Subscription]] = {
-            key.removeprefix("topic "): (run, Subscription.read(described))
-            for key, (run, described) in ports.store.items("topic ")
+        self._topics = {
+            key.removeprefix("topic "): (kept.run, kept.wanted.subscription())
+            for key, kept in ports.store.items("topic ", _Topic)
         }
         self._following: dict[str, tuple[Following, str | None]] = {
-            key.removeprefix("follow "): (Following.read(described), topic)
-            for key, (described, topic) in ports.store.items("follow ")
+            key.removeprefix("follow "): (Following(kept.wanted.subscription(), kept.places), kept.topic)
+            for key, kept in ports.store.items("follow ", _Followed)
         }
         self._loc: tuple[float, float] | None = None
         self._reads = 0
@@ -95,236 +134,251 @@ class DeviceMachine(Session):
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
-        if type(event) is Received and not (event.source == self._server and _TAKEN(event.message)):
+        message = _TAKEN.decode(event.message) if type(event) is Received else None
+        if type(event) is Received and (message is None or event.source != self._server):
             return dropped(event)
-        self._now_us, self._effects = now_us, []
+        self._now_us = now_us
         if not self._life:
             self._incarnation = incarnation(self._ports)
-            self._life = (self._store.get("life") or 0) + 1
+            self._life = (self._store.get("life", int) or 0) + 1
             self._store.put("life", self._life)
         self._queue.expire(now_us)
-        match event:
-            case Call(op_id=op_id, operation=operation, arguments=arguments):
-                self._call(op_id, operation, arguments)
-            case Received(message={"kind": "stream"} as message) if message["stream"] == self._name:
-                self._welcome()
+        effects = [*(self._decide(event) if message is None else self._received(message))]
+        if not self._facts.is_empty and not self._telling:
+            effects += self._tell()
+        return effects
+
+    def _received(self, message: Welcome | FactsAck | Identify | Stream) -> Sequence[Effect]:
+        match message:
+            case Stream(stream=name) if name == self._name:
+                effects = [*self._welcome()]
                 for body in self._stream.take(message):
-                    self._take(body)
-                self._confirm()
-                self._await_overtaken()
-            case Received(message={"kind": "heard", "session": session, "number": number}):
-                if list(session) == self._session:
-                    self._heard(number)
-            case Received(message={"kind": "welcome", "session": session, "number": number}):
-                if list(session) == self._session:
-                    self._heard(number)
-                    self._welcome()
-            case Received(message={"kind": "who", "session": session}) if list(session) == self._session:
+                    effects += self._take(body)
+                return [*effects, self._ack(), *self._await_overtaken()]
+            case Stream():
+                return ()
+            case _ if message.session != self._session:
+                return ()
+            case FactsAck(seq=seq):
+                return self._acked(seq)
+            case Welcome(seq=seq):
+                return [*self._acked(seq), *self._welcome()]
+            case Identify():
                 self._is_welcome, self._after = False, None
-                self._hello()
+                return self._hello()
+
+    def _decide(self, event: Event) -> Sequence[Effect]:
+        match event:
+            case Call(op_id=op_id):
+                try:
+                    return self._call(op_id, event)
+                except OutboxFull as error:
+                    return (Complete(op_id, error=error),)
             case LinkUp():
                 self._has_link = True
-                self._hello()
+                return self._hello()
             case LinkDown():
                 self._lose_session()
-                self._has_link = self._is_again_set = False
-                self._effects += [CancelTimer(AGAIN), CancelTimer(_MISSING)]
-                self._read_what_is_there(self._asks)
+                self._has_link = False
+                self._telling = 0
+                self._unanswered.clear()
+                stop = CancelTimer(AGAIN), CancelTimer(_MISSING)
+                return [*stop, *self._read_what_is_there(self._asks)]
             case TimerFired(name=name):
-                self._again() if name == AGAIN else self._miss()
+                return self._again() if name == AGAIN else self._miss()
             case ContextChanged(context=context):
                 loc = context.get("loc")
                 self._loc = None if loc is None else (loc[0], loc[1])
-                self._moved()
-        if self._facts.pending and not self._telling:
-            self._tell()
-        return self._effects
+                return self._moved()
+        return ()
 
     # -- the application
 
-    def _call(self, op_id: int, operation: str, arguments: Mapping[str, Any]) -> None:
-        match operation:
-            case "subscribe":
-                self._calls[self._subscribe(Subscription.read(arguments["subscription"]))] = op_id
-                return
-            case "unsubscribe" if arguments["topic"] in self._topics:
-                self._calls[self._unsubscribe(arguments["topic"])] = op_id
-                return
-            case "read" if arguments["topic"] in self._topics:
-                self._read(op_id, arguments["topic"])
-                return
-            case "follow":
-                following = Following.read(arguments["following"])
+    def _call(self, op_id: int, call: Call) -> Sequence[Effect]:
+        match call.operation:
+            case operations.Subscribe(subscription=subscription):
+                self._calls[self._subscribe(subscription)] = op_id
+                return ()
+            case operations.Unsubscribe(topic=topic) if topic in self._topics:
+                seq, effects = self._unsubscribe(topic)
+                self._calls[seq] = op_id
+                return effects
+            case operations.Read(topic=topic) if topic in self._topics:
+                return self._read(op_id, topic)
+            case operations.Follow(following=following):
                 before = self._following.get(following.subscription.topic, (None, None))[1]
                 self._follow(following, before)
-                self._moved()
-            case "unfollow" if arguments["topic"] in self._following:
-                _, before = self._following.pop(arguments["topic"])
-                self._store.delete(f"follow {arguments['topic']}")
-                if before is not None:
-                    self._unsubscribe(before)
-            case "held":
-                held = {topic: len(self._queue.held(topic)) for topic in self._topics}
-                self._effects.append(Complete(op_id, held))
-                return
-            case "unsubscribe" | "read" | "unfollow":
-                known = self._following if operation == "unfollow" else self._topics
-                error: Exception = ParameterError(
-                    f"{self._me} is not subscribed to this topic.",
-                    where="topic",
-                    found=repr(arguments["topic"]),
-                    expected=", ".join(known) or "none yet",
-                )
-                self._effects.append(Complete(op_id, error=error))
-                return
-            case _:
-                error = ParameterError(
-                    "There is no such operation.",
-                    found=repr(operation),
-                    expected="subscribe, unsubscribe, read, follow, unfollow, held",
-                )
-                self._effects.append(Complete(op_id, error=error))
-                return
-        self._effects.append(Complete(op_id))
+                return [*self._moved(), Complete(op_id)]
+            case operations.Unfollow(topic=topic) if topic in self._following:
+                _, before = self._following.pop(topic)
+                self._store.delete(f"follow {topic}")
+                ended = () if before is None else self._unsubscribe(before)[1]
+                return [*ended, Complete(op_id)]
+            case operations.Held():
+                return (Complete(op_id, {topic: len(self._queue.held(topic)) for topic in self._topics}),)
+            case operations.Unsubscribe(topic=topic) | operations.Read(topic=topic):
+                return (Complete(op_id, error=self._not_subscribed(topic, self._topics)),)
+            case operations.Unfollow(topic=topic):
+                return (Complete(op_id, error=self._not_subscribed(topic, self._following)),)
+        error = ParameterError(
+            "There is no such operation.",
+            found=repr(call.name),
+            expected="subscribe, unsubscribe, read, follow, unfollow, held",
+        )
+        return (Complete(op_id, error=error),)
+
+    def _not_subscribed(self, topic: str, known: Iterable[str]) -> ParameterError:
+        return ParameterError(
+            f"{self._me} is not subscribed to this topic.",
+            where="topic",
+            found=repr(topic),
+            expected=", ".join(known) or "none yet",
+        )
 
     def _subscribe(self, wanted: Subscription) -> int:
-        described = wanted.describe()
-        number = self._facts.add({"what": "subscribe", "topic": wanted.topic, "subscription": described})
-        run = self._topics[wanted.topic][0] if wanted.topic in self._topics else number
+        """Note the subscription, and give the number of the fact."""
+        seq = self._facts.add(Subscribes(wanted.topic, Wanted.of(wanted)))
+        run = self._topics[wanted.topic][0] if wanted.topic in self._topics else seq
         self._topics[wanted.topic] = run, wanted
-        self._store.put(f"topic {wanted.topic}", [run, described])
-        return number
+        self._store.put(f"topic {wanted.topic}", _Topic(run, Wanted.of(wanted)))
+        return seq
 
-    def _unsubscribe(self, topic: str) -> int:
-        self._read_what_is_there([number for number, ask in self._asks.items() if ask.topic == topic])
+    def _unsubscribe(self, topic: str) -> tuple[int, Sequence[Effect]]:
+        """End a subscription; give the number of the fact, and what becomes of reads that wait."""
+        effects = self._read_what_is_there(
+            [number for number, ask in self._asks.items() if ask.topic == topic]
+        )
         del self._topics[topic]
         self._store.delete(f"topic {topic}")
         self._queue.end(topic)
-        return self._facts.add({"what": "unsubscribe", "topic": topic})
+        return self._facts.add(Unsubscribes(topic)), effects
 
     def _follow(self, following: Following, topic: str | None) -> None:
-        self._following[following.subscription.topic] = following, topic
-        self._store.put(f"follow {following.subscription.topic}", [following.describe(), topic])
+        wanted = following.subscription
+        self._following[wanted.topic] = following, topic
+        kept = _Followed(Wanted.of(wanted), dict(following.places), topic)
+        self._store.put(f"follow {wanted.topic}", kept)
 
-    def _moved(self) -> None:
+    def _moved(self) -> list[Effect]:
         """Subscribe to what is wanted here, and no more to what was wanted there."""
+        effects: list[Effect] = []
         for following, before in list(self._following.values()):
             ends, begins = following.changes(before, self._loc)
             if ends is not None:
-                self._unsubscribe(ends)
+                effects += self._unsubscribe(ends)[1]
             if begins is not None:
                 self._subscribe(begins)
             if ends is not None or begins is not None:
                 self._follow(following, None if begins is None else begins.topic)
+        return effects
 
     # -- reading
 
-    def _read(self, op_id: int, topic: str) -> None:
+    def _read(self, op_id: int, topic: str) -> Sequence[Effect]:
         self._reads += 1
         self._asks[self._reads] = Ask(topic, op_id, self._now_us)
-        if self._has_link:
-            self._ask(self._reads)
-            self._set_again()
-        else:
-            self._read_what_is_there([self._reads])
+        return self._ask(self._reads) if self._has_link else self._read_what_is_there([self._reads])
 
-    def _ask(self, number: int) -> None:
+    def _ask(self, number: int) -> Sequence[Effect]:
         """Ask the server for better messages than there are, when it knows that the device is there."""
-        if self._is_welcome:
-            ask = self._asks[number]
-            most = min(
-                self._topics[ask.topic][1].most, math.inf if self._capacity is None else self._capacity
-            )
-            self._send("read", topic=ask.topic, number=number, most=None if most == math.inf else most)
+        if not self._is_welcome:
+            return self._unanswered.sent(self._now_us, number)
+        ask = self._asks[number]
+        most = min(self._topics[ask.topic][1].most, math.inf if self._capacity is None else self._capacity)
+        return self._send(
+            number, Read(self._me, self._session, ask.topic, number, None if most == math.inf else most)
+        )
 
-    def _read_what_is_there(self, numbers: Any) -> None:
+    def _read_what_is_there(self, numbers: Iterable[int]) -> list[Effect]:
+        effects: list[Effect] = []
         for number in list(numbers):
             ask = self._asks.pop(number)
+            effects += self._unanswered.answered(self._now_us, number)
             taken = self._queue.take(ask.topic, self._topics[ask.topic][1].most)
             ids = [identity for identity, _ in taken]
-            self._facts.add(
-                {"what": "read", "topic": ask.topic, "at_us": self._now_us, "ids": ids, "number": number}
-            )
-            for identity in ids:
-                self._happened(identity, "read_us")
-            self._effects.append(Complete(ask.op_id, [content for _, content in taken]))
+            self._facts.add(HasRead(ask.topic, self._now_us, ids, number))
+            effects += [delivery(identity, self._me, read_us=self._now_us) for identity in ids]
+            effects.append(Complete(ask.op_id, [content for _, content in taken]))
+        return effects
 
     # -- what the server brings
 
-    def _confirm(self, **more: Any) -> None:
+    def _ack(self, missing: list[int] | msgspec.UnsetType = msgspec.UNSET) -> Send:
         """Say up to where everything has come."""
-        acked = self._stream.confirm(self._server, self._name).message
-        self._effects.append(Send(self._server, {**acked, **more, "device": self._me}))
+        return Send(
+            self._server, Ack(stream=self._name, seq=self._stream.last_seq, missing=missing, device=self._me)
+        )
 
-    def _await_overtaken(self) -> None:
+    def _await_overtaken(self) -> Sequence[Effect]:
         """See in a while whether what was overtaken by now has come."""
-        if self._stream.ahead and not self._overtaken:
-            self._overtaken = self._stream.missing
-            self._effects.append(SetTimer(_MISSING, AGAIN_US))
+        missing = () if self._overtaken else self._stream.missing
+        if not missing:
+            return ()
+        self._overtaken = missing
+        return (SetTimer(_MISSING, AGAIN_US),)
 
-    def _miss(self) -> None:
+    def _miss(self) -> Sequence[Effect]:
         """Say what has not: a link keeps the order, and what a network delays has come by then."""
-        if missing := [each for each in self._stream.missing if each in self._overtaken]:
-            self._confirm(missing=missing)
+        missing = [each for each in self._stream.missing if each in self._overtaken]
+        said = [self._ack(missing)] if missing else []
         self._overtaken = ()
-        self._await_overtaken()
+        return [*said, *self._await_overtaken()]
 
-    def _take(self, body: Mapping[str, Any]) -> None:
-        topic = body["topic"]
-        if topic not in self._topics or self._topics[topic][0] != body["run"]:
-            return  # of a subscription that has ended
-        match body["what"]:
-            case "message":
-                self._message(topic, body)
-            case "rank":
-                self._queue.rank(topic, body["id"], body["rank"])
-            case "retract":
-                if self._queue.drop(topic, body["id"]) is not None:
-                    self._happened(body["id"], "refused_us")
-            case "show":
-                shown = [(each, self._queue.drop(topic, each)) for each in body["ids"]]
-                self._show(topic, [(each, content) for each, content in shown if content is not None])
+    def _take(self, body: Body) -> Sequence[Effect]:
+        topic = body.topic
+        if topic not in self._topics or self._topics[topic][0] != body.run:
+            return ()  # of a subscription that has ended
+        match body:
+            case Forwarded():
+                return self._message(body)
+            case Ranks(id=identity, rank=rank):
+                self._queue.rank(topic, identity, rank)
+            case Retracts(id=identity):
+                if self._queue.drop(topic, identity) is not None:
+                    return (delivery(identity, self._me, refused_us=self._now_us),)
+            case Shows(ids=ids):
+                shown = [(each, self._queue.drop(topic, each)) for each in ids]
+                there = self._show(topic, [(each, content) for each, content in shown if content is not None])
                 self._let_go(topic, [each for each, content in shown if content is None])
-            case "offered" if body["number"] in self._asks:
-                self._read_what_is_there([body["number"]])
+                return there
+            case Offered(number=number) if number in self._asks:
+                return self._read_what_is_there([number])
+        return ()
 
-    def _message(self, topic: str, body: Mapping[str, Any]) -> None:
-        identity, expires_us = body["id"], body["expires_us"]
+    def _message(self, body: Forwarded) -> Sequence[Effect]:
+        topic, identity, expires_us = body.topic, body.id, body.expires_us
         if (topic, identity) in self._queue:
-            return
+            return ()
         if expires_us is not None and expires_us <= self._now_us:
-            if body["shown"]:
+            if body.shown:
                 self._let_go(topic, [identity])
-            return
-        self._happened(identity, "delivered_us")
-        content = {**body["content"], "rank": body["rank"]}
-        self._effects.append(Notify(ARRIVALS, content))
-        if body["shown"]:
-            self._show(topic, [(identity, content)])
-            return
-        self._queue.put(topic, identity, body["rank"], body["order"], expires_us, body["content"])
+            return ()
+        content = {**body.content, "rank": body.rank}
+        effects: list[Effect] = [
+            delivery(identity, self._me, delivered_us=self._now_us),
+            Notify(ARRIVALS, content),
+        ]
+        if body.shown:
+            return [*effects, *self._show(topic, [(identity, content)])]
+        self._queue.put(topic, identity, body.rank, body.order, expires_us, body.content)
         for each, gone in self._queue.make_room():
             self._let_go(each, [gone])
+        return effects
 
-    def _held(self) -> dict[str, Any]:
+    def _held(self) -> dict[str, dict[str, float]]:
         return {each: self._queue.held(each) for each in self._topics}
 
     def _let_go(self, topic: str, identities: list[str]) -> None:
         """Say that they are not here, and will not be shown."""
         if identities:
-            self._facts.add({"what": "gone", "topic": topic, "ids": identities})
+            self._facts.add(LetGo(topic, identities))
 
-    def _show(self, topic: str, shown: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+    def _show(self, topic: str, shown: Sequence[tuple[str, Content]]) -> Sequence[Effect]:
         if not shown:
-            return
-        self._facts.add({"what": "shown", "topic": topic, "ids": [identity for identity, _ in shown]})
-        for identity, content in shown:
-            self._happened(identity, "read_us")
-            self._effects.append(Notify(APP, content))
-
-    def _happened(self, identity: str, what: str) -> None:
-        self._effects.append(
-            Record("deliveries", {"item": identity, "receiver": self._me, what: self._now_us})
-        )
-
-    # -- what the server hears
+            return ()
+        self._facts.add(Shown(topic, [identity for identity, _ in shown]))
+        return [
+            effect
+            for identity, content in shown
+            for effect in (delivery(identity, self._me, read_us=self._now_us), Notify(APP, content))
+        ]

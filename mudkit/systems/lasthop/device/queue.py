@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from heapq import heapify, heappop, heappush
-from typing import Any, Final
+from typing import Final
+
+import msgspec
 
 from mudkit.events import Store
+from mudkit.systems.lasthop.messages import Content
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US, NOWHERE, Message, Ranked
 
 __all__ = ["DeviceQueue"]
@@ -16,6 +18,15 @@ _PLACE: Final = 0
 _MOST_DEAD: Final = 64
 
 _Entry = tuple[float, int, int, str, Message]
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    """A message as the store keeps it; ``expires_us`` is null of one that does not expire."""
+
+    rank: float
+    order: int
+    expires_us: int | None
+    content: Content
 
 
 class DeviceQueue:
@@ -32,13 +43,13 @@ class DeviceQueue:
         self._store = store
         self._capacity = capacity
         self._queues: dict[str, Ranked] = {}
-        self._known: dict[tuple[str, str], tuple[Message, Mapping[str, Any]]] = {}
+        self._known: dict[tuple[str, str], tuple[Message, Content]] = {}
         self._expiries: list[tuple[int, int, str, Message]] = []
         self._lowest: list[_Entry] = []
         self._count = 0
-        for key, kept in store.items(_KEY):
+        for key, kept in store.items(_KEY, _Kept):
             _, topic, identity = key.split("\n", 2)
-            self._add(topic, identity, *kept)
+            self._add(topic, identity, kept)
 
     def __len__(self) -> int:
         return len(self._known)
@@ -53,11 +64,12 @@ class DeviceQueue:
         rank: float,
         order: int,
         expires_us: int | None,
-        content: Mapping[str, Any],
+        content: Content,
     ) -> None:
         """Keep a message that is not there."""
-        self._store.put(_key(topic, identity), [rank, order, expires_us, content])
-        self._add(topic, identity, rank, order, expires_us, content)
+        kept = _Kept(rank, order, expires_us, content)
+        self._store.put(_key(topic, identity), kept)
+        self._add(topic, identity, kept)
 
     def rank(self, topic: str, identity: str, rank: float) -> None:
         """Give a message another rank, if it is there."""
@@ -66,9 +78,9 @@ class DeviceQueue:
         message, content = self._known[topic, identity]
         self._queues[topic].rerank(message, rank)
         self._rate(topic, message)
-        self._store.put(_key(topic, identity), [rank, message.order, _expires(message), content])
+        self._store.put(_key(topic, identity), _Kept(rank, message.order, _expires(message), content))
 
-    def drop(self, topic: str, identity: str) -> Mapping[str, Any] | None:
+    def drop(self, topic: str, identity: str) -> Content | None:
         """Take a message out, and give its content; None: it is not there."""
         if (topic, identity) not in self._known:
             return None
@@ -77,10 +89,10 @@ class DeviceQueue:
         self._forget(topic, identity)
         return content
 
-    def take(self, topic: str, most: float) -> list[tuple[str, Mapping[str, Any]]]:
+    def take(self, topic: str, most: float) -> list[tuple[str, Content]]:
         """Take the best of a topic out, and give their identities and contents."""
         queue = self._queues.get(topic)
-        taken: list[tuple[str, Mapping[str, Any]]] = []
+        taken: list[tuple[str, Content]] = []
         while queue is not None and queue.size and len(taken) < most:
             identity = str(queue.pop().identity)
             taken.append((identity, self._content(topic, identity)))
@@ -114,21 +126,16 @@ class DeviceQueue:
             self.drop(topic, identity)
         self._queues.pop(topic, None)
 
-    def _add(
-        self,
-        topic: str,
-        identity: str,
-        rank: float,
-        order: int,
-        expires_us: int | None,
-        content: Mapping[str, Any],
-    ) -> None:
-        message = Message(identity, rank, order, 0, FOREVER_US if expires_us is None else expires_us)
+    def _add(self, topic: str, identity: str, kept: _Kept) -> None:
+        expires_us = kept.expires_us
+        message = Message(
+            identity, kept.rank, kept.order, 0, FOREVER_US if expires_us is None else expires_us
+        )
         queue = self._queues.get(topic)
         if queue is None:
             queue = self._queues[topic] = Ranked(_PLACE)
         queue.add(message)
-        self._known[topic, identity] = message, content
+        self._known[topic, identity] = message, kept.content
         if expires_us is not None:
             heappush(self._expiries, (expires_us, self._count, topic, message))
         self._rate(topic, message)
@@ -137,7 +144,7 @@ class DeviceQueue:
         self._count += 1
         heappush(self._lowest, (message.rank, -message.order, self._count, topic, message))
 
-    def _content(self, topic: str, identity: str) -> Mapping[str, Any]:
+    def _content(self, topic: str, identity: str) -> Content:
         """Give what a message is for its reader, with the rank that it has now."""
         message, content = self._known[topic, identity]
         return {**content, "rank": message.rank}

@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Final
 
-from mudkit.events import (
-    Complete,
-    Effect,
-    Ports,
-    Send,
-    SetTimer,
-    size_bytes,
-)
+import msgspec
+
+from mudkit.delivery.retransmit import RetransmitTimer
+from mudkit.delivery.stream import Incoming
+from mudkit.events import Complete, Effect, Ports, Send, size_bytes
 from mudkit.systems.lasthop.device.event_log import EventLog
-from mudkit.systems.lasthop.servers.phone import AGAIN_US, AGAIN_US_PER_BYTE
-from mudkit.systems.stream import Incoming
+from mudkit.systems.lasthop.messages import Body, DeviceFacts, Hello
+from mudkit.systems.lasthop.messages import Session as SessionName
 
-__all__ = ["AGAIN", "PATIENCE_US", "Ask", "Session"]
+__all__ = ["AGAIN", "FACTS", "HELLO", "PATIENCE_US", "Ask", "Session"]
 
 AGAIN: Final = "again"
 PATIENCE_US: Final = 15_000_000
 """So long a reader waits for better messages."""
+HELLO: Final = 0
+"""The key of a hello among what waits for an answer; reads have their numbers, from 1 on."""
+FACTS: Final = -1
+"""The key of the facts that were told."""
 
 
-@dataclass
-class Ask:
-    """A read that waits for the server."""
+class Ask(msgspec.Struct):
+    """A read that waits for the server.
+
+    Parameters
+    ----------
+    topic : str
+    op_id : int
+    since_us : int
+    """
 
     topic: str
     op_id: int
@@ -55,106 +61,101 @@ class Session:
         self._facts = EventLog(ports.store)
         self._incarnation = ""
         self._life = self._count = 0
-        self._stream = Incoming({"first": 1})
+        self._stream: Incoming[Body] = Incoming()
         self._overtaken: Sequence[int] = ()
         """Numbers of what is missing if it has not come when the timer fires."""
-        self._after: list[Any] | None = None
+        self._after: tuple[str, int] | None = None
         """The last session in which the server has spoken, and up to where it has come."""
-        self._is_welcome = self._is_again_set = False
+        self._is_welcome = False
         self._telling = 0
         """The last fact of those that were told and may be on their way; 0: none are."""
-        self._hello_us = self._told_us = 0
-        """When to say it again."""
+        self._unanswered: RetransmitTimer[int] = RetransmitTimer(AGAIN)
         self._calls: dict[int, int] = {}  # op_id by number of the fact
         self._asks: dict[int, Ask] = {}
         self._now_us = 0
-        self._effects: list[Effect] = []
 
-    def _held(self) -> dict[str, Any]:
-        """Give what is there, by topic."""
+    def _held(self) -> dict[str, dict[str, float]]:
+        """Give what is there, by topic, with its ranks."""
         raise NotImplementedError
 
-    def _ask(self, number: int) -> None:
+    def _ask(self, number: int) -> Sequence[Effect]:
         """Ask for the messages of a read."""
         raise NotImplementedError
 
-    def _read_what_is_there(self, numbers: Sequence[int]) -> None:
+    def _read_what_is_there(self, numbers: Iterable[int]) -> list[Effect]:
         """Let reads be answered with what is there."""
         raise NotImplementedError
 
     @property
-    def _session(self) -> list[str | int]:
-        return [self._incarnation, self._life, self._count]
+    def _session(self) -> SessionName:
+        return self._incarnation, self._life, self._count
 
     @property
     def _name(self) -> str:
         return f"{self._incarnation} {self._life}.{self._count}"
 
-    def _hello(self) -> None:
+    def _hello(self) -> Sequence[Effect]:
         """Begin a session."""
         self._lose_session()
         self._count += 1
-        self._stream, self._overtaken = Incoming({"first": 1}), ()
+        self._stream, self._overtaken = Incoming(), ()
         self._telling = 0
-        self._say_hello()
+        stop = self._unanswered.answered(self._now_us, FACTS)
+        return [*stop, *self._say_hello()]
 
-    def _welcome(self) -> None:
+    def _welcome(self) -> Sequence[Effect]:
         """Go on, now that the server knows of this session."""
-        if not self._is_welcome:
-            self._is_welcome = True
-            for number in self._asks:
-                self._ask(number)
+        if self._is_welcome:
+            return ()
+        self._is_welcome = True
+        stop = self._unanswered.answered(self._now_us, HELLO)
+        return [*stop, *(effect for number in self._asks for effect in self._ask(number))]
 
     def _lose_session(self) -> None:
         """Remember up to where it has come."""
         if self._is_welcome:
-            self._after = [self._name, self._stream.last]
+            self._after = self._name, self._stream.last_seq
             self._is_welcome = False
 
-    def _say_hello(self) -> None:
+    def _say_hello(self) -> Sequence[Effect]:
         """Say up to where the last session has come, or everything that is there."""
         holds = {} if self._after is not None else self._held()
-        self._hello_us = self._send(
-            "hello", room=self._capacity, after=self._after, holds=holds, facts=self._facts.as_sent()
-        )
-        self._set_again()
+        facts = self._facts.as_sent()
+        return self._send(HELLO, Hello(self._me, self._session, self._capacity, self._after, holds, facts))
 
-    def _tell(self) -> None:
-        if self._is_welcome:
-            self._telling = max(self._facts.pending)
-            self._told_us = self._send("told", facts=self._facts.as_sent())
-            self._set_again()
-
-    def _heard(self, number: int) -> None:
-        if number >= self._telling:
-            self._telling = 0
-        for each in self._facts.heard(number):
-            if each in self._calls:
-                self._effects.append(Complete(self._calls.pop(each)))
-
-    def _again(self) -> None:
-        """Say again what nobody has answered."""
-        self._is_again_set = False
+    def _tell(self) -> Sequence[Effect]:
         if not self._is_welcome:
-            if self._now_us >= self._hello_us:
-                self._say_hello()
-        elif self._telling and self._now_us >= self._told_us:
-            self._tell()
-        for number, ask in list(self._asks.items()):
-            if self._now_us - ask.since_us >= PATIENCE_US:
-                self._read_what_is_there([number])
+            return ()
+        facts = self._facts.as_sent()
+        self._telling = facts[-1][0]
+        return self._send(FACTS, DeviceFacts(self._me, self._session, facts))
+
+    def _acked(self, seq: int) -> list[Effect]:
+        """Hear up to which fact the server knows them."""
+        effects: list[Effect] = []
+        if seq >= self._telling:
+            self._telling = 0
+            effects += self._unanswered.answered(self._now_us, FACTS)
+        gone = self._facts.acked(seq)
+        return [*effects, *(Complete(self._calls.pop(each)) for each in gone if each in self._calls)]
+
+    def _again(self) -> Sequence[Effect]:
+        """Say again what should have been answered by now."""
+        effects: list[Effect] = []
+        for key in self._unanswered.overdue(self._now_us):
+            if key not in self._unanswered:  # what was said before has ended it
+                continue
+            if key == HELLO:
+                effects += self._say_hello()
+            elif key == FACTS:
+                effects += self._tell()
+            elif self._now_us - self._asks[key].since_us >= PATIENCE_US:
+                effects += self._read_what_is_there([key])
             else:
-                self._ask(number)
-        if not self._is_welcome or self._telling or self._asks:
-            self._set_again()
+                effects += self._ask(key)
+        return [*effects, *self._unanswered.fired(self._now_us)]
 
-    def _set_again(self) -> None:
-        if not self._is_again_set:
-            self._is_again_set = True
-            self._effects.append(SetTimer(AGAIN, AGAIN_US))
-
-    def _send(self, kind: str, **more: Any) -> int:
-        """Send the server something, and say when it is late if nobody has answered."""
-        message = {"kind": kind, "device": self._me, "session": self._session, **more}
-        self._effects.append(Send(self._server, message))
-        return self._now_us + AGAIN_US + AGAIN_US_PER_BYTE * size_bytes(message)
+    def _send(self, key: int, message: msgspec.Struct) -> Sequence[Effect]:
+        """Send the server something, again if nobody answers."""
+        due = self._unanswered.sent(self._now_us, key, size_bytes(message))
+        return Send(self._server, message), *due

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-from mudkit.events import size_bytes
+from mudkit.delivery.retransmit import RetransmitTimer
+from mudkit.delivery.stream import Outgoing
+from mudkit.systems.lasthop.messages import Body, Session
 from mudkit.systems.lasthop.servers.server_subscription import ServerSubscription
-from mudkit.systems.stream import Outgoing
 
-__all__ = ["AGAIN_US", "AGAIN_US_PER_BYTE", "Phone"]
+__all__ = ["AGAIN", "AGAIN_US", "Phone"]
+
+AGAIN: Final = "again "
+"""With the name of a device: the timer by which it is told again what it has not confirmed."""
 
 AGAIN_US: Final = 5_000_000
-AGAIN_US_PER_BYTE: Final = 400
-"""Nothing is sent again while it may still be on its way: a slow link takes 100 µs a byte."""
+"""What was overtaken so long ago is not on its way any more."""
 _MOST_ASKED: Final = 64
 """So many numbers of reads behind the last one are told apart."""
 _MOST_FORMER: Final = 64
@@ -24,18 +27,17 @@ _MOST_FORMER: Final = 64
 class Phone:
     """A device, and the incarnation of it that has its name now."""
 
-    number: int
-    """In the order in which the server heard of them."""
-    session: tuple[str, int, int] = ("", 0, 0)
+    name: str
+    session: Session = ("", 0, 0)
     former: list[str] = field(default_factory=list)
     """Incarnations that it had before this one."""
     address: str | None = None
-    stream: Outgoing | None = None
+    stream: Outgoing[Body] | None = None
     """None: nobody knows what it has."""
-    due_us: dict[int, int] = field(default_factory=dict)
-    """When what waits in the stream is sent again, by number: what comes later moves none of these."""
+    unanswered: RetransmitTimer[int] = field(init=False)
+    """What it has not confirmed: items of the stream by number, and, as 0, the question who it is."""
     is_there: bool = False
-    claimed: tuple[str, int, int] | None = None
+    claimed: Session | None = None
     """The session of another incarnation than this one that was asked who it is."""
     facts_heard: int = 0
     """Number of the last fact that it told."""
@@ -44,7 +46,10 @@ class Phone:
     room: float = float("inf")
     topics: dict[str, ServerSubscription] = field(default_factory=dict)
 
-    def is_over(self, session: tuple[Any, ...]) -> bool:
+    def __post_init__(self) -> None:
+        self.unanswered = RetransmitTimer(f"{AGAIN}{self.name}")
+
+    def is_over(self, session: Session) -> bool:
         """Say whether another session has come after this one: what belongs to it is a late copy."""
         return session[0] in self.former or (session[0] == self.session[0] and session < self.session)
 
@@ -54,7 +59,7 @@ class Phone:
             self.former = [*self.former, self.session[0]][-_MOST_FORMER:]
         self.session, self.claimed, self.facts_heard, self.stream = ("", 0, 0), None, 0, None
 
-    def is_alive(self, session: tuple[Any, ...]) -> bool:
+    def is_alive(self, session: Session) -> bool:
         """Say whether another incarnation has answered who it is: a late copy of what one said does not."""
         claimed = self.claimed
         return claimed is not None and claimed[0] == session[0] and claimed < session
@@ -67,19 +72,3 @@ class Phone:
         if len(self.asked) > _MOST_ASKED:
             self.asked.discard(min(self.asked))
         return True
-
-    def overdue(self, now_us: int) -> frozenset[int]:
-        """Say what in the stream has to be sent again now, and take note that it is.
-
-        Each message has a time of its own: as long as it and what goes before it may take on a slow link.
-        """
-        late, before_bytes, due_us = [], 0, {}
-        for number, added_us, body in () if self.stream is None else self.stream.waiting:
-            before_bytes += size_bytes(body)
-            may_take_us = AGAIN_US + AGAIN_US_PER_BYTE * before_bytes
-            due_us[number] = self.due_us.get(number, added_us + may_take_us)
-            if due_us[number] <= now_us:
-                late.append(number)
-                due_us[number] = now_us + may_take_us
-        self.due_us = due_us
-        return frozenset(late)

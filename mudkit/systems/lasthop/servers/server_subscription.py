@@ -3,51 +3,36 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Mapping
+from typing import Final
 
-from mudkit.events import Effect, Record, SetTimer, Store
+from mudkit.delivery.records import delivery
+from mudkit.events import Effect, SetTimer, Store
+from mudkit.systems.lasthop.messages import (
+    Body,
+    Content,
+    Forwarded,
+    HasRead,
+    LetGo,
+    Offered,
+    Ranks,
+    Retracts,
+    Shown,
+    Shows,
+    Wanted,
+)
+from mudkit.systems.lasthop.servers.kept import Kept, Low, Missed, State, Waiting
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US, Message
 from mudkit.systems.lasthop.spool.served import ServedSpool
 from mudkit.systems.lasthop.subscription import Subscription
-from mudkit.systems.stream import Outgoing
 
-__all__ = ["Missed", "ServerSubscription"]
+__all__ = ["ServerSubscription"]
 
 _DAY_US: Final = 86_400_000_000
 _READS: Final = 8
 """So many of the last reads outlive the machine: as many as the moving averages are over."""
 _LOW: Final = 1000
 """So many messages below the threshold are kept: their rank may rise."""
-
-
-class Missed(NamedTuple):
-    """What became of what a device had not confirmed when it went away, of one subscription.
-
-    Parameters
-    ----------
-    came, lost : list of str
-        Messages.
-    said : list of mapping
-        What else it was told, and has not heard.
-    """
-
-    came: list[str]
-    lost: list[str]
-    said: list[Mapping[str, Any]]
-
-    @classmethod
-    def of(cls, stream: Outgoing, last: int, topic: str, run: int) -> Missed:
-        """Sort what waits in a stream of which the device has all up to a number."""
-        missed = cls([], [], [])
-        for number, _, body in stream.waiting:
-            if body["topic"] != topic or body["run"] != run:
-                continue
-            if body["what"] == "message":
-                (missed.came if number <= last else missed.lost).append(body["id"])
-            elif number > last and body["what"] in ("rank", "retract"):
-                missed.said.append(body)
-        return missed
 
 
 class ServerSubscription:
@@ -58,32 +43,32 @@ class ServerSubscription:
     store : Store
     now_us : int
     device : str
-    number : int
+    run : int
         The number of the fact by which it began: another subscription to the topic has another.
     subscription : Subscription
     capacity : int
         The largest number of messages that wait.
     begins_us : int
         What time of the day it is when time begins.
-    tell : callable
-        Sends the device something, after all that was sent before; what it misses, :meth:`hello` mends.
     """
 
     def __init__(
-        self, store: Store, now_us: int, device: str, number: int, subscription: Subscription, capacity: int,
-        begins_us: int, tell: Callable[[dict[str, Any]], None],
+        self, store: Store, now_us: int, device: str, run: int, subscription: Subscription, capacity: int,
+        begins_us: int,
     ) -> None:  # fmt: skip
-        self._store, self._tell = store, tell
+        self._store = store
         self._capacity, self._begins_us = capacity, begins_us
-        self.device, self.topic, self.number = device, subscription.topic, number
+        self.device, self.topic, self.run = device, subscription.topic, run
         self._key = f"{device}\n{self.topic}"
-        self._contents: dict[str, Mapping[str, Any]] = {}
-        low = store.items(f"low {self._key}\n")
-        self._low: dict[str, list[Any]] = {key.rsplit("\n", 1)[1]: each for key, each in low}
-        state = store.get(f"state {self._key}") or {"reads": [], "day": 0, "shown": 0, "due": 0, "last": 0}
-        self._reads: list[tuple[int, int]] = [tuple(each) for each in state["reads"]]
-        self._day, self._shown = state["day"], state["shown"]
-        self._due = math.inf if state["due"] is None else state["due"]
+        self._said: list[Body] = []
+        """What the device is to be told, after all that was said before."""
+        self._contents: dict[str, Content] = {}
+        low = store.items(f"low {self._key}\n", Low)
+        self._low = {key.rsplit("\n", 1)[1]: each for key, each in low}
+        state = store.get(f"state {self._key}", State) or State()
+        self._reads = state.reads
+        self._day, self._shown = state.day, state.shown
+        self._due = math.inf if state.due is None else state.due
         self._showing: set[str] = set()
         """What the device was told to show and has not said that it did."""
         self._is_showing = False
@@ -91,9 +76,14 @@ class ServerSubscription:
         self._timer_us: int | None = None
         self._now_us = now_us
         self._begin(subscription)
-        kept = store.items(f"message {self._key}\n")
-        messages = [self._restored(key.rsplit("\n", 1)[1], *each) for key, each in kept]
-        self.spool.restore(now_us, sorted(messages, key=_order), self._reads, state["last"])
+        kept = store.items(f"message {self._key}\n", Waiting)
+        messages = [self._restored(key.rsplit("\n", 1)[1], each) for key, each in kept]
+        self.spool.restore(now_us, sorted(messages, key=_order), self._reads, state.last)
+
+    def said(self) -> list[Body]:
+        """Give what the device is to be told, once; what it misses, :meth:`hello` mends."""
+        said, self._said = self._said, []
+        return said
 
     # -- what the server hears
 
@@ -110,14 +100,14 @@ class ServerSubscription:
             if message.rank < subscription.threshold:
                 self._ended(message)
         for strange in self.spool.holds(now_us, held):
-            self._say("retract", id=strange)
+            self._say(Retracts(self.topic, self.run, str(strange)))
         self.spool.network(now_us, is_up=before.is_up)
         self._take_from_low()
 
     def _begin(self, subscription: Subscription) -> None:
         """Begin a spool with nothing in it."""
         self.subscription = subscription
-        self._store.put(f"sub {self._key}", [self.number, subscription.describe()])
+        self._store.put(f"sub {self._key}", Kept(self.run, Wanted.of(subscription)))
         self.spool = ServedSpool(
             subscription.threshold,
             subscription.forwarding,
@@ -132,9 +122,7 @@ class ServerSubscription:
         """Say whether there is a message of this name, or was one of late."""
         return identity in self._low or self.spool.has_seen(identity)
 
-    def publish(
-        self, now_us: int, identity: str, rank: float, expires_us: int, content: Mapping[str, Any]
-    ) -> None:
+    def publish(self, now_us: int, identity: str, rank: float, expires_us: int, content: Content) -> None:
         """Take a message; one that is not acceptable is only kept, and nobody says that it was created."""
         self._now_us = now_us
         if rank < self.subscription.threshold:
@@ -146,9 +134,9 @@ class ServerSubscription:
         """Take the new rank of a message of a topic; of one that is finished it changes nothing."""
         self._now_us = now_us
         if identity in self._low:
-            _, expires_us, content = self._low[identity]
-            if content["topic"] == topic:
-                self._keep_low(identity, rank, expires_us, content)
+            low = self._low[identity]
+            if low.content["topic"] == topic:
+                self._keep_low(identity, rank, low.expires_us, low.content)
                 self._take_from_low()
             return
         if identity not in self._contents or self._contents[identity]["topic"] != topic:
@@ -160,20 +148,20 @@ class ServerSubscription:
             return
         self._keep(message)
         if was_there:
-            self._say("rank", id=identity, rank=rank)
+            self._say(Ranks(self.topic, self.run, identity, rank))
             if rank >= self.spool.interrupt and identity not in self._showing:
                 self._ask_to_show([identity])
 
-    def take_fact(self, now_us: int, fact: Mapping[str, Any]) -> None:
+    def take_fact(self, now_us: int, fact: HasRead | LetGo | Shown) -> None:
         """Learn what was read, shown and let go on the device."""
         self._now_us = now_us
-        ids = fact["ids"]
-        if fact["what"] == "read":
-            self.spool.read_offline(fact["at_us"], ids)
-            self._reads = [*self._reads, (fact["at_us"], len(ids))][-_READS:]
+        ids = fact.ids
+        if isinstance(fact, HasRead):
+            self.spool.read_offline(fact.at_us, ids)
+            self._reads = [*self._reads, (fact.at_us, len(ids))][-_READS:]
         else:
             self.spool.let_go(now_us, ids)
-        if fact["what"] == "shown":
+        if isinstance(fact, Shown):
             self._new_day()
             self._shown += len(ids)
             self._set_interrupt()
@@ -186,18 +174,17 @@ class ServerSubscription:
         """Begin with a device that holds this, with these ranks."""
         self._now_us = now_us
         for strange in self.spool.holds(now_us, held):
-            self._say("retract", id=strange)
+            self._say(Retracts(self.topic, self.run, str(strange)))
         for message in self.spool.device:
             if held[str(message.identity)] != message.rank:
-                self._say("rank", id=message.identity, rank=message.rank)
+                self._say(Ranks(self.topic, self.run, str(message.identity), message.rank))
         self._goes_on()
 
     def goes_on(self, now_us: int, missed: Missed) -> None:
         """Go on with a device that has missed something."""
         self._now_us = now_us
         self.spool.came(now_us, missed.came, missed.lost)
-        for body in missed.said:
-            self._tell(dict(body))
+        self._said += missed.said
         self._goes_on()
 
     def _goes_on(self) -> None:
@@ -214,7 +201,7 @@ class ServerSubscription:
         """Bring the device what is better than what it has, for a read."""
         self._now_us = now_us
         self.spool.offer(now_us, most)
-        self._say("offered", number=number)
+        self._say(Offered(self.topic, self.run, number))
 
     def end(self) -> None:
         """Forget all."""
@@ -296,11 +283,9 @@ class ServerSubscription:
 
     # -- what is kept, and what the device is told
 
-    def _take(self, identity: str, rank: float, expires_us: int, content: Mapping[str, Any]) -> None:
-        row: dict[str, Any] = {"item": identity, "receiver": self.device, "created_us": self._now_us}
-        if expires_us < FOREVER_US:
-            row["expired_us"] = expires_us
-        self._records.append(Record("deliveries", row))
+    def _take(self, identity: str, rank: float, expires_us: int, content: Content) -> None:
+        over_us = expires_us if expires_us < FOREVER_US else None
+        self._records.append(delivery(identity, self.device, created_us=self._now_us, expired_us=over_us))
         self._contents[identity] = content
         self.spool.notification(self._now_us, identity, rank, expires_us)
         message = self.spool.find(identity)
@@ -311,35 +296,26 @@ class ServerSubscription:
 
     def _keep(self, message: Message) -> None:
         identity = str(message.identity)
-        self._store.put(
-            f"message {self._key}\n{identity}",
-            [message.rank, message.order, message.arrived_us, message.expires_us, self._contents[identity]],
-        )
+        content = self._contents[identity]
+        kept = Waiting(message.rank, message.order, message.arrived_us, message.expires_us, content)
+        self._store.put(f"message {self._key}\n{identity}", kept)
 
-    def _restored(
-        self,
-        identity: str,
-        rank: float,
-        order: int,
-        arrived_us: int,
-        expires_us: int,
-        content: Mapping[str, Any],
-    ) -> Message:
-        self._contents[identity] = content
-        return Message(identity, rank, order, arrived_us, expires_us)
+    def _restored(self, identity: str, kept: Waiting) -> Message:
+        self._contents[identity] = kept.content
+        return Message(identity, kept.rank, kept.order, kept.arrived_us, kept.expires_us)
 
-    def _keep_low(self, identity: str, rank: float, expires_us: int, content: Mapping[str, Any]) -> None:
-        self._low[identity] = [rank, expires_us, content]
+    def _keep_low(self, identity: str, rank: float, expires_us: int, content: Content) -> None:
+        self._low[identity] = Low(rank, expires_us, content)
         self._store.put(f"low {self._key}\n{identity}", self._low[identity])
         while len(self._low) > _LOW:
             self._forget_low(next(iter(self._low)))
 
     def _take_from_low(self) -> None:
         """Take what is not too low any more."""
-        for identity, (rank, expires_us, content) in list(self._low.items()):
-            if rank >= self.subscription.threshold:
+        for identity, low in list(self._low.items()):
+            if low.rank >= self.subscription.threshold:
                 self._forget_low(identity)
-                self._take(identity, rank, expires_us, content)
+                self._take(identity, low.rank, low.expires_us, low.content)
 
     def _forget_low(self, identity: str) -> None:
         del self._low[identity]
@@ -347,8 +323,8 @@ class ServerSubscription:
 
     def _put_state(self) -> None:
         due = None if self._due == math.inf else self._due
-        state = {"reads": [list(each) for each in self._reads], "day": self._day, "shown": self._shown}
-        self._store.put(f"state {self._key}", state | {"due": due, "last": self.spool.last})
+        state = State(self._reads, self._day, self._shown, due, self.spool.last)
+        self._store.put(f"state {self._key}", state)
 
     def _forward(self, message: Message) -> None:
         identity = str(message.identity)
@@ -356,21 +332,17 @@ class ServerSubscription:
         if shown:
             self._showing.add(identity)
             self._set_interrupt()
+        expires_us = None if message.expires_us == FOREVER_US else message.expires_us
+        content = self._contents[identity]
         self._say(
-            "message",
-            id=identity,
-            rank=message.rank,
-            order=message.order,
-            shown=shown,
-            expires_us=None if message.expires_us == FOREVER_US else message.expires_us,
-            content=self._contents[identity],
+            Forwarded(self.topic, self.run, identity, message.rank, message.order, shown, expires_us, content)
         )
 
     def _is_shown_at_once(self, message: Message) -> bool:
         return message.rank >= self.spool.interrupt
 
     def _retract(self, message: Message) -> None:
-        self._say("retract", id=message.identity)
+        self._say(Retracts(self.topic, self.run, str(message.identity)))
 
     def _ended(self, message: Message) -> None:
         identity = str(message.identity)
@@ -385,10 +357,10 @@ class ServerSubscription:
         if asked:
             self._showing.update(asked)
             self._set_interrupt()
-            self._say("show", ids=asked)
+            self._say(Shows(self.topic, self.run, asked))
 
-    def _say(self, what: str, **body: Any) -> None:
-        self._tell({"what": what, "topic": self.topic, "run": self.number, **body})
+    def _say(self, body: Body) -> None:
+        self._said.append(body)
 
 
 def _order(message: Message) -> int:

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Final
 
-from mudkit.events import (
-    Effect,
-    Send,
-    SetTimer,
-    Store,
-)
-from mudkit.systems.lasthop.servers.phone import AGAIN_US, Phone
+import msgspec
 
-__all__ = ["AGAIN", "Sessions"]
+from mudkit.delivery.stream import StreamItem
+from mudkit.events import Effect, Send, Store, size_bytes
+from mudkit.systems.lasthop.messages import Ack, Body, Identify, Session, Stream
+from mudkit.systems.lasthop.servers.phone import Phone
 
-AGAIN: Final = "again"
+__all__ = ["Sessions"]
+
+_WHO: Final = 0
+"""The question who a device is, among what it has not answered; items of its stream begin with 1."""
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    """What outlives the server of a phone."""
+
+    session: Session
+    former: list[str]
+    address: str | None
+    told: int
 
 
 class Sessions:
@@ -30,72 +39,63 @@ class Sessions:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._phones: dict[str, Phone] = {}
-        self._owed: set[str] = set()
-        """Devices that were told something which they may not have confirmed."""
-        self._unknown: set[str] = set()
-        """Devices that were there in another life, and are asked."""
-        self._is_again_set = False
         self._now_us = 0
-        self._effects: list[Effect] = []
 
-    def _acked(self, device: str, message: Mapping[str, Any]) -> None:
+    def _acked(self, message: Ack) -> Sequence[Effect]:
         """Take note of what has come, and send again what the device misses."""
-        phone = self._phones.get(device)
-        if phone is None or phone.stream is None or phone.stream.name != message["stream"]:
-            return
-        phone.stream.acked(message["number"])
-        if phone.is_there and phone.address is not None:
-            lost = phone.stream.missing(frozenset(message.get("missing", ())))
-            self._effects += [Send(phone.address, {**each, "device": device}) for each in lost]
+        phone = self._phones.get(message.device)
+        if phone is None or phone.stream is None or phone.stream.name != message.stream:
+            return ()
+        effects: list[Effect] = []
+        for seq in [each.seq for each in phone.stream.waiting if each.seq <= message.seq]:
+            effects += phone.unanswered.answered(self._now_us, seq)
+        phone.stream.acked(message.seq)
+        missing = () if message.missing is msgspec.UNSET else frozenset(message.missing)
+        return [*effects, *self._stream(phone, phone.stream.missing(missing))]
 
-    def _check(self, source: str, device: str, phone: Phone, session: tuple[Any, ...]) -> bool:
+    def _check(self, source: str, phone: Phone, session: Session) -> tuple[bool, Sequence[Effect]]:
         """Say whether this is the session that goes on; a device that believes so is asked who it is."""
         goes_on = session == phone.session and phone.is_there
-        if not goes_on and not phone.is_over(session):
-            self._send(source, "who", device, session=session)
-        return goes_on
+        if goes_on or phone.is_over(session):
+            return goes_on, ()
+        return goes_on, (Send(source, Identify(phone.name, session)),)
 
     def _phone(self, device: str) -> Phone:
         if device not in self._phones:
-            self._phones[device] = Phone(len(self._phones))
+            self._phones[device] = Phone(device)
         return self._phones[device]
 
-    def _keep(self, device: str, phone: Phone) -> None:
-        kept = {
-            "session": list(phone.session),
-            "former": phone.former,
-            "address": phone.address,
-            "told": phone.facts_heard,
-        }
-        self._store.put(f"phone {device}", kept)
+    def _take_up(self) -> None:
+        """Take up the phones that another life has left."""
+        for key, kept in self._store.items("phone ", _Kept):
+            phone = self._phone(key.removeprefix("phone "))
+            phone.session, phone.former = kept.session, kept.former
+            phone.address, phone.facts_heard = kept.address, kept.told
 
-    def _send(self, to: str, kind: str, device: str, **more: Any) -> None:
-        self._effects.append(Send(to, {"kind": kind, "device": device, **more}))
+    def _keep(self, phone: Phone) -> None:
+        kept = _Kept(phone.session, phone.former, phone.address, phone.facts_heard)
+        self._store.put(f"phone {phone.name}", kept)
 
-    def _ask_who(self) -> None:
-        for device in sorted(self._unknown):
-            phone = self._phones[device]
-            if phone.address is not None:
-                self._send(phone.address, "who", device, session=phone.session)
-        if self._unknown:
-            self._set_again()
+    def _ask_who(self, phone: Phone) -> Sequence[Effect]:
+        """Ask a device that was there in another life who it is, until it says hello."""
+        if phone.address is None:
+            return ()
+        question = Identify(phone.name, phone.session)
+        return Send(phone.address, question), *phone.unanswered.sent(self._now_us, _WHO)
 
-    def _again(self) -> None:
-        """Send again what nobody has confirmed, and ask again who is there."""
-        self._is_again_set = False
-        self._ask_who()
-        owed = sorted(self._owed, key=lambda device: self._phones[device].number)
-        self._owed.clear()
-        for device in owed:
-            phone = self._phones[device]
-            if not phone.is_there or phone.address is None or not phone.stream or not phone.stream.waiting:
-                continue
-            self._owed.add(device)
-            late = phone.stream.missing(phone.overdue(self._now_us))
-            self._effects += [Send(phone.address, {**each, "device": device}) for each in late]
-            self._set_again()
+    def _stream(self, phone: Phone, items: Iterable[StreamItem[Body]]) -> Sequence[Effect]:
+        """Send a device items of its stream, if it is there; again until it has confirmed them."""
+        effects: list[Effect] = []
+        if phone.is_there and phone.address is not None:
+            for item in items:
+                message = Stream(item.stream, item.seq, item.first, item.body, phone.name)
+                due = phone.unanswered.sent(self._now_us, item.seq, size_bytes(message))
+                effects += (Send(phone.address, message), *due)
+        return effects
 
-    def _set_again(self) -> None:
-        if not self._is_again_set:
-            self._is_again_set = True
-            self._effects.append(SetTimer(AGAIN, AGAIN_US))
+    def _again(self, phone: Phone) -> Sequence[Effect]:
+        """Send again what a device should have confirmed by now, and ask again who it is."""
+        late = phone.unanswered.overdue(self._now_us)
+        asked = self._ask_who(phone) if _WHO in late else ()
+        items = () if phone.stream is None else phone.stream.missing(frozenset(late))
+        return [*asked, *self._stream(phone, items), *phone.unanswered.fired(self._now_us)]

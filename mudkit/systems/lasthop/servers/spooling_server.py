@@ -23,9 +23,11 @@ old one was subscribed to ends, and what is still on its way from it is dropped.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+import math
+from collections.abc import Sequence
+from typing import Final
 
+from mudkit.delivery.stream import Outgoing
 from mudkit.errors import MudkitError, ParameterError, PredicateError
 from mudkit.events import (
     Call,
@@ -40,15 +42,31 @@ from mudkit.events import (
     SendFailed,
     TimerFired,
 )
-from mudkit.systems.lasthop.messages import FromDevice
+from mudkit.systems.lasthop import operations
+from mudkit.systems.lasthop.messages import (
+    Ack,
+    DeviceFacts,
+    Fact,
+    FactsAck,
+    Forwarded,
+    FromDevice,
+    HasRead,
+    Hello,
+    Identify,
+    Read,
+    Stream,
+    Subscribes,
+    Unsubscribes,
+    Welcome,
+)
 from mudkit.systems.lasthop.servers.indexer import Indexer, is_query, problem
-from mudkit.systems.lasthop.servers.phone import Phone
-from mudkit.systems.lasthop.servers.server_subscription import Missed, ServerSubscription
-from mudkit.systems.lasthop.servers.sessions import AGAIN, Sessions
+from mudkit.systems.lasthop.servers.kept import Kept, Missed
+from mudkit.systems.lasthop.servers.phone import AGAIN, Phone
+from mudkit.systems.lasthop.servers.server_subscription import ServerSubscription
+from mudkit.systems.lasthop.servers.sessions import Sessions
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.systems.lasthop.subscription import Subscription
 from mudkit.systems.receiving import dropped
-from mudkit.systems.stream import Outgoing
 
 __all__ = ["SpoolServer"]
 
@@ -80,78 +98,85 @@ class SpoolServer(Sessions):
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
-        self._now_us, self._effects = now_us, []
-        if type(event) is Received and not self._takes(event):
+        self._now_us = now_us
+        message = _TAKEN.decode(event.message) if type(event) is Received else None
+        if type(event) is Received and (message is None or message.device != event.sender):
             return dropped(event)
-        if not self._is_awake:
-            self._wake()
+        effects = [] if self._is_awake else self._wake()
+        if type(event) is Received and message is not None:
+            effects += self._received(event.source, message)
+        else:
+            effects += self._decide(event)
+        touched, self._touched = list(self._touched.values()), {}
+        effects += [effect for each in touched for effect in self._said(each)]
+        for subscription in touched:
+            settled = subscription.settle(now_us)
+            effects += [*self._said(subscription), *settled]
+        return effects
+
+    def _received(self, source: str, message: Hello | DeviceFacts | Read | Ack) -> Sequence[Effect]:
+        match message:
+            case Hello():
+                return self._hello(source, message)
+            case DeviceFacts():
+                return self._hear(source, message)
+            case Read():
+                return self._read(source, message)
+            case Ack():
+                return self._acked(message)
+
+    def _decide(self, event: Event) -> Sequence[Effect]:
         match event:
-            case Call(op_id=op_id, operation=operation, arguments=arguments):
-                try:
-                    self._effects.append(Complete(op_id, self._call(operation, arguments)))
-                except MudkitError as error:
-                    self._effects.append(Complete(op_id, error=error))
-            case Received(source=source, message={"kind": "hello"} as message):
-                self._hello(source, message)
-            case Received(source=source, message={"kind": "told"} as message):
-                self._hear(source, message)
-            case Received(source=source, message={"kind": "read"} as message):
-                self._read(source, message)
-            case Received(message={"kind": "confirmed", "device": device} as message):
-                self._acked(device, message)
-            case SendFailed(to=to, message={"device": device} as message):
-                self._failed(to, device, message)
-            case TimerFired(name=name) if name == AGAIN:
-                self._again()
+            case Call(op_id=op_id):
+                return self._call(op_id, event)
+            case SendFailed(to=to, message=Welcome() | FactsAck() | Identify() | Stream() as message):
+                return self._failed(to, message)
+            case TimerFired(name=name) if name.startswith(AGAIN):
+                phone = self._phones.get(name.removeprefix(AGAIN))
+                return () if phone is None else self._again(phone)
             case TimerFired(name=name):
-                self._due(name)
-        for subscription in self._touched.values():
-            self._effects += subscription.settle(now_us)
-        self._touched.clear()
-        return self._effects
+                return self._due(name)
+        return ()
 
-    @staticmethod
-    def _takes(event: Received) -> bool:
-        """Say whether a message is one that a device sends in its own name."""
-        return _TAKEN(event.message) and bool(event.message["device"] == event.sender)
-
-    def _wake(self) -> None:
+    def _wake(self) -> list[Effect]:
         """Take up what another life has left."""
-        for key, kept in self._store.items("phone "):
-            device = key.removeprefix("phone ")
-            phone = self._phone(device)
-            phone.session, phone.former = tuple(kept["session"]), kept["former"]
-            phone.address, phone.facts_heard = kept["address"], kept["told"]
-            if kept["address"] is not None:
-                self._unknown.add(device)
-        for key, (number, described) in self._store.items("sub "):
+        self._take_up()
+        effects: list[Effect] = []
+        for key, kept in self._store.items("sub ", Kept):
             device = key.removeprefix("sub ").split("\n")[0]
-            self._begin(device, number, Subscription.read(described))
+            effects += self._begin(self._phone(device), kept.run, kept.wanted.subscription())
         self._is_awake = True  # not before: half of it would look like all there is
-        self._ask_who()
+        for _, phone in sorted(self._phones.items()):
+            effects += self._ask_who(phone)
+        return effects
 
     # -- publishers
 
-    def _call(self, operation: str, arguments: Mapping[str, Any]) -> Any:
-        match operation:
-            case "publish":
-                return self._publish(**arguments)
-            case "rerank":
-                return self._rerank(**arguments)
-            case "queues":
-                return self._queues(**arguments)
-        raise ParameterError(
-            "There is no such operation.", found=repr(operation), expected="publish, rerank, queues"
-        )
+    def _call(self, op_id: int, call: Call) -> Sequence[Effect]:
+        try:
+            match call.operation:
+                case operations.Publish() as asked:
+                    identity, problems = self._publish(asked)
+                    return [*map(_failure, problems), Complete(op_id, identity)]
+                case operations.Rerank() as asked:
+                    self._rerank(asked)
+                    return (Complete(op_id),)
+                case operations.Queues() as asked:
+                    return (Complete(op_id, self._queues(asked)),)
+            raise ParameterError(
+                "There is no such operation.", found=repr(call.name), expected="publish, rerank, queues"
+            )
+        except MudkitError as error:
+            return (Complete(op_id, error=error),)
 
-    def _publish(
-        self, topic: str, rank: float, expires_us: int | None, content: Mapping[str, Any], item: str | None
-    ) -> str:
-        count = (self._store.get(f"count {topic}") or 0) + 1
+    def _publish(self, asked: operations.Publish) -> tuple[str, Sequence[str]]:
+        """Take a message for all who want it; give its identity, and what went wrong with queries."""
+        topic, rank, item = asked.topic, asked.rank, asked.item
+        count = (self._store.get(f"count {topic}", int) or 0) + 1
         self._store.put(f"count {topic}", count)
         identity = f"{topic} {count}" if item is None else item
-        until_us = FOREVER_US if expires_us is None else self._now_us + expires_us
-        message = {**content, "topic": topic, "rank": rank}
+        until_us = FOREVER_US if asked.expires_us is None else self._now_us + asked.expires_us
+        message = {**asked.content, "topic": topic, "rank": rank}
         queries, problems = self._indexer.topics(message)
         spools = [each for name in (topic, *queries) for each in self._subscribers.get(name, {}).values()]
         if item is not None and any(each.has_seen(item) for each in spools):
@@ -164,28 +189,22 @@ class SpoolServer(Sessions):
         for subscription in spools:
             self._touch(subscription)
             subscription.publish(self._now_us, identity, rank, until_us, message)
-        for each in problems:
-            self._fail(each)
-        return identity
+        return identity, problems
 
-    def _fail(self, detail: str) -> None:
-        """Write down that a function of a user has failed; the call goes on without it."""
-        self._effects.append(Record("incidents", {"incident": "failed", "detail": detail}))
-
-    def _rerank(self, topic: str, identity: str, rank: float) -> None:
+    def _rerank(self, asked: operations.Rerank) -> None:
         for each, subscribers in list(self._subscribers.items()):
-            if each == topic or is_query(each):
+            if each == asked.topic or is_query(each):
                 for subscription in list(subscribers.values()):
                     self._touch(subscription)
-                    subscription.rerank(self._now_us, topic, identity, rank)
+                    subscription.rerank(self._now_us, asked.topic, asked.identity, asked.rank)
 
-    def _queues(self, device: str, topic: str) -> dict[str, Any]:
-        subscription = self._subscribers.get(topic, {}).get(device)
+    def _queues(self, asked: operations.Queues) -> dict[str, int]:
+        subscription = self._subscribers.get(asked.topic, {}).get(asked.device)
         if subscription is None:
             raise ParameterError(
                 "There is no such subscription.",
                 where="device, topic",
-                found=f"{device!r}, {topic!r}",
+                found=f"{asked.device!r}, {asked.topic!r}",
                 expected="a topic that the device is subscribed to",
             )
         self._touch(subscription)
@@ -194,165 +213,173 @@ class SpoolServer(Sessions):
 
     # -- devices
 
-    def _hello(self, source: str, message: Mapping[str, Any]) -> None:
-        device, session = message["device"], tuple(message["session"])
+    def _hello(self, source: str, message: Hello) -> Sequence[Effect]:
+        device, session, after = message.device, message.session, message.after
         phone = self._phone(device)
         if phone.is_over(session):
-            return
+            return ()
+        welcome = Send(source, Welcome(device, session, phone.facts_heard))
         if session == phone.session and phone.is_there:
-            self._send(source, "welcome", device, session=session, number=phone.facts_heard)
-            return
-        before, after = phone.stream, message["after"]
+            return (welcome,)
+        before = phone.stream
+        effects: list[Effect] = []
         if session[0] != phone.session[0]:
             if phone.session[0] and not phone.is_alive(session):
                 phone.claimed = session
-                self._send(source, "who", device, session=session)
-                return
-            self._begins_anew(device, phone)
+                return (Send(source, Identify(device, session)),)
+            effects += self._begins_anew(phone)
             before = None
         if session == phone.session or (after is not None and (before is None or before.name != after[0])):
-            self._send(source, "who", device, session=session)  # it may be a late copy, or must say it all
-            return
-        self._away(phone)
+            # It may be a late copy, or must say it all.
+            return [*effects, Send(source, Identify(device, session))]
+        effects += self._away(phone)
         phone.session = session
-        phone.room = float("inf") if message["room"] is None else message["room"]
-        self._take_facts(device, phone, message["facts"])
+        phone.room = math.inf if message.room is None else message.room
+        _, taken = self._take_facts(phone, message.facts)
+        effects += taken
         phone.asked = set()  # another life counts anew, and what another session asked is not heard
         phone.stream = Outgoing("{} {}.{}".format(*session))
-        phone.due_us.clear()
         phone.address, phone.is_there = source, True
-        self._unknown.discard(device)
-        self._keep(device, phone)
-        self._send(source, "welcome", device, session=session, number=phone.facts_heard)
+        self._keep(phone)
+        effects.append(Send(source, Welcome(device, session, phone.facts_heard)))
         for topic, subscription in phone.topics.items():
             self._touch(subscription)
             if before is None or after is None:
-                subscription.hello(self._now_us, message["holds"].get(topic, {}))
+                subscription.hello(self._now_us, message.holds.get(topic, {}))
             else:
-                subscription.goes_on(self._now_us, Missed.of(before, after[1], topic, subscription.number))
+                subscription.goes_on(self._now_us, Missed.of(before, after[1], topic, subscription.run))
+        return effects
 
-    def _hear(self, source: str, message: Mapping[str, Any]) -> None:
-        device, session = message["device"], tuple(message["session"])
-        phone = self._phone(device)
+    def _hear(self, source: str, message: DeviceFacts) -> Sequence[Effect]:
+        session, phone = message.session, self._phone(message.device)
+        effects: list[Effect] = []
         if session[0] == phone.session[0]:
-            if self._take_facts(device, phone, message["facts"]):
-                self._keep(device, phone)
-            self._send(source, "heard", device, session=session, number=phone.facts_heard)
-        self._check(source, device, phone, session)
+            is_new, taken = self._take_facts(phone, message.facts)
+            effects += taken
+            if is_new:
+                self._keep(phone)
+            effects.append(Send(source, FactsAck(phone.name, session, phone.facts_heard)))
+        _, asked = self._check(source, phone, session)
+        return [*effects, *asked]
 
-    def _read(self, source: str, message: Mapping[str, Any]) -> None:
-        device, session = message["device"], tuple(message["session"])
-        phone = self._phone(device)
-        if not self._check(source, device, phone, session) or not phone.asks(message["number"]):
-            return
-        subscription = phone.topics.get(message["topic"])
-        if subscription is not None:
+    def _read(self, source: str, message: Read) -> Sequence[Effect]:
+        phone = self._phone(message.device)
+        goes_on, asked = self._check(source, phone, message.session)
+        subscription = phone.topics.get(message.topic)
+        if goes_on and phone.asks(message.number) and subscription is not None:
             self._touch(subscription)
-            subscription.offer(
-                self._now_us, float("inf") if message["most"] is None else message["most"], message["number"]
-            )
+            most = math.inf if message.most is None else message.most
+            subscription.offer(self._now_us, most, message.number)
+        return asked
 
-    def _take_facts(self, device: str, phone: Phone, facts: Sequence[Any]) -> bool:
+    def _take_facts(self, phone: Phone, facts: Sequence[tuple[int, Fact]]) -> tuple[bool, Sequence[Effect]]:
         """Take what is new of what a device tells, and say whether anything is."""
-        new = [(number, fact) for number, fact in facts if number > phone.facts_heard]
-        for number, fact in new:
-            phone.facts_heard = number
-            topic = fact["topic"]
-            if fact["what"] == "subscribe":
-                wanted = Subscription.read(fact["subscription"])
-                if topic in phone.topics:
-                    self._touch(phone.topics[topic])
-                    phone.topics[topic].subscribe(self._now_us, wanted)
-                else:
-                    self._begin(device, number, wanted)
-            elif topic in phone.topics and fact["what"] == "unsubscribe":
-                self._end(device, topic)
-            elif topic in phone.topics:
-                if fact["what"] == "read":
-                    phone.asks(fact["number"])
-                self._touch(phone.topics[topic])
-                phone.topics[topic].take_fact(self._now_us, fact)
-        return bool(new)
+        new = [(seq, fact) for seq, fact in facts if seq > phone.facts_heard]
+        effects: list[Effect] = []
+        for seq, fact in new:
+            phone.facts_heard = seq
+            known = phone.topics.get(fact.topic)
+            match fact:
+                case Subscribes(subscription=wanted) if known is not None:
+                    self._touch(known)
+                    known.subscribe(self._now_us, wanted.subscription())
+                case Subscribes(subscription=wanted):
+                    effects += self._begin(phone, seq, wanted.subscription())
+                case Unsubscribes() if known is not None:
+                    effects += self._end(phone, fact.topic)
+                case Unsubscribes():
+                    pass
+                case _ if known is not None:
+                    if isinstance(fact, HasRead):
+                        phone.asks(fact.number)
+                    self._touch(known)
+                    known.take_fact(self._now_us, fact)
+        return bool(new), effects
 
-    def _begin(self, device: str, number: int, wanted: Subscription) -> None:
-        def tell(body: dict[str, Any]) -> None:
+    def _said(self, subscription: ServerSubscription) -> Sequence[Effect]:
+        """Send a device what its subscription has to say, after all that was sent before."""
+        phone = self._phones[subscription.device]
+        effects: list[Effect] = []
+        for body in subscription.said():
             if phone.stream is None or phone.address is None:
-                return  # it will say what it has
-            message = phone.stream.add(self._now_us, body)
-            if phone.is_there:
-                self._effects.append(Send(phone.address, {**message, "device": device}))
-                self._owed.add(device)
-                self._set_again()
-            elif len(phone.stream.waiting) > _MOST_MISSED:
+                continue  # it will say what it has
+            item = phone.stream.add(self._now_us, body)
+            effects += self._stream(phone, (item,))
+            if not phone.is_there and len(phone.stream) > _MOST_MISSED:
                 phone.stream = None
+        return effects
 
-        phone = self._phones[device]
+    def _begin(self, phone: Phone, run: int, wanted: Subscription) -> Sequence[Effect]:
         subscription = ServerSubscription(
-            self._store, self._now_us, device, number, wanted, self._capacity, self._begins_us, tell
+            self._store, self._now_us, phone.name, run, wanted, self._capacity, self._begins_us
         )
         phone.topics[wanted.topic] = subscription
-        self._subscribers.setdefault(wanted.topic, {})[device] = subscription
+        self._subscribers.setdefault(wanted.topic, {})[phone.name] = subscription
+        failed: Sequence[Effect] = ()
         if is_query(wanted.topic):
             try:
                 self._indexer.add(wanted.topic)
             except PredicateError as error:  # it gets nothing in this life; the others do
-                self._fail(problem(wanted.topic, error))
+                failed = (_failure(problem(wanted.topic, error)),)
         self._touch(subscription)
         subscription.spool.network(self._now_us, is_up=phone.is_there)
+        return failed
 
-    def _end(self, device: str, topic: str) -> None:
-        subscription = self._phones[device].topics.pop(topic)
+    def _end(self, phone: Phone, topic: str) -> Sequence[Effect]:
+        subscription = phone.topics.pop(topic)
         subscription.end()
-        self._touched.pop((device, topic), None)
-        self._effects.append(CancelTimer(f"{_DUE}{device}\n{topic}"))
-        del self._subscribers[topic][device]
+        self._touched.pop((phone.name, topic), None)
+        del self._subscribers[topic][phone.name]
         if not self._subscribers[topic]:
             del self._subscribers[topic]
             self._indexer.remove(topic)
+        return (CancelTimer(f"{_DUE}{phone.name}\n{topic}"),)
 
-    def _failed(self, to: str, device: str, message: Mapping[str, Any]) -> None:
-        phone = self._phones.get(device)
+    def _failed(self, to: str, message: Welcome | FactsAck | Identify | Stream) -> Sequence[Effect]:
+        phone = self._phones.get(message.device)
         if phone is None or phone.address != to:
-            return
-        self._unknown.discard(device)
-        self._away(phone)
-        body = message.get("body")
+            return ()
+        effects = self._away(phone)
         stream = phone.stream
-        if (
-            body is not None
-            and stream is not None
-            and message["stream"] == stream.name
-            and body["what"] == "message"
-        ):
-            subscription = phone.topics.get(body["topic"])
-            if subscription is not None and subscription.number == body["run"]:
-                subscription.spool.lost(body["id"])
+        if isinstance(message, Stream) and stream is not None and message.stream == stream.name:
+            body, subscription = message.body, phone.topics.get(message.body.topic)
+            if isinstance(body, Forwarded) and subscription is not None and subscription.run == body.run:
+                subscription.spool.lost(body.id)
+        return effects
 
-    def _begins_anew(self, device: str, phone: Phone) -> None:
+    def _begins_anew(self, phone: Phone) -> Sequence[Effect]:
         """Forget what was the device's that had this name: it is another one, and knows nothing of that."""
-        for topic in list(phone.topics):
-            self._end(device, topic)
+        ended = [effect for topic in list(phone.topics) for effect in self._end(phone, topic)]
         phone.was_wiped()
+        return ended
 
-    def _away(self, phone: Phone) -> None:
+    def _away(self, phone: Phone) -> Sequence[Effect]:
         """Forward nothing any more, until the device says hello and what it holds."""
         phone.is_there = False
         for subscription in phone.topics.values():
             subscription.spool.is_up = False
+        return phone.unanswered.clear()
 
     def _touch(self, subscription: ServerSubscription) -> None:
         """Settle it when the event is done; and what the device's other topics hold takes its room."""
         self._touched[subscription.device, subscription.topic] = subscription
         phone = self._phones[subscription.device]
-        if phone.room < float("inf"):
+        if phone.room < math.inf:
             held = sum(each.spool.device.size for each in phone.topics.values())
             subscription.spool.room = phone.room - held + subscription.spool.device.size
 
     # -- time
 
-    def _due(self, name: str) -> None:
+    def _due(self, name: str) -> Sequence[Effect]:
         device, topic = name.removeprefix(_DUE).split("\n")
         subscription = self._subscribers.get(topic, {}).get(device)
-        if subscription is not None:
-            self._touch(subscription)
-            self._effects += subscription.settle(self._now_us, is_due=True)
+        if subscription is None:
+            return ()
+        self._touch(subscription)
+        due = subscription.settle(self._now_us, is_due=True)
+        return [*self._said(subscription), *due]
+
+
+def _failure(detail: str) -> Effect:
+    """Write down that a function of a user has failed; the call goes on without it."""
+    return Record("incidents", {"incident": "failed", "detail": detail})

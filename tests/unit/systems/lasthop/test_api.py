@@ -329,7 +329,7 @@ def test_a_phone_goes_on_with_the_next_of_the_same_rank(kind, ends):
     for text in ("two", "three"):
         place.news.publish(text, rank=4.0).result()
     place.lab.run(minutes=1)
-    orders = [row[1] for _, row in place.ann.installed.store.items("queue\n")]
+    orders = [row["order"] for _, row in place.ann.installed.store.items("queue\n")]
     assert orders == ([1, 2] if kind == "unsubscribe" else [2, 3])  # no number is used again
     assert place.read() == ["two", "three"]
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import json, structs
 
 from mudkit.errors import ParameterError
 from mudkit.systems.lasthop import Forwarding, Subscription
+from mudkit.systems.lasthop.messages import Wanted
 
 H = 3_600_000_000
 
@@ -68,10 +70,12 @@ def test_it_delivers_at_its_hours_and_at_no_others():
     assert not wanted.delivers_at(8 * H)
 
 
-def test_it_comes_back_from_json_as_it_was():
+def test_it_comes_back_as_it_was_sent():
     wanted = Subscription(
         "news", max=None, threshold=2.0, mode="on-line", policy=Forwarding("buffer", 4, 60.0, "learnt"),
         quiet_h=(22, 7), interrupt=4.5, at_h=(8, 18), per_day=3,
     )  # fmt: skip
-    assert Subscription.read(wanted.describe()) == wanted
-    assert wanted.to("sport") == Subscription.read({**wanted.describe(), "topic": "sport"})
+    sent = Wanted.of(wanted)
+    assert sent.subscription() == wanted
+    assert json.decode(json.encode(sent), type=Wanted).subscription() == wanted
+    assert wanted.to("sport") == structs.replace(sent, topic="sport").subscription()

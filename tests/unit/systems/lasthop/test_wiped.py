@@ -124,7 +124,7 @@ def test_each_kind_of_request_counts_after_the_wipe_however_few_there_were(kind)
             place.lab.run(minutes=1)
             assert shown == ["first"]
     place.lab.run(minutes=2)
-    assert place.ann.installed.machine._facts.pending == {}
+    assert place.ann.installed.machine._facts.is_empty
 
 
 def test_what_it_is_told_and_reads_twice_in_one_life_of_a_store_there_is_none():

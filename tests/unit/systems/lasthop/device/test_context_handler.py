@@ -23,7 +23,6 @@ def test_what_changes_with_the_place():
     )
     assert following.changes("traffic Tromsø", NOWHERE) == ("traffic Tromsø", None)
     assert following.changes("traffic Tromsø", None) == (None, None)
-    assert Following.read(following.describe()).describe() == following.describe()
 
 
 def test_a_topic_without_a_place_is_wanted_at_any_of_them():

@@ -7,6 +7,7 @@ from collections import deque
 import pytest
 
 from mudkit import Lab
+from mudkit.delivery.retransmit import FIRST_US, US_PER_BYTE
 from mudkit.errors import ParameterError
 from mudkit.events import (
     Call,
@@ -19,14 +20,16 @@ from mudkit.events import (
     Send,
     SetTimer,
     TimerFired,
+    as_wire,
     size_bytes,
+    wire_fields,
 )
 from mudkit.fleet.store import MemoryStore
-from mudkit.systems.lasthop import Forwarding, Publications, Subscriber, Subscription
+from mudkit.systems.lasthop import Forwarding, Publications, Subscriber, Subscription, operations
 from mudkit.systems.lasthop.device.event_log import EventLog
 from mudkit.systems.lasthop.device.machine import APP, ARRIVALS, DeviceMachine
 from mudkit.systems.lasthop.device.queue import DeviceQueue
-from mudkit.systems.lasthop.servers.phone import AGAIN_US, AGAIN_US_PER_BYTE
+from mudkit.systems.lasthop.messages import HasRead
 
 S = 1_000_000
 LIFE = "00000000"
@@ -50,7 +53,7 @@ class Phone:
                 case SetTimer(name=name):
                     self.timers.append(name)
                 case Send(message=message):
-                    self.sent.append(message)
+                    self.sent.append(as_wire(message))
                 case Complete(op_id=op_id, result=result, error=error):
                     self.answers[op_id] = error or result
                 case Notify(app=app, payload=payload):
@@ -82,11 +85,10 @@ class Phone:
         return [message for message in self.sent if message["kind"] == kind][-1]
 
     def subscribe(self, **settings):
-        wanted = dict(Subscription("news", **settings).describe())
-        self.gets(Call(1, "subscribe", {"subscription": wanted}))
+        self.gets(Call(1, operations.Subscribe(Subscription("news", **settings))))
 
     def read(self, op_id):
-        self.gets(Call(op_id, "read", {"topic": "news"}))
+        self.gets(Call(op_id, operations.Read("news")))
 
 
 @pytest.fixture
@@ -137,11 +139,11 @@ def test_a_server_that_does_not_answer_is_asked_again_and_then_given_up(phone):
     phone.message("a", 1.0)
     phone.read(2)
     asked = len([each for each in phone.sent if each["kind"] == "read"])
-    phone.gets(TimerFired("again"), 5)
-    phone.gets(TimerFired("again"), 10)
-    assert len([each for each in phone.sent if each["kind"] == "read"]) == asked + 2
+    phone.gets(TimerFired("again"), 6)
+    phone.gets(TimerFired("again"), 10)  # it waits twice as long for what was asked twice
+    assert len([each for each in phone.sent if each["kind"] == "read"]) == asked + 1
     assert 2 not in phone.answers
-    phone.gets(TimerFired("again"), 15)
+    phone.gets(TimerFired("again"), 17)
     assert [each["text"] for each in phone.answers[2]] == ["a"]
 
 
@@ -193,10 +195,10 @@ def test_a_read_does_not_lose_its_patience_over_one_lost_message():
     lab.run(hours=1)
 
     def fault_hook(transfer):
-        if transfer.message["kind"] == "stream":
-            sent.append(transfer.message["number"])
+        if wire_fields(transfer.message)["kind"] == "stream":
+            sent.append(wire_fields(transfer.message)["number"])
             if not lost:
-                lost.append(transfer.message["number"])
+                lost.append(wire_fields(transfer.message)["number"])
                 return ()
         return (0,)
 
@@ -317,7 +319,7 @@ def test_hello_is_said_again_until_it_is_answered():
 def test_hello_is_said_again_when_it_may_have_come_and_been_answered_and_not_before():
     phone = Phone()
     phone.gets(LinkUp("ann/p", "lte"), 0)
-    may_take_s = (AGAIN_US + AGAIN_US_PER_BYTE * size_bytes(phone.last("hello"))) / S
+    may_take_s = (FIRST_US + US_PER_BYTE * size_bytes(phone.last("hello"))) / S
     for at_s, count in (
         (5, 1),
         (may_take_s - 1e-6, 1),
@@ -341,19 +343,19 @@ def test_what_is_unknown_is_refused(phone):
 def test_unsubscribing_answers_who_reads_and_forgets_what_is_there(phone):
     phone.message("a", 1.0)
     phone.read(2)
-    phone.gets(Call(3, "unsubscribe", {"topic": "news"}))
+    phone.gets(Call(3, operations.Unsubscribe("news")))
     assert [each["text"] for each in phone.answers[2]] == ["a"]
     assert not phone.store.items("queue") + phone.store.items("topic")
 
 
 def test_reads_of_nothing_do_not_pile_up_while_the_link_is_down():
     facts = EventLog(MemoryStore())
-    facts.add({"what": "read", "topic": "news", "at_us": 0, "ids": ["a"]})
+    facts.add(HasRead("news", 0, ["a"], 1))
     for at_us in range(1, 100):
-        facts.add({"what": "read", "topic": "news", "at_us": at_us, "ids": []})
-    kept = [fact["at_us"] for _, fact in facts.as_sent()]
+        facts.add(HasRead("news", at_us, [], 1))
+    kept = [fact.at_us for _, fact in facts.as_sent()]
     assert kept == [0, *range(84, 100)]
-    assert facts.heard(90) == [1, *range(85, 91)]
+    assert facts.acked(90) == [1, *range(85, 91)]
 
 
 def test_a_queue_is_the_same_after_it_was_loaded():
@@ -433,8 +435,7 @@ def test_an_answer_to_less_than_was_told_leaves_the_rest_to_its_own_time():
     phone = Phone()
     phone.up()
     for op_id, topic in enumerate(("a", "b", "c"), 1):
-        wanted = dict(Subscription(topic).describe())
-        phone.gets(Call(op_id, "subscribe", {"subscription": wanted}), 0)
+        phone.gets(Call(op_id, operations.Subscribe(Subscription(topic))), 0)
     phone.gets(TimerFired("again"), 5)
     phone.gets(TimerFired("again"), 10)
     answer = [len(each["facts"]) for each in phone.sent if each["kind"] == "told"]
@@ -442,8 +443,7 @@ def test_an_answer_to_less_than_was_told_leaves_the_rest_to_its_own_time():
     phone.hears("heard", number=1)  # it was late
     assert phone.answers == {1: None}
     assert len([each for each in phone.sent if each["kind"] == "told"]) == 2
-    phone.gets(TimerFired("again"), 15)
-    phone.gets(TimerFired("again"), 20)
+    phone.gets(TimerFired("again"), 25)
     assert [number for number, _ in phone.last("told")["facts"]] == [2, 3]
     phone.hears("heard", number=3)
     assert phone.answers == {1: None, 2: None, 3: None}

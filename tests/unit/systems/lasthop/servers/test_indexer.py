@@ -5,12 +5,14 @@ from __future__ import annotations
 from contextlib import suppress
 
 import pytest
+from msgspec import structs
 
 from mudkit import Lab
 from mudkit.errors import PredicateError
 from mudkit.predicates import function
 from mudkit.predicates.functions import remove
 from mudkit.systems.lasthop import Publications, Subscriber, query
+from mudkit.systems.lasthop.messages import Subscribes, Wanted
 from mudkit.systems.lasthop.servers.indexer import Indexer, is_query
 
 
@@ -147,10 +149,9 @@ def test_no_device_can_want_a_query_that_no_message_can_be_asked():
     server = Publications(lab)
     bob = Subscriber(lab.device("bob"), server)
     bob.subscribe("films", policy="on-line").result()
-    fact = bob.installed.machine._topics["films"][1].describe() | {
-        "topic": "query: lookup('t', kind, 'x') = 1"
-    }
-    bob.installed.machine._facts.add({"what": "subscribe", "topic": fact["topic"], "subscription": fact})
+    topic = "query: lookup('t', kind, 'x') = 1"
+    wanted = structs.replace(Wanted.of(bob.installed.machine._topics["films"][1]), topic=topic)
+    bob.installed.machine._facts.add(Subscribes(topic, wanted))
     bob.subscribe("more")
     lab.run(minutes=1)
     assert (lab.frame("incidents")["incident"] == "dropped").sum() > 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from mudkit.delivery.retransmit import FIRST_US, US_PER_BYTE
 from mudkit.errors import ParameterError
 from mudkit.events import (
     Call,
@@ -15,11 +16,13 @@ from mudkit.events import (
     SendFailed,
     SetTimer,
     TimerFired,
+    as_wire,
     size_bytes,
 )
 from mudkit.fleet.store import MemoryStore
-from mudkit.systems.lasthop import Forwarding, Subscription
-from mudkit.systems.lasthop.servers.phone import AGAIN_US, AGAIN_US_PER_BYTE
+from mudkit.systems.lasthop import Forwarding, Subscription, operations
+from mudkit.systems.lasthop.messages import FromServer as Revived
+from mudkit.systems.lasthop.messages import Identify, Wanted, Welcome
 from mudkit.systems.lasthop.servers.spooling_server import SpoolServer
 
 S = 1_000_000
@@ -41,7 +44,7 @@ class Server:
         for effect in self.machine.handle(self.now_us, event):
             match effect:
                 case Send(to=to, message=message):
-                    self.new.append((to, message))
+                    self.new.append((to, as_wire(message)))
                 case Complete(result=result, error=error):
                     self.answers.append(error or result)
                 case Record(row=row):
@@ -67,13 +70,11 @@ class Server:
 
     def subscribe(self, **settings):
         wanted = Subscription("news", **{"policy": LIMIT_2, **settings})
-        fact = {"what": "subscribe", "topic": "news", "subscription": dict(wanted.describe())}
+        fact = {"what": "subscribe", "topic": "news", "subscription": as_wire(Wanted.of(wanted))}
         return self.told(fact)
 
     def publish(self, identity, rank=1.0, expires_us=None):
-        self.gets(Call(1, "publish", {
-            "topic": "news", "rank": rank, "expires_us": expires_us, "content": {"text": identity}, "item": identity
-        }))  # fmt: skip
+        self.gets(Call(1, operations.Publish("news", rank, expires_us, {"text": identity}, identity)))
 
     def said(self, what="message"):
         """Give what this event has brought into the stream."""
@@ -84,7 +85,7 @@ class Server:
         return [message["kind"] for _, message in self.new]
 
     def queues(self):
-        self.gets(Call(1, "queues", {"device": "ann", "topic": "news"}))
+        self.gets(Call(1, operations.Queues("ann", "news")))
         return self.answers[-1]["waiting"], self.answers[-1]["on_device"]
 
 
@@ -99,10 +100,10 @@ def server():
 def test_what_is_forwarded_is_sent_again_until_it_is_confirmed(server):
     server.publish("a")
     assert server.said() == ["a"]
-    server.gets(TimerFired("again"), 60)
+    server.gets(TimerFired("again ann"), 60)
     assert server.said() == ["a"]
     server.hears("confirmed", stream=f"{LIFE} 1.1", number=1)
-    server.gets(TimerFired("again"), 120)
+    server.gets(TimerFired("again ann"), 120)
     assert server.new == []
 
 
@@ -116,25 +117,25 @@ def test_what_the_device_misses_is_sent_again_at_once_and_nothing_else(server):
     server.hears("confirmed", stream=f"{LIFE} 1.1", number=1, missing=[1])
     assert server.new == []
     to, message = server.sent[-1]
-    server.gets(SendFailed(to, message))
+    server.gets(SendFailed(to, Revived().decode(message)))
     server.hears("confirmed", stream=f"{LIFE} 1.1", number=1, missing=[2])
     assert server.new == []  # it is away, and says itself what it has
 
 
 def test_a_slow_link_is_not_sent_the_same_while_it_may_be_on_its_way(server):
     server.publish("x" * 30_000)
-    server.gets(TimerFired("again"), 5)
+    server.gets(TimerFired("again ann"), 5)
     assert server.said() == []
-    server.gets(TimerFired("again"), 60)
+    server.gets(TimerFired("again ann"), 60)
     assert len(server.said()) == 1
 
 
 def test_nothing_is_sent_to_who_cannot_be_reached(server):
     server.publish("a")
     to, message = server.new[-1]
-    server.gets(SendFailed("somewhere else", message))
+    server.gets(SendFailed("somewhere else", Revived().decode(message)))
     assert server.queues() == (0, 1)
-    server.gets(SendFailed(to, message))
+    server.gets(SendFailed(to, Revived().decode(message)))
     assert server.queues() == (1, 0)
     server.publish("b")
     assert server.new == []
@@ -164,9 +165,9 @@ def test_a_short_hello_that_nobody_understands_is_not_enough(server):
 def test_what_a_device_missed_of_ranks_it_is_told(server):
     server.publish("a")
     server.publish("b", 5.0)
-    server.gets(SendFailed("ann/p", {"device": "ann", "kind": "welcome"}))
-    server.gets(Call(1, "rerank", {"topic": "news", "identity": "a", "rank": 4.0}))
-    server.gets(Call(1, "rerank", {"topic": "news", "identity": "b", "rank": -9.0}))
+    server.gets(SendFailed("ann/p", Welcome("ann", (LIFE, 1, 1), 0)))
+    server.gets(Call(1, operations.Rerank("news", "a", 4.0)))
+    server.gets(Call(1, operations.Rerank("news", "b", -9.0)))
     server.hello((1, 2), after=[f"{LIFE} 1.1", 2])
     assert (server.said("rank"), server.said("retract")) == (["a"], ["b"])
     server.hello((2, 1), holds={"news": {"a": 1.0, "b": 5.0}})
@@ -175,9 +176,9 @@ def test_what_a_device_missed_of_ranks_it_is_told(server):
 
 def test_who_missed_too_much_has_to_say_what_it_has(server):
     server.publish("a")
-    server.gets(SendFailed("ann/p", {"device": "ann", "kind": "welcome"}))
+    server.gets(SendFailed("ann/p", Welcome("ann", (LIFE, 1, 1), 0)))
     for number in range(1100):
-        server.gets(Call(1, "rerank", {"topic": "news", "identity": "a", "rank": float(number)}))
+        server.gets(Call(1, operations.Rerank("news", "a", float(number))))
     server.hello((1, 2), after=[f"{LIFE} 1.1", 1])
     assert server.kinds() == ["who"]
 
@@ -191,7 +192,7 @@ def test_late_and_repeated_hellos_begin_nothing(server):
         assert server.said() == []
     assert server.queues() == (0, 1)
     server.hears("confirmed", stream=f"{LIFE} 1.1", number=1)
-    server.gets(TimerFired("again"), 60)
+    server.gets(TimerFired("again ann"), 60)
     assert server.said() == ["a"]
 
 
@@ -200,7 +201,7 @@ def test_what_is_told_counts_once(server):
         server.publish(identity)
     facts = server.told({"what": "read", "topic": "news", "at_us": 0, "ids": ["a"], "number": 1})
     assert server.said() == ["c"]
-    assert ("ann/p", {"kind": "heard", "device": "ann", "session": (LIFE, 1, 1), "number": 2}) in server.new
+    assert ("ann/p", {"kind": "heard", "device": "ann", "session": [LIFE, 1, 1], "number": 2}) in server.new
     server.hears("told", facts=facts)
     assert server.said() == []
     spool = server.machine._phones["ann"].topics["news"].spool
@@ -235,13 +236,13 @@ def test_subscriptions_and_what_waits_outlive_the_machine(server):
     server.publish("soon", 7.0, expires_us=40 * S)
     server.told({"what": "read", "topic": "news", "at_us": 0, "ids": ["low"], "number": 1})
     again = Server(server.store)
-    again.gets(TimerFired("again"), 20)
+    again.gets(TimerFired("again ann"), 20)
     for at_s in (25, 30):
         assert (again.new[0][0], again.new[0][1]["kind"]) == ("ann/p", "who")
-        assert "again" in again.timers
-        again.gets(TimerFired("again"), at_s)
+        assert "again ann" in again.timers
+        again.gets(TimerFired("again ann"), at_s)
     again.publish("new", 1.0)
-    again.gets(Call(1, "rerank", {"topic": "news", "identity": "low", "rank": 9.0}))  # it was read
+    again.gets(Call(1, operations.Rerank("news", "low", 9.0)))  # it was read
     assert again.new == []
     again.hello((1, 2), holds={"news": {"high": 5.0}})
     assert again.said() == ["soon"]
@@ -290,9 +291,9 @@ def test_a_rank_that_rises_above_the_threshold_comes_in_and_the_lowest_goes_when
     server.subscribe(threshold=1.0, policy="on-demand")
     server.publish("low", 0.5)
     assert server.rows == []
-    server.gets(Call(1, "rerank", {"topic": "news", "identity": "low", "rank": 0.7}))
+    server.gets(Call(1, operations.Rerank("news", "low", 0.7)))
     assert server.queues() == (0, 0)
-    server.gets(Call(1, "rerank", {"topic": "news", "identity": "low", "rank": 1.5}))
+    server.gets(Call(1, operations.Rerank("news", "low", 1.5)))
     assert server.queues() == (1, 0)
     assert server.rows == [{"item": "low", "receiver": "ann", "created_us": 0}]
     server.publish("b", 1.0)
@@ -312,14 +313,14 @@ def test_strangers_are_asked_who_they_are():
     server.hears("told", facts=[])
     assert server.kinds() == ["who"]
     server.hears("confirmed", stream=f"{LIFE} 1.1", number=1)
-    server.gets(SendFailed("ann/p", {"kind": "who", "device": "bob"}))
+    server.gets(SendFailed("ann/p", Identify("bob", (LIFE, 1, 1))))
     assert server.new == []
 
 
 def test_what_it_cannot_do_is_refused(server):
     server.gets(Call(1, "eat", {}))
     assert isinstance(server.answers[-1], ParameterError)
-    server.gets(Call(1, "queues", {"device": "bob", "topic": "news"}))
+    server.gets(Call(1, operations.Queues("bob", "news")))
     assert isinstance(server.answers[-1], ParameterError)
 
 
@@ -329,24 +330,24 @@ def test_what_comes_later_does_not_put_off_what_was_lost(server):
     for at_s in range(1, 10):
         server.now_us = at_s * S
         server.publish(f"{at_s}" + "x" * 60_000)
-    server.gets(TimerFired("again"), 10)
+    server.gets(TimerFired("again ann"), 10)
     assert server.said() == ["lost"]
-    server.gets(TimerFired("again"), 15)
-    assert server.said() == []  # that may still be on its way
-    server.gets(TimerFired("again"), 16)
-    assert server.said() == ["lost"]
-    server.gets(TimerFired("again"), 55)
-    assert [each[:1] for each in server.said()] == ["l", "1"]
+    server.gets(TimerFired("again ann"), 54)
+    assert server.said() == []  # that may still be on its way, behind all that came later
+    server.gets(TimerFired("again ann"), 55)
+    assert [each[:1] for each in server.said()] == ["1"]
+    server.gets(TimerFired("again ann"), 500)
+    assert server.said()[0] == "lost"
 
 
 def test_a_message_is_sent_again_when_it_may_have_come_and_been_confirmed_and_not_before(server):
     server.publish("a")
     ((_, message),) = server.new
-    may_take_us = AGAIN_US + AGAIN_US_PER_BYTE * size_bytes(message["body"])
+    may_take_us = FIRST_US + US_PER_BYTE * size_bytes(message)
     for at_us, said in ((5 * S, []), (may_take_us - 1, []), (may_take_us, ["a"]), (2 * may_take_us - 1, [])):
-        server.gets(TimerFired("again"), at_us / S)
+        server.gets(TimerFired("again ann"), at_us / S)
         assert server.said() == said
-        assert "again" in server.timers
+        assert "again ann" in server.timers
 
 
 def test_a_session_whose_welcome_was_lost_is_welcome_again(server):
