@@ -5,7 +5,7 @@ New traffic never moves the deadline of an older item, and an answer to one item
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Final, Generic, TypeVar
 
 import msgspec
@@ -72,6 +72,9 @@ class RetransmitTimer(Generic[_K]):
     def __contains__(self, key: _K) -> bool:
         return key in self._waiting
 
+    def __iter__(self) -> Iterator[_K]:
+        return iter(list(self._waiting))
+
     def __len__(self) -> int:
         return len(self._waiting)
 
@@ -135,7 +138,7 @@ class RetransmitTimer(Generic[_K]):
     def fired(self, now_us: int) -> Sequence[Effect]:
         """Set the timer anew, when it has fired and what was overdue has been sent again.
 
-        What is overdue and was not sent again waits as if it had been: the timer never fires in vain for ever.
+        What is overdue and was not sent again waits as if it had been: the timer does not fire for ever.
         """
         for key in self.overdue(now_us):
             self.sent(now_us, key, self._waiting[key].size_bytes)

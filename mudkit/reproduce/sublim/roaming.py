@@ -14,6 +14,7 @@ from mudkit.lab import Lab
 from mudkit.reproduce.row import Figure, Measured, Say
 from mudkit.sources.streams import Stream
 from mudkit.systems.sublim import AccessPoint, Policy, PublishServer, Rule, Subscriber
+from mudkit.systems.sublim.messages import Published, StateTransferAck
 from mudkit.systems.sublim.policy.actions import Every, Keep, Remember, SetField, Summary
 
 __all__ = ["Roamed", "Roaming", "measure", "roam"]
@@ -179,19 +180,20 @@ class _Walk:
         self.lab.faults.cut("doctor", minutes=(1 + self._draw(8, number, 20)) / 60)
 
     def _fate(self, transfer: Any, fate: str) -> None:
-        if transfer.message.get("kind") == "parcel has come" and fate == "arrived":
-            self.transfers.add(transfer.message["epoch"])
+        message = transfer.message
+        if isinstance(message, StateTransferAck) and fate == "arrived":
+            self.transfers.add(message.epoch)
 
     def _compared(self) -> Roamed:
         got = self.doctor.read().result()
         saw = {each["number"]: each.get("saw") for each in got if "saw" in each}
         variables: Mapping[str, Any] = POLICY.variables
         wanted = []
-        published = [each for _, each in self.net.installed.store.items("message ")]  # type: ignore[attr-defined]
+        published = [each for _, each in self.net.installed.store.items("message ", Published)]  # type: ignore[attr-defined]
         for each in published:
-            battery = saw.get(each["body"]["number"])
+            battery = saw.get(each.body["number"])
             automatic = {} if battery is None else {"battery": battery}
-            verdict = POLICY.decide(each["body"], variables, automatic, each["at_s"])
+            verdict = POLICY.decide(each.body, variables, automatic, each.at_s)
             variables = verdict.variables
             if verdict.out is not None:
                 wanted.append(verdict.out)

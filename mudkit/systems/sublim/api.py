@@ -15,6 +15,7 @@ from mudkit.systems.arguments import check_device, check_lab
 from mudkit.systems.sublim.check.checker import checked
 from mudkit.systems.sublim.device.client import APP, PROBLEMS, ClientMachine
 from mudkit.systems.sublim.device.plain_client import PlainClientMachine
+from mudkit.systems.sublim.operations import Publish, Read, SetPolicy, State
 from mudkit.systems.sublim.policy.deciding import Explanation
 from mudkit.systems.sublim.policy.function import FunctionPolicy
 from mudkit.systems.sublim.policy.message import create_message
@@ -102,7 +103,7 @@ class PublishServer:
                 found=str(error),
                 expected="what JSON can hold, and bytes",
             ) from error
-        return self.installed.call("publish", body=body, item=item)
+        return self.installed.call(Publish(body, item))
 
 
 class AccessPoint:
@@ -157,7 +158,7 @@ class AccessPoint:
 
     def state(self, subscriber: str) -> Mapping[str, Any] | None:
         """Tell what it keeps of a subscriber; None: another one serves it."""
-        state: Mapping[str, Any] | None = self.installed.call("state", subscriber=subscriber).result()
+        state: Mapping[str, Any] | None = self.installed.call(State(subscriber)).result()
         return state
 
 
@@ -246,11 +247,11 @@ class Subscriber:
                 expected="a Policy, or a function with @policy",
             )
         self.policy = policy
-        return self.installed.call("set_policy", policy=sent)
+        return self.installed.call(SetPolicy(sent))
 
     def read(self) -> Operation:
         """Read what has come since the last time: a list of messages, empty also before it is attached."""
-        return self.installed.call("read")
+        return self.installed.call(Read())
 
     def on_message(self, callback: Callable[[Any], None]) -> None:
         """Call ``callback`` with each message when it comes."""
@@ -312,7 +313,7 @@ class PlainSubscriber:
 
     def read(self) -> Operation:
         """Read what has come since the last time: a list of messages."""
-        return self.installed.call("read")
+        return self.installed.call(Read())
 
     def on_message(self, callback: Callable[[Any], None]) -> None:
         """Call ``callback`` with each message when it comes."""

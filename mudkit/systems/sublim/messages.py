@@ -2,13 +2,13 @@
 
 The publish server, the access points and the clients know each other's addresses. What speaks for a
 subscriber must come from its device, which the network says. A client numbers its attachments, reports and
-policies, and the numbers hold in one incarnation of its store (:mod:`mudkit.systems.incarnation`).
+policies, and the numbers hold in one incarnation of its store (:mod:`mudkit.delivery.session`).
 Messages are numbered by the publish server; deliveries by the state of a subscriber, wherever that is.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
@@ -27,17 +27,23 @@ __all__ = [
     "Attached",
     "Automatic",
     "Behind",
+    "Body",
     "Bye",
     "Deliver",
-    "Got",
+    "DeliveryAck",
+    "Entry",
     "Have",
     "Hello",
     "Join",
+    "Kept",
     "Left",
     "Messages",
     "Moved",
     "Plain",
     "PolicySet",
+    "PolicyText",
+    "Problem",
+    "Published",
     "Replay",
     "Report",
     "Reported",
@@ -47,10 +53,16 @@ __all__ = [
     "StateTransferAck",
 ]
 
+Body: TypeAlias = dict[str, Any]
+"""What is published, and what a policy keeps in its variables: the application's own."""
+PolicyText: TypeAlias = dict[str, Any]
+"""A policy as JSON can hold it, see :meth:`Policy.describe`; or the name of a function."""
 _Subscriber = Annotated[str, msgspec.Meta(min_length=1, max_length=512, pattern=r"^[^\x00-\x1f\x7f]+\Z")]
 """A name of a device. It has no control characters: lines of them are the keys of stores."""
 _Incarnation = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{8}\Z")]
-_Measured = Annotated[float, msgspec.Meta(ge=-1e15, le=1e15)]
+_Measured = (
+    Annotated[int, msgspec.Meta(ge=-(10**15), le=10**15)] | Annotated[float, msgspec.Meta(ge=-1e15, le=1e15)]
+)
 _Time = Annotated[float, msgspec.Meta(ge=-1e15, le=1e15)]
 _MOST_LETTERS: Final = 65_536
 _Text = Annotated[str, msgspec.Meta(max_length=_MOST_LETTERS)]
@@ -63,44 +75,52 @@ class Automatic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bandwidth_kbps: _Measured | msgspec.UnsetType = msgspec.UNSET
     display_px: _Measured | msgspec.UnsetType = msgspec.UNSET
 
+    def known(self) -> dict[str, float]:
+        """Give those that the device knows, by name."""
+        given = {
+            "battery": self.battery,
+            "bandwidth_kbps": self.bandwidth_kbps,
+            "display_px": self.display_px,
+        }
+        return {name: value for name, value in given.items() if not isinstance(value, msgspec.UnsetType)}
+
 
 class Published(msgspec.Struct, frozen=True):
     """A message as it was published; a part of messages."""
 
-    number: Count
+    seq: Count = msgspec.field(name="number")
     item: str
     created_us: Count
     at_s: _Time
-    body: dict[str, Any]
+    body: Body
 
 
 class Entry(msgspec.Struct, frozen=True):
     """What waits for a subscriber: a body, or why its policy was stopped. A part of messages."""
 
-    number: Count
+    seq: Count = msgspec.field(name="number")
     item: str
-    body: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    body: Body | msgspec.UnsetType = msgspec.UNSET
     problem: str | msgspec.UnsetType = msgspec.UNSET
 
     def __post_init__(self) -> None:
-        if (self.body is msgspec.UNSET) is (self.problem is msgspec.UNSET):
-            raise ValueError("a body or a problem")
+        _check_either(self)
 
 
 class Kept(msgspec.Struct, frozen=True):
     """What an access point keeps of a subscriber; a part of messages."""
 
-    incarnation: str
     epoch: Count
     address: str
     report: Count
     automatic: Automatic
-    variables: dict[str, Any]
-    next: Count
-    last: Count
+    variables: Body
+    next_seq: Count = msgspec.field(name="next")
+    last_seq: Count = msgspec.field(name="last")
     policy: Count
     stopped: Count
     skipped: Count
+    incarnation: str
 
 
 class Problem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -148,12 +168,12 @@ class Attach(msgspec.Struct, frozen=True, tag_field="kind", tag="attach"):
     """
 
     subscriber: _Subscriber
-    incarnation: _Incarnation
     epoch: Count
     origin: Name = msgspec.field(name="from")
     fresh: bool
     report: Count
     automatic: Automatic
+    incarnation: _Incarnation
 
 
 class Attached(msgspec.Struct, frozen=True, tag_field="kind", tag="attached"):
@@ -178,47 +198,54 @@ class Report(msgspec.Struct, frozen=True, tag_field="kind", tag="report"):
     """Client to access point: the automatic variables."""
 
     subscriber: _Subscriber
-    incarnation: _Incarnation
-    number: Count
+    seq: Count = msgspec.field(name="number")
     automatic: Automatic
+    incarnation: _Incarnation
 
 
 class Reported(msgspec.Struct, frozen=True, tag_field="kind", tag="reported"):
     """Access point to client: it has the report."""
 
     incarnation: _Incarnation
-    number: Count
+    seq: Count = msgspec.field(name="number")
 
 
 class SetPolicy(msgspec.Struct, frozen=True, tag_field="kind", tag="policy"):
     """Client to access point: decide by this policy."""
 
     subscriber: _Subscriber
+    seq: Count = msgspec.field(name="number")
+    policy: PolicyText
     incarnation: _Incarnation
-    number: Count
-    policy: dict[str, Any]
 
 
 class PolicySet(msgspec.Struct, frozen=True, tag_field="kind", tag="policy set"):
     """Access point to client: it has the policy; with a problem, it goes on with the one before."""
 
     incarnation: _Incarnation
-    number: Count
+    seq: Count = msgspec.field(name="number")
     problem: Problem | msgspec.UnsetType = msgspec.UNSET
 
 
-class Deliver(Entry, frozen=True, tag_field="kind", tag="deliver", kw_only=True):
+class Deliver(msgspec.Struct, frozen=True, tag_field="kind", tag="deliver"):
     """Access point to client: the next message, or why there is none; before ``first`` nothing waits."""
 
     subscriber: _Subscriber
     first: Count
+    seq: Count = msgspec.field(name="number")
+    item: str
+    body: Body | msgspec.UnsetType = msgspec.UNSET
+    problem: str | msgspec.UnsetType = msgspec.UNSET
+
+    def __post_init__(self) -> None:
+        _check_either(self)
 
 
-class Got(msgspec.Struct, frozen=True, tag_field="kind", tag="got"):
+class DeliveryAck(msgspec.Struct, frozen=True, tag_field="kind", tag="got"):
     """Client to access point: it has all deliveries up to a number."""
 
     subscriber: _Subscriber
-    number: Count
+    seq: Count = msgspec.field(name="number")
 
 
 class Left(msgspec.Struct, frozen=True, tag_field="kind", tag="left"):
@@ -235,9 +262,9 @@ class Ask(msgspec.Struct, frozen=True, tag_field="kind", tag="ask"):
     """Access point to another one: hand the subscriber over."""
 
     subscriber: _Subscriber
-    incarnation: _Incarnation
     epoch: Count
     fresh: bool
+    incarnation: _Incarnation
 
 
 class StateTransfer(msgspec.Struct, frozen=True, tag_field="kind", tag="parcel"):
@@ -246,7 +273,7 @@ class StateTransfer(msgspec.Struct, frozen=True, tag_field="kind", tag="parcel")
     subscriber: _Subscriber
     epoch: Count
     record: Kept
-    policy: dict[str, Any] | None
+    policy: PolicyText | None
     out: list[Entry]
 
 
@@ -291,15 +318,27 @@ class Bye(msgspec.Struct, frozen=True, tag_field="kind", tag="bye"):
 class Plain(msgspec.Struct, frozen=True, tag_field="kind", tag="plain"):
     """Access point to plain client: a message."""
 
-    number: Count
+    seq: Count = msgspec.field(name="number")
     item: str
-    body: dict[str, Any]
+    body: Body
 
 
-TO_PUBLISHER: Final = Accepts(Join, Replay, Have)
-FROM_PUBLISHER: Final = Accepts(Messages)
-FROM_PLAIN_CLIENT: Final = Accepts(Hello, Bye)
-FROM_CLIENT: Final = Accepts(Attach, Report, SetPolicy, Got, Left, Hello, Bye)
-FROM_POINT: Final = Accepts(Ask, StateTransfer, StateTransferAck, Moved, Stale)
-TO_CLIENT: Final = Accepts(Attached, Behind, Reported, PolicySet, Deliver)
-TO_PLAIN_CLIENT: Final = Accepts(Plain)
+def _check_either(message: Entry | Deliver) -> None:
+    """Refuse what holds both a body and a problem, or neither."""
+    if (message.body is msgspec.UNSET) is (message.problem is msgspec.UNSET):
+        raise ValueError("a body or a problem")
+
+
+TO_PUBLISHER: Final = Accepts[Join | Replay | Have](Join, Replay, Have)
+FROM_PUBLISHER: Final = Accepts[Messages](Messages)
+FROM_PLAIN_CLIENT: Final = Accepts[Hello | Bye](Hello, Bye)
+FROM_CLIENT: Final = Accepts[Attach | Report | SetPolicy | DeliveryAck | Left | Hello | Bye](
+    Attach, Report, SetPolicy, DeliveryAck, Left, Hello, Bye
+)
+FROM_POINT: Final = Accepts[Ask | StateTransfer | StateTransferAck | Moved | Stale](
+    Ask, StateTransfer, StateTransferAck, Moved, Stale
+)
+TO_CLIENT: Final = Accepts[Attached | Behind | Reported | PolicySet | Deliver](
+    Attached, Behind, Reported, PolicySet, Deliver
+)
+TO_PLAIN_CLIENT: Final = Accepts[Plain](Plain)

@@ -15,8 +15,8 @@ read              what has come since the last read
 timer             the same again of what was not answered
 ================  ====================================================================================
 
-An attachment, a report and a policy that were not answered have a timer each: what comes and goes meanwhile
-does not put any of them off.
+An attachment, a report and a policy that were not answered have a deadline each: what comes and goes
+meanwhile does not put any of them off.
 """
 
 from __future__ import annotations
@@ -24,6 +24,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
+from msgspec.structs import replace
+
+from mudkit.delivery.records import delivery
+from mudkit.delivery.retransmit import RetransmitTimer
+from mudkit.delivery.session import incarnation
 from mudkit.events import (
     Call,
     CancelTimer,
@@ -36,14 +42,30 @@ from mudkit.events import (
     Notify,
     Ports,
     Received,
-    Record,
     Send,
     SetTimer,
     TimerFired,
+    size_bytes,
 )
-from mudkit.systems.incarnation import incarnation
 from mudkit.systems.receiving import dropped
-from mudkit.systems.sublim.messages import TO_CLIENT
+from mudkit.systems.sublim import operations
+from mudkit.systems.sublim.messages import (
+    TO_CLIENT,
+    Attach,
+    Attached,
+    Automatic,
+    Behind,
+    Body,
+    Deliver,
+    DeliveryAck,
+    Left,
+    PolicySet,
+    PolicyText,
+    Problem,
+    Report,
+    Reported,
+    SetPolicy,
+)
 from mudkit.systems.sublim.policy.problems import PolicyError
 from mudkit.systems.sublim.sites import Site, best
 
@@ -52,11 +74,45 @@ __all__ = ["APP", "PROBLEMS", "ClientMachine"]
 APP: Final = "messages"
 PROBLEMS: Final = "problems"
 """The application that is told when a policy was stopped."""
-_RETRY_US: Final = 5_000_000
-_ATTACH: Final = "attach again"
-_LATE: Final = "report again"
-_POLICY: Final = "policy again"
+_AGAIN: Final = "again"
+_ATTACH: Final = "attach"
+_POLICY: Final = "policy"
 _REPORT: Final = "report"
+
+
+class _Attachment(msgspec.Struct, frozen=True):
+    """Where the client attaches.
+
+    Parameters
+    ----------
+    epoch : int
+        How often it has gone to another access point.
+    at : str or None
+        The access point that is to serve it.
+    origin : str or None
+        The one that has served it before.
+    fresh : bool
+        Whether nobody has served it yet, as far as it knows.
+    """
+
+    epoch: int = 0
+    at: str | None = None
+    origin: str | None = None
+    fresh: bool = True
+
+
+class _Policy(msgspec.Struct, frozen=True):
+    """The last policy that was set; the text is kept until an access point has it."""
+
+    seq: int
+    policy: PolicyText | None
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    """A message that was not read yet."""
+
+    item: str
+    body: Body
 
 
 class ClientMachine:
@@ -85,12 +141,13 @@ class ClientMachine:
         self._every_us = every_us
         self._share = change_share
         self._loc: tuple[float, float] | None = None
-        self._automatic: dict[str, Any] = {}
+        self._automatic: dict[str, float] = {}
         self._has_link = self._is_attached = False
-        self._reported: dict[str, Any] = {}
+        self._reported: dict[str, float] = {}
         self._reported_us: int | None = None
         self._answered = 0  # the last report of which the access point has said that it has it
-        self._said_us: dict[int, int] = {}  # when each report was said that is not answered
+        self._unanswered: RetransmitTimer[str | int] = RetransmitTimer(_AGAIN)
+        """The attachment, the policy, and reports by number."""
         self._calls: dict[int, int] = {}  # op_id by number of the policy
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
@@ -107,93 +164,97 @@ class ClientMachine:
                 return self._attach(now_us)
             case LinkDown():
                 self._has_link = self._is_attached = False
-                return [CancelTimer(each) for each in (_ATTACH, _LATE, _POLICY, _REPORT)]
-            case TimerFired(name="attach again") if self._has_link and not self._is_attached:
-                return self._attach(now_us)
-            case TimerFired(name="report again") if self._is_attached:
-                return self._report_late(now_us)
-            case TimerFired(name="policy again") if self._is_attached:
-                return self._say_policy()
+                return [*self._unanswered.clear(), CancelTimer(_REPORT)]
             case TimerFired(name="report") if self._is_attached:
                 return self._report(now_us)
-            case Call(op_id=op_id, operation="set_policy", arguments={"policy": policy}):
-                return self._set_policy(op_id, policy)
-            case Call(op_id=op_id, operation="read"):
+            case TimerFired(name="again") if self._has_link:
+                return self._again(now_us)
+            case Call(op_id=op_id, operation=operations.SetPolicy(policy=policy)):
+                return self._set_policy(now_us, op_id, policy)
+            case Call(op_id=op_id, operation=operations.Read()):
                 return self._read(op_id, now_us)
         return ()
 
     def _received(self, now_us: int, event: Received) -> Sequence[Effect]:
         """Take what access points say to this incarnation."""
-        source, message = event.source, event.message
+        source, message = event.source, TO_CLIENT.decode(event.message)
         is_point = any(site.address == source and site.is_stateful for site in self._sites)
-        if not is_point or not TO_CLIENT(message):
-            return dropped(event)
-        if message["kind"] == "deliver":
-            return self._take(now_us, source, message) if message["subscriber"] == self._me else ()
-        if message["incarnation"] != incarnation(self._ports):
-            return ()  # to the one that it was
         match message:
-            case {"kind": "attached", "epoch": epoch, "report": report}:
+            case _ if not is_point or message is None:
+                return dropped(event)
+            case Deliver():
+                return self._take(now_us, source, message) if message.subscriber == self._me else ()
+            case _ if message.incarnation != incarnation(self._ports):
+                return ()  # to the one that it was
+            case Attached(epoch=epoch, report=report):
                 return self._attached(now_us, source, epoch, report)
-            case {"kind": "behind", "epoch": epoch}:
+            case Behind(epoch=epoch):
                 return self._behind(now_us, source, epoch)
-            case {"kind": "reported", "number": number}:
-                return self._has_reported(now_us, number)
-            case {"kind": "policy set", "number": number}:
-                return self._policy_set(number, message.get("problem"))
-        return ()
+            case Reported(seq=seq):
+                return self._has_reported(now_us, seq)
+            case PolicySet(seq=seq, problem=problem):
+                return self._policy_set(now_us, seq, problem)
+
+    def _again(self, now_us: int) -> Sequence[Effect]:
+        """Say again what should have been answered by now."""
+        late = self._unanswered.overdue(now_us)
+        effects: list[Effect] = []
+        if _ATTACH in late:
+            effects += self._attach(now_us)
+        if _POLICY in late and self._is_attached:
+            effects += self._say_policy(now_us)
+        if any(isinstance(each, int) for each in late) and self._is_attached:
+            effects += self._report_late(now_us)
+        return [*effects, *self._unanswered.fired(now_us)]
 
     # -- attaching
 
+    @property
+    def _attachment(self) -> _Attachment:
+        return self._store.get("attachment", _Attachment) or _Attachment()
+
     def _attach(self, now_us: int) -> Sequence[Effect]:
         """Go to the best access point; another one than before is a new epoch."""
-        stored = self._store.get("attachment") or {"epoch": 0, "at": None, "from": None, "fresh": True}
-        wanted = self._best(stored["at"])
+        stored = self._attachment
+        wanted = self._best(stored.at)
         if wanted is None:
-            return (SetTimer(_ATTACH, _RETRY_US),)
-        if wanted != stored["at"]:
-            origin = stored["from"] or wanted
-            stored = {**stored, "epoch": stored["epoch"] + 1, "at": wanted, "from": origin}
+            return self._unanswered.sent(now_us, _ATTACH)
+        if wanted != stored.at:
+            stored = _Attachment(stored.epoch + 1, wanted, stored.origin or wanted, stored.fresh)
             self._store.put("attachment", stored)
         self._is_attached = False
         self._note_report(now_us)
-        attach = {
-            "kind": "attach",
-            "subscriber": self._me,
-            "epoch": stored["epoch"],
-            "from": stored["from"],
-            "fresh": stored["fresh"],
-            "report": self._store.get("report"),
-            "automatic": self._automatic,
-            "incarnation": incarnation(self._ports),
-        }
-        return Send(wanted, attach), SetTimer(_ATTACH, _RETRY_US)
+        attach = Attach(
+            self._me, stored.epoch, stored.origin or wanted, stored.fresh, self._last_report,
+            Automatic(**self._automatic), incarnation(self._ports),
+        )  # fmt: skip
+        return Send(wanted, attach), *self._unanswered.sent(now_us, _ATTACH, size_bytes(attach))
 
     def _attached(self, now_us: int, source: str, epoch: int, report: int) -> Sequence[Effect]:
-        stored = self._store.get("attachment")
-        if stored is None or epoch != stored["epoch"] or source != stored["at"] or not self._has_link:
+        stored = self._attachment
+        if epoch != stored.epoch or source != stored.at or not self._has_link:
             return ()
         self._is_attached = True
-        answered = self._has_reported(now_us, report)
-        if stored["fresh"] or stored["from"] != source:
-            self._store.put("attachment", {**stored, "from": source, "fresh": False})
+        answered = [*self._unanswered.answered(now_us, _ATTACH), *self._has_reported(now_us, report)]
+        if stored.fresh or stored.origin != source:
+            self._store.put("attachment", replace(stored, origin=source, fresh=False))
         late = self._report_late(now_us) if self._is_late() else ()
         changed = self._report(now_us)  # since it asked
-        return [CancelTimer(_ATTACH), *answered, *late, *self._say_policy(), *changed]
+        return [*answered, *late, *self._say_policy(now_us), *changed]
 
     def _behind(self, now_us: int, source: str, epoch: int) -> Sequence[Effect]:
-        stored = self._store.get("attachment")
-        if stored is None or source != stored["at"] or epoch < stored["epoch"] or not self._has_link:
+        stored = self._attachment
+        if source != stored.at or epoch < stored.epoch or not self._has_link:
             return ()
-        self._store.put("attachment", {**stored, "epoch": epoch + 1})
+        self._store.put("attachment", replace(stored, epoch=epoch + 1))
         return self._attach(now_us)
 
     def _go_on(self, now_us: int) -> Sequence[Effect]:
         """See whether it matters that the context has changed."""
         if not self._has_link:
             return ()
-        stored = self._store.get("attachment")
-        if stored is None or self._best(stored["at"]) != stored["at"]:
+        at = self._attachment.at
+        if at is None or self._best(at) != at:
             return self._attach(now_us)
         return self._report(now_us) if self._is_attached else ()
 
@@ -201,6 +262,10 @@ class ClientMachine:
         return best([site for site in self._sites if site.is_stateful], self._loc, now)
 
     # -- automatic variables
+
+    @property
+    def _last_report(self) -> int:
+        return self._store.get("report", int) or 0
 
     def _report(self, now_us: int) -> Sequence[Effect]:
         if not _differs(self._automatic, self._reported, self._share):
@@ -211,109 +276,101 @@ class ClientMachine:
         return self._say_report(now_us)
 
     def _note_report(self, now_us: int) -> None:
-        self._store.put("report", (self._store.get("report") or 0) + 1)
+        self._store.put("report", self._last_report + 1)
         self._reported, self._reported_us = self._automatic, now_us
 
     def _say_report(self, now_us: int) -> Sequence[Effect]:
-        number = self._store.get("report")
-        message = {
-            "kind": "report",
-            "subscriber": self._me,
-            "number": number,
-            "automatic": self._reported,
-            "incarnation": incarnation(self._ports),
-        }
-        is_first = not self._said_us
-        self._said_us[number] = now_us
-        timer = [SetTimer(_LATE, _RETRY_US)] if is_first else []
-        return [Send(self._store.get("attachment")["at"], message), *timer]
+        seq = self._last_report
+        report = Report(self._me, seq, Automatic(**self._reported), incarnation(self._ports))
+        return self._say(now_us, seq, report)
 
-    def _has_reported(self, now_us: int, number: int) -> Sequence[Effect]:
-        """Take note of an answer; the next report that has none has the deadline that it has."""
-        self._answered = max(self._answered, number)
-        self._said_us = {each: at_us for each, at_us in self._said_us.items() if each > self._answered}
-        if not self._said_us:
-            return (CancelTimer(_LATE),)
-        return (SetTimer(_LATE, max(min(self._said_us.values()) + _RETRY_US - now_us, 1)),)
+    def _has_reported(self, now_us: int, seq: int) -> Sequence[Effect]:
+        """Take note of an answer, which is one to all reports before it, too."""
+        self._answered = max(self._answered, min(seq, self._last_report))
+        return self._forget_reports(now_us, self._answered)
+
+    def _forget_reports(self, now_us: int, up_to_seq: int) -> list[Effect]:
+        """Wait no longer for answers to reports up to a number."""
+        over = [each for each in self._unanswered if isinstance(each, int) and each <= up_to_seq]
+        return [effect for each in over for effect in self._unanswered.answered(now_us, each)]
 
     def _is_late(self) -> bool:
-        return self._answered < int(self._store.get("report") or 0)
+        return self._answered < self._last_report
 
     def _report_late(self, now_us: int) -> Sequence[Effect]:
         """Say the last report again: it stands for those before it."""
-        self._said_us = {}
-        return self._say_report(now_us) if self._is_late() else ()
+        stop = self._forget_reports(now_us, self._last_report - 1)
+        return [*stop, *self._say_report(now_us)] if self._is_late() else stop
 
     # -- the policy
 
-    def _set_policy(self, op_id: int, policy: Any) -> Sequence[Effect]:
-        before = self._store.get("policy")
-        number = (before["number"] if before is not None else 0) + 1
-        self._store.put("policy", {"number": number, "policy": policy, "is_set": False})
-        self._calls[number] = op_id
-        return self._say_policy() if self._is_attached else ()
+    def _set_policy(self, now_us: int, op_id: int, policy: PolicyText) -> Sequence[Effect]:
+        before = self._store.get("policy", _Policy)
+        seq = (before.seq if before is not None else 0) + 1
+        self._store.put("policy", _Policy(seq, policy))
+        self._calls[seq] = op_id
+        return self._say_policy(now_us) if self._is_attached else ()
 
-    def _policy_set(self, number: int, problem: Mapping[str, Any] | None) -> Sequence[Effect]:
-        stored = self._store.get("policy")
-        if stored is not None and stored["number"] == number and not stored["is_set"]:
-            self._store.put("policy", {"number": number, "policy": None, "is_set": True})
-        op_id = self._calls.pop(number, None)
+    def _policy_set(self, now_us: int, seq: int, problem: Problem | msgspec.UnsetType) -> Sequence[Effect]:
+        stored = self._store.get("policy", _Policy)
+        effects: list[Effect] = []
+        if stored is not None and stored.seq == seq:
+            effects += self._unanswered.answered(now_us, _POLICY)
+            if stored.policy is not None:
+                self._store.put("policy", _Policy(seq, None))
+        op_id = self._calls.pop(seq, None)
         if op_id is None:
-            return ()
-        error = None if problem is None else PolicyError(**problem)
-        older = [self._calls.pop(each) for each in list(self._calls) if each < number]
-        return [Complete(op_id, error=error), *(Complete(each) for each in older)]
+            return effects
+        error = None
+        if not isinstance(problem, msgspec.UnsetType):
+            error = PolicyError(problem.summary, where=problem.where, found=problem.found)
+        older = [self._calls.pop(each) for each in list(self._calls) if each < seq]
+        return [*effects, Complete(op_id, error=error), *(Complete(each) for each in older)]
 
-    def _say_policy(self) -> Sequence[Effect]:
-        stored = self._store.get("policy")
-        if stored is None or stored["is_set"]:
+    def _say_policy(self, now_us: int) -> Sequence[Effect]:
+        stored = self._store.get("policy", _Policy)
+        if stored is None or stored.policy is None:
             return ()
-        message = {
-            "kind": "policy",
-            "subscriber": self._me,
-            "number": stored["number"],
-            "policy": stored["policy"],
-            "incarnation": incarnation(self._ports),
-        }
-        return Send(self._store.get("attachment")["at"], message), SetTimer(_POLICY, _RETRY_US)
+        policy = SetPolicy(self._me, stored.seq, stored.policy, incarnation(self._ports))
+        return self._say(now_us, _POLICY, policy)
+
+    def _say(self, now_us: int, key: str | int, message: Report | SetPolicy) -> Sequence[Effect]:
+        """Tell the access point something, again if it does not answer."""
+        at = self._attachment.at
+        sent = () if at is None else (Send(at, message),)
+        return *sent, *self._unanswered.sent(now_us, key, size_bytes(message))
 
     # -- messages
 
-    def _take(self, now_us: int, source: str, message: Mapping[str, Any]) -> Sequence[Effect]:
-        attachment = self._store.get("attachment")
-        if attachment is None or source not in (attachment["at"], attachment["from"]):
-            if attachment is None or attachment["fresh"]:
+    def _take(self, now_us: int, source: str, message: Deliver) -> Sequence[Effect]:
+        attachment = self._attachment
+        if source not in (attachment.at, attachment.origin):
+            if attachment.fresh:
                 return ()  # perhaps it goes on with what is kept there
-            left = {"kind": "left", "subscriber": self._me, "incarnation": incarnation(self._ports)}
-            return (Send(source, left),)
-        number, seen = message["number"], self._store.get("seen") or 0
-        seen = max(seen, message["first"] - 1)
+            return (Send(source, Left(self._me, incarnation(self._ports))),)
+        seen = max(self._store.get("seen", int) or 0, message.first - 1)
         effects: list[Effect] = []
-        if number == seen + 1:
-            seen = number
+        if message.seq == seen + 1:
+            seen = message.seq
             self._store.put("seen", seen)
-            if "problem" in message:
-                effects.append(Notify(PROBLEMS, message["problem"]))
+            if not isinstance(message.body, msgspec.UnsetType):
+                self._store.put(f"in {seen:012d}", _Kept(message.item, message.body))
+                effects.append(Notify(APP, message.body))
+                effects.append(delivery(message.item, self._me, delivered_us=now_us))
             else:
-                self._store.put(f"in {number:012d}", {"item": message["item"], "body": message["body"]})
-                effects.append(Notify(APP, message["body"]))
-                row = {"item": message["item"], "receiver": self._me, "delivered_us": now_us}
-                effects.append(Record("deliveries", row))
-        effects.append(Send(source, {"kind": "got", "subscriber": self._me, "number": seen}))
+                effects.append(Notify(PROBLEMS, message.problem))
+        effects.append(Send(source, DeliveryAck(self._me, seen)))
         return effects
 
     def _read(self, op_id: int, now_us: int) -> Sequence[Effect]:
-        new = self._store.items("in ")
+        new = self._store.items("in ", _Kept)
         for key, _ in new:
             self._store.delete(key)
-        rows = [{"item": each["item"], "receiver": self._me, "read_us": now_us} for _, each in new]
-        return [
-            *(Record("deliveries", row) for row in rows),
-            Complete(op_id, [each["body"] for _, each in new]),
-        ]
+        read = [delivery(each.item, self._me, read_us=now_us) for _, each in new]
+        return [*read, Complete(op_id, [each.body for _, each in new])]
 
 
-def _automatic(context: Mapping[str, Any]) -> dict[str, Any]:
+def _automatic(context: Mapping[str, Any]) -> dict[str, float]:
     """Give the automatic variables of what the device knows of itself; what it does not know is left out."""
     share = context.get("battery_share")
     variables = {
@@ -324,7 +381,7 @@ def _automatic(context: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in variables.items() if isinstance(value, int | float)}
 
 
-def _differs(now: Mapping[str, Any], before: Mapping[str, Any], share: float) -> bool:
+def _differs(now: Mapping[str, float], before: Mapping[str, float], share: float) -> bool:
     if now.keys() != before.keys():
         return True
     return any(abs(value - before[name]) > share * abs(before[name]) for name, value in now.items())

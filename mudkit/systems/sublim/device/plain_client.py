@@ -6,9 +6,10 @@ that was away knows nobody. See :mod:`mudkit.systems.sublim.servers.plain_access
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
+from mudkit.delivery.records import delivery
 from mudkit.events import (
     Call,
     Complete,
@@ -20,13 +21,13 @@ from mudkit.events import (
     Notify,
     Ports,
     Received,
-    Record,
     Send,
     SetTimer,
     TimerFired,
 )
 from mudkit.systems.receiving import dropped
-from mudkit.systems.sublim.messages import TO_PLAIN_CLIENT
+from mudkit.systems.sublim.messages import TO_PLAIN_CLIENT, Bye, Hello, Plain
+from mudkit.systems.sublim.operations import Read
 from mudkit.systems.sublim.sites import Site, best
 
 __all__ = ["APP", "PlainClientMachine"]
@@ -57,20 +58,20 @@ class PlainClientMachine:
         self._loc: tuple[float, float] | None = None
         self._has_link = False
         self._last = 0
-        self._unread: list[Mapping[str, Any]] = []
+        self._unread: list[Plain] = []
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
         match event:
-            case Received(source=source, message=message):
-                if not TO_PLAIN_CLIENT(message) or all(site.address != source for site in self._sites):
+            case Received(source=source):
+                message = TO_PLAIN_CLIENT.decode(event.message)
+                if message is None or all(site.address != source for site in self._sites):
                     return dropped(event)
-                if message["number"] <= self._last:
+                if message.seq <= self._last:
                     return ()
-                self._last = message["number"]
+                self._last = message.seq
                 self._unread.append(message)
-                row = {"item": message["item"], "receiver": self._me, "delivered_us": now_us}
-                return Record("deliveries", row), Notify(APP, message["body"])
+                return delivery(message.item, self._me, delivered_us=now_us), Notify(APP, message.body)
             case ContextChanged(context=context):
                 self._loc = context.get("loc")
                 if self._has_link and best(self._sites, self._loc, self._at) != self._at:
@@ -82,11 +83,10 @@ class PlainClientMachine:
                 self._has_link = False
             case TimerFired() if self._has_link:
                 return self._hello()
-            case Call(op_id=op_id, operation="read"):
+            case Call(op_id=op_id, operation=Read()):
                 unread, self._unread = self._unread, []
-                rows = [{"item": each["item"], "receiver": self._me, "read_us": now_us} for each in unread]
-                read = [Record("deliveries", row) for row in rows]
-                return [*read, Complete(op_id, [each["body"] for each in unread])]
+                read = [delivery(each.item, self._me, read_us=now_us) for each in unread]
+                return [*read, Complete(op_id, [each.body for each in unread])]
         return ()
 
     def _hello(self) -> Sequence[Effect]:
@@ -94,7 +94,7 @@ class PlainClientMachine:
         timer = SetTimer(_HELLO, _AGAIN_US)
         if self._at is None:
             return (timer,)
-        hello = Send(self._at, {"kind": "hello", "subscriber": self._me, "filter": self._wanted})
+        hello = Send(self._at, Hello(self._me, self._wanted))
         if before is None or before == self._at:
             return hello, timer
-        return Send(before, {"kind": "bye", "subscriber": self._me}), hello, timer
+        return Send(before, Bye(self._me)), hello, timer

@@ -13,8 +13,9 @@ loop and no Python in reach; what it keeps and sends has limits (:mod:`~mudkit.s
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path as File
 from typing import Any, ClassVar, Final
 
@@ -285,6 +286,11 @@ class Policy:
             if truth is True:
                 break
         return seen
+
+    def __reduce__(self) -> tuple[Callable[..., Policy], tuple[Any, ...]]:
+        """Copy and store it as what it was made of: what is compiled of that are functions."""
+        parts = partial(Policy, message=self.message, variables=self.variables, places=self.places)
+        return parts, (self.name, self.rules)
 
     def __repr__(self) -> str:
         return f"Policy({self.name!r}, {len(self.rules)} rules)"

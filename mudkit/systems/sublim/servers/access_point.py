@@ -18,8 +18,11 @@ timer, link up    the same again of what was not answered
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
+from msgspec.structs import replace
+
+from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.errors import MudkitError
 from mudkit.events import (
     Call,
@@ -31,26 +34,51 @@ from mudkit.events import (
     Received,
     Send,
     SendFailed,
-    SetTimer,
     TimerFired,
+    as_wire,
     size_bytes,
 )
 from mudkit.systems.receiving import dropped
+from mudkit.systems.sublim import operations
 from mudkit.systems.sublim.check.checker import checked
-from mudkit.systems.sublim.messages import FROM_CLIENT, FROM_POINT, FROM_PUBLISHER
+from mudkit.systems.sublim.messages import (
+    FROM_CLIENT,
+    FROM_POINT,
+    FROM_PUBLISHER,
+    Attach,
+    Body,
+    Bye,
+    Deliver,
+    DeliveryAck,
+    Have,
+    Hello,
+    Join,
+    Left,
+    Messages,
+    Plain,
+    PolicySet,
+    PolicyText,
+    Problem,
+    Replay,
+    Report,
+    Reported,
+    SetPolicy,
+    StateTransfer,
+)
 from mudkit.systems.sublim.policy.function import FunctionPolicy
 from mudkit.systems.sublim.policy.limits import MAX_TEXT
 from mudkit.systems.sublim.policy.policy import Policy
 from mudkit.systems.sublim.policy.problems import PolicyError
 from mudkit.systems.sublim.policy.watching import error_text
 from mudkit.systems.sublim.servers.agent import AGAIN, Agent, AnyPolicy
-from mudkit.systems.sublim.servers.handover import LEAVE, WANT, Handover
+from mudkit.systems.sublim.servers.handover import HANDOVER, Handover, Heard
 from mudkit.systems.sublim.servers.plain_access_point import PlainService
 from mudkit.systems.sublim.sites import Site
 
 __all__ = ["AccessPointMachine"]
 
-_AGAIN_US: Final = 5_000_000
+_SERVER: Final = "server"
+"""The timer by which the publish server is asked again."""
 _JOIN: Final = "join"
 _REPLAY: Final = "replay"
 
@@ -80,11 +108,12 @@ class AccessPointMachine:
         """The last message of which it has heard since it was made."""
         self._asked: int | None = None
         """From which number on messages were asked for and have not come."""
+        self._unanswered: RetransmitTimer[str] = RetransmitTimer(_SERVER)
         self._plain = PlainService()
         self._agents: dict[str, Agent] = {}
         self._behind: set[str] = set()
         """Names of subscribers of whom it is not known that they have all messages."""
-        for key, _ in self._store.items("agent "):
+        for key in self._store.keys("agent "):
             self._begin(key.removeprefix("agent "))
         self._over = Handover(ports, self._agents, self._begin)
 
@@ -93,125 +122,134 @@ class AccessPointMachine:
         match event:
             case Received():
                 return self._received(now_us, event)
-            case SendFailed(message={"kind": "plain"}):
+            case SendFailed(message=Plain()):
                 self._plain.is_away(event.to)
             case TimerFired(name=name) if name.startswith(AGAIN):
                 agent = self._agents.get(name.removeprefix(AGAIN))
-                return agent.again(now_us) if agent is not None else ()
-            case TimerFired(name=name) if name.startswith((WANT, LEAVE)):
-                return self._over.again(name)
-            case TimerFired(name="join") if self._last is None:
-                return self._join()
-            case TimerFired(name="replay"):
-                self._asked = None
-                return self._catch_up()
+                return agent.overdue(now_us) if agent is not None else ()
+            case TimerFired(name=name) if name == HANDOVER:
+                return self._over.again(now_us)
+            case TimerFired():
+                return self._again(now_us)
             case LinkUp():
                 flushed = [each for agent in self._agents.values() for each in agent.again(now_us)]
-                return [*self._join(), *flushed, *self._over.again_all()]
-            case SendFailed(to=to, message={"kind": "deliver", "subscriber": name}):
+                return [*self._join(now_us), *flushed, *self._over.again_all(now_us)]
+            case SendFailed(to=to, message=Deliver(subscriber=name)):
                 agent = self._agents.get(name)
-                if agent is not None and agent.record["address"] == to:
+                if agent is not None and agent.record.address == to:
                     agent.is_away = True
-            case Call(op_id=op_id, operation="state", arguments={"subscriber": name}):
+            case Call(op_id=op_id, operation=operations.State(subscriber=name)):
                 return (Complete(op_id, self._state(name, now_us)),)
         return ()
 
+    def _again(self, now_us: int) -> Sequence[Effect]:
+        """Ask the publish server again for what it should have answered by now."""
+        late = self._unanswered.overdue(now_us)
+        effects: list[Effect] = []
+        if _JOIN in late:
+            effects += self._join(now_us)
+        if _REPLAY in late:
+            self._asked = None
+            effects += [*self._unanswered.answered(now_us, _REPLAY), *self._catch_up(now_us)]
+        return [*effects, *self._unanswered.fired(now_us)]
+
     def _received(self, now_us: int, event: Received) -> Sequence[Effect]:
         """Take what may come from who has sent it: the server, another access point, or a subscriber."""
-        source, message = event.source, event.message
+        source = event.source
         if source == self._server:
-            return self._messages(now_us, message) if FROM_PUBLISHER(message) else dropped(event)
+            messages = FROM_PUBLISHER.decode(event.message)
+            return dropped(event) if messages is None else self._messages(now_us, messages)
         if any(site.address == source and site.is_stateful for site in self._sites):
-            if not FROM_POINT(message) or not self._is_readable(message):
+            told = FROM_POINT.decode(event.message)
+            if told is None or (isinstance(told, StateTransfer) and not self._is_readable(told)):
                 return dropped(event)
-            return self._handed_over(now_us, source, message)
-        if not FROM_CLIENT(message) or message["subscriber"] != event.sender:
+            return self._handed_over(now_us, source, told)
+        message = FROM_CLIENT.decode(event.message)
+        if message is None or message.subscriber != event.sender:
             return dropped(event)
-        name = message["subscriber"]
-        agent = self._agents.get(name)
-        match message["kind"]:
-            case "attach" | "left":
+        agent = self._agents.get(message.subscriber)
+        match message:
+            case Attach() | Left():
                 return self._handed_over(now_us, source, message)
-            case "hello" | "bye":
+            case Hello() | Bye():
                 self._plain.heard(source, message)
-            case "got" if agent is not None:
-                return agent.acked(now_us, message["number"])
-            case "report" if agent is not None:
+            case DeliveryAck(seq=seq) if agent is not None:
+                return agent.acked(now_us, seq)
+            case Report() if agent is not None:
                 return self._report(source, agent, message)
-            case "policy" if agent is not None:
+            case SetPolicy() if agent is not None:
                 return self._set_policy(source, agent, message)
         return ()
 
-    def _handed_over(self, now_us: int, source: str, message: Mapping[str, Any]) -> Sequence[Effect]:
+    def _handed_over(self, now_us: int, source: str, message: Heard) -> Sequence[Effect]:
         # Until it knows which message is the next, it cannot begin with anybody.
         moved = () if self._last is None else self._over.heard(now_us, source, message, self._last + 1)
-        return [*moved, *self._catch_up()]
+        return [*moved, *self._catch_up(now_us)]
 
-    def _is_readable(self, message: Mapping[str, Any]) -> bool:
-        """Say whether the policy of a parcel can be read, if it is one."""
+    def _is_readable(self, state: StateTransfer) -> bool:
+        """Say whether the policy of a subscriber that is handed over can be read."""
         try:
-            sent = message["policy"] if message["kind"] == "parcel" else None
-            return sent is None or self._read(sent) is not None
+            return state.policy is None or self._read(state.policy) is not None
         except MudkitError:
             return False
 
-    def _join(self) -> Sequence[Effect]:
-        return Send(self._server, {"kind": _JOIN}), SetTimer(_JOIN, _AGAIN_US)
+    def _join(self, now_us: int) -> Sequence[Effect]:
+        return Send(self._server, Join()), *self._unanswered.sent(now_us, _JOIN)
 
-    def _messages(self, now_us: int, message: Mapping[str, Any]) -> Sequence[Effect]:
-        self._last = max(self._last or 0, message["last"])
+    def _messages(self, now_us: int, message: Messages) -> Sequence[Effect]:
         effects: list[Effect] = []
+        if self._last is None:
+            effects += self._unanswered.answered(now_us, _JOIN)
+        self._last = max(self._last or 0, message.last)
         for agent in self._agents.values():
-            agent.skip(message["first"])
-            for each in message["messages"]:
-                if each["number"] == agent.record["next"]:
+            agent.skip(message.first)
+            for each in message.messages:
+                if each.seq == agent.record.next_seq:
                     effects += agent.decide(now_us, each)
         self._behind = set(self._agents)
-        if self._asked is not None and any(each["number"] <= self._asked for each in message["messages"]):
+        if self._asked is not None and any(each.seq <= self._asked for each in message.messages):
             self._asked = None
-        have = Send(self._server, {"kind": "have", "last": self._last})
-        return [*effects, *self._plain.flood(message["messages"]), *self._catch_up(), have]
+            effects += self._unanswered.answered(now_us, _REPLAY)
+        have = Send(self._server, Have(self._last))
+        return [*effects, *self._plain.flood(message.messages), *self._catch_up(now_us), have]
 
-    def _catch_up(self) -> Sequence[Effect]:
+    def _catch_up(self, now_us: int) -> Sequence[Effect]:
         """Ask for what some subscriber has missed, unless that is on its way."""
         if self._asked is not None or self._last is None:
             return ()
-        next_of = {name: self._agents[name].record["next"] for name in self._behind & self._agents.keys()}
-        self._behind = {name for name, number in next_of.items() if number <= self._last}
+        next_of = {name: self._agents[name].record.next_seq for name in self._behind & self._agents.keys()}
+        self._behind = {name for name, seq in next_of.items() if seq <= self._last}
         if not self._behind:
             return ()
-        first = min(next_of.values())
-        self._asked = first
-        return Send(self._server, {"kind": _REPLAY, "from": first}), SetTimer(_REPLAY, _AGAIN_US)
+        self._asked = min(next_of.values())
+        return Send(self._server, Replay(self._asked)), *self._unanswered.sent(now_us, _REPLAY)
 
-    def _report(self, source: str, agent: Agent, message: Mapping[str, Any]) -> Sequence[Effect]:
-        incarnation, number = message["incarnation"], message["number"]
-        if incarnation != agent.record["incarnation"]:
+    def _report(self, source: str, agent: Agent, message: Report) -> Sequence[Effect]:
+        if message.incarnation != agent.record.incarnation:
             return ()  # a late copy, or it will attach first
-        agent.reported(number, message["automatic"])
-        return (Send(source, {"kind": "reported", "incarnation": incarnation, "number": number}),)
+        agent.reported(message.seq, message.automatic)
+        return (Send(source, Reported(message.incarnation, message.seq)),)
 
-    def _set_policy(self, source: str, agent: Agent, message: Mapping[str, Any]) -> Sequence[Effect]:
-        incarnation, number = message["incarnation"], message["number"]
-        if incarnation != agent.record["incarnation"]:
+    def _set_policy(self, source: str, agent: Agent, message: SetPolicy) -> Sequence[Effect]:
+        if message.incarnation != agent.record.incarnation:
             return ()
-        answer: dict[str, Any] = {"kind": "policy set", "incarnation": incarnation, "number": number}
-        if number > agent.record["policy"]:
+        answer = PolicySet(message.incarnation, message.seq)
+        if message.seq > agent.record.policy:
             try:
-                agent.use(number, message["policy"], self._checked(message["policy"]))
+                agent.use(message.seq, message.policy, self._checked(message.policy))
             except MudkitError as error:
-                agent.change(policy=number)  # what was set before goes on
-                answer["problem"] = {"summary": error.summary, "where": error.where, "found": error.found}
+                agent.change(replace(agent.record, policy=message.seq))  # what was set before goes on
+                answer = replace(answer, problem=Problem(error.summary, error.where, error.found))
         return (Send(source, answer),)
 
-    def _checked(self, sent: Mapping[str, Any]) -> AnyPolicy:
+    def _checked(self, sent: PolicyText) -> AnyPolicy:
         """Make a policy of what was sent: checked here too, since anybody may send."""
         if "function" not in sent and size_bytes(sent) > MAX_TEXT:
             raise PolicyError("The policy is too long.", expected=f"at most {MAX_TEXT} bytes")
         made = self._read(sent)
         return checked(made) if isinstance(made, Policy) else made
 
-    def _read(self, sent: Mapping[str, Any]) -> AnyPolicy:
+    def _read(self, sent: PolicyText) -> AnyPolicy:
         """Make a policy of what was sent or stored."""
         if "function" in sent:
             name = sent["function"]
@@ -231,11 +269,11 @@ class AccessPointMachine:
             raise PolicyError("The policy cannot be read.", found=error_text(error)) from error
 
     def _begin(self, name: str) -> Agent:
-        sent = self._store.get(f"policy {name}")
+        sent = self._store.get(f"policy {name}", dict)
         self._agents[name] = Agent(self._store, name, None if sent is None else self._read(sent))
         self._behind.add(name)
         return self._agents[name]
 
-    def _state(self, name: str, now_us: int) -> dict[str, Any] | None:
+    def _state(self, name: str, now_us: int) -> Body | None:
         agent = self._agents.get(name)
-        return None if agent is None else {**agent.record, "now_us": now_us}
+        return None if agent is None else {**as_wire(agent.record), "now_us": now_us}

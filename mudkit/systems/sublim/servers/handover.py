@@ -28,18 +28,84 @@ again. An access point that is away keeps its subscribers' state until it is bac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
 
-from mudkit.events import CancelTimer, Effect, Ports, Send, SetTimer
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mudkit.delivery.retransmit import RetransmitTimer
+from mudkit.events import Effect, Ports, Send, size_bytes
+from mudkit.systems.sublim.messages import (
+    Ask,
+    Attach,
+    Attached,
+    Automatic,
+    Behind,
+    Left,
+    Moved,
+    Stale,
+    StateTransfer,
+    StateTransferAck,
+)
 from mudkit.systems.sublim.servers.agent import Agent, fresh
 
-__all__ = ["LEAVE", "WANT", "Handover"]
+__all__ = ["HANDOVER", "LEAVE", "WANT", "Handover", "Heard"]
 
+HANDOVER: Final = "hand over"
+"""The timer by which it is asked again, and state is sent again."""
 WANT: Final = "want "
 LEAVE: Final = "leave "
 _GONE: Final = "gone "
 _AGAIN_US: Final = 3_000_000
+
+Heard: TypeAlias = Attach | Left | Ask | StateTransfer | StateTransferAck | Moved | Stale
+
+
+class _Want(Struct, frozen=True):
+    """A subscriber that is to be served here, and is asked for.
+
+    Parameters
+    ----------
+    epoch : int
+        The number of its attachment.
+    origin : str
+        The access point that is asked.
+    address : str
+        Where the subscriber is.
+    fresh : bool
+        Whether nobody has served it, as far as it knows.
+    report : int
+    automatic : Automatic
+    incarnation : str
+    before : str or None
+        The access point that was asked before.
+    """
+
+    epoch: int
+    origin: str
+    address: str
+    fresh: bool
+    report: int
+    automatic: Automatic
+    incarnation: str
+    before: str | None = None
+
+
+class _Leave(Struct, frozen=True):
+    """State that is on its way to another access point."""
+
+    to: str
+    epoch: int
+    state: StateTransfer
+
+
+class _Gone(Struct, frozen=True):
+    """Where a subscriber has gone."""
+
+    to: str
+    epoch: int
+    incarnation: str
 
 
 class Handover:
@@ -60,126 +126,129 @@ class Handover:
         self._agents = agents
         self._begin = begin
         self._told_behind: dict[str, tuple[str, int]] = {}
+        self._unanswered: RetransmitTimer[str] = RetransmitTimer(HANDOVER, _AGAIN_US)
+        """What was asked for and what was sent, by its key in the store."""
 
-    def heard(
-        self, now_us: int, source: str, message: Mapping[str, Any], next_number: int
-    ) -> Sequence[Effect]:
+    def heard(self, now_us: int, source: str, message: Heard, next_seq: int) -> Sequence[Effect]:
         """Take what a client or another access point says.
 
         Parameters
         ----------
         now_us : int
         source : str
-        message : mapping
-        next_number : int
+            The address of who says it.
+        message : struct
+            What is said.
+        next_seq : int
             The number of the first message for somebody of whom nobody has heard.
         """
+        name = message.subscriber
         match message:
-            case {"kind": "attach", "subscriber": name}:
-                return self._attach(now_us, source, name, message, next_number)
-            case {"kind": "left", "subscriber": name, "incarnation": incarnation}:
+            case Attach():
+                return self._attach(now_us, source, message, next_seq)
+            case Left(incarnation=incarnation):
                 agent = self._agents.get(name)
-                if agent is not None and agent.record["incarnation"] != incarnation:
+                if agent is not None and agent.record.incarnation != incarnation:
                     self._forget(agent)
                 return ()
-            case {"kind": "ask", "subscriber": name}:
-                return self._ask(source, name, message, next_number)
-            case {"kind": "parcel", "subscriber": name}:
-                return self._take_state(now_us, source, name, message)
-            case {"kind": "parcel has come", "subscriber": name, "epoch": epoch}:
-                leaving = self._store.get(LEAVE + name)
-                if leaving is not None and leaving["epoch"] == epoch:
-                    self._store.delete(LEAVE + name)
-                return ()
-            case {"kind": "moved", "subscriber": name, "epoch": epoch, "to": to}:
-                want = self._store.get(WANT + name)
-                if want is None or want["epoch"] != epoch or to == self._me:
+            case Ask():
+                return self._ask(now_us, source, message, next_seq)
+            case StateTransfer():
+                return self._take_state(now_us, source, message)
+            case StateTransferAck(epoch=epoch):
+                leaving = self._store.get(LEAVE + name, _Leave)
+                if leaving is None or leaving.epoch != epoch:
                     return ()
-                asked = {**want, "from": to, "before": want["from"], "fresh": False}
-                self._store.put(WANT + name, asked)
-                # Between two that each say the other has it a parcel is under way: wait for it.
-                return self.again(WANT + name) if to != want.get("before") else ()
-            case {"kind": "stale", "subscriber": name, "epoch": epoch}:
-                want = self._store.get(WANT + name)
-                if want is not None and want["epoch"] == epoch:
-                    self._store.delete(WANT + name)
-                    behind = {"kind": "behind", "incarnation": want["incarnation"], "epoch": epoch}
-                    # Whoever still is here has begun anew, and is to go on from a later epoch.
-                    return CancelTimer(WANT + name), Send(want["address"], behind)
-        return ()
+                self._store.delete(LEAVE + name)
+                return self._unanswered.answered(now_us, LEAVE + name)
+            case Moved(epoch=epoch, to=to):
+                want = self._want(name)
+                if want is None or want.epoch != epoch or to == self._me:
+                    return ()
+                self._store.put(WANT + name, replace(want, origin=to, before=want.origin, fresh=False))
+                # Between two that each say the other has it its state is under way: wait for it.
+                return self._say(now_us, WANT + name) if to != want.before else ()
+            case Stale(epoch=epoch):
+                want = self._want(name)
+                if want is None or want.epoch != epoch:
+                    return ()
+                self._store.delete(WANT + name)
+                stop = self._unanswered.answered(now_us, WANT + name)
+                # Whoever still is here has begun anew, and is to go on from a later epoch.
+                return [*stop, Send(want.address, Behind(want.incarnation, epoch))]
 
-    def again(self, timer: str) -> Sequence[Effect]:
-        """Ask, or send a parcel, again."""
-        waits = self._store.get(timer)
-        if waits is None:
-            return ()
-        if timer.startswith(WANT):
-            asked = {
-                "kind": "ask",
-                "subscriber": timer.removeprefix(WANT),
-                "epoch": waits["epoch"],
-                "fresh": waits["fresh"],
-                "incarnation": waits["incarnation"],
-            }
-            return Send(waits["from"], asked), SetTimer(timer, _AGAIN_US)
-        return Send(waits["to"], waits["parcel"]), SetTimer(timer, _AGAIN_US)
+    def again(self, now_us: int) -> Sequence[Effect]:
+        """Ask, or send state, again: what should have been answered by now."""
+        late = self._unanswered.overdue(now_us)
+        effects = [effect for key in late for effect in self._say(now_us, key)]
+        return [*effects, *self._unanswered.fired(now_us)]
 
-    def again_all(self) -> Sequence[Effect]:
+    def again_all(self, now_us: int) -> Sequence[Effect]:
         """Do so for all that waits."""
-        keys = [key for prefix in (WANT, LEAVE) for key, _ in self._store.items(prefix)]
-        return [effect for key in keys for effect in self.again(key)]
+        keys = [key for prefix in (WANT, LEAVE) for key in self._store.keys(prefix)]
+        return [effect for key in keys for effect in self._say(now_us, key)]
 
-    def _attach(
-        self, now_us: int, source: str, name: str, message: Mapping[str, Any], next_number: int
-    ) -> Sequence[Effect]:
-        epoch, incarnation = message["epoch"], message["incarnation"]
-        agent, gone, before = self._agents.get(name), self._gone(name), self._store.get(WANT + name)
+    def _say(self, now_us: int, key: str) -> Sequence[Effect]:
+        """Ask for a subscriber, or send its state, until that is answered."""
+        want = self._store.get(key, _Want) if key.startswith(WANT) else None
+        leave = self._store.get(key, _Leave) if key.startswith(LEAVE) else None
+        if want is not None:
+            name = key.removeprefix(WANT)
+            sent = Send(want.origin, Ask(name, want.epoch, want.fresh, want.incarnation))
+        elif leave is not None:
+            sent = Send(leave.to, leave.state)
+        else:
+            return self._unanswered.answered(now_us, key)
+        return sent, *self._unanswered.sent(now_us, key, size_bytes(sent.message))
+
+    def _want(self, name: str) -> _Want | None:
+        return self._store.get(WANT + name, _Want)
+
+    def _gone(self, name: str) -> _Gone | None:
+        return self._store.get(_GONE + name, _Gone)
+
+    def _attach(self, now_us: int, source: str, message: Attach, next_seq: int) -> Sequence[Effect]:
+        name, epoch, incarnation = message.subscriber, message.epoch, message.incarnation
+        agent, gone, before = self._agents.get(name), self._gone(name), self._want(name)
         others = [
-            each["epoch"]
+            each.epoch
             for each in (agent.record if agent is not None else None, gone, before)
-            if each is not None and each["incarnation"] not in ("", incarnation)
+            if each is not None and each.incarnation not in ("", incarnation)
         ]
         if others and not self._lives(name, incarnation, epoch, max(others)):
-            answer = {"kind": "behind", "incarnation": incarnation, "epoch": max(*others, epoch)}
             self._told_behind[name] = incarnation, max(*others, epoch)
-            return (Send(source, answer),)
-        begins = message["fresh"]
+            return (Send(source, Behind(incarnation, max(*others, epoch))),)
+        begins = message.fresh
         if agent is not None:
-            if epoch < agent.record["epoch"]:
+            if epoch < agent.record.epoch:
                 return ()
-            is_its_own = agent.record["incarnation"] in ("", incarnation)
-            if is_its_own or begins or message["from"] == self._me:
+            is_its_own = agent.record.incarnation in ("", incarnation)
+            if is_its_own or begins or message.origin == self._me:
                 return self._here(now_us, agent, source, epoch, message)
             self._forget(agent)  # the one that it was has stayed here
-        if gone is not None and epoch <= gone["epoch"]:
+        if gone is not None and epoch <= gone.epoch:
             return ()
-        if gone is not None and begins and gone["incarnation"] != incarnation:
+        if gone is not None and begins and gone.incarnation != incarnation:
             self._store.delete(_GONE + name)
             gone = None
-        if before is not None and begins and before["incarnation"] != incarnation:
+        if before is not None and begins and before.incarnation != incarnation:
             self._store.delete(WANT + name)
             before = None
-        is_known = gone is not None and gone["incarnation"] == incarnation
-        origin = gone["to"] if gone is not None and is_known else message["from"]
+        is_known = gone is not None and gone.incarnation == incarnation
+        origin = gone.to if gone is not None and is_known else message.origin
         if origin == self._me:  # nobody has served it yet, or this one has lost nothing: it never did
             if not begins:
                 return ()
-            Agent.install(self._store, name, fresh(next_number))
+            Agent.install(self._store, name, fresh(name, epoch, next_seq))
             return self._here(now_us, self._begin(name), source, epoch, message)
-        want = {
-            "epoch": epoch,
-            "from": origin,
-            "address": source,
-            "fresh": begins and not is_known,
-            "report": message["report"],
-            "automatic": message["automatic"],
-            "incarnation": incarnation,
-        }
-        if before is not None and (before["epoch"], before["incarnation"]) == (epoch, incarnation):
-            self._store.put(WANT + name, {**before, "address": source})
+        if before is not None and (before.epoch, before.incarnation) == (epoch, incarnation):
+            self._store.put(WANT + name, replace(before, address=source))
             return ()  # it is being asked for
+        want = _Want(
+            epoch, origin, source, begins and not is_known, message.report, message.automatic, incarnation
+        )
         self._store.put(WANT + name, want)
-        return self.again(WANT + name)
+        return self._say(now_us, WANT + name)
 
     def _lives(self, name: str, incarnation: str, epoch: int, known: int) -> bool:
         """Say whether a client has answered that it was behind: a late copy does not."""
@@ -191,79 +260,63 @@ class Handover:
         del self._agents[agent.name]
 
     def _here(
-        self, now_us: int, agent: Agent, source: str, epoch: int, message: Mapping[str, Any]
+        self, now_us: int, agent: Agent, source: str, epoch: int, told: Attach | _Want
     ) -> Sequence[Effect]:
-        incarnation = message["incarnation"]
-        agent.belongs_to(incarnation)
-        if (agent.record["epoch"], agent.record["address"]) != (epoch, source):
-            agent.change(epoch=epoch, address=source)
-        agent.reported(message["report"], message["automatic"])
+        agent.belongs_to(told.incarnation)
+        if (agent.record.epoch, agent.record.address) != (epoch, source):
+            agent.change(replace(agent.record, epoch=epoch, address=source))
+        agent.reported(told.report, told.automatic)
         agent.is_away = False
-        answer = {
-            "kind": "attached",
-            "incarnation": incarnation,
-            "epoch": epoch,
-            "report": agent.record["report"],
-        }
-        return [Send(source, answer), *agent.again(now_us)]
+        return [Send(source, Attached(told.incarnation, epoch, agent.record.report)), *agent.again(now_us)]
 
-    def _ask(self, source: str, name: str, message: Mapping[str, Any], next_number: int) -> Sequence[Effect]:
-        epoch, agent, gone = message["epoch"], self._agents.get(name), self._gone(name)
-        if gone is not None and message["fresh"] and gone["incarnation"] != message["incarnation"]:
+    def _ask(self, now_us: int, source: str, message: Ask, next_seq: int) -> Sequence[Effect]:
+        name, epoch = message.subscriber, message.epoch
+        agent, gone = self._agents.get(name), self._gone(name)
+        if gone is not None and message.fresh and gone.incarnation != message.incarnation:
             gone = None  # of the one that it was
         if agent is None and gone is None:
-            want = self._store.get(WANT + name)
-            is_waited_for = want is not None and want["incarnation"] == message["incarnation"]
-            if is_waited_for and want["from"] == source and want["epoch"] < epoch:
+            want = self._want(name)
+            is_waited_for = want is not None and want.incarnation == message.incarnation
+            if want is not None and is_waited_for and want.origin == source and want.epoch < epoch:
                 self._store.delete(WANT + name)  # each wants it of the other: nobody has it
                 is_waited_for = False
-            if not message["fresh"] or is_waited_for:
+            if not message.fresh or is_waited_for:
                 return ()  # it is on its way here: whoever asks will ask again
-            Agent.install(self._store, name, fresh(next_number))
+            Agent.install(self._store, name, fresh(name, epoch, next_seq))
             agent = self._begin(name)
-        question = {"subscriber": name, "epoch": epoch}
         if agent is None:
             assert gone is not None
-            if epoch == gone["epoch"] and gone["to"] == source:
-                return self.again(LEAVE + name)
-            if epoch <= gone["epoch"]:
-                return (Send(source, {"kind": "stale", **question}),)
-            return (Send(source, {"kind": "moved", **question, "to": gone["to"]}),)
-        is_another = agent.record["incarnation"] not in ("", message["incarnation"])
-        if epoch <= agent.record["epoch"] or (is_another and not message["fresh"]):
-            return (Send(source, {"kind": "stale", **question}),)
-        state = {"kind": "parcel", **question, **agent.pack()}
-        self._store.put(LEAVE + name, {"to": source, "epoch": epoch, "parcel": state})
+            if epoch == gone.epoch and gone.to == source:
+                return self._say(now_us, LEAVE + name)
+            if epoch <= gone.epoch:
+                return (Send(source, Stale(name, epoch)),)
+            return (Send(source, Moved(name, epoch, gone.to)),)
+        is_another = agent.record.incarnation not in ("", message.incarnation)
+        if epoch <= agent.record.epoch or (is_another and not message.fresh):
+            return (Send(source, Stale(name, epoch)),)
+        self._store.put(LEAVE + name, _Leave(source, epoch, agent.pack(epoch)))
         self._store.crash_point("packed, not gone")
-        self._store.put(_GONE + name, {"to": source, "epoch": epoch, "incarnation": message["incarnation"]})
+        self._store.put(_GONE + name, _Gone(source, epoch, message.incarnation))
         self._forget(agent)
-        return self.again(LEAVE + name)
+        return self._say(now_us, LEAVE + name)
 
-    def _take_state(
-        self, now_us: int, source: str, name: str, message: Mapping[str, Any]
-    ) -> Sequence[Effect]:
-        epoch, agent, gone = message["epoch"], self._agents.get(name), self._gone(name)
-        answer = Send(source, {"kind": "parcel has come", "subscriber": name, "epoch": epoch})
-        known = max(
-            agent.record["epoch"] if agent is not None else 0, gone["epoch"] if gone is not None else 0
-        )
+    def _take_state(self, now_us: int, source: str, message: StateTransfer) -> Sequence[Effect]:
+        name, epoch = message.subscriber, message.epoch
+        agent, gone = self._agents.get(name), self._gone(name)
+        answer = Send(source, StateTransferAck(name, epoch))
+        known = max(agent.record.epoch if agent is not None else 0, gone.epoch if gone is not None else 0)
         if epoch <= known:
             return (answer,)
-        want = self._store.get(WANT + name)
+        want = self._want(name)
         Agent.install(self._store, name, message)
         self._store.crash_point("unpacked, still wanted")
-        self._store.delete(WANT + name)
+        stop: list[Effect] = []
+        for key in (WANT + name, LEAVE + name):  # if it has come back, what was sent has arrived
+            self._store.delete(key)
+            stop += self._unanswered.answered(now_us, key)
         self._store.delete(_GONE + name)
-        self._store.delete(LEAVE + name)  # it has come back: what was sent has arrived
         agent = self._begin(name)
-        agent.change(epoch=epoch)
-        if want is None or want["epoch"] < epoch:
-            return (answer,)  # the client will say where it is
-        return [
-            answer,
-            CancelTimer(WANT + name),
-            *self._here(now_us, agent, want["address"], want["epoch"], want),
-        ]
-
-    def _gone(self, name: str) -> Any:
-        return self._store.get(_GONE + name)
+        agent.change(replace(agent.record, epoch=epoch))
+        if want is None or want.epoch < epoch:
+            return [answer, *stop]  # the client will say where it is
+        return [answer, *stop, *self._here(now_us, agent, want.address, want.epoch, want)]

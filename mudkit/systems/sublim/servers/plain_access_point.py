@@ -14,9 +14,10 @@ messages    each new one at once to those who want it
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
+from mudkit.delivery.records import delivery
 from mudkit.errors import PredicateError
 from mudkit.events import (
     Call,
@@ -34,7 +35,16 @@ from mudkit.events import (
 )
 from mudkit.predicates import Language, Predicate
 from mudkit.systems.receiving import dropped
-from mudkit.systems.sublim.messages import FROM_PLAIN_CLIENT, FROM_PUBLISHER
+from mudkit.systems.sublim.messages import (
+    FROM_PLAIN_CLIENT,
+    FROM_PUBLISHER,
+    Bye,
+    Have,
+    Hello,
+    Join,
+    Plain,
+    Published,
+)
 
 __all__ = ["LANGUAGE", "PlainAccessPointMachine", "PlainService"]
 
@@ -52,45 +62,40 @@ class PlainService:
         """By subscriber: its address, and its predicate."""
         self._last = 0
 
-    def heard(self, source: str, message: Mapping[str, Any]) -> None:
+    def heard(self, source: str, message: Hello | Bye) -> None:
         """Take what a subscriber says."""
         match message:
-            case {"kind": "hello", "subscriber": name, "filter": text}:
+            case Hello(subscriber=name, filter=text):
                 try:
                     self._wanted[name] = source, Predicate.parse(text, language=LANGUAGE)
                 except PredicateError:  # the client has checked it: whoever sent this is none
                     self._wanted.pop(name, None)
-            case {"kind": "bye", "subscriber": name}:
+            case Bye(subscriber=name):
                 self._wanted.pop(name, None)
 
     def is_away(self, address: str) -> None:
         """Take note that nobody is at an address."""
         self._wanted = {name: each for name, each in self._wanted.items() if each[0] != address}
 
-    def flood(self, messages: Sequence[Mapping[str, Any]]) -> Sequence[Effect]:
+    def flood(self, messages: Sequence[Published]) -> Sequence[Effect]:
         """Send what is new to those who want it."""
         effects: list[Effect] = []
         for message in messages:
-            if message["number"] <= self._last:
+            if message.seq <= self._last:
                 continue
-            self._last = message["number"]
-            sent = {
-                "kind": "plain",
-                "number": message["number"],
-                "item": message["item"],
-                "body": message["body"],
-            }
+            self._last = message.seq
+            sent = Plain(message.seq, message.item, message.body)
             for name, (address, predicate) in list(self._wanted.items()):
                 try:
-                    is_wanted = predicate(message["body"]) is True
+                    is_wanted = predicate(message.body) is True
                 except PredicateError as error:  # a lookup, say: there is nothing to look up in
                     del self._wanted[name]
                     detail = f"predicate of {name}: {error.summary}"
                     effects.append(Record("incidents", {"incident": "failed", "detail": detail}))
                     continue
                 if is_wanted:
-                    row = {"item": message["item"], "receiver": name, "created_us": message["created_us"]}
-                    effects += [Record("deliveries", row), Send(address, sent)]
+                    created = delivery(message.item, name, created_us=message.created_us)
+                    effects += [created, Send(address, sent)]
         return effects
 
 
@@ -112,20 +117,22 @@ class PlainAccessPointMachine:
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
         match event:
-            case Received(source=source, message=message) if source == self._server:
-                if not FROM_PUBLISHER(message):
+            case Received(source=source) if source == self._server:
+                messages = FROM_PUBLISHER.decode(event.message)
+                if messages is None:
                     return dropped(event)
                 self._has_joined = True
-                have = Send(self._server, {"kind": "have", "last": message["last"]})
-                return [*self._service.flood(message["messages"]), have]
-            case Received(source=source, message=message):
-                if not FROM_PLAIN_CLIENT(message) or message["subscriber"] != event.sender:
+                have = Send(self._server, Have(messages.last))
+                return [*self._service.flood(messages.messages), have]
+            case Received(source=source):
+                message = FROM_PLAIN_CLIENT.decode(event.message)
+                if message is None or message.subscriber != event.sender:
                     return dropped(event)
                 self._service.heard(source, message)
-            case SendFailed(to=to, message={"kind": "plain"}):
+            case SendFailed(to=to, message=Plain()):
                 self._service.is_away(to)
             case LinkUp() | TimerFired() if not self._has_joined:
-                return Send(self._server, {"kind": _JOIN}), SetTimer(_JOIN, _JOIN_US)
+                return Send(self._server, Join()), SetTimer(_JOIN, _JOIN_US)
             case Call(op_id=op_id):
                 return (Complete(op_id),)  # it keeps no state of anybody
         return ()

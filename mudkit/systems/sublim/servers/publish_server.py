@@ -15,11 +15,14 @@ timer          tell the last number to whoever has not said that it has heard of
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
+
+from msgspec.structs import replace
 
 from mudkit.events import Call, Complete, Effect, Event, LinkUp, Ports, Received, Send, SetTimer, TimerFired
 from mudkit.systems.receiving import dropped
-from mudkit.systems.sublim.messages import TO_PUBLISHER
+from mudkit.systems.sublim.messages import TO_PUBLISHER, Have, Join, Messages, Published, Replay
+from mudkit.systems.sublim.operations import Publish
 from mudkit.systems.sublim.sites import Site
 
 __all__ = ["AT_ONCE", "KEPT", "PublishServerMachine"]
@@ -51,29 +54,18 @@ class PublishServerMachine:
         self._start_us = start_us
         self._sites = sites
         self._kept = kept
-        self._last: int = ports.store.get("last") or 0
-        self._points: dict[str, int] = dict.fromkeys(ports.store.get("points") or [], 0)
+        self._last: int = ports.store.get("last", int) or 0
+        self._points: dict[str, int] = dict.fromkeys(ports.store.get("points", list) or [], 0)
         """Access points by address, and the last number of which they have said that they heard of it."""
         self._is_waiting = False
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
         match event:
-            case Call(op_id=op_id, operation="publish", arguments=arguments):
-                return self._publish(now_us, op_id, arguments)
-            case Received(source=source, message=message) if not TO_PUBLISHER(message) or all(
-                site.address != source for site in self._sites
-            ):
-                return dropped(event)
-            case Received(source=source, message={"kind": "join"}):
-                if source not in self._points:
-                    self._points[source] = 0
-                    self._store.put("points", list(self._points))
-                return (Send(source, self._announcement()),)
-            case Received(source=source, message={"kind": "replay", "from": first}):
-                return (Send(source, self._replayed(first)),)
-            case Received(source=source, message={"kind": "have", "last": last}):
-                self._points[source] = max(self._points.get(source, 0), last)
+            case Call(op_id=op_id, operation=Publish() as asked):
+                return self._publish(now_us, op_id, asked)
+            case Received():
+                return self._received(event)
             case LinkUp():
                 late = [each for each, last in self._points.items() if last < self._last]
                 return [*(Send(each, self._announcement()) for each in late), *self._timer(now_us, late)]
@@ -82,12 +74,28 @@ class PublishServerMachine:
                 return [*(Send(each, self._announcement()) for each in late), *self._timer(now_us, late)]
         return ()
 
+    def _received(self, event: Received) -> Sequence[Effect]:
+        source, message = event.source, TO_PUBLISHER.decode(event.message)
+        match message:
+            case _ if message is None or all(site.address != source for site in self._sites):
+                return dropped(event)
+            case Join():
+                if source not in self._points:
+                    self._points[source] = 0
+                    self._store.put("points", list(self._points))
+                return (Send(source, self._announcement()),)
+            case Replay(first=first):
+                return (Send(source, self._replayed(first)),)
+            case Have(last=last):
+                self._points[source] = max(self._points.get(source, 0), last)
+        return ()
+
     def _left_us(self, now_us: int, last: int) -> int | None:
         """Say how long an access point still has to say that it has heard of the message after its last."""
         if last >= self._last:
             return None
-        kept = self._store.get(_key(last + 1))
-        return 0 if kept is None else max(kept["created_us"] + AGAIN_US - now_us, 0)
+        kept = self._store.get(_key(last + 1), Published)
+        return 0 if kept is None else max(kept.created_us + AGAIN_US - now_us, 0)
 
     def _timer(self, now_us: int, names: Sequence[str]) -> Sequence[Effect]:
         """Set the timer for who has to be told next: each at its time, whatever is published meanwhile."""
@@ -99,34 +107,29 @@ class PublishServerMachine:
         self._is_waiting = bool(left)
         return (SetTimer(_AGAIN, max(min(left), 1)),) if left else ()
 
-    def _publish(self, now_us: int, op_id: int, arguments: Any) -> Sequence[Effect]:
+    def _publish(self, now_us: int, op_id: int, asked: Publish) -> Sequence[Effect]:
         self._last += 1
-        item = arguments["item"] or f"message {self._last}"
-        kept = {
-            "number": self._last,
-            "item": item,
-            "created_us": now_us,
-            "at_s": (self._start_us + now_us) / 1e6,
-            "body": arguments["body"],
-        }
+        item = asked.item or f"message {self._last}"
+        at_s = (self._start_us + now_us) / 1e6
+        kept = Published(self._last, item, now_us, at_s, asked.body)
         self._store.put("last", self._last)
         self._store.crash_point("numbered, not kept")
         self._store.put(_key(self._last), kept)
         self._store.delete(_key(self._last - self._kept))
-        flooded = {**self._announcement(), "messages": [kept]}
+        flooded = replace(self._announcement(), messages=[kept])
         sent = [Send(each, flooded) for each in self._points]
         timer = [] if self._is_waiting else [SetTimer(_AGAIN, AGAIN_US)]
         self._is_waiting = True
         return [*sent, *timer, Complete(op_id, self._last)]
 
-    def _replayed(self, first: int) -> dict[str, Any]:
+    def _replayed(self, first: int) -> Messages:
         begin = max(first, self._last - self._kept + 1)
-        entries = (self._store.get(_key(each)) for each in range(begin, min(begin + AT_ONCE, self._last + 1)))
-        return {**self._announcement(), "messages": [each for each in entries if each is not None]}
+        seqs = range(begin, min(begin + AT_ONCE, self._last + 1))
+        entries = (self._store.get(_key(each), Published) for each in seqs)
+        return replace(self._announcement(), messages=[each for each in entries if each is not None])
 
-    def _announcement(self) -> dict[str, Any]:
-        first = max(self._last - self._kept + 1, 1)
-        return {"kind": "messages", "last": self._last, "first": first, "messages": []}
+    def _announcement(self) -> Messages:
+        return Messages(self._last, max(self._last - self._kept + 1, 1), [])
 
 
 def _key(number: int) -> str:

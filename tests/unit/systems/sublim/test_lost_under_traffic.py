@@ -10,6 +10,8 @@ from mudkit import Lab
 from mudkit.events import Call, LinkUp, Ports, Received, Send, SetTimer, TimerFired
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.sublim import AccessPoint, Policy, PublishServer, Rule, Subscriber
+from mudkit.systems.sublim.messages import Published
+from mudkit.systems.sublim.operations import Publish
 from mudkit.systems.sublim.servers.agent import Agent, fresh
 from mudkit.systems.sublim.servers.publish_server import PublishServerMachine
 from mudkit.systems.sublim.sites import Site
@@ -62,26 +64,20 @@ def test_a_lost_message_comes_while_others_are_published(every_s):
 
 
 def test_an_agent_sends_the_oldest_again_when_it_is_due_not_when_the_newest_is():
-    Agent.install(store := MemoryStore(), "doctor", fresh(1))
+    Agent.install(store := MemoryStore(), "doctor", fresh("doctor", 1, 1))
     agent = Agent(store, "doctor", None)
     due_us = None
     for number in range(1, 8):
         now_us = (number - 1) * 1_000_000
-        message = {
-            "number": number,
-            "item": f"m{number}",
-            "created_us": 0,
-            "at_s": 0.0,
-            "body": {"n": number},
-        }
+        message = Published(number, f"m{number}", 0, 0.0, {"n": number})
         for each in agent.decide(now_us, message):
             if isinstance(each, SetTimer):
                 due_us = now_us + each.delay_us
     assert due_us is not None
     assert 5_000_000 <= due_us < 5_100_000
-    effects = agent.acked(4_000_000, 2)  # what is the oldest now has a deadline of its own
-    (timer,) = [each for each in effects if isinstance(each, SetTimer)]
-    assert 7_000_000 <= 4_000_000 + timer.delay_us < 7_200_000
+    agent.acked(4_000_000, 2)
+    (timer,) = agent.overdue(due_us)  # what is the oldest now has a deadline of its own
+    assert 7_000_000 <= due_us + timer.delay_us < 7_300_000
 
 
 def test_an_access_point_that_has_missed_a_message_is_told_in_time_and_nobody_else_is():
@@ -92,7 +88,7 @@ def test_an_access_point_that_has_missed_a_message_is_told_in_time_and_nobody_el
     due_us = None
     for second in range(5):
         now_us = second * 1_000_000
-        effects = machine.handle(now_us, Call(second, "publish", {"body": {}, "item": None}))
+        effects = machine.handle(now_us, Call(second, Publish({}, None)))
         for each in effects:
             if isinstance(each, SetTimer):
                 assert due_us is None

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from mudkit.events import Call, Complete, LinkUp, Ports, Received, Send, SendFailed, TimerFired
+from mudkit.events import Call, Complete, LinkUp, Ports, Received, Send, SendFailed, TimerFired, as_wire
 from mudkit.fleet.store import MemoryStore
+from mudkit.systems.sublim.messages import FROM_CLIENT, FROM_POINT, TO_CLIENT, Automatic, Published
+from mudkit.systems.sublim.operations import Publish, State
 from mudkit.systems.sublim.servers.access_point import AccessPointMachine
 from mudkit.systems.sublim.servers.agent import WAITING, WINDOW, Agent, fresh
 from mudkit.systems.sublim.servers.handover import Handover
@@ -23,7 +26,8 @@ def ports(store: MemoryStore, address: str = "me") -> Ports:
 
 
 def sent(effects: Any, kind: str) -> list[Any]:
-    return [each.message for each in effects if isinstance(each, Send) and each.message["kind"] == kind]
+    messages = [as_wire(each.message) for each in effects if isinstance(each, Send)]
+    return [each for each in messages if each["kind"] == kind]
 
 
 # -- the publish server
@@ -35,7 +39,7 @@ def server(store: MemoryStore, kept: int = 5) -> PublishServerMachine:
 
 def publish(machine: PublishServerMachine, count: int) -> Any:
     for number in range(count):
-        effects = machine.handle(number, Call(number, "publish", {"body": {"n": number}, "item": None}))
+        effects = machine.handle(number, Call(number, Publish({"n": number}, None)))
     return effects
 
 
@@ -80,12 +84,12 @@ def test_it_goes_on_counting_after_a_restart_and_knows_its_access_points():
 
 
 def agent(store: MemoryStore) -> Agent:
-    Agent.install(store, "doctor", fresh(1))
+    Agent.install(store, "doctor", fresh("doctor", 1, 1))
     return Agent(store, "doctor", None)
 
 
-def message(number: int) -> dict[str, Any]:
-    return {"number": number, "item": f"m{number}", "created_us": 0, "at_s": 0.0, "body": {"n": number}}
+def message(number: int) -> Published:
+    return Published(number, f"m{number}", 0, 0.0, {"n": number})
 
 
 def test_a_window_is_under_way_and_the_others_wait():
@@ -122,12 +126,12 @@ def test_an_agent_is_as_it_was_after_a_restart():
     store = MemoryStore()
     mine = agent(store)
     mine.decide(0, message(1))
-    mine.reported(2, {"battery": 50})
-    mine.reported(1, {"battery": 60})  # an older one that comes late
+    mine.reported(2, Automatic(battery=50))
+    mine.reported(1, Automatic(battery=60))  # an older one that comes late
     again = Agent(store, "doctor", None)
     assert again.record == mine.record
-    assert again.record["automatic"] == {"battery": 50}
-    assert again.pack() == mine.pack()
+    assert again.record.automatic == Automatic(battery=50)
+    assert again.pack(1) == mine.pack(1)
 
 
 # -- handovers
@@ -156,10 +160,10 @@ class Point:
             "automatic": {},
             "incarnation": LIFE,
         }
-        return self.over.heard(0, client, message, 1)
+        return self.over.heard(0, client, FROM_CLIENT.decode(message), 1)
 
     def hear(self, source: str, message: Any) -> Any:
-        return self.over.heard(0, source, message, 1)
+        return self.over.heard(0, source, FROM_POINT.decode(message), 1)
 
 
 def handed_over() -> tuple[Point, Point, Any]:
@@ -185,10 +189,10 @@ def test_the_state_goes_from_one_to_the_other():
 def test_a_parcel_that_comes_twice_is_taken_once():
     _, two, state = handed_over()
     two.hear("one", state)
-    two.agents["doctor"].change(variables={"a": 1})
+    two.agents["doctor"].change(replace(two.agents["doctor"].record, variables={"a": 1}))
     (ask,) = sent(Point("three").attach(3, "two"), "ask")
     assert len(sent(two.hear("one", state), "parcel has come")) == 1
-    assert two.agents["doctor"].record["variables"] == {"a": 1}
+    assert two.agents["doctor"].record.variables == {"a": 1}
     two.hear("three", ask)
     assert len(sent(two.hear("one", state), "parcel has come")) == 1  # also when it has gone on
     assert two.agents == {}
@@ -196,10 +200,10 @@ def test_a_parcel_that_comes_twice_is_taken_once():
 
 def test_a_parcel_is_sent_again_until_it_has_come():
     one, _, state = handed_over()
-    assert sent(one.over.again("leave doctor"), "parcel") == [state]
-    assert sent(one.over.again_all(), "parcel") == [state]
+    assert sent(one.over.again(4_000_000), "parcel") == [state]
+    assert sent(one.over.again_all(4_000_000), "parcel") == [state]
     one.hear("two", {"kind": "parcel has come", "subscriber": "doctor", "epoch": 2})
-    assert one.over.again("leave doctor") == ()
+    assert one.over.again(9_000_000) == []
 
 
 def test_who_asks_one_that_it_has_left_is_told_where_to():
@@ -253,9 +257,9 @@ def test_an_attachment_from_another_address_is_the_same_subscriber():
     one = Point("one")
     one.attach(1, "one", is_fresh=True)
     one.attach(1, "one", client="pda@2")
-    assert one.agents["doctor"].record["address"] == "pda@2"
+    assert one.agents["doctor"].record.address == "pda@2"
     assert one.attach(0, "one", client="pda@1") == ()
-    assert one.agents["doctor"].record["address"] == "pda@2"
+    assert one.agents["doctor"].record.address == "pda@2"
 
 
 # -- the access point
@@ -300,7 +304,7 @@ def test_what_is_no_longer_to_be_had_is_skipped_and_counted():
     machine.handle(0, Received("doctor", ATTACH))
     effects = machine.handle(0, flooded(7, 8, first=7))
     assert [each["body"]["n"] for each in sent(effects, "deliver")] == [7, 8]
-    (state,) = machine.handle(5, Call(1, "state", {"subscriber": "doctor"}))
+    (state,) = machine.handle(5, Call(1, State("doctor")))
     assert (state.result["skipped"], state.result["now_us"]) == (6, 5)
 
 
@@ -308,21 +312,21 @@ def test_a_lost_replay_is_asked_for_again():
     machine = access_point(MemoryStore())
     machine.handle(0, Received("doctor", ATTACH))
     machine.handle(0, flooded(3))
-    assert len(sent(machine.handle(0, TimerFired("replay")), "replay")) == 1
+    assert len(sent(machine.handle(6_000_000, TimerFired("server")), "replay")) == 1
 
 
 def test_until_it_knows_which_message_is_next_it_begins_with_nobody():
     machine = AccessPointMachine(ports(MemoryStore(), "ap"), "server", {}, SITES)
     assert machine.handle(0, Received("doctor", ATTACH)) == []
     assert sent(machine.handle(0, LinkUp("ap", "server")), "join")
-    assert sent(machine.handle(0, TimerFired("join")), "join")
+    assert sent(machine.handle(6_000_000, TimerFired("server")), "join")
 
 
 def test_what_could_not_be_delivered_waits_for_the_next_attachment():
     machine = access_point(MemoryStore())
     machine.handle(0, Received("doctor", ATTACH))
     (deliver,) = sent(machine.handle(0, flooded(1)), "deliver")
-    machine.handle(0, SendFailed("doctor", deliver))
+    machine.handle(0, SendFailed("doctor", TO_CLIENT.decode(deliver)))
     assert sent(machine.handle(0, flooded(2)), "deliver") == []
     effects = machine.handle(0, Received("doctor", ATTACH))
     assert [each["body"]["n"] for each in sent(effects, "deliver")] == [1, 2]

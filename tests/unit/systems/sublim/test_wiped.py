@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mudkit import Lab
-from mudkit.events import Ports, Received, Send
+from mudkit.events import Ports, Received, Send, as_wire
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.sublim import AccessPoint, Policy, PublishServer, Rule, Subscriber
 from mudkit.systems.sublim.policy.actions import Drop, Keep
@@ -114,13 +114,13 @@ def test_a_late_copy_of_an_older_incarnation_changes_nothing():
             "automatic": {"battery": float(epoch)}, "incarnation": incarnation, **more,
         }  # fmt: skip
         return [
-            each.message
+            as_wire(each.message)
             for each in machine.handle(0, Received("doctor/sublim", message))
             if isinstance(each, Send)
         ]
 
     def state() -> Any:
-        return {**machine._agents["doctor"].record}
+        return as_wire(machine._agents["doctor"].record)
 
     assert [each["kind"] for each in attach("aaaaaaaa", 3)] == ["attached"]
     (answer,) = attach("bbbbbbbb", 1)
