@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 from zlib import crc32
 
+from mudkit.delivery.session import incarnation
 from mudkit.errors import MudkitError, ParameterError
 from mudkit.events import (
     Call,
@@ -25,7 +26,6 @@ from mudkit.events import (
     SendFailed,
     TimerFired,
 )
-from mudkit.systems.incarnation import incarnation
 from mudkit.systems.mud.device.cache import Cache
 from mudkit.systems.mud.device.connection import RETRY, Connection
 from mudkit.systems.mud.device.continuous_reads import HEARTBEAT, HELLO, ContinuousReads
