@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "how-it-works.md"
+PAGES = [ROOT / "docs" / name for name in ("how-it-works.md", "how-a-message-travels.md")]
 STEP = re.compile(r"^(\d+)\. `([^`]+\.py)` · ((?:`[^`]+`(?:, )?)+): \S", re.MULTILINE)
 
 
@@ -23,9 +23,10 @@ def names_in(file):
     return names
 
 
-def steps():
-    text = PAGE.read_text(encoding="utf-8")
-    return [(file, re.findall(r"`([^`]+)`", names)) for _, file, names in STEP.findall(text)]
+def steps(*pages):
+    texts = [page.read_text(encoding="utf-8") for page in pages or PAGES]
+    listed = [step for text in texts for step in STEP.findall(text)]
+    return [(file, re.findall(r"`([^`]+)`", names)) for _, file, names in listed]
 
 
 @pytest.mark.parametrize(("file", "names"), steps(), ids=lambda value: str(value))
@@ -34,19 +35,21 @@ def test_a_step_names_what_is_in_its_file(file, names):
     assert set(names) <= names_in(ROOT / file)
 
 
-def test_every_step_has_a_file_and_a_name():
-    text = PAGE.read_text(encoding="utf-8")
-    assert len(steps()) == len(re.findall(r"^\d+\. ", text, re.MULTILINE))
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_step_has_a_file_and_a_name(page):
+    text = page.read_text(encoding="utf-8")
+    assert len(steps(page)) == len(re.findall(r"^\d+\. ", text, re.MULTILINE))
     for walk in text.split("\n## ")[1:]:
         numbers = [int(number) for number in re.findall(r"^(\d+)\. ", walk, re.MULTILINE)]
         assert numbers == list(range(1, len(numbers) + 1)), "steps are numbered without a gap"
 
 
-def test_files_and_methods_in_sentences_are_there_too():
-    text = PAGE.read_text(encoding="utf-8")
-    for path in re.findall(r"`(mudkit/[^`]+)`", text):
-        assert (ROOT / path).exists(), path
-    known = {name for file, _ in steps() for name in names_in(ROOT / file)}
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_files_and_methods_in_sentences_are_there_too(page):
+    text = page.read_text(encoding="utf-8")
+    for path in re.findall(r"`((?:mudkit|tests)/[^`]+)`", text) + re.findall(r"\]\(([^)]+)\)", text):
+        assert (ROOT / path).exists() or (page.parent / path).exists(), path
+    known = {name for file, _ in steps(page) for name in names_in(ROOT / file)}
     for name in re.findall(r"`([A-Z]\w+\.\w+)`", text):
         assert name in known, f"no file of the walks has {name}"
 
