@@ -47,6 +47,7 @@ faults: $(READY)
 	@$(BIN)/python tests/faults/campaign.py --runs 20000
 
 mutants: $(READY)
+	@$(BIN)/python tests/faults/delivery_mutants.py
 	@$(BIN)/python tests/faults/mutations.py
 
 clean:

@@ -45,9 +45,7 @@ __all__ = [
     "SetTimer",
     "Store",
     "TimerFired",
-    "as_wire",
     "size_bytes",
-    "wire_fields",
 ]
 
 
@@ -116,15 +114,8 @@ class ContextChanged(msgspec.Struct, frozen=True):
 class Call(msgspec.Struct, frozen=True):
     """An application asks for something; the machine answers with :class:`Complete`, now or later.
 
-    Parameters
-    ----------
-    op_id : int
-        The number of the call on its host.
-    operation : msgspec.Struct or str
-        What is asked: one of the operations of the machine's system, a struct whose tag is its name in the
-        trace; or a name, for machines whose operations have no types.
-    arguments : mapping
-        Of an operation that is a name.
+    ``operation`` is one of its system's, a struct whose tag is its name in the trace; or a name, with
+    ``arguments``, for machines whose operations have no types.
     """
 
     op_id: int
@@ -292,11 +283,9 @@ class Operation(Protocol):
 
     def done(self) -> bool:
         """Say whether it has been answered."""
-        ...
 
     def result(self, timeout_s: float = 86_400) -> Any:
         """Give its result or raise its error; virtual time goes on until then."""
-        ...
 
     def add_done_callback(self, f: Callable[[Any], None]) -> None:
         """Call ``f`` with this operation when it has been answered."""
@@ -396,28 +385,6 @@ _encode = msgspec.json.Encoder(enc_hook=_hook).encode
 def _tag(struct: msgspec.Struct) -> str:
     tag = struct.__struct_config__.tag
     return tag if isinstance(tag, str) else type(struct).__name__
-
-
-def wire_fields(message: Any) -> Mapping[str, Any]:
-    """Give the fields of a message by their names on the wire, its kind first; none of what has none."""
-    if isinstance(message, Mapping):
-        return message
-    if not isinstance(message, msgspec.Struct):
-        return {}
-    config = message.__struct_config__
-    fields = {config.tag_field: config.tag} if config.tag_field is not None else {}
-    for name, wire_name in zip(message.__struct_fields__, message.__struct_encode_fields__, strict=True):
-        value = getattr(message, name)
-        if value is not msgspec.UNSET:
-            fields[wire_name] = value
-    return fields
-
-
-def as_wire(value: Any) -> Any:
-    """Give a message, or a part of one, as JSON holds it: mappings and lists; bytes stay bytes."""
-    if isinstance(value, msgspec.Struct | Mapping):
-        return {name: as_wire(each) for name, each in wire_fields(value).items()}
-    return [as_wire(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def size_bytes(message: Any) -> int:

@@ -11,13 +11,13 @@ from typing import Any, Final, NamedTuple
 
 from hypothesis import strategies as st
 
-from mudkit.events import as_wire
 from mudkit.exercises.judging import Exercise, PieceError, Played
 from mudkit.fleet.failures import raise_failure
 from mudkit.fleet.link import Transfer
 from mudkit.lab import Lab
 from mudkit.systems.store_and_forward import Client, ClientMachine, Relay
 from mudkit.systems.store_and_forward.messages import Deliver
+from mudkit.wire import as_wire
 
 __all__ = ["EXERCISE"]
 

@@ -11,8 +11,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from mudkit.events import Ciphertext, wire_fields
+from mudkit.events import Ciphertext
 from mudkit.fleet.unpacking import LEAST_PACKED, Room, opened
+from mudkit.wire import wire_fields
 
 __all__ = ["Held", "HeldRow", "Mention", "leaves"]
 

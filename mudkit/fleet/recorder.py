@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.feather as feather
 
 from mudkit.errors import ParameterError, SimulationProblem
-from mudkit.events import Record, wire_fields
+from mudkit.events import Record
 from mudkit.files import work_folder
 from mudkit.fleet.device import Device
 from mudkit.fleet.exposure import Held
@@ -31,6 +31,7 @@ from mudkit.fleet.runtime import Site
 from mudkit.sources.courses import Places
 from mudkit.trace import TraceWriter
 from mudkit.trace.schema import POSITIONS, REJECTED, SCHEMAS, with_read_ids
+from mudkit.wire import wire_fields
 
 __all__ = ["TABLES", "Recorder", "moment"]
 

@@ -11,7 +11,14 @@ from typing import Annotated, Any, Final, Generic, TypeVar, Union, get_origin
 
 import msgspec
 
-from mudkit.events import Ciphertext, Effect, Received, Record, size_bytes, wire_fields
+from mudkit.events import (
+    Ciphertext,
+    Effect,
+    Received,
+    Record,
+    size_bytes,
+)
+from mudkit.wire import wire_fields
 
 __all__ = ["MOST_BYTES", "Accepts", "Count", "Name", "dropped"]
 

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mudkit import Lab
-from mudkit.events import Send, as_wire
+from mudkit.events import Send
 from mudkit.fleet.store import Killed
 from mudkit.systems.lasthop import Forwarding, Publications, Subscriber, Subscription
+from mudkit.wire import as_wire
 
 S = 1_000_000
 PHONES = ("ann", "bob")

@@ -9,7 +9,8 @@ from random import Random
 from typing import Any
 
 from mudkit import Lab
-from mudkit.events import Received, Record, as_wire
+from mudkit.events import Received, Record
+from mudkit.wire import as_wire
 
 __all__ = ["bombard", "cross", "crossed", "forge", "garbled", "leaves", "mutated", "overhear"]
 

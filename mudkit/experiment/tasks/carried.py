@@ -19,12 +19,13 @@ import msgspec
 import numpy as np
 
 from mudkit.errors import ParameterError
-from mudkit.events import Ciphertext, wire_fields
+from mudkit.events import Ciphertext
 from mudkit.experiment.tasks.task import Item
 from mudkit.fleet import World
 from mudkit.fleet.exposure import leaves
 from mudkit.fleet.link import Transfer
 from mudkit.fleet.runtime import Site
+from mudkit.wire import wire_fields
 
 __all__ = ["Carried"]
 

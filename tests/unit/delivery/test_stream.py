@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mudkit.delivery import stream
 from mudkit.delivery.stream import MOST_AHEAD, Incoming, Outgoing, StreamAck, StreamItem
-from mudkit.events import wire_fields
+from mudkit.wire import wire_fields
 
 
 class Network:

@@ -57,6 +57,7 @@ from mudkit.events import (
 )
 from mudkit.systems.radiator import operations
 from mudkit.systems.radiator.context import Attributes, Context
+from mudkit.systems.radiator.device.seen import SeenAggregates
 from mudkit.systems.radiator.messages import (
     FROM_PEERS,
     FROM_SERVER,
@@ -87,8 +88,6 @@ APP: Final = "contexts"
 _RETRY: Final = "retry"
 _REGISTRATION: Final = 0
 """What waits for an answer beside contexts, which have their numbers, from 1 on."""
-_REMEMBERED: Final = 4096
-"""So many of the last aggregates are known again when they come again."""
 
 
 class ClientMachine:
@@ -118,7 +117,7 @@ class ClientMachine:
         self._sent = 0
         """The highest number of a context that was sent: what is acknowledged beyond was another store's."""
         self._outbox = Outbox(self._store, ContextFields)
-        self._seen = {aggregate for _, aggregate in self._store.items("seen ", str)}
+        self._seen = SeenAggregates(self._store)
         self._unanswered: RetransmitTimer[int] = RetransmitTimer(_RETRY)
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
@@ -347,7 +346,7 @@ class ClientMachine:
         ack = self._ask(DeliveryAck(client=self._client, device=self.device, aggregate=push.aggregate))
         if push.aggregate in self._seen:
             return (ack,)
-        self._remember(push.aggregate)
+        self._seen.add(push.aggregate)
         effects: list[Effect] = []
         if is_registered:
             context = push.context.context()
@@ -360,13 +359,6 @@ class ClientMachine:
         if not is_registered and type(push) is Push and not self._leaves:
             effects += self._leave(now_us)  # a late copy of what it has said long ago came to the server
         return effects
-
-    def _remember(self, aggregate: str) -> None:
-        place = ((self._store.get("place", int) or 0) + 1) % _REMEMBERED
-        self._store.put("place", place)
-        self._seen.discard(self._store.get(f"seen {place:04d}", str) or "")
-        self._store.put(f"seen {place:04d}", aggregate)
-        self._seen.add(aggregate)
 
     def _could_not_pass(self, to: str, event: SendFailed) -> Sequence[Effect]:
         """Tell the server to whom an aggregate could not be passed on."""

@@ -322,14 +322,8 @@ class ServerMachine:
             there = [client for client in entry.recipients if self._is_there(self._rows[client])]
             can_pass = {client: self._rows[client].p2p_enabled for client in there}
             settings, engine = self._settings, self._engine
-            for chain in chains(
-                there,
-                settings.chain,
-                can_pass,
-                engine.contexts.__getitem__,
-                settings.chainability,
-                engine.problems.add,
-            ):
+            contexts, failed = engine.contexts.__getitem__, engine.problems.add
+            for chain in chains(there, settings.chain, can_pass, contexts, settings.chainability, failed):
                 effects += self._push(aggregate, chain)
         return effects
 
@@ -363,11 +357,8 @@ class ServerMachine:
 
     def _go_on(self, aggregate: str, rest: Sequence[str]) -> Sequence[Effect]:
         """Send an aggregate to those of a chain whom it has not reached."""
-        there = []
-        for client in rest:
-            row = self._rows.get(client)
-            if row is not None and aggregate in row.owed and self._is_there(row):
-                there.append(client)
+        rows = {client: self._rows[client] for client in rest if client in self._rows}
+        there = [each for each, row in rows.items() if aggregate in row.owed and self._is_there(row)]
         return self._push(aggregate, there) if there else ()
 
     def _is_there(self, row: Row) -> bool:
@@ -397,10 +388,10 @@ class ServerMachine:
         if due_us != self._due_us:
             self._due_us = due_us
             wait_us = due_us - self._now_us
-            is_set = due_us < math.inf
-            effects.append(
-                SetTimer(_DUE, int(wait_us) if wait_us > 0 else _RETRY_US) if is_set else CancelTimer(_DUE)
-            )
+            if due_us < math.inf:
+                effects.append(SetTimer(_DUE, int(wait_us) if wait_us > 0 else _RETRY_US))
+            else:
+                effects.append(CancelTimer(_DUE))
         if not self._is_again_set and self._owing:
             self._is_again_set = True
             effects.append(SetTimer(_AGAIN, AGAIN_US))

@@ -35,7 +35,6 @@ from mudkit.events import (
     Send,
     SendFailed,
     TimerFired,
-    as_wire,
     size_bytes,
 )
 from mudkit.systems.receiving import dropped
@@ -74,6 +73,7 @@ from mudkit.systems.sublim.servers.agent import AGAIN, Agent, AnyPolicy
 from mudkit.systems.sublim.servers.handover import HANDOVER, Handover, Heard
 from mudkit.systems.sublim.servers.plain_access_point import PlainService
 from mudkit.systems.sublim.sites import Site
+from mudkit.wire import as_wire
 
 __all__ = ["AccessPointMachine"]
 

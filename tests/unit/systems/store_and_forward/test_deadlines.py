@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from mudkit import Lab
-from mudkit.events import wire_fields
 from mudkit.fleet.link import Transfer
 from mudkit.systems.store_and_forward import Client, Relay
+from mudkit.wire import wire_fields
 
 S = 1_000_000
 EVERY_S = (0.5, 1, 2, 3, 4, 5, 6, 9, 15, 30)

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from mudkit import Lab
-from mudkit.events import wire_fields
 from mudkit.fleet.link import Transfer
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.store_and_forward import Client, Relay
+from mudkit.wire import wire_fields
 
 
 def wipe(installed: Any) -> None:

@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from mudkit.events import Call, Complete, LinkUp, Ports, Received, Send, SendFailed, TimerFired, as_wire
+from mudkit.events import (
+    Call,
+    Complete,
+    LinkUp,
+    Ports,
+    Received,
+    Send,
+    SendFailed,
+    TimerFired,
+)
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.sublim.messages import FROM_CLIENT, FROM_POINT, TO_CLIENT, Automatic, Published
 from mudkit.systems.sublim.operations import Publish, State
@@ -16,6 +25,7 @@ from mudkit.systems.sublim.servers.agent import WAITING, WINDOW, Agent, fresh
 from mudkit.systems.sublim.servers.handover import Handover
 from mudkit.systems.sublim.servers.publish_server import AT_ONCE, PublishServerMachine
 from mudkit.systems.sublim.sites import Site
+from mudkit.wire import as_wire
 
 LIFE = "00000000"
 SITES = [Site("ap", None, 100.0, True), Site("other-ap", None, 100.0, True)]

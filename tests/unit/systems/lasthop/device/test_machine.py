@@ -20,9 +20,7 @@ from mudkit.events import (
     Send,
     SetTimer,
     TimerFired,
-    as_wire,
     size_bytes,
-    wire_fields,
 )
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.lasthop import Forwarding, Publications, Subscriber, Subscription, operations
@@ -30,6 +28,7 @@ from mudkit.systems.lasthop.device.event_log import EventLog
 from mudkit.systems.lasthop.device.machine import APP, ARRIVALS, DeviceMachine
 from mudkit.systems.lasthop.device.queue import DeviceQueue
 from mudkit.systems.lasthop.messages import HasRead
+from mudkit.wire import as_wire, wire_fields
 
 S = 1_000_000
 LIFE = "00000000"

@@ -16,7 +16,6 @@ from mudkit.events import (
     SendFailed,
     SetTimer,
     TimerFired,
-    as_wire,
     size_bytes,
 )
 from mudkit.fleet.store import MemoryStore
@@ -24,6 +23,7 @@ from mudkit.systems.lasthop import Forwarding, Subscription, operations
 from mudkit.systems.lasthop.messages import FromServer as Revived
 from mudkit.systems.lasthop.messages import Identify, Wanted, Welcome
 from mudkit.systems.lasthop.servers.spooling_server import SpoolServer
+from mudkit.wire import as_wire
 
 S = 1_000_000
 LIFE = "a0b1c2d3"

@@ -1,0 +1,32 @@
+"""Messages as they are on the wire: the fields of structs by the names that they have there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+__all__ = ["as_wire", "wire_fields"]
+
+
+def wire_fields(message: Any) -> Mapping[str, Any]:
+    """Give the fields of a message by their names on the wire, its kind first; none of what has none."""
+    if isinstance(message, Mapping):
+        return message
+    if not isinstance(message, msgspec.Struct):
+        return {}
+    config = message.__struct_config__
+    fields = {config.tag_field: config.tag} if config.tag_field is not None else {}
+    for name, wire_name in zip(message.__struct_fields__, message.__struct_encode_fields__, strict=True):
+        value = getattr(message, name)
+        if value is not msgspec.UNSET:
+            fields[wire_name] = value
+    return fields
+
+
+def as_wire(value: Any) -> Any:
+    """Give a message, or a part of one, as JSON holds it: mappings and lists; bytes stay bytes."""
+    if isinstance(value, msgspec.Struct | Mapping):
+        return {name: as_wire(each) for name, each in wire_fields(value).items()}
+    return [as_wire(each) for each in value] if isinstance(value, list | tuple) else value
