@@ -70,8 +70,14 @@ class Accepts(Generic[_T]):
         return decoded if self._tag_field is None or self._tag_field in message else None
 
     def __call__(self, message: Any) -> bool:
-        """Say whether a message is one of them."""
-        return self.decode(message) is not None
+        """Say whether a mapping is one of them as it is, for machines that go on with the mapping itself."""
+        if self._any is None:
+            return False
+        try:
+            msgspec.convert(message, self._any)
+        except (msgspec.ValidationError, RecursionError):
+            return False
+        return self._tag_field is None or self._tag_field in message
 
 
 def _custom(kind: type, value: Any) -> Any:
