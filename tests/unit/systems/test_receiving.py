@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
-from mudkit.events import Received
+from mudkit.events import Ciphertext, Received
+from mudkit.systems import receiving
 from mudkit.systems.receiving import Accepts, Count, Name, dropped
 
 
@@ -46,3 +49,38 @@ def test_what_is_dropped_is_written_down():
     assert (record.table, record.row) == ("incidents", {"incident": "dropped", "detail": "'say' from eve/x"})
     (record,) = dropped(Received("eve/x", b"\0" * 9))
     assert record.row["detail"] == "'bytes' from eve/x"
+
+
+class Sealed(msgspec.Struct, frozen=True, tag_field="kind", tag="sealed"):
+    data: Ciphertext
+    row: dict[str, Any]
+
+
+def test_a_struct_is_handed_over_as_it_is_and_one_of_another_system_is_odd():
+    accepts = Accepts(Say, End)
+    said = Say(1, "a")
+    assert accepts.decode(said) is said
+    assert accepts.decode(Sealed(Ciphertext(b"x"), {})) is None
+    assert Accepts().decode(said) is None
+
+
+def test_foreign_mappings_and_bytes_are_decoded():
+    accepts = Accepts(Say, End)
+    assert accepts.decode(SAID) == accepts.decode(msgspec.json.encode(SAID)) == Say(1, "a")
+    for wrong in (b"", b"{", b"[]", b'{"kind": "say"}', b"\xff", {"number": 1, "text": "a"}, None, 3, "say"):
+        assert accepts.decode(wrong) is None
+
+
+def test_ciphertexts_and_bytes_in_a_row_survive():
+    sealed = Sealed(Ciphertext(b"\0secret"), {"photo": b"\xff", "tags": ["a"]})
+    wire = {"kind": "sealed", "data": sealed.data, "row": sealed.row}
+    assert Accepts(Sealed).decode(wire) == sealed
+    decoded = Accepts(Sealed).decode(msgspec.json.encode({**wire, "data": bytes(sealed.data)}))
+    assert type(decoded.data) is Ciphertext
+    assert decoded.data == sealed.data
+
+
+def test_what_is_too_large_is_dropped(monkeypatch):
+    monkeypatch.setattr(receiving, "MOST_BYTES", 60)
+    assert Accepts(Say).decode({**SAID, "text": "a" * 10}) is not None
+    assert Accepts(Say).decode({**SAID, "text": "a" * 60}) is None

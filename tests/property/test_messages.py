@@ -1,0 +1,77 @@
+"""Messages have types: what a system sends is a struct, and survives its way as one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import msgspec
+import pytest
+
+from mudkit.events import Received, size_bytes
+from mudkit.experiment import Scenario, run
+from mudkit.experiment.adapters import ADAPTERS, StoreAndForward
+from mudkit.experiment.scoreboard import play
+from mudkit.experiment.tasks import TASKS
+from mudkit.fleet.kernel import World
+from mudkit.sources.outages import Outages
+from mudkit.sources.workloads import Poisson
+from mudkit.wire import as_wire
+
+TASK = TASKS["friends nearby"].over(devices=5, hours=0.3)
+# Their messages are checked mappings still.
+NOT_YET = pytest.mark.xfail(strict=True, reason="its machines send mappings")
+SYSTEMS = [pytest.param(name, marks=NOT_YET) if name in ("MUD", "Contrail") else name for name in ADAPTERS]
+
+
+@pytest.fixture
+def received(monkeypatch: Any) -> list[Any]:
+    """Give all messages that machines receive, with the systems that they are of."""
+    messages: list[Any] = []
+    handle = World._handle
+
+    def listening(self: World, process: Any, event: Any) -> None:
+        if type(event) is Received:
+            messages.append((process.system, event.message))
+        handle(self, process, event)
+
+    monkeypatch.setattr(World, "_handle", listening)
+    return messages
+
+
+def survive(messages: list[Any]) -> Counter[str]:
+    """Hold that each is the same after it was made a mapping and read again, and has as many bytes."""
+    kinds: Counter[str] = Counter()
+    for system, message in messages:
+        if isinstance(message, bytes):  # Radiator's, which reads them by their types
+            continue
+        assert isinstance(message, msgspec.Struct), f"{system}: {message!r}"
+        wire = as_wire(message)
+        again = msgspec.convert(wire, type(message))
+        assert as_wire(again) == wire
+        assert size_bytes(message) == size_bytes(wire)
+        kinds[wire["kind"]] += 1
+    return kinds
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_every_message_of_a_system_survives_its_way(system: str, received: list[Any]) -> None:
+    play(TASK, ADAPTERS[system], seed=3)
+    kinds = survive(received)
+    assert kinds or all(isinstance(message, bytes) for _, message in received)
+
+
+def test_so_does_every_message_that_faults_make_necessary(received: list[Any]) -> None:
+    scenario = Scenario(
+        devices=5, hours=2.0, outage=Outages(0.3, per_day=200), items=Poisson(per_day=400), loss_share=0.2
+    )
+    run(scenario, StoreAndForward, 4)
+    assert set(survive(received)) >= {
+        "send",
+        "accepted",
+        "missing",
+        "deliver",
+        "delivered",
+        "hello",
+        "welcome",
+    }
