@@ -1,0 +1,169 @@
+"""Whatever is asked is answered soon after the last fault, at any rate of other traffic.
+
+Every operation of every system is tried: a new one fails here until it is said how it is asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mudkit import Lab
+from mudkit.systems import lasthop, radiator, store_and_forward, sublim
+from mudkit.systems.lasthop import operations as of_lasthop
+from mudkit.systems.lasthop.device.context_handler import Following
+from mudkit.systems.radiator import Context, Volume
+from mudkit.systems.radiator import operations as of_radiator
+from mudkit.systems.radiator.messages import ContextFields
+from mudkit.systems.store_and_forward import operations as of_store_and_forward
+from mudkit.systems.sublim import operations as of_sublim
+
+EVERY_S = (0.5, 1, 2, 4, 6, 15, 30)
+T_S = 70.0
+"""So soon all is answered: after the longest wait for an answer, and an answer's time."""
+
+
+class Place:
+    """A system in the middle of its work: what is asked of whom, and what goes on beside it."""
+
+    def __init__(self) -> None:
+        self.lab = Lab(seed=3)
+        self.asks: dict[type, tuple[Any, Any]] = {}
+        self.traffic: Callable[[int], Any] = lambda number: None
+
+
+def place_of_store_and_forward() -> Place:
+    place = Place()
+    relay = store_and_forward.Relay(place.lab)
+    ann, bob, cy = (
+        store_and_forward.Client(place.lab.device(name, link="wifi"), relay) for name in ("ann", "bob", "cy")
+    )
+    place.asks = {
+        of_store_and_forward.Submit: (ann, of_store_and_forward.Submit("bob", "lunch?")),
+        of_store_and_forward.Read: (bob, of_store_and_forward.Read()),
+    }
+
+    def traffic(number: int) -> None:
+        ann.send("cy", f"to cy {number}")
+        cy.send("ann", f"to ann {number}")
+
+    place.traffic = traffic
+    return place
+
+
+def place_of_radiator() -> Place:
+    place = Place()
+    server = radiator.Server(place.lab, lambda sender, receiver: Volume(2))
+    ann, bob = (radiator.Client(place.lab.device(name, link="wifi"), server) for name in ("ann", "bob"))
+    fields = ContextFields(["ann"], {"doing": "dancing"}, None)
+    place.asks = {
+        of_radiator.Register: (ann, of_radiator.Register({"age": 20})),
+        of_radiator.Unregister: (ann, of_radiator.Unregister()),
+        of_radiator.Propagate: (ann, of_radiator.Propagate(fields)),
+        of_radiator.Clients: (server, of_radiator.Clients()),
+        of_radiator.Waiting: (server, of_radiator.Waiting()),
+        of_radiator.Counts: (server, of_radiator.Counts()),
+    }
+
+    def traffic(number: int) -> None:
+        for client in (ann, bob):
+            client.propagate_context(Context(frozenset((client.client_id,)), {"number": number}))
+
+    place.traffic = traffic
+    return place
+
+
+def place_of_lasthop() -> Place:
+    place = Place()
+    server = lasthop.Publications(place.lab)
+    jane = lasthop.Subscriber(place.lab.device("jane", link="wifi", at=(69.65, 18.96)), server)
+    place.lab.run(seconds=5)
+    for topic in ("news", "sports", "old"):
+        jane.subscribe(topic, policy="on-line").result()
+    news = server.topic("news")
+    first = news.publish("first", rank=3.0).result()
+    places = {"Tromsø": (69.65, 18.96, 20.0)}
+    jane.follow("weather {place}", places).result()
+    following = Following(lasthop.Subscription("traffic {place}"), places)
+    place.asks = {
+        of_lasthop.Subscribe: (jane, of_lasthop.Subscribe(lasthop.Subscription("arts"))),
+        of_lasthop.Unsubscribe: (jane, of_lasthop.Unsubscribe("old")),
+        of_lasthop.Read: (jane, of_lasthop.Read("news")),
+        of_lasthop.Follow: (jane, of_lasthop.Follow(following)),
+        of_lasthop.Unfollow: (jane, of_lasthop.Unfollow("weather {place}")),
+        of_lasthop.Held: (jane, of_lasthop.Held()),
+        of_lasthop.Publish: (server, of_lasthop.Publish("news", 1.0, None, {"text": "second"}, None)),
+        of_lasthop.Rerank: (server, of_lasthop.Rerank("news", first, 4.0)),
+        of_lasthop.Queues: (server, of_lasthop.Queues("jane", "news")),
+    }
+
+    def traffic(number: int) -> None:
+        server.topic("sports").publish(f"goal {number}", rank=2.0)
+        jane.read("sports")
+
+    place.traffic = traffic
+    return place
+
+
+def place_of_sublim() -> Place:
+    place = Place()
+    net = sublim.PublishServer(place.lab)
+    point = sublim.AccessPoint(place.lab, net, at=(44.4, 26.1), range_m=150)
+    device = place.lab.device("doctor", link="wifi", at=(44.4, 26.1), display_px=480)
+    doctor = sublim.Subscriber(device, net, report_s=1)
+    ward = sublim.Policy("ward", [sublim.Rule()])
+    place.asks = {
+        of_sublim.Publish: (net, of_sublim.Publish({"n": 1}, None)),
+        of_sublim.State: (point, of_sublim.State("doctor")),
+        of_sublim.SetPolicy: (doctor, of_sublim.SetPolicy(ward.describe())),
+        of_sublim.Read: (doctor, of_sublim.Read()),
+    }
+
+    def traffic(number: int) -> None:
+        net.publish({"n": number})
+        device.change_context(display_px=480 + number % 2 * 480)
+
+    place.traffic = traffic
+    return place
+
+
+PLACES = {
+    "store_and_forward": place_of_store_and_forward,
+    "radiator": place_of_radiator,
+    "lasthop": place_of_lasthop,
+    "sublim": place_of_sublim,
+}
+REQUESTS = [
+    (system, name)
+    for system in PLACES
+    for name in importlib.import_module(f"mudkit.systems.{system}.operations").__all__
+    if name != "Operation"
+]
+
+
+@pytest.mark.parametrize("every_s", EVERY_S)
+@pytest.mark.parametrize(("system", "name"), REQUESTS)
+def test_what_is_asked_while_everything_is_lost_is_answered_soon_after(
+    system: str, name: str, every_s: float
+) -> None:
+    place = PLACES[system]()
+    lab = place.lab
+    lab.run(seconds=30)
+    module = importlib.import_module(f"mudkit.systems.{system}.operations")
+    whom, asked = place.asks[getattr(module, name)]
+    lab.faults.messages(loss_share=1.0)
+    operation = whom.installed.call(asked)
+    place.traffic(0)
+    lab.run(seconds=3)
+    lab.faults.messages()
+    begun_us, number = lab.world.now_us, 0
+    while not operation.done() and lab.world.now_us - begun_us < T_S * 1e6:
+        number += 1
+        if name != "Unregister":  # who has left propagates no more
+            place.traffic(number)
+        lab.run(seconds=every_s)
+    assert operation.done(), f"not answered {T_S} s after the last fault"
+    operation.result()
