@@ -139,13 +139,17 @@ class Sealing:
     """
 
     def __init__(self, me: str, seed: Secret, directory: Mapping[str, PublicKeys], life: int = 0) -> None:
-        self._me, self._life = me, life
+        self._me, self._life, self._seed = me, life, seed
         self._agreement = X25519PrivateKey.from_private_bytes(bytes(seed[:KEY_BYTES]))
         self._signing = Ed25519PrivateKey.from_private_bytes(bytes(seed[KEY_BYTES:]))
         self._directory = directory
         self._pairs: dict[tuple[str, bytes], Secret] = {}
         self._tags: dict[Secret, Secret] = {}
         """The keys of tags, worked out once."""
+
+    def __reduce__(self) -> tuple[type[Sealing], tuple[str, Secret, Mapping[str, PublicKeys], int]]:
+        """Copy and store it as what it was made of: what is worked out of that can be worked out again."""
+        return Sealing, (self._me, self._seed, self._directory, self._life)
 
     @property
     def public(self) -> PublicKeys:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -27,8 +27,6 @@ class Waiting:
     op_id: int
     to: list[Endpoint] | None
     """Whom it is for; None: for whoever is in a group."""
-    decide: Callable[[Waiting, bool], Any]
-    """Gives its result from the best answers so far and whether there may be more; None: not yet."""
     nobody: Any
     """Its result when there is nobody left whom it is for."""
     left: set[int] = field(default_factory=set)
@@ -116,7 +114,7 @@ class Posting:
 
     def _settle(self, call: Waiting) -> None:
         more = any(self._outboxes[relay].is_reached for relay in call.left)
-        result = call.nobody if call.to == [] else call.decide(call, more)
+        result = call.nobody if call.to == [] else self._decide(call, more)
         if result is None:
             return
         self._drop(call)
@@ -124,6 +122,10 @@ class Posting:
         self._core.effects.append(
             Complete(call.op_id, None if is_error else result, result if is_error else None)
         )
+
+    def _decide(self, call: Waiting, more: bool) -> Any:
+        """Give the result of a call from its best answers so far; None: not yet, there may be ``more``."""
+        raise NotImplementedError
 
     def _drop(self, call: Waiting) -> None:
         for number in [each for each, other in self._open.items() if other is call]:

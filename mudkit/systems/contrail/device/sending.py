@@ -21,6 +21,7 @@ refused    a key that a provider has no room for goes again with the next item
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
@@ -42,6 +43,23 @@ __all__ = ["MOST_NAMED", "Sending"]
 
 MOST_NAMED: Final = 1000
 """So many numbers of a port back, an item is known again by its name; one that is older is a new one."""
+
+
+@dataclass(eq=False)
+class _Publication(Waiting):
+    """The publication of an item."""
+
+    is_uploaded: bool = False
+    """Whether a provider had to be sent its content."""
+
+
+@dataclass(eq=False)
+class _Filtering(Waiting):
+    """The installation of a filter on others, or on a group."""
+
+    slot: int = 0
+    asked: Mapping[str, Any] = field(default_factory=dict)
+    is_new: bool = False
 
 
 class Sending(Posting):
@@ -92,15 +110,7 @@ class Sending(Posting):
         message = data(self._core.cipher, (self._core.me, port), name, seq, epoch, body, to)
         is_uploaded = any(each.relay not in relays for each in rooms)
 
-        def decide(call: Waiting, more: bool) -> Any:
-            wanted = tuple(call.to or ())
-            taken = tuple(each for each in wanted if call.answers.get(each) in TAKEN)
-            if len(taken) == len(wanted):
-                return Published(wanted, is_uploaded)
-            full = tuple(each for each in wanted if each not in taken)
-            return None if more else Backlogged(full, taken)
-
-        call = Waiting(op_id, list(destinations), decide, Published((), uploaded=False))
+        call = _Publication(op_id, list(destinations), Published((), uploaded=False), is_uploaded=is_uploaded)
         self._send(port, message, call, rooms, named=relays)
         for device, _ in destinations:
             row = {"item": delivery((self._core.me, port), name, seq, packed), "receiver": device}
@@ -322,29 +332,8 @@ class Sending(Posting):
         if op_id is None:
             return None
 
-        def decide(call: Waiting, more: bool) -> Any:
-            if asked["group"] is not None or any(each in TAKEN for each in call.answers.values()):
-                return slot
-            if more:
-                return None
-            if is_new:
-                self._asked.remove(slot)
-            if "stranger" not in call.answers.values():
-                return QueueFull(
-                    "Too much waits for this device already.",
-                    where=str(asked["to"]),
-                    remedy="try again later",
-                )
-            return AccessDenied(
-                "A relay has refused this filter: the device does not know this one.",
-                where=str(asked["to"]),
-                found=f"a filter from {self._core.me}",
-                expected="one from a friend of that device",
-                remedy="ask its user to make this device a friend",
-            )
-
         if asked["group"] is not None:
-            return Waiting(op_id, None, decide, slot)
+            return _Filtering(op_id, None, slot, slot=slot, asked=asked, is_new=is_new)
         gone: Any = slot
         if asked["predicate"] is not None:
             gone = AccessDenied(
@@ -354,7 +343,40 @@ class Sending(Posting):
                 expected="a friend until a relay has the filter",
                 remedy="befriend it again first",
             )
-        return Waiting(op_id, [(asked["to"], asked["remote"])], decide, gone)
+        whom = [(asked["to"], asked["remote"])]
+        return _Filtering(op_id, whom, gone, slot=slot, asked=asked, is_new=is_new)
+
+    def _decide(self, call: Waiting, more: bool) -> Any:
+        """See :meth:`Posting._decide`."""
+        match call:
+            case _Publication():
+                wanted = tuple(call.to or ())
+                taken = tuple(each for each in wanted if call.answers.get(each) in TAKEN)
+                if len(taken) == len(wanted):
+                    return Published(wanted, call.is_uploaded)
+                full = tuple(each for each in wanted if each not in taken)
+                return None if more else Backlogged(full, taken)
+            case _Filtering(slot=slot, asked=asked):
+                if asked["group"] is not None or any(each in TAKEN for each in call.answers.values()):
+                    return slot
+                return None if more else self._not_taken(call)
+        raise TypeError(f"no call waits as {type(call).__name__}")
+
+    def _not_taken(self, call: _Filtering) -> Exception:
+        """Say why no provider has taken a filter; a new one is given up."""
+        asked = call.asked
+        if call.is_new:
+            self._asked.remove(call.slot)
+        if "stranger" not in call.answers.values():
+            summary = "Too much waits for this device already."
+            return QueueFull(summary, where=str(asked["to"]), remedy="try again later")
+        return AccessDenied(
+            "A relay has refused this filter: the device does not know this one.",
+            where=str(asked["to"]),
+            found=f"a filter from {self._core.me}",
+            expected="one from a friend of that device",
+            remedy="ask its user to make this device a friend",
+        )
 
     def _tell(self, call: Waiting | None, slot: int, asked: Mapping[str, Any]) -> None:
         core = self._core
