@@ -11,7 +11,7 @@ from mudkit.experiment.adapters.radiator import LATER_S
 from mudkit.experiment.compositions.chain import AtTheEnds, Chain, Handed, Logged
 from mudkit.experiment.compositions.orders import ALONE, PAIRS, SAME, commuting, orders
 from mudkit.experiment.compositions.promises import PROMISES
-from mudkit.experiment.compositions.stories import Said, Trace, traces
+from mudkit.experiment.compositions.traces import Said, Trace, traces
 from mudkit.experiment.tasks import Adapter, Testbed
 from mudkit.systems.radiator import Time
 

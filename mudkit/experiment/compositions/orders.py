@@ -32,7 +32,7 @@ from mudkit.experiment.compositions.promises import (
     clock,
     tell,
 )
-from mudkit.experiment.compositions.stories import Trace, smaller, traces
+from mudkit.experiment.compositions.traces import Trace, smaller, traces
 from mudkit.experiment.tasks import Testbed
 from mudkit.sources.parameters import whole_number
 from mudkit.systems.radiator import People, Time

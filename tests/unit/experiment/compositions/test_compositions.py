@@ -25,7 +25,7 @@ from mudkit.experiment.compositions import (
 )
 from mudkit.experiment.compositions import promises as p
 from mudkit.experiment.compositions.orders import played
-from mudkit.experiment.compositions.stories import smaller
+from mudkit.experiment.compositions.traces import smaller
 from mudkit.experiment.scoreboard import play
 from mudkit.experiment.tasks import TASKS, Interest, Item
 
