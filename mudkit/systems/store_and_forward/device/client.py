@@ -13,7 +13,8 @@ context changed  tell the relay whether the user is busy: it delivers, or waits
 hello            what the relay may not know yet (an incarnation, an address, whether the user is busy) is
                  said until the relay says welcome; a server, whose network does not come up again, always
                  says hello until then
-missing          send the outbox from there on
+missing          send the outbox from there on; if that has gone long ago, the relay was restored from an old
+                 backup: say hello, which tells it from where to go on
 identify         say hello, with the nonce: the relay does not know who lives here
 timer            each hello and each message has a deadline of its own: what is overdue is said again, of
                  the messages those after it, too (the relay has taken none of them)
@@ -182,7 +183,13 @@ class ClientMachine:
             case Welcome(seq=seq):
                 return self._welcome(now_us, seq)
             case Missing(seq=seq):
-                return self._send_from(now_us, seq) if self._has_link else ()
+                return self._missing(now_us, seq) if self._has_link else ()
+
+    def _missing(self, now_us: int, seq: int) -> Sequence[Effect]:
+        """Send from a number on; a relay that asks for what it has had was restored from an old backup."""
+        is_restored = seq < self._outbox.first_seq
+        greeting = self._hello(now_us, must=True) if is_restored and _HELLO not in self._unanswered else ()
+        return [*greeting, *self._send_from(now_us, seq)]
 
     def _take(self, op_id: int, asked: Submit, now_us: int) -> Sequence[Effect]:
         life = incarnation(self._ports)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mudkit import Lab
+from mudkit.errors import OutboxFull, ParameterError
 from mudkit.fleet.link import Transfer
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.store_and_forward import Client, Relay
@@ -234,3 +235,51 @@ def test_what_a_wiped_sender_names_by_itself_is_not_the_name_of_something_of_its
     ann.send("bob", "two").result(5)
     lab.run(seconds=5)
     assert lab.deliveries()["item"].nunique() == 2
+
+
+def test_a_relay_that_was_restored_from_an_old_backup_goes_on_and_says_what_it_does_not_know() -> None:
+    lab = Lab(seed=3)
+    relay = Relay(lab)
+    ann, bob = (Client(lab.device(name), relay) for name in ("ann", "bob"))
+    ann.send("bob", "one").result()
+    lab.run(minutes=1)
+    backup = dict(relay.installed.store.items())
+    for text in ("two", "three"):
+        ann.send("bob", text).result()
+    lab.run(minutes=1)
+    relay.installed.kill()
+    relay.installed.store = MemoryStore()
+    for key, value in backup.items():
+        relay.installed.store.put(key, value)
+    relay.installed.store.commit()
+    relay.installed.start()
+    four = ann.send("bob", "four")
+    lab.run(minutes=2)
+    assert four.done()
+    assert texts(bob) == ["one", "two", "three", "four"]
+    incidents = lab.frame("incidents")
+    [detail] = incidents.loc[incidents["incident"] == "began anew", "detail"]
+    assert detail == "messages of ann up to number 3 are not known here"
+
+
+def test_a_full_outbox_refuses_more_and_the_rest_goes_on() -> None:
+    lab, _, ann, bob = place()
+    lab.run(minutes=1)
+    lab.faults.cut("ann")
+    ann.installed.machine._outbox._most = 2
+    kept = [ann.send("bob", text) for text in ("one", "two")]
+    with pytest.raises(OutboxFull, match="wait until the network is back"):
+        ann.send("bob", "three").result()
+    lab.faults.mend("ann")
+    lab.run(minutes=1)
+    assert all(each.done() for each in kept)
+    ann.send("bob", "four").result()
+    lab.run(minutes=1)
+    assert texts(bob) == ["one", "two", "four"]
+    assert set(lab.deliveries()["status"]) == {"read"}
+
+
+def test_a_text_that_is_too_long_is_refused_at_once() -> None:
+    _, _, ann, _ = place()
+    with pytest.raises(ParameterError, match="send it in parts"):
+        ann.send("bob", "x" * 3_000_000)
