@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 from zlib import crc32
 
+from msgspec.structs import replace
+
 from mudkit.delivery.session import incarnation
 from mudkit.errors import MudkitError, ParameterError
 from mudkit.events import (
@@ -37,6 +39,21 @@ from mudkit.systems.mud.device.prefetching import LOOK, Prefetching
 from mudkit.systems.mud.device.read_path import ReadPath, asked_of
 from mudkit.systems.mud.device.write_path import DUE, WritePath
 from mudkit.systems.mud.messages import ANSWERS, FOR_CLIENTS
+from mudkit.systems.mud.operations import (
+    Alter,
+    Create,
+    Drop,
+    Held,
+    Operation,
+    Pending,
+    Policies,
+    Read,
+    Register,
+    Renew,
+    Unregister,
+    UpdateData,
+    Write,
+)
 from mudkit.systems.mud.policies.policies import PrefetchPolicy, ReadPolicy, WritePolicy
 from mudkit.systems.mud.problems import from_json
 from mudkit.systems.mud.tables.queries import tables_of
@@ -157,9 +174,9 @@ class ClientMachine:
         match event:
             case Received() if not self._accepts.get(event.source, _NOBODY)(event.message):
                 return dropped(event)
-            case Call(op_id=op_id, operation=operation, arguments=arguments):
+            case Call(op_id=op_id, operation=operation):
                 try:
-                    return self._call(now_us, op_id, operation, arguments)
+                    return self._call(now_us, op_id, operation)
                 except MudkitError as error:
                     return (Complete(op_id, error=error),)
             case Received(source=source, message={"kind": "stream"} as message):
@@ -203,35 +220,35 @@ class ClientMachine:
                 return self._watching.heartbeat()
         return ()
 
-    def _call(
-        self, now_us: int, op_id: int, operation: str, arguments: Mapping[str, Any]
-    ) -> Sequence[Effect]:
-        if "table" in arguments and operation != "create":
-            arguments = {**arguments, "table": check_name(arguments["table"])}
-        match operation:
-            case "write" | "delete":
-                self._asking.check_access(now_us, arguments["table"])
-                return self._writing.write(now_us, op_id, arguments, self._asking.context)
-            case "read":
-                return self._read(now_us, op_id, arguments)
-            case "register":
-                self._asking.check_access(now_us, arguments["table"])
-                return self._watching.register(now_us, op_id, arguments)
-            case "update_data":
-                return self._watching.change(op_id, arguments)
-            case "unregister":
-                return self._watching.unregister(op_id, arguments)
-            case "policies":
+    def _call(self, now_us: int, op_id: int, asked: Operation) -> Sequence[Effect]:
+        match asked:
+            case Write():
+                asked = replace(asked, table=check_name(asked.table))
+                self._asking.check_access(now_us, asked.table)
+                return self._writing.write(now_us, op_id, asked, self._asking.context)
+            case Read():
+                return self._read(now_us, op_id, replace(asked, table=check_name(asked.table)))
+            case Register():
+                asked = replace(asked, table=check_name(asked.table))
+                self._asking.check_access(now_us, asked.table)
+                return self._watching.register(now_us, op_id, asked)
+            case UpdateData():
+                return self._watching.change(op_id, asked)
+            case Unregister():
+                return self._watching.unregister(op_id, asked)
+            case Policies():
                 return (Complete(op_id, {each.kind: each.describe() for each in self._policy_slots}),)
-            case "pending":
+            case Pending():
                 return (Complete(op_id, self._writing.pending()),)
-            case "renew":
-                return self._renew(now_us, op_id, arguments["token"])
-            case "held":
-                name, reader = arguments["table"], arguments["reader"]
+            case Renew():
+                return self._renew(now_us, op_id, asked.token)
+            case Held():
                 auth = {} if self._cache.claims is None else self._cache.claims.auth
-                return (Complete(op_id, list(holdings(self.local, name, reader, auth, now_us))),)
-        return self._administer(op_id, operation, arguments)
+                name = check_name(asked.table)
+                return (Complete(op_id, list(holdings(self.local, name, asked.reader, auth, now_us))),)
+            case Create() | Alter() | Drop():
+                return self._administer(op_id, asked)
+        raise TypeError(f"{type(asked).__name__} is no operation of a client of MUD tables")
 
     def _renew(self, now_us: int, op_id: int, token: str) -> Sequence[Effect]:
         """Show another token of the same user from now on: what waits for it goes."""
@@ -249,23 +266,25 @@ class ClientMachine:
         self._connection.use(token)
         return [*self._writing.go_on(now_us), Complete(op_id)]
 
-    def _read(self, now_us: int, op_id: int, arguments: Mapping[str, Any]) -> Sequence[Effect]:
-        effects = self._asking.read(now_us, op_id, arguments)
+    def _read(self, now_us: int, op_id: int, asked: Read) -> Sequence[Effect]:
+        effects = self._asking.read(now_us, op_id, asked)
         # What is never answered from here need not be fetched.
-        is_only_remote = arguments["aggregate"] is not None or bool(tables_of(arguments["predicate"]))
+        is_only_remote = asked.aggregate is not None or bool(tables_of(asked.predicate))
         if self._prefetching is not None and not is_only_remote:
-            self._prefetching.asked(now_us, asked_of(arguments))
+            self._prefetching.asked(now_us, asked_of(asked))
         return effects
 
     def _look(self, now_us: int) -> Sequence[Effect]:
         return () if self._prefetching is None else self._prefetching.look(now_us, self._asking.context)
 
-    def _administer(self, op_id: int, operation: str, arguments: Mapping[str, Any]) -> Sequence[Effect]:
-        name, properties = arguments["table"], dict(arguments.get("properties", {}))
-        if operation == "create":
-            name = Table.created(name, "", properties, 0).name  # what cannot be is refused here
-        elif operation == "alter":
-            Table(name, "").altered(properties, 0)  # what no table can become is, too
+    def _administer(self, op_id: int, request: Create | Alter | Drop) -> Sequence[Effect]:
+        properties = {} if isinstance(request, Drop) else dict(request.properties)
+        if isinstance(request, Create):
+            name = Table.created(request.table, "", properties, 0).name  # what cannot be is refused here
+        else:
+            name = check_name(request.table)
+            if isinstance(request, Alter):
+                Table(name, "").altered(properties, 0)  # what no table can become is, too
 
         def answered(last: Mapping[str, Any], parts: Mapping[Any, Mapping[str, Any]]) -> Sequence[Effect]:
             if "error" in last:
@@ -277,7 +296,7 @@ class ClientMachine:
             return (Complete(op_id),)
 
         sent = {each: value and plain(value) for each, value in properties.items()}
-        what = {"op": operation, "name": name, "properties": sent}
+        what = {"op": type(request).__struct_config__.tag, "name": name, "properties": sent}
         return self._connection.ask(lambda: what, answered)
 
 

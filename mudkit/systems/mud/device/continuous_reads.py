@@ -30,6 +30,7 @@ from mudkit.predicates.exchange import to_json
 from mudkit.systems.mud.device.connection import Connection
 from mudkit.systems.mud.device.local import Local
 from mudkit.systems.mud.device.policy_slot import PolicySlot
+from mudkit.systems.mud.operations import Register, Unregister, UpdateData
 from mudkit.systems.mud.problems import from_json
 from mudkit.systems.mud.result import Change
 from mudkit.systems.mud.servers.notifications import HEARTBEAT_US
@@ -88,10 +89,10 @@ class ContinuousReads:
         the oldest life of each processor that has told more since."""
         self._calls: dict[int, int] = {}
 
-    def register(self, now_us: int, op_id: int, arguments: Mapping[str, Any]) -> Sequence[Effect]:
+    def register(self, now_us: int, op_id: int, asked: Register) -> Sequence[Effect]:
         """Begin a continuous read."""
-        sync = arguments["sync_timestamp"]
-        if sync is not None and (isinstance(sync, bool) or not isinstance(sync, int | float) or sync < 0):
+        sync = asked.sync_timestamp
+        if sync is not None and sync < 0:
             raise ParameterError(
                 "This is no time of the store.",
                 where="sync_timestamp",
@@ -102,13 +103,13 @@ class ContinuousReads:
         reading = {
             "handle": handle,
             "data_seq": 1,
-            "name": arguments["table"],
-            "predicate": to_json(arguments["predicate"]),
-            "reader": dict(arguments["reader"]),
+            "name": asked.table,
+            "predicate": to_json(asked.predicate),
+            "reader": dict(asked.reader),
             "sync_us": None if sync is None else round(sync * 1e6),
             "since": {},
             "held": {},
-            "listener": arguments["listener"],
+            "listener": asked.listener,
             "table": None,
         }
         self._readings[handle] = reading
@@ -121,17 +122,17 @@ class ContinuousReads:
             effects += self._register(handle)
         return effects
 
-    def change(self, op_id: int, arguments: Mapping[str, Any]) -> Sequence[Effect]:
+    def change(self, op_id: int, asked: UpdateData) -> Sequence[Effect]:
         """Give a continuous read other reader data."""
-        reading = self._known(arguments["handle"])
-        reading["reader"] = dict(arguments["reader"])
+        reading = self._known(asked.handle)
+        reading["reader"] = dict(asked.reader)
         reading["data_seq"] += 1
         self._save(reading)
         return self._tell("update_data", reading, op_id)
 
-    def unregister(self, op_id: int, arguments: Mapping[str, Any]) -> Sequence[Effect]:
+    def unregister(self, op_id: int, asked: Unregister) -> Sequence[Effect]:
         """End a continuous read, and the call that began it if that was never answered."""
-        reading = self._known(arguments["handle"])
+        reading = self._known(asked.handle)
         self._forget(reading)
         began = self._calls.pop(reading["handle"], None)
         effects = [*self._tell("unregister", reading, op_id)]

@@ -31,6 +31,7 @@ from mudkit.systems.mud.device.cache import Cache, Held
 from mudkit.systems.mud.device.connection import Connection
 from mudkit.systems.mud.device.local import Local
 from mudkit.systems.mud.device.planning import Answerable, Planner
+from mudkit.systems.mud.operations import Read
 from mudkit.systems.mud.policies.policies import Asked, ReadPolicy
 from mudkit.systems.mud.problems import from_json
 from mudkit.systems.mud.result import ReadResult
@@ -51,10 +52,9 @@ class _Query(msgspec.Struct, frozen=True):
     aggregates: Aggregates | None
 
 
-def asked_of(arguments: Mapping[str, Any]) -> Asked:
-    """Give a read as policies see it."""
-    reader, utility = dict(arguments["reader"]), arguments["utility"]
-    return Asked(arguments["table"], arguments["predicate"], arguments["type"], reader, utility)
+def asked_of(read: Read) -> Asked:
+    """Return a read as policies see it."""
+    return Asked(read.table, read.predicate, read.type, dict(read.reader), read.utility)
 
 
 class ReadPath:
@@ -95,9 +95,9 @@ class ReadPath:
         self._in_order: dict[int, tuple[_Query, int]] = {}
         """The committed_wio reads that are not answered, with the number of the last write before each."""
 
-    def read(self, now_us: int, op_id: int, arguments: Mapping[str, Any]) -> Sequence[Effect]:
+    def read(self, now_us: int, op_id: int, read: Read) -> Sequence[Effect]:
         """Answer a read, or begin to."""
-        name, kind = arguments["table"], arguments["type"]
+        name, kind = read.table, read.type
         if kind not in READ_TYPES:
             raise ParameterError(
                 "There is no such type of read.",
@@ -105,15 +105,15 @@ class ReadPath:
                 found=repr(kind),
                 expected=", ".join((*READ_TYPES, "continuous")),
             )
-        aggregates = None if arguments["aggregate"] is None else Aggregates(arguments["aggregate"])
+        aggregates = None if read.aggregate is None else Aggregates(read.aggregate)
         if aggregates is not None and kind != "committed":
             raise ParameterError(
                 "Aggregates are of committed records.", where="type", found=kind, expected="committed"
             )
         self.check_access(now_us, name)
-        if kind == "committed" and (at_once := self._at_once(now_us, op_id, arguments)):
+        if kind == "committed" and (at_once := self._at_once(now_us, op_id, read)):
             return at_once
-        asked = asked_of(arguments)
+        asked = asked_of(read)
         if kind == "uncommitted" and tables_of(asked.predicate):
             raise ParameterError(
                 "An uncommitted read looks into no other table: the cloud does not know what is pending.",
@@ -121,7 +121,7 @@ class ReadPath:
                 found=kind,
                 expected=", ".join(READ_TYPES[1:]),
             )
-        query = _Query(op_id, asked, keys_of(asked.predicate), arguments["latest"], aggregates)
+        query = _Query(op_id, asked, keys_of(asked.predicate), read.latest, aggregates)
         if kind == "committed_wio":
             before = self._before(query)
             is_first = not any(each.asked.table == name for each, _ in self._in_order.values())
@@ -131,22 +131,22 @@ class ReadPath:
                 return self._release(now_us, before)
         return self._answer(now_us, query)
 
-    def _at_once(self, now_us: int, op_id: int, arguments: Mapping[str, Any]) -> Sequence[Effect]:
+    def _at_once(self, now_us: int, op_id: int, read: Read) -> Sequence[Effect]:
         """Answer the commonest read as :meth:`_answer` would: one record by its key, which anybody may see.
 
         Nothing but the record and the utility has a say in it; empty: something has.
         """
-        predicate, name = arguments["predicate"], arguments["table"]
+        predicate, name = read.predicate, read.table
         if self._policy is not None or self._is_unverified() or not asks_for_keys_only(predicate):
             return ()
         keys = keys_of(predicate) or ()
-        if len(keys) != 1 or arguments["latest"] or arguments["aggregate"] is not None:
+        if len(keys) != 1 or read.latest or read.aggregate is not None:
             return ()
         row = self._local.row(name, keys[0])
         if row is None or row["predicate"] is not None:
             return ()
         quality = Answerable((now_us - row["held_us"]) / 1e6, 1.0, 0.0)
-        if self._planner.choose(now_us, name, arguments["utility"], quality) != "local":
+        if self._planner.choose(now_us, name, read.utility, quality) != "local":
             return ()
         return self._completed(now_us, op_id, name, {keys[0]: row}, ())
 

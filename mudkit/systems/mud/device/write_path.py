@@ -27,6 +27,7 @@ from typing import Any, Final
 from mudkit.errors import MudkitError, ParameterError, TokenExpired
 from mudkit.events import Complete, Effect, Ports, Record, SetTimer
 from mudkit.predicates.exchange import to_json
+from mudkit.systems.mud import operations
 from mudkit.systems.mud.device.connection import Connection
 from mudkit.systems.mud.device.local import Local, Write
 from mudkit.systems.mud.policies.policies import NEVER, WritePolicy
@@ -77,10 +78,10 @@ class WritePath:
         self._under_way: set[int] = set()
 
     def write(
-        self, now_us: int, op_id: int, arguments: Mapping[str, Any], context: Mapping[str, Any]
+        self, now_us: int, op_id: int, asked: operations.Write, context: Mapping[str, Any]
     ) -> Sequence[Effect]:
-        """Take a write or a delete (stage 1)."""
-        name, key, kind = arguments["table"], arguments["key"], arguments["type"]
+        """Store a write or a delete as pending (stage 1)."""
+        name, key, kind = asked.table, asked.key, asked.type
         if kind not in WRITE_TYPES:
             raise ParameterError(
                 "There is no such type of write.",
@@ -88,7 +89,7 @@ class WritePath:
                 found=repr(kind),
                 expected=", ".join(WRITE_TYPES),
             )
-        data, predicate = arguments["record"], arguments["predicate"]
+        data, predicate = asked.record, asked.predicate
         table = self._local.tables.get(name)
         if data is not None:
             data = check_record(data)
@@ -101,13 +102,13 @@ class WritePath:
         held, pending = self._local.row(name, key), self._local.pending(name, key)
         write: Write = {
             "number": number, "name": name, "key": key, "type": kind,
-            "data": data, "predicate": to_json(predicate), "reader": dict(arguments["reader"]),
+            "data": data, "predicate": to_json(predicate), "reader": dict(asked.reader),
             "replaces": 0 if held is None else held["ver"],
             "after": pending[-1]["number"] if pending else None,
             "base": None if held is None or held["data"] is None else held, "invoked_us": now_us,
             "table": self._local.number_of(name), "due_us": None, "is_refused": False,
         }  # fmt: skip
-        delay = self._policy.delay({**write, "utility": arguments["utility"]}, {**context, "now_us": now_us})
+        delay = self._policy.delay({**write, "utility": asked.utility}, {**context, "now_us": now_us})
         if delay is not None:
             write["due_us"] = NEVER if delay == NEVER else now_us + round(delay * 1e6)
         self._store.crash_point("numbered, not pending")
