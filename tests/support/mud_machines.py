@@ -13,6 +13,10 @@ _OF_WRITE = {
     "known": 1, "table": None, "incarnation": "first",
 }  # fmt: skip
 _OF_CONTINUOUS = {"name": "t", "handle": "first 1", "reader": {}, "data_seq": 1}
+_ROUTED = {
+    "id": "i", "reply": "gateway", "endpoint": "jane/news", "table": 1, "partitions": [0], "auth": {}, "claims": None,
+    "expires_s": None, "least": 0, **_OF_CONTINUOUS,
+}  # fmt: skip
 _REGISTER = {
     "request": 1,
     "session": "s",
@@ -31,12 +35,9 @@ _FIELDS = {
     "describe": {"claims": None},
     "read": {"id": "i", "reply": "gateway", "name": "t", "table": 1, "partition": 0, "auth": {}, "least": 0, **_OF_READ},
     "write": {"id": "i", "reply": "gateway", "client": "jane/news", "claims": None, "refused": None, **_OF_WRITE},
-    "update_data": {"id": "i", "reply": "gateway", "endpoint": "jane/news", **_OF_CONTINUOUS},
-    "unregister": {"id": "i", "reply": "gateway", "endpoint": "jane/news", **_OF_CONTINUOUS},
-    "register": {
-        "id": "i", "reply": "gateway", "endpoint": "jane/news", "partitions": [0], "auth": {}, "claims": None,
-        "expires_s": None, "least": 0, **_OF_CONTINUOUS, **_REGISTER,
-    },
+    "update_data": _ROUTED,
+    "unregister": _ROUTED,
+    "register": {**_REGISTER, **_ROUTED},
 }  # fmt: skip
 """What a message of a kind has that a test does not name."""
 

@@ -14,7 +14,7 @@ from mudkit.systems.mud.administration import TableAdministration, check_app
 from mudkit.systems.mud.device.client import ClientMachine, Settings
 from mudkit.systems.mud.device.policy_slot import Shipped
 from mudkit.systems.mud.device.write_path import WRITE_TYPES
-from mudkit.systems.mud.messages.parts import Fields
+from mudkit.systems.mud.messages import Fields
 from mudkit.systems.mud.operations import (
     Delete,
     Held,

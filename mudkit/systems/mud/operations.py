@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from mudkit.predicates import Predicate
-from mudkit.systems.mud.messages.parts import Fields
+from mudkit.systems.mud.messages import Fields
 from mudkit.systems.mud.policies.utility import Utility
 
 __all__ = [

@@ -38,7 +38,7 @@ from mudkit.systems.mud.device.policy_slot import PolicySlot, Shipped, ShippedRe
 from mudkit.systems.mud.device.prefetching import LOOK, Prefetching
 from mudkit.systems.mud.device.read_path import ReadPath, asked_of
 from mudkit.systems.mud.device.write_path import DUE, WritePath
-from mudkit.systems.mud.messages import ANSWERS, FOR_CLIENTS
+from mudkit.systems.mud.messages import CLIENT_FROM_GATEWAY, CLIENT_FROM_NOTIFICATION_SERVER
 from mudkit.systems.mud.operations import (
     Alter,
     Create,
@@ -112,8 +112,8 @@ class ClientMachine:
         first = crc32(settings.netid.encode()) % len(settings.gateways)
         self._ports, self._store = ports, ports.store
         self._accepts: dict[str, Accepts[Any]] = {
-            **dict.fromkeys(settings.gateways, ANSWERS),
-            **dict.fromkeys(settings.servers, FOR_CLIENTS),
+            **dict.fromkeys(settings.gateways, CLIENT_FROM_GATEWAY),
+            **dict.fromkeys(settings.servers, CLIENT_FROM_NOTIFICATION_SERVER),
         }
         self.local = Local(ports.store, settings.most_rows)
         self._connection = Connection(

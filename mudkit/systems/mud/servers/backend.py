@@ -29,7 +29,7 @@ from mudkit.errors import AccessDenied, MudkitError, TableProblem
 from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, TimerFired
 from mudkit.predicates.exchange import from_json
 from mudkit.predicates.exchange import to_json as predicate_to_json
-from mudkit.systems.mud.messages import FOR_BACK_END, FROM_FOLLOWERS, TO_STORE
+from mudkit.systems.mud.messages import BACK_END_FROM_GATEWAY, BACK_END_FROM_PROCESSOR, BACK_END_FROM_REPLICA
 from mudkit.systems.mud.problems import to_json
 from mudkit.systems.mud.servers.reading import answered
 from mudkit.systems.mud.tables.queries import check_names, tables_of
@@ -64,9 +64,9 @@ class BackEnd:
     ) -> None:
         self._store = ports.store
         self._accepts: dict[str, Accepts[Any]] = {
-            **dict.fromkeys(gateways, FOR_BACK_END),
-            **dict.fromkeys(processors, TO_STORE),
-            **dict.fromkeys(replicas, FROM_FOLLOWERS),
+            **dict.fromkeys(gateways, BACK_END_FROM_GATEWAY),
+            **dict.fromkeys(processors, BACK_END_FROM_PROCESSOR),
+            **dict.fromkeys(replicas, BACK_END_FROM_REPLICA),
         }
         followers = (*replicas, *processors)
         self._copy = TableReplica()

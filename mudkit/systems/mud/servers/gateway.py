@@ -21,14 +21,21 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec.structs import asdict
 
 from mudkit.errors import MudkitError, TokenExpired
 from mudkit.events import Effect, Event, Ports, Received, Send
 from mudkit.predicates import Aggregates
 from mudkit.predicates.exchange import from_json
-from mudkit.systems.mud.messages import ASKS, FROM_STORE, PARTS, REGISTERED
+from mudkit.systems.mud.messages import (
+    GATEWAY_FROM_BACK_END,
+    GATEWAY_FROM_CLIENT,
+    GATEWAY_FROM_PROCESSOR,
+    GATEWAY_FROM_REPLICA,
+)
 from mudkit.systems.mud.problems import to_json
 from mudkit.systems.mud.tables.partitioning import netid_of, processor_of
 from mudkit.systems.mud.tables.queries import check_names, tables_of_sent
@@ -94,9 +101,9 @@ class Gateway:
         self._back_end = back_end
         self._processors = processors
         self._accepts: dict[str, Accepts[Any]] = {
-            back_end: FROM_STORE,
-            **dict.fromkeys(processors, REGISTERED),
-            **dict.fromkeys(replicas, PARTS),
+            back_end: GATEWAY_FROM_BACK_END,
+            **dict.fromkeys(processors, GATEWAY_FROM_PROCESSOR),
+            **dict.fromkeys(replicas, GATEWAY_FROM_REPLICA),
         }
         self._asks: OrderedDict[str, _Ask] = OrderedDict()
 
@@ -134,7 +141,7 @@ class Gateway:
         message, accepts = event.message, self._accepts.get(event.source)
         if accepts is not None:
             return accepts(message)
-        if not ASKS(message):
+        if not GATEWAY_FROM_CLIENT(message):
             return False
         client = message["client"]
         asks = message["asks"] if message["kind"] == "asks" else (message,)

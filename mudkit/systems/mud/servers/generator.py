@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from mudkit.errors import MudkitError, ParameterError
 from mudkit.events import Call, Complete, Effect, Event, LinkUp, Ports, Received, Send, TimerFired
-from mudkit.systems.mud.messages import FROM_RECEIVERS
+from mudkit.systems.mud.messages import GENERATOR_FROM_NOTIFICATION_SERVER
 from mudkit.systems.mud.policies.artefact import Artefact
 from mudkit.systems.receiving import dropped
 from mudkit.systems.stream import Outgoing, RetransmitTimer
@@ -50,7 +50,9 @@ class Generator:
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
         match event:
-            case Received() if event.source not in self._servers or not FROM_RECEIVERS(event.message):
+            case Received() if event.source not in self._servers or not GENERATOR_FROM_NOTIFICATION_SERVER(
+                event.message
+            ):
                 return dropped(event)
             case LinkUp():
                 began = [server for server in self._servers if server not in self._streams]

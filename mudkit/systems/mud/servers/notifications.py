@@ -39,7 +39,11 @@ from mudkit.events import (
     SetTimer,
     TimerFired,
 )
-from mudkit.systems.mud.messages import FROM_CLIENTS, POLICIES, TELLS
+from mudkit.systems.mud.messages import (
+    NOTIFICATION_SERVER_FROM_CLIENT,
+    NOTIFICATION_SERVER_FROM_GENERATOR,
+    NOTIFICATION_SERVER_FROM_PROCESSOR,
+)
 from mudkit.systems.mud.tables.partitioning import app_of, netid_of, server_of
 from mudkit.systems.receiving import Accepts, dropped
 from mudkit.systems.stream import Incoming, Outgoing, RetransmitTimer
@@ -98,7 +102,10 @@ class NotificationServer:
         longest_s: float,
     ) -> None:
         self._store = ports.store
-        self._accepts: dict[str, Accepts[Any]] = {generator: POLICIES, **dict.fromkeys(processors, TELLS)}
+        self._accepts: dict[str, Accepts[Any]] = {
+            generator: NOTIFICATION_SERVER_FROM_GENERATOR,
+            **dict.fromkeys(processors, NOTIFICATION_SERVER_FROM_PROCESSOR),
+        }
         self._number, self._servers, self._generator = number, servers, generator
         self._most_waiting, self._longest_us = most_waiting, round(longest_s * 1e6)
         self._life = 0
@@ -154,7 +161,7 @@ class NotificationServer:
             return accepts(message) and (
                 message["kind"] != "stream" or message["stream"].rpartition(" ")[0] == event.source
             )
-        if not FROM_CLIENTS(message):
+        if not NOTIFICATION_SERVER_FROM_CLIENT(message):
             return False
         if message["kind"] == "hello":
             endpoint = message["endpoint"]

@@ -29,7 +29,11 @@ from typing import Any, Final
 from mudkit.errors import MudkitError, TokenExpired
 from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, TimerFired
 from mudkit.predicates.exchange import from_json
-from mudkit.systems.mud.messages import FOR_PROCESSORS, FROM_MASTER, GONE
+from mudkit.systems.mud.messages import (
+    FOLLOWER_FROM_BACK_END,
+    PROCESSOR_FROM_GATEWAY,
+    PROCESSOR_FROM_NOTIFICATION_SERVER,
+)
 from mudkit.systems.mud.problems import to_json
 from mudkit.systems.mud.servers.log_follower import BEGIN, LogFollower
 from mudkit.systems.mud.servers.matching import Handle, Matching
@@ -89,9 +93,9 @@ class Processor:
         servers: Sequence[str],
     ) -> None:
         self._accepts: dict[str, Accepts[Any]] = {
-            back_end: FROM_MASTER,
-            **dict.fromkeys(gateways, FOR_PROCESSORS),
-            **dict.fromkeys(servers, GONE),
+            back_end: FOLLOWER_FROM_BACK_END,
+            **dict.fromkeys(gateways, PROCESSOR_FROM_GATEWAY),
+            **dict.fromkeys(servers, PROCESSOR_FROM_NOTIFICATION_SERVER),
         }
         self._store = ports.store
         self._me = ports.address

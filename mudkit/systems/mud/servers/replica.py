@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from mudkit.events import Effect, Event, LinkUp, Ports, Received, SetTimer, TimerFired
-from mudkit.systems.mud.messages import FROM_MASTER, READS
+from mudkit.systems.mud.messages import FOLLOWER_FROM_BACK_END, REPLICA_FROM_PROCESSOR
 from mudkit.systems.mud.servers.log_follower import LogFollower
 from mudkit.systems.mud.servers.reading import answered
 from mudkit.systems.receiving import Accepts, dropped
@@ -34,7 +34,10 @@ class Replica:
 
     def __init__(self, ports: Ports, master: str, processors: Sequence[str], lag_us: int) -> None:
         self._master = master
-        self._accepts: dict[str, Accepts[Any]] = {master: FROM_MASTER, **dict.fromkeys(processors, READS)}
+        self._accepts: dict[str, Accepts[Any]] = {
+            master: FOLLOWER_FROM_BACK_END,
+            **dict.fromkeys(processors, REPLICA_FROM_PROCESSOR),
+        }
         self._lag_us = lag_us
         self._log = LogFollower(master, ports.entropy(8).hex())
         self._waiting: deque[tuple[int, dict[str, Any]]] = deque()

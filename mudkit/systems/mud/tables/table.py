@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import asdict, replace
 
 from mudkit.errors import AccessDenied, ParameterError, TableProblem, did_you_mean
 from mudkit.systems.mud.tables.records import is_line
+from mudkit.systems.receiving import Count, Name
 from mudkit.tokens import Claims
 
 __all__ = [
@@ -21,8 +24,9 @@ __all__ = [
     "no_such_table",
 ]
 
-LEVELS: Final = ("public", "app", "user")
-"""Of a table's ACL, each stricter than the one before (Mobius 3.1)."""
+Level: TypeAlias = Literal["public", "app", "user"]
+LEVELS: Final[tuple[Level, ...]] = ("public", "app", "user")
+"""Levels of a table's ACL, each stricter than the one before (Mobius 3.1)."""
 
 TYPES: Final[dict[str, type | tuple[type, ...]]] = {
     "text": str,
@@ -36,9 +40,8 @@ MAX_NAME: Final = 512
 """Characters of the name of a table."""
 
 
-@dataclass(frozen=True)
-class Table:
-    """The properties of a table.
+class Table(Struct, frozen=True, forbid_unknown_fields=True):
+    """Properties of a table; also a part of messages and stores.
 
     Parameters
     ----------
@@ -62,15 +65,15 @@ class Table:
         When it last changed.
     """
 
-    name: str
+    name: Name
     owner: str
-    acl: str = "app"
-    apps: Sequence[str] | None = None
-    split: Sequence[str] = ()
-    schema: Mapping[str, str] | None = None
-    removed: Mapping[str, int | None] = field(default_factory=dict)
-    number: int = 0
-    lsn: int = 0
+    acl: Level = "app"
+    apps: list[str] | None = None
+    split: list[str] = field(default_factory=list)
+    schema: dict[str, str] | None = None
+    removed: dict[str, Count | None] = field(default_factory=dict)
+    number: Count = 0
+    lsn: Count = 0
 
     @classmethod
     def of(cls, sent: Mapping[str, Any]) -> Table:
@@ -79,8 +82,7 @@ class Table:
 
     def as_json(self) -> dict[str, Any]:
         """Give it as JSON can hold it."""
-        sent = asdict(self)
-        return sent | {"split": list(sent["split"])}
+        return asdict(self)
 
     @property
     def partitions(self) -> int:
@@ -260,12 +262,11 @@ def _shown(claims: Claims | None) -> str:
     return "no token" if claims is None else f"app {claims.app!r}, user {claims.user!r}"
 
 
-def _level(acl: Any) -> str:
-    if acl not in LEVELS:
-        raise ParameterError(
-            "There is no such level.", where="acl", found=repr(acl), expected=", ".join(LEVELS)
-        )
-    return str.__str__(acl)
+def _level(acl: Any) -> Level:
+    for level in LEVELS:
+        if acl == level:
+            return level
+    raise ParameterError("There is no such level.", where="acl", found=repr(acl), expected=", ".join(LEVELS))
 
 
 def _texts(where: str, given: Any) -> list[str]:

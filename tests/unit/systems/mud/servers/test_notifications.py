@@ -46,7 +46,7 @@ class Cell:
         return name, said[1:]
 
     def body(self, session, key="a"):
-        change = {"op": "upsert", "key": key, "ver": 1, "data": {}}
+        change = {"op": "upsert", "key": key, "ver": 1, "data": {}, "predicate": None, "ts_us": 0, "lsn": 7}
         return {
             "what": "tell", "endpoint": self.endpoints[session], "session": session, "handle": "first 1",
             "processor": "processor", "life": 1, "table": 1, "change": change, "lsn": 7,
