@@ -281,11 +281,11 @@ class Client(TableAdministration):
 
     def update_data(self, handle: int, data: Mapping[str, Any]) -> Operation:
         """Give a continuous read other reader data, for what is written from now on."""
-        return self.installed.call(UpdateData(handle, _reader(data)))
+        return self.installed.call(UpdateData(whole_number("handle", handle, 0, 1 << 62), _reader(data)))
 
     def unregister(self, handle: int) -> Operation:
         """End a continuous read."""
-        return self.installed.call(Unregister(handle))
+        return self.installed.call(Unregister(whole_number("handle", handle, 0, 1 << 62)))
 
     def renew(self, token: str) -> Operation:
         """Show another token from now on, after a restart too: writes that wait for it go.

@@ -69,3 +69,10 @@ def from_json(sent: Mapping[str, Any]) -> MudkitError:
     """Make an error of what was sent."""
     fields = {name: sent[name] for name in _FIELDS if name in sent}
     return _KINDS.get(sent["kind"], MudkitError)(sent["summary"], **fields)
+
+
+def decode_error(error: Any) -> MudkitError:
+    """TEMPORARY until merged."""
+    from mudkit.wire import as_wire
+
+    return from_json(as_wire(error))

@@ -154,9 +154,13 @@ def tables_of(predicate: Predicate | None) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def tables_of_sent(sent: Mapping[str, Any] | None) -> list[str]:
+def tables_of_sent(sent: Any) -> list[str]:
     """Give the same of a predicate as it travels and lies in stores."""
-    if sent is None or "lookup" not in sent["text"].lower():
+    if sent is None:
+        return []
+    if not isinstance(sent, Mapping):  # TEMPORARY until merged
+        return tables_of(sent.predicate()) if "lookup" in sent.text.lower() else []
+    if "lookup" not in sent["text"].lower():
         return []
     return tables_of(from_json(sent))
 

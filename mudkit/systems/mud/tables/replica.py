@@ -225,3 +225,27 @@ class _Joined:
         if row is None or row["data"] is None:
             return None
         return record_of(row, self._table) if is_visible(row, self._reader, self._auth, self._table) else None
+
+
+def columns_of(row: Any, table: Table | None = None) -> dict[str, Any]:
+    """TEMPORARY until merged."""
+    data = dict(row.data or {})
+    return data if table is None else table.seen({"data": data, "lsn": row.lsn})
+
+
+def is_shown(
+    row: Any,
+    reader: Mapping[str, Any],
+    auth: Mapping[str, Any],
+    table: Table | None = None,
+    tables: Joined | None = None,
+) -> bool:
+    """TEMPORARY until merged."""
+    if row.predicate is None:
+        return True
+    try:
+        writer = row.predicate.predicate()
+        record = {**columns_of(row, table), "key": row.key}
+        return writer(record, tables=tables, receiver=reader, auth=auth) is True
+    except MudkitError:
+        return False
