@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any, Final
 
+from msgspec import UNSET
+
 from mudkit.errors import (
     AccessDenied,
     MudkitError,
@@ -14,8 +16,9 @@ from mudkit.errors import (
     TableProblem,
     TokenExpired,
 )
+from mudkit.systems.mud.messages import Error
 
-__all__ = ["Conflict", "from_json", "to_json"]
+__all__ = ["Conflict", "decode_error", "encode_error", "from_json", "to_json"]
 
 _KINDS: Final[dict[str, type[MudkitError]]] = {
     each.__name__: each for each in (AccessDenied, ParameterError, PredicateError, TableProblem, TokenExpired)
@@ -63,6 +66,21 @@ def to_json(error: MudkitError) -> dict[str, Any]:
     """Give an error as it is sent."""
     fields = {name: getattr(error, name) for name in _FIELDS if getattr(error, name) is not None}
     return {"kind": type(error).__name__, "summary": error.summary, **fields}
+
+
+def encode_error(error: MudkitError) -> Error:
+    """Encode an error for a message."""
+    return Error(
+        type(error).__name__,
+        error.summary,
+        **{name: value for name in _FIELDS if (value := getattr(error, name)) is not None},
+    )
+
+
+def decode_error(error: Error) -> MudkitError:
+    """Decode an error of a message."""
+    fields = {name: value for name in _FIELDS if (value := getattr(error, name)) is not UNSET}
+    return _KINDS.get(error.kind, MudkitError)(error.summary, **fields)
 
 
 def from_json(sent: Mapping[str, Any]) -> MudkitError:

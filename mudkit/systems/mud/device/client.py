@@ -44,6 +44,7 @@ from mudkit.systems.mud.tables.records import plain
 from mudkit.systems.mud.tables.table import Table, check_name
 from mudkit.systems.receiving import Accepts, dropped
 from mudkit.tokens import Claims, claimed
+from mudkit.wire import as_wire
 
 __all__ = ["ClientMachine", "Settings"]
 
@@ -145,6 +146,8 @@ class ClientMachine:
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
+        if isinstance(event, Received):
+            event = Received(event.source, as_wire(event.message), event.host)
         self._connection.now_us = now_us
         if not self._connection.life:
             self._connection.life = self._ports.entropy(4).hex()

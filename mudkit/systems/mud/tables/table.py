@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from math import inf
-from typing import Any, Final, Literal, TypeAlias
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import asdict, replace
@@ -15,11 +15,15 @@ from mudkit.systems.mud.tables.records import is_line
 from mudkit.systems.receiving import Count, Name
 from mudkit.tokens import Claims
 
+if TYPE_CHECKING:
+    from mudkit.systems.mud.messages import SentPredicate
+
 __all__ = [
     "LEVELS",
     "MAX_NAME",
     "TYPES",
     "Table",
+    "Version",
     "check_name",
     "no_such_table",
 ]
@@ -38,6 +42,44 @@ TYPES: Final[dict[str, type | tuple[type, ...]]] = {
 """Of columns."""
 MAX_NAME: Final = 512
 """Characters of the name of a table."""
+
+
+class Version(Protocol):
+    """Version of a record: a row of the store, or a pending write of a client."""
+
+    @property
+    def key(self) -> str:
+        """Primary key."""
+        ...
+
+    @property
+    def data(self) -> Mapping[str, Any] | None:
+        """Columns; None: deleted."""
+        ...
+
+    @property
+    def predicate(self) -> SentPredicate | None:
+        """Writer predicate; None: every reader sees the record."""
+        ...
+
+    @property
+    def lsn(self) -> float:
+        """Position in the log; infinite while the write is pending."""
+        ...
+
+
+def _as_version(version: Any) -> Any:  # TODO: goes with the mappings of the device
+    if not isinstance(version, Mapping):
+        return version
+    from mudkit.systems.mud.messages import SentPredicate
+
+    sent = version.get("predicate")
+    return SimpleNamespace(
+        key=version.get("key"),
+        data=version["data"],
+        predicate=None if sent is None else SentPredicate(**sent),
+        lsn=version.get("lsn", float("inf")),
+    )
 
 
 class Table(Struct, frozen=True, forbid_unknown_fields=True):
@@ -175,16 +217,16 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
                     expected=kind,
                 )
 
-    def seen(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Give the columns of a row, or of a pending write, without those that were taken out since."""
-        data, removed = row["data"], self.removed
+    def seen(self, version: Version) -> dict[str, Any]:
+        """Return the columns of a version without those that were removed after it was written."""
+        version = _as_version(version)
+        data, removed = version.data or {}, self.removed
         if not removed:
             return dict(data)
-        lsn = row.get("lsn", inf)  # what is pending is newer than every entry of the log
         return {
             name: value
             for name, value in data.items()
-            if name not in removed or ((since := removed[name]) is not None and lsn >= since)
+            if name not in removed or ((since := removed[name]) is not None and version.lsn >= since)
         }
 
     def altered(self, properties: Mapping[str, Any], lsn: int) -> Table:
