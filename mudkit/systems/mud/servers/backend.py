@@ -21,7 +21,7 @@ after a crash. Results of a client's writes are kept by number until the client 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, cast
 
 from msgspec import UNSET, to_builtins
@@ -156,9 +156,8 @@ class BackEnd:
     def _write(self, now_us: int, write: RoutedWrite) -> Sequence[Effect]:
         app, user = (None, None) if write.claims is None else (write.claims.app, write.claims.user)
         client = f"{write.client}\n{write.incarnation}\n{app}\n{user}"
-        results = self._store.get(f"applied {client}", dict[str, WriteResult]) or {}
         known = self._store.get(f"known {client}", int) or 0
-        result = results.get(str(write.number))
+        result = self._results(client).get(str(write.number))
         pushed: Sequence[Effect] = ()
         if result is None:
             if write.number < known:
@@ -169,13 +168,17 @@ class BackEnd:
             # A refusal is stored, too: an earlier duplicate that was not refused may still be in flight.
             result = self._decide(now_us, write)
             known = max(write.known, known)
-            results = {number: each for number, each in results.items() if int(number) >= known}
+            results = {number: each for number, each in self._results(client).items() if int(number) >= known}
             results[str(write.number)] = result
             self._store.put(f"applied {client}", to_builtins(results))
             self._store.put(f"known {client}", known)
             if self._copy.lsn != lsn:
                 pushed = self._push_to_followers_at(now_us, lsn)
         return (_outcome(write, result), *pushed)
+
+    def _results(self, client: str) -> Mapping[str, WriteResult]:
+        """Return the results that a client has not acknowledged, by the number of the write."""
+        return self._store.get(f"applied {client}", dict[str, WriteResult]) or {}
 
     def _decide(self, now_us: int, write: RoutedWrite) -> WriteResult:
         """Apply a write, or return the conflict or error."""

@@ -24,11 +24,11 @@ from mudkit.errors import MudkitError, ParameterError
 from mudkit.events import Call, Complete, Effect, Event, LinkUp, Ports, Received, Send, TimerFired
 from mudkit.systems.mud.messages import (
     GENERATOR_FROM_NOTIFICATION_SERVER,
-    Fields,
     Following,
     FollowPolicies,
     ShippedPolicy,
 )
+from mudkit.systems.mud.operations import Ship
 from mudkit.systems.mud.policies.artefact import Artefact
 from mudkit.systems.mud.servers.sender import AGAIN, StreamSender
 from mudkit.systems.receiving import dropped
@@ -67,9 +67,9 @@ class Generator:
             case LinkUp():
                 new = [server for server in self._servers if server not in self._senders]
                 return [effect for server in new for effect in self._follow(now_us, server)]
-            case Call(op_id=op_id, arguments=arguments):
+            case Call(op_id=op_id, operation=Ship() as operation):
                 try:
-                    sent = self._ship(now_us, arguments["app"], arguments["document"], arguments["to"])
+                    sent = self._ship(now_us, operation)
                 except MudkitError as error:
                     return (Complete(op_id, error=error),)
                 return [Complete(op_id), *sent]
@@ -84,7 +84,8 @@ class Generator:
         is_current = sender is not None and sender.name == message.stream
         return sender.acked(now_us, message.seq) if sender is not None and is_current else ()
 
-    def _ship(self, now_us: int, app: str, document: Fields, to: Sequence[str] | None) -> Sequence[Effect]:
+    def _ship(self, now_us: int, operation: Ship) -> Sequence[Effect]:
+        app, document, to = operation.app, operation.document, operation.to
         artefact = Artefact.read(document)
         prefix = f"policy {app}\n{artefact.kind}\n"
         known = dict(self._store.items(prefix, ShippedPolicy))

@@ -7,8 +7,8 @@ have what it names.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
 from mudkit.errors import PredicateError
 from mudkit.predicates import Aggregates, Language, Predicate
@@ -154,10 +154,8 @@ def tables_of(predicate: Predicate | None) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def tables_of_sent(sent: Any) -> list[str]:
+def tables_of_sent(sent: SentPredicate | None) -> list[str]:
     """Return the same for an encoded predicate."""
-    if isinstance(sent, Mapping):  # TODO: goes with the mappings of the device
-        sent = SentPredicate(**sent)
     if sent is None or "lookup" not in sent.text.lower():
         return []
     return tables_of(sent.predicate())

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from mudkit.errors import MudkitError
 from mudkit.predicates import Aggregates, Predicate
 from mudkit.systems.mud.messages import DropEntry, LogEntry, Row, State, TableEntry
-from mudkit.systems.mud.tables.table import Table, Version, _as_version, no_such_table
+from mudkit.systems.mud.tables.table import Table, Version, no_such_table
 from mudkit.tokens import Claims
 
 __all__ = ["Joined", "TableReplica", "aggregate", "claims_of", "detached", "is_visible", "record_of", "shown"]
@@ -25,11 +25,14 @@ __all__ = ["Joined", "TableReplica", "aggregate", "claims_of", "detached", "is_v
 _NESTED: Final = frozenset({dict, list})
 
 
+def columns_of(version: Version, table: Table | None = None) -> dict[str, Any]:
+    """Return the columns of a version; without those removed from the table later, if it is known."""
+    return dict(version.data or {}) if table is None else table.seen(version)
+
+
 def record_of(version: Version, table: Table | None = None) -> dict[str, Any]:
     """Return a version as predicates see it: its columns and its ``key``."""
-    version = _as_version(version)
-    data = (version.data or {}) if table is None or not table.removed else table.seen(version)
-    return {**data, "key": version.key}
+    return {**columns_of(version, table), "key": version.key}
 
 
 def detached(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -55,7 +58,6 @@ def is_visible(
 
     ``tables`` are those that the predicate may look up records in.
     """
-    version = _as_version(version)
     if version.predicate is None:
         return True
     try:

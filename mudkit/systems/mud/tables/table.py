@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 from msgspec import Struct, field
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from mudkit.errors import AccessDenied, ParameterError, TableProblem, did_you_mean
 from mudkit.systems.mud.tables.records import is_line
@@ -68,20 +67,6 @@ class Version(Protocol):
         ...
 
 
-def _as_version(version: Any) -> Any:  # TODO: goes with the mappings of the device
-    if not isinstance(version, Mapping):
-        return version
-    from mudkit.systems.mud.messages import SentPredicate
-
-    sent = version.get("predicate")
-    return SimpleNamespace(
-        key=version.get("key"),
-        data=version["data"],
-        predicate=None if sent is None else SentPredicate(**sent),
-        lsn=version.get("lsn", float("inf")),
-    )
-
-
 class Table(Struct, frozen=True, forbid_unknown_fields=True):
     """Properties of a table; also a part of messages and stores.
 
@@ -116,15 +101,6 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
     removed: dict[str, Count | None] = field(default_factory=dict)
     number: Count = 0
     lsn: Count = 0
-
-    @classmethod
-    def of(cls, sent: Mapping[str, Any]) -> Table:
-        """Make it again from :meth:`as_json`."""
-        return cls(**sent)
-
-    def as_json(self) -> dict[str, Any]:
-        """Give it as JSON can hold it."""
-        return asdict(self)
 
     @property
     def partitions(self) -> int:
@@ -219,7 +195,6 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
 
     def seen(self, version: Version) -> dict[str, Any]:
         """Return the columns of a version without those that were removed after it was written."""
-        version = _as_version(version)
         data, removed = version.data or {}, self.removed
         if not removed:
             return dict(data)

