@@ -272,10 +272,13 @@ class Connection:
 
     def ask_together(self, now_us: int, asked: Sequence[tuple[Writing, WriteRequest]]) -> Sequence[Effect]:
         """Send several writes in one message, as far as there is room for them."""
+        asks: list[PendingAsk] = []
         timers: list[Effect] = []
-        asks = [ask for ask in (self._added(*each) for each in asked) if self._may_send(ask)]
-        for ask in asks:
-            timers += self._sent(now_us, ask)
+        for work, request in asked:
+            ask = self._added(work, request)
+            if self._may_send(ask):
+                asks.append(ask)
+                timers += self._sent(now_us, ask)
         if not asks:
             return ()
         if len(asks) == 1:
