@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mudkit.events import Ports, Received, Record, Send
 from mudkit.fleet.store import MemoryStore
+from mudkit.wire import as_wire
 
 __all__ = ["ask", "is_dropped", "on_wire", "ports", "sent", "told"]
 
@@ -13,10 +14,7 @@ _OF_WRITE = {
     "known": 1, "table": None, "incarnation": "first",
 }  # fmt: skip
 _OF_CONTINUOUS = {"name": "t", "handle": "first 1", "reader": {}, "data_seq": 1}
-_ROUTED = {
-    "id": "i", "reply": "gateway", "endpoint": "jane/news", "table": 1, "partitions": [0], "auth": {}, "claims": None,
-    "expires_s": None, "least": 0, **_OF_CONTINUOUS,
-}  # fmt: skip
+_ROUTED = {"id": "i", "reply": "gateway", "endpoint": "jane/news", **_OF_CONTINUOUS}
 _REGISTER = {
     "request": 1,
     "session": "s",
@@ -37,7 +35,7 @@ _FIELDS = {
     "write": {"id": "i", "reply": "gateway", "client": "jane/news", "claims": None, "refused": None, **_OF_WRITE},
     "update_data": _ROUTED,
     "unregister": _ROUTED,
-    "register": {**_REGISTER, **_ROUTED},
+    "register": {"partitions": [0], "claims": None, "least": 0, **_REGISTER, **_ROUTED},
 }  # fmt: skip
 """What a message of a kind has that a test does not name."""
 
@@ -87,4 +85,4 @@ def _dropped(effects):
 
 
 def sent(effects):
-    return [(each.to, each.message) for each in effects if isinstance(each, Send)]
+    return [(each.to, as_wire(each.message)) for each in effects if isinstance(each, Send)]

@@ -9,7 +9,7 @@ checked where they are used.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -33,8 +33,7 @@ __all__ = [
     "GATEWAY_FROM_REPLICA",
     "GENERATOR_FROM_NOTIFICATION_SERVER",
     "NOTIFICATION_SERVER_FROM_CLIENT",
-    "NOTIFICATION_SERVER_FROM_GENERATOR",
-    "NOTIFICATION_SERVER_FROM_PROCESSOR",
+    "NOTIFICATION_SERVER_FROM_CLOUD",
     "PROCESSOR_FROM_GATEWAY",
     "PROCESSOR_FROM_NOTIFICATION_SERVER",
     "REPLICA_FROM_PROCESSOR",
@@ -85,9 +84,11 @@ __all__ = [
     "Row",
     "RowEntry",
     "SentPredicate",
+    "ServerNotification",
     "ShippedPolicy",
     "State",
     "TableEntry",
+    "TableResult",
     "Tell",
     "UnregisterRequest",
     "Unregistration",
@@ -95,6 +96,7 @@ __all__ = [
     "Upsert",
     "Welcome",
     "WriteRequest",
+    "WriteResult",
 ]
 
 Fields: TypeAlias = Mapping[str, Any]
@@ -213,25 +215,29 @@ class WriteRequest(Struct, frozen=True, tag_field="op", tag="write", kw_only=Tru
     incarnation: Name
 
 
-class CreateRequest(Struct, frozen=True, tag_field="op", tag="create"):
+class _AdministrationRequest(Struct, frozen=True):
+    """Fields of all requests about a table as a whole."""
+
+    name: Name
+    properties: Fields
+
+
+class CreateRequest(_AdministrationRequest, frozen=True, tag_field="op", tag="create"):
     """Creation of a table."""
 
-    name: Name
-    properties: Fields
+    op: ClassVar[Literal["create"]] = "create"
 
 
-class AlterRequest(Struct, frozen=True, tag_field="op", tag="alter"):
+class AlterRequest(_AdministrationRequest, frozen=True, tag_field="op", tag="alter"):
     """Change of the properties of a table."""
 
-    name: Name
-    properties: Fields
+    op: ClassVar[Literal["alter"]] = "alter"
 
 
-class DropRequest(Struct, frozen=True, tag_field="op", tag="drop"):
+class DropRequest(_AdministrationRequest, frozen=True, tag_field="op", tag="drop"):
     """Deletion of a table."""
 
-    name: Name
-    properties: Fields
+    op: ClassVar[Literal["drop"]] = "drop"
 
 
 class _OfContinuousRead(Struct, frozen=True, kw_only=True):
@@ -364,7 +370,6 @@ class RoutedWrite(Struct, frozen=True, tag_field="kind", tag="write", kw_only=Tr
     replaces: Count | None
     number: Count
     known: Count
-    op: Literal["write"] = "write"
 
 
 class _RoutedOfContinuousRead(Struct, frozen=True, kw_only=True):
@@ -373,43 +378,36 @@ class _RoutedOfContinuousRead(Struct, frozen=True, kw_only=True):
     id: Name
     reply: Name
     endpoint: Endpoint
-    name: Name
     handle: Name
     reader: Fields
     data_seq: Count
-    table: Count
-    partitions: list[Count]
-    auth: dict[str, str]
-    claims: Claims | None
-    expires_s: float | None
-    least: Count
-
-    def __post_init__(self) -> None:
-        _check_consistent(self.expires_s == (None if self.claims is None else self.claims.expires_s))
 
 
 class Registration(_RoutedOfContinuousRead, frozen=True, tag_field="kind", tag="register", kw_only=True):
-    """Gateway to processor: a continuous read on some partitions of a table; see :class:`RegisterRequest`."""
+    """Gateway to processor: a continuous read on some partitions of a table; see :class:`RegisterRequest`.
+
+    The processor's log must have reached the position ``least``.
+    """
 
     request: Count
     session: Name
+    name: Name
+    table: Count
+    partitions: list[Count]
     predicate: SentPredicate
     since: dict[str, Count]
     held: list[Name]
     sync_us: Count | None
-    op: Literal["register"] = "register"
+    claims: Claims | None
+    least: Count
 
 
 class DataUpdate(_RoutedOfContinuousRead, frozen=True, tag_field="kind", tag="update_data", kw_only=True):
     """Gateway to processor: the reader's data of a continuous read."""
 
-    op: Literal["update_data"] = "update_data"
-
 
 class Unregistration(_RoutedOfContinuousRead, frozen=True, tag_field="kind", tag="unregister", kw_only=True):
     """Gateway to processor: end of a continuous read."""
-
-    op: Literal["unregister"] = "unregister"
 
 
 # -- back end and followers of its log (replicas and processors)
@@ -488,44 +486,56 @@ class Described(Struct, frozen=True, tag_field="kind", tag="described", kw_only=
         _check_consistent((self.table is None) is not (self.error is None))
 
 
-class Administered(Struct, frozen=True, tag_field="kind", tag="administered", kw_only=True):
-    """Back end to gateway to client: the table after a change, or an error.
+class TableResult(Struct, frozen=True, kw_only=True):
+    """Table after a change, or an error; a part of messages, and stored by the back end.
 
-    ``table`` is None after a drop; then ``dropped`` is its number. The gateway adds ``claims``,
-    which the token proves; None: there is no token.
+    ``table`` is None after a drop; then ``dropped`` is its number.
     """
 
-    id: Name
     table: Table | UnsetType | None = UNSET
     dropped: Count | UnsetType = UNSET
     error: Error | UnsetType = UNSET
-    claims: Claims | UnsetType | None = UNSET
 
     def __post_init__(self) -> None:
         _check_consistent((self.table is UNSET) is not (self.error is UNSET))
         _check_consistent(self.table is not None or self.dropped is not UNSET)
 
 
-class Outcome(Struct, frozen=True, tag_field="kind", tag="outcome", kw_only=True):
-    """Back end to gateway to client: the outcome of a write: a version, a conflict, or an error.
+class Administered(TableResult, frozen=True, tag_field="kind", tag="administered", kw_only=True):
+    """Back end to gateway to client: the result of create, alter or drop.
 
-    ``conflict`` is the row at the store, None if its writer does not show it. With a version or a conflict
-    come the log position, the partition and the number of the table. ``claims`` as in :class:`Administered`.
+    The gateway adds ``claims``, which the token proves; None: there is no token.
     """
 
     id: Name
-    key: Name
+    claims: Claims | UnsetType | None = UNSET
+
+
+class WriteResult(Struct, frozen=True, kw_only=True):
+    """Version, conflict or error of a write; a part of messages, and stored by the back end.
+
+    ``conflict`` is the row at the store, None if its writer does not show it. With a version or a conflict
+    come the log position, the partition and the number of the table.
+    """
+
     ver: Count | UnsetType = UNSET
     conflict: Row | UnsetType | None = UNSET
     lsn: Count | UnsetType = UNSET
     partition: Count | UnsetType = UNSET
     table: Count | UnsetType = UNSET
     error: Error | UnsetType = UNSET
-    claims: Claims | UnsetType | None = UNSET
 
     def __post_init__(self) -> None:
         _check_consistent((self.ver, self.conflict, self.error).count(UNSET) == 2)
         _check_consistent(self.error is not UNSET or UNSET not in (self.lsn, self.partition, self.table))
+
+
+class Outcome(WriteResult, frozen=True, tag_field="kind", tag="outcome", kw_only=True):
+    """Back end to gateway to client: the result of a write. ``claims`` as in :class:`Administered`."""
+
+    id: Name
+    key: Name
+    claims: Claims | UnsetType | None = UNSET
 
 
 class Part(Struct, frozen=True, tag_field="kind", tag="part", kw_only=True):
@@ -694,6 +704,8 @@ class Policy(Struct, frozen=True, tag_field="what", tag="policy", kw_only=True):
 
 Notification: TypeAlias = Tell | Life | Policy
 """Body of the stream from a notification server to a client."""
+ServerNotification: TypeAlias = Tell | Life | ShippedPolicy
+"""Body of the stream from a processor (Tell, Life) or the generator to a notification server."""
 
 
 class FollowPolicies(Struct, frozen=True, tag_field="kind", tag="follow"):
@@ -737,8 +749,8 @@ BACK_END_FROM_PROCESSOR: Final = Accepts[PartitionRead | RoutedWrite | FollowLog
 )
 BACK_END_FROM_REPLICA: Final = Accepts[PartitionRead | FollowLog | Has](PartitionRead, FollowLog, Has)
 NOTIFICATION_SERVER_FROM_CLIENT: Final = Accepts[Hello | StreamAck](Hello, StreamAck)
-NOTIFICATION_SERVER_FROM_PROCESSOR: Final = Accepts[StreamItem[Tell | Life]](StreamItem[Tell | Life])
-NOTIFICATION_SERVER_FROM_GENERATOR: Final = Accepts[Following | StreamItem[ShippedPolicy]](
-    Following, StreamItem[ShippedPolicy]
+NOTIFICATION_SERVER_FROM_CLOUD: Final = Accepts[Following | StreamItem[ServerNotification]](
+    Following, StreamItem[ServerNotification]
 )
+"""From processors and the generator."""
 GENERATOR_FROM_NOTIFICATION_SERVER: Final = Accepts[FollowPolicies | StreamAck](FollowPolicies, StreamAck)

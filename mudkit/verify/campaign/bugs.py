@@ -16,12 +16,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.delivery.stream import Incoming, StreamItem
 from mudkit.errors import MudkitError
 from mudkit.events import Effect, SetTimer
-from mudkit.predicates import Predicate
-from mudkit.predicates.exchange import from_json
 from mudkit.systems.mud import Conflict
 from mudkit.systems.mud.device import client
 from mudkit.systems.mud.device.connection import RETRY, Watch
@@ -29,12 +29,13 @@ from mudkit.systems.mud.device.continuous_reads import ContinuousReads
 from mudkit.systems.mud.device.local import Local, PendingWrite
 from mudkit.systems.mud.device.read_path import ReadPath
 from mudkit.systems.mud.device.write_path import ReadOrder, WritePath
-from mudkit.systems.mud.messages import Row
+from mudkit.systems.mud.messages import DataUpdate, Row
 from mudkit.systems.mud.operations import Write
-from mudkit.systems.mud.servers import matching
 from mudkit.systems.mud.servers.backend import BackEnd
+from mudkit.systems.mud.servers.matching import Handle, Matching
 from mudkit.systems.mud.servers.processor import Processor
 from mudkit.systems.mud.tables import replica as copy
+from mudkit.systems.mud.tables.table import Table
 from mudkit.verify.campaign.judge import play
 
 __all__ = ["BUGS", "Bug", "Catch", "hunt"]
@@ -125,13 +126,8 @@ def hunt(bug: Bug, seeds: Sequence[int]) -> Catch | None:
 
 # -- what is put there instead
 
-_fail, _write, _register, _change = (
-    WritePath._fail,
-    WritePath.write,
-    ContinuousReads._register,
-    Processor._change,
-)
-_sent = RetransmitTimer.sent
+_fail, _write, _sent = WritePath._fail, WritePath.write, RetransmitTimer.sent
+_register, _update, _match = ContinuousReads._register, Processor._update, Matching.match
 
 
 def _keeps_conflicts(
@@ -162,16 +158,18 @@ def _registers_once(self: ContinuousReads, now_us: int, watch: Watch) -> Sequenc
     return () if watch.request else _register(self, now_us, watch)
 
 
-def _of_readers_only(sent: Mapping[str, Any] | None) -> Predicate | None:
-    """Take a predicate; a writer's, which is over its receiver, holds for everyone."""
-    return Predicate("TRUE") if sent is not None and "receiver" in sent["text"] else from_json(sent)
+def _is_told_everyone(
+    self: Matching, row: Row, table: Table
+) -> tuple[list[Handle], dict[Handle, MudkitError]]:
+    """Match a version as if its writer showed it to every reader."""
+    return _match(self, replace(row, predicate=None), table)
 
 
-def _takes_every_word(self: Processor, message: Mapping[str, Any]) -> Sequence[Effect]:
-    reading = self._readings.get((message["endpoint"], message["handle"]))
+def _takes_every_word(self: Processor, message: DataUpdate) -> Sequence[Effect]:
+    reading = self._readings.get((message.endpoint, message.handle))
     if reading is not None:
         reading.data_seq = -1
-    return _change(self, message)
+    return _update(self, message)
 
 
 def _is_put_off(self: RetransmitTimer[Any], now_us: int, key: Any, size_bytes: int = 0) -> Sequence[Effect]:
@@ -204,7 +202,7 @@ BUGS: Final = (
     Bug(
         "a repeated blind write",
         "a write that is sent again is decided again",
-        ((BackEnd, "_came_of", lambda self, client, number: None),),
+        ((BackEnd, "_results", lambda self, client: {}),),
     ),
     Bug(
         "a conflict that keeps the pending write",
@@ -254,7 +252,7 @@ BUGS: Final = (
     Bug(
         "a reader's word that counts because it came last",
         "who has said since what hides a record from him is told of it",
-        ((Processor, "_change", _takes_every_word),),
+        ((Processor, "_update", _takes_every_word),),
         in_histories=False,
     ),
     Bug(
@@ -290,7 +288,7 @@ BUGS: Final = (
     Bug(
         "changes that everyone is told",
         "writer predicates are not asked for what is written",
-        ((matching, "from_json", _of_readers_only),),
+        ((Matching, "match", _is_told_everyone),),
         in_histories=False,
     ),
 )

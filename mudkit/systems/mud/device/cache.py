@@ -19,7 +19,7 @@ from mudkit.systems.mud.device.planning import Answerable
 from mudkit.systems.mud.messages import Fields
 from mudkit.systems.mud.policies.policies import Asked, Cached
 from mudkit.systems.mud.tables.queries import asks_for_keys_only, contains, tables_of_sent
-from mudkit.systems.mud.tables.replica import columns_of, is_shown
+from mudkit.systems.mud.tables.replica import is_visible, record_of
 from mudkit.tokens import Claims
 
 __all__ = ["Cache", "Held"]
@@ -215,15 +215,10 @@ class Cache:
         if writer is not None:
             if isinstance(version, HeldRow) and tables_of_sent(writer):
                 raise PredicateError("Who may see this record only the cloud can say.", text=writer.text)
-            if not is_shown(version, asked.reader, auth, table):
+            if not is_visible(version, asked.reader, auth, table):
                 return False
         if version.data is None:
             return is_named
         if is_all or asked.predicate is None:
             return True
-        return (
-            asked.predicate(
-                {**columns_of(version, table), "key": version.key}, receiver=asked.reader, auth=auth
-            )
-            is True
-        )
+        return asked.predicate(record_of(version, table), receiver=asked.reader, auth=auth) is True

@@ -27,7 +27,6 @@ from mudkit.events import (
     LinkUp,
     Ports,
     Received,
-    Send,
     SendFailed,
     TimerFired,
 )
@@ -89,7 +88,6 @@ from mudkit.systems.mud.tables.records import plain
 from mudkit.systems.mud.tables.table import Table, check_name
 from mudkit.systems.receiving import dropped
 from mudkit.tokens import Claims, claimed
-from mudkit.wire import as_wire
 
 __all__ = ["ClientMachine", "Settings"]
 
@@ -179,12 +177,6 @@ class ClientMachine:
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
-        return [
-            replace(e, message=as_wire(e.message)) if isinstance(e, Send) else e
-            for e in self._handle0(now_us, event)
-        ]  # TEMPORARY: until the servers' branch is merged
-
-    def _handle0(self, now_us: int, event: Event) -> Sequence[Effect]:
         if self._connection.life:
             return self._handle(now_us, event)
         self._connection.life = self._ports.entropy(4).hex()

@@ -8,7 +8,7 @@ from typing import Any
 from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite, Version
 from mudkit.systems.mud.messages import Fields
 from mudkit.systems.mud.tables.queries import tables_of_sent
-from mudkit.systems.mud.tables.replica import columns_of, is_shown
+from mudkit.systems.mud.tables.replica import columns_of, is_visible
 
 __all__ = ["holdings"]
 
@@ -46,6 +46,6 @@ def holdings(local: Local, name: str, reader: Fields, auth: Fields, now_us: int)
                 "record": None if version.data is None else columns_of(version, table),
                 "predicate": None if predicate is None else predicate.text,
                 "type": version.type if isinstance(version, PendingWrite) else None,
-                "visible": None if needs_cloud else is_shown(version, reader, auth, table),
+                "visible": None if needs_cloud else is_visible(version, reader, auth, table),
                 "age_s": (now_us - version.held_us) / 1e6 if isinstance(version, HeldRow) else 0.0,
             }

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from math import inf
-from typing import Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 from msgspec import Struct, field
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from mudkit.errors import AccessDenied, ParameterError, TableProblem, did_you_mean
 from mudkit.systems.mud.tables.records import is_line
 from mudkit.systems.receiving import Count, Name
 from mudkit.tokens import Claims
 
+if TYPE_CHECKING:
+    from mudkit.systems.mud.messages import SentPredicate
+
 __all__ = [
     "LEVELS",
     "MAX_NAME",
     "TYPES",
     "Table",
+    "Version",
     "check_name",
     "no_such_table",
 ]
@@ -38,6 +41,30 @@ TYPES: Final[dict[str, type | tuple[type, ...]]] = {
 """Of columns."""
 MAX_NAME: Final = 512
 """Characters of the name of a table."""
+
+
+class Version(Protocol):
+    """Version of a record: a row of the store, or a pending write of a client."""
+
+    @property
+    def key(self) -> str:
+        """Primary key."""
+        ...
+
+    @property
+    def data(self) -> Mapping[str, Any] | None:
+        """Columns; None: deleted."""
+        ...
+
+    @property
+    def predicate(self) -> SentPredicate | None:
+        """Writer predicate; None: every reader sees the record."""
+        ...
+
+    @property
+    def lsn(self) -> float:
+        """Position in the log; infinite while the write is pending."""
+        ...
 
 
 class Table(Struct, frozen=True, forbid_unknown_fields=True):
@@ -74,15 +101,6 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
     removed: dict[str, Count | None] = field(default_factory=dict)
     number: Count = 0
     lsn: Count = 0
-
-    @classmethod
-    def of(cls, sent: Mapping[str, Any]) -> Table:
-        """Make it again from :meth:`as_json`."""
-        return cls(**sent)
-
-    def as_json(self) -> dict[str, Any]:
-        """Give it as JSON can hold it."""
-        return asdict(self)
 
     @property
     def partitions(self) -> int:
@@ -175,16 +193,15 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
                     expected=kind,
                 )
 
-    def seen(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Give the columns of a row, or of a pending write, without those that were taken out since."""
-        data, removed = row["data"], self.removed
+    def seen(self, version: Version) -> dict[str, Any]:
+        """Return the columns of a version without those that were removed after it was written."""
+        data, removed = version.data or {}, self.removed
         if not removed:
             return dict(data)
-        lsn = row.get("lsn", inf)  # what is pending is newer than every entry of the log
         return {
             name: value
             for name, value in data.items()
-            if name not in removed or ((since := removed[name]) is not None and lsn >= since)
+            if name not in removed or ((since := removed[name]) is not None and version.lsn >= since)
         }
 
     def altered(self, properties: Mapping[str, Any], lsn: int) -> Table:

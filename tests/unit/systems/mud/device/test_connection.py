@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from mud_machines import sent
 
-from mudkit.events import CancelTimer, SetTimer
+from mudkit.events import CancelTimer, Send, SetTimer
 from mudkit.systems.mud.device.connection import (
     MAX_IN_FLIGHT_BYTES,
     RETRY,
@@ -54,6 +53,10 @@ def connection():
     connection = Connection("jane/news", "token", ["one", "two"], 0)
     connection.up()
     return connection
+
+
+def sent(effects):
+    return [(each.to, each.message) for each in effects if isinstance(each, Send)]
 
 
 def ask(connection, request=READ, work=WORK, now_us=0):
