@@ -14,10 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
+from mudkit.delivery.stream import Incoming, StreamItem
 from mudkit.errors import MudkitError
 from mudkit.events import Effect, SetTimer
 from mudkit.systems.mud import Conflict
@@ -33,12 +34,12 @@ from mudkit.systems.mud.servers.matching import Handle, Matching
 from mudkit.systems.mud.servers.processor import Processor
 from mudkit.systems.mud.tables import replica as copy
 from mudkit.systems.mud.tables.table import Table
-from mudkit.systems.stream import Incoming
 from mudkit.verify.campaign.judge import play
 
 __all__ = ["BUGS", "Bug", "Catch", "hunt"]
 
 _MOST_WORDS: Final = 400
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -152,9 +153,9 @@ def _heads_and_others(self: Local) -> list[Write]:
     ]
 
 
-def _takes_whatever_comes(self: Incoming, message: Mapping[str, Any]) -> Sequence[Any]:
-    self.last = message["number"]
-    return (message["body"],)
+def _takes_whatever_comes(self: Incoming[_T], item: StreamItem[_T]) -> Sequence[_T]:
+    self.last_seq = item.seq
+    return (item.body,)
 
 
 def _registers_once(self: ContinuousReads, handle: int) -> Sequence[Effect]:

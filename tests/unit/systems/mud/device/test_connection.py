@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from mud_machines import sent
+from mud_machines import sent_structs
 
 from mudkit.events import CancelTimer, SetTimer
 from mudkit.systems.mud.device.connection import (
@@ -58,7 +58,7 @@ def connection():
 
 def ask(connection, request=READ, work=WORK, now_us=0):
     """Ask for something; return the receiver and the message, if it was sent."""
-    messages = sent(connection.ask(now_us, work, request))
+    messages = sent_structs(connection.ask(now_us, work, request))
     return messages[0] if messages else None
 
 
@@ -75,7 +75,7 @@ def answer(kind, identity, **fields):
 
 
 def again(connection, asks, now_us=0):
-    return sent([effect for each in asks for effect in connection.send(now_us, each)])
+    return sent_structs([effect for each in asks for effect in connection.send(now_us, each)])
 
 
 def test_another_gateway_is_tried_when_the_first_cannot_be_reached(connection):
@@ -157,14 +157,14 @@ def test_writes_are_sent_as_far_as_the_window_has_room(connection):
 def test_one_message_takes_along_what_there_is_room_for(connection):
     size = MAX_IN_FLIGHT_BYTES // 4
     asked = [(Writing(number), write(number, size)) for number in range(1, 9)]
-    ((_, message),) = sent(connection.ask_together(0, asked))
+    ((_, message),) = sent_structs(connection.ask_together(0, asked))
     assert isinstance(message, AskBatch)
     assert [each.what.number for each in message.asks] == [1, 2, 3, 4]
     alone = Connection("jane/news", "token", ["one"], 0)
-    assert sent(alone.ask_together(0, asked[:1])) == []  # there is no link
+    assert sent_structs(alone.ask_together(0, asked[:1])) == []  # there is no link
     alone = Connection("jane/news", "token", ["one"], 0)
     alone.up()
-    ((_, message),) = sent(alone.ask_together(0, asked[:1]))
+    ((_, message),) = sent_structs(alone.ask_together(0, asked[:1]))
     assert message.what.number == 1
 
 
