@@ -6,7 +6,7 @@ from mudkit.events import Ports, Received, Record, Send
 from mudkit.fleet.store import MemoryStore
 from mudkit.wire import as_wire
 
-__all__ = ["ask", "is_dropped", "on_wire", "ports", "sent", "told"]
+__all__ = ["ask", "is_dropped", "on_wire", "ports", "sent", "sent_structs", "told"]
 
 _OF_READ = {"predicate": None, "keys": None, "reader": {}, "aggregate": None, "latest": False}
 _OF_WRITE = {
@@ -85,4 +85,9 @@ def _dropped(effects):
 
 
 def sent(effects):
-    return [(each.to, as_wire(each.message)) for each in effects if isinstance(each, Send)]
+    """Return receivers and messages as they are on the wire."""
+    return [(to, as_wire(message)) for to, message in sent_structs(effects)]
+
+
+def sent_structs(effects):
+    return [(each.to, each.message) for each in effects if isinstance(each, Send)]

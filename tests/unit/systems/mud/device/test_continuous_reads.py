@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from mud_machines import ports
-from mud_machines import sent as sent_structs
+from mud_machines import ports, sent
 
 from mudkit.errors import ParameterError
 from mudkit.events import Complete, Notify, SetTimer
@@ -15,7 +14,6 @@ from mudkit.systems.mud.device.continuous_reads import HELLO, ContinuousReads
 from mudkit.systems.mud.device.local import Local
 from mudkit.systems.mud.messages import CLIENT_FROM_GATEWAY, CLIENT_FROM_NOTIFICATION_SERVER
 from mudkit.systems.mud.operations import Register, Unregister, UpdateData
-from mudkit.wire import as_wire
 
 TABLE = {
     "name": "t", "owner": "news", "acl": "public", "apps": None, "split": [], "schema": None, "removed": {}, "number": 1,
@@ -88,10 +86,6 @@ class Cell:
 
     def change(self, key="a", ver=1, lsn=6, op="upsert", **more):
         return self.hear(change={"op": op, **ROW, "key": key, "ver": ver}, lsn=lsn, **more)
-
-
-def sent(effects):
-    return [(to, as_wire(message)) for to, message in sent_structs(effects)]
 
 
 def asks(effects):
