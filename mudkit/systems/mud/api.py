@@ -137,11 +137,11 @@ class Client(TableAdministration):
         self,
         table: str,
         key: str | None,
-        record: Mapping[str, Any],
+        record: Fields,
         type: str = "blind",  # noqa: A002 - the name of the API
         predicate: str | Predicate | None = None,
         utility: Utility | None = None,
-        data: Mapping[str, Any] | None = None,
+        data: Fields | None = None,
         callback: Callable[[Operation], None] | None = None,
     ) -> Operation:
         """Write a record whole.
@@ -201,7 +201,7 @@ class Client(TableAdministration):
         key: str,
         type: str = "blind",  # noqa: A002 - the name of the API
         utility: Utility | None = None,
-        data: Mapping[str, Any] | None = None,
+        data: Fields | None = None,
         callback: Callable[[Operation], None] | None = None,
     ) -> Operation:
         """Delete a record; see :meth:`write`."""
@@ -212,7 +212,7 @@ class Client(TableAdministration):
         table: str,
         predicate: str | Predicate | None = None,
         type: str = "committed",  # noqa: A002 - the name of the API
-        data: Mapping[str, Any] | None = None,
+        data: Fields | None = None,
         utility: Utility | None = None,
         sync_timestamp: float | None = None,
         callback: Callable[[Any], None] | None = None,
@@ -279,7 +279,7 @@ class Client(TableAdministration):
             made.add_done_callback(callback)
         return made
 
-    def update_data(self, handle: int, data: Mapping[str, Any]) -> Operation:
+    def update_data(self, handle: int, data: Fields) -> Operation:
         """Give a continuous read other reader data, for what is written from now on."""
         return self.installed.call(UpdateData(whole_number("handle", handle, 0, 1 << 62), _reader(data)))
 
@@ -325,7 +325,7 @@ class Client(TableAdministration):
         """
         return self.installed.call(Pending())
 
-    def held(self, table: str, data: Mapping[str, Any] | None = None) -> Operation:
+    def held(self, table: str, data: Fields | None = None) -> Operation:
         """List what the device holds of a table, whoever may see it: for looking at a device from outside.
 
         Nothing is asked of the cloud.
@@ -347,7 +347,7 @@ class Client(TableAdministration):
 
     def _update(
         self, operation: type[Write], table: str, key: str | None, record: Fields | None, kind: str,
-        predicate: str | Predicate | None, utility: Utility | None, data: Mapping[str, Any] | None,
+        predicate: str | Predicate | None, utility: Utility | None, data: Fields | None,
         callback: Callable[[Operation], None] | None,
     ) -> Operation:  # fmt: skip
         if kind not in WRITE_TYPES:
@@ -371,5 +371,5 @@ def _parsed(predicate: str | Predicate | None) -> Predicate | None:
     return predicate
 
 
-def _reader(data: Mapping[str, Any] | None) -> dict[str, Any]:
+def _reader(data: Fields | None) -> Fields:
     return {} if data is None else check_record(data, ())

@@ -19,9 +19,9 @@ due                a delay is over: all delayed writes go in the same message, b
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -116,9 +116,7 @@ class WritePath:
         self._blocked: set[int] = set()
         self._refused: set[int] = set()
 
-    def write(
-        self, now_us: int, op_id: int, asked: operations.Write, context: Mapping[str, Any]
-    ) -> Sequence[Effect]:
+    def write(self, now_us: int, op_id: int, asked: operations.Write, context: Fields) -> Sequence[Effect]:
         """Store a write or a delete as pending (stage 1), and send it if nothing holds it."""
         name, key = asked.table, asked.key
         if asked.type not in WRITE_TYPES:
@@ -156,9 +154,9 @@ class WritePath:
         self._new.add(number)
         return (written, *self.advance(now_us))
 
-    def pending(self) -> list[dict[str, Any]]:
+    def pending(self) -> list[Fields]:
         """List the writes that are not answered; ``held`` is what holds one up, if anything does."""
-        listed = []
+        listed: list[Fields] = []
         for write in self._local.writes:
             shown = as_wire(write)
             by_policy = "policy" if write.due_us == NEVER else None
@@ -243,7 +241,7 @@ class WritePath:
         return f"{self._connection.endpoint} {self._connection.incarnation} {number}"
 
     def _delay(
-        self, now_us: int, write: PendingWrite, asked: operations.Write, context: Mapping[str, Any]
+        self, now_us: int, write: PendingWrite, asked: operations.Write, context: Fields
     ) -> PendingWrite:
         """Return a write with the time at which the policy has it sent."""
         if isinstance(self._policy, Now):

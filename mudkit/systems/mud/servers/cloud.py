@@ -111,7 +111,7 @@ class Cloud:
                     replicas=self.replicas,
                 ),
             )
-        self._generator = install(self.generator, partial(Generator, servers=self.servers))
+        self.installed = install(self.generator, partial(Generator, servers=self.servers))
         for number_, address in enumerate(self.servers):
             install(address, partial(
                 NotificationServer, number=number_, servers=self.servers, processors=self.processors,
@@ -141,7 +141,7 @@ class Cloud:
         """
         document = policy.document if isinstance(policy, Artefact) else policy
         devices = None if to is None else list(to)
-        return self._generator.call(Ship(app, document, devices))
+        return self.installed.call(Ship(app, document, devices))
 
 
 def _address(server: str) -> str:
