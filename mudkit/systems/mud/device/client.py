@@ -333,8 +333,10 @@ class ClientMachine:
         effects = self._writes.answered(now_us, number, answer)
         error = error_in(answer)
         if error is not None and error.kind == TokenExpired.__name__:
-            return [*effects, *self._reads.refuse(now_us, decode_error(error))]
-        return [*effects, *self._reads.settled(now_us), *self._writes.advance(now_us)]
+            others = self._reads.refuse(now_us, decode_error(error))
+        else:
+            others = self._reads.settled(now_us)
+        return [*effects, *others, *self._writes.advance(now_us)]
 
     def _administered(self, work: Administering, answer: Answer) -> Sequence[Effect]:
         error = error_in(answer)

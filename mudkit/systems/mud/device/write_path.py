@@ -292,9 +292,9 @@ class WritePath:
         return self._complete(write, ver)
 
     def _hold_back(self, write: PendingWrite, error: MudkitError) -> Sequence[Effect]:
-        """Keep a write until there is another token than the expired one."""
+        """Keep a write until there is another token than the expired one; there may be by now."""
         self._local.change(write, is_refused=True)
-        self._refused.add(write.number)
+        self._new.add(write.number)
         return ()
 
     def _conflict(self, now_us: int, write: PendingWrite, answer: Outcome) -> Sequence[Effect]:

@@ -184,3 +184,16 @@ def test_continuous_reads_go_on_with_the_token_that_they_are_registered_with_aga
     ann.write("news", "b", {"n": 1}).result()
     place.lab.run(minutes=1)
     assert answer[-1].key == "b"
+
+
+def test_a_write_that_is_refused_after_the_token_was_renewed_goes_at_once(place, ann):
+    bob = short(place)
+    begun_s = place.lab.world.now_us / 1e6
+    bob.read("news").result()
+    place.lab.run(seconds=begun_s + 3599.99 - place.lab.world.now_us / 1e6)
+    written = bob.write("news", "a", {"n": 1})  # on its way with the old token
+    place.lab.run(seconds=0.02)
+    bob.renew(place.lab.token("bob", "news", hours=9)).result()
+    assert not written.done()
+    place.lab.run(minutes=1)
+    assert written.result() == 1
