@@ -61,8 +61,8 @@ __all__ = [
 ]
 
 RETRY: Final = "retry"
-_FIRST_US: Final = 10_000_000
-"""Initial retransmission timeout."""
+_TIMEOUT_US: Final = 10_000_000
+"""Retransmission timeout; it does not grow: lost registrations of continuous reads must not take minutes."""
 _LOST_US: Final = 1_000_000
 """Delay before the next gateway is tried when one cannot be reached."""
 MAX_IN_FLIGHT_BYTES: Final = 128 * 1024
@@ -250,7 +250,7 @@ class Connection:
         self.is_up = False
         self.life = ""
         self.incarnation = ""
-        self.timer: RetransmitTimer[str] = RetransmitTimer(RETRY, _FIRST_US)
+        self.timer: RetransmitTimer[str] = RetransmitTimer(RETRY, _TIMEOUT_US, _TIMEOUT_US)
         self._gateways = gateways
         self._turn = first
         self._asks: dict[str, PendingAsk] = {}

@@ -98,8 +98,8 @@ class ContinuousReads:
         self._session: str | None = None
         self._is_greeted = False
         """Whether the server knows the current address."""
-        self._incoming: Incoming[Notification] | None = None
-        """The stream of the session."""
+        self._incoming: dict[str, Incoming[Notification]] = {}
+        """Streams by session: a late welcome of an earlier session may bring that back."""
         self._watches = {
             reading.handle: Watch(reading) for _, reading in ports.store.items("reading ", Reading)
         }
@@ -185,7 +185,9 @@ class ContinuousReads:
         self._is_greeted = True
         effects = [*self._connection.timer.answered(now_us, HELLO), SetTimer(HEARTBEAT, HEARTBEAT_US)]
         if session != self._session:
-            self._session, self._incoming = session, None
+            self._session = session
+            for incoming in self._incoming.values():
+                incoming.forget()
             for watch in self._watches.values():
                 effects += self._register(now_us, watch)
         return effects
@@ -194,10 +196,9 @@ class ContinuousReads:
         """Process an item of a notification server's stream."""
         if item.stream != self._session:
             return ()
-        if self._incoming is None:
-            self._incoming = Incoming(item.first)
+        incoming = self._incoming.setdefault(item.stream, Incoming(item.first))
         effects: list[Effect] = []
-        for body in self._incoming.take(item):
+        for body in incoming.take(item):
             match body:
                 case Policy():
                     for slot in self._policy_slots:
@@ -208,7 +209,7 @@ class ContinuousReads:
                 case Tell():
                     effects += self._heard(now_us, body.processor, body.life)
                     effects += self._notified(now_us, body)
-        return [*effects, Send(source, self._incoming.ack(item.stream))]
+        return [*effects, Send(source, incoming.ack(item.stream))]
 
     def request(self, work: Registering | Telling) -> ContinuousReadRequest:
         """Build a request about a continuous read, as of now."""
