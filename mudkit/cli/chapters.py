@@ -40,7 +40,7 @@ def judge(
         list[str] | None, typer.Option(help="Judge these only, and say where they are missing.")
     ] = None,
     judges: Annotated[
-        Path | None, typer.Option(help="A Python file with EXERCISES of your own, see the README.")
+        Path | None, typer.Option(help="A Python file with EXERCISES of your own, see docs/guides/class.md.")
     ] = None,
     within_s: Annotated[float, typer.Option(help="How long a piece may take, in seconds.")] = 120.0,
     overwrite: Overwrite = False,
