@@ -51,6 +51,8 @@ LONGEST = (
 )
 
 
+RECORDED = {"cabspotting", "capmetrics", "driving_networks", "phone_log", "notification_drawers"}
+"""Fixtures that give recorded traces: what reads them is left to the soak."""
 PER_FILE = 3
 """How many tests of a file a sample of the soak takes."""
 
@@ -97,19 +99,16 @@ def pytest_configure_node(node: object) -> None:
 
 
 def kept_by_rotation(items: list[pytest.Item], seed: str) -> set[pytest.Item]:
-    """Choose those of the tests marked `soak(keep=n)` that `make test` runs: n of each function."""
-    groups: dict[tuple[Path, str], list[pytest.Item]] = {}
-    counts: dict[tuple[Path, str], int] = {}
+    """Choose those of the tests marked `soak(keep=n)` that `make test` runs: n of each function, or of a group."""
+    groups: dict[tuple[Path, str, int], list[pytest.Item]] = {}
     for item in items:
         mark = item.get_closest_marker("soak")
-        if mark is not None and "keep" in mark.kwargs:
-            key = (item.path, item.originalname)
+        if mark is not None and mark.kwargs:
+            key = (item.path, mark.kwargs.get("group", item.originalname), mark.kwargs["keep"])
             groups.setdefault(key, []).append(item)
-            counts[key] = mark.kwargs["keep"]
     chosen = set()
-    for (path, name), group in groups.items():
-        draw = Random(f"{seed} {path.name} {name}")
-        chosen.update(draw.sample(group, min(counts[path, name], len(group))))
+    for (path, name, keep), group in groups.items():
+        chosen.update(Random(f"{seed} {path.name} {name}").sample(group, min(keep, len(group))))
     return chosen
 
 
@@ -131,6 +130,9 @@ def sample(items: list[pytest.Item], seed: str) -> list[pytest.Item]:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave the long tests to the soak, or the rest out of it, and begin with the longest files."""
+    for item in items:
+        if RECORDED & {*item.fixturenames}:
+            item.add_marker(pytest.mark.soak)
     soak = {item for item in items if item.get_closest_marker("soak")}
     if config.option.soak:
         chosen = [item for item in items if item in soak or is_larger_in_soak(item)]
@@ -155,14 +157,10 @@ def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
     return True if limit_s is not None and time.monotonic() - item.config.stash[STARTED] > limit_s else None
 
 
-@pytest.fixture
-def scaled(request: pytest.FixtureRequest) -> Callable[[int], int]:
-    """Give a size as it stands in the soak, and a tenth of it in `make test`."""
-
-    def scale(size: int) -> int:
-        return size if request.config.option.soak else size // 10
-
-    return scale
+@pytest.fixture(scope="session")
+def scaled(request: pytest.FixtureRequest) -> Callable[[int, int], int]:
+    """Choose between a size for the soak and one for `make test`."""
+    return lambda soak, test: soak if request.config.option.soak else test
 
 
 @pytest.fixture
