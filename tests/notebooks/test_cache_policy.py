@@ -139,6 +139,7 @@ RECORDED = {
 }
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("name", RECORDED)
 def test_recorded_traces(name, tmp_path):
     if not (SHARED / name).is_file():

@@ -37,8 +37,8 @@ def status(history, model):
     return judge(history.operations, ANY, model_of(model), Budget(10.0, 300)).status
 
 
-def test_the_oracle_says_the_same():
-    for seed in range(2500):
+def test_the_oracle_says_the_same(scaled):
+    for seed in range(scaled(2500, 250)):
         assert not differences(seeded(seed)), seed
 
 
@@ -81,6 +81,7 @@ def test_implications(history):
             assert all(result[weaker] is Status.OK for weaker in implied(name)), name
 
 
+@pytest.mark.soak(keep=8)
 @pytest.mark.parametrize("seed", range(40))
 def test_views_hold_by_the_definitions(seed):
     """Histories too long for the oracle, of a store that keeps some promises: its views are checked one by one."""
@@ -97,6 +98,7 @@ def _reading(history):
     return next(iter(record_of(history.operations, ANY, model_of("sequential")).readings()))
 
 
+@pytest.mark.soak(keep=30)
 @pytest.mark.parametrize("seed", range(300))
 def test_known_versions_and_the_search_say_the_same(seed):
     history = recorded(seed, operations=12, clients=3, versions=True, stale=seed % 4, shuffled=seed % 3 == 0)
@@ -112,6 +114,7 @@ def test_known_versions_and_the_search_say_the_same(seed):
         assert status(history, name) is not Status.UNKNOWN
 
 
+@pytest.mark.soak(keep=10)
 @pytest.mark.parametrize("seed", range(100))
 def test_what_is_legal_with_versions_is_legal_without(seed):
     history = recorded(seed, operations=10, clients=3, versions=True, stale=seed % 3)

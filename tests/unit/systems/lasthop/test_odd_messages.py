@@ -122,6 +122,7 @@ def test_odd_messages_of_strangers_change_nothing():
     place.works(place.ann, place.bob)
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("seed", range(2))
 def test_no_odd_message_of_whoever_raises_and_the_others_do_not_notice(scaled, seed):
     place, count = Place(), scaled(10_000, 1_000)
@@ -137,6 +138,7 @@ def test_no_odd_message_of_whoever_raises_and_the_others_do_not_notice(scaled, s
     assert (place.lab.frame("incidents")["incident"] == "dropped").sum() > count
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("seed", range(2))
 def test_no_likely_message_raises_either(scaled, seed):
     """Each is one that was sent, with something in it that stood elsewhere."""
@@ -151,6 +153,7 @@ def test_no_likely_message_raises_either(scaled, seed):
     place.works(joe)
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("seed", range(4))
 def test_what_waits_for_an_answer_survives_odd_ones(seed):
     place = Place()
