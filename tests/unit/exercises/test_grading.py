@@ -13,6 +13,7 @@ import pytest
 from mudkit.errors import ParameterError
 from mudkit.exercises import EXERCISES, grade, judge
 
+pytestmark = pytest.mark.process
 RIGHT = "def take(seen, message):\n    print('noise')\n    return message['after'] == seen\n"
 WRONG = "def take(seen, message):\n    return True\n"
 JUDGES = """
