@@ -176,7 +176,7 @@ def test_verdicts_open_in_a_spreadsheet(tmp_path):
 def test_students_open_copies_without_solutions(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     opened = []
-    monkeypatch.setattr("os.execv", lambda program, command: opened.append(command))
+    monkeypatch.setattr("os.execve", lambda program, command, environment: opened.append(command))
     run("lab", "--student", "--no-browser")
     assert f"--ServerApp.root_dir={tmp_path / 'chapters'}" in opened[0]
     assert opened[0][-1] == "--no-browser"
@@ -186,7 +186,7 @@ def test_students_open_copies_without_solutions(tmp_path, monkeypatch):
 def test_a_teacher_opens_copies_and_who_writes_chapters_their_source(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     opened = []
-    monkeypatch.setattr("os.execv", lambda program, command: opened.append(command))
+    monkeypatch.setattr("os.execve", lambda program, command, environment: opened.append(command))
     run("lab")
     run("lab", "--source")
     assert f"--ServerApp.root_dir={tmp_path / 'work'}" in opened[0]
@@ -209,7 +209,7 @@ def test_a_wrong_option_of_jupyterlab_is_told_before_anything_is_copied(
     tmp_path, monkeypatch, arguments, outcome, remedy
 ):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("os.execv", lambda program, command: pytest.fail(f"{command}"))
+    monkeypatch.setattr("os.execve", lambda program, command, _: pytest.fail(f"{command}"))
     with pytest.raises(ParameterError) as caught:
         run("lab", *arguments)
     assert outcome in str(caught.value.found)
@@ -220,7 +220,7 @@ def test_a_wrong_option_of_jupyterlab_is_told_before_anything_is_copied(
 def test_options_of_jupyterlab_are_taken():
     jupyter.refuse_unknown(
         [
-            *jupyter.ASKS_NOBODY,
+            *jupyter.command(Path(), [])[3:],
             "-y",
             "--no-browser",
             "--allow-root",
@@ -235,8 +235,26 @@ def test_options_of_jupyterlab_are_taken():
     )
 
 
+@pytest.mark.parametrize(("user", "arguments", "is_added"), [
+    (0, [], True), (0, ["--port=9000"], True), (0, ["--ip=0.0.0.0"], False), (0, ["--ServerApp.ip", "x"], False),
+    (0, ["--allow-root"], False), (1000, [], False),
+])  # fmt: skip
+def test_root_is_allowed_at_the_default_address_only(tmp_path, monkeypatch, user, arguments, is_added):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("os.geteuid", lambda: user)
+    opened = []
+    monkeypatch.setattr("os.execve", lambda program, command, environment: opened.append(command))
+    said = run("lab", *arguments).stderr
+    ours = opened[0][3 : len(opened[0]) - len(arguments)]
+    assert ("--allow-root" in ours) == is_added
+    assert ("--ServerApp.ip=127.0.0.1" in ours) == (not any("ip" in each for each in arguments))
+    is_told = "mudkit: running as root; JupyterLab listens on 127.0.0.1 (this machine) only\n"
+    assert said == (is_told if user == 0 and "--ServerApp.ip=127.0.0.1" in ours else "")
+
+
 def test_jupyterlab_starts_as_it_is_told_and_asks_nobody(tmp_path):
-    command = [sys.executable, "-m", "mudkit", "lab", "--no-browser", "--ServerApp.port=0", "--allow-root"]
+    command = [sys.executable, "-m", "mudkit", "lab", "--no-browser", "--ServerApp.port=0", "--ip=127.0.0.1"]
+    command += ["--LabApp.news_url=None", "--notebook-dir=.", "--allow-root"]
     server = subprocess.Popen(
         command,
         cwd=tmp_path,
