@@ -7,8 +7,9 @@ coordinates), and that is an error which says so.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -28,12 +29,14 @@ __all__ = [
     "EXCHANGED",
     "LATE",
     "LATEST_US",
+    "MAX_SAMPLED_FILES",
     "OUTSIDE",
     "TWICE_OR_NEVER",
     "UNPARSABLE",
     "UNTIMED",
     "Parsed",
     "check_parsed",
+    "check_source",
     "parse",
     "parse_source",
     "parsed_batches",
@@ -51,6 +54,9 @@ EARLIEST_US = 315_964_800_000_000
 
 LATEST_US = 4_102_444_800_000_000
 """2100-01-01."""
+
+MAX_SAMPLED_FILES = 8
+"""Files of a folder that are sampled before Spark starts."""
 
 
 @dataclass(frozen=True)
@@ -179,6 +185,39 @@ def parse(columns: pa.Table, source: str, rows: NDArray[np.int64], options: Opti
     return Parsed(table.add_column(0, "source", name_of_all), bad)
 
 
+def check_source(plan: LoadPlan) -> None:
+    """Refuse what :func:`check_parsed` refuses, from a sample: the first rows of up to eight files.
+
+    All rows are read before a source is refused, because a sample may differ from the rest.
+
+    Raises
+    ------
+    TraceContentError, TraceFormatError
+        As :func:`check_parsed`, or a file cannot be read.
+    """
+    files = plan.source.files()
+    sampled = files[:: -(-len(files) // MAX_SAMPLED_FILES)]
+    try:
+        _check(plan, (parsed for file in sampled for parsed in islice(_with_rows(plan, [file]), 1)))
+    except (TraceContentError, TraceFormatError):
+        _check(plan, _with_rows(plan, files))
+
+
+def _with_rows(plan: LoadPlan, files: list[Path]) -> Iterator[Parsed]:
+    """Iterate over the batches that hold rows."""
+    return (each for each in parsed_batches(plan, files) if len(each.good) or len(each.bad))
+
+
+def _check(plan: LoadPlan, batches: Iterable[Parsed]) -> None:
+    rows, sample = 0, ""
+    bad: Counter[str] = Counter()
+    for parsed in batches:
+        rows += len(parsed.good) + len(parsed.bad)
+        bad.update(parsed.bad["reason"].to_pylist())
+        sample = sample or (str(parsed.bad["raw"][0]) if len(parsed.bad) else "")
+    check_parsed(plan, rows, dict(bad), sample)
+
+
 def check_parsed(plan: LoadPlan, rows: int, bad: dict[str, int], sample: str) -> None:
     """Refuse a file most of whose rows could not be read.
 
@@ -200,7 +239,7 @@ def check_parsed(plan: LoadPlan, rows: int, bad: dict[str, int], sample: str) ->
     TraceFormatError
         Another time unit, exchanged coordinates, or something else that most rows share.
     """
-    source, where = plan.source, str(plan.source.path)
+    source, where, names = plan.source, str(plan.source.path), plan.source.columns
     if not rows:
         raise TraceContentError(
             f"{source.path.name} holds no rows.",
@@ -224,9 +263,11 @@ def check_parsed(plan: LoadPlan, rows: int, bad: dict[str, int], sample: str) ->
             f"Latitude and longitude look exchanged in {source.path.name}.",
             where=where,
             found=f"{bad[EXCHANGED]:,} of {rows:,} rows are in range only the other way round; "
-            f"lat is read from {source.columns.get('lat', 'the first column')!r}",
+            f"lat is read from {names.get('lat', 'the first column')!r}",
             expected="latitudes within ±90, longitudes within ±180",
-            remedy="exchange the two in the column mapping",
+            remedy=f"exchange the two in the column mapping: lat={names['lon']}, lon={names['lat']}"
+            if names
+            else "exchange the two in the file",
         )
     if 2 * sum(bad.values()) > rows:
         raise TraceFormatError(

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from mudkit import __version__, trace
 from mudkit.cli import app, chapters, jobs, jupyter
 from mudkit.errors import InputMissing, OutputExists, ParameterError, TraceContentError, TraceFormatError
+from mudkit.report.schemas import TEMPLATES
 
 T0 = 1_211_100_000
 ROWS = [f"{cab},{T0 + 60 * i},{37 + i / 1000},-122.4,{i % 2}" for cab in "ab" for i in range(9)]
@@ -356,6 +357,9 @@ def test_the_summary_says_that_reads_are_not_filtered(csv_file):
         (["ingest", "--where", "lat > 3"], "--where lat > 3"),
         (["cell"], "did you mean 'cells'"),
         (["cells"], "mudkit trace load"),
+        (["ingest", "--column", "lat=lon", "--column", "lon=lat"], "lat=lat, lon=lon"),
+        (["ingest", "--time-unit", "ms"], "not in the unit 'ms'"),
+        (["ingest", "--rule", "often"], "trip_start"),
     ],
 )
 def test_a_job_is_refused_before_spark_starts(options, says, csv_file, tmp_path, monkeypatch):
@@ -371,6 +375,18 @@ def test_a_report_lists_its_parameters_and_presets():
         assert text in output
     with pytest.raises(ParameterError, match="did you mean 'scoreboard'"):
         run("report", "scorebord", "--list")
+
+
+def test_without_a_name_all_reports_are_listed():
+    listed = run("report", "--list")
+    assert listed.exit_code == 0
+    assert listed.output == run("report", "all", "--list").output
+    for name, schema in TEMPLATES.items():
+        assert f"mudkit report {name} --param" in listed.output
+        assert f"mudkit report {name} --preset" in listed.output
+        assert all(f" {parameter} " in listed.output for parameter in schema.model_fields)
+    with pytest.raises(ParameterError, match=r"Which report(?s:.)*scoreboard, all(?s:.)*report --list"):
+        run("report")
 
 
 @pytest.mark.parametrize("command", [
