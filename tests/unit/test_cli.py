@@ -1,14 +1,17 @@
+import io
 import json
+import logging
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
 
-from mudkit import __version__, trace
+from mudkit import __version__, cli, trace
 from mudkit.cli import app, chapters, jobs, jupyter
 from mudkit.errors import InputMissing, OutputExists, ParameterError, TraceContentError, TraceFormatError
 from mudkit.report.schemas import TEMPLATES
@@ -81,57 +84,89 @@ def test_importing_mudkit_loads_nothing_heavy(heavy):
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_the_command_says_errors_without_a_traceback(tmp_path):
-    result = subprocess.run(
-        [sys.executable, "-m", "mudkit", "trace", "profile", "nothing.csv"],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        check=False,
-    )
-    assert result.returncode == 1
-    assert result.stdout == ""
-    assert result.stderr.startswith("mudkit: error: There is no trace at nothing.csv.\n")
-
-
 @pytest.fixture
-def command(tmp_path, csv_file):
+def main(tmp_path, csv_file, monkeypatch):
+    """Run the command in this process, as if its terminal had some encoding; return status and output."""
     csv_file("cab,t,lat,lon,occ", [row.replace("a,", "café ☕,") for row in ROWS])
+    monkeypatch.chdir(tmp_path)
+    kept, filters = signal.getsignal(signal.SIGTERM), list(logging.getLogger().filters)
 
-    def run_apart(*arguments, **options):
-        options = {"capture_output": True, "cwd": tmp_path, "check": False, **options}
-        return subprocess.run([sys.executable, "-m", "mudkit", *arguments], **options)
+    def run_main(*arguments, encoding="utf-8", stdout=None):
+        output, errors = stdout or io.BytesIO(), io.BytesIO()
+        monkeypatch.setattr("sys.argv", ["mudkit", *arguments])
+        monkeypatch.setattr("sys.stdout", io.TextIOWrapper(output, encoding=encoding))
+        monkeypatch.setattr("sys.stderr", io.TextIOWrapper(errors, encoding=encoding))
+        status = 0
+        try:
+            cli.main()
+        except SystemExit as ended:
+            status = ended.code or 0
+        sys.stdout.flush()
+        sys.stderr.flush()
+        return status, b"" if stdout else output.getvalue(), errors.getvalue()
 
-    return run_apart
+    yield run_main
+    signal.signal(signal.SIGTERM, kept)
+    logging.getLogger().filters[:] = filters
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
-def test_letters_that_a_terminal_lacks_are_no_error(command, encoding):
-    environment = {**os.environ, "PYTHONIOENCODING": encoding}
-    written = command("trace", "load", "trace.csv", "--out", "日本", env=environment)
-    assert (written.returncode, written.stderr) == (0, b"")
+def test_letters_that_a_terminal_lacks_are_no_error(main, encoding):
+    status, output, errors = main("trace", "load", "trace.csv", "--out", "日本", encoding=encoding)
+    assert (status, errors) == (0, b"")
     is_latin = encoding == "latin-1"  # an output of ASCII is taken for a mistake, and is UTF-8
-    said = written.stdout.decode("latin-1" if is_latin else "utf-8")
+    said = output.decode("latin-1" if is_latin else "utf-8")
     assert said.endswith("\\u672c\n" if is_latin else "written to 日本\n")
-    listed = command("report", "prefetch_sizing", "--list", env=environment)
-    assert (listed.returncode, listed.stderr) == (0, b"")
-    wrong = command("trace", "profile", "☕.csv", env=environment)
-    assert wrong.returncode == 1
-    assert wrong.stderr.startswith(b"mudkit: error: There is no trace at ")
+    status, _, errors = main("report", "prefetch_sizing", "--list", encoding=encoding)
+    assert (status, errors) == (0, b"")
+    status, _, errors = main("trace", "profile", "☕.csv", encoding=encoding)
+    assert status == 1
+    assert errors.startswith(b"mudkit: error: There is no trace at ")
 
 
-def test_json_is_the_same_in_every_encoding(command):
-    ran = command("reproduce", "L1", "--json", env={**os.environ, "PYTHONIOENCODING": "latin-1"})
-    assert ran.stderr == b""
-    (row,) = json.loads(ran.stdout.decode("utf-8"))
-    assert "uf·Max" in row["paper"]
+def test_a_process_says_errors_without_a_traceback_in_its_encoding(tmp_path):
+    ran = subprocess.run(
+        [sys.executable, "-m", "mudkit", "trace", "profile", "☕.csv"],
+        capture_output=True,
+        cwd=tmp_path,
+        check=False,
+        env={**os.environ, "PYTHONIOENCODING": "latin-1"},
+    )
+    assert ran.returncode == 1
+    assert ran.stdout == b""
+    assert ran.stderr.startswith(b"mudkit: error: There is no trace at \\u2615.csv.\n")
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """One result of `mudkit reproduce`, which is not measured here."""
+    result = SimpleNamespace(as_json=lambda: {"row": "L1", "paper": "uf·Max"})
+    monkeypatch.setattr("mudkit.reproduce.results", lambda rows, say: [result])
+
+
+@pytest.mark.usefixtures("measured")
+def test_json_is_the_same_in_every_encoding(main):
+    _, output, errors = main("reproduce", "L1", "--json", encoding="latin-1")
+    assert errors == b""
+    assert json.loads(output.decode("utf-8")) == [{"row": "L1", "paper": "uf·Max"}]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 @pytest.mark.parametrize("arguments", [("trace", "profile", "trace.csv"), ("reproduce", "L1", "--json")])
-def test_output_that_cannot_be_written_is_told_without_a_traceback(command, arguments):
+@pytest.mark.usefixtures("measured")
+def test_output_that_cannot_be_written_is_told_without_a_traceback(main, arguments):
     with Path("/dev/full").open("wb") as full:
-        ran = command(*arguments, capture_output=False, stdout=full, stderr=subprocess.PIPE)
+        status, _, errors = main(*arguments, stdout=full)
+    assert status == 1
+    assert errors.startswith(b"mudkit: this machine: No space left on device\n")
+    assert errors.count(b"\n") == 2
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_process_whose_output_cannot_be_written_ends_without_a_traceback():
+    command = [sys.executable, "-m", "mudkit", "--version"]
+    with Path("/dev/full").open("wb") as full:
+        ran = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
     assert ran.returncode == 1
     assert ran.stderr.startswith(b"mudkit: this machine: No space left on device\n")
     assert ran.stderr.count(b"\n") == 2
