@@ -97,7 +97,7 @@ def lab(
 
     Arguments that are not named here go to JupyterLab, as --no-browser does.
     """
-    from mudkit.cli.jupyter import command, refuse_unknown
+    from mudkit.cli.jupyter import command, environment, is_local_root, refuse_unknown
 
     if student and source:
         raise ParameterError(
@@ -113,7 +113,9 @@ def lab(
         from mudkit.exercises.handing_out import hand_out
 
         chapters = hand_out(chapters, Path("chapters" if student else "work"), solutions=not student)
-    os.execv(sys.executable, command(chapters, context.args))
+    if is_local_root(context.args):
+        typer.echo("mudkit: running as root; JupyterLab listens on 127.0.0.1 (this machine) only", err=True)
+    os.execve(sys.executable, command(chapters, context.args), environment())
 
 
 def _chapters() -> Path:
