@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 # --hypothesis-seed. A slow machine is no failure.
 settings.register_profile("test", derandomize=True, deadline=None, database=None, max_examples=25)
 settings.register_profile("soak", deadline=None, database=None, max_examples=1000, print_blob=True)
+settings.register_profile("sample", settings.get_profile("soak"), max_examples=200)
 settings.load_profile("test")
 
 REPOSITORY = Path(__file__).parents[1]
@@ -73,7 +74,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Load the profile before test modules are imported: `examples` multiplies by it."""
-    settings.load_profile("soak" if config.option.soak else "test")
+    settings.load_profile(
+        "sample" if config.option.sample is not None else "soak" if config.option.soak else "test"
+    )
     config.stash[STARTED] = time.monotonic()
     config.stash[TREE] = config.workerinput["tree"] if hasattr(config, "workerinput") else tree()
 
