@@ -107,6 +107,7 @@ def command(tmp_path, csv_file):
     return run_apart
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.process
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
 def test_letters_that_a_terminal_lacks_are_no_error(command, encoding):
@@ -131,6 +132,7 @@ def test_json_is_the_same_in_every_encoding(command):
     assert "uf·Max" in row["paper"]
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.process
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 @pytest.mark.parametrize("arguments", [("trace", "profile", "trace.csv"), ("reproduce", "L1", "--json")])
