@@ -36,7 +36,7 @@ tests: $(READY)
 	@$(BIN)/python -m $(PYTEST) tests
 
 unit: $(READY)
-	@$(BIN)/python -m $(PYTEST) tests/unit -m "not process"
+	@$(BIN)/python -m $(PYTEST) tests/unit --quick
 
 # What `make test` leaves out, and many more examples of what it draws.
 soak: $(READY)
