@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # In `make test` examples come from the test's name, so that a run repeats. The soak draws them from
-# --hypothesis-seed. A slow machine is no failure.
+# --hypothesis-seed. A mutant has to survive more of them than `make test` draws. A slow machine is no failure.
 settings.register_profile("test", derandomize=True, deadline=None, database=None, max_examples=25)
+settings.register_profile("mutants", settings.get_profile("test"), max_examples=100)
 settings.register_profile("soak", deadline=None, database=None, max_examples=1000, print_blob=True)
 settings.register_profile("sample", settings.get_profile("soak"), max_examples=200)
 settings.load_profile("test")
@@ -84,6 +85,9 @@ PER_FILE = 3
 """How many tests of a file a sample of the soak takes."""
 
 
+STARTED, TREE = pytest.StashKey[float](), pytest.StashKey[str]()
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of `make quick`, `make soak` and `make sample`."""
     group = parser.getgroup("mudkit")
@@ -103,14 +107,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Load the profile before test modules are imported: `examples` multiplies by it."""
-    settings.load_profile(
-        "sample" if config.option.sample is not None else "soak" if config.option.soak else "test"
-    )
+    if not config.getoption("--hypothesis-profile"):
+        option = config.option
+        settings.load_profile("sample" if option.sample else "soak" if option.soak else "test")
     config.stash[STARTED] = time.monotonic()
     config.stash[TREE] = config.workerinput["tree"] if hasattr(config, "workerinput") else tree()
-
-
-STARTED, TREE = pytest.StashKey[float](), pytest.StashKey[str]()
 
 
 def tree() -> str:
