@@ -36,7 +36,7 @@ tests: $(READY)
 	@$(BIN)/python -m $(PYTEST) tests
 
 unit: $(READY)
-	@$(BIN)/python -m $(PYTEST) tests/unit -m "not process"
+	@$(BIN)/python -m $(PYTEST) tests/unit --quick
 
 # What `make test` leaves out, and many more examples of what it draws.
 soak: $(READY)
@@ -45,10 +45,11 @@ soak: $(READY)
 	$(BIN)/python -m $(PYTEST) tests --soak --hypothesis-seed=$$seed
 	@$(MAKE) --no-print-directory faults mutants
 
-# A few tests of the soak, the same ones for the same tree. None starts after SAMPLE_S.
+# A few tests of the soak, the same ones for the same tree (of the seed 0 where git knows none). None starts
+# after SAMPLE_S.
 sample: $(READY)
-	@tree=$$(git rev-parse --verify 'HEAD^{tree}') && seed=$$((0x$$(printf %.8s "$$tree"))) && \
-	echo "A sample of the soak. Its seed, from the tree $$tree: $$seed" && \
+	@tree=$$(git rev-parse -q --verify 'HEAD^{tree}' || echo 0); seed=$$((0x$$(printf %.8s "$$tree"))); \
+	echo "A sample of the soak. Its seed, from the tree $$tree: $$seed"; \
 	$(BIN)/python -m $(PYTEST) tests --soak --hypothesis-seed=$$seed --sample=$(SAMPLE_S)
 
 # Lines of mudkit that only the soak covers. Neither run counts what the kernels of notebooks do.

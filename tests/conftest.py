@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # In `make test` examples come from the test's name, so that a run repeats. The soak draws them from
-# --hypothesis-seed. A slow machine is no failure.
+# --hypothesis-seed. A mutant has to survive more of them than `make test` draws. A slow machine is no failure.
 settings.register_profile("test", derandomize=True, deadline=None, database=None, max_examples=25)
+settings.register_profile("mutants", settings.get_profile("test"), max_examples=100)
 settings.register_profile("soak", deadline=None, database=None, max_examples=1000, print_blob=True)
+settings.register_profile("sample", settings.get_profile("soak"), max_examples=200)
 settings.load_profile("test")
 
 REPOSITORY = Path(__file__).parents[1]
@@ -28,40 +30,72 @@ SHARED = REPOSITORY.parent / "shared" / "data"
 
 
 # Files that take longest, in this order: with a file at a time on each worker, a long one must not begin last.
+# `make quick` leaves them out.
 LONGEST = (
     "notebooks/test_chapters.py",
     "browser/test_lab.py",
-    "faults/test_killed_jobs.py",
-    "spark/test_labels_measured.py",
+    "unit/exercises/test_scoreboard.py",
+    "unit/exercises/test_grading.py",
     "spark/test_predicates.py",
-    "faults/test_killed_mud.py",
-    "spark/test_cluster.py",
-    "faults/test_mutations.py",
-    "faults/test_mud_campaign.py",
-    "spark/test_column.py",
-    "spark/test_streaming.py",
     "spark/test_jobs.py",
-    "spark/test_cli.py",
     "spark/test_session.py",
+    "faults/test_killed_jobs.py",
+    "unit/test_cli.py",
     "spark/test_learning.py",
+    "spark/test_streaming.py",
+    "spark/test_column.py",
     "spark/test_readme.py",
+    "faults/test_mud_campaign.py",
+    "faults/test_bad_input.py",
+    "faults/test_killed_mud.py",
     "notebooks/test_report.py",
-    "notebooks/test_propagation.py",
     "notebooks/test_applications.py",
+    "notebooks/test_prefetch_sizing.py",
+    "notebooks/test_interrupted.py",
+    "unit/experiment/compositions/test_compositions.py",
+    "unit/experiment/scoreboard/test_board.py",
+    "unit/experiment/scoreboard/test_entry.py",
+    "unit/experiment/scoreboard/test_by_device.py",
+    "unit/experiment/adapters/test_contrail.py",
+    "unit/experiment/test_experiment.py",
+    "unit/reproduce/test_contrail.py",
+    "unit/reproduce/test_measurements.py",
+    "unit/reproduce/test_lasthop_rows.py",
+    "unit/exercises/test_stateful_policies.py",
+    "unit/exercises/test_sender_filters.py",
+    "unit/exercises/test_cache_policies.py",
+    "unit/exercises/test_writer_predicates.py",
+    "unit/systems/mud/test_hidden_in_a_lab.py",
+    "unit/systems/contrail/device/test_pull.py",
+    "unit/systems/sublim/check/test_charge.py",
+    "unit/figures/time/test_messages.py",
+    "unit/systems/radiator/engines/test_client_arrays.py",
+    "unit/systems/radiator/study/test_applications.py",
+    "unit/systems/contrail/test_odd_messages.py",
+    "unit/systems/contrail/test_bounds.py",
+    "unit/systems/contrail/test_lost_bursts.py",
+    "unit/systems/lasthop/test_lost_bursts.py",
+    "unit/figures/time/test_histories.py",
+    "unit/figures/compare/test_prefetching.py",
+    "unit/figures/maps/test_maps.py",
 )
-
-
 RECORDED = {"cabspotting", "capmetrics", "driving_networks", "phone_log", "notification_drawers"}
 """Fixtures that give recorded traces: what reads them is left to the soak."""
 PER_FILE = 3
 """How many tests of a file a sample of the soak takes."""
 
 
+STARTED, TREE = pytest.StashKey[float](), pytest.StashKey[str]()
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options of `make soak` and `make sample`."""
+    """Add the options of `make quick`, `make soak` and `make sample`."""
     group = parser.getgroup("mudkit")
     group.addoption(
         "--soak", action="store_true", help="run what is long, with many examples, and nothing else"
+    )
+    group.addoption(
+        "--quick", action="store_true", help="leave out the longest files and what starts processes"
     )
     group.addoption(
         "--sample",
@@ -73,12 +107,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Load the profile before test modules are imported: `examples` multiplies by it."""
-    settings.load_profile("soak" if config.option.soak else "test")
+    if not config.getoption("--hypothesis-profile"):
+        option = config.option
+        settings.load_profile("sample" if option.sample else "soak" if option.soak else "test")
     config.stash[STARTED] = time.monotonic()
     config.stash[TREE] = config.workerinput["tree"] if hasattr(config, "workerinput") else tree()
-
-
-STARTED, TREE = pytest.StashKey[float](), pytest.StashKey[str]()
 
 
 def tree() -> str:
@@ -142,6 +175,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     place = {REPOSITORY / "tests" / name: number for number, name in enumerate(LONGEST)}
     if gone := [file for file in place if not file.is_file()]:
         raise pytest.UsageError(f"tests/conftest.py: LONGEST names what is not there: {gone}")
+    if config.option.quick:
+        chosen = [
+            item for item in chosen if item.path not in place and not item.get_closest_marker("process")
+        ]
     chosen.sort(key=lambda item: place.get(item.path, len(place)))
     if config.option.sample is not None:
         chosen = sample(chosen, str(config.getoption("--hypothesis-seed")))

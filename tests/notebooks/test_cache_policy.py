@@ -16,7 +16,7 @@ from mudkit.report import run_report
 from mudkit.report.parameters import preset
 from mudkit.report.schemas import TEMPLATES
 
-pytestmark = [pytest.mark.notebook, pytest.mark.spark]
+pytestmark = [pytest.mark.notebook, pytest.mark.spark, pytest.mark.soak]
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 T0 = 1_211_100_000
 
@@ -100,7 +100,6 @@ def test_manifest(report):
     assert manifest["inputs"].keys() == {"trace", "reads"}
 
 
-@pytest.mark.soak
 def test_a_trace_that_teaches_nothing_is_reported_all_the_same(tmp_path):
     """One cab that stands still and is asked for always: no tree, and the reasons are said."""
     rows = [f"a,{T0 + 60 * i},37.75,-122.41,{i // 15 % 2}" for i in range(400)]
@@ -140,7 +139,6 @@ RECORDED = {
 }
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("name", RECORDED)
 def test_recorded_traces(name, tmp_path):
     if not (SHARED / name).is_file():

@@ -10,4 +10,4 @@ TYPICAL = 100
 
 def examples(count: int) -> settings:
     """Return settings for a test that draws this many where another draws 100."""
-    return settings(max_examples=max(5, count * settings.default.max_examples // TYPICAL))
+    return settings(max_examples=max(1, count * settings.default.max_examples // TYPICAL))

@@ -45,6 +45,7 @@ def unplaced(sender, receiver):
     )
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize(
     "piece",
     [

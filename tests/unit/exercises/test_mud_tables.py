@@ -29,6 +29,7 @@ def in_place(store, local, base):
     return store
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("piece", [solution, what_both_have_and_what_is_new, in_place])
 def test_right_ones_pass(piece):
     verdict = judge(CHAPTER, piece)

@@ -251,6 +251,7 @@ def test_the_smallest_scenario_is_small_and_drawn():
     assert nothing.diagram() is None
 
 
+@pytest.mark.soak
 def test_it_is_graded_by_its_name(tmp_path):
     for name, text in (("right", SOLUTION), ("wrong", START)):
         (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
@@ -261,6 +262,7 @@ def test_it_is_graded_by_its_name(tmp_path):
     ]
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("task", [TRAFFIC.over(devices=8, hours=0.5), NEWS.over(devices=6, hours=3)])
 def test_it_enters_the_scoreboard(task):
     """What is judged on a small task does a large one, and delivers about what MUD delivers."""

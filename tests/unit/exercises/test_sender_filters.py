@@ -30,6 +30,7 @@ def one_by_one(use):
     return True
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("piece", [solution, one_by_one])
 def test_right_ones_pass(piece):
     verdict = judge(CHAPTER, piece)

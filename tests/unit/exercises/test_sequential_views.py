@@ -83,6 +83,7 @@ def only_the_one_before(operations):
     )
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("piece", [solution, remembers])
 def test_right_ones_pass(piece):
     verdict = judge(CHAPTER, piece)

@@ -72,6 +72,7 @@ def as_rules(patients):
     return Policy("ward", rules, variables={"patients": patients})
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("piece", [text, as_function, as_rules])
 def test_right_ones_pass(piece):
     verdict = judge(CHAPTER, piece)

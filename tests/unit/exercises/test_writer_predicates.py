@@ -38,6 +38,7 @@ def solution(who):
     return " AND ".join(parts) or "TRUE"
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize(
     "piece", [solution, made(PARTS), made(PARTS | {"min_age": "NOT receiver.age < :min_age"})]
 )

@@ -256,6 +256,7 @@ def twins(act, **cloud):
     return noticed
 
 
+@pytest.mark.soak(keep=3)
 @pytest.mark.parametrize("read", READS, ids=str)
 def test_a_read_takes_as_long_whatever_is_hidden(read):
     def act(place, bob):
@@ -302,6 +303,7 @@ def test_what_is_told_comes_when_it_would_whatever_is_hidden():
     assert without == with_hidden
 
 
+@pytest.mark.soak(keep=3)
 @pytest.mark.parametrize("key", ["a", "g", "never", "a 3"])
 @pytest.mark.parametrize("kind", ["blind", "conditional", "delete"])
 def test_a_write_takes_as_long_whatever_is_hidden(key, kind):
