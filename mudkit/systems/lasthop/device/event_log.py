@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from mudkit.delivery.outbox import Outbox
-from mudkit.events import Store
+from mudkit.events import Ports
 from mudkit.systems.lasthop.messages import Fact, HasRead
 
 __all__ = ["EventLog"]
@@ -25,11 +25,11 @@ class EventLog:
 
     Parameters
     ----------
-    store : Store
+    ports : Ports
     """
 
-    def __init__(self, store: Store) -> None:
-        self._outbox = Outbox(store, _Kept, "fact")
+    def __init__(self, ports: Ports) -> None:
+        self._outbox = Outbox(ports, _Kept, "fact")
 
     @property
     def is_empty(self) -> bool:

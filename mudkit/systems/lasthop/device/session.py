@@ -58,7 +58,7 @@ class Session:
     def __init__(self, ports: Ports, me: str, server: str, capacity: int | None) -> None:
         self._me, self._server = me, server
         self._capacity = capacity
-        self._facts = EventLog(ports.store)
+        self._facts = EventLog(ports)
         self._incarnation = ""
         self._life = self._count = 0
         self._stream: Incoming[Body] = Incoming()

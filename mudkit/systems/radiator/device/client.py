@@ -116,7 +116,7 @@ class ClientMachine:
         self._calls: dict[int, int] = {}  # op_id by sequence number
         self._sent = 0
         """The highest number of a context that was sent: what is acknowledged beyond was another store's."""
-        self._outbox = Outbox(self._store, ContextFields)
+        self._outbox = Outbox(ports, ContextFields)
         self._seen = SeenAggregates(self._store)
         self._unanswered: RetransmitTimer[int] = RetransmitTimer(_RETRY)
 
