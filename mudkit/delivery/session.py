@@ -14,10 +14,23 @@ import msgspec
 
 from mudkit.events import Entropy, Ports, Record
 
-__all__ = ["Heard", "Incarnation", "Lineage", "Peer", "incarnation", "rolled_back", "shared_seq"]
+__all__ = [
+    "Follower",
+    "Heard",
+    "Incarnation",
+    "Lineage",
+    "Peer",
+    "continued",
+    "incarnation",
+    "last_start",
+    "rolled_back",
+    "shared_seq",
+]
 
 _KEY: Final = "incarnation"
 _BYTES: Final = 4
+_MAX_FORMER: Final = 64
+"""Starts of a log that its lineage and its followers remember."""
 
 Lineage: TypeAlias = dict[str, int]
 """First sequence number of each start of a log's machine after the first start, by incarnation, in order."""
@@ -71,6 +84,46 @@ def shared_seq(mine: Lineage, last_seq: int, theirs: Lineage, their_last_seq: in
     fork = max(common, default=0)
     later = [first - 1 for lineage in (mine, theirs) for first in lineage.values() if first > fork]
     return min(last_seq, their_last_seq, *later)
+
+
+class Follower(msgspec.Struct):
+    """Position of a follower of a log: it recognises a log that was restored from a backup.
+
+    Parameters
+    ----------
+    lineage : Lineage
+        Lineage of the log as it was last heard.
+    former : list of str
+        Starts in lineages that it heard before: a message with one of these as its last start is a late copy.
+    last_seq : int or None
+        Last sequence number of the log; None before the first message.
+    """
+
+    lineage: Lineage = {}
+    former: list[str] = []
+    last_seq: int | None = None
+
+    def hear(self, lineage: Lineage, last_seq: int) -> bool:
+        """Return whether a message is from the log as it is now; if not, it is a late copy."""
+        if lineage == self.lineage:
+            self.last_seq = max(self.last_seq or 0, last_seq)
+            return True
+        if last_start(lineage) in ("", *self.former):
+            return False
+        self.former = [*self.former, *self.lineage][-_MAX_FORMER:]
+        self.lineage, self.last_seq = lineage, last_seq
+        return True
+
+
+def last_start(lineage: Lineage) -> str:
+    """Return the incarnation of the last start of a log; empty: it is the first start."""
+    return next(reversed(lineage), "")
+
+
+def continued(lineage: Lineage, last_seq: int, incarnation: str) -> Lineage:
+    """Return the lineage of a log that another start continues after a sequence number."""
+    kept = [(each, first) for each, first in lineage.items() if first <= last_seq]
+    return dict([*kept[1 - _MAX_FORMER :], (incarnation, last_seq + 1)])
 
 
 def rolled_back(who: str, lost: str) -> Record:

@@ -277,10 +277,8 @@ class ServerMachine:
         client, seq = message.client, message.seq
         known = self._known[client, row.device]
         whose = known.incarnation if message.incarnation is UNSET else message.incarnation
-        if (message.incarnation is UNSET) is known.is_another or whose not in (
-            known.incarnation,
-            known.oldest,
-        ):
+        is_named = message.incarnation is not UNSET
+        if is_named is not known.is_another or whose not in (known.incarnation, known.oldest):
             return self._tell(row.address, Unknown())
         numbers = known.numbers.setdefault(whose, Numbers())
         numbers.last_seq = max(numbers.last_seq, message.first - 1)
