@@ -101,10 +101,9 @@ class PublishServerMachine:
                 return (Send(source, self._announcement()),)
             case Replay(first=first):
                 return (Send(source, self._replayed(first)),)
-            case Have(last=last, start=start) if ("" if start is UNSET else start) == last_start(
-                self._lineage
-            ):
-                self._points[source] = max(self._points.get(source, 0), last)
+            case Have(last=last, start=start):
+                if (start or "") == last_start(self._lineage):  # else it is about another log
+                    self._points[source] = max(self._points.get(source, 0), last)
         return ()
 
     def _left_us(self, now_us: int, last: int) -> int | None:
