@@ -15,7 +15,7 @@ from mudkit.fleet.store import MemoryStore
 from mudkit.systems.store_and_forward import Client, DirectMachine, Relay, RelayMachine
 from mudkit.systems.store_and_forward.messages import FROM_CLIENT, FROM_RELAY
 
-KINDS = {"send", "delivered", "hello", "accepted", "missing", "deliver", "welcome", "identify"}
+KINDS = {"send", "delivered", "hello", "accepted", "missing", "deliver", "welcome", "identify", "lacks"}
 
 
 def wiped(installed: Any) -> None:

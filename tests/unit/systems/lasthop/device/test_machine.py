@@ -348,7 +348,7 @@ def test_unsubscribing_answers_who_reads_and_forgets_what_is_there(phone):
 
 
 def test_reads_of_nothing_do_not_pile_up_while_the_link_is_down():
-    facts = EventLog(MemoryStore())
+    facts = EventLog(Ports(MemoryStore(), lambda n: bytes(n), "ann/p"))
     facts.add(HasRead("news", 0, ["a"], 1))
     for at_us in range(1, 100):
         facts.add(HasRead("news", at_us, [], 1))
