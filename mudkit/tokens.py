@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Final
 
 import jwt
+import msgspec
 
 from mudkit.errors import AccessDenied, TokenExpired
 
@@ -15,8 +14,7 @@ __all__ = ["Authority", "Claims", "claimed"]
 _ALGORITHM: Final = "HS256"
 
 
-@dataclass(frozen=True)
-class Claims:
+class Claims(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a token proves.
 
     Parameters
@@ -36,7 +34,7 @@ class Claims:
     device: str | None
     expires_s: float
 
-    @cached_property
+    @property
     def auth(self) -> dict[str, str]:
         """What predicates see as ``auth``."""
         return {"app": self.app} | ({} if self.user is None else {"user": self.user})

@@ -71,6 +71,9 @@ class Outbox(Generic[_T]):
     def __len__(self) -> int:
         return len(self._waiting)
 
+    def __iter__(self) -> Iterator[_T]:
+        return iter(list(self._waiting.values()))
+
     def __contains__(self, seq: int) -> bool:
         return seq in self._waiting
 
@@ -145,6 +148,11 @@ class Outbox(Generic[_T]):
         self.last_seq = seq
         self._waiting[seq] = item
         return seq
+
+    def replace(self, seq: int, item: _T) -> None:
+        """Replace an item that waits, durably."""
+        self._store.put(self._key(seq), item)
+        self._waiting[seq] = item
 
     def ack(self, seq: int) -> _T | None:
         """Remove one acknowledged item, and return it; None if it is not pending."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
+from mudkit.errors import PredicateError
 from mudkit.predicates import functions, tree
 from mudkit.predicates.tree import Node
-from mudkit.predicates.values import Members, Value
+from mudkit.predicates.values import LIST, Members, Value
 
 __all__ = ["Bound", "ListOf", "Parameter", "Parsed", "Scopes", "Source", "typed"]
 
@@ -66,6 +67,14 @@ def typed(parsed: Parsed, kinds: tuple[int, ...]) -> tree.Node:
         kind, source = kinds[node.slot], parsed.sources[node.slot]
         if isinstance(source, Bound) and kind == -1:
             changed[id(node)] = tree.Name(source.scope, source.path, node.at)
+        elif node.kinds == LIST and kind != LIST:
+            raise PredicateError(
+                "IN is followed by a list of constants.",
+                text=parsed.text,
+                at=node.at,
+                found="a single constant",
+                expected="for instance (1, 2)",
+            )
         elif kind != node.kinds:
             changed[id(node)] = tree.Constant(node.slot, kind, node.at)
     return tree.rebuilt(parsed.root, changed)

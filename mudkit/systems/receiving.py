@@ -45,8 +45,9 @@ class Accepts(Generic[_T]):
 
     def __init__(self, *kinds: type[_T]) -> None:
         self._any: Any = Union[kinds] if kinds else None  # noqa: UP007 - of types that are not known before
-        self._classes = frozenset(get_origin(kind) or kind for kind in kinds)
-        self._tag_field = kinds[0].__struct_config__.tag_field if len(kinds) == 1 else None
+        classes: list[type[msgspec.Struct]] = [get_origin(kind) or kind for kind in kinds]
+        self._classes = frozenset(classes)
+        self._tag_field = classes[0].__struct_config__.tag_field if len(classes) == 1 else None
         """Of a single struct msgspec takes a message without its kind, too."""
 
     def decode(self, message: Any) -> _T | None:

@@ -44,11 +44,10 @@ MODULES = (
     "device.connection", "tables.replica", "servers.log_follower", "servers.gateway", "servers.generator",
     "device.local", "servers.matching", "servers.notifications", "tables.partitioning", "device.planning",
     "device.prefetching", "servers.processor", "tables.queries", "servers.reading", "servers.replica",
-    "device.policy_slot", "stream", "tables.records", "tables.table", "device.continuous_reads", "device.write_path",
+    "device.policy_slot", "servers.sender", "tables.records", "tables.table", "device.continuous_reads",
+    "device.write_path",
 )  # fmt: skip
 """The machines, and what their rules depend on."""
-SHARED = ("stream",)
-"""Those that MUD tables share with other systems."""
 
 _LONGEST_S = 30
 """Of processor time for a step: a run takes a tenth of a second, all tests in a lab take half of this."""
@@ -93,12 +92,11 @@ class Mutant:
 
 def file_of(module: str) -> Path:
     """Give the file of a module."""
-    folder = ROOT / "mudkit" / "systems"
-    return (folder if module in SHARED else folder / "mud").joinpath(*module.split(".")).with_suffix(".py")
+    return (ROOT / "mudkit" / "systems" / "mud").joinpath(*module.split(".")).with_suffix(".py")
 
 
 def _import_name(module: str) -> str:
-    return f"mudkit.systems.{module}" if module in SHARED else f"mudkit.systems.mud.{module}"
+    return f"mudkit.systems.mud.{module}"
 
 
 def mutants(module: str) -> list[Mutant]:
@@ -210,9 +208,8 @@ def _try(mutant: Mutant | None, seeds: int, says: Connection) -> None:
         os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = tempfile.mkdtemp()
         if mutant is not None:
             sys.meta_path.insert(0, _Finder(mutant))
-        folder = UNIT.parent if mutant is not None and mutant.module in SHARED else UNIT
         *rooms, name = [""] if mutant is None else mutant.module.split(".")
-        own = folder.joinpath(*rooms, f"test_{name}.py")
+        own = UNIT.joinpath(*rooms, f"test_{name}.py")
         others = [
             each
             for each in sorted(UNIT.rglob("test_*.py"))

@@ -11,8 +11,8 @@ import pytest
 TOOL = Path(__file__).with_name("mutations.py")
 SURVIVES = "device.local: Local.see: seen.get(str(partition), 0) < lsn -> seen.get(str(partition), 0) <= lsn"
 SAMPLE = (
-    "servers.backend: BackEnd._matches",
-    "stream: Incoming.take",
+    "servers.backend: _replaces",
+    "servers.processor: Processor._update",
     "device.continuous_reads: ContinuousReads._heard",
 )
 

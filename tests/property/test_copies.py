@@ -15,11 +15,7 @@ from mudkit.sources.workloads import Poisson
 TASK = TASKS["friends nearby"].over(devices=5, hours=0.3)
 
 
-NOT_YET = pytest.mark.xfail(strict=True, reason="its machines hold functions")
-STATES = [pytest.param(name, marks=NOT_YET) if name in ("MUD",) else name for name in ADAPTERS]
-
-
-@pytest.mark.parametrize("system", STATES)
+@pytest.mark.parametrize("system", ADAPTERS)
 def test_a_copy_of_a_machine_goes_on_as_the_machine_does(system: str) -> None:
     with alike(at_s=400.0) as counts:
         play(TASK, ADAPTERS[system], seed=3)

@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from mudkit import Lab
-from mudkit.systems import lasthop, radiator, store_and_forward, sublim
+from mudkit.predicates import Predicate
+from mudkit.systems import lasthop, mud, radiator, store_and_forward, sublim
 from mudkit.systems.lasthop import operations as of_lasthop
 from mudkit.systems.lasthop.device.context_handler import Following
+from mudkit.systems.mud import operations as of_mud
 from mudkit.systems.radiator import Context, Volume
 from mudkit.systems.radiator import operations as of_radiator
 from mudkit.systems.radiator.messages import ContextFields
@@ -130,7 +132,48 @@ def place_of_sublim() -> Place:
     return place
 
 
+def place_of_mud() -> Place:
+    place = Place()
+    lab = place.lab
+    cloud = mud.Cloud(lab)
+    token = lab.token("ann", "news", hours=1.0)
+    ann, bob = (
+        mud.Client(lab.device(name, link="wifi"), cloud, app="news", token=given)
+        for name, given in (("ann", token), ("bob", lab.token("bob", "news")))
+    )
+    for table in ("news", "old"):
+        ann.create(table, split=["m"]).result()
+    ann.write("news", "a", {"n": 1}).result()
+    everything = Predicate("TRUE")
+    handle, other = (bob.read("news", type="continuous").result() for _ in range(2))
+    policy = mud.Artefact.made("read", 1, ["age"], [[0, 5.0, 1, 2, 2], [0], [1]], ["local", "remote"])
+    place.asks = {
+        of_mud.Create: (ann, of_mud.Create("new", {})),
+        of_mud.Alter: (ann, of_mud.Alter("news", {"add": {"city": "text"}})),
+        of_mud.Drop: (ann, of_mud.Drop("old")),
+        of_mud.Write: (ann, of_mud.Write("news", "k", {"n": 1}, "blind", None, None, {})),
+        of_mud.Delete: (ann, of_mud.Delete("news", "a", None, "conditional", None, None, {})),
+        of_mud.Read: (bob, of_mud.Read("news", None, "committed_wio", {}, None, False, None)),
+        of_mud.Register: (bob, of_mud.Register("news", everything, {}, 0.0, "listener")),
+        of_mud.UpdateData: (bob, of_mud.UpdateData(handle, {"age": 30})),
+        of_mud.Unregister: (bob, of_mud.Unregister(other)),
+        of_mud.Renew: (ann, of_mud.Renew(lab.token("ann", "news", hours=2.0))),
+        of_mud.Policies: (bob, of_mud.Policies()),
+        of_mud.Pending: (bob, of_mud.Pending()),
+        of_mud.Held: (ann, of_mud.Held("news", {})),
+        of_mud.Ship: (cloud, of_mud.Ship("news", policy.document, None)),
+    }
+
+    def traffic(number: int) -> None:
+        ann.write("news", f"of ann {number % 7}", {"n": number})
+        bob.read("news", f"n = {number}")
+
+    place.traffic = traffic
+    return place
+
+
 PLACES = {
+    "mud": place_of_mud,
     "store_and_forward": place_of_store_and_forward,
     "radiator": place_of_radiator,
     "lasthop": place_of_lasthop,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from mudkit.events import Ports, Received, Record, Send
 from mudkit.fleet.store import MemoryStore
+from mudkit.wire import as_wire
 
-__all__ = ["ask", "is_dropped", "on_wire", "ports", "sent", "told"]
+__all__ = ["ask", "is_dropped", "on_wire", "ports", "sent", "sent_structs", "told"]
 
 _OF_READ = {"predicate": None, "keys": None, "reader": {}, "aggregate": None, "latest": False}
 _OF_WRITE = {
@@ -13,6 +14,7 @@ _OF_WRITE = {
     "known": 1, "table": None, "incarnation": "first",
 }  # fmt: skip
 _OF_CONTINUOUS = {"name": "t", "handle": "first 1", "reader": {}, "data_seq": 1}
+_ROUTED = {"id": "i", "reply": "gateway", "endpoint": "jane/news", **_OF_CONTINUOUS}
 _REGISTER = {
     "request": 1,
     "session": "s",
@@ -31,12 +33,9 @@ _FIELDS = {
     "describe": {"claims": None},
     "read": {"id": "i", "reply": "gateway", "name": "t", "table": 1, "partition": 0, "auth": {}, "least": 0, **_OF_READ},
     "write": {"id": "i", "reply": "gateway", "client": "jane/news", "claims": None, "refused": None, **_OF_WRITE},
-    "update_data": {"id": "i", "reply": "gateway", "endpoint": "jane/news", **_OF_CONTINUOUS},
-    "unregister": {"id": "i", "reply": "gateway", "endpoint": "jane/news", **_OF_CONTINUOUS},
-    "register": {
-        "id": "i", "reply": "gateway", "endpoint": "jane/news", "partitions": [0], "auth": {}, "claims": None,
-        "expires_s": None, "least": 0, **_OF_CONTINUOUS, **_REGISTER,
-    },
+    "update_data": _ROUTED,
+    "unregister": _ROUTED,
+    "register": {"partitions": [0], "claims": None, "least": 0, **_REGISTER, **_ROUTED},
 }  # fmt: skip
 """What a message of a kind has that a test does not name."""
 
@@ -86,4 +85,9 @@ def _dropped(effects):
 
 
 def sent(effects):
+    """Return receivers and messages as they are on the wire."""
+    return [(to, as_wire(message)) for to, message in sent_structs(effects)]
+
+
+def sent_structs(effects):
     return [(each.to, each.message) for each in effects if isinstance(each, Send)]

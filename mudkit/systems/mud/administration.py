@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from mudkit.errors import AccessDenied, ParameterError
 from mudkit.events import Installed, Operation
+from mudkit.systems.mud.operations import Alter, Create, Drop
 from mudkit.tokens import Authority
 
 __all__ = ["TableAdministration", "check_app"]
@@ -47,7 +48,7 @@ class TableAdministration:
             :class:`~mudkit.errors.TableProblem` when there is such a table already.
         """
         properties = {"acl": acl, "apps": apps, "split": split, "schema": schema}
-        return self.installed.call("create", table=table, properties=properties)
+        return self.installed.call(Create(table, properties))
 
     def alter(
         self,
@@ -59,11 +60,11 @@ class TableAdministration:
     ) -> Operation:
         """Change a table's level, and add or remove columns; only the app that created it may."""
         properties = {"acl": acl, "add": add, "remove": remove}
-        return self.installed.call("alter", table=table, properties=properties)
+        return self.installed.call(Alter(table, properties))
 
     def drop(self, table: str) -> Operation:
         """Delete a table with all its records; only the app that created it may."""
-        return self.installed.call("drop", table=table)
+        return self.installed.call(Drop(table))
 
 
 def check_app(app: str, token: str | None, authority: Authority) -> None:

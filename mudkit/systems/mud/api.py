@@ -14,6 +14,19 @@ from mudkit.systems.mud.administration import TableAdministration, check_app
 from mudkit.systems.mud.device.client import ClientMachine, Settings
 from mudkit.systems.mud.device.policy_slot import Shipped
 from mudkit.systems.mud.device.write_path import WRITE_TYPES
+from mudkit.systems.mud.messages import Fields
+from mudkit.systems.mud.operations import (
+    Delete,
+    Held,
+    Pending,
+    Policies,
+    Read,
+    Register,
+    Renew,
+    Unregister,
+    UpdateData,
+    Write,
+)
 from mudkit.systems.mud.policies.policies import Now, PrefetchPolicy, ReadPolicy, WritePolicy
 from mudkit.systems.mud.policies.utility import Utility
 from mudkit.systems.mud.servers.cloud import NAME, PORT, Cloud
@@ -124,11 +137,11 @@ class Client(TableAdministration):
         self,
         table: str,
         key: str | None,
-        record: Mapping[str, Any],
+        record: Fields,
         type: str = "blind",  # noqa: A002 - the name of the API
         predicate: str | Predicate | None = None,
         utility: Utility | None = None,
-        data: Mapping[str, Any] | None = None,
+        data: Fields | None = None,
         callback: Callable[[Operation], None] | None = None,
     ) -> Operation:
         """Write a record whole.
@@ -180,7 +193,7 @@ class Client(TableAdministration):
                 expected='a mapping of columns to values, such as {"topic": "arts"}',
                 remedy="to delete a record there is delete(table, key)" if given is None else None,
             )
-        return self._update("write", table, key, dict(record), type, predicate, utility, data, callback)
+        return self._update(Write, table, key, dict(record), type, predicate, utility, data, callback)
 
     def delete(
         self,
@@ -188,18 +201,18 @@ class Client(TableAdministration):
         key: str,
         type: str = "blind",  # noqa: A002 - the name of the API
         utility: Utility | None = None,
-        data: Mapping[str, Any] | None = None,
+        data: Fields | None = None,
         callback: Callable[[Operation], None] | None = None,
     ) -> Operation:
         """Delete a record; see :meth:`write`."""
-        return self._update("delete", table, key, None, type, None, utility, data, callback)
+        return self._update(Delete, table, key, None, type, None, utility, data, callback)
 
     def read(
         self,
         table: str,
         predicate: str | Predicate | None = None,
         type: str = "committed",  # noqa: A002 - the name of the API
-        data: Mapping[str, Any] | None = None,
+        data: Fields | None = None,
         utility: Utility | None = None,
         sync_timestamp: float | None = None,
         callback: Callable[[Any], None] | None = None,
@@ -260,36 +273,19 @@ class Client(TableAdministration):
             listener = f"continuous read {self._watched}"
             if callback is not None:
                 self.installed.listen(listener, callback)
-            return self.installed.call(
-                "register",
-                table=table,
-                predicate=parsed,
-                reader=reader,
-                sync_timestamp=sync_timestamp,
-                listener=listener,
-                type=type,
-            )
-        made = self.installed.call(
-            "read",
-            table=table,
-            predicate=parsed,
-            type=type,
-            reader=reader,
-            utility=utility,
-            latest=bool(latest),
-            aggregate=aggregate,
-        )
+            return self.installed.call(Register(table, parsed, reader, sync_timestamp, listener))
+        made = self.installed.call(Read(table, parsed, type, reader, utility, bool(latest), aggregate))
         if callback is not None:
             made.add_done_callback(callback)
         return made
 
-    def update_data(self, handle: int, data: Mapping[str, Any]) -> Operation:
+    def update_data(self, handle: int, data: Fields) -> Operation:
         """Give a continuous read other reader data, for what is written from now on."""
-        return self.installed.call("update_data", handle=handle, reader=_reader(data))
+        return self.installed.call(UpdateData(whole_number("handle", handle, 0, 1 << 62), _reader(data)))
 
     def unregister(self, handle: int) -> Operation:
         """End a continuous read."""
-        return self.installed.call("unregister", handle=handle)
+        return self.installed.call(Unregister(whole_number("handle", handle, 0, 1 << 62)))
 
     def renew(self, token: str) -> Operation:
         """Show another token from now on, after a restart too: writes that wait for it go.
@@ -315,11 +311,11 @@ class Client(TableAdministration):
             It is no token of this lab.
         """
         self._authority.read(token)
-        return self.installed.call("renew", token=token)
+        return self.installed.call(Renew(token))
 
     def policies(self) -> Operation:
         """Say which shipped policies are in use, by kind: version, digest, and what was refused and why."""
-        return self.installed.call("policies")
+        return self.installed.call(Policies())
 
     def pending(self) -> Operation:
         """List the writes that the cloud has not answered.
@@ -327,9 +323,9 @@ class Client(TableAdministration):
         Each says by what it is held: ``held`` is ``'token'`` when its token has expired (see :meth:`renew`),
         ``'policy'`` when a write policy keeps it for ever, else None.
         """
-        return self.installed.call("pending")
+        return self.installed.call(Pending())
 
-    def held(self, table: str, data: Mapping[str, Any] | None = None) -> Operation:
+    def held(self, table: str, data: Fields | None = None) -> Operation:
         """List what the device holds of a table, whoever may see it: for looking at a device from outside.
 
         Nothing is asked of the cloud.
@@ -347,11 +343,11 @@ class Client(TableAdministration):
             age_s``; the version of what is pending is None, so is the record of what is deleted, and
             ``visible`` where only the cloud can say.
         """
-        return self.installed.call("held", table=table, reader=_reader(data))
+        return self.installed.call(Held(table, _reader(data)))
 
     def _update(
-        self, operation: str, table: str, key: str | None, record: Mapping[str, Any] | None, kind: str,
-        predicate: str | Predicate | None, utility: Utility | None, data: Mapping[str, Any] | None,
+        self, operation: type[Write], table: str, key: str | None, record: Fields | None, kind: str,
+        predicate: str | Predicate | None, utility: Utility | None, data: Fields | None,
         callback: Callable[[Operation], None] | None,
     ) -> Operation:  # fmt: skip
         if kind not in WRITE_TYPES:
@@ -361,16 +357,8 @@ class Client(TableAdministration):
                 found=repr(kind),
                 expected=", ".join(WRITE_TYPES),
             )
-        made = self.installed.call(
-            operation,
-            table=table,
-            key=key,
-            record=record,
-            type=kind,
-            predicate=_parsed(predicate),
-            utility=utility,
-            reader=_reader(data),
-        )
+        asked = operation(table, key, record, kind, _parsed(predicate), utility, _reader(data))
+        made = self.installed.call(asked)
         if callback is not None:
             made.add_done_callback(callback)
         return made
@@ -383,5 +371,5 @@ def _parsed(predicate: str | Predicate | None) -> Predicate | None:
     return predicate
 
 
-def _reader(data: Mapping[str, Any] | None) -> dict[str, Any]:
+def _reader(data: Fields | None) -> Fields:
     return {} if data is None else check_record(data, ())

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any, Final
 
+from msgspec import UNSET
+
 from mudkit.errors import (
     AccessDenied,
     MudkitError,
@@ -14,8 +16,9 @@ from mudkit.errors import (
     TableProblem,
     TokenExpired,
 )
+from mudkit.systems.mud.messages import Error
 
-__all__ = ["Conflict", "from_json", "to_json"]
+__all__ = ["Conflict", "decode_error", "encode_error"]
 
 _KINDS: Final[dict[str, type[MudkitError]]] = {
     each.__name__: each for each in (AccessDenied, ParameterError, PredicateError, TableProblem, TokenExpired)
@@ -59,13 +62,16 @@ def _rebuilt(summary: str, fields: dict[str, Any]) -> Conflict:
     return Conflict(summary, **fields)
 
 
-def to_json(error: MudkitError) -> dict[str, Any]:
-    """Give an error as it is sent."""
-    fields = {name: getattr(error, name) for name in _FIELDS if getattr(error, name) is not None}
-    return {"kind": type(error).__name__, "summary": error.summary, **fields}
+def encode_error(error: MudkitError) -> Error:
+    """Encode an error for a message."""
+    return Error(
+        type(error).__name__,
+        error.summary,
+        **{name: value for name in _FIELDS if (value := getattr(error, name)) is not None},
+    )
 
 
-def from_json(sent: Mapping[str, Any]) -> MudkitError:
-    """Make an error of what was sent."""
-    fields = {name: sent[name] for name in _FIELDS if name in sent}
-    return _KINDS.get(sent["kind"], MudkitError)(sent["summary"], **fields)
+def decode_error(error: Error) -> MudkitError:
+    """Decode an error of a message."""
+    fields = {name: value for name in _FIELDS if (value := getattr(error, name)) is not UNSET}
+    return _KINDS.get(error.kind, MudkitError)(error.summary, **fields)

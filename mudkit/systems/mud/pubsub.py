@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from mudkit.errors import ParameterError
 from mudkit.events import Operation
 from mudkit.predicates import Predicate
 from mudkit.systems.mud.api import Client
+from mudkit.systems.mud.messages import Fields
 from mudkit.systems.mud.result import Change
 
 __all__ = ["PubSub"]
@@ -66,8 +67,8 @@ class PubSub:
     def subscribe(
         self,
         topic: str,
-        callback: Callable[[Mapping[str, Any]], None],
-        data: Mapping[str, Any] | None = None,
+        callback: Callable[[Fields], None],
+        data: Fields | None = None,
         sync_timestamp: float | None = None,
     ) -> Operation:
         """Have a function called with each message of a topic.
@@ -88,7 +89,7 @@ class PubSub:
             The operation, which gives the handle that :meth:`unsubscribe` takes.
         """
 
-        def changed(change: Any) -> None:
+        def changed(change: Change | Fields) -> None:
             if isinstance(change, Change) and change.record is not None:
                 callback(change.record)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+
+from mudkit.systems.mud.messages import Fields
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,7 +32,7 @@ class Change:
 
     kind: str
     key: str
-    record: Mapping[str, Any] | None
+    record: Fields | None
     version: int
 
 
@@ -52,11 +53,11 @@ class ReadResult(msgspec.Struct, frozen=True):
         Instead of records, when the read asked for them.
     """
 
-    records: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
+    records: dict[str, Fields] = msgspec.field(default_factory=dict)
     source: dict[str, str] = msgspec.field(default_factory=dict)
     age_s: dict[str, float] = msgspec.field(default_factory=dict)
     versions: dict[str, int | None] = msgspec.field(default_factory=dict)
-    aggregates: dict[str, Any] | None = None
+    aggregates: Fields | None = None
 
     def __len__(self) -> int:
         return len(self.records)

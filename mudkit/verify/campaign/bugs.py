@@ -16,22 +16,26 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
+from msgspec.structs import replace
+
+from mudkit.delivery.retransmit import RetransmitTimer
+from mudkit.delivery.stream import Incoming, StreamItem
 from mudkit.errors import MudkitError
 from mudkit.events import Effect, SetTimer
-from mudkit.predicates import Predicate
-from mudkit.predicates.exchange import from_json
 from mudkit.systems.mud import Conflict
 from mudkit.systems.mud.device import client
-from mudkit.systems.mud.device.connection import RETRY, Connection
+from mudkit.systems.mud.device.connection import RETRY, Watch
 from mudkit.systems.mud.device.continuous_reads import ContinuousReads
-from mudkit.systems.mud.device.local import Local, Write
+from mudkit.systems.mud.device.local import Local, PendingWrite
 from mudkit.systems.mud.device.read_path import ReadPath
-from mudkit.systems.mud.device.write_path import WritePath
-from mudkit.systems.mud.servers import matching
+from mudkit.systems.mud.device.write_path import ReadOrder, WritePath
+from mudkit.systems.mud.messages import DataUpdate, Row
+from mudkit.systems.mud.operations import Write
 from mudkit.systems.mud.servers.backend import BackEnd
+from mudkit.systems.mud.servers.matching import Handle, Matching
 from mudkit.systems.mud.servers.processor import Processor
 from mudkit.systems.mud.tables import replica as copy
-from mudkit.systems.stream import Incoming
+from mudkit.systems.mud.tables.table import Table
 from mudkit.verify.campaign.judge import play
 
 __all__ = ["BUGS", "Bug", "Catch", "hunt"]
@@ -122,65 +126,66 @@ def hunt(bug: Bug, seeds: Sequence[int]) -> Catch | None:
 
 # -- what is put there instead
 
-_fail, _heads, _register, _change = WritePath._fail, Local.heads, ContinuousReads._register, Processor._change
+_fail, _write, _sent = WritePath._fail, WritePath.write, RetransmitTimer.sent
+_register, _update, _match = ContinuousReads._register, Processor._update, Matching.match
 
 
 def _keeps_conflicts(
-    self: WritePath,
-    write: Write,
-    error: Exception,
-    row: Mapping[str, Any] | None,
-    *,
-    is_chained: bool = False,
+    self: WritePath, write: PendingWrite, error: MudkitError, row: Row | None
 ) -> Sequence[Effect]:
     if not isinstance(error, Conflict):
-        return _fail(self, write, error, row, is_chained=is_chained)  # type: ignore[arg-type]
-    self._under_way.add(write["number"])  # its caller knows: it is not sent again
-    return self._complete(write, None if row is None or is_chained else row["ver"], error)
+        return _fail(self, write, error, row)
+    self._under_way.add(write.number)  # its caller knows: it is not sent again
+    return self._complete(write, None if row is None else row.ver, error)
 
 
-def _heads_and_others(self: Local) -> list[Write]:
-    """Give, newest first, the head of each record and whatever blind stands behind it."""
-    heads = {write["number"] for write in _heads(self)}
-    return [
-        write
-        for number, write in reversed(self.writes.items())
-        if number in heads or write["type"] == "blind"
-    ]
+def _sends_at_once(
+    self: WritePath, now_us: int, op_id: int, asked: Write, context: Mapping[str, Any]
+) -> Sequence[Effect]:
+    """Send a blind write, whatever of its record is under way."""
+    effects = _write(self, now_us, op_id, asked, context)
+    if asked.type == "blind":
+        self._new.add(self._local.writes.last_seq)
+    return [*effects, *self.advance(now_us)]
 
 
-def _takes_whatever_comes(self: Incoming, message: Mapping[str, Any]) -> Sequence[Any]:
-    self.last = message["number"]
-    return (message["body"],)
+def _takes_whatever_comes(self: Incoming[Any], item: StreamItem[Any]) -> Sequence[Any]:
+    self.last_seq = item.seq
+    return (item.body,)
 
 
-def _registers_once(self: ContinuousReads, handle: int) -> Sequence[Effect]:
-    return () if handle in self._requests else _register(self, handle)
+def _registers_once(self: ContinuousReads, now_us: int, watch: Watch) -> Sequence[Effect]:
+    return () if watch.request else _register(self, now_us, watch)
 
 
-def _of_readers_only(sent: Mapping[str, Any] | None) -> Predicate | None:
-    """Take a predicate; a writer's, which is over its receiver, holds for everyone."""
-    return Predicate("TRUE") if sent is not None and "receiver" in sent["text"] else from_json(sent)
+def _is_told_everyone(
+    self: Matching, row: Row, table: Table
+) -> tuple[list[Handle], dict[Handle, MudkitError]]:
+    """Match a version as if its writer showed it to every reader."""
+    return _match(self, replace(row, predicate=None), table)
 
 
-def _takes_every_word(self: Processor, message: Mapping[str, Any]) -> Sequence[Effect]:
-    reading = self._readings.get((message["endpoint"], message["handle"]))
+def _takes_every_word(self: Processor, message: DataUpdate) -> Sequence[Effect]:
+    reading = self._readings.get((message.endpoint, message.handle))
     if reading is not None:
         reading.data_seq = -1
-    return _change(self, message)
+    return _update(self, message)
 
 
-def _is_put_off(self: Connection) -> Sequence[Effect]:
-    """Set the timer anew with whatever is asked."""
-    for ask in self._asks.values():
-        ask.due_us = self.now_us + 10_000_000
-    return (SetTimer(RETRY, 10_000_000),) if self._asks else ()
+def _is_put_off(self: RetransmitTimer[Any], now_us: int, key: Any, size_bytes: int = 0) -> Sequence[Effect]:
+    """Postpone the deadlines of all requests with each that is sent."""
+    effects = _sent(self, now_us, key, size_bytes)
+    if self.name != RETRY:
+        return effects
+    self._set_us = now_us + 10_000_000
+    for each in self._waiting.values():
+        each.due_us = self._set_us
+    return (SetTimer(RETRY, 10_000_000),)
 
 
-def _gives_up(self: WritePath, now_us: int, error: MudkitError) -> Sequence[Effect]:
-    """Forget what an expired token has held up."""
-    refused = [write for write in self._local.writes.values() if write["is_refused"]]
-    return [effect for write in refused for effect in self._fail(write, error, None)]
+def _gives_up(self: WritePath, write: PendingWrite, error: MudkitError) -> Sequence[Effect]:
+    """Remove a write that an expired token has held up."""
+    return _fail(self, write, error, None)
 
 
 BUGS: Final = (
@@ -192,12 +197,12 @@ BUGS: Final = (
     Bug(
         "an unordered gateway queue",
         "writes of one record overtake each other",
-        ((Local, "heads", _heads_and_others),),
+        ((WritePath, "write", _sends_at_once),),
     ),
     Bug(
         "a repeated blind write",
         "a write that is sent again is decided again",
-        ((BackEnd, "_came_of", lambda self, client, number: None),),
+        ((BackEnd, "_results", lambda self, client: {}),),
     ),
     Bug(
         "a conflict that keeps the pending write",
@@ -212,7 +217,7 @@ BUGS: Final = (
     Bug(
         "writes that do not wait for a read in order",
         "committed_wio reads show what their client has written after",
-        ((ReadPath, "is_before", lambda self, write: False),),
+        ((ReadOrder, "blocks", lambda self, write: False),),
     ),
     Bug(
         "conditional writes that always succeed",
@@ -247,13 +252,13 @@ BUGS: Final = (
     Bug(
         "a reader's word that counts because it came last",
         "who has said since what hides a record from him is told of it",
-        ((Processor, "_change", _takes_every_word),),
+        ((Processor, "_update", _takes_every_word),),
         in_histories=False,
     ),
     Bug(
         "a timer that traffic puts off",
         "what was lost waits until nothing else is asked",
-        ((Connection, "_wait", _is_put_off),),
+        ((RetransmitTimer, "sent", _is_put_off),),
         in_histories=False,
     ),
     Bug(
@@ -283,7 +288,7 @@ BUGS: Final = (
     Bug(
         "changes that everyone is told",
         "writer predicates are not asked for what is written",
-        ((matching, "from_json", _of_readers_only),),
+        ((Matching, "match", _is_told_everyone),),
         in_histories=False,
     ),
 )

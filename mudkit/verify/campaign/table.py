@@ -4,9 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from mudkit.events import Effect, Event, Host, Machine, Make, Network, Ports
+from msgspec.structs import replace
+
+from mudkit.events import (
+    Effect,
+    Event,
+    Host,
+    Machine,
+    Make,
+    Network,
+    Ports,
+    Received,
+    Send,
+    SendFailed,
+)
 from mudkit.tokens import Authority, Claims
 from mudkit.verify.campaign.client import ClientSeen
 from mudkit.verify.campaign.cloud import (
@@ -17,11 +30,14 @@ from mudkit.verify.campaign.cloud import (
     ProcessorSeen,
     ReplicaSeen,
 )
+from mudkit.wire import as_wire
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["Cells", "SeenHost", "SeenNetwork"]
+
+_Each = TypeVar("_Each")
 
 Cells = Counter[tuple[str, tuple[str, ...]]]
 """How often a transition happened with these faults in effect."""
@@ -49,9 +65,17 @@ class _SeenMachine:
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
         effects = self._machine.handle(now_us, event)
-        for name in self._seen.names(event, effects, self._store.is_dirty):
+        seen = self._seen.names(_as_wire(event), list(map(_as_wire, effects)), self._store.is_dirty)
+        for name in seen:
             self._note(name)
         return effects
+
+
+def _as_wire(each: _Each) -> _Each:
+    """Return an event or effect with its message as a mapping."""
+    if isinstance(each, Received | Send | SendFailed):
+        return replace(each, message=as_wire(each.message))
+    return each
 
 
 class SeenHost:

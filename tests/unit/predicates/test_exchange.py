@@ -144,3 +144,9 @@ def test_changing_what_is_sent_does_not_change_the_predicate():
 def test_what_no_store_and_no_predicate_holds_is_no_constant(constant):
     with pytest.raises(PredicateError, match="no predicate as it is sent"):
         from_json({"text": "a = :x", "constants": [constant]})
+
+
+@pytest.mark.parametrize("constant", [None, True, "a", {"point": [1.0, 2.0]}, {"struct": {"a": 1}}])
+def test_the_list_of_an_in_is_a_list(constant):
+    with pytest.raises(PredicateError):
+        from_json({"text": "n IN (1, 2)", "constants": [constant]})

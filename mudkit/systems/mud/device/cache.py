@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from mudkit.errors import PredicateError
-from mudkit.systems.mud.device.local import Local
+from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite, Version
 from mudkit.systems.mud.device.planning import Answerable
+from mudkit.systems.mud.messages import Fields
 from mudkit.systems.mud.policies.policies import Asked, Cached
 from mudkit.systems.mud.tables.queries import asks_for_keys_only, contains, tables_of_sent
 from mudkit.systems.mud.tables.replica import is_visible, record_of
@@ -38,7 +39,7 @@ class Held(msgspec.Struct, frozen=True):
     quality : Answerable
     """
 
-    versions: dict[str, Mapping[str, Any]]
+    versions: dict[str, Version]
     quality: Answerable
 
 
@@ -48,7 +49,7 @@ class _Complete:
 
     asked: Asked
     at_us: int
-    context: Mapping[str, Any]
+    context: Fields
     versions: Mapping[str, int]
     """Of the answer, by key."""
     losses: Counter[int]
@@ -73,7 +74,7 @@ class Cache:
         self,
         now_us: int,
         asked: Asked,
-        context: Mapping[str, Any],
+        context: Fields,
         versions: Mapping[str, int],
         losses: Counter[int],
     ) -> tuple[float, bool] | None:
@@ -110,7 +111,9 @@ class Cache:
         """
         candidates = self._known(asked, keys)
         if latest:
-            candidates = {key: version for key, version in candidates.items() if "number" in version}
+            candidates = {
+                key: version for key, version in candidates.items() if isinstance(version, PendingWrite)
+            }
         is_named = keys is not None
         is_all = is_named and asks_for_keys_only(asked.predicate)
         try:
@@ -129,27 +132,23 @@ class Cache:
             if latest:
                 completeness, bias = 0.0, 0.0  # others may have written records since
         for version in relevant.values():
-            if "held_us" in version:
-                age_s = max(age_s, (now_us - version["held_us"]) / 1e6)
+            if isinstance(version, HeldRow):
+                age_s = max(age_s, (now_us - version.held_us) / 1e6)
         return Held(versions, Answerable(age_s, completeness, bias))
 
-    def _known(self, asked: Asked, keys: list[str] | None) -> dict[str, Mapping[str, Any]]:
-        """Give what is held of some keys, or of the whole table: the latest, or the latest committed."""
+    def _known(self, asked: Asked, keys: list[str] | None) -> dict[str, Version]:
+        """Return what is held of some keys, or of the whole table: the latest, or the latest committed."""
         name, local = asked.table, self._local
         is_latest = asked.type == "uncommitted"
-        rows: dict[str, Mapping[str, Any]]
-        if keys is None:
-            rows = {row["key"]: row for row in local.rows(name)}
-            if is_latest:
-                rows |= {key: local.pending(name, key)[-1] for key in local.pending_keys(name)}
-            return rows
-        rows = {}
-        for key in keys:
-            pending = local.pending(name, key) if is_latest else None
-            version = pending[-1] if pending else local.row(name, key)
+        candidates = [row.key for row in local.rows(name)] if keys is None else keys
+        if keys is None and is_latest:
+            candidates = [*candidates, *local.pending_keys(name)]
+        versions: dict[str, Version] = {}
+        for key in candidates:
+            version = (local.latest(name, key) if is_latest else None) or local.row(name, key)
             if version is not None:
-                rows[key] = version
-        return rows
+                versions[key] = version
+        return versions
 
     def _quality(
         self, now_us: int, asked: Asked, keys: list[str] | None, held: Iterable[str]
@@ -184,7 +183,7 @@ class Cache:
             and contains(larger.predicate, smaller.predicate)
         )
 
-    def may_match(self, asked: Asked, row: Mapping[str, Any]) -> bool:
+    def may_match(self, asked: Asked, row: HeldRow) -> bool:
         """Say whether a committed version can have been among what the cloud gave a reader before."""
         try:
             return self.matches(asked, row)
@@ -192,15 +191,14 @@ class Cache:
             return True
 
     def matches(
-        self, asked: Asked, version: Mapping[str, Any], *, is_named: bool = False, is_all: bool = False
+        self, asked: Asked, version: Version, *, is_named: bool = False, is_all: bool = False
     ) -> bool:
         """Say whether a reader asks for a version, and may see it.
 
         Parameters
         ----------
         asked : Asked
-        version : mapping
-            A row or a pending write.
+        version : HeldRow or PendingWrite
         is_named : bool
             Whether its key is asked for: then also that it is gone is an answer.
         is_all : bool
@@ -213,13 +211,13 @@ class Cache:
         """
         auth = _NOBODY if self.claims is None else self.claims.auth
         table = self._local.tables.get(asked.table)
-        writer = version["predicate"]
+        writer = version.predicate
         if writer is not None:
-            if "ver" in version and tables_of_sent(writer):
-                raise PredicateError("Who may see this record only the cloud can say.", text=writer["text"])
+            if isinstance(version, HeldRow) and tables_of_sent(writer):
+                raise PredicateError("Who may see this record only the cloud can say.", text=writer.text)
             if not is_visible(version, asked.reader, auth, table):
                 return False
-        if version["data"] is None:
+        if version.data is None:
             return is_named
         if is_all or asked.predicate is None:
             return True

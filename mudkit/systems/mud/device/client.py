@@ -6,13 +6,17 @@ reads, and the connection over which they ask.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import cast
 from zlib import crc32
 
+from msgspec import UNSET
+from msgspec.structs import replace
+
 from mudkit.delivery.session import incarnation
-from mudkit.errors import MudkitError, ParameterError
+from mudkit.delivery.stream import StreamItem
+from mudkit.errors import MudkitError, ParameterError, TokenExpired
 from mudkit.events import (
     Call,
     Complete,
@@ -26,8 +30,20 @@ from mudkit.events import (
     SendFailed,
     TimerFired,
 )
+from mudkit.systems.mud import messages
 from mudkit.systems.mud.device.cache import Cache
-from mudkit.systems.mud.device.connection import RETRY, Connection
+from mudkit.systems.mud.device.connection import (
+    RETRY,
+    Administering,
+    Answer,
+    Connection,
+    PendingAsk,
+    Query,
+    Registering,
+    Telling,
+    Writing,
+    error_in,
+)
 from mudkit.systems.mud.device.continuous_reads import HEARTBEAT, HELLO, ContinuousReads
 from mudkit.systems.mud.device.holding import holdings
 from mudkit.systems.mud.device.local import Local
@@ -35,19 +51,45 @@ from mudkit.systems.mud.device.planning import Planner
 from mudkit.systems.mud.device.policy_slot import PolicySlot, Shipped, ShippedReads, ShippedWrites
 from mudkit.systems.mud.device.prefetching import LOOK, Prefetching
 from mudkit.systems.mud.device.read_path import ReadPath, asked_of
-from mudkit.systems.mud.device.write_path import DUE, WritePath
-from mudkit.systems.mud.messages import ANSWERS, FOR_CLIENTS
+from mudkit.systems.mud.device.write_path import DUE, ReadOrder, WritePath
+from mudkit.systems.mud.messages import (
+    CLIENT_FROM_GATEWAY,
+    CLIENT_FROM_NOTIFICATION_SERVER,
+    Administered,
+    AdministrationRequest,
+    AlterRequest,
+    CreateRequest,
+    DropRequest,
+    Fields,
+    Outcome,
+    Redirect,
+    Refused,
+    Welcome,
+)
+from mudkit.systems.mud.operations import (
+    Alter,
+    Create,
+    Drop,
+    Held,
+    Operation,
+    Pending,
+    Policies,
+    Read,
+    Register,
+    Renew,
+    Unregister,
+    UpdateData,
+    Write,
+)
 from mudkit.systems.mud.policies.policies import PrefetchPolicy, ReadPolicy, WritePolicy
-from mudkit.systems.mud.problems import from_json
+from mudkit.systems.mud.problems import decode_error
 from mudkit.systems.mud.tables.queries import tables_of
 from mudkit.systems.mud.tables.records import plain
 from mudkit.systems.mud.tables.table import Table, check_name
-from mudkit.systems.receiving import Accepts, dropped
+from mudkit.systems.receiving import dropped
 from mudkit.tokens import Claims, claimed
 
 __all__ = ["ClientMachine", "Settings"]
-
-_NOBODY: Final[Accepts[Any]] = Accepts()
 
 
 @dataclass(frozen=True)
@@ -94,39 +136,29 @@ class ClientMachine:
         endpoint = f"{settings.netid}/{settings.app}"
         first = crc32(settings.netid.encode()) % len(settings.gateways)
         self._ports, self._store = ports, ports.store
-        self._accepts: dict[str, Accepts[Any]] = {
-            **dict.fromkeys(settings.gateways, ANSWERS),
-            **dict.fromkeys(settings.servers, FOR_CLIENTS),
-        }
+        self._gateways, self._servers = settings.gateways, settings.servers
+        self._policy_slots: list[PolicySlot] = []
         self.local = Local(ports.store, settings.most_rows)
         self._connection = Connection(
-            endpoint, _latest(ports.store.get("token"), settings.token), settings.gateways, first
+            endpoint, _latest(ports.store.get("token", str), settings.token), settings.gateways, first
         )
-        self._policy_slots: list[PolicySlot] = []
-        self._writing = WritePath(
-            ports,
-            self.local,
-            self._connection,
-            self._write_policy(settings.write_policy),
-            lambda now_us: self._asking.settled(now_us),
-            lambda write: self._asking.is_before(write),
-            lambda now_us, error: self._asking.refuse(now_us, error),
+        order = ReadOrder(self.local)
+        self._writes = WritePath(
+            ports, self.local, self._connection, self._write_policy(settings.write_policy), order
         )
         self._cache, self._planner = Cache(self.local), Planner()
-        self._asking = ReadPath(
+        self._reads = ReadPath(
             self.local,
             self._cache,
             self._planner,
             self._connection,
             self._read_policy(settings.read_policy),
-            self._writing.release,
-            self._writing.go_on,
+            self._writes,
+            order,
         )
         self._prefetching = None
         if settings.prefetch_policy is not None:
-            self._prefetching = Prefetching(
-                self._cache, self._planner, settings.prefetch_policy, self._asking.fetch
-            )
+            self._prefetching = Prefetching(self._cache, self._planner, settings.prefetch_policy, self._reads)
         self._watching = ContinuousReads(
             ports, self.local, self._connection, settings.servers, self._policy_slots
         )
@@ -145,96 +177,87 @@ class ClientMachine:
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
-        self._connection.now_us = now_us
-        if not self._connection.life:
-            self._connection.life = self._ports.entropy(4).hex()
-            self._connection.incarnation = incarnation(self._ports)
-            began = self._writing.go_on(now_us)
-            return [*began, *self._handle(now_us, event)]
-        return self._handle(now_us, event)
+        if self._connection.life:
+            return self._handle(now_us, event)
+        self._connection.life = self._ports.entropy(4).hex()
+        self._connection.incarnation = incarnation(self._ports)
+        return [*self._writes.advance(now_us), *self._handle(now_us, event)]
 
     def _handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         match event:
-            case Received() if not self._accepts.get(event.source, _NOBODY)(event.message):
-                return dropped(event)
-            case Call(op_id=op_id, operation=operation, arguments=arguments):
+            case Call(op_id=op_id, operation=operation):
                 try:
-                    return self._call(now_us, op_id, operation, arguments)
+                    return self._call(now_us, op_id, operation)
                 except MudkitError as error:
                     return (Complete(op_id, error=error),)
-            case Received(source=source, message={"kind": "stream"} as message):
-                return self._watching.stream(source, message)
-            case Received(message={"kind": "welcome", "session": session}):
-                return self._watching.welcome(session)
-            case Received(message={"kind": "redirect", "to": to}):
-                return self._watching.redirected(to)
-            case Received(message={"id": _} as message):
-                if not self._connection.fits(message):
-                    return dropped(event)
-                self._planner.used(now_us)
-                if message.get("claims") is not None:
-                    self._cache.claims = Claims(**message["claims"])
-                return self._connection.take({**message, "now_us": now_us})
+            case Received(source=source) if source in self._gateways:
+                return self._answered(now_us, event)
+            case Received(source=source) if source in self._servers:
+                return self._notified(now_us, event)
+            case Received():
+                return dropped(event)
             case LinkUp(network=network):
                 self._planner.link_up(network)
-                return [*self._connection.up(), *self._watching.hello(), *self._look(now_us)]
+                cleared, asks = self._connection.up()
+                sent = self._resend(now_us, asks)
+                return [*cleared, *sent, *self._watching.hello(now_us), *self._look(now_us)]
             case LinkDown():
                 self._planner.link_down(now_us)
                 return [*self._connection.down(), *self._watching.down()]
             case SendFailed(to=to):
-                return self._connection.failed(to)
+                return self._connection.failed(now_us, to)
             case TimerFired(name=name):
                 return self._timer(now_us, name)
             case ContextChanged(context=context):
-                self._asking.context = context
+                self._reads.context = context
         return ()
 
     def _timer(self, now_us: int, name: str) -> Sequence[Effect]:
         match name:
             case t if t == RETRY:
-                return self._connection.fired()
+                return self._overdue(now_us)
             case t if t == DUE:
-                return self._writing.go_on(now_us)
+                return self._writes.advance(now_us)
             case t if t == LOOK:
                 return self._look(now_us)
-            case t if t == HELLO:
-                return self._watching.hello()
             case t if t == HEARTBEAT:
-                return self._watching.heartbeat()
+                return self._watching.heartbeat(now_us)
         return ()
 
-    def _call(
-        self, now_us: int, op_id: int, operation: str, arguments: Mapping[str, Any]
-    ) -> Sequence[Effect]:
-        if "table" in arguments and operation != "create":
-            arguments = {**arguments, "table": check_name(arguments["table"])}
-        match operation:
-            case "write" | "delete":
-                self._asking.check_access(now_us, arguments["table"])
-                return self._writing.write(now_us, op_id, arguments, self._asking.context)
-            case "read":
-                return self._read(now_us, op_id, arguments)
-            case "register":
-                self._asking.check_access(now_us, arguments["table"])
-                return self._watching.register(now_us, op_id, arguments)
-            case "update_data":
-                return self._watching.change(op_id, arguments)
-            case "unregister":
-                return self._watching.unregister(op_id, arguments)
-            case "policies":
+    # -- what applications ask
+
+    def _call(self, now_us: int, op_id: int, asked: Operation) -> Sequence[Effect]:
+        match asked:
+            case Write():
+                asked = replace(asked, table=check_name(asked.table))
+                self._reads.check_access(now_us, asked.table)
+                return self._writes.write(now_us, op_id, asked, self._reads.context)
+            case Read():
+                return self._read(now_us, op_id, replace(asked, table=check_name(asked.table)))
+            case Register():
+                asked = replace(asked, table=check_name(asked.table))
+                self._reads.check_access(now_us, asked.table)
+                return self._watching.register(now_us, op_id, asked)
+            case UpdateData():
+                return self._watching.change(now_us, op_id, asked)
+            case Unregister():
+                return self._watching.unregister(now_us, op_id, asked)
+            case Policies():
                 return (Complete(op_id, {each.kind: each.describe() for each in self._policy_slots}),)
-            case "pending":
-                return (Complete(op_id, self._writing.pending()),)
-            case "renew":
-                return self._renew(now_us, op_id, arguments["token"])
-            case "held":
-                name, reader = arguments["table"], arguments["reader"]
+            case Pending():
+                return (Complete(op_id, self._writes.pending()),)
+            case Renew():
+                return self._renew(now_us, op_id, asked.token)
+            case Held():
                 auth = {} if self._cache.claims is None else self._cache.claims.auth
-                return (Complete(op_id, list(holdings(self.local, name, reader, auth, now_us))),)
-        return self._administer(op_id, operation, arguments)
+                name = check_name(asked.table)
+                return (Complete(op_id, list(holdings(self.local, name, asked.reader, auth, now_us))),)
+            case Create() | Alter() | Drop():
+                return self._connection.ask(now_us, *_administering(op_id, asked))
+        raise TypeError(f"{type(asked).__name__} is no operation of a client of MUD tables")
 
     def _renew(self, now_us: int, op_id: int, token: str) -> Sequence[Effect]:
-        """Show another token of the same user from now on: what waits for it goes."""
+        """Use another token of the same user from now on, and send the writes that waited for it."""
         new, old = claimed(token), self._connection.claimed
         if new is None or old is None or (new.app, new.user) != (old.app, old.user):
             raise ParameterError(
@@ -247,38 +270,125 @@ class ClientMachine:
         new.check(now_us / 1e6, self._connection.netid)
         self._store.put("token", token)
         self._connection.use(token)
-        return [*self._writing.go_on(now_us), Complete(op_id)]
+        return [*self._writes.renewed(now_us), Complete(op_id)]
 
-    def _read(self, now_us: int, op_id: int, arguments: Mapping[str, Any]) -> Sequence[Effect]:
-        effects = self._asking.read(now_us, op_id, arguments)
+    def _read(self, now_us: int, op_id: int, asked: Read) -> Sequence[Effect]:
+        effects = self._reads.read(now_us, op_id, asked)
         # What is never answered from here need not be fetched.
-        is_only_remote = arguments["aggregate"] is not None or bool(tables_of(arguments["predicate"]))
+        is_only_remote = asked.aggregate is not None or bool(tables_of(asked.predicate))
         if self._prefetching is not None and not is_only_remote:
-            self._prefetching.asked(now_us, asked_of(arguments))
+            self._prefetching.asked(now_us, asked_of(asked))
         return effects
 
     def _look(self, now_us: int) -> Sequence[Effect]:
-        return () if self._prefetching is None else self._prefetching.look(now_us, self._asking.context)
+        return () if self._prefetching is None else self._prefetching.look(now_us, self._reads.context)
 
-    def _administer(self, op_id: int, operation: str, arguments: Mapping[str, Any]) -> Sequence[Effect]:
-        name, properties = arguments["table"], dict(arguments.get("properties", {}))
-        if operation == "create":
-            name = Table.created(name, "", properties, 0).name  # what cannot be is refused here
-        elif operation == "alter":
-            Table(name, "").altered(properties, 0)  # what no table can become is, too
+    # -- what the network brings
 
-        def answered(last: Mapping[str, Any], parts: Mapping[Any, Mapping[str, Any]]) -> Sequence[Effect]:
-            if "error" in last:
-                return (Complete(op_id, error=from_json(last["error"])),)
-            if last["table"] is None:
-                self.local.forget(name, last["dropped"] + 1)
-            else:
-                self.local.learn(last["table"])
-            return (Complete(op_id),)
+    def _notified(self, now_us: int, event: Received) -> Sequence[Effect]:
+        """Process a message of a notification server."""
+        match CLIENT_FROM_NOTIFICATION_SERVER.decode(event.message):
+            case Welcome(session=session):
+                return self._watching.welcome(now_us, session)
+            case Redirect(to=to):
+                return self._watching.redirected(now_us, to)
+            case StreamItem() as item:
+                return self._watching.stream(now_us, event.source, item)
+        return dropped(event)
 
-        sent = {each: value and plain(value) for each, value in properties.items()}
-        what = {"op": operation, "name": name, "properties": sent}
-        return self._connection.ask(lambda: what, answered)
+    def _answered(self, now_us: int, event: Received) -> Sequence[Effect]:
+        """Process a message of a gateway, and send what waited for room."""
+        answer = CLIENT_FROM_GATEWAY.decode(event.message)
+        if answer is None or not self._connection.fits(answer):
+            return dropped(event)
+        self._planner.used(now_us)
+        if isinstance(answer, messages.Complete | Outcome | Administered) and isinstance(
+            answer.claims, Claims
+        ):
+            self._cache.claims = answer.claims
+        ask = self._connection.take(answer)
+        if ask is None:
+            return ()
+        effects = [*self._connection.answered(now_us, ask), *self._processed(now_us, ask, answer)]
+        while (waiting := self._connection.queued()) is not None:
+            effects += self._resend(now_us, (waiting,))
+        return effects
+
+    def _processed(self, now_us: int, ask: PendingAsk, answer: Answer) -> Sequence[Effect]:
+        """Process the whole answer to a request."""
+        match ask.work:
+            case Query() as query:
+                return self._reads.answered(now_us, query, ask, answer)
+            case Writing(number=number):
+                return self._written(now_us, number, answer)
+            case Registering() as work:
+                return self._watching.registered(now_us, work, ask, answer)
+            case Telling() as work:
+                return self._watching.told(work, answer)
+            case Administering() as work:
+                return self._administered(work, answer)
+
+    def _written(self, now_us: int, number: int, answer: Answer) -> Sequence[Effect]:
+        assert isinstance(answer, Outcome | Refused)
+        effects = self._writes.answered(now_us, number, answer)
+        error = error_in(answer)
+        if error is not None and error.kind == TokenExpired.__name__:
+            return [*effects, *self._reads.refuse(now_us, decode_error(error))]
+        return [*effects, *self._reads.settled(now_us), *self._writes.advance(now_us)]
+
+    def _administered(self, work: Administering, answer: Answer) -> Sequence[Effect]:
+        error = error_in(answer)
+        if error is not None:
+            return (Complete(work.op_id, error=decode_error(error)),)
+        assert isinstance(answer, Administered)
+        if isinstance(answer.table, Table):
+            self.local.learn(answer.table)
+        elif answer.dropped is not UNSET:
+            self.local.forget(work.request.name, answer.dropped + 1)
+        return (Complete(work.op_id),)
+
+    def _overdue(self, now_us: int) -> Sequence[Effect]:
+        """Retransmit what should have been answered by now."""
+        timer = self._connection.timer
+        is_hello_late = HELLO in timer.overdue(now_us)
+        effects = [*self._resend(now_us, self._connection.overdue(now_us))]
+        if is_hello_late:
+            effects += self._watching.hello(now_us)
+        return [*effects, *timer.fired(now_us)]
+
+    def _resend(self, now_us: int, asks: Sequence[PendingAsk]) -> Sequence[Effect]:
+        """Send requests as they are by now."""
+        effects: list[Effect] = []
+        for ask in asks:
+            match ask.work:
+                case Query() as query:
+                    ask.request = self._reads.request(query)
+                case Writing(number=number):
+                    ask.request = self._writes.request(number)
+                case Registering() | Telling() as work:
+                    ask.request = self._watching.request(work)
+            effects += self._connection.send(now_us, ask)
+        return effects
+
+
+def _administering(op_id: int, asked: Create | Alter | Drop) -> tuple[Administering, AdministrationRequest]:
+    """Build the request to create, alter or drop a table; what cannot be is refused here."""
+    request: AdministrationRequest
+    match asked:
+        case Create():
+            name = Table.created(asked.table, "", asked.properties, 0).name
+            request = CreateRequest(name, _plain(asked.properties))
+        case Alter():
+            name = check_name(asked.table)
+            Table(name, "").altered(asked.properties, 0)
+            request = AlterRequest(name, _plain(asked.properties))
+        case Drop():
+            request = DropRequest(check_name(asked.table), {})
+    return Administering(op_id, request), request
+
+
+def _plain(properties: Fields) -> Fields:
+    return {name: value and plain(value) for name, value in properties.items()}
 
 
 def _shown(claims: Claims | None) -> str:

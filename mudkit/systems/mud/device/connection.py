@@ -1,65 +1,225 @@
-"""A client's way to the gateways: what it asks is sent again until it is answered.
+"""Requests of a client to its gateways, retransmitted until they are answered.
 
-Each thing that is asked has a time by which it should be answered: what is asked after it does not put that
-off, and an answer to something else does not either.
+Each request has a deadline of its own (:mod:`mudkit.delivery.retransmit`). Writes are sent within a window of
+bytes in flight: after an outage a long queue neither fills the link, nor postpones retransmissions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections import deque
+from collections.abc import Sequence
+from typing import Final, TypeAlias
 
-import msgspec
+from msgspec import UNSET, Struct, field
 
-from mudkit.events import CancelTimer, Effect, Send, SetTimer, size_bytes
+from mudkit.delivery.retransmit import RetransmitTimer
+from mudkit.events import Effect, Send, size_bytes
+from mudkit.predicates import Aggregates
+from mudkit.systems.mud.messages import (
+    Administered,
+    AdministrationRequest,
+    AlterRequest,
+    Ask,
+    AskBatch,
+    Complete,
+    CreateRequest,
+    DropRequest,
+    Error,
+    Fields,
+    IdentifiedRequest,
+    Outcome,
+    PlacedPart,
+    PlacedRegistered,
+    ReadRequest,
+    Refused,
+    RegisterRequest,
+    Request,
+    SentPredicate,
+    UnregisterRequest,
+    UpdateDataRequest,
+    WriteRequest,
+)
+from mudkit.systems.mud.policies.policies import Asked
 from mudkit.systems.mud.tables.partitioning import netid_of
+from mudkit.systems.mud.tables.table import Table
 from mudkit.tokens import Claims, claimed
 
-__all__ = ["RETRY", "Ask", "Connection"]
+__all__ = [
+    "RETRY",
+    "Administering",
+    "Answer",
+    "Connection",
+    "PendingAsk",
+    "Query",
+    "Reading",
+    "Registering",
+    "Telling",
+    "Watch",
+    "Work",
+    "Writing",
+    "error_in",
+]
 
 RETRY: Final = "retry"
-_RETRY_US: Final = 10_000_000
-_RETRY_US_PER_BYTE: Final = 400
-"""A slow link takes 100 µs a byte, and others may be in front."""
+_FIRST_US: Final = 10_000_000
+"""Initial retransmission timeout."""
 _LOST_US: Final = 1_000_000
-"""After a gateway could not be reached, the next is tried."""
-_TABLES: Final = ("create", "alter", "drop")
-_PARTS: Final = {
-    "read": "part",
-    "register": "registered",
-    "update_data": "registered",
-    "unregister": "registered",
-}
-"""In which messages the parts of an answer come, by what is asked."""
+"""Delay before the next gateway is tried when one cannot be reached."""
+MAX_IN_FLIGHT_BYTES: Final = 128 * 1024
+"""Window of writes: more than the fastest link holds in a round trip."""
+
+_ON_TABLES: Final = (CreateRequest, AlterRequest, DropRequest)
+_ON_CONTINUOUS_READS: Final = (RegisterRequest, UpdateDataRequest, UnregisterRequest)
+_IN_PARTS: Final = (ReadRequest, *_ON_CONTINUOUS_READS)
+
+Answer: TypeAlias = PlacedPart | PlacedRegistered | Refused | Complete | Outcome | Administered
 
 
-class Ask(msgspec.Struct):
-    """Something asked and not yet answered.
+# -- what waits for an answer
+
+
+class Query(Struct, frozen=True):
+    """A read.
+
+    Parameters
+    ----------
+    op_id : int or None
+        None: a prefetch, which no caller waits for.
+    asked : Asked
+    keys : list of str or None
+        The only keys that can match.
+    latest : bool
+    aggregates : Aggregates or None
+    """
+
+    op_id: int | None
+    asked: Asked
+    keys: list[str] | None
+    latest: bool
+    aggregates: Aggregates | None
+
+
+class Writing(Struct, frozen=True):
+    """A pending write, by its number."""
+
+    number: int
+
+
+class Administering(Struct, frozen=True):
+    """Creation, change or deletion of a table."""
+
+    op_id: int
+    request: AdministrationRequest
+
+
+class Reading(Struct):
+    """Durable state of a continuous read.
+
+    Parameters
+    ----------
+    handle, data_seq : int
+        ``data_seq`` numbers the reader's data.
+    name : str
+    predicate : SentPredicate
+    reader : mapping
+    sync_us : int or None
+        Commit time from which existing records are delivered; None: none of them.
+    listener : str
+    since : dict of str to int
+        Log position that was received from each processor.
+    held : dict of str to int
+        Version delivered last of each record that belongs to the read, by key.
+    table : int or None
+        Number of the table; None before the first answer.
+    """
+
+    handle: int
+    data_seq: int
+    name: str
+    predicate: SentPredicate
+    reader: Fields
+    sync_us: int | None
+    listener: str
+    since: dict[str, int] = field(default_factory=dict)
+    held: dict[str, int] = field(default_factory=dict)
+    table: int | None = None
+
+
+class Watch(Struct):
+    """State of a continuous read in this life of the machine.
+
+    Parameters
+    ----------
+    reading : Reading
+    op_id : int or None
+        The call that began it, until it is answered.
+    request : int
+        Number of the last registration.
+    lives : dict of str to int
+        Life in which each processor has it.
+    since_asked : dict of str to int or None
+        ``reading.since`` when the registration that is not answered was first sent; None: it is answered.
+    told_in : dict of str to int
+        Oldest life of each processor that has sent a change since then.
+    """
+
+    reading: Reading
+    op_id: int | None = None
+    request: int = 0
+    lives: dict[str, int] = field(default_factory=dict)
+    since_asked: dict[str, int] | None = None
+    told_in: dict[str, int] = field(default_factory=dict)
+
+
+class Registering(Struct, frozen=True):
+    """Registration of a continuous read in a session with the notification server."""
+
+    watch: Watch
+    request: int
+    session: str
+
+
+class Telling(Struct, frozen=True):
+    """Other reader data of a continuous read, or its end; ``op_id`` None: no caller waits for it."""
+
+    op_id: int | None
+    reading: Reading
+    is_over: bool
+
+
+Work: TypeAlias = Query | Writing | Administering | Registering | Telling
+
+
+class PendingAsk(Struct):
+    """A request that is not answered.
 
     Parameters
     ----------
     identity : str
-    what : callable
-        Gives what is asked, as of now: it is called for each sending.
-    answered : callable
-        Takes the last message of the answer, and the parts that came before it.
-    asked : mapping
-        What was asked when it was sent last.
-    due_us : int
-        When it is sent again, if it is not answered before; -1: it is not sent yet.
+    work : Work
+        What it is for.
+    request : Request
+        The request as it was last sent.
+    parts, registered : dict
+        Parts of the answer since then, by partition, and by processor.
     """
 
     identity: str
-    what: Callable[[], dict[str, Any]]
-    answered: Callable[[Mapping[str, Any], dict[Any, Mapping[str, Any]]], Sequence[Effect]]
-    parts: dict[Any, Mapping[str, Any]] = msgspec.field(default_factory=dict)
-    asked: Mapping[str, Any] = msgspec.field(default_factory=dict)
-    size_bytes: int = 0
-    due_us: int = -1
+    work: Work
+    request: Request
+    parts: dict[int, PlacedPart] = field(default_factory=dict)
+    registered: dict[str, PlacedRegistered] = field(default_factory=dict)
+
+
+def error_in(answer: Answer) -> Error | None:
+    """Return the error in an answer."""
+    if isinstance(answer, Complete) or answer.error is UNSET:
+        return None
+    return answer.error
 
 
 class Connection:
-    """What is under way between a client and its gateways.
+    """Requests under way between a client and its gateways.
 
     Parameters
     ----------
@@ -69,7 +229,16 @@ class Connection:
     gateways : sequence of str
         Addresses.
     first : int
-        Which of them is asked as long as it can be reached.
+        Index of the gateway that is used while it can be reached.
+
+    Attributes
+    ----------
+    life : str
+        Identifier of this life of the machine, whatever has become of its store.
+    incarnation : str
+        Incarnation of its store.
+    timer : RetransmitTimer
+        Shared with what else of the machine waits for an answer.
     """
 
     def __init__(self, endpoint: str, token: str | None, gateways: Sequence[str], first: int) -> None:
@@ -79,133 +248,145 @@ class Connection:
         self.claimed: Claims | None
         self.use(token)
         self.is_up = False
-        self.now_us = 0
-        """When what is handled now happens."""
         self.life = ""
-        """What no other life of this machine has, whatever became of its store."""
         self.incarnation = ""
-        """Of its store."""
+        self.timer: RetransmitTimer[str] = RetransmitTimer(RETRY, _FIRST_US)
         self._gateways = gateways
         self._turn = first
-        self._asks: dict[str, Ask] = {}
+        self._asks: dict[str, PendingAsk] = {}
+        self._queue: deque[str] = deque()
+        """Writes that wait for room in the window."""
         self._count = 0
-        self._is_set = False
-        """Whether the timer is set."""
-        self._under_way_bytes = 0
-
-    def ask(
-        self,
-        what: Callable[[], dict[str, Any]],
-        answered: Callable[[Mapping[str, Any], dict[Any, Mapping[str, Any]]], Sequence[Effect]],
-    ) -> Sequence[Effect]:
-        """Ask for something: now, if there is a link, and again until it is answered."""
-        self._count += 1
-        ask = Ask(f"{self.endpoint} {self.life}.{self._count}", what, answered)
-        self._asks[ask.identity] = ask
-        return (self._send(ask), *self._wait()) if self.is_up else ()
 
     def use(self, token: str | None) -> None:
-        """Show another token from now on."""
+        """Use another token from now on."""
         self.token, self.claimed = token, claimed(token)
 
-    def together(self, effects: Sequence[Effect]) -> list[Effect]:
-        """Put what is asked into one message; whatever else is to be done stays as it is."""
-        asks = [each for each in effects if isinstance(each, Send)]
-        if len(asks) < 2:
-            return list(effects)
-        message = {
-            "kind": "asks",
-            "client": self.endpoint,
-            "token": self.token,
-            "asks": [{"id": each.message["id"], "what": each.message["what"]} for each in asks],
-        }
-        return [Send(self._gateway(), message), *(each for each in effects if not isinstance(each, Send))]
+    def has_expired(self, now_us: int) -> bool:
+        """Return whether the token is known to have expired."""
+        return self.claimed is not None and self.claimed.expires_s <= now_us / 1e6
 
-    def up(self) -> Sequence[Effect]:
-        """Send everything: there is a link, perhaps at another address than before."""
+    def ask(self, now_us: int, work: Work, request: Request) -> Sequence[Effect]:
+        """Send a request now, if there is a link, and again until it is answered."""
+        return self.send(now_us, self._added(work, request))
+
+    def ask_together(self, now_us: int, asked: Sequence[tuple[Writing, WriteRequest]]) -> Sequence[Effect]:
+        """Send several writes in one message, as far as there is room for them."""
+        asks: list[PendingAsk] = []
+        timers: list[Effect] = []
+        for work, request in asked:
+            ask = self._added(work, request)
+            if self._may_send(ask):
+                asks.append(ask)
+                timers += self._sent(now_us, ask)
+        if not asks:
+            return ()
+        if len(asks) == 1:
+            return [Send(self._gateway(), self._message(asks[0])), *timers]
+        requests = [IdentifiedRequest(ask.identity, ask.request) for ask in asks]
+        return [Send(self._gateway(), AskBatch(self.endpoint, self.token, requests)), *timers]
+
+    def send(self, now_us: int, ask: PendingAsk) -> Sequence[Effect]:
+        """Send a request, perhaps again; a write for which the window has no room waits."""
+        if not self._may_send(ask):
+            return ()
+        ask.parts.clear()
+        ask.registered.clear()
+        return Send(self._gateway(), self._message(ask)), *self._sent(now_us, ask)
+
+    def up(self) -> tuple[Sequence[Effect], Sequence[PendingAsk]]:
+        """Begin to use a link, and return the requests that have to be sent over it."""
         self.is_up = True
-        return self._send_all(self._asks.values())
+        self._queue.clear()
+        return self.timer.clear(), list(self._asks.values())
 
     def down(self) -> Sequence[Effect]:
         """Wait for a link."""
-        self.is_up = self._is_set = False
-        return (CancelTimer(RETRY),)
+        self.is_up = False
+        return self.timer.clear()
 
-    def fired(self) -> Sequence[Effect]:
-        """Send again what should have been answered by now."""
-        self._is_set = False
-        return self._send_all([ask for ask in self._asks.values() if ask.due_us <= self.now_us])
+    def queued(self) -> PendingAsk | None:
+        """Return the next write that waits for room, if there is room by now."""
+        while self._queue and self.timer.size_bytes < MAX_IN_FLIGHT_BYTES:
+            ask = self._asks.get(self._queue.popleft())
+            if ask is not None:
+                return ask
+        return None
 
-    def failed(self, to: str) -> Sequence[Effect]:
-        """Try another gateway soon, when this is the one that could not be reached."""
-        if not self.is_up or not self._asks or to != self._gateway():
+    def overdue(self, now_us: int) -> list[PendingAsk]:
+        """Return the requests whose deadlines are over."""
+        return [self._asks[each] for each in self.timer.overdue(now_us) if each in self._asks]
+
+    def failed(self, now_us: int, to: str) -> Sequence[Effect]:
+        """Try another gateway soon, if the current one could not be reached."""
+        sent = [each for each in self.timer if each in self._asks]
+        if not sent or to != self._gateway():
             return ()
         self._turn += 1
-        for ask in self._asks.values():
-            ask.due_us = min(ask.due_us, self.now_us + _LOST_US)
-        self._is_set = True
-        return (SetTimer(RETRY, _LOST_US),)
+        return [effect for each in sent for effect in self.timer.hurry(now_us, each, _LOST_US)]
 
-    def fits(self, message: Mapping[str, Any]) -> bool:
-        """Say whether a message can be of the answer to what is asked; one to what nobody asks may come."""
-        ask = self._asks.get(message["id"])
-        if ask is None or message["kind"] == "refused":
-            return True
-        asked, op, kind = ask.asked, ask.asked.get("op", ""), message["kind"]
-        if kind == _PARTS.get(op):
-            return (
-                op != "read" or "error" in message or ("state" in message) == (asked["aggregate"] is not None)
-            )
-        if kind == "complete":
-            return op in _PARTS and message["table"]["name"] == asked["name"]
-        if kind == "administered":
-            table = message.get("table")
-            return op in _TABLES and (table is None or table["name"] == asked["name"])
-        return bool(op == "write" and kind == "outcome" and message["key"] == asked["key"])
-
-    def take(self, message: Mapping[str, Any]) -> Sequence[Effect]:
-        """Take a message of an answer."""
-        ask = self._asks.get(message["id"])
+    def fits(self, answer: Answer) -> bool:
+        """Return whether a message can be part of the answer to its request; late ones always can."""
+        ask = self._asks.get(answer.id)
         if ask is None:
-            return ()
-        if message["kind"] in ("part", "registered") and "error" not in message:
-            ask.parts[message["place"]] = message
-            return ()
+            return True
+        request = ask.request
+        match answer:
+            case Refused():
+                return True
+            case PlacedPart():
+                is_of_aggregates = answer.state is not UNSET
+                return isinstance(request, ReadRequest) and (
+                    answer.error is not UNSET or is_of_aggregates == (request.aggregate is not None)
+                )
+            case PlacedRegistered():
+                return isinstance(request, _ON_CONTINUOUS_READS)
+            case Complete():
+                return isinstance(request, _IN_PARTS) and answer.table.name == request.name
+            case Administered():
+                is_own = not isinstance(answer.table, Table) or answer.table.name == request.name
+                return isinstance(request, _ON_TABLES) and is_own
+            case Outcome():
+                return isinstance(request, WriteRequest) and answer.key == request.key
+
+    def take(self, answer: Answer) -> PendingAsk | None:
+        """Return the request that a message completes the answer to; keep a part of an answer."""
+        ask = self._asks.get(answer.id)
+        if ask is None:
+            return None
+        if isinstance(answer, PlacedPart) and answer.error is UNSET:
+            ask.parts[answer.place] = answer
+            return None
+        if isinstance(answer, PlacedRegistered) and answer.error is UNSET:
+            ask.registered[answer.place] = answer
+            return None
+        return ask
+
+    def answered(self, now_us: int, ask: PendingAsk) -> Sequence[Effect]:
+        """Remove a request that was answered."""
         del self._asks[ask.identity]
-        self._under_way_bytes -= ask.size_bytes
-        effects = ask.answered(message, ask.parts)
-        if self._asks or not self._is_set:
-            return effects
-        self._is_set = False
-        return [*effects, CancelTimer(RETRY)]
+        return self.timer.answered(now_us, ask.identity)
 
-    def _send_all(self, asks: Iterable[Ask]) -> Sequence[Effect]:
-        sent = [self._send(ask) for ask in asks]
-        return [*sent, *self._wait()]
+    def _added(self, work: Work, request: Request) -> PendingAsk:
+        self._count += 1
+        ask = PendingAsk(f"{self.endpoint} {self.life}.{self._count}", work, request)
+        self._asks[ask.identity] = ask
+        return ask
 
-    def _wait(self) -> Sequence[Effect]:
-        """Set the timer for what should be answered first, unless it is set."""
-        if self._is_set or not self._asks:
-            return ()
-        self._is_set = True
-        return (SetTimer(RETRY, max(min(ask.due_us for ask in self._asks.values()) - self.now_us, 1)),)
+    def _may_send(self, ask: PendingAsk) -> bool:
+        if not self.is_up:
+            return False
+        is_write = isinstance(ask.work, Writing) and ask.identity not in self.timer
+        if is_write and self.timer.size_bytes >= MAX_IN_FLIGHT_BYTES:
+            self._queue.append(ask.identity)
+            return False
+        return True
+
+    def _message(self, ask: PendingAsk) -> Ask:
+        return Ask(ask.identity, self.endpoint, self.token, ask.request)
+
+    def _sent(self, now_us: int, ask: PendingAsk) -> Sequence[Effect]:
+        return self.timer.sent(now_us, ask.identity, size_bytes(self._message(ask)))
 
     def _gateway(self) -> str:
         return self._gateways[self._turn % len(self._gateways)]
-
-    def _send(self, ask: Ask) -> Send:
-        ask.parts.clear()
-        ask.asked = ask.what()
-        message = {
-            "kind": "ask",
-            "id": ask.identity,
-            "client": self.endpoint,
-            "token": self.token,
-            "what": ask.asked,
-        }
-        self._under_way_bytes -= ask.size_bytes
-        ask.size_bytes = size_bytes(message)
-        self._under_way_bytes += ask.size_bytes
-        # As long as an answer may take behind all that is under way.
-        ask.due_us = self.now_us + _RETRY_US + _RETRY_US_PER_BYTE * self._under_way_bytes
-        return Send(self._gateway(), message)

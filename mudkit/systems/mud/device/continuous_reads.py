@@ -1,46 +1,71 @@
-"""The client's continuous reads: registered at the processors, told over the notification server.
+"""Continuous reads of a client: registered at the processors, notified by the notification server.
 
 Rules (Mobius 5):
 
 ============  ======================================================================================
-register      kept durably; asked for when there is a session with a notification server
+register      stored durably; requested when there is a session with a notification server
 welcome       another session than before: everything is registered again
 life          a processor has begun another life: what it knew of is registered again
-tell          passed on, unless it came before; where the reader then is in the log is kept
-synced        what was there already has come whole
+tell          delivered, unless it is a duplicate; the position in the log is stored
+synced        the records that existed before have all been delivered
 ended         the cloud has ended it, and says why; if one processor alone has, the others are told
 policy        put in the slot of its kind
-heartbeat     tell the server that this client lives
+heartbeat     sign of life to the server
 ============  ======================================================================================
 
-Registered again, a processor is told up to where its log has come here, which records this reader was told
-of, and which table that was: another one of the same name is none of it. So nothing is missed, and nothing is
-told twice. What has come in the moment in which a device is
-killed counts as told: the application that was to hear it is gone, too.
+A repeated registration carries the position in the log, the records that were delivered, and the number of
+the table (another one of the same name has none of them). So nothing is missed or delivered twice. What
+arrives in the moment in which a device is killed counts as delivered: its application is gone, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
+from msgspec import UNSET
+
+from mudkit.delivery.stream import Incoming, StreamItem
 from mudkit.errors import ParameterError
 from mudkit.events import CancelTimer, Complete, Effect, Notify, Ports, Send, SetTimer
-from mudkit.predicates.exchange import to_json
-from mudkit.systems.mud.device.connection import Connection
+from mudkit.systems.mud import messages
+from mudkit.systems.mud.device.connection import (
+    Answer,
+    Connection,
+    PendingAsk,
+    Reading,
+    Registering,
+    Telling,
+    Watch,
+    error_in,
+)
 from mudkit.systems.mud.device.local import Local
 from mudkit.systems.mud.device.policy_slot import PolicySlot
-from mudkit.systems.mud.problems import from_json
+from mudkit.systems.mud.messages import (
+    ContinuousReadRequest,
+    Hello,
+    Life,
+    Notification,
+    PlacedRegistered,
+    Policy,
+    RegisterRequest,
+    Remove,
+    SentPredicate,
+    Tell,
+    UnregisterRequest,
+    UpdateDataRequest,
+)
+from mudkit.systems.mud.operations import Register, Unregister, UpdateData
+from mudkit.systems.mud.problems import decode_error
 from mudkit.systems.mud.result import Change
 from mudkit.systems.mud.servers.notifications import HEARTBEAT_US
 from mudkit.systems.mud.tables.replica import detached
-from mudkit.systems.stream import Incoming
 
 __all__ = ["HEARTBEAT", "HELLO", "ContinuousReads"]
 
 HEARTBEAT: Final = "heartbeat"
 HELLO: Final = "hello"
-_HELLO_US: Final = 10_000_000
+"""Key of a hello among what waits for an answer."""
 
 
 class ContinuousReads:
@@ -52,7 +77,7 @@ class ContinuousReads:
     local : Local
     connection : Connection
     servers : sequence of str
-        The notification servers: the first one knows who is responsible.
+        The notification servers: the first one knows which of them is responsible.
     slots : sequence of PolicySlot
         The slots of the policies that this client follows.
     """
@@ -72,306 +97,302 @@ class ContinuousReads:
         self._policy_slots = slots
         self._session: str | None = None
         self._is_greeted = False
-        """Whether the server knows where this client is now."""
-        self._incoming: dict[str, Incoming] = {}
-        self._readings: dict[int, dict[str, Any]] = {
-            each["handle"]: each for _, each in ports.store.items("reading ")
+        """Whether the server knows the current address."""
+        self._incoming: Incoming[Notification] | None = None
+        """The stream of the session."""
+        self._watches = {
+            reading.handle: Watch(reading) for _, reading in ports.store.items("reading ", Reading)
         }
         self._lives: dict[str, int] = {}
         """The latest life of each processor that was heard of."""
-        self._registered: dict[int, dict[str, int]] = {}
-        """In which life each processor has a continuous read."""
-        self._requests: dict[int, int] = {}
-        """The last registration that was asked for of each continuous read."""
-        self._since_asked: dict[int, tuple[dict[str, int], dict[str, int]]] = {}
-        """Of those that are not answered: where the reader was in the logs when it was asked for first, and
-        the oldest life of each processor that has told more since."""
-        self._calls: dict[int, int] = {}
 
-    def register(self, now_us: int, op_id: int, arguments: Mapping[str, Any]) -> Sequence[Effect]:
+    def register(self, now_us: int, op_id: int, asked: Register) -> Sequence[Effect]:
         """Begin a continuous read."""
-        sync = arguments["sync_timestamp"]
-        if sync is not None and (isinstance(sync, bool) or not isinstance(sync, int | float) or sync < 0):
+        sync = asked.sync_timestamp
+        if sync is not None and sync < 0:
             raise ParameterError(
                 "This is no time of the store.",
                 where="sync_timestamp",
                 found=repr(sync),
                 expected="seconds from the beginning of the lab, 0 or more; None for nothing that is there",
             )
+        predicate = SentPredicate.of(asked.predicate)
+        assert predicate is not None
         handle = self._local.next_number("count of handles")
-        reading = {
-            "handle": handle,
-            "data_seq": 1,
-            "name": arguments["table"],
-            "predicate": to_json(arguments["predicate"]),
-            "reader": dict(arguments["reader"]),
-            "sync_us": None if sync is None else round(sync * 1e6),
-            "since": {},
-            "held": {},
-            "listener": arguments["listener"],
-            "table": None,
-        }
-        self._readings[handle] = reading
+        reading = Reading(
+            handle=handle,
+            data_seq=1,
+            name=asked.table,
+            predicate=predicate,
+            reader=dict(asked.reader),
+            sync_us=None if sync is None else round(sync * 1e6),
+            listener=asked.listener,
+        )
+        self._watches[handle] = watch = Watch(reading, op_id)
         self._save(reading)
-        self._calls[handle] = op_id
         effects: list[Effect] = []
         if not self._is_greeted:
-            effects += self.hello()
+            effects += self.hello(now_us)
         if self._session is not None:
-            effects += self._register(handle)
+            effects += self._register(now_us, watch)
         return effects
 
-    def change(self, op_id: int, arguments: Mapping[str, Any]) -> Sequence[Effect]:
-        """Give a continuous read other reader data."""
-        reading = self._known(arguments["handle"])
-        reading["reader"] = dict(arguments["reader"])
-        reading["data_seq"] += 1
+    def change(self, now_us: int, op_id: int, asked: UpdateData) -> Sequence[Effect]:
+        """Replace the reader's data of a continuous read."""
+        reading = self._known(asked.handle).reading
+        reading.reader = dict(asked.reader)
+        reading.data_seq += 1
         self._save(reading)
-        return self._tell("update_data", reading, op_id)
+        return self._tell(now_us, Telling(op_id, reading, is_over=False))
 
-    def unregister(self, op_id: int, arguments: Mapping[str, Any]) -> Sequence[Effect]:
-        """End a continuous read, and the call that began it if that was never answered."""
-        reading = self._known(arguments["handle"])
-        self._forget(reading)
-        began = self._calls.pop(reading["handle"], None)
-        effects = [*self._tell("unregister", reading, op_id)]
-        if began is not None:
-            effects.append(Complete(began, reading["handle"]))
-        return effects if self._is_notified else [*effects, *self.down()]
+    def unregister(self, now_us: int, op_id: int, asked: Unregister) -> Sequence[Effect]:
+        """End a continuous read, and the call that began it if that is not answered."""
+        watch = self._known(asked.handle)
+        self._forget(watch)
+        effects = [*self._tell(now_us, Telling(op_id, watch.reading, is_over=True))]
+        if watch.op_id is not None:
+            effects.append(Complete(watch.op_id, watch.reading.handle))
+            watch.op_id = None
+        if self._is_notified:
+            return effects
+        return [*effects, *self._connection.timer.answered(now_us, HELLO), *self.down()]
 
-    def hello(self) -> Sequence[Effect]:
-        """Tell the notification server where this client is, if there is something to be told."""
+    def hello(self, now_us: int) -> Sequence[Effect]:
+        """Tell the notification server the current address, if there is anything to be notified of."""
         self._is_greeted = False
         if not self._connection.is_up or not self._is_notified:
             return ()
-        return self._hello(is_new=True), SetTimer(HELLO, _HELLO_US)
+        return self._hello(now_us, is_new=True)
 
     def down(self) -> Sequence[Effect]:
-        """Wait for a link, or for something to be told."""
+        """Wait for a link, or for something to be notified of."""
         self._is_greeted = False
-        return CancelTimer(HELLO), CancelTimer(HEARTBEAT)
+        return (CancelTimer(HEARTBEAT),)
 
-    def heartbeat(self) -> Sequence[Effect]:
-        """Tell it again."""
-        return self._hello(is_new=False), SetTimer(HEARTBEAT, HEARTBEAT_US), SetTimer(HELLO, _HELLO_US)
+    def heartbeat(self, now_us: int) -> Sequence[Effect]:
+        """Send a sign of life."""
+        return *self._hello(now_us, is_new=False), SetTimer(HEARTBEAT, HEARTBEAT_US)
 
-    def redirected(self, to: str) -> Sequence[Effect]:
-        """Ask the server that is responsible."""
+    def redirected(self, now_us: int, to: str) -> Sequence[Effect]:
+        """Greet the server that is responsible."""
         if to not in self._servers:
             return ()
         self._server = to
-        return self.hello()
+        return self.hello(now_us)
 
-    def welcome(self, session: str) -> Sequence[Effect]:
+    def welcome(self, now_us: int, session: str) -> Sequence[Effect]:
         """Register everything again if the server did not know this client any more."""
         self._is_greeted = True
-        effects: list[Effect] = [CancelTimer(HELLO), SetTimer(HEARTBEAT, HEARTBEAT_US)]
+        effects = [*self._connection.timer.answered(now_us, HELLO), SetTimer(HEARTBEAT, HEARTBEAT_US)]
         if session != self._session:
-            self._session = session
-            for incoming in self._incoming.values():
-                incoming.forget()
-            for handle in self._readings:
-                effects += self._register(handle)
+            self._session, self._incoming = session, None
+            for watch in self._watches.values():
+                effects += self._register(now_us, watch)
         return effects
 
-    def stream(self, source: str, message: Mapping[str, Any]) -> Sequence[Effect]:
-        """Take what a notification server sends."""
-        name = message["stream"]
-        if name != self._session:
+    def stream(self, now_us: int, source: str, item: StreamItem[Notification]) -> Sequence[Effect]:
+        """Process an item of a notification server's stream."""
+        if item.stream != self._session:
             return ()
-        incoming = self._incoming.setdefault(name, Incoming(message))
+        if self._incoming is None:
+            self._incoming = Incoming(item.first)
         effects: list[Effect] = []
-        for body in incoming.take(message):
-            if body["what"] == "policy":
-                for slot in self._policy_slots:
-                    if slot.kind == body["policy"]:
-                        slot.take(body["document"])
-                continue
-            effects += self._heard(body)
-            if body["what"] == "tell":
-                effects += self._notified(body)
-        return [*effects, incoming.confirm(source, name)]
+        for body in self._incoming.take(item):
+            match body:
+                case Policy():
+                    for slot in self._policy_slots:
+                        if slot.kind == body.policy:
+                            slot.take(body.document)
+                case Life():
+                    effects += self._heard(now_us, body.processor, body.life)
+                case Tell():
+                    effects += self._heard(now_us, body.processor, body.life)
+                    effects += self._notified(now_us, body)
+        return [*effects, Send(source, self._incoming.ack(item.stream))]
+
+    def request(self, work: Registering | Telling) -> ContinuousReadRequest:
+        """Build a request about a continuous read, as of now."""
+        reading = work.watch.reading if isinstance(work, Registering) else work.reading
+        handle = f"{self._connection.incarnation} {reading.handle}"  # a wiped device's are others
+        match work:
+            case Registering():
+                return RegisterRequest(
+                    name=reading.name, handle=handle, reader=reading.reader, data_seq=reading.data_seq,
+                    request=work.request, session=work.session, predicate=reading.predicate,
+                    since=dict(reading.since), held=sorted(reading.held), sync_us=reading.sync_us,
+                    table=reading.table,
+                )  # fmt: skip
+            case Telling(is_over=True):
+                return UnregisterRequest(
+                    name=reading.name, handle=handle, reader=reading.reader, data_seq=reading.data_seq
+                )
+        return UpdateDataRequest(
+            name=reading.name, handle=handle, reader=reading.reader, data_seq=reading.data_seq
+        )
+
+    def told(self, work: Telling, last: Answer) -> Sequence[Effect]:
+        """Process the answer to other reader data, or to the end of a continuous read."""
+        if work.op_id is None:
+            return ()
+        error = error_in(last)
+        return (Complete(work.op_id, error=None if error is None else decode_error(error)),)
+
+    def registered(self, now_us: int, work: Registering, ask: PendingAsk, last: Answer) -> Sequence[Effect]:
+        """Process the answer to a registration."""
+        watch, reading, parts = work.watch, work.watch.reading, ask.registered
+        if watch.request != work.request:
+            return ()  # it was requested again meanwhile, not knowing of this: the later one counts
+        is_known = reading.handle in self._watches
+        error = error_in(last)
+        if error is not None:
+            return self._refused(now_us, watch, last, error)
+        assert isinstance(last, messages.Complete)
+        if is_known and not all(place in parts for place in last.places):
+            return self._register(now_us, watch)  # a part was lost on the way
+        op_id, watch.op_id = watch.op_id, None
+        self._local.learn(last.table)
+        done = [] if op_id is None else [Complete(op_id, reading.handle)]
+        if not is_known:
+            return done
+        watch.lives = {place: part.life for place, part in parts.items()}
+        reading.table = last.table.number
+        if reading.sync_us is None:
+            # It wants no existing records: so it is up to date, unless it was before.
+            for processor, part in parts.items():
+                reading.since.setdefault(processor, part.lsn)
+        self._save(reading)
+        effects: list[Effect] = [*done]
+        if any(part.data_seq < reading.data_seq for part in parts.values()):
+            effects += self._tell(now_us, Telling(None, reading, is_over=False))
+        is_late = self._step_back(watch)
+        if is_late or any(life < self._lives.get(place, 0) for place, life in watch.lives.items()):
+            effects += self._register(now_us, watch)
+        return effects
 
     # -- inside
 
     @property
     def _is_notified(self) -> bool:
-        """Whether there is something that a notification server may have to tell it."""
-        return bool(self._readings or self._policy_slots)
+        """Whether a notification server may have anything to send."""
+        return bool(self._watches or self._policy_slots)
 
-    def _hello(self, *, is_new: bool) -> Send:
-        message = {
-            "kind": "hello",
-            "endpoint": self._connection.endpoint,
-            "session": self._session,
-            "is_new": is_new,
-            "policies": {slot.kind: slot.version for slot in self._policy_slots},
-        }
-        return Send(self._server, message)
+    def _hello(self, now_us: int, *, is_new: bool) -> Sequence[Effect]:
+        message = Hello(
+            endpoint=self._connection.endpoint,
+            session=self._session,
+            is_new=is_new,
+            policies={slot.kind: slot.version for slot in self._policy_slots},
+        )
+        return Send(self._server, message), *self._connection.timer.sent(now_us, HELLO)
 
-    def _heard(self, body: Mapping[str, Any]) -> Sequence[Effect]:
-        """Take note of a processor's life, and register again what an earlier one knew of."""
-        processor, life = body["processor"], body["life"]
+    def _heard(self, now_us: int, processor: str, life: int) -> Sequence[Effect]:
+        """Note a processor's life, and register again what an earlier one knew of."""
         if life <= self._lives.get(processor, 0):
             return ()
         self._lives[processor] = life
-        lost = [h for h, lives in self._registered.items() if lives.get(processor, life) < life]
-        return [effect for handle in lost for effect in self._register(handle)]
+        lost = [watch for watch in self._watches.values() if watch.lives.get(processor, life) < life]
+        return [effect for watch in lost for effect in self._register(now_us, watch)]
 
-    def _notified(self, body: Mapping[str, Any]) -> Sequence[Effect]:
-        processor, life = body["processor"], body["life"]
-        incarnation, _, number = body["handle"].partition(" ")
+    def _notified(self, now_us: int, body: Tell) -> Sequence[Effect]:
+        processor, life = body.processor, body.life
+        incarnation, _, number = body.handle.partition(" ")
         handle = int(number) if incarnation == self._connection.incarnation and number.isdecimal() else 0
-        reading = self._readings.get(handle)
-        newest = max(self._lives.get(processor, 0), self._registered.get(handle, {}).get(processor, 0))
-        if reading is None or life < newest:
+        watch = self._watches.get(handle)
+        if watch is None or life < max(self._lives.get(processor, 0), watch.lives.get(processor, 0)):
             return ()
-        if "ended" in body:
-            self._forget(reading)
-            others = self._leave(reading) if body.get("is_alone") else ()
-            return Notify(reading["listener"], {"ended": body["ended"]}), *others
-        since, held = reading["since"], reading["held"]
-        reading["table"] = body["table"]
-        if "synced" in body:
-            since[processor] = max(body["synced"], since.get(processor, 0))
-            self._save(reading)
-            return ()
-        change, lsn = body["change"], body["lsn"]
-        if lsn is not None:
-            if lsn <= since.get(processor, 0):
+        reading = watch.reading
+        if body.ended is not UNSET:
+            self._forget(watch)
+            others = self._leave(now_us, reading) if body.is_alone is True else ()
+            return Notify(reading.listener, {"ended": body.ended}), *others
+        reading.table = body.table
+        if body.synced is not UNSET:
+            reading.since[processor] = max(body.synced, reading.since.get(processor, 0))
+        elif body.change is not UNSET and body.lsn is not UNSET:
+            if body.lsn is not None and body.lsn <= reading.since.get(processor, 0):
                 return ()
-            since[processor] = lsn
-        key, version = change["key"], change["ver"]
-        if version is None:  # it was said to be held when this was registered again
-            version = held.get(key, 0)
-        elif version <= held.get(key, 0):
+            if body.lsn is not None:
+                reading.since[processor] = body.lsn
+            effects = self._changed(watch, body, body.change)
             self._save(reading)
-            return ()
-        effects: list[Effect] = []
-        if handle in self._since_asked:
-            self._since_asked[handle][1].setdefault(processor, life)  # lives come in their order
-        if change["op"] == "remove":
-            if held.pop(key, None) is not None:
-                effects.append(Notify(reading["listener"], Change("remove", key, None, version)))
-        else:
-            held[key] = version
-            effects.append(
-                Notify(reading["listener"], Change("upsert", key, detached(change["data"]), version))
-            )
+            return effects
         self._save(reading)
+        return ()
+
+    def _changed(self, watch: Watch, body: Tell, change: messages.Upsert | Remove) -> Sequence[Effect]:
+        """Deliver a change of a record, unless the reader has this version or a newer one."""
+        reading, key = watch.reading, change.key
+        held = reading.held.get(key, 0)
+        version = held if change.ver is None else change.ver  # None: a registration said that it was held
+        if change.ver is not None and version <= held:
+            return ()
+        if watch.since_asked is not None:
+            watch.told_in.setdefault(body.processor, body.life)  # lives come in their order
+        if isinstance(change, Remove):
+            if reading.held.pop(key, None) is None:
+                return ()
+            return (Notify(reading.listener, Change("remove", key, None, version)),)
+        reading.held[key] = version
+        return (Notify(reading.listener, Change("upsert", key, detached(change.data), version)),)
+
+    def _register(self, now_us: int, watch: Watch) -> Sequence[Effect]:
+        assert self._session is not None
+        watch.request = self._local.next_number("count of requests")
+        if watch.since_asked is None:
+            watch.since_asked, watch.told_in = dict(watch.reading.since), {}
+        work = Registering(watch, watch.request, self._session)
+        return self._connection.ask(now_us, work, self.request(work))
+
+    def _refused(self, now_us: int, watch: Watch, last: Answer, error: messages.Error) -> Sequence[Effect]:
+        """End a continuous read that the cloud, or one of the processors, does not admit."""
+        op_id, watch.op_id = watch.op_id, None
+        effects: list[Effect] = [] if op_id is None else [Complete(op_id, error=decode_error(error))]
+        if watch.reading.handle in self._watches:
+            self._forget(watch)
+            if op_id is None:
+                effects.append(Notify(watch.reading.listener, {"ended": error.summary}))
+            if isinstance(last, PlacedRegistered):  # by one processor: others may have it
+                effects += self._leave(now_us, watch.reading)
         return effects
 
-    def _register(self, handle: int) -> Sequence[Effect]:
-        request = self._local.next_number("count of requests")
-        session = self._session
-        asked = self._readings[handle]
-        self._requests[handle] = request
-        self._since_asked.setdefault(handle, (dict(self._readings[handle]["since"]), {}))
+    def _step_back(self, watch: Watch) -> bool:
+        """Return whether an earlier life has told more since the registration in these was requested.
 
-        def what() -> dict[str, Any]:
-            reading = self._readings.get(handle, asked)
-            return {
-                "op": "register", "name": reading["name"], "handle": self._wire(handle),
-                "request": request, "session": session, "data_seq": reading["data_seq"],
-                "predicate": reading["predicate"], "reader": reading["reader"],
-                "since": dict(reading["since"]), "held": sorted(reading["held"]),
-                "sync_us": reading["sync_us"], "table": reading["table"],
-            }  # fmt: skip
-
-        def answered(last: Mapping[str, Any], parts: Mapping[Any, Mapping[str, Any]]) -> Sequence[Effect]:
-            if self._requests[handle] != request:
-                return ()  # it was asked for again meanwhile, not knowing of this: the later one counts
-            reading = self._readings.get(handle)
-            is_whole = "error" in last or all(place in parts for place in last["places"])
-            if reading is not None and not is_whole:
-                return self._register(handle)  # a part was lost on the way
-            op_id = self._calls.pop(handle, None)
-            if "error" in last:
-                error = from_json(last["error"])
-                ended: list[Effect] = [] if op_id is None else [Complete(op_id, error=error)]
-                if reading is not None:
-                    self._forget(reading)
-                    if op_id is None:
-                        ended.append(Notify(reading["listener"], {"ended": error.summary}))
-                    if last["kind"] == "registered":  # by one processor: others may have it
-                        ended += self._leave(reading)
-                return ended
-            self._local.learn(last["table"])
-            lives = {place: part["life"] for place, part in parts.items()}
-            if reading is not None:
-                self._registered[handle] = lives
-                reading["table"] = last["table"]["number"]
-                if reading["sync_us"] is None:
-                    # It asked for nothing that was there: so it is up to date, unless it was before.
-                    for processor, part in parts.items():
-                        reading["since"].setdefault(processor, part["lsn"])
-                self._save(reading)
-            effects: list[Effect] = [] if op_id is None else [Complete(op_id, handle)]
-            if reading is not None:
-                if any(part["data_seq"] < reading["data_seq"] for part in parts.values()):
-                    effects += self._tell("update_data", reading, None)
-                is_late = self._step_back(reading, lives)
-                if is_late or any(life < self._lives.get(place, 0) for place, life in lives.items()):
-                    effects += self._register(handle)
-            return effects
-
-        return self._connection.ask(what, answered)
-
-    def _step_back(self, reading: dict[str, Any], lives: Mapping[str, int]) -> bool:
-        """Say whether a life before has told more since the registration in these was asked for.
-
-        Of that the new one does not know: the reader goes back to where it was in the log, and asks again.
+        The new one does not know of it: the reader goes back to its earlier log position, and asks again.
         """
-        was, oldest = self._since_asked.pop(reading["handle"])
-        late = [place for place, life in lives.items() if oldest.get(place, life) < life]
+        before, oldest = watch.since_asked or {}, watch.told_in
+        watch.since_asked = None
+        late = [place for place, life in watch.lives.items() if oldest.get(place, life) < life]
+        since = watch.reading.since
         for place in late:
-            reading["since"].pop(place, None)
-            if place in was:
-                reading["since"][place] = was[place]
+            since.pop(place, None)
+            if place in before:
+                since[place] = before[place]
         if late:
-            self._save(reading)
+            self._save(watch.reading)
         return bool(late)
 
-    def _leave(self, reading: Mapping[str, Any]) -> Sequence[Effect]:
+    def _leave(self, now_us: int, reading: Reading) -> Sequence[Effect]:
         """Tell the other processors that a continuous read is over that one of them has ended."""
-        return self._tell("unregister", reading, None)
+        return self._tell(now_us, Telling(None, reading, is_over=True))
 
-    def _tell(self, op: str, reading: Mapping[str, Any], op_id: int | None) -> Sequence[Effect]:
-        def what() -> dict[str, Any]:
-            return {
-                "op": op,
-                "name": reading["name"],
-                "handle": self._wire(reading["handle"]),
-                "reader": reading["reader"],
-                "data_seq": reading["data_seq"],
-            }
+    def _tell(self, now_us: int, work: Telling) -> Sequence[Effect]:
+        return self._connection.ask(now_us, work, self.request(work))
 
-        def answered(last: Mapping[str, Any], parts: Mapping[Any, Mapping[str, Any]]) -> Sequence[Effect]:
-            error = from_json(last["error"]) if "error" in last else None
-            return () if op_id is None else (Complete(op_id, error=error),)
-
-        return self._connection.ask(what, answered)
-
-    def _wire(self, handle: int) -> str:
-        """Give a handle as processors know it: a wiped device's are not those that it had before."""
-        return f"{self._connection.incarnation} {handle}"
-
-    def _known(self, handle: Any) -> dict[str, Any]:
-        if not isinstance(handle, int) or handle not in self._readings:
+    def _known(self, handle: int) -> Watch:
+        if handle not in self._watches:
             raise ParameterError(
                 "There is no such continuous read.",
                 where="handle",
                 found=repr(handle),
-                expected=", ".join(map(str, self._readings)) or "none is registered",
+                expected=", ".join(map(str, self._watches)) or "none is registered",
             )
-        return self._readings[handle]
+        return self._watches[handle]
 
-    def _save(self, reading: Mapping[str, Any]) -> None:
-        self._store.put(f"reading {reading['handle']:09d}", reading)
+    def _save(self, reading: Reading) -> None:
+        self._store.put(f"reading {reading.handle:09d}", reading)
 
-    def _forget(self, reading: Mapping[str, Any]) -> None:
-        handle = reading["handle"]
-        self._readings.pop(handle, None)
-        self._registered.pop(handle, None)
-        self._since_asked.pop(handle, None)
+    def _forget(self, watch: Watch) -> None:
+        handle = watch.reading.handle
+        self._watches.pop(handle, None)
         self._store.delete(f"reading {handle:09d}")

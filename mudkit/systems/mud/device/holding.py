@@ -1,29 +1,28 @@
-"""What lies in a client's store, and what of it a reader would be shown: for looking at a device."""
+"""Inspection of a client's store: the versions that it holds, and what a reader would be shown of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
-from mudkit.systems.mud.device.local import Local
+from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite, Version
+from mudkit.systems.mud.messages import Fields
 from mudkit.systems.mud.tables.queries import tables_of_sent
-from mudkit.systems.mud.tables.replica import is_visible
+from mudkit.systems.mud.tables.replica import columns_of, is_visible
 
 __all__ = ["holdings"]
 
 
-def holdings(
-    local: Local, name: str, reader: Mapping[str, Any], auth: Mapping[str, Any], now_us: int
-) -> Iterator[dict[str, Any]]:
-    """Give the versions of a table's records that are held, by key; after the committed one the pending ones.
+def holdings(local: Local, name: str, reader: Fields, auth: Fields, now_us: int) -> Iterator[dict[str, Any]]:
+    """Yield the versions held of a table's records, by key; pending ones after the committed one.
 
     Parameters
     ----------
     local : Local
     name : str
-        The name of the table.
+        Name of the table.
     reader, auth : mapping
-        What a reader says of itself, and what was verified.
+        A reader's data, and what was verified of it.
     now_us : int
 
     Yields
@@ -31,21 +30,22 @@ def holdings(
     dict
         ``key``; ``version``, None while it is pending; ``record``, None after a delete; ``predicate``, the
         writer's, as text or None; ``type`` of a pending write, else None; ``visible``: whether this reader
-        would be shown it, None where only the cloud can say; ``age_s``, since the cloud last said so, 0 for
-        what is pending.
+        would be shown it, None where only the cloud can tell; ``age_s``, since the cloud last sent it, 0
+        while it is pending.
     """
     table = local.tables.get(name)
-    rows = {row["key"]: row for row in local.rows(name)}
+    rows = {row.key: row for row in local.rows(name)}
     for key in sorted({*rows, *local.pending_keys(name)}):
-        committed = [rows[key]] if key in rows else []
-        for version in [*committed, *local.pending(name, key)]:
-            data, predicate = version["data"], version["predicate"]
+        versions: list[Version] = [rows[key]] if key in rows else []
+        for version in [*versions, *local.pending(name, key)]:
+            predicate = version.predicate
+            needs_cloud = predicate is not None and bool(tables_of_sent(predicate))
             yield {
                 "key": key,
-                "version": version.get("ver"),
-                "record": data if data is None or table is None else table.seen(version),
-                "predicate": None if predicate is None else predicate["text"],
-                "type": version.get("type"),
-                "visible": None if tables_of_sent(predicate) else is_visible(version, reader, auth, table),
-                "age_s": (now_us - version["held_us"]) / 1e6 if "held_us" in version else 0.0,
+                "version": version.ver if isinstance(version, HeldRow) else None,
+                "record": None if version.data is None else columns_of(version, table),
+                "predicate": None if predicate is None else predicate.text,
+                "type": version.type if isinstance(version, PendingWrite) else None,
+                "visible": None if needs_cloud else is_visible(version, reader, auth, table),
+                "age_s": (now_us - version.held_us) / 1e6 if isinstance(version, HeldRow) else 0.0,
             }

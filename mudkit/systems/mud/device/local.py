@@ -1,29 +1,128 @@
-"""What a client keeps on its device: committed records, pending writes, and how far it has seen.
+"""Local store of a client: committed records, pending writes, and how far the log has been seen.
 
-All of it is in the store, and so outlives the machine; what is in memory is a copy for reading.
+All of it is durable; memory has a copy for reading.
 
-The paper keeps the last version seen of every record, also of those that it has evicted. Here it is how far
-along the log each partition has been seen: every answer must be at least that new. That is one number a
-partition, and holds for records too that are gone, hidden or do not match any more.
+The paper keeps the last version seen of every record, also of evicted ones. Here it is a position in the log
+for each partition: every answer must be at least that new. That is one number a partition, and it covers
+records that were deleted, are hidden, or no longer match.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Iterator
+from math import inf
+from typing import Final, Literal, TypeAlias
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from mudkit.delivery.outbox import Outbox
 from mudkit.events import Store
+from mudkit.systems.mud.messages import Fields, Row, SentPredicate
 from mudkit.systems.mud.tables.records import value_hash
 from mudkit.systems.mud.tables.table import Table
 
-__all__ = ["Local", "Write"]
+__all__ = ["HeldRow", "Local", "PendingWrite", "Version"]
 
-Write: TypeAlias = dict[str, Any]
-"""``number, name, key, type, data, predicate, reader, replaces, after, base, invoked_us``: ``replaces`` is
-the
-global version that a conditional write is to replace, ``after`` the number of the pending write that it
-stands on instead, ``base`` the committed version held when it was made, or since then what it stood on."""
+_WRITES: Final = "write"
+"""Name of the outbox of pending writes."""
+
+
+class HeldRow(Struct, frozen=True):
+    """Committed version of a record that the device holds.
+
+    Parameters
+    ----------
+    key : str
+    ver : int
+    data : mapping or None
+        None: the record is deleted.
+    predicate : SentPredicate or None
+    lsn : int
+        Position in the log.
+    table : int
+        Number of the table.
+    held_us : int
+        When the cloud last sent it.
+    """
+
+    key: str
+    ver: int
+    data: Fields | None
+    predicate: SentPredicate | None
+    lsn: int
+    table: int
+    held_us: int
+
+    @classmethod
+    def of(cls, row: Row, table: int, now_us: int) -> HeldRow:
+        """Build it from a row of an answer."""
+        return cls(row.key, row.ver, row.data, row.predicate, row.lsn, table, now_us)
+
+
+class PendingWrite(Struct, frozen=True, kw_only=True):
+    """Write that the cloud has not answered.
+
+    Parameters
+    ----------
+    number : int
+        Sequence number among the client's writes.
+    name, key : str
+        The table and the record.
+    type : {'blind', 'conditional'}
+    data : mapping or None
+        None: a delete.
+    predicate : SentPredicate or None
+    reader : mapping
+        The writer's own data as a reader.
+    replaces : int or None
+        Global version that a conditional write replaces.
+    after : int or None
+        Number of the pending write that this one stands on instead.
+    base : HeldRow or None
+        Committed version held when the write was made, or since then what it stood on.
+    invoked_us : int
+    table : int or None
+        Number of the table, if it was known.
+    due_us : int, 'never' or None
+        When the write policy has it sent; None: at once.
+    is_refused : bool
+        Whether an expired token holds it up.
+    """
+
+    number: int
+    name: str
+    key: str
+    type: Literal["blind", "conditional"]
+    data: Fields | None
+    predicate: SentPredicate | None = None
+    reader: Fields = field(default_factory=dict)
+    replaces: int | None = 0
+    after: int | None = None
+    base: HeldRow | None = None
+    invoked_us: int = 0
+    table: int | None = None
+    due_us: int | Literal["never"] | None = None
+    is_refused: bool = False
+
+    @property
+    def lsn(self) -> float:
+        """Position in the log: behind every entry."""
+        return inf
+
+
+Version: TypeAlias = HeldRow | PendingWrite
+
+
+class _Seen(Struct, frozen=True):
+    """Log position that was seen of each partition of the table of a number."""
+
+    table: int
+    partitions: dict[str, int]
+
+
+_NOTHING_SEEN: Final = _Seen(0, {})
 
 
 class Local:
@@ -33,137 +132,138 @@ class Local:
     ----------
     store : Store
     most_rows : int
-        The number of committed records that are kept; those heard of longest ago go first, never a pending
-        write.
+        Number of committed records kept; those heard of longest ago are evicted first, never a pending write.
+
+    Attributes
+    ----------
+    writes : Outbox of PendingWrite
+        Pending writes by number.
+    losses : dict of str to Counter
+        Number of records of each table that were let go, by partition: what was complete may no longer be.
     """
 
     def __init__(self, store: Store, most_rows: int) -> None:
         self._store = store
         self._most_rows = most_rows
-        self.tables = {name.removeprefix("table "): Table.of(each) for name, each in store.items("table ")}
-        self._rows: dict[tuple[str, str], dict[str, Any]] = {}
-        for name, row in sorted(store.items("row\n"), key=lambda each: each[1]["held_us"]):
-            _, table, key = name.split("\n")
-            self._rows[table, key] = row
-        # In the order of their numbers, as their keys in the store are.
-        self.writes: dict[int, Write] = {each["number"]: each for _, each in store.items("write ")}
-        self._counted = store.get("count of writes") or 0
-        """What the store has of :meth:`last_write`; the pending writes are there, too, with their numbers."""
-        self._last_write = max([self._counted, *self.writes])
-        self._hashes: dict[tuple[str, str], tuple[Mapping[str, Any] | None, str | None]] = {}
-        """Of the columns of committed records that were read."""
+        _rename_older_keys(store)
+        self.tables = {key.removeprefix("table "): table for key, table in store.items("table ", Table)}
+        self._rows: dict[tuple[str, str], HeldRow] = {}
+        for key, row in sorted(store.items("row\n", HeldRow), key=lambda each: each[1].held_us):
+            _, name, record = key.split("\n")
+            self._rows[name, record] = row
+        self._seen = {key.removeprefix("seen "): seen for key, seen in store.items("seen ", _Seen)}
+        self.writes = Outbox(store, PendingWrite, _WRITES)
+        self._hashes: dict[tuple[str, str], tuple[Fields | None, str | None]] = {}
+        """Hashes of committed records that were read."""
         self.losses: defaultdict[str, Counter[int]] = defaultdict(Counter)
-        """How many records of each table were let go, by partition: what was complete may no longer be."""
         self._pending: dict[tuple[str, str], list[int]] = {}
-        for number, write in sorted(self.writes.items()):
-            self._pending.setdefault((write["name"], write["key"]), []).append(number)
+        for write in self.writes:
+            self._pending.setdefault((write.name, write.key), []).append(write.number)
 
     # -- committed records
 
-    def row(self, name: str, key: str) -> dict[str, Any] | None:
-        """Give the committed version that is held."""
+    def row(self, name: str, key: str) -> HeldRow | None:
+        """Return the committed version held of a record."""
         return self._rows.get((name, key))
 
-    def rows(self, name: str) -> Iterator[dict[str, Any]]:
-        """Give all committed versions of a table that are held."""
-        for (table, _), row in self._rows.items():
-            if table == name:
-                yield row
+    def rows(self, name: str) -> Iterator[HeldRow]:
+        """Iterate over the committed versions held of a table."""
+        return (row for (table, _), row in self._rows.items() if table == name)
 
-    def hold(self, name: str, table: int, row: Mapping[str, Any], now_us: int) -> None:
-        """Hold a committed version, as of now, unless a newer one is held, or it is of another table.
-
-        ``table`` is the number of the table that it was committed in: one of this name may have been dropped.
-        """
-        key, known = row["key"], self.tables.get(name)
-        held = self._rows.get((name, key))
-        if known is not None and known.number != table:
+    def hold(self, name: str, row: HeldRow) -> None:
+        """Hold a committed version, unless a newer one is held, or the name has another table by now."""
+        known, place = self.tables.get(name), (name, row.key)
+        held = self._rows.get(place)
+        if known is not None and known.number != row.table:
             return
-        if held is not None and (held["table"], held["ver"]) > (table, row["ver"]):
+        if held is not None and (held.table, held.ver) > (row.table, row.ver):
             return
-        kept = {each: row[each] for each in ("key", "ver", "data", "predicate", "lsn")}
-        kept |= {"table": table, "held_us": now_us}
-        self._store.put(f"row\n{name}\n{key}", kept)
-        self._rows.pop((name, key), None)  # to the end: what was heard of last
-        self._rows[name, key] = kept
+        self._store.put(f"row\n{name}\n{row.key}", row)
+        self._rows.pop(place, None)  # to the end: heard of last
+        self._rows[place] = row
         while len(self._rows) > self._most_rows:
             self.let_go(*next(iter(self._rows)))
 
     def let_go(self, name: str, key: str) -> None:
-        """Hold a record no longer."""
+        """Evict a record."""
         self._hashes.pop((name, key), None)
         if self._rows.pop((name, key), None) is not None:
             self.losses[name][self.partition_of(name, key)] += 1
             self._store.delete(f"row\n{name}\n{key}")
 
-    def hash_of(self, name: str, key: str, data: Mapping[str, Any] | None) -> str | None:
-        """Give the hash of a version's columns; of what is held it is made once."""
+    def hash_of(self, name: str, key: str, data: Fields | None) -> str | None:
+        """Return the hash of a version's columns; that of a held version is computed once."""
         place = name, key
-        hashed, made = self._hashes.get(place, (None, None))
+        hashed, result = self._hashes.get(place, (None, None))
         if hashed is not data:
-            made = value_hash(data)
+            result = value_hash(data)
             if place in self._rows:
-                self._hashes[place] = data, made
-        return made
+                self._hashes[place] = data, result
+        return result
 
     def partition_of(self, name: str, key: str) -> int:
-        """Say in which partition of a table a record is, as far as the table is known."""
+        """Return the partition of a record, 0 while the table is not known."""
         table = self.tables.get(name)
         return 0 if table is None else table.partition_of(key)
 
     # -- pending writes
 
-    def pending(self, name: str, key: str) -> list[Write]:
-        """Give the pending writes of a record, the oldest first."""
+    def pending(self, name: str, key: str) -> list[PendingWrite]:
+        """Return the pending writes of a record, the oldest first."""
+        return [self.writes[number] for number in self._pending.get((name, key), ())]
+
+    def head(self, name: str, key: str) -> PendingWrite | None:
+        """Return the oldest pending write of a record."""
         numbers = self._pending.get((name, key))
-        return [self.writes[number] for number in numbers] if numbers else []
+        return self.writes[numbers[0]] if numbers else None
+
+    def latest(self, name: str, key: str) -> PendingWrite | None:
+        """Return the newest pending write of a record."""
+        numbers = self._pending.get((name, key))
+        return self.writes[numbers[-1]] if numbers else None
 
     def pending_keys(self, name: str) -> list[str]:
-        """Give the keys of a table with pending writes."""
+        """Return the keys of a table with pending writes."""
         return [key for table, key in self._pending if table == name]
 
-    def heads(self) -> list[Write]:
-        """Give the oldest pending write of each record, in the order in which they were made."""
-        return [self.writes[number] for number in sorted(numbers[0] for numbers in self._pending.values())]
+    def heads(self) -> list[int]:
+        """Return the numbers of the oldest pending write of each record, in order."""
+        return sorted(numbers[0] for numbers in self._pending.values())
 
     def next_number(self, counter: str) -> int:
-        """Count up; the counter survives restarts and never repeats."""
-        number = (self._store.get(counter) or 0) + 1
+        """Increment a durable counter and return it."""
+        number = (self._store.get(counter, int) or 0) + 1
         self._store.put(counter, number)
-        return int(number)
+        return number
 
-    def last_write(self) -> int:
-        """Give the number of the last write that was made."""
-        return self._last_write
+    def add(self, write: PendingWrite) -> None:
+        """Add a pending write, whose number is the next one.
 
-    def add(self, write: Write) -> None:
-        """Keep a pending write, whose number is greater than that of the last."""
-        self.save(write)
-        self.writes[write["number"]] = write
-        self._last_write = write["number"]
-        self._pending.setdefault((write["name"], write["key"]), []).append(write["number"])
+        Raises
+        ------
+        OutboxFull
+        """
+        self.writes.add(write)
+        self._pending.setdefault((write.name, write.key), []).append(write.number)
 
-    def save(self, write: Write) -> None:
-        """Keep what has changed of a pending write."""
-        self._store.put(f"write {write['number']:012d}", write)
+    def change(self, write: PendingWrite, **changes: int | HeldRow | None) -> PendingWrite:
+        """Change fields of a pending write, and return it."""
+        changed = replace(write, **changes)
+        self.writes.replace(write.number, changed)
+        return changed
 
-    def remove(self, write: Write) -> None:
-        """Forget a write that is over; its number is not given again."""
-        if self._counted < write["number"]:
-            self._counted = self._last_write
-            self._store.put("count of writes", self._counted)
-        place = write["name"], write["key"]
-        del self.writes[write["number"]]
-        self._pending[place].remove(write["number"])
-        if not self._pending[place]:
-            del self._pending[place]
-        self._store.delete(f"write {write['number']:012d}")
+    def remove(self, write: PendingWrite) -> None:
+        """Remove a write that is over; its number is not used again."""
+        self.writes.ack(write.number)
+        numbers = self._pending[write.name, write.key]
+        numbers.remove(write.number)
+        if not numbers:
+            del self._pending[write.name, write.key]
 
     # -- what is known of tables
 
-    def learn(self, table: Mapping[str, Any]) -> Table:
-        """Take note of a table's properties; with another table of this name, all that was held goes."""
-        new = Table.of(table)
+    def learn(self, new: Table) -> Table:
+        """Store a table's properties and return the newest; another table of this name evicts all records."""
         known = self.tables.get(new.name)
         if known is not None and known.number > new.number:
             return known  # late news of a table that was dropped
@@ -171,7 +271,7 @@ class Local:
             self.forget(new.name, new.number)
         if known is None or known.lsn < new.lsn or known.number != new.number:
             self.tables[new.name] = new
-            self._store.put(f"table {new.name}", new.as_json())
+            self._store.put(f"table {new.name}", new)
         return self.tables[new.name]
 
     def forget(self, name: str, since: int) -> None:
@@ -179,34 +279,44 @@ class Local:
         known = self.tables.get(name)
         if known is not None and known.number >= since:
             return
-        for key in [
-            key for (table, key), row in self._rows.items() if table == name and row["table"] < since
-        ]:
+        rows = self._rows.items()
+        for key in [key for (table, key), row in rows if table == name and row.table < since]:
             self.let_go(name, key)
-        if self._seen_of(name) < since:
+        if self._seen_of(name).table < since and self._seen.pop(name, None) is not None:
             self._store.delete(f"seen {name}")
         self._store.delete(f"table {name}")
         self.tables.pop(name, None)
 
     def number_of(self, name: str) -> int | None:
-        """Give the number of the table of a name that this client has heard of last; None: of none."""
+        """Return the number of the last table of a name that this client has heard of; None: of none."""
         known = self.tables.get(name)
-        return (self._seen_of(name) or None) if known is None else known.number
+        return (self._seen_of(name).table or None) if known is None else known.number
 
     def seen(self, name: str) -> dict[str, int]:
-        """Say up to which entry of the log each partition of a table has been seen."""
-        kept = self._store.get(f"seen {name}")
-        return {} if kept is None else kept["partitions"]
+        """Return the log position that was seen of each partition of a table."""
+        return self._seen_of(name).partitions
 
     def see(self, name: str, table: int, partition: int, lsn: int) -> None:
-        """Take note that a partition of the table of a number has been seen up to an entry."""
-        number = self.number_of(name) or table
-        seen = self.seen(name) if self._seen_of(name) == table else {}
+        """Store that a partition of the table of a number has been seen up to a log position."""
+        number, known = self.number_of(name) or table, self._seen_of(name)
+        seen = known.partitions if known.table == table else {}
         if number <= table and seen.get(str(partition), 0) < lsn:
-            kept = {"table": table, "partitions": {**seen, str(partition): lsn}}
+            self._seen[name] = kept = _Seen(table, {**seen, str(partition): lsn})
             self._store.put(f"seen {name}", kept)
 
-    def _seen_of(self, name: str) -> int:
-        """Give the number of the table of which :meth:`seen` tells; 0: of none."""
-        kept = self._store.get(f"seen {name}")
-        return 0 if kept is None else int(kept["table"])
+    def _seen_of(self, name: str) -> _Seen:
+        return self._seen.get(name, _NOTHING_SEEN)
+
+
+def _rename_older_keys(store: Store) -> None:
+    """Rename the keys of pending writes of a store from before they were an outbox."""
+    counted = store.get("count of writes", int)
+    older = [key for key in store.keys(f"{_WRITES} ") if len(key) < len(_WRITES) + 20]
+    for key in older:
+        write = store.get(key, PendingWrite)
+        store.delete(key)
+        store.put(f"{_WRITES} {int(key.rpartition(' ')[2]):019d}", write)
+    if counted is not None or older:
+        numbers = (int(key.rpartition(" ")[2]) for key in older)
+        store.put(f"last of {_WRITES}", max(counted or 0, *numbers, 0))
+        store.delete("count of writes")

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 from mudkit.errors import ParameterError
 from mudkit.events import Store
 from mudkit.predicates.values import point
+from mudkit.systems.mud.messages import Fields
 from mudkit.systems.mud.policies.artefact import FEATURES, Artefact
 from mudkit.systems.mud.policies.policies import Asked, Cached, Now, ReadPolicy, WritePolicy
 from mudkit.units import US_PER_S, distance_km, solar_time
@@ -60,7 +61,7 @@ class PolicySlot:
         """The version in use; 0: none."""
         return 0 if self.in_use is None else self.in_use.version
 
-    def take(self, document: Any) -> None:
+    def take(self, document: Fields) -> None:
         """Take what was shipped, if it can be used."""
         try:
             artefact = self._read(document)
@@ -81,7 +82,7 @@ class PolicySlot:
         self._store.put(f"policy {self.kind} in use", document)
         self.in_use = artefact
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Fields:
         """Say what is in use, and what was not taken."""
         digest = None if self.in_use is None else self.in_use.document["sha256"]
         return {"version": self.version, "sha256": digest, "refused": list(self.refused)}
@@ -96,7 +97,7 @@ class PolicySlot:
             self.refused.append(str(error))
             return None
 
-    def _read(self, document: Any) -> Artefact:
+    def _read(self, document: Fields) -> Artefact:
         artefact = Artefact.read(document)
         if artefact.kind != self.kind:
             raise ParameterError(
@@ -119,7 +120,7 @@ class ShippedReads:
         self._until = until
 
     def decide(
-        self, query: Asked, context: Mapping[str, Any], cache: Sequence[Cached]
+        self, query: Asked, context: Fields, cache: Sequence[Cached]
     ) -> Literal["local", "remote"] | None:
         """See :class:`~mudkit.systems.mud.policies.policies.ReadPolicy`: by the last answer."""
         artefact = self._slot.in_use
@@ -148,7 +149,7 @@ class ShippedWrites:
         self._slot = slot
         self._until = Now() if until is None else until
 
-    def delay(self, write: Mapping[str, Any], context: Mapping[str, Any]) -> float | Literal["never"] | None:
+    def delay(self, write: Fields, context: Fields) -> float | Literal["never"] | None:
         """See :class:`~mudkit.systems.mud.policies.policies.WritePolicy`."""
         artefact = self._slot.in_use
         if artefact is None:
@@ -161,14 +162,12 @@ class ShippedWrites:
 _NOTHING_CACHED: dict[str, float | None] = dict.fromkeys(FEATURES)
 
 
-def _place(query: Asked, context: Mapping[str, Any]) -> tuple[float, float] | None:
+def _place(query: Asked, context: Fields) -> tuple[float, float] | None:
     """Tell where somebody asked: where the reader says, or else where the device was."""
     return point(query.reader.get("loc")) or point(context.get("loc"))
 
 
-def _said(
-    place: tuple[float, float] | None, context: Mapping[str, Any], age_s: float
-) -> dict[str, float | None]:
+def _said(place: tuple[float, float] | None, context: Fields, age_s: float) -> dict[str, float | None]:
     """Say where and when something was, ``age_s`` before now; hours are those of mean solar time."""
     lat, lon = place or (None, None)
     hour = weekday = None

@@ -11,15 +11,17 @@ look      when a link comes up, and every so often: the policy picks among what 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from msgspec.structs import replace
 
 from mudkit.events import Effect, SetTimer
 from mudkit.systems.mud.device.cache import Cache
 from mudkit.systems.mud.device.planning import Planner
+from mudkit.systems.mud.device.read_path import ReadPath
+from mudkit.systems.mud.messages import Fields
 from mudkit.systems.mud.policies.policies import Asked, Expected, PrefetchPolicy
 from mudkit.systems.mud.policies.utility import Plan, freshness
 from mudkit.systems.mud.tables.queries import keys_of
@@ -46,8 +48,7 @@ class Prefetching:
     cache : Cache
     planner : Planner
     policy : PrefetchPolicy
-    fetch : callable
-        Asks the cloud for something.
+    reads : ReadPath
     """
 
     def __init__(
@@ -55,12 +56,12 @@ class Prefetching:
         cache: Cache,
         planner: Planner,
         policy: PrefetchPolicy,
-        fetch: Callable[[Asked], Sequence[Effect]],
+        reads: ReadPath,
     ) -> None:
         self._cache = cache
         self._planner = planner
         self._policy = policy
-        self._fetch = fetch
+        self._reads = reads
         self._habits: list[_Habit] = []
         """The one asked for last stands last."""
 
@@ -71,14 +72,14 @@ class Prefetching:
         habit.times, habit.last_us = habit.times + 1, now_us
         self._habits = [*(each for each in self._habits if each is not habit), habit][-_KEPT:]
 
-    def look(self, now_us: int, context: Mapping[str, Any]) -> Sequence[Effect]:
+    def look(self, now_us: int, context: Fields) -> Sequence[Effect]:
         """Fetch what the policy picks, and look again later."""
         if self._planner.remote(now_us, "").source != "remote":
             return ()  # the link wakes it
         expected = [self._expected(now_us, habit) for habit in self._habits if habit.times > 1]
         effects: list[Effect] = []
         for asked in self._policy.wanted(expected, context):
-            effects += self._fetch(asked)
+            effects += self._reads.fetch(now_us, asked)
         return [*effects, SetTimer(LOOK, round(self._policy.every_s * 1e6))]
 
     def _expected(self, now_us: int, habit: _Habit) -> Expected:

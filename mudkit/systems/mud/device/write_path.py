@@ -1,46 +1,94 @@
-"""The client's writes: first into the local store, then to the back end, one after another for each record.
+"""Writes of a client: first into the local store, then to the back end, in order for each record.
 
 Rules (Mobius 4.2):
 
 =================  ==================================================================================
-write, delete      stage 1: kept as pending, durably
-head of a record   stage 2: sent as soon as nothing holds it; the others of the record wait, and so
-                   does a write that was made after a committed_wio read which is not answered: the
-                   read must not see it
-committed          the version held becomes the one that the store gave; who stands on it now stands
-                   on that
-conflict           the pending update goes, the store's version is held if it may be seen; whatever
-                   conditional stands on it conflicts, too
-refused            it goes, with the reason; who stands on it conflicts
-token has expired  it stays, listed as held, until there is a token that has not
-due                a delay is over: whatever of this client waits, too, goes in the same message, but for
-                   what is held for ever (Mobius 7.3)
+write, delete      stage 1: stored as pending, durably
+head of a record   stage 2: sent as soon as nothing holds it; the other writes of the record wait. A
+                   write made after a committed_wio read waits for its answer: the read must not see it
+committed          the version of the store is held, and the next write of the record stands on it
+conflict           the pending write is removed and the store's version is held, if it may be seen;
+                   conditional writes that stand on it conflict, too
+refused            the write is removed, with the reason; conditional writes that stand on it conflict
+token has expired  the write stays, listed as held, until there is a valid token
+due                a delay is over: all delayed writes go in the same message, but for those held for
+                   ever (Mobius 7.3)
 =================  ==================================================================================
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from bisect import insort
+from collections.abc import Collection, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
+
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from mudkit.errors import MudkitError, ParameterError, TokenExpired
 from mudkit.events import Complete, Effect, Ports, Record, SetTimer
-from mudkit.predicates.exchange import to_json
-from mudkit.systems.mud.device.connection import Connection
-from mudkit.systems.mud.device.local import Local, Write
-from mudkit.systems.mud.policies.policies import NEVER, WritePolicy
-from mudkit.systems.mud.problems import Conflict, from_json
+from mudkit.systems.mud import operations
+from mudkit.systems.mud.device.connection import Connection, Query, Writing, error_in
+from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite
+from mudkit.systems.mud.messages import Fields, Outcome, Refused, Row, SentPredicate, WriteRequest
+from mudkit.systems.mud.policies.policies import NEVER, Now, WritePolicy
+from mudkit.systems.mud.problems import Conflict, decode_error
 from mudkit.systems.mud.tables.records import check_key, check_record, value_hash
+from mudkit.wire import as_wire
 
-__all__ = ["DUE", "WRITE_TYPES", "WritePath"]
+__all__ = ["DUE", "WRITE_TYPES", "ReadOrder", "WritePath"]
 
 DUE: Final = "due"
 WRITE_TYPES: Final = ("blind", "conditional")
 
 
+class ReadOrder:
+    """The committed_wio reads that are not answered, each with the number of the last write before it.
+
+    Parameters
+    ----------
+    local : Local
+    """
+
+    def __init__(self, local: Local) -> None:
+        self._local = local
+        self._reads: dict[int, tuple[Query, int]] = {}
+
+    def add(self, op_id: int, query: Query) -> None:
+        """Add a read, which must not see writes from now on."""
+        self._reads[op_id] = query, self._local.writes.last_seq
+
+    def remove(self, op_id: int) -> bool:
+        """Remove a read that is answered; return whether it was among them."""
+        return self._reads.pop(op_id, None) is not None
+
+    def first(self, name: str) -> Query | None:
+        """Return the oldest read of a table."""
+        return next((query for query, _ in self._reads.values() if query.asked.table == name), None)
+
+    def blocks(self, write: PendingWrite) -> bool:
+        """Return whether a read that must not see a write is not answered yet."""
+        return bool(self._reads) and any(
+            last < write.number and self.concerns(query, write) for query, last in self._reads.values()
+        )
+
+    def concerns(self, query: Query, write: PendingWrite) -> bool:
+        """Return whether a write is on a partition that a read concerns."""
+        if write.name != query.asked.table:
+            return False
+        table = self._local.tables.get(query.asked.table)
+        if query.keys is None or table is None:
+            return True
+        return table.partition_of(write.key) in {table.partition_of(key) for key in query.keys}
+
+
 class WritePath:
     """The writes of one client.
+
+    Only the head of a record, its oldest pending write, is sent. A head that is not under way is delayed by
+    the policy, blocked by a read, or held up by its token; each is looked at again when that changes, so that
+    an answer costs the same however many writes are pending.
 
     Parameters
     ----------
@@ -48,47 +96,37 @@ class WritePath:
     local : Local
     connection : Connection
     policy : WritePolicy
-    settled : callable
-        Called when a write is over.
-    waits : callable
-        Says whether a write must wait for a read.
-    refused : callable
-        Called when a write is held because the token has expired.
+    order : ReadOrder
     """
 
     def __init__(
-        self,
-        ports: Ports,
-        local: Local,
-        connection: Connection,
-        policy: WritePolicy,
-        settled: Callable[[int], Sequence[Effect]],
-        waits: Callable[[Write], bool],
-        refused: Callable[[int, MudkitError], Sequence[Effect]],
+        self, ports: Ports, local: Local, connection: Connection, policy: WritePolicy, order: ReadOrder
     ) -> None:
         self._store = ports.store
         self._local = local
         self._connection = connection
         self._policy = policy
-        self._settled = settled
-        self._waits = waits
-        self._refused = refused
+        self._order = order
         self._calls: dict[int, int] = {}  # op_id by number: callers do not outlive the machine
         self._under_way: set[int] = set()
+        self._new: set[int] = set(local.heads())
+        """Heads that :meth:`advance` has not looked at."""
+        self._delayed: list[tuple[int, int]] = []
+        """Heads that are not due, ordered by due time: ``(due_us, number)``."""
+        self._blocked: set[int] = set()
+        self._refused: set[int] = set()
 
-    def write(
-        self, now_us: int, op_id: int, arguments: Mapping[str, Any], context: Mapping[str, Any]
-    ) -> Sequence[Effect]:
-        """Take a write or a delete (stage 1)."""
-        name, key, kind = arguments["table"], arguments["key"], arguments["type"]
-        if kind not in WRITE_TYPES:
+    def write(self, now_us: int, op_id: int, asked: operations.Write, context: Fields) -> Sequence[Effect]:
+        """Store a write or a delete as pending (stage 1), and send it if nothing holds it."""
+        name, key = asked.table, asked.key
+        if asked.type not in WRITE_TYPES:
             raise ParameterError(
                 "There is no such type of write.",
                 where="type",
-                found=repr(kind),
+                found=repr(asked.type),
                 expected=", ".join(WRITE_TYPES),
             )
-        data, predicate = arguments["record"], arguments["predicate"]
+        data, predicate = asked.record, asked.predicate
         table = self._local.tables.get(name)
         if data is not None:
             data = check_record(data)
@@ -96,176 +134,222 @@ class WritePath:
                 table.check_columns(data)
         if predicate is not None and predicate.unbound:
             predicate = predicate.bind(sender=context)
-        number = self._local.last_write() + 1
+        number = self._local.writes.last_seq + 1
         key = check_key(self._own_key(number) if key is None else key)
-        held, pending = self._local.row(name, key), self._local.pending(name, key)
-        write: Write = {
-            "number": number, "name": name, "key": key, "type": kind,
-            "data": data, "predicate": to_json(predicate), "reader": dict(arguments["reader"]),
-            "replaces": 0 if held is None else held["ver"],
-            "after": pending[-1]["number"] if pending else None,
-            "base": None if held is None or held["data"] is None else held, "invoked_us": now_us,
-            "table": self._local.number_of(name), "due_us": None, "is_refused": False,
-        }  # fmt: skip
-        delay = self._policy.delay({**write, "utility": arguments["utility"]}, {**context, "now_us": now_us})
-        if delay is not None:
-            write["due_us"] = NEVER if delay == NEVER else now_us + round(delay * 1e6)
-        self._store.crash_point("numbered, not pending")
+        held, before = self._local.row(name, key), self._local.latest(name, key)
+        write = PendingWrite(
+            number=number, name=name, key=key, data=data,
+            type="blind" if asked.type == "blind" else "conditional",
+            predicate=SentPredicate.of(predicate), reader=dict(asked.reader),
+            replaces=0 if held is None else held.ver, after=None if before is None else before.number,
+            base=None if held is None or held.data is None else held, invoked_us=now_us,
+            table=self._local.number_of(name),
+        )  # fmt: skip
+        write = self._delay(now_us, write, asked, context)
         self._local.add(write)
-        self._calls[write["number"]] = op_id
+        self._calls[number] = op_id
         written = Record("operations", {"op_id": op_id, "value_hash": partial(value_hash, data)})
-        if write["due_us"] is not None:
-            return (written, *self.go_on(now_us))
-        return (written, *self._begin(write)) if not pending else (written,)
+        if before is not None:
+            return (written,)
+        self._new.add(number)
+        return (written, *self.advance(now_us))
 
-    def _own_key(self, number: int) -> str:
-        """Make up a key: no other client has it, nor this one had it before its device was wiped."""
-        return f"{self._connection.endpoint} {self._connection.incarnation} {number}"
-
-    def pending(self) -> list[dict[str, Any]]:
-        """List the writes that are not answered; ``held`` says by what one is held, if it is."""
-        listed = [dict(write) for _, write in sorted(self._local.writes.items())]
-        for write in listed:
-            by_policy = "policy" if write["due_us"] == NEVER else None
-            write["held"] = "token" if write.pop("is_refused") else by_policy
+    def pending(self) -> list[Fields]:
+        """List the writes that are not answered; ``held`` is what holds one up, if anything does."""
+        listed: list[Fields] = []
+        for write in self._local.writes:
+            shown = as_wire(write)
+            by_policy = "policy" if write.due_us == NEVER else None
+            listed.append({**shown, "held": "token" if shown.pop("is_refused") else by_policy})
         return listed
 
-    def _begin(self, write: Write) -> Sequence[Effect]:
-        """Send the head of a record, whose time has come (stage 2), unless something else holds it."""
-        if write["number"] in self._under_way or self._waits(write):
-            return ()
-        if write["is_refused"]:
-            said = self._connection.claimed
-            if said is not None and said.expires_s <= self._connection.now_us / 1e6:
-                return ()
-            write["is_refused"] = False
-            self._local.save(write)
-        self._under_way.add(write["number"])
-        return self._ask(write)
+    def advance(self, now_us: int) -> Sequence[Effect]:
+        """Send the heads that nothing holds (stage 2)."""
+        while self._delayed and self._delayed[0][0] <= now_us:
+            self._new.add(self._delayed.pop(0)[1])
+        begun = [write for number in sorted(self._new) if (write := self._admitted(now_us, number))]
+        self._new.clear()
+        if not any(write.due_us is not None for write in begun):
+            effects = [effect for write in begun for effect in self._send(now_us, write)]
+            if self._delayed:
+                effects.append(SetTimer(DUE, self._delayed[0][0] - now_us))
+            return effects
+        # A delay is over: a message goes, and takes along the delayed writes.
+        waiting, self._delayed = sorted(number for _, number in self._delayed), []
+        begun += [self._local.writes[number] for number in waiting]
+        self._under_way.update(write.number for write in begun)
+        together = [(Writing(write.number), self.request(write.number)) for write in begun]
+        return self._connection.ask_together(now_us, together)
 
-    def go_on(self, now_us: int) -> Sequence[Effect]:
-        """Send what nothing holds (stage 2)."""
-        effects: list[Effect] = []
-        waiting: list[Write] = []
-        is_due = False
-        for write in self._local.heads():
-            due_us = write["due_us"]
-            if due_us is None or (due_us != NEVER and due_us <= now_us):
-                begun = self._begin(write)
-                is_due |= due_us is not None and bool(begun)
-                effects += begun
-            elif due_us != NEVER and write["number"] not in self._under_way and not self._waits(write):
-                waiting.append(write)
-        if is_due:  # a message goes, and takes along what waits
-            for write in waiting:
-                effects += self._begin(write)
-            return self._connection.together(effects)
-        if waiting:
-            effects.append(SetTimer(DUE, min(write["due_us"] for write in waiting) - now_us))
-        return effects
+    def unblocked(self, now_us: int) -> Sequence[Effect]:
+        """Send the writes that waited for a read."""
+        self._new |= self._blocked
+        self._blocked.clear()
+        return self.advance(now_us)
 
-    def release(self, now_us: int, numbers: Sequence[int]) -> Sequence[Effect]:
-        """Send writes that are held or delayed: a read waits for them."""
+    def renewed(self, now_us: int) -> Sequence[Effect]:
+        """Send the writes that waited for another token."""
+        self._new |= self._refused
+        self._refused.clear()
+        return self.advance(now_us)
+
+    def release(self, now_us: int, numbers: Collection[int]) -> Sequence[Effect]:
+        """Send writes that the policy delays: a read waits for them."""
+        self._delayed = [each for each in self._delayed if each[1] not in numbers]
         for number in numbers:
             write = self._local.writes[number]
-            if write["due_us"] is not None:
-                write["due_us"] = None
-                self._local.save(write)
-        return self.go_on(now_us)
+            if write.due_us is None:
+                continue
+            self._local.change(write, due_us=None)
+            head = self._local.head(write.name, write.key)
+            if head is not None and head.number == number and number not in self._under_way:
+                self._new.add(number)
+        return self.advance(now_us)
 
-    def _ask(self, write: Write) -> Sequence[Effect]:
-        def what() -> dict[str, Any]:
-            names = ("name", "key", "type", "data", "predicate", "reader", "replaces", "number", "table")
-            known = next(iter(self._local.writes))
-            asked = {name: write[name] for name in names}
-            return {"op": "write", "known": known, "incarnation": self._connection.incarnation, **asked}
+    def request(self, number: int) -> WriteRequest:
+        """Build the request of a pending write, as of now."""
+        write = self._local.writes[number]
+        return WriteRequest(
+            name=write.name, table=write.table, key=write.key, type=write.type, data=write.data,
+            predicate=write.predicate, reader=write.reader, replaces=write.replaces, number=number,
+            known=self._local.writes.first_seq, incarnation=self._connection.incarnation,
+        )  # fmt: skip
 
-        return self._connection.ask(what, lambda answer, _: self._over(write, answer))
-
-    def _over(self, write: Write, answer: Mapping[str, Any]) -> Sequence[Effect]:
-        """Take the outcome of stage 2."""
-        now_us = answer["now_us"]
-        self._under_way.discard(write["number"])
-        name, key = write["name"], write["key"]
-        effects: list[Effect] = []
-        if "ver" in answer:
-            new = {each: write[each] for each in ("key", "data", "predicate")}
-            new |= {"ver": answer["ver"], "lsn": answer["lsn"]}
-            if write["data"] is None and (held := self._local.row(name, key)) is not None:
-                new["predicate"] = held["predicate"]  # who could not see it does not see that it is gone
-            self._local.hold(name, answer["table"], new, now_us)
-            self._local.see(name, answer["table"], answer["partition"], answer["lsn"])
-            self._store.crash_point("held, still pending")
-            self._local.remove(write)
-            for other in self._local.pending(name, key):
-                if other["after"] == write["number"]:
-                    other["after"], other["replaces"] = None, answer["ver"]
-                    other["base"] = None if new["data"] is None else new
-                    self._local.save(other)
-            effects += self._complete(write, answer["ver"])
-        elif "conflict" in answer:
-            effects += self._conflict(now_us, write, answer)
+    def answered(self, now_us: int, number: int, answer: Outcome | Refused) -> Sequence[Effect]:
+        """Process the outcome of stage 2; :meth:`advance` sends what it makes possible."""
+        write = self._local.writes[number]
+        self._under_way.discard(number)
+        error = error_in(answer)
+        if error is not None:
+            problem = decode_error(error)
+            if isinstance(problem, TokenExpired):
+                return self._hold_back(write, problem)
+            effects = self._fail(write, problem, None)
+        elif isinstance(answer, Outcome) and answer.ver is not UNSET:
+            effects = self._committed(now_us, write, answer, answer.ver)
         else:
-            error = from_json(answer["error"])
-            if isinstance(error, TokenExpired):
-                write["is_refused"] = True
-                self._local.save(write)
-                return self._hold_back(now_us, error)
-            effects += self._fail(write, error, None)
-        return [*effects, *self._settled(now_us), *self.go_on(now_us)]
+            assert isinstance(answer, Outcome)
+            effects = self._conflict(now_us, write, answer)
+        if (head := self._local.head(write.name, write.key)) is not None:
+            self._new.add(head.number)
+        return effects
 
-    def _hold_back(self, now_us: int, error: MudkitError) -> Sequence[Effect]:
-        """Leave what an expired token has held up for another one; reads that wait for it are refused."""
-        return self._refused(now_us, error)
+    # -- inside
 
-    def _conflict(self, now_us: int, write: Write, answer: Mapping[str, Any]) -> Sequence[Effect]:
-        name, key, row = write["name"], write["key"], answer["conflict"]
+    def _own_key(self, number: int) -> str:
+        """Return a key that neither another client nor another incarnation of this one uses."""
+        return f"{self._connection.endpoint} {self._connection.incarnation} {number}"
+
+    def _delay(
+        self, now_us: int, write: PendingWrite, asked: operations.Write, context: Fields
+    ) -> PendingWrite:
+        """Return a write with the time at which the policy has it sent."""
+        if isinstance(self._policy, Now):
+            return write
+        seen = {**as_wire(write), "utility": asked.utility}
+        delay = self._policy.delay(seen, {**context, "now_us": now_us})
+        if delay is None:
+            return write
+        return replace(write, due_us=delay if delay == NEVER else now_us + round(delay * 1e6))
+
+    def _admitted(self, now_us: int, number: int) -> PendingWrite | None:
+        """Return a head that may be sent now; note what holds any other."""
+        if number in self._under_way or number not in self._local.writes:
+            return None
+        write = self._local.writes[number]
+        if self._order.blocks(write):
+            self._blocked.add(number)
+        elif write.due_us == NEVER:
+            pass  # until a read needs it
+        elif write.due_us is not None and write.due_us > now_us:
+            insort(self._delayed, (write.due_us, number))
+        elif write.is_refused and self._connection.has_expired(now_us):
+            self._refused.add(number)
+        else:
+            return self._local.change(write, is_refused=False) if write.is_refused else write
+        return None
+
+    def _send(self, now_us: int, write: PendingWrite) -> Sequence[Effect]:
+        self._under_way.add(write.number)
+        return self._connection.ask(now_us, Writing(write.number), self.request(write.number))
+
+    def _committed(self, now_us: int, write: PendingWrite, answer: Outcome, ver: int) -> Sequence[Effect]:
+        name, key = write.name, write.key
+        assert answer.lsn is not UNSET
+        assert answer.table is not UNSET
+        predicate = write.predicate
+        if write.data is None and (held := self._local.row(name, key)) is not None:
+            predicate = held.predicate  # a reader who could not see it does not see that it is gone
+        row = HeldRow(key, ver, write.data, predicate, answer.lsn, answer.table, now_us)
+        self._local.hold(name, row)
+        self._see(name, answer)
+        self._store.crash_point("held, still pending")
+        self._local.remove(write)
+        following = self._local.head(name, key)
+        if following is not None and following.after == write.number:
+            base = None if write.data is None else row
+            self._local.change(following, after=None, replaces=ver, base=base)
+        return self._complete(write, ver)
+
+    def _hold_back(self, write: PendingWrite, error: MudkitError) -> Sequence[Effect]:
+        """Keep a write until there is another token than the expired one."""
+        self._local.change(write, is_refused=True)
+        self._refused.add(write.number)
+        return ()
+
+    def _conflict(self, now_us: int, write: PendingWrite, answer: Outcome) -> Sequence[Effect]:
+        name, key = write.name, write.key
+        row = answer.conflict if isinstance(answer.conflict, Row) else None
         if row is None:
             self._local.let_go(name, key)
-        else:
-            self._local.hold(name, answer["table"], row, now_us)
-        self._local.see(name, answer["table"], answer["partition"], answer["lsn"])
-        stored = "nothing that you may see" if row is None else f"version {row['ver']}"
-        expected = f"version {write['replaces']}" if write["replaces"] else "no record"
+        elif answer.table is not UNSET:
+            self._local.hold(name, HeldRow.of(row, answer.table, now_us))
+        self._see(name, answer)
         return self._fail(write, Conflict(
             "The record is not the one that this write was to replace.", where=f"table {name!r}, key {key!r}",
-            found=stored, expected=expected, store=row, local=write, base=write["base"],
+            found="nothing that you may see" if row is None else f"version {row.ver}",
+            expected=f"version {write.replaces}" if write.replaces else "no record",
+            store=_shown(row), local=_shown(write), base=_shown(write.base),
             remedy="merge the records and write again",
         ), row)  # fmt: skip
 
-    def _fail(
-        self, write: Write, error: MudkitError, row: Mapping[str, Any] | None, *, is_chained: bool = False
-    ) -> Sequence[Effect]:
-        """Undo a write that had no effect, and those that stand on it."""
+    def _see(self, name: str, answer: Outcome) -> None:
+        if answer.table is not UNSET and answer.partition is not UNSET and answer.lsn is not UNSET:
+            self._local.see(name, answer.table, answer.partition, answer.lsn)
+
+    def _fail(self, write: PendingWrite, error: MudkitError, row: Row | None) -> Sequence[Effect]:
+        """Remove a write that had no effect, and the conditional writes that stand on it."""
         self._local.remove(write)
-        reason = (
-            None if row is None or is_chained else row["ver"]
-        )  # what is chained was not tried, and saw nothing
-        effects = [*self._complete(write, reason, error)]
-        for other in self._local.pending(write["name"], write["key"]):
-            if other["after"] != write["number"]:
-                continue
-            if other["type"] == "conditional":
-                chained = Conflict(
-                    "The write that this one stands on has failed.",
-                    found=error.summary,
-                    where=f"table {write['name']!r}, key {write['key']!r}",
-                    store=row,
-                    local=other,
-                    base=other["base"],
-                    remedy="merge the records and write again",
-                )
-                effects += self._fail(other, chained, row, is_chained=True)
-            else:
-                other["after"] = None
-                self._local.save(other)
-            break
+        effects = [*self._complete(write, None if row is None else row.ver, error)]
+        following = self._local.head(write.name, write.key)
+        while following is not None and following.after == write.number:
+            if following.type == "blind":
+                self._local.change(following, after=None)
+                break
+            error = Conflict(
+                "The write that this one stands on has failed.",
+                found=error.summary,
+                where=f"table {write.name!r}, key {write.key!r}",
+                store=_shown(row),
+                local=_shown(following),
+                base=_shown(following.base),
+                remedy="merge the records and write again",
+            )
+            write = following
+            self._local.remove(write)
+            effects += self._complete(write, None, error)  # it was not tried, and saw no version
+            following = self._local.head(write.name, write.key)
         return effects
 
     def _complete(
-        self, write: Write, version: int | None, error: MudkitError | None = None
+        self, write: PendingWrite, version: int | None, error: MudkitError | None = None
     ) -> Sequence[Effect]:
-        op_id = self._calls.pop(write["number"], None)
+        op_id = self._calls.pop(write.number, None)
         if op_id is None:
             return ()
         return Record("operations", {"op_id": op_id, "version": version}), Complete(op_id, version, error)
+
+
+def _shown(version: PendingWrite | HeldRow | Row | None) -> Fields | None:
+    """Return a version as applications see it."""
+    return None if version is None else as_wire(version)

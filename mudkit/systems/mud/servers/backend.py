@@ -1,52 +1,74 @@
-"""The back-end store: one master of every record, whose commits are one log that others follow.
+"""Back-end store: one master of every record, whose commits are one log that others follow.
 
 Its rules (Mobius 3, 4.2):
 
-===========  =======================================================================================
-anything     dropped, unless it comes from a server of this cloud that sends such messages
-describe     give the properties of a table, and of those that a read of it looks into
-admin        create, alter or drop a table, once for each request, however often it is sent
-write        the first time that it comes: blind, or conditional with the version that it replaces;
-             then the next version and the next entry of the log, or a conflict, or a refusal; what came
-             of it is kept with it, and answered again to who asks again; of one whose token has expired
-             nothing comes, so that it can be sent again with another
-read         on the master: what is latest
-follow       give the whole state to who begins
-has          send a follower what it has not, and again until it says that it has it
-===========  =======================================================================================
+=============  ======================================================================================
+any message    dropped unless its sender may send it
+Describe       return the properties of a table, and of those that a read looks up records in
+Administer     create, alter or drop a table, once for each request, however often it is sent
+RoutedWrite    at its first arrival: apply it, blind or conditional on the version that it replaces; the
+               result is the next version and entry of the log, a conflict, or a refusal; it is stored
+               with the write and sent to every duplicate; a write whose token has expired is not
+               applied, so that the client can send it again with another token
+PartitionRead  answer from the master copy, which is always the latest
+FollowLog      send the whole state
+Has            acknowledgement of a follower; entries are retransmitted until they are acknowledged
+=============  ======================================================================================
 
-The paper's store compares and swaps. That a write is applied once however often it is sent, also after a
-crash, is added here: the numbers of a client's writes are kept with what came of them until the client says
-that it knows.
+The paper's store compares and swaps. Added here: a write is applied once, however often it is sent, also
+after a crash. Results of a client's writes are kept by number until the client acknowledges them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, cast
 
+from msgspec import UNSET, to_builtins
+from msgspec.structs import asdict
+
+from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.errors import AccessDenied, MudkitError, TableProblem
 from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, TimerFired
-from mudkit.predicates.exchange import from_json
-from mudkit.predicates.exchange import to_json as predicate_to_json
-from mudkit.systems.mud.messages import FOR_BACK_END, FROM_FOLLOWERS, TO_STORE
-from mudkit.systems.mud.problems import to_json
+from mudkit.systems.mud.messages import (
+    BACK_END_FROM_GATEWAY,
+    BACK_END_FROM_PROCESSOR,
+    BACK_END_FROM_REPLICA,
+    Administer,
+    Administered,
+    Describe,
+    Described,
+    DropEntry,
+    FollowLog,
+    Has,
+    Log,
+    LogEntry,
+    Outcome,
+    PartitionRead,
+    RoutedWrite,
+    Row,
+    RowEntry,
+    SentPredicate,
+    TableEntry,
+    TableResult,
+    WriteResult,
+)
+from mudkit.systems.mud.problems import encode_error
 from mudkit.systems.mud.servers.reading import answered
 from mudkit.systems.mud.tables.queries import check_names, tables_of
 from mudkit.systems.mud.tables.records import check_key, check_record
-from mudkit.systems.mud.tables.replica import Joined, Row, TableReplica, is_visible
+from mudkit.systems.mud.tables.replica import Joined, TableReplica, is_visible, shown
 from mudkit.systems.mud.tables.table import Table, no_such_table
 from mudkit.systems.receiving import Accepts, dropped
-from mudkit.systems.stream import RetransmitTimer
 from mudkit.tokens import Claims
 
 __all__ = ["BackEnd"]
 
 _AGAIN_US: Final = 200_000
 BEFORE_FIRST: Final = 1_000_000_000
-"""Entries of the log are counted from here on: all their numbers have as many digits, and so nobody's answer
-is longer, or later, for what was written that he may not see."""
-_NOBODY: Final[Accepts[Any]] = Accepts()
+"""Position in the log before the first entry. All positions have the same number of digits, so that the
+length and the time of an answer do not reveal how much a reader may not see."""
+_ENTRY: Final = cast("type[LogEntry]", LogEntry)
 
 
 class BackEnd:
@@ -63,197 +85,188 @@ class BackEnd:
         self, ports: Ports, gateways: Sequence[str], processors: Sequence[str], replicas: Sequence[str]
     ) -> None:
         self._store = ports.store
-        self._accepts: dict[str, Accepts[Any]] = {
-            **dict.fromkeys(gateways, FOR_BACK_END),
-            **dict.fromkeys(processors, TO_STORE),
-            **dict.fromkeys(replicas, FROM_FOLLOWERS),
-        }
-        followers = (*replicas, *processors)
+        self._accepts: dict[
+            str, Accepts[Describe | Administer] | Accepts[PartitionRead | RoutedWrite | FollowLog | Has]
+            | Accepts[PartitionRead | FollowLog | Has],
+        ] = {
+            **dict.fromkeys(gateways, BACK_END_FROM_GATEWAY),
+            **dict.fromkeys(processors, BACK_END_FROM_PROCESSOR),
+            **dict.fromkeys(replicas, BACK_END_FROM_REPLICA),
+        }  # fmt: skip
         self._copy = TableReplica()
-        tables = [each for _, each in self._store.items("table ")]
-        rows = [(key.split("\n")[1], row) for key, row in self._store.items("row\n")]
-        self._copy.load(self._store.get("lsn") or BEFORE_FIRST, tables, rows)
-        self._has: dict[str, int] = dict.fromkeys(followers, -1)
-        """What each follower has of the log; -1: it has not said so yet."""
-        self._timer = RetransmitTimer(_AGAIN_US)
+        tables = [table for _, table in self._store.items("table ", Table)]
+        rows = [(key.split("\n")[1], row) for key, row in self._store.items("row\n", Row)]
+        self._copy.load(self._store.get("lsn", int) or BEFORE_FIRST, tables, rows)
+        self._has: dict[str, int] = dict.fromkeys((*replicas, *processors), -1)
+        """Acknowledged position of each follower; -1: not known."""
+        self._unacknowledged: RetransmitTimer[str] = RetransmitTimer("again", _AGAIN_US, _AGAIN_US, 0)
+        """Followers that have been sent something."""
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
         match event:
-            case Received() if not self._accepts.get(event.source, _NOBODY)(event.message):
-                return dropped(event)
-            case Received(source=source, message={"kind": "describe"} as message):
-                return (Send(source, self._describe(message)),)
-            case Received(message={"kind": "write"} as message):
-                return self._write(now_us, message)
-            case Received(message={"kind": "read"} as message):
-                return answered(self._copy, message)
-            case Received(source=source, message={"kind": "admin"} as message):
-                return self._administer(source, message)
-            case Received(source=source, message={"kind": "follow", "turn": turn}):
-                # What it has it will say: of several states that it asked for it takes the first that comes.
-                self._has[source] = -1
-                state = {"kind": "state", "turn": turn, **self._copy.dump()}
-                return Send(source, state), *self._timer.soon()
-            case Received(message={"kind": "has", "lsn": lsn}) if not self._can_have(lsn):
-                return dropped(event)
-            case Received(source=source, message={"kind": "has", "lsn": lsn}):
-                was = self._has.get(source, -1)
-                self._has[source] = max(lsn, was)
-                self._forget()
-                return self._push({source: lsn}) if was < 0 else ()
+            case Received(source=source):
+                accepts = self._accepts.get(source)
+                message = None if accepts is None else accepts.decode(event.message)
+                return dropped(event) if message is None else self._received(now_us, event, message)
             case LinkUp():
-                return self._push(self._has)
+                return self._push(now_us, self._has)
             case TimerFired():
-                self._timer.fired()
-                return self._push(self._has)
+                late = self._unacknowledged.overdue(now_us)
+                return [*self._push(now_us, late), *self._unacknowledged.fired(now_us)]
         return ()
 
-    def _can_have(self, lsn: int) -> bool:
-        """Say whether a follower can have the log up to an entry; -1: it has nothing."""
-        return lsn == -1 or BEFORE_FIRST <= lsn <= self._copy.lsn
+    def _received(
+        self,
+        now_us: int,
+        event: Received,
+        message: Describe | Administer | PartitionRead | RoutedWrite | FollowLog | Has,
+    ) -> Sequence[Effect]:
+        source = event.source
+        match message:
+            case Describe():
+                return (Send(source, self._describe(message)),)
+            case Administer():
+                return self._administer(now_us, source, message)
+            case PartitionRead():
+                return answered(self._copy, message)
+            case RoutedWrite():
+                return self._write(now_us, message)
+            case FollowLog(turn=turn):
+                # Its position is unknown until it acknowledges one of the states that it has requested.
+                self._has[source] = -1
+                return Send(source, self._copy.state(turn)), *self._unacknowledged.sent(now_us, source)
+            case Has(lsn=lsn):
+                is_possible = lsn == -1 or BEFORE_FIRST <= lsn <= self._copy.lsn
+                return self._acknowledged(now_us, source, lsn) if is_possible else dropped(event)
 
-    def _describe(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """Give the properties of a table, and of those that a read of it looks into."""
-        names, known = (message["name"], *message.get("joined", ())), self._copy.tables
-        answer = {"kind": "described", "id": message["id"], "table": None, "error": None}
-        missing = next((name for name in names if name not in known), None)
-        if missing is not None:
-            claims = None if message["claims"] is None else Claims(**message["claims"])
-            return {**answer, "error": to_json(no_such_table(missing, known, claims))}
-        table, *joined = (known[name].as_json() for name in names)
-        return {**answer, "table": table} | ({"joined": joined} if joined else {})
+    def _describe(self, message: Describe) -> Described:
+        """Return the properties of a table, and of those that a read looks up records in."""
+        known = self._copy.tables
+        names = (message.name, *(message.joined or ()))
+        for name in names:
+            if name not in known:
+                error = encode_error(no_such_table(name, known, message.claims))
+                return Described(id=message.id, error=error)
+        table, *joined = (known[name] for name in names)
+        return Described(id=message.id, table=table, joined=joined or UNSET)
 
     # -- writes
 
-    def _write(self, now_us: int, message: Mapping[str, Any]) -> Sequence[Effect]:
-        number, claims = message["number"], message["claims"] or {}
-        names = (message["client"], message["incarnation"], claims.get("app"), claims.get("user"))
-        client = "\n".join(map(str, names))
-        known = self._came_of(client, number)
+    def _write(self, now_us: int, write: RoutedWrite) -> Sequence[Effect]:
+        app, user = (None, None) if write.claims is None else (write.claims.app, write.claims.user)
+        client = f"{write.client}\n{write.incarnation}\n{app}\n{user}"
+        known = self._store.get(f"known {client}", int) or 0
+        result = self._results(client).get(str(write.number))
         pushed: Sequence[Effect] = ()
-        if known is None:
-            if number < (self._store.get(f"known {client}") or 0):
-                return ()  # a late copy of a write whose outcome its client knows
-            if message["refused"] is not None:  # nothing has come of it: it waits for another token
-                return (_outcome(message, {"error": message["refused"]}),)
+        if result is None:
+            if write.number < known:
+                return ()  # a late duplicate of a write whose result the client has
+            if write.refused is not None:  # not applied: the client may send it with another token
+                return (_outcome(write, WriteResult(error=write.refused)),)
             lsn = self._copy.lsn
-            # A refusal is kept, too: an earlier copy that was not refused may still be on its way.
-            known = self._decide(now_us, message)
-            low = max(message["known"], self._store.get(f"known {client}") or 0)
-            applied = self._store.get(f"applied {client}") or {}
-            applied = {each: outcome for each, outcome in applied.items() if int(each) >= low}
-            self._store.put(f"applied {client}", {**applied, str(number): known})
-            self._store.put(f"known {client}", low)
+            # A refusal is stored, too: an earlier duplicate that was not refused may still be in flight.
+            result = self._decide(now_us, write)
+            known = max(write.known, known)
+            results = {number: each for number, each in self._results(client).items() if int(number) >= known}
+            results[str(write.number)] = result
+            self._store.put(f"applied {client}", to_builtins(results))
+            self._store.put(f"known {client}", known)
             if self._copy.lsn != lsn:
-                pushed = self._push({each: has for each, has in self._has.items() if has == lsn})
-        return (_outcome(message, known), *pushed)
+                pushed = self._push_to_followers_at(now_us, lsn)
+        return (_outcome(write, result), *pushed)
 
-    def _came_of(self, client: str, number: int) -> dict[str, Any] | None:
-        """Give what came of a write when it came before."""
-        applied: dict[str, dict[str, Any]] = self._store.get(f"applied {client}") or {}
-        return applied.get(str(number))
+    def _results(self, client: str) -> Mapping[str, WriteResult]:
+        """Return the results that a client has not acknowledged, by the number of the write."""
+        return self._store.get(f"applied {client}", dict[str, WriteResult]) or {}
 
-    def _decide(self, now_us: int, message: Mapping[str, Any]) -> dict[str, Any]:
-        """Apply a write or say why not."""
-        table = self._copy.tables.get(message["name"])
-        claims = None if message["claims"] is None else Claims(**message["claims"])
-        auth = {} if claims is None else claims.auth
+    def _decide(self, now_us: int, write: RoutedWrite) -> WriteResult:
+        """Apply a write, or return the conflict or error."""
+        table = self._copy.tables.get(write.name)
         try:
-            if table is None or message["table"] not in (None, table.number):
-                raise no_such_table(message["name"], self._copy.tables, claims)
-            table.check_access(claims)
-            check_key(message["key"])
-            if message["data"] is not None:
-                table.check_columns(check_record(message["data"]))
-            predicate = self._checked(table, message["predicate"], claims)
+            if table is None or write.table not in (None, table.number):
+                raise no_such_table(write.name, self._copy.tables, write.claims)
+            table.check_access(write.claims)
+            check_key(write.key)
+            if write.data is not None:
+                table.check_columns(check_record(write.data))
+            predicate = self._checked(table, write.predicate, write.claims)
         except MudkitError as error:
-            return {"error": to_json(error)}
-        row, reader = self._copy.get(table, message["key"]), message["reader"]
-        version = 0 if row is None else row["ver"]
-        shown = row is not None and is_visible(row, reader, auth, table, Joined(self._copy, reader, auth))
-        where = {"partition": table.partition_of(message["key"]), "table": table.number}
-        if message["type"] == "conditional" and not self._matches(message, row, version):
-            store = None
-            if row is not None and shown:
-                store = row if row["data"] is None else {**row, "data": table.seen(row)}
-            return {"conflict": store, "lsn": self._copy.lsn, **where}
+            return WriteResult(error=encode_error(error))
+        row, reader = self._copy.get(table, write.key), write.reader
+        auth = {} if write.claims is None else write.claims.auth
+        version = 0 if row is None else row.ver
+        partition = table.partition_of(write.key)
+        is_shown = row is not None and is_visible(row, reader, auth, table, Joined(self._copy, reader, auth))
+        if write.type == "conditional" and not _replaces(write, row):
+            conflict = shown(row, table) if row is not None and is_shown else None
+            return WriteResult(conflict=conflict, lsn=self._copy.lsn, partition=partition, table=table.number)
         lsn = self._copy.lsn + 1
-        # Over what its writer may not see, and has not seen before, the next version is not the next number:
-        # how often others have written it is not for him. It is a higher one: no record has more versions
-        # than there are entries.
-        is_known = row is None or shown or message["replaces"] == version
-        next_version = version + 1 if is_known else lsn
-        new: Row = {
-            "key": message["key"],
-            "ver": next_version,
-            "data": message["data"],
-            "ts_us": now_us,
-            "predicate": predicate,
-            "lsn": lsn,
-        }
-        if new["data"] is None:
-            new["predicate"] = None if row is None else row["predicate"]
+        # Over a version that the writer may not see and has not seen, the next version is not the next
+        # number, which would reveal how often others have written. The position in the log is higher than
+        # the version of any record.
+        is_known = row is None or is_shown or write.replaces == version
+        new = Row(
+            key=write.key,
+            ver=version + 1 if is_known else lsn,
+            data=write.data,
+            predicate=predicate if write.data is not None else None if row is None else row.predicate,
+            ts_us=now_us,
+            lsn=lsn,
+        )
         self._store.crash_point("decided, not in the log")
-        self._store.put(f"row\n{table.name}\n{new['key']}", new)
-        self._log({"op": "row", "name": table.name, "row": new})
-        return {"ver": new["ver"], "lsn": self._copy.lsn, **where}
+        self._store.put(f"row\n{table.name}\n{new.key}", new)
+        self._log(RowEntry(lsn, table.name, new))
+        return WriteResult(ver=new.ver, lsn=lsn, partition=partition, table=table.number)
 
     def _checked(
-        self, table: Table, sent: Mapping[str, Any] | None, claims: Claims | None
-    ) -> dict[str, Any] | None:
-        """Refuse a writer predicate that is none, or that looks at a column or a table that is not there.
-
-        It would show nobody anything. What is given is as it is sent, with nothing else in it.
+        self, table: Table, sent: SentPredicate | None, claims: Claims | None
+    ) -> SentPredicate | None:
+        """Return a writer predicate in its normal form.
 
         Raises
         ------
         MudkitError
+            The predicate is malformed, or names a column or a table that does not exist: it would show the
+            record to nobody.
         """
-        predicate = from_json(sent)
+        if sent is None:
+            return None
+        predicate = sent.predicate()
         names = tables_of(predicate)
         for name in names:
             if name not in self._copy.tables:
                 raise no_such_table(name, self._copy.tables, claims)
         check_names(table, predicate, joined=[self._copy.tables[name] for name in names])
-        return predicate_to_json(predicate)
-
-    def _matches(self, message: Mapping[str, Any], row: Row | None, version: int) -> bool:
-        """Say whether a conditional write may replace what is there."""
-        after: int | None = message["replaces"]
-        if after is None:
-            return False  # it stood on a write that failed
-        return after == version or (after == 0 and (row is None or row["data"] is None))
+        return SentPredicate.of(predicate)
 
     # -- tables
 
-    def _administer(self, source: str, message: Mapping[str, Any]) -> Sequence[Effect]:
-        known = self._store.get(f"done {message['id']}")
+    def _administer(self, now_us: int, source: str, message: Administer) -> Sequence[Effect]:
+        result = self._store.get(f"done {message.id}", TableResult)
         pushed: Sequence[Effect] = ()
-        if known is None:
+        if result is None:
+            lsn = self._copy.lsn
             try:
-                known = self._change(message)
+                result = self._change(message)
             except MudkitError as error:
-                known = {"error": to_json(error)}
+                result = TableResult(error=encode_error(error))
             else:
-                pushed = self._push(
-                    {each: has for each, has in self._has.items() if has == self._copy.lsn - 1}
-                )
-            self._store.put(f"done {message['id']}", known)
-        return (Send(source, {"kind": "administered", "id": message["id"], **known}), *pushed)
+                pushed = self._push_to_followers_at(now_us, lsn)
+            self._store.put(f"done {message.id}", result)
+        return (Send(source, Administered(id=message.id, **asdict(result))), *pushed)
 
-    def _change(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """Create, alter or drop a table, and give what its client is told.
+    def _change(self, message: Administer) -> TableResult:
+        """Create, alter or drop a table.
 
         Raises
         ------
         MudkitError
         """
-        name, properties = message["name"], message["properties"]
-        claims = None if message["claims"] is None else Claims(**message["claims"])
+        name, claims = message.name, message.claims
         table = self._copy.tables.get(name)
         lsn = self._copy.lsn + 1
-        if message["op"] == "create":
+        if message.op == "create":
             if claims is None:
                 raise AccessDenied(
                     "Nobody creates a table without a token.",
@@ -270,53 +283,69 @@ class BackEnd:
                     expected="a name that is free",
                     remedy="use the table, or drop it first",
                 )
-            made = Table.created(name, claims.app, properties, lsn)
+            changed = Table.created(name, claims.app, message.properties, lsn)
         elif table is None:
             raise no_such_table(name, self._copy.tables, claims)
         else:
             table.check_owner(claims)
-            if message["op"] == "drop":
+            if message.op == "drop":
                 self._store.delete(f"table {name}")
-                for key, _ in self._store.items(f"row\n{name}\n"):
+                for key in self._store.keys(f"row\n{name}\n"):
                     self._store.delete(key)
-                self._log({"op": "drop", "name": name})
-                return {"table": None, "dropped": table.number}
-            made = table.altered(properties, lsn)
-        self._store.put(f"table {name}", made.as_json())
-        self._log({"op": "table", "table": made.as_json()})
-        return {"table": made.as_json()}
+                self._log(DropEntry(lsn, name))
+                return TableResult(table=None, dropped=table.number)
+            changed = table.altered(message.properties, lsn)
+        self._store.put(f"table {name}", changed)
+        self._log(TableEntry(lsn, changed))
+        return TableResult(table=changed)
 
     # -- the log
 
-    def _log(self, entry: dict[str, Any]) -> None:
-        entry["lsn"] = self._copy.lsn + 1
-        self._store.put(f"log {entry['lsn']:015d}", entry)
-        self._store.put("lsn", entry["lsn"])
-        self._copy.take(entry)
+    def _log(self, entry: LogEntry) -> None:
+        self._store.put(f"log {entry.lsn:015d}", entry)
+        self._store.put("lsn", entry.lsn)
+        self._copy.apply(entry)
 
-    def _push(self, has: Mapping[str, int]) -> Sequence[Effect]:
-        """Send followers what they have not, and again until they say that they have it."""
+    def _push_to_followers_at(self, now_us: int, lsn: int) -> Sequence[Effect]:
+        """Send new entries to the followers that have all before; others have entries in flight."""
+        return self._push(now_us, [follower for follower, has in self._has.items() if has == lsn])
+
+    def _push(self, now_us: int, followers: Iterable[str]) -> Sequence[Effect]:
+        """Send followers the entries that they lack; ask those whose position is unknown."""
         effects: list[Effect] = []
-        for follower, lsn in has.items():
-            if lsn < 0:
-                effects.append(Send(follower, {"kind": "log", "entries": []}))
-            elif lsn < self._copy.lsn:
-                entries = [
-                    entry
-                    for number in range(lsn + 1, self._copy.lsn + 1)
-                    if (entry := self._store.get(f"log {number:015d}")) is not None
-                ]
-                effects.append(Send(follower, {"kind": "log", "entries": entries}))
-        return [*effects, *self._timer.soon()] if effects else ()
+        for follower in followers:
+            has = self._has[follower]
+            numbers = range(has + 1, self._copy.lsn + 1) if has >= 0 else ()
+            entries = [
+                entry
+                for number in numbers
+                if (entry := self._store.get(f"log {number:015d}", _ENTRY)) is not None
+            ]
+            if numbers or has < 0:
+                effects.append(Send(follower, Log(entries)))
+                effects += self._unacknowledged.sent(now_us, follower)
+        return effects
 
-    def _forget(self) -> None:
-        """Forget the entries that every follower has."""
-        if self._has:
-            for number in range(min(self._has.values()), 0, -1):
-                if self._store.get(f"log {number:015d}") is None:
-                    break
-                self._store.delete(f"log {number:015d}")
+    def _acknowledged(self, now_us: int, follower: str, lsn: int) -> Sequence[Effect]:
+        """Store the position of a follower, and forget the entries that every follower has."""
+        was_known = self._has[follower] >= 0
+        self._has[follower] = max(lsn, self._has[follower])
+        for number in range(min(self._has.values()), 0, -1):
+            if self._store.get(f"log {number:015d}") is None:
+                break
+            self._store.delete(f"log {number:015d}")
+        if self._has[follower] == self._copy.lsn:
+            return self._unacknowledged.answered(now_us, follower)
+        return () if was_known else self._push(now_us, [follower])
 
 
-def _outcome(message: Mapping[str, Any], known: Mapping[str, Any]) -> Send:
-    return Send(message["reply"], {"kind": "outcome", "id": message["id"], "key": message["key"], **known})
+def _replaces(write: RoutedWrite, row: Row | None) -> bool:
+    """Check whether a conditional write may replace a row."""
+    if write.replaces is None:
+        return False  # it is based on a write that failed
+    version = 0 if row is None else row.ver
+    return write.replaces == version or (write.replaces == 0 and (row is None or row.data is None))
+
+
+def _outcome(write: RoutedWrite, result: WriteResult) -> Send:
+    return Send(write.reply, Outcome(id=write.id, key=write.key, **asdict(result)))

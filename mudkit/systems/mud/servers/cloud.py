@@ -9,6 +9,7 @@ from typing import Any, Final
 from mudkit.events import Installed, Network, Operation
 from mudkit.sources.parameters import number, whole_number
 from mudkit.systems.arguments import check_lab
+from mudkit.systems.mud.operations import Ship
 from mudkit.systems.mud.policies.artefact import Artefact
 from mudkit.systems.mud.servers.backend import BackEnd
 from mudkit.systems.mud.servers.gateway import Gateway
@@ -110,7 +111,7 @@ class Cloud:
                     replicas=self.replicas,
                 ),
             )
-        self._generator = install(self.generator, partial(Generator, servers=self.servers))
+        self.installed = install(self.generator, partial(Generator, servers=self.servers))
         for number_, address in enumerate(self.servers):
             install(address, partial(
                 NotificationServer, number=number_, servers=self.servers, processors=self.processors,
@@ -140,7 +141,7 @@ class Cloud:
         """
         document = policy.document if isinstance(policy, Artefact) else policy
         devices = None if to is None else list(to)
-        return self._generator.call("ship", document=document, app=app, to=devices)
+        return self.installed.call(Ship(app, document, devices))
 
 
 def _address(server: str) -> str:

@@ -1,35 +1,67 @@
-"""The gateway: it checks who asks, finds out which partitions are concerned, and passes answers on.
+"""Gateway: checks who sends a request, finds the partitions concerned, and passes answers on.
 
-Its rules (Mobius 4.2); it keeps nothing that matters: who gets no answer asks again.
+Its rules (Mobius 4.2). It keeps no durable state: a client without an answer sends its request again.
 
-=========  =========================================================================================
-anything   dropped, unless it comes from who sends such messages; of a client, in its own name
-ask        verify the token; ask the back end for the table, and for those that a read looks into: who
-           asks must come into all of them; then
-read       a part of it to the processor of each partition
-write      to the processor of its partition
-admin      to the back end
-continuous to each processor of the table's partitions
-answers    to who asked; after the last part of a read its completion
-=========  =========================================================================================
+====================  ==============================================================================
+any message           dropped unless its sender may send it; a client only in its own name
+Ask, AskBatch         verify the token; ask the back end for the table, and for those that a read
+                      looks up records in, which must be open to the client, too; then
+ReadRequest           a part of it to the processor of each partition
+WriteRequest          to the processor of its partition
+create, alter, drop   to the back end
+continuous reads      to each processor of the table's partitions
+answers               to the client; :class:`Complete` after the last part of a read
+====================  ==============================================================================
 
-The table is looked up for each request at the back end, half a millisecond away: so an ACL that was altered
-holds from the moment on at which that was answered.
+The table is looked up at the back end for each request, half a millisecond away: an altered ACL is in effect
+as soon as the alteration was answered.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from msgspec import UNSET
+from msgspec.structs import asdict, replace
 
 from mudkit.errors import MudkitError, TokenExpired
 from mudkit.events import Effect, Event, Ports, Received, Send
 from mudkit.predicates import Aggregates
-from mudkit.predicates.exchange import from_json
-from mudkit.systems.mud.messages import ASKS, FROM_STORE, PARTS, REGISTERED
-from mudkit.systems.mud.problems import to_json
+from mudkit.systems.mud.messages import (
+    GATEWAY_FROM_BACK_END,
+    GATEWAY_FROM_CLIENT,
+    GATEWAY_FROM_PROCESSOR,
+    GATEWAY_FROM_REPLICA,
+    Administer,
+    Administered,
+    AdministrationRequest,
+    Ask,
+    AskBatch,
+    Complete,
+    ContinuousReadRequest,
+    DataUpdate,
+    Describe,
+    Described,
+    Error,
+    Outcome,
+    Part,
+    PartitionRead,
+    PlacedPart,
+    PlacedRegistered,
+    ReadRequest,
+    Refused,
+    Registered,
+    RegisterRequest,
+    Registration,
+    RoutedWrite,
+    Unregistration,
+    UpdateDataRequest,
+    WriteRequest,
+)
+from mudkit.systems.mud.problems import encode_error
 from mudkit.systems.mud.tables.partitioning import netid_of, processor_of
 from mudkit.systems.mud.tables.queries import check_names, tables_of_sent
 from mudkit.systems.mud.tables.records import check_record
@@ -39,33 +71,44 @@ from mudkit.tokens import Authority, Claims
 
 __all__ = ["Gateway"]
 
-_MOST_OPEN: Final = 10_000
-_TABLES: Final = ("create", "alter", "drop")
-_ANSWERED_BY: Final = {"read": "part", "write": "outcome", **dict.fromkeys(_TABLES, "administered")}
-"""In which messages an answer comes, by what was asked; to the others, which are of continuous reads,
-``registered``."""
+_MAX_OPEN: Final = 10_000
+_Answer: TypeAlias = Described | Administered | Outcome | Part | Registered
 
 
 @dataclass
-class _Ask:
-    source: str
-    message: Mapping[str, Any]
-    claims: Claims | None
-    refused: dict[str, Any] | None
-    joined: Sequence[str]
-    """Names of the tables that it looks into."""
-    table: Table | None = None
-    places: list[Any] = field(default_factory=list)
-    missing: set[Any] = field(default_factory=set)
+class _Open:
+    """A request that is not answered yet.
 
-    def fits(self, message: Mapping[str, Any]) -> bool:
-        """Say whether a message can be of the answer to this."""
-        what, kind = self.message["what"], message["kind"]
-        if kind != "described":
-            return bool(kind == _ANSWERED_BY.get(what["op"], "registered"))
-        described = [message["table"], *message.get("joined", ())]
-        names = [None if each is None else each["name"] for each in described]
-        return what["op"] not in _TABLES and (names == [None] or names == [what["name"], *self.joined])
+    ``refused`` is the error of a write whose token has expired; ``joined`` names the tables that a read looks
+    up records in; ``missing`` are the partitions or processors that have not answered.
+    """
+
+    source: str
+    ask: Ask
+    claims: Claims | None
+    refused: Error | None
+    joined: Sequence[str]
+    table: Table | None = None
+    places: list[int | str] = field(default_factory=list)
+    missing: set[int | str] = field(default_factory=set)
+
+    def fits(self, message: _Answer) -> bool:
+        """Check whether a message can be part of the answer."""
+        what = self.ask.what
+        match message:
+            case Part():
+                return isinstance(what, ReadRequest)
+            case Outcome():
+                return isinstance(what, WriteRequest)
+            case Administered():
+                return isinstance(what, AdministrationRequest)
+            case Registered():
+                return isinstance(what, ContinuousReadRequest)
+            case Described(table=table, joined=joined):
+                if isinstance(what, AdministrationRequest):
+                    return False
+                names = [] if table is None else [table.name, *(each.name for each in joined or ())]
+                return names in ([], [what.name, *self.joined])
 
 
 class Gateway:
@@ -75,7 +118,7 @@ class Gateway:
     ----------
     ports : Ports
     authority : Authority
-        The authority that has made the tokens.
+        The authority that issued the tokens.
     back_end : str
     processors, replicas : sequence of str
         Addresses.
@@ -93,174 +136,236 @@ class Gateway:
         self._authority = authority
         self._back_end = back_end
         self._processors = processors
-        self._accepts: dict[str, Accepts[Any]] = {
-            back_end: FROM_STORE,
-            **dict.fromkeys(processors, REGISTERED),
-            **dict.fromkeys(replicas, PARTS),
+        self._accepts: dict[
+            str, Accepts[Described | Administered | Outcome | Part] | Accepts[Registered] | Accepts[Part]
+        ] = {
+            back_end: GATEWAY_FROM_BACK_END,
+            **dict.fromkeys(processors, GATEWAY_FROM_PROCESSOR),
+            **dict.fromkeys(replicas, GATEWAY_FROM_REPLICA),
         }
-        self._asks: OrderedDict[str, _Ask] = OrderedDict()
+        self._open: OrderedDict[str, _Open] = OrderedDict()
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
-        match event:
-            case Received() if not self._is_taken(event):
-                return dropped(event)
-            case Received(source=source, message={"kind": "ask"} as message):
-                return self._take(now_us, source, message)
-            case Received(source=source, message={"kind": "asks", "asks": asks} as message):
-                said = {name: message[name] for name in ("client", "token")}
-                return [sent for each in asks for sent in self._take(now_us, source, {**said, **each})]
-            case Received(source=source, message={"id": identity} as message):
-                ask = self._asks.get(identity)
-                if ask is None:
-                    return ()
-                return self._answered(ask, source, message) if ask.fits(message) else dropped(event)
-        return ()
-
-    def _answered(self, ask: _Ask, source: str, message: Mapping[str, Any]) -> Sequence[Effect]:
-        """Take what the cloud answers to an ask."""
-        match message["kind"]:
-            case "described":
-                return self._route(ask, message) if ask.table is None else ()
-            case "part":
-                return self._part(ask, message["partition"], message)
-            case "registered":
-                return self._part(ask, source, message)
-        del self._asks[message["id"]]
-        return (Send(ask.source, {**message, "claims": _claims(ask)}),)
-
-    def _is_taken(self, event: Received) -> bool:
-        """Say whether a message is one that its sender sends: of a client, one in its own name."""
-        message, accepts = event.message, self._accepts.get(event.source)
-        if accepts is not None:
-            return accepts(message)
-        if not ASKS(message):
-            return False
-        client = message["client"]
-        asks = message["asks"] if message["kind"] == "asks" else (message,)
-        is_own = all(each["id"].rpartition(" ")[0] == client for each in asks)
-        return is_own and netid_of(client) == event.sender
-
-    def _take(self, now_us: int, source: str, message: Mapping[str, Any]) -> Sequence[Effect]:
-        identity, what = message["id"], message["what"]
-        token, client = message["token"], message["client"]
-        claims, refused = None, None
-        if token is not None:
-            try:
-                claims = self._authority.read(token)
-                claims.check(now_us / 1e6, netid_of(client))
-            except MudkitError as error:
-                if what["op"] != "write" or not isinstance(error, TokenExpired):
-                    return (_refused(source, identity, error),)
-                refused = to_json(error)  # whether it was applied before is for the back end to say
-        try:
-            joined = [] if what["op"] == "write" else tables_of_sent(what.get("predicate"))
-            check_record(what.get("reader", {}), ())
-        except MudkitError as error:
-            return (_refused(source, identity, error),)
-        self._asks[identity] = ask = _Ask(source, message, claims, refused, joined)
-        self._asks.move_to_end(identity)
-        if len(self._asks) > _MOST_OPEN:
-            self._asks.popitem(last=False)
-        if what["op"] in _TABLES:
-            sent = {**what, "kind": "admin", "id": identity, "claims": _claims(ask)}
-            return (Send(self._back_end, sent),)
-        sent = {"kind": "describe", "id": identity, "name": what["name"], "claims": _claims(ask)}
-        return (Send(self._back_end, sent | ({"joined": joined} if joined else {})),)
-
-    def _route(self, ask: _Ask, described: Mapping[str, Any]) -> Sequence[Effect]:
-        identity, what = ask.message["id"], ask.message["what"]
-        joined = [Table.of(each) for each in described.get("joined", ())]
-        try:
-            if described["table"] is not None:
-                ask.table = Table.of(described["table"])
-                for each in (ask.table, *joined):
-                    each.check_access(ask.claims)
-                has_schema = any(each.schema is not None for each in (ask.table, *joined))
-                if has_schema and what["op"] in ("read", "register"):
-                    asked = what.get("aggregate")
-                    aggregates = None if asked is None else Aggregates(asked)
-                    check_names(ask.table, from_json(what.get("predicate")), aggregates, joined)
-            elif what["op"] != "write":
-                del self._asks[identity]
-                return (Send(ask.source, {"kind": "refused", "id": identity, "error": described["error"]}),)
-        except MudkitError as error:
-            if what["op"] != "write":  # whether a write was applied before is for the back end to say
-                del self._asks[identity]
-                return (_refused(ask.source, identity, error),)
-        auth = {} if ask.claims is None else ask.claims.auth
-        table = ask.table
-        if what["op"] == "write":
-            place = 0 if table is None else table.partition_of(what["key"])
-            sent = {
-                **what,
-                "kind": "write",
-                "id": identity,
-                "reply": self._me,
-                "claims": _claims(ask),
-                "client": ask.message["client"],
-                "refused": ask.refused,
-            }
-            return (Send(self._processor(table, place), sent),)
-        assert table is not None
-        if what["op"] == "read":
-            keys: list[str] | None = what["keys"]
-            places = range(table.partitions) if keys is None else {table.partition_of(key) for key in keys}
-            ask.places, ask.missing = sorted(places), set(places)
-            # What is joined must not be older than what this reader has seen of it: the master has it.
-            latest = what["latest"] or bool(joined)
-            if not ask.missing:
-                return self._completed(identity, ask)
-            seen = what["seen"] if what["table"] == table.number else {}
-            return [
-                Send(self._processor(table, place), {
-                    "kind": "read", "id": identity, "reply": self._me, "name": table.name,
-                    "table": table.number,
-                    "partition": place, "predicate": what["predicate"], "keys": keys,
-                    "reader": what["reader"],
-                    "auth": auth, "aggregate": what["aggregate"], "latest": latest,
-                    "least": max(table.lsn, seen.get(str(place), 0)),
-                }) for place in sorted(ask.missing)
-            ]  # fmt: skip
-        places_of: dict[str, list[int]] = {}
-        for place in range(table.partitions):
-            places_of.setdefault(self._processor(table, place), []).append(place)
-        ask.places, ask.missing = list(places_of), set(places_of)
-        expires_s = None if ask.claims is None else ask.claims.expires_s
-        return [
-            Send(processor, {
-                **what, "kind": what["op"], "id": identity, "reply": self._me,
-                "endpoint": ask.message["client"],
-                "table": what.get("table") or table.number,  # one that was dropped is not another of its name
-                "partitions": places, "auth": auth, "claims": _claims(ask), "expires_s": expires_s,
-                "least": max(each.lsn for each in (table, *joined)),
-            }) for processor, places in places_of.items()
-        ]  # fmt: skip
-
-    def _part(self, ask: _Ask, place: Any, message: Mapping[str, Any]) -> Sequence[Effect]:
-        if place not in ask.missing:
+        if not isinstance(event, Received):
             return ()
-        ask.missing.discard(place)
-        passed = Send(ask.source, dict(message, place=place))
-        return passed, *(() if ask.missing else self._completed(message["id"], ask))
+        accepts = self._accepts.get(event.source)
+        if accepts is None:
+            asks = self._asks(event)
+            if asks is None:
+                return dropped(event)
+            return [effect for ask in asks for effect in self._begin(now_us, event.source, ask)]
+        message = accepts.decode(event.message)
+        request = None if message is None else self._open.get(message.id)
+        if message is None or (request is not None and not request.fits(message)):
+            return dropped(event)
+        return () if request is None else self._answered(request, event.source, message)
 
-    def _completed(self, identity: str, ask: _Ask) -> Sequence[Effect]:
-        assert ask.table is not None
-        del self._asks[identity]
-        return (Send(ask.source, {
-            "kind": "complete", "id": identity, "table": ask.table.as_json(), "claims": _claims(ask),
-            "places": ask.places,
-        }),)  # fmt: skip
+    def _asks(self, event: Received) -> list[Ask] | None:
+        """Return the requests of a client; None: the message is malformed, or not in its own name."""
+        message = GATEWAY_FROM_CLIENT.decode(event.message)
+        if message is None or netid_of(message.client) != event.sender:
+            return None
+        if isinstance(message, AskBatch):
+            asks = [Ask(each.id, message.client, message.token, each.what) for each in message.asks]
+        else:
+            asks = [message]
+        is_own = all(each.id.rpartition(" ")[0] == each.client for each in asks)
+        return asks if is_own else None
 
-    def _processor(self, table: Table | None, place: int) -> str:
-        return self._processors[
-            0 if table is None else processor_of(table.number, place, len(self._processors))
+    def _begin(self, now_us: int, source: str, ask: Ask) -> Sequence[Effect]:
+        """Check a request, and ask for its tables."""
+        what = ask.what
+        claims, refused = None, None
+        if ask.token is not None:
+            try:
+                claims = self._authority.read(ask.token)
+                claims.check(now_us / 1e6, netid_of(ask.client))
+            except MudkitError as error:
+                if not isinstance(what, WriteRequest) or not isinstance(error, TokenExpired):
+                    return (_refused(source, ask, error),)
+                refused = encode_error(error)  # the back end knows whether it was applied before
+        joined: Sequence[str] = ()
+        try:
+            if isinstance(what, ReadRequest | RegisterRequest):
+                joined = tables_of_sent(what.predicate)
+            if not isinstance(what, AdministrationRequest):
+                check_record(what.reader, ())
+        except MudkitError as error:
+            return (_refused(source, ask, error),)
+        self._open[ask.id] = _Open(source, ask, claims, refused, joined)
+        self._open.move_to_end(ask.id)
+        if len(self._open) > _MAX_OPEN:
+            self._open.popitem(last=False)
+        if isinstance(what, AdministrationRequest):
+            administer = Administer(
+                id=ask.id, op=what.op, name=what.name, properties=what.properties, claims=claims
+            )
+            return (Send(self._back_end, administer),)
+        describe = Describe(id=ask.id, name=what.name, claims=claims, joined=list(joined) or UNSET)
+        return (Send(self._back_end, describe),)
+
+    # -- answers
+
+    def _answered(self, request: _Open, source: str, message: _Answer) -> Sequence[Effect]:
+        match message:
+            case Described():
+                return self._described(request, message) if request.table is None else ()
+            case Part(partition=partition):
+                part = PlacedPart(**asdict(message), place=partition)
+                return self._placed(request, partition, part)
+            case Registered():
+                return self._placed(request, source, PlacedRegistered(**asdict(message), place=source))
+            case Administered() | Outcome():
+                del self._open[message.id]
+                return (Send(request.source, replace(message, claims=request.claims)),)
+
+    def _described(self, request: _Open, described: Described) -> Sequence[Effect]:
+        """Check access to the tables, and pass the request on."""
+        what, joined = request.ask.what, described.joined or []
+        error = described.error
+        if described.table is not None:
+            try:
+                self._check(request, described.table, joined)
+            except MudkitError as problem:
+                error = encode_error(problem)
+            request.table = described.table
+        if isinstance(what, WriteRequest):  # the back end refuses it, unless it was applied before
+            return (self._route_write(request, what),)
+        if error is not None:
+            del self._open[request.ask.id]
+            return (Send(request.source, Refused(request.ask.id, error)),)
+        if isinstance(what, ReadRequest):
+            return self._route_read(request, what, has_joined=bool(joined))
+        assert isinstance(what, ContinuousReadRequest)
+        return self._route_continuous(request, what, joined)
+
+    def _check(self, request: _Open, table: Table, joined: Sequence[Table]) -> None:
+        """Check that a client may access tables, and that they have the columns that a read names.
+
+        Raises
+        ------
+        MudkitError
+        """
+        what, tables = request.ask.what, (table, *joined)
+        for each in tables:
+            each.check_access(request.claims)
+        if isinstance(what, ReadRequest | RegisterRequest) and any(
+            each.schema is not None for each in tables
+        ):
+            predicate = None if what.predicate is None else what.predicate.predicate()
+            text = what.aggregate if isinstance(what, ReadRequest) else None
+            check_names(table, predicate, None if text is None else Aggregates(text), joined)
+
+    def _route_write(self, request: _Open, write: WriteRequest) -> Send:
+        table = request.table
+        place = 0 if table is None else table.partition_of(write.key)
+        routed = RoutedWrite(
+            **asdict(write),
+            id=request.ask.id,
+            reply=self._me,
+            client=request.ask.client,
+            claims=request.claims,
+            refused=request.refused,
+        )
+        return Send(self._processor(table, place), routed)
+
+    def _route_read(self, request: _Open, read: ReadRequest, *, has_joined: bool) -> Sequence[Effect]:
+        table = request.table
+        assert table is not None
+        places: Iterable[int] = range(table.partitions)
+        if read.keys is not None:
+            places = sorted({table.partition_of(key) for key in read.keys})
+        request.places, request.missing = list(places), set(places)
+        if not request.missing:
+            return self._completed(request)
+        seen = read.seen if read.table == table.number else {}
+        return [
+            Send(
+                self._processor(table, place),
+                PartitionRead(
+                    id=request.ask.id,
+                    reply=self._me,
+                    name=table.name,
+                    table=table.number,
+                    partition=place,
+                    predicate=read.predicate,
+                    keys=read.keys,
+                    reader=read.reader,
+                    auth={} if request.claims is None else request.claims.auth,
+                    aggregate=read.aggregate,
+                    # Joined records must not be older than this reader has seen: the master has them.
+                    latest=read.latest or has_joined,
+                    least=max(table.lsn, seen.get(str(place), 0)),
+                ),
+            )
+            for place in places
         ]
 
+    def _route_continuous(
+        self, request: _Open, what: ContinuousReadRequest, joined: Sequence[Table]
+    ) -> Sequence[Effect]:
+        table = request.table
+        assert table is not None
+        places: dict[str, list[int]] = {}
+        for place in range(table.partitions):
+            places.setdefault(self._processor(table, place), []).append(place)
+        request.places, request.missing = list(places), set(places)
+        least = max(each.lsn for each in (table, *joined))
+        return [
+            Send(processor, self._routed(request, what, table.number, partitions, least))
+            for processor, partitions in places.items()
+        ]
 
-def _claims(ask: _Ask) -> dict[str, Any] | None:
-    return None if ask.claims is None else asdict(ask.claims)
+    def _routed(
+        self, request: _Open, what: ContinuousReadRequest, table: int, partitions: list[int], least: int
+    ) -> Registration | DataUpdate | Unregistration:
+        """Build the message about a continuous read for a processor."""
+        ask = request.ask
+        if isinstance(what, RegisterRequest):
+            fields = asdict(what)
+            fields["table"] = what.table or table  # a table that was dropped is not another of its name
+            return Registration(
+                **fields,
+                id=ask.id,
+                reply=self._me,
+                endpoint=ask.client,
+                partitions=partitions,
+                claims=request.claims,
+                least=least,
+            )
+        kind = DataUpdate if isinstance(what, UpdateDataRequest) else Unregistration
+        return kind(
+            id=ask.id,
+            reply=self._me,
+            endpoint=ask.client,
+            handle=what.handle,
+            reader=what.reader,
+            data_seq=what.data_seq,
+        )
+
+    def _placed(
+        self, request: _Open, place: int | str, message: PlacedPart | PlacedRegistered
+    ) -> Sequence[Effect]:
+        """Pass a part of an answer on, and complete the answer after the last one."""
+        if place not in request.missing:
+            return ()
+        request.missing.discard(place)
+        passed = Send(request.source, message)
+        return (passed,) if request.missing else (passed, *self._completed(request))
+
+    def _completed(self, request: _Open) -> Sequence[Effect]:
+        assert request.table is not None
+        del self._open[request.ask.id]
+        complete = Complete(
+            id=request.ask.id, table=request.table, claims=request.claims, places=request.places
+        )
+        return (Send(request.source, complete),)
+
+    def _processor(self, table: Table | None, place: int) -> str:
+        count = len(self._processors)
+        return self._processors[0 if table is None else processor_of(table.number, place, count)]
 
 
-def _refused(to: str, identity: str, error: MudkitError) -> Send:
-    return Send(to, {"kind": "refused", "id": identity, "error": to_json(error)})
+def _refused(to: str, ask: Ask, error: MudkitError) -> Send:
+    return Send(to, Refused(ask.id, encode_error(error)))

@@ -1,29 +1,37 @@
-"""The policy generator's end of the notification channel: it ships policies to an app's clients (Mobius 6).
+"""Policy generator's end of the notification channel: it ships policies to an app's clients (Mobius 6).
 
-It learns nothing itself: what it ships was handed to it. Its rules:
+It learns nothing itself: it ships what it is given. Its rules:
 
-=========  ===========================================================================================
-ship       checked, kept durably, and told to every notification server, with the devices that it is
-           for, if it is for some only (Mobius 6: those near a place whose write rate changes); the same
-           policy may be shipped again for more devices. One for all stands instead of all before it
-begin      all that was shipped is told to every server
-follow     a server begins, and knows nothing: all that was shipped is told to it
-confirmed  the server has it
-timer      what nobody confirmed is told again
-=========  ===========================================================================================
+==============  ======================================================================================
+Call            check the policy, store it, and send it to every notification server, with the devices
+                that it is for, if any are named (Mobius 6: those near a place whose write rate changes);
+                the same policy may be shipped again to more devices; one for all devices replaces all
+                earlier ones
+LinkUp          send every stored policy to every server
+FollowPolicies  a server has started and knows nothing: send it every stored policy
+StreamAck       the server has it
+TimerFired      retransmit what is overdue
+==============  ======================================================================================
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
+from mudkit.delivery.stream import StreamAck
 from mudkit.errors import MudkitError, ParameterError
 from mudkit.events import Call, Complete, Effect, Event, LinkUp, Ports, Received, Send, TimerFired
-from mudkit.systems.mud.messages import FROM_RECEIVERS
+from mudkit.systems.mud.messages import (
+    GENERATOR_FROM_NOTIFICATION_SERVER,
+    Following,
+    FollowPolicies,
+    ShippedPolicy,
+)
+from mudkit.systems.mud.operations import Ship
 from mudkit.systems.mud.policies.artefact import Artefact
+from mudkit.systems.mud.servers.sender import AGAIN, StreamSender
 from mudkit.systems.receiving import dropped
-from mudkit.systems.stream import Outgoing, RetransmitTimer
 
 __all__ = ["Generator"]
 
@@ -44,73 +52,72 @@ class Generator:
         self._store = ports.store
         self._me = ports.address
         self._servers = servers
-        self._streams: dict[str, Outgoing] = {}
-        self._timer = RetransmitTimer(_AGAIN_US)
+        self._senders: dict[str, StreamSender[ShippedPolicy]] = {}
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
         match event:
-            case Received() if event.source not in self._servers or not FROM_RECEIVERS(event.message):
-                return dropped(event)
+            case Received(source=source):
+                message = None
+                if source in self._servers:
+                    message = GENERATOR_FROM_NOTIFICATION_SERVER.decode(event.message)
+                if message is None:
+                    return dropped(event)
+                return self._received(now_us, source, message)
             case LinkUp():
-                began = [server for server in self._servers if server not in self._streams]
-                return [effect for server in began for effect in self._follow(now_us, server)]
-            case Call(op_id=op_id, arguments=arguments):
+                new = [server for server in self._servers if server not in self._senders]
+                return [effect for server in new for effect in self._follow(now_us, server)]
+            case Call(op_id=op_id, operation=Ship() as operation):
                 try:
-                    sent = self._ship(now_us, arguments["app"], arguments["document"], arguments["to"])
+                    sent = self._ship(now_us, operation)
                 except MudkitError as error:
                     return (Complete(op_id, error=error),)
                 return [Complete(op_id), *sent]
-            case Received(source=source, message={"kind": "follow"}):
-                return self._follow(now_us, source)
-            case Received(source=source, message={"kind": "confirmed", "stream": name, "number": number}):
-                if source in self._streams and self._streams[source].name == name:
-                    self._streams[source].acked(number)
-            case TimerFired():
-                return self._timer.again(now_us, self._streams)
+            case TimerFired(name=name):
+                return self._senders[name.removeprefix(AGAIN)].overdue(now_us)
         return ()
 
-    def _ship(
-        self, now_us: int, app: str, document: Mapping[str, Any], to: Sequence[str] | None
-    ) -> Sequence[Effect]:
+    def _received(self, now_us: int, source: str, message: FollowPolicies | StreamAck) -> Sequence[Effect]:
+        if isinstance(message, FollowPolicies):
+            return self._follow(now_us, source)
+        sender = self._senders.get(source)
+        is_current = sender is not None and sender.name == message.stream
+        return sender.acked(now_us, message.seq) if sender is not None and is_current else ()
+
+    def _ship(self, now_us: int, operation: Ship) -> Sequence[Effect]:
+        app, document, to = operation.app, operation.document, operation.to
         artefact = Artefact.read(document)
-        places = f"policy {app}\n{artefact.kind}\n"
-        known = dict(self._store.items(places))
-        newest = max(known.values(), key=lambda body: int(body["document"]["version"]), default=None)
-        if newest is not None and artefact.version <= newest["document"]["version"]:
-            is_for_more = None not in (to, newest["to"]) and newest["document"] == dict(document)
-            if not is_for_more:
+        prefix = f"policy {app}\n{artefact.kind}\n"
+        known = dict(self._store.items(prefix, ShippedPolicy))
+        newest = max(known.values(), key=lambda policy: int(policy.document["version"]), default=None)
+        if newest is not None and artefact.version <= newest.document["version"]:
+            if to is None or newest.to is None or newest.document != dict(document):
                 raise ParameterError(
                     "A policy of this version was shipped already.",
                     where="version",
                     found=str(artefact.version),
-                    expected=f"more than {newest['document']['version']}",
+                    expected=f"more than {newest.document['version']}",
                 )
-            to = [*(to or ()), *newest["to"]]
-        wanted = None if to is None else sorted(set(to))
-        body = {
-            "what": "policy",
-            "app": app,
-            "policy": artefact.kind,
-            "to": wanted,
-            "document": dict(document),
-        }
+            to = [*to, *newest.to]
+        policy = ShippedPolicy(
+            app=app,
+            policy=artefact.kind,
+            document=dict(document),
+            to=None if to is None else sorted(set(to)),
+        )
         if to is None:
-            for place in known:
-                self._store.delete(place)
-        self._store.put(f"{places}{artefact.version:012d}", body)
-        return self._tell(now_us, body, self._servers)
+            for key in known:
+                self._store.delete(key)
+        self._store.put(f"{prefix}{artefact.version:012d}", policy)
+        return [effect for server in self._servers for effect in self._senders[server].send(now_us, policy)]
 
     def _follow(self, now_us: int, server: str) -> Sequence[Effect]:
-        count = (self._store.get("count of streams") or 0) + 1
+        count = (self._store.get("count of streams", int) or 0) + 1
         self._store.put("count of streams", count)
-        self._streams[server] = Outgoing(f"{self._me} {count}")
-        shipped = [body for _, body in self._store.items("policy ")]
-        effects: list[Effect] = [Send(server, {"kind": "followed"})]
-        for body in shipped:
-            effects += self._tell(now_us, body, [server])
+        former = self._senders.get(server)
+        sender = StreamSender[ShippedPolicy](f"{self._me} {count}", server, server, _AGAIN_US)
+        self._senders[server] = sender
+        effects: list[Effect] = [*(former.close() if former is not None else ()), Send(server, Following())]
+        for _, policy in self._store.items("policy ", ShippedPolicy):
+            effects += sender.send(now_us, policy)
         return effects
-
-    def _tell(self, now_us: int, body: Mapping[str, Any], servers: Sequence[str]) -> Sequence[Effect]:
-        sent = [Send(server, self._streams[server].add(now_us, body)) for server in servers]
-        return [*sent, *self._timer.soon()]

@@ -1,12 +1,14 @@
-"""Following the back end's log: in order, without a gap, also across restarts of either side."""
+"""Follower of the back end's log: in order, without a gap, also across restarts of either side."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, TypeAlias
 
 from mudkit.events import Effect, Send, SetTimer
+from mudkit.systems.mud.messages import DropEntry, FollowLog, Has, Log, LogEntry, State, TableEntry
 from mudkit.systems.mud.tables.replica import TableReplica
+from mudkit.systems.mud.tables.table import Table
 
 __all__ = ["BEGIN", "LogFollower"]
 
@@ -14,18 +16,18 @@ BEGIN: Final = "begin"
 """Name of the timer until the back end has sent its state."""
 _BEGIN_US: Final = 200_000
 _Place: TypeAlias = tuple[int, tuple[str, ...]]
-"""Number and split of a table: they stay as they are."""
+"""Number and split of a table, which never change."""
 
 
 class LogFollower:
-    """What one machine knows of the log.
+    """Copy of the tables, and the position of one machine in the log.
 
     Parameters
     ----------
     master : str
         The back end's address.
     turn : str
-        Which no other life of the machine has: a state that an earlier one asked for is too old.
+        Identifies this life of the machine: a state that an earlier life requested is too old.
     """
 
     def __init__(self, master: str, turn: str) -> None:
@@ -33,32 +35,32 @@ class LogFollower:
         self._turn = turn
         self.copy = TableReplica()
         self.lsn = -1
-        """The last entry that came, whether or not the copy has taken it; -1: no state yet."""
+        """The last entry received, whether or not the copy has applied it; -1: no state yet."""
         self._tables: dict[str, _Place] = {}
-        """Those that there are then, by name."""
+        """Tables that exist at that entry, by name."""
 
-    def fits(self, message: Mapping[str, Any]) -> bool:
-        """Say whether a state, or what is new of some entries, is of one piece: rows have tables."""
-        if message["kind"] == "state":
-            tables = _places(message["tables"])
-            is_one_each = len({number for number, _ in tables.values()}) == len(message["tables"])
-            return is_one_each and all(name in tables for name, _ in message["rows"])
-        return self.lsn < 0 or self._after(message["entries"]) is not None
+    def fits(self, message: Log | State) -> bool:
+        """Check that a state, or the new ones of some entries, are consistent: rows have tables."""
+        if isinstance(message, Log):
+            return self.lsn < 0 or self._after(message.entries) is not None
+        tables = _places(message.tables)
+        has_own_numbers = len({number for number, _ in tables.values()}) == len(message.tables)
+        return has_own_numbers and all(name in tables for name, _ in message.rows)
 
-    def _after(self, entries: Sequence[Mapping[str, Any]]) -> dict[str, _Place] | None:
-        """Give the tables that there are after some entries; None: they are not of one piece."""
+    def _after(self, entries: Sequence[LogEntry]) -> dict[str, _Place] | None:
+        """Return the tables that exist after some entries; None: the entries are inconsistent."""
         tables, lsn = self._tables, self.lsn
         for entry in entries:
-            if entry["lsn"] != lsn + 1:
+            if entry.lsn != lsn + 1:
                 continue
             lsn += 1
-            if entry["op"] != "table":
-                if entry["name"] not in tables:
+            if not isinstance(entry, TableEntry):
+                if entry.name not in tables:
                     return None
-                if entry["op"] == "drop":
-                    tables = {name: place for name, place in tables.items() if name != entry["name"]}
+                if isinstance(entry, DropEntry):
+                    tables = {name: place for name, place in tables.items() if name != entry.name}
                 continue
-            ((name, place),) = _places([entry["table"]]).items()
+            ((name, place),) = _places([entry.table]).items()
             known = tables.get(name)
             is_taken = any(number == place[0] for number, _ in tables.values())
             if known != place and (known is not None or is_taken):
@@ -67,34 +69,34 @@ class LogFollower:
         return tables
 
     def begin(self) -> Sequence[Effect]:
-        """Ask for the whole state, until it has come."""
+        """Request the whole state, until it has arrived."""
         if self.lsn >= 0:
             return ()
-        return Send(self._master, {"kind": "follow", "turn": self._turn}), SetTimer(BEGIN, _BEGIN_US)
+        return Send(self._master, FollowLog(self._turn)), SetTimer(BEGIN, _BEGIN_US)
 
-    def state(self, message: Mapping[str, Any]) -> Sequence[Effect]:
-        """Begin with the state that has come."""
-        if message["turn"] != self._turn:
+    def state(self, message: State) -> Sequence[Effect]:
+        """Begin with a state, unless there is one already."""
+        if message.turn != self._turn:
             return ()
         if self.lsn < 0:
-            self.copy.load(message["lsn"], message["tables"], message["rows"])
+            self.copy.load(message.lsn, message.tables, message.rows)
             self.lsn = self.copy.lsn
-            self._tables = _places(message["tables"])
+            self._tables = _places(message.tables)
         return (self.has(),)
 
-    def fresh(self, message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        """Give the entries that have not come before, in order."""
-        after = self._after(message["entries"])
+    def fresh(self, message: Log) -> Iterator[LogEntry]:
+        """Iterate over the entries that have not been received before, in order."""
+        after = self._after(message.entries)
         self._tables = self._tables if after is None else after
-        for entry in message["entries"]:
-            if self.lsn >= 0 and entry["lsn"] == self.lsn + 1:
+        for entry in message.entries:
+            if self.lsn >= 0 and entry.lsn == self.lsn + 1:
                 self.lsn += 1
                 yield entry
 
     def has(self) -> Send:
-        """Tell the master how far it is."""
-        return Send(self._master, {"kind": "has", "lsn": self.lsn})
+        """Acknowledge the log up to the last entry received."""
+        return Send(self._master, Has(self.lsn))
 
 
-def _places(tables: Sequence[Mapping[str, Any]]) -> dict[str, _Place]:
-    return {each["name"]: (each["number"], tuple(each["split"])) for each in tables}
+def _places(tables: Iterable[Table]) -> dict[str, _Place]:
+    return {each.name: (each.number, tuple(each.split)) for each in tables}

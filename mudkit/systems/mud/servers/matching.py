@@ -1,18 +1,18 @@
-"""The continuous reads of one table at a processor, and which of them a new version reaches.
+"""Matching of new versions with the continuous reads of one table.
 
-The index finds them all at once. Where it fails because somebody's predicate does, each is asked by itself:
-so the one that fails is found, and takes no other with it.
+The index finds all matches at once. If a predicate fails in it, each read is evaluated alone: only the read
+whose predicate fails is affected.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from mudkit.errors import MudkitError, PredicateError
 from mudkit.predicates import Predicate, SubscriptionIndex
-from mudkit.predicates.exchange import from_json
+from mudkit.systems.mud.messages import Fields, Row
 from mudkit.systems.mud.tables.queries import tables_of
 from mudkit.systems.mud.tables.replica import Joined, TableReplica, is_visible, record_of
 from mudkit.systems.mud.tables.table import Table
@@ -20,24 +20,21 @@ from mudkit.systems.mud.tables.table import Table
 __all__ = ["Handle", "Matching"]
 
 Handle: TypeAlias = tuple[str, str]
-"""The endpoint ``netid/appid``, and the incarnation and number of the continuous read there."""
+"""Endpoint ``netid/appid``, and incarnation and number of the continuous read there."""
 
 
 @dataclass(slots=True)
 class _Reader:
     predicate: Predicate
-    data: Mapping[str, Any]
-    auth: Mapping[str, Any]
+    data: Fields
+    auth: Mapping[str, str]
 
 
 class Matching:
-    """The continuous reads of one table.
+    """Continuous reads of one table.
 
-    Parameters
-    ----------
-    copy : TableReplica
-        The copy of the tables for reads that look into others: each reader is shown something else there, so
-        each is asked by itself. What changes there counts for what is written from then on.
+    Reads that look up records in other tables, in ``copy``, are evaluated one by one: each reader sees other
+    records there. Changes of those tables affect later writes only.
     """
 
     def __init__(self, copy: TableReplica) -> None:
@@ -45,12 +42,10 @@ class Matching:
         self._index = SubscriptionIndex()
         self._joining: dict[Handle, _Reader] = {}
         self._others: dict[Handle, _Reader] = {}
-        """Which the index has."""
+        """Reads in the index."""
 
-    def add(
-        self, handle: Handle, predicate: Predicate, data: Mapping[str, Any], auth: Mapping[str, Any]
-    ) -> None:
-        """Add one: what it asks for, what its reader says of itself, and who that provably is."""
+    def add(self, handle: Handle, predicate: Predicate, data: Fields, auth: Mapping[str, str]) -> None:
+        """Add a continuous read with the data and the verified identity of its reader."""
         reader = _Reader(predicate, data, auth)
         if tables_of(predicate):
             self._joining[handle] = reader
@@ -58,8 +53,8 @@ class Matching:
         self._index.add(handle, predicate, receiver=data, auth=auth)
         self._others[handle] = reader
 
-    def update(self, handle: Handle, data: Mapping[str, Any]) -> None:
-        """Take it that a reader says something else of itself."""
+    def update(self, handle: Handle, data: Fields) -> None:
+        """Replace the data of a reader."""
         if handle in self._joining:
             self._joining[handle].data = data
             return
@@ -67,35 +62,28 @@ class Matching:
         self._others[handle].data = data
 
     def remove(self, handle: Handle) -> None:
-        """Take one out."""
+        """Remove a continuous read."""
         if self._joining.pop(handle, None) is None:
             del self._others[handle]
             self._index.remove(handle)
 
-    def match(self, row: Mapping[str, Any], table: Table) -> tuple[list[Handle], dict[Handle, MudkitError]]:
-        """Find those that a version reaches.
-
-        Parameters
-        ----------
-        row : mapping
-            The row, with its data.
-        table : Table
+    def match(self, row: Row, table: Table) -> tuple[list[Handle], dict[Handle, MudkitError]]:
+        """Find the continuous reads that a version reaches; the version has data.
 
         Returns
         -------
         list
-            Those whose predicate is TRUE of it and to whose reader its writer shows it, in order of adding,
-            after them those that join. A writer predicate that cannot be evaluated for a reader hides the
-            record from that one.
+            Reads whose predicate is TRUE and to whose reader the writer shows the record, in order of adding;
+            those that join come last. A writer predicate that fails for a reader hides the record.
         dict
-            Those to whom its writer shows it and whose predicate cannot be evaluated, and why. Of the others
-            none is asked: that it fails would tell them of the record.
+            Reads whose predicate fails on a record that their reader may see, with the error. Predicates are
+            not evaluated on hidden records: a failure would reveal them.
         """
         record = record_of(row, table)
         failed: dict[Handle, MudkitError] = {}
         try:
-            reached = self._index.match(record, from_json(row["predicate"]))
-        except PredicateError:  # also of a writer's that looks into other tables: the index has none
+            reached = self._index.match(record, None if row.predicate is None else row.predicate.predicate())
+        except PredicateError:  # also if a writer predicate has a lookup, which the index does not support
             reached = self._one_by_one(row, table, record, failed)
         for handle, reader in self._joining.items():
             if self._is_shown(row, table, reader) and self._wants(handle, reader, record, failed):
@@ -104,12 +92,12 @@ class Matching:
 
     def _one_by_one(
         self,
-        row: Mapping[str, Any],
+        row: Row,
         table: Table,
-        record: Mapping[str, Any],
+        record: Fields,
         failed: dict[Handle, MudkitError],
     ) -> list[Handle]:
-        """Find those of the index whom a version reaches, where the index cannot say it of all at once."""
+        """Find those of the index that a version reaches, if the index fails."""
         others = self._others
         try:
             wanted = self._index.match(record)
@@ -122,9 +110,9 @@ class Matching:
         return [handle for handle in wanted if self._is_shown(row, table, others[handle])]
 
     def _wants(
-        self, handle: Handle, reader: _Reader, record: Mapping[str, Any], failed: dict[Handle, MudkitError]
+        self, handle: Handle, reader: _Reader, record: Fields, failed: dict[Handle, MudkitError]
     ) -> bool:
-        """Ask one by itself; take note if its predicate fails."""
+        """Evaluate one read; store the error if its predicate fails."""
         tables = Joined(self._copy, reader.data, reader.auth)
         try:
             return reader.predicate(record, tables=tables, receiver=reader.data, auth=reader.auth) is True
@@ -132,6 +120,6 @@ class Matching:
             failed[handle] = error
             return False
 
-    def _is_shown(self, row: Mapping[str, Any], table: Table, reader: _Reader) -> bool:
+    def _is_shown(self, row: Row, table: Table, reader: _Reader) -> bool:
         tables = Joined(self._copy, reader.data, reader.auth)
         return is_visible(row, reader.data, reader.auth, table, tables)

@@ -1,66 +1,93 @@
-"""The processor: it passes reads and writes of its partitions on, and keeps the continuous reads over them.
+"""Processor: passes reads and writes of its partitions on, and keeps the continuous reads over them.
 
-Its rules (Mobius 4.2, 5); what it keeps is soft state, a restart loses it:
+Its rules (Mobius 4.2, 5). Continuous reads are soft state, lost in a restart:
 
-===========  =======================================================================================
-anything     dropped, unless it comes from a server of this cloud that sends such messages
-read         to the master when the latest is asked for, else to a replica
-write        to the master
-log          each row that changed is matched with the continuous reads; those that it reaches, and
-             those that it no longer reaches, are told over the notification server; one whose
-             predicate fails on it is ended, and told why
-register     at one point of the log: what is there already, as far as it is asked for, then what comes
-update_data  counts for what is written from then on, unless its reader has said something later already
-unregister   it is gone, also when an older registration comes late
-gone         a notification server has given a client up: so has the processor
-===========  =======================================================================================
+==============  ======================================================================================
+any message     dropped unless its sender may send it
+PartitionRead   to the master if the latest version is requested, else to a replica
+RoutedWrite     to the master
+Log             match each changed row with the continuous reads; send a change to those that it
+                reaches, and to those that it no longer reaches, over the notification server; end a
+                read whose predicate fails on it, with the reason
+Registration    at one position of the log: existing records, as far as requested, then all changes
+DataUpdate      in effect for later writes, unless newer data of this reader arrived before
+Unregistration  end the read; a late duplicate of its registration does not begin it again
+Gone            end the reads of a session that the notification server has given up
+==============  ======================================================================================
 
-A ``remove`` goes to those who were told of the record before: the page says "when the old version matched",
-which would name keys that a reader has never heard of.
+A ``Remove`` is sent only to readers that were sent the record before: "when the old version matched" would
+name keys that a reader has never seen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Any, Final
+from typing import Final, TypeAlias
 
+from msgspec import UNSET, UnsetType
+from msgspec.structs import asdict
+
+from mudkit.delivery.stream import StreamAck
 from mudkit.errors import MudkitError, TokenExpired
 from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, TimerFired
-from mudkit.predicates.exchange import from_json
-from mudkit.systems.mud.messages import FOR_PROCESSORS, FROM_MASTER, GONE
-from mudkit.systems.mud.problems import to_json
+from mudkit.systems.mud.messages import (
+    FOLLOWER_FROM_BACK_END,
+    PROCESSOR_FROM_GATEWAY,
+    PROCESSOR_FROM_NOTIFICATION_SERVER,
+    DataUpdate,
+    DropEntry,
+    Error,
+    Fields,
+    Gone,
+    Life,
+    Log,
+    PartitionRead,
+    Registered,
+    Registration,
+    Remove,
+    RoutedWrite,
+    Row,
+    RowEntry,
+    State,
+    TableEntry,
+    Tell,
+    Unregistration,
+    Upsert,
+)
+from mudkit.systems.mud.problems import encode_error
 from mudkit.systems.mud.servers.log_follower import BEGIN, LogFollower
 from mudkit.systems.mud.servers.matching import Handle, Matching
+from mudkit.systems.mud.servers.sender import AGAIN, StreamSender
 from mudkit.systems.mud.tables.partitioning import netid_of, processor_of, server_of
-from mudkit.systems.mud.tables.replica import Joined, Row, is_visible
+from mudkit.systems.mud.tables.replica import Joined, is_visible, shown
 from mudkit.systems.mud.tables.table import Table, no_such_table
 from mudkit.systems.receiving import Accepts, dropped
-from mudkit.systems.stream import Outgoing, RetransmitTimer
 from mudkit.tokens import Claims
 
 __all__ = ["Processor"]
 
-_AGAIN_US: Final = 1_000_000
-_NOBODY: Final[Accepts[Any]] = Accepts()
+_FIRST_US: Final = 1_000_000
+_MAX_US: Final = 10_000_000
+_OfContinuousRead: TypeAlias = Registration | DataUpdate | Unregistration
 
 
 @dataclass
 class _Reading:
-    """A continuous read, as far as it concerns this processor."""
+    """A continuous read, as far as it concerns this processor.
+
+    ``lsn`` is the position of the log at its registration: later changes are sent. ``data_seq`` numbers the
+    reader's data; the highest counts. ``keys`` are those that the reader was sent.
+    """
 
     request: int
     session: str
     table: Table
-    expires_s: float | None
     claims: Claims | None
     lsn: int
-    """Where the log was when it began: what comes after that is told."""
     data_seq: int
-    """Number of what its reader has said of itself: the highest that has come counts, whenever it came."""
     keys: set[str] = field(default_factory=set)
-    """Which its reader has been told of."""
 
 
 class Processor:
@@ -70,9 +97,9 @@ class Processor:
     ----------
     ports : Ports
     number : int
-        Which of them it is.
+        Index of this processor.
     processors : int
-        How many there are.
+        Number of processors.
     back_end : str
     replicas, gateways, servers : sequence of str
         Addresses, the last of the notification servers.
@@ -88,11 +115,14 @@ class Processor:
         gateways: Sequence[str],
         servers: Sequence[str],
     ) -> None:
-        self._accepts: dict[str, Accepts[Any]] = {
-            back_end: FROM_MASTER,
-            **dict.fromkeys(gateways, FOR_PROCESSORS),
-            **dict.fromkeys(servers, GONE),
-        }
+        self._accepts: dict[
+            str, Accepts[Log | State] | Accepts[PartitionRead | RoutedWrite | _OfContinuousRead]
+            | Accepts[Gone | StreamAck],
+        ] = {
+            back_end: FOLLOWER_FROM_BACK_END,
+            **dict.fromkeys(gateways, PROCESSOR_FROM_GATEWAY),
+            **dict.fromkeys(servers, PROCESSOR_FROM_NOTIFICATION_SERVER),
+        }  # fmt: skip
         self._store = ports.store
         self._me = ports.address
         self._number, self._processors = number, processors
@@ -102,276 +132,314 @@ class Processor:
         self._turn = 0
         self._readings: dict[Handle, _Reading] = {}
         self._handles: dict[str, dict[Handle, None]] = {}
-        """Of those, by session, in the order of their beginnings."""
+        """Handles of the readings, by session, in the order of registration."""
         self._ended: set[Handle] = set()
-        """Which their clients have unregistered: a late copy of a registration does not begin them again."""
-        self._said: dict[Handle, tuple[int, Mapping[str, Any]]] = {}
-        """What readers have said of themselves whose registrations have not come."""
+        """Handles that their clients have unregistered."""
+        self._early_data: dict[Handle, tuple[int, Fields]] = {}
+        """Number and data of readers whose registration has not arrived."""
         self._matching: dict[int, Matching] = {}
         """By the number of the table."""
         self._shown_to: dict[tuple[int, str], set[Handle]] = {}
-        self._streams: dict[str, Outgoing] = {}
-        self._timer = RetransmitTimer(_AGAIN_US)
+        """Readers that were sent a record, by the number of the table and the key."""
+        self._senders: dict[str, StreamSender[Tell | Life]] = {}
+        """By the address of the notification server."""
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
         match event:
-            case Received() if not self._accepts.get(event.source, _NOBODY)(event.message):
-                return dropped(event)
+            case Received(source=source):
+                accepts = self._accepts.get(source)
+                message = None if accepts is None else accepts.decode(event.message)
+                return dropped(event) if message is None else self._received(now_us, event, message)
             case LinkUp():
                 return self._begin(now_us)
             case TimerFired(name=name):
-                return self._log.begin() if name == BEGIN else self._timer.again(now_us, self._streams)
-            case Received(message={"kind": "state" | "log"} as message) if not self._log.fits(message):
+                if name == BEGIN:
+                    return self._log.begin()
+                return self._senders[name.removeprefix(AGAIN)].overdue(now_us)
+        return ()
+
+    def _received(
+        self,
+        now_us: int,
+        event: Received,
+        message: Log | State | PartitionRead | RoutedWrite | _OfContinuousRead | Gone | StreamAck,
+    ) -> Sequence[Effect]:
+        match message:
+            case Log() | State() if not self._log.fits(message):
                 return dropped(event)
-            case Received(message={"kind": "state"} as message):
+            case State():
                 return self._log.state(message)
-            case Received(message={"kind": "log"} as message):
+            case Log():
                 return self._follow(now_us, message)
-            case Received(message={"kind": "read"} as message):
+            case PartitionRead():
                 return (Send(self._reader(message), message),)
-            case Received(message={"kind": "write"} as message):
+            case RoutedWrite():
                 return (Send(self._back_end, message),)
-            case Received(message={"kind": "register"} as message):
+            case Registration():
                 return self._register(now_us, message)
-            case Received(message={"kind": "update_data" | "unregister"} as message):
-                return self._change(message)
-            case Received(source=source, message={"kind": "confirmed", "number": number} as message):
-                if source in self._streams and self._streams[source].name == message["stream"]:
-                    self._streams[source].acked(number)
-            case Received(message={"kind": "gone", "session": session} as message):
+            case DataUpdate():
+                return self._update(message)
+            case Unregistration(endpoint=endpoint, handle=number):
+                self._end((endpoint, number))
+                self._ended.add((endpoint, number))
+                return (self._answer(message, message.data_seq),)
+            case StreamAck(stream=stream, seq=seq):
+                sender = self._senders.get(event.source)
+                is_current = sender is not None and sender.name == stream
+                return sender.acked(now_us, seq) if sender is not None and is_current else ()
+            case Gone(session=session):
                 for handle in list(self._handles.get(session, ())):
-                    if message.get("endpoint") in (None, handle[0]):  # nobody ends what is another's
+                    if message.endpoint in (UNSET, handle[0]):  # a client cannot end another's reads
                         self._end(handle)
         return ()
 
     def _begin(self, now_us: int) -> Sequence[Effect]:
-        """Tell the notification servers that the continuous reads of the life before are lost."""
+        """Report to the notification servers that the continuous reads of the former life are lost."""
         if self._life:
             return ()
-        self._life = (self._store.get("life") or 0) + 1
+        self._life = (self._store.get("life", int) or 0) + 1
         self._store.put("life", self._life)
-        self._streams = {server: Outgoing(f"{self._me} {self._life}") for server in self._servers}
-        began = {"what": "life", "processor": self._me, "life": self._life}
-        sent = [Send(server, stream.add(now_us, began)) for server, stream in self._streams.items()]
-        return [*sent, *self._timer.soon(), *self._log.begin()]
+        effects: list[Effect] = []
+        for server in self._servers:
+            sender = StreamSender[Tell | Life](
+                f"{self._me} {self._life}", server, server, _FIRST_US, _MAX_US, us_per_byte=0
+            )
+            self._senders[server] = sender
+            effects += sender.send(now_us, Life(self._me, self._life))
+        return [*effects, *self._log.begin()]
 
-    def _reader(self, message: Mapping[str, Any]) -> str:
-        if message["latest"] or not self._replicas:
+    def _reader(self, read: PartitionRead) -> str:
+        """Return the address of the machine that answers a read."""
+        if read.latest or not self._replicas:
             return self._back_end
         self._turn += 1
         return self._replicas[self._turn % len(self._replicas)]
 
-    # -- what changes
+    # -- changes
 
-    def _follow(self, now_us: int, message: Mapping[str, Any]) -> Sequence[Effect]:
+    def _follow(self, now_us: int, log: Log) -> Sequence[Effect]:
         if self._log.lsn < 0:
             return self._log.begin()
         effects: list[Effect] = []
-        for entry in self._log.fresh(message):
-            if entry["op"] == "row":
-                old = self._log.copy.take(entry)
-                effects += self._match(now_us, entry, old)
+        for entry in self._log.fresh(log):
+            if isinstance(entry, RowEntry):
+                self._log.copy.apply(entry)
+                effects += self._match(now_us, entry)
                 continue
             before = self._log.copy.tables.get(
-                entry["name"] if entry["op"] == "drop" else entry["table"]["name"]
+                entry.name if isinstance(entry, DropEntry) else entry.table.name
             )
-            self._log.copy.take(entry)
+            self._log.copy.apply(entry)
             effects += self._table_changed(now_us, before, entry)
         return [*effects, self._log.has()]
 
-    def _match(self, now_us: int, entry: Mapping[str, Any], old: Row | None) -> Sequence[Effect]:
-        row: Row = entry["row"]
-        table, key = self._log.copy.tables[entry["name"]], row["key"]
-        if processor_of(table.number, table.partition_of(key), self._processors) != self._number:
+    def _match(self, now_us: int, entry: RowEntry) -> Sequence[Effect]:
+        """Send a new version to the continuous reads that it reaches or no longer reaches."""
+        row = entry.row
+        table = self._log.copy.tables[entry.name]
+        if processor_of(table.number, table.partition_of(row.key), self._processors) != self._number:
             return ()
-        readers = self._shown_to.setdefault((table.number, key), set())
+        readers = self._shown_to.setdefault((table.number, row.key), set())
         matching = self._matching.get(table.number)
         reached: list[Handle] = []
         effects: list[Effect] = []
-        if matching is not None and row["data"] is not None:
+        if matching is not None and row.data is not None:
             reached, failed = matching.match(row, table)
             for handle, error in failed.items():
                 effects += self._refuse(now_us, handle, error.summary, is_alone=True)
         for handle in reached:
-            effects += self._tell(now_us, handle, entry["lsn"], row)
+            effects += self._tell(now_us, handle, row, entry.lsn)
         for handle in sorted(readers - set(reached)):
-            effects += self._tell(now_us, handle, entry["lsn"], {"key": key, "ver": row["ver"], "data": None})
+            effects += self._tell(now_us, handle, Remove(row.key, row.ver), entry.lsn)
         return effects
 
-    def _tell(self, now_us: int, handle: Handle, lsn: int | None, row: Mapping[str, Any]) -> Sequence[Effect]:
-        """Tell a reader of a record: as it is now, or that it is gone for him.
+    def _tell(self, now_us: int, handle: Handle, change: Row | Remove, lsn: int | None) -> Sequence[Effect]:
+        """Send a change to a reader: a new version, or that a record no longer belongs to the read.
 
-        ``lsn`` is None for what was there before he began; where that ends, he is told apart.
+        ``lsn`` None: the record existed before the registration.
         """
         reading = self._readings[handle]
-        if reading.expires_s is not None and reading.expires_s <= now_us / 1e6:
+        if reading.claims is not None and reading.claims.expires_s <= now_us / 1e6:
             return self._refuse(now_us, handle, "its token has expired")
-        key, table = row["key"], reading.table
-        change = {"op": "remove", "key": key, "ver": row["ver"]}
-        if row["data"] is None:
-            reading.keys.discard(key)
-            self._shown_to.get((table.number, key), set()).discard(handle)
-        else:
-            reading.keys.add(key)
-            self._shown_to.setdefault((table.number, key), set()).add(handle)
-            change = {"op": "upsert", **row, "data": table.seen(row)}
-        return self._send(now_us, handle, {"change": change, "lsn": lsn})
+        if isinstance(change, Row):
+            self._show(handle, reading, change.key)
+            upsert = Upsert(**asdict(shown(change, reading.table)))
+            return self._send(now_us, handle, change=upsert, lsn=lsn)
+        reading.keys.discard(change.key)
+        self._shown_to.get((reading.table.number, change.key), set()).discard(handle)
+        return self._send(now_us, handle, change=change, lsn=lsn)
 
-    def _send(self, now_us: int, handle: Handle, body: Mapping[str, Any]) -> Sequence[Effect]:
+    def _show(self, handle: Handle, reading: _Reading, key: str) -> None:
+        reading.keys.add(key)
+        self._shown_to.setdefault((reading.table.number, key), set()).add(handle)
+
+    def _send(
+        self,
+        now_us: int,
+        handle: Handle,
+        *,
+        change: Upsert | Remove | UnsetType = UNSET,
+        lsn: int | UnsetType | None = UNSET,
+        synced: int | UnsetType = UNSET,
+        ended: str | UnsetType = UNSET,
+        is_alone: bool | UnsetType = UNSET,
+    ) -> Sequence[Effect]:
         endpoint, number = handle
-        server = self._servers[server_of(netid_of(endpoint), len(self._servers))]
         reading = self._readings[handle]
-        sent = {
-            "what": "tell",
-            "endpoint": endpoint,
-            "session": reading.session,
-            "handle": number,
-            "processor": self._me,
-            "life": self._life,
-            "table": reading.table.number,
-            **body,
-        }
-        return Send(server, self._streams[server].add(now_us, sent)), *self._timer.soon()
+        tell = Tell(
+            endpoint=endpoint,
+            session=reading.session,
+            handle=number,
+            processor=self._me,
+            life=self._life,
+            table=reading.table.number,
+            change=change,
+            lsn=lsn,
+            synced=synced,
+            ended=ended,
+            is_alone=is_alone,
+        )
+        server = self._servers[server_of(netid_of(endpoint), len(self._servers))]
+        return self._senders[server].send(now_us, tell)
 
-    def _table_changed(self, now_us: int, before: Table | None, entry: Mapping[str, Any]) -> Sequence[Effect]:
-        """End the continuous reads that a table which is altered or gone no longer admits."""
+    def _table_changed(
+        self, now_us: int, before: Table | None, entry: TableEntry | DropEntry
+    ) -> Sequence[Effect]:
+        """End the continuous reads that an altered or dropped table no longer admits."""
         if before is None:
             return ()
-        table = None if entry["op"] == "drop" else self._log.copy.tables[before.name]
         effects: list[Effect] = []
-        for handle in [
-            each for each, reading in self._readings.items() if reading.table.number == before.number
-        ]:
-            if table is None:
+        readings = {
+            handle: reading
+            for handle, reading in self._readings.items()
+            if reading.table.number == before.number
+        }
+        for handle, reading in readings.items():
+            if isinstance(entry, DropEntry):
                 effects += self._refuse(now_us, handle, "the table was dropped")
                 continue
-            self._readings[handle].table = table
+            reading.table = entry.table
             try:
-                table.check_access(self._readings[handle].claims)
+                entry.table.check_access(reading.claims)
             except MudkitError as error:
                 effects += self._refuse(now_us, handle, error.summary)
         return effects
 
     def _refuse(self, now_us: int, handle: Handle, why: str, *, is_alone: bool = False) -> Sequence[Effect]:
         """End a continuous read; ``is_alone`` if other processors have no reason to end it."""
-        effects = self._send(now_us, handle, {"ended": why} | ({"is_alone": True} if is_alone else {}))
+        effects = self._send(now_us, handle, ended=why, is_alone=True if is_alone else UNSET)
         self._end(handle)
         return effects
 
     # -- continuous reads
 
-    def _register(self, now_us: int, message: Mapping[str, Any]) -> Sequence[Effect]:
-        handle: Handle = message["endpoint"], message["handle"]
-        copy = self._log.copy
-        if self._log.lsn < message["least"] or handle in self._ended:
-            return ()  # not yet, or not any more: who waits asks again
-        table = copy.tables.get(message["name"])
-        answer = self._answer(message, message["data_seq"])
-        claims = None if message["claims"] is None else Claims(**message["claims"])
-        if table is None or not table.has(message["table"], message["partitions"]):
-            error = to_json(no_such_table(message["name"], copy.tables, claims))
-            return (Send(message["reply"], {**answer, "error": error}),)
-        if claims is not None and claims.expires_s <= now_us / 1e6:  # on the way from the gateway
-            error = to_json(TokenExpired("This token has expired.", where="token", remedy="take a new one"))
-            return (Send(message["reply"], {**answer, "error": error}),)
+    def _register(self, now_us: int, message: Registration) -> Sequence[Effect]:
+        handle: Handle = message.endpoint, message.handle
+        if self._log.lsn < message.least or handle in self._ended:
+            return ()  # not yet, or not any more: a client without an answer asks again
         try:
-            table.check_access(claims)  # it may have been closed on the way from the gateway
-        except MudkitError as problem:
-            return (Send(message["reply"], {**answer, "error": to_json(problem)}),)
-        effects: list[Effect] = []
-        known = self._readings.get(handle)
-        if known is None or known.request < message["request"]:
-            self._end(handle)
-            try:
-                effects += self._begin_reading(now_us, handle, table, claims, message)
-            except MudkitError as error:
-                return (Send(message["reply"], {**answer, "error": to_json(error)}),)
-            effects += self._send(now_us, handle, {"synced": self._log.lsn})
-        # Of a late copy, too: what was told since may still be lost.
+            table = self._checked_table(now_us, message)
+            known = self._readings.get(handle)
+            effects: list[Effect] = []
+            if known is None or known.request < message.request:
+                self._end(handle)
+                effects += self._begin_reading(now_us, handle, table, message)
+                effects += self._send(now_us, handle, synced=self._log.lsn)
+        except MudkitError as error:
+            return (self._answer(message, message.data_seq, error=encode_error(error)),)
+        # To a late duplicate, too, the position of the registration: later changes may still be lost.
         reading = self._readings[handle]
-        answer |= {"lsn": reading.lsn, "data_seq": reading.data_seq}
-        return [*effects, Send(message["reply"], answer)]
+        return [*effects, self._answer(message, reading.data_seq, lsn=reading.lsn)]
+
+    def _checked_table(self, now_us: int, message: Registration) -> Table:
+        """Return the table; it and the token may have changed since the gateway checked them.
+
+        Raises
+        ------
+        MudkitError
+        """
+        tables, claims = self._log.copy.tables, message.claims
+        table = tables.get(message.name)
+        if table is None or not table.has(message.table, message.partitions):
+            raise no_such_table(message.name, tables, claims)
+        if claims is not None and claims.expires_s <= now_us / 1e6:
+            raise TokenExpired("This token has expired.", where="token", remedy="take a new one")
+        table.check_access(claims)
+        return table
 
     def _begin_reading(
-        self, now_us: int, handle: Handle, table: Table, claims: Claims | None, message: Mapping[str, Any]
+        self, now_us: int, handle: Handle, table: Table, message: Registration
     ) -> Sequence[Effect]:
-        predicate, auth = from_json(message["predicate"]), message["auth"]
-        assert predicate is not None
-        sent = message["data_seq"], message["reader"]
-        data_seq, data = max(sent, self._said.pop(handle, sent), key=itemgetter(0))
-        there = [  # before anybody is told anything: the predicate may fail
+        """Store a continuous read, and send the existing records that it requests.
+
+        Raises
+        ------
+        MudkitError
+            The predicate fails; nothing is stored.
+        """
+        predicate, copy = message.predicate.predicate(), self._log.copy
+        auth = {} if message.claims is None else message.claims.auth
+        sent = message.data_seq, message.reader
+        data_seq, data = max(sent, self._early_data.pop(handle, sent), key=itemgetter(0))
+        existing = [
             row
-            for place in message["partitions"]
-            for row in self._log.copy.select(table, place, predicate, None, data, auth)
+            for place in message.partitions
+            for row in copy.select(table, place, predicate, None, data, auth)
         ]
-        self._matching.setdefault(table.number, Matching(self._log.copy)).add(handle, predicate, data, auth)
-        self._readings[handle] = reading = _Reading(
-            message["request"],
-            message["session"],
-            table,
-            message["expires_s"],
-            claims,
-            self._log.lsn,
-            data_seq,
-        )
+        self._matching.setdefault(table.number, Matching(copy)).add(handle, predicate, data, auth)
+        reading = _Reading(message.request, message.session, table, message.claims, self._log.lsn, data_seq)
+        self._readings[handle] = reading
         self._handles.setdefault(reading.session, {})[handle] = None
-        since = message["since"].get(self._me)
-        held = set(message["held"])
+        since, sync_us = message.since.get(self._me), message.sync_us
+        held = set(message.held)
         effects: list[Effect] = []
-        for row in there:
-            is_new = row["lsn"] > since if since is not None else self._is_wanted(row, message)
-            if is_new:
-                effects += self._tell(now_us, handle, None, row)
-            elif row["key"] in held:
-                reading.keys.add(row["key"])
-                self._shown_to.setdefault((table.number, row["key"]), set()).add(handle)
+        for row in existing:
+            if row.lsn > since if since is not None else sync_us is not None and row.ts_us >= sync_us:
+                effects += self._tell(now_us, handle, row, None)
+            elif row.key in held:
+                self._show(handle, reading, row.key)
         for key in sorted(held - reading.keys):
-            if table.partition_of(key) not in message["partitions"]:
+            if table.partition_of(key) not in message.partitions:
                 continue
-            copy = self._log.copy
             known = copy.get(table, key)
             if known is None or not is_visible(known, data, auth, table, Joined(copy, data, auth)):
-                # Who says that he was told of it learns that it is not for him: not whether there is one.
-                effects += self._tell(now_us, handle, None, {"key": key, "ver": None, "data": None})
+                # The reader learns that it may not see the record, not whether there is one.
+                effects += self._tell(now_us, handle, Remove(key, None), None)
                 continue
-            self._shown_to.setdefault((table.number, key), set()).add(handle)
-            reading.keys.add(key)
-            if since is None or known["lsn"] > since:
-                effects += self._tell(now_us, handle, None, {**known, "data": None})
+            self._show(handle, reading, key)
+            if since is None or known.lsn > since:
+                effects += self._tell(now_us, handle, Remove(key, known.ver), None)
         return effects
 
-    def _is_wanted(self, row: Mapping[str, Any], message: Mapping[str, Any]) -> bool:
-        """Say whether a record that was there before is asked for (Mobius 3.1)."""
-        sync_us = message["sync_us"]
-        return sync_us is not None and row["ts_us"] >= sync_us
-
-    def _change(self, message: Mapping[str, Any]) -> Sequence[Effect]:
-        handle: Handle = message["endpoint"], message["handle"]
-        if message["kind"] == "unregister":
-            self._end(handle)
-            self._ended.add(handle)
-            return (Send(message["reply"], self._answer(message, message["data_seq"])),)
+    def _update(self, message: DataUpdate) -> Sequence[Effect]:
+        handle: Handle = message.endpoint, message.handle
         reading = self._readings.get(handle)
-        if reading is None:  # a registration may still be on its way, with what was said before
-            said_seq, _ = self._said.get(handle, (0, None))
-            if message["data_seq"] > said_seq:
-                self._said[handle] = message["data_seq"], message["reader"]
-            return (Send(message["reply"], self._answer(message, message["data_seq"])),)
-        if message["data_seq"] > reading.data_seq:
-            reading.data_seq = message["data_seq"]
-            self._matching[reading.table.number].update(handle, message["reader"])
-        return (Send(message["reply"], self._answer(message, reading.data_seq)),)
+        if reading is None:  # a registration with older data may still be in flight
+            if message.data_seq > self._early_data.get(handle, (0, {}))[0]:
+                self._early_data[handle] = message.data_seq, message.reader
+            return (self._answer(message, message.data_seq),)
+        if message.data_seq > reading.data_seq:
+            reading.data_seq = message.data_seq
+            self._matching[reading.table.number].update(handle, message.reader)
+        return (self._answer(message, reading.data_seq),)
 
-    def _answer(self, message: Mapping[str, Any], data_seq: int) -> dict[str, Any]:
-        """Give the answer to what concerns a continuous read, with what its reader has said last."""
-        return {
-            "kind": "registered",
-            "id": message["id"],
-            "life": self._life,
-            "lsn": self._log.lsn,
-            "data_seq": data_seq,
-        }
+    def _answer(
+        self,
+        message: _OfContinuousRead,
+        data_seq: int,
+        *,
+        lsn: int | None = None,
+        error: Error | UnsetType = UNSET,
+    ) -> Send:
+        registered = Registered(
+            id=message.id,
+            life=self._life,
+            lsn=self._log.lsn if lsn is None else lsn,
+            data_seq=data_seq,
+            error=error,
+        )
+        return Send(message.reply, registered)
 
     def _end(self, handle: Handle) -> None:
         reading = self._readings.pop(handle, None)

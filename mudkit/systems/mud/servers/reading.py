@@ -1,46 +1,38 @@
-"""How a read of one partition is answered from a copy."""
+"""Answers to reads of one partition from a copy."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from mudkit.errors import MudkitError
 from mudkit.events import Effect, Send
-from mudkit.predicates.exchange import from_json
-from mudkit.systems.mud.problems import to_json
-from mudkit.systems.mud.tables.replica import TableReplica, claims_of
+from mudkit.systems.mud.messages import Part, PartitionRead
+from mudkit.systems.mud.problems import encode_error
+from mudkit.systems.mud.tables.replica import TableReplica, aggregate, claims_of
 from mudkit.systems.mud.tables.table import no_such_table
 
 __all__ = ["answered"]
 
 
-def answered(copy: TableReplica, message: Mapping[str, Any], master: str | None = None) -> Sequence[Effect]:
-    """Answer a read of a partition, or pass it on to the master.
+def answered(copy: TableReplica, read: PartitionRead, master: str | None = None) -> Sequence[Effect]:
+    """Answer a read from a copy; pass it on to the master if the copy is older than the reader has seen.
 
-    Parameters
-    ----------
-    copy : TableReplica
-    message : mapping
-        ``least`` is the entry of the log that the answer must not be older than: the reader has seen it.
-    master : str, optional
-        The master of a copy that may lag behind; None: this is the master.
+    ``master`` None: this is the master.
     """
-    table = copy.tables.get(message["name"])
-    if master is not None and (copy.lsn < message["least"] or table is None):
-        return (Send(master, message),)
-    part = {"kind": "part", "id": message["id"], "partition": message["partition"], "lsn": copy.lsn}
-    if table is None or not table.has(message["table"], [message["partition"]]):
-        error = to_json(no_such_table(message["name"], copy.tables))
-        return (Send(message["reply"], {**part, "error": error}),)
+    table = copy.tables.get(read.name)
+    if master is not None and (copy.lsn < read.least or table is None):
+        return (Send(master, read),)
     try:
-        table.check_access(claims_of(message["auth"]))  # it may have been closed on the way from the gateway
-        predicate = from_json(message["predicate"])
-        rows = copy.select(
-            table, message["partition"], predicate, message["keys"], message["reader"], message["auth"]
-        )
-        if message["aggregate"] is not None:
-            return (Send(message["reply"], {**part, "state": copy.aggregate(rows, message["aggregate"])}),)
+        if table is None or not table.has(read.table, [read.partition]):
+            raise no_such_table(read.name, copy.tables)
+        table.check_access(claims_of(read.auth))  # it may have changed since the gateway checked it
+        predicate = None if read.predicate is None else read.predicate.predicate()
+        rows = copy.select(table, read.partition, predicate, read.keys, read.reader, read.auth)
+        if read.aggregate is None:
+            part = Part(id=read.id, partition=read.partition, lsn=copy.lsn, rows=rows)
+        else:
+            state = aggregate(rows, read.aggregate)
+            part = Part(id=read.id, partition=read.partition, lsn=copy.lsn, state=state)
     except MudkitError as error:
-        return (Send(message["reply"], {**part, "error": to_json(error)}),)
-    return (Send(message["reply"], {**part, "rows": rows}),)
+        part = Part(id=read.id, partition=read.partition, lsn=copy.lsn, error=encode_error(error))
+    return (Send(read.reply, part),)

@@ -1,4 +1,4 @@
-"""A replica: it follows the master's log some time behind, and answers reads that may be as old as that."""
+"""Replica: follows the master's log with a lag, and answers reads that may be as old as that."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from mudkit.events import Effect, Event, LinkUp, Ports, Received, SetTimer, TimerFired
-from mudkit.systems.mud.messages import FROM_MASTER, READS
+from mudkit.systems.mud.messages import (
+    FOLLOWER_FROM_BACK_END,
+    REPLICA_FROM_PROCESSOR,
+    Log,
+    LogEntry,
+    PartitionRead,
+    State,
+)
 from mudkit.systems.mud.servers.log_follower import LogFollower
 from mudkit.systems.mud.servers.reading import answered
 from mudkit.systems.receiving import Accepts, dropped
@@ -27,41 +34,48 @@ class Replica:
     master : str
         The back end's address.
     processors : sequence of str
-        Addresses of those that pass reads on.
+        Addresses of the processors, which pass reads on.
     lag_us : int
-        How long after it came an entry counts here.
+        Time from receiving an entry to applying it, in µs.
     """
 
     def __init__(self, ports: Ports, master: str, processors: Sequence[str], lag_us: int) -> None:
         self._master = master
-        self._accepts: dict[str, Accepts[Any]] = {master: FROM_MASTER, **dict.fromkeys(processors, READS)}
+        self._accepts: dict[str, Accepts[Any]] = {
+            master: FOLLOWER_FROM_BACK_END,
+            **dict.fromkeys(processors, REPLICA_FROM_PROCESSOR),
+        }
         self._lag_us = lag_us
         self._log = LogFollower(master, ports.entropy(8).hex())
-        self._waiting: deque[tuple[int, dict[str, Any]]] = deque()
+        self._waiting: deque[tuple[int, LogEntry]] = deque()
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
         match event:
-            case Received() if not self._accepts.get(event.source, _NOBODY)(event.message):
-                return dropped(event)
+            case Received():
+                message = self._accepts.get(event.source, _NOBODY).decode(event.message)
+                return dropped(event) if message is None else self._received(now_us, event, message)
             case LinkUp() | TimerFired(name="begin"):
                 return self._log.begin()
             case TimerFired():
                 return self._apply(now_us)
-            case Received(message={"kind": "state" | "log"} as message) if not self._log.fits(message):
-                return dropped(event)
-            case Received(message={"kind": "state"} as message):
-                return self._log.state(message)
-            case Received(message={"kind": "log"} as message):
-                if self._log.lsn < 0:
-                    return self._log.begin()
-                self._waiting += [(now_us + self._lag_us, entry) for entry in self._log.fresh(message)]
-                return self._log.has(), *self._apply(now_us)
-            case Received(message={"kind": "read"} as message):
-                return answered(self._log.copy, message, self._master)
         return ()
+
+    def _received(
+        self, now_us: int, event: Received, message: Log | State | PartitionRead
+    ) -> Sequence[Effect]:
+        if isinstance(message, PartitionRead):
+            return answered(self._log.copy, message, self._master)
+        if not self._log.fits(message):
+            return dropped(event)
+        if isinstance(message, State):
+            return self._log.state(message)
+        if self._log.lsn < 0:
+            return self._log.begin()
+        self._waiting += [(now_us + self._lag_us, entry) for entry in self._log.fresh(message)]
+        return self._log.has(), *self._apply(now_us)
 
     def _apply(self, now_us: int) -> Sequence[Effect]:
         while self._waiting and self._waiting[0][0] <= now_us:
-            self._log.copy.take(self._waiting.popleft()[1])
+            self._log.copy.apply(self._waiting.popleft()[1])
         return (SetTimer(_APPLY, self._waiting[0][0] - now_us),) if self._waiting else ()

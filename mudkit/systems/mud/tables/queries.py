@@ -7,16 +7,16 @@ have what it names.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
 from mudkit.errors import PredicateError
 from mudkit.predicates import Aggregates, Language, Predicate
-from mudkit.predicates.exchange import from_json
 from mudkit.predicates.form import Form
 from mudkit.predicates.language import MOBIUS
 from mudkit.predicates.tree import And, Call, Compare, Constant, In, Name, Node, walk
 from mudkit.predicates.values import Members
+from mudkit.systems.mud.messages import SentPredicate
 from mudkit.systems.mud.tables.table import Table
 
 __all__ = ["asks_for_keys_only", "check_names", "contains", "keys_of", "tables_of", "tables_of_sent"]
@@ -154,11 +154,11 @@ def tables_of(predicate: Predicate | None) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def tables_of_sent(sent: Mapping[str, Any] | None) -> list[str]:
-    """Give the same of a predicate as it travels and lies in stores."""
-    if sent is None or "lookup" not in sent["text"].lower():
+def tables_of_sent(sent: SentPredicate | None) -> list[str]:
+    """Return the same for an encoded predicate."""
+    if sent is None or "lookup" not in sent.text.lower():
         return []
-    return tables_of(from_json(sent))
+    return tables_of(sent.predicate())
 
 
 @functools.lru_cache(maxsize=4096)

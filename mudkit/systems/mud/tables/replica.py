@@ -1,73 +1,80 @@
-"""A copy of all tables, as the back end, its replicas and the processors hold it in memory.
+"""In-memory copy of all tables, held by the back end, its replicas and the processors.
 
-What changes comes as entries of one log, each with its number (``lsn``). A copy that has taken every entry up
-to one is the state at that time; a replica takes them later than others, and never in another order: that is
-the timeline consistency of PNUTS, for all records at once.
+Changes are entries of one log, numbered by ``lsn``. A copy that has applied every entry up to a number is
+the state at that time. Replicas apply entries later, but in the same order: the timeline consistency of
+PNUTS, for all records at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from math import inf
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
+
+from msgspec.structs import replace
 
 from mudkit.errors import MudkitError
 from mudkit.predicates import Aggregates, Predicate
-from mudkit.predicates.exchange import from_json
-from mudkit.systems.mud.tables.table import Table, no_such_table
+from mudkit.systems.mud.messages import DropEntry, LogEntry, Row, State, TableEntry
+from mudkit.systems.mud.tables.table import Table, Version, no_such_table
 from mudkit.tokens import Claims
 
-__all__ = ["Joined", "Row", "TableReplica", "claims_of", "detached", "is_visible", "record_of"]
+__all__ = ["Joined", "TableReplica", "aggregate", "claims_of", "detached", "is_visible", "record_of", "shown"]
 
 _NESTED: Final = frozenset({dict, list})
 
-Row: TypeAlias = dict[str, Any]
-"""``key, ver, data, predicate, ts_us, lsn``; ``data`` is None after a delete, which keeps the writer
-predicate of what
-it deleted: who could not see that does not see that it is gone."""
+
+def columns_of(version: Version, table: Table | None = None) -> dict[str, Any]:
+    """Return the columns of a version; without those removed from the table later, if it is known."""
+    return dict(version.data or {}) if table is None else table.seen(version)
 
 
-def record_of(row: Mapping[str, Any], table: Table | None = None) -> dict[str, Any]:
-    """Give a row as predicates see it: its columns and its ``key``."""
-    data = row["data"] or {}
-    return {
-        **(data if table is None or not table.removed or not data else table.seen(row)),
-        "key": row["key"],
-    }
+def record_of(version: Version, table: Table | None = None) -> dict[str, Any]:
+    """Return a version as predicates see it: its columns and its ``key``."""
+    return {**columns_of(version, table), "key": version.key}
 
 
 def detached(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Give a record that an application may change: what is held and what is under way stays as it is."""
+    """Return a copy of a record that an application may change."""
     if _NESTED.isdisjoint(map(type, data.values())):
         return dict(data)
     return deepcopy(dict(data))
 
 
 def claims_of(auth: Mapping[str, Any]) -> Claims | None:
-    """Give what was verified of a reader as what a table's level is compared with."""
+    """Return the claims of a reader, as far as a table's level depends on them."""
     return Claims(auth["app"], auth.get("user"), None, inf) if "app" in auth else None
 
 
 def is_visible(
-    row: Mapping[str, Any],
+    version: Version,
     reader: Mapping[str, Any],
     auth: Mapping[str, Any],
     table: Table | None = None,
     tables: Joined | None = None,
 ) -> bool:
-    """Say whether the writer of a row shows it to a reader (Mobius 3); not when its predicate fails.
+    """Check whether the writer of a version shows it to a reader (Mobius 3); False if its predicate fails.
 
-    ``tables`` are those that its predicate may look into.
+    ``tables`` are those that the predicate may look up records in.
     """
-    if row["predicate"] is None:
+    if version.predicate is None:
         return True
     try:
-        writer = from_json(row["predicate"])
-        assert writer is not None
-        return writer(record_of(row, table), tables=tables, receiver=reader, auth=auth) is True
+        writer = version.predicate.predicate()
+        return writer(record_of(version, table), tables=tables, receiver=reader, auth=auth) is True
     except MudkitError:
         return False
+
+
+def shown(row: Row, table: Table) -> Row:
+    """Return a copy of a row without the columns that were removed after it was written."""
+    return row if row.data is None else replace(row, data=table.seen(row))
+
+
+def aggregate(rows: Iterable[Row], text: str) -> list[Any]:
+    """Return the state of aggregates over some rows."""
+    return list(Aggregates(text).of([record_of(row) for row in rows if row.data is not None]))
 
 
 class TableReplica:
@@ -77,47 +84,46 @@ class TableReplica:
         self.lsn = 0
         self.tables: dict[str, Table] = {}
         self._rows: dict[int, list[dict[str, Row]]] = {}
+        """Rows by key, by the number of the table and by partition."""
 
-    def load(self, lsn: int, tables: list[Mapping[str, Any]], rows: list[tuple[str, Row]]) -> None:
-        """Begin with a whole state."""
-        self.__init__()  # type: ignore[misc]
-        self.lsn = lsn
-        for each in tables:
-            self._add_table(Table.of(each))
+    def load(self, lsn: int, tables: Iterable[Table], rows: Iterable[tuple[str, Row]]) -> None:
+        """Replace the state: tables, and rows with the name of their table."""
+        self.lsn, self.tables, self._rows = lsn, {}, {}
+        for table in tables:
+            self._add_table(table)
         for name, row in rows:
-            self._place(self.tables[name], row["key"])[row["key"]] = row
+            self._place(self.tables[name], row.key)[row.key] = row
 
-    def dump(self) -> dict[str, Any]:
-        """Give the whole state, for :meth:`load`."""
+    def state(self, turn: str) -> State:
+        """Return the whole state, for :meth:`load`."""
         rows = [
             (name, row)
             for name, table in self.tables.items()
             for part in self._rows[table.number]
             for row in part.values()
         ]
-        return {"lsn": self.lsn, "tables": [each.as_json() for each in self.tables.values()], "rows": rows}
+        return State(turn, self.lsn, list(self.tables.values()), rows)
 
     def get(self, table: Table, key: str) -> Row | None:
-        """Give a row; None when there never was one."""
+        """Return a row; None if the key was never written."""
         return self._place(table, key).get(key)
 
-    def take(self, entry: Mapping[str, Any]) -> Row | None:
-        """Take the next entry of the log, and give the row that it replaces."""
-        self.lsn = entry["lsn"]
-        if entry["op"] == "table":
-            self._add_table(Table.of(entry["table"]))
+    def apply(self, entry: LogEntry) -> Row | None:
+        """Apply the next entry of the log; return the row that it replaces."""
+        self.lsn = entry.lsn
+        if isinstance(entry, TableEntry):
+            self._add_table(entry.table)
             return None
-        if entry["op"] == "drop":
-            del self._rows[self.tables.pop(entry["name"]).number]
+        if isinstance(entry, DropEntry):
+            del self._rows[self.tables.pop(entry.name).number]
             return None
-        table, row = self.tables[entry["name"]], entry["row"]
-        place = self._place(table, row["key"])
-        old = place.get(row["key"])
-        place[row["key"]] = row
+        place, row = self._place(self.tables[entry.name], entry.row.key), entry.row
+        old = place.get(row.key)
+        place[row.key] = row
         return old
 
-    def rows(self, table: Table, partitions: list[int]) -> Iterator[Row]:
-        """Give the rows of some partitions."""
+    def rows(self, table: Table, partitions: Sequence[int]) -> Iterator[Row]:
+        """Iterate over the rows of some partitions."""
         for number in partitions:
             yield from self._rows[table.number][number].values()
 
@@ -130,45 +136,33 @@ class TableReplica:
         reader: Mapping[str, Any],
         auth: Mapping[str, Any],
     ) -> list[Row]:
-        """Give the rows that a read asks for and its reader may see; of named keys also that they are gone.
+        """Return the rows that a read requests and its reader may see.
 
-        Parameters
-        ----------
-        table : Table
-        partition : int
-        predicate : Predicate or None
-            None: all.
-        keys : list of str or None
-            The only keys that can match, when the predicate says so.
-        reader, auth : mapping
+        ``predicate`` None: all; ``keys`` are the only keys that can match, None: any. Deleted rows are
+        returned only for named keys.
 
         Raises
         ------
         MudkitError
-            The predicate fails on something that the reader may see, or looks into a table that is not there
-            or not open to the reader. On what she may not see it is not evaluated: its failure would tell.
+            The predicate fails on a row that the reader may see, or looks up records in a table that does not
+            exist or is not open to the reader. It is not evaluated on hidden rows: its failure would reveal
+            them.
         """
         tables = Joined(self, reader, auth)
         place = self._rows[table.number][partition]
         candidates = place.values() if keys is None else [place[key] for key in keys if key in place]
         rows = []
         for row in candidates:
-            is_gone = row["data"] is None
+            is_gone = row.data is None
             if (is_gone and keys is None) or not is_visible(row, reader, auth, table, tables):
                 continue
-            if is_gone:
-                rows.append(row)
-                continue
-            if predicate is None or (
-                predicate(record_of(row, table), tables=tables, receiver=reader, auth=auth) is True
+            if (
+                is_gone
+                or predicate is None
+                or predicate(record_of(row, table), tables=tables, receiver=reader, auth=auth) is True
             ):
-                rows.append({**row, "data": table.seen(row)})
+                rows.append(shown(row, table))
         return rows
-
-    def aggregate(self, rows: list[Row], text: str) -> list[Any]:
-        """Give what is known of some rows for aggregates, as JSON can hold it."""
-        records = [record_of(row) for row in rows if row["data"] is not None]
-        return list(Aggregates(text).of(records))
 
     def _add_table(self, table: Table) -> None:
         self.tables[table.name] = table
@@ -179,14 +173,9 @@ class TableReplica:
 
 
 class Joined(Mapping[str, "_Joined"]):
-    """The tables of a copy as ``lookup`` shows them to one reader: nothing that a read would not show him.
+    """Tables of a copy as ``lookup`` shows them to one reader: only what a read would return.
 
-    Every copy has all tables, so whatever a record is joined with is as new as the record itself.
-
-    Parameters
-    ----------
-    copy : TableReplica
-    reader, auth : mapping
+    Every copy has all tables: a record and what it is joined with are of the same age.
     """
 
     def __init__(self, copy: TableReplica, reader: Mapping[str, Any], auth: Mapping[str, Any]) -> None:
@@ -211,7 +200,7 @@ class Joined(Mapping[str, "_Joined"]):
 class _Joined:
     """One of these tables.
 
-    A join goes one table deep: a record whose own writer predicate looks further is not shown.
+    A join is one table deep: a record whose writer predicate has a lookup is not shown.
     """
 
     def __init__(
@@ -220,8 +209,8 @@ class _Joined:
         self._copy, self._table, self._reader, self._auth = copy, table, reader, auth
 
     def get(self, key: Any) -> dict[str, Any] | None:
-        """Give a record by its primary key; None: there is none for this reader."""
+        """Return a record by its primary key; None: none is visible to this reader."""
         row = self._copy.get(self._table, key) if isinstance(key, str) else None
-        if row is None or row["data"] is None:
+        if row is None or row.data is None:
             return None
         return record_of(row, self._table) if is_visible(row, self._reader, self._auth, self._table) else None

@@ -4,25 +4,32 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from math import inf
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from mudkit.errors import AccessDenied, ParameterError, TableProblem, did_you_mean
 from mudkit.systems.mud.tables.records import is_line
+from mudkit.systems.receiving import Count, Name
 from mudkit.tokens import Claims
+
+if TYPE_CHECKING:
+    from mudkit.systems.mud.messages import SentPredicate
 
 __all__ = [
     "LEVELS",
     "MAX_NAME",
     "TYPES",
     "Table",
+    "Version",
     "check_name",
     "no_such_table",
 ]
 
-LEVELS: Final = ("public", "app", "user")
-"""Of a table's ACL, each stricter than the one before (Mobius 3.1)."""
+Level: TypeAlias = Literal["public", "app", "user"]
+LEVELS: Final[tuple[Level, ...]] = ("public", "app", "user")
+"""Levels of a table's ACL, each stricter than the one before (Mobius 3.1)."""
 
 TYPES: Final[dict[str, type | tuple[type, ...]]] = {
     "text": str,
@@ -36,9 +43,32 @@ MAX_NAME: Final = 512
 """Characters of the name of a table."""
 
 
-@dataclass(frozen=True)
-class Table:
-    """The properties of a table.
+class Version(Protocol):
+    """Version of a record: a row of the store, or a pending write of a client."""
+
+    @property
+    def key(self) -> str:
+        """Primary key."""
+        ...
+
+    @property
+    def data(self) -> Mapping[str, Any] | None:
+        """Columns; None: deleted."""
+        ...
+
+    @property
+    def predicate(self) -> SentPredicate | None:
+        """Writer predicate; None: every reader sees the record."""
+        ...
+
+    @property
+    def lsn(self) -> float:
+        """Position in the log; infinite while the write is pending."""
+        ...
+
+
+class Table(Struct, frozen=True, forbid_unknown_fields=True):
+    """Properties of a table; also a part of messages and stores.
 
     Parameters
     ----------
@@ -62,25 +92,15 @@ class Table:
         When it last changed.
     """
 
-    name: str
+    name: Name
     owner: str
-    acl: str = "app"
-    apps: Sequence[str] | None = None
-    split: Sequence[str] = ()
-    schema: Mapping[str, str] | None = None
-    removed: Mapping[str, int | None] = field(default_factory=dict)
-    number: int = 0
-    lsn: int = 0
-
-    @classmethod
-    def of(cls, sent: Mapping[str, Any]) -> Table:
-        """Make it again from :meth:`as_json`."""
-        return cls(**sent)
-
-    def as_json(self) -> dict[str, Any]:
-        """Give it as JSON can hold it."""
-        sent = asdict(self)
-        return sent | {"split": list(sent["split"])}
+    acl: Level = "app"
+    apps: list[str] | None = None
+    split: list[str] = field(default_factory=list)
+    schema: dict[str, str] | None = None
+    removed: dict[str, Count | None] = field(default_factory=dict)
+    number: Count = 0
+    lsn: Count = 0
 
     @property
     def partitions(self) -> int:
@@ -173,16 +193,15 @@ class Table:
                     expected=kind,
                 )
 
-    def seen(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Give the columns of a row, or of a pending write, without those that were taken out since."""
-        data, removed = row["data"], self.removed
+    def seen(self, version: Version) -> dict[str, Any]:
+        """Return the columns of a version without those that were removed after it was written."""
+        data, removed = version.data or {}, self.removed
         if not removed:
             return dict(data)
-        lsn = row.get("lsn", inf)  # what is pending is newer than every entry of the log
         return {
             name: value
             for name, value in data.items()
-            if name not in removed or ((since := removed[name]) is not None and lsn >= since)
+            if name not in removed or ((since := removed[name]) is not None and version.lsn >= since)
         }
 
     def altered(self, properties: Mapping[str, Any], lsn: int) -> Table:
@@ -260,12 +279,11 @@ def _shown(claims: Claims | None) -> str:
     return "no token" if claims is None else f"app {claims.app!r}, user {claims.user!r}"
 
 
-def _level(acl: Any) -> str:
-    if acl not in LEVELS:
-        raise ParameterError(
-            "There is no such level.", where="acl", found=repr(acl), expected=", ".join(LEVELS)
-        )
-    return str.__str__(acl)
+def _level(acl: Any) -> Level:
+    for level in LEVELS:
+        if acl == level:
+            return level
+    raise ParameterError("There is no such level.", where="acl", found=repr(acl), expected=", ".join(LEVELS))
 
 
 def _texts(where: str, given: Any) -> list[str]:

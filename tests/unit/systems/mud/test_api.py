@@ -24,6 +24,7 @@ from mudkit.systems.mud import (
 )
 from mudkit.systems.mud.policies.policies import NEVER
 from mudkit.tokens import Authority
+from mudkit.wire import as_wire
 
 
 @pytest.fixture
@@ -455,8 +456,8 @@ def test_what_is_lost_comes_again_though_traffic_goes_on(place, jane, bob, way):
     place.lab.run(seconds=5)
 
     def lose(transfer):
-        is_it = transfer.message["kind"] in ("log", "stream") and transfer.source.startswith(way)
-        if is_it and not lost and transfer.message.get("entries") != []:
+        is_it = as_wire(transfer.message)["kind"] in ("log", "stream") and transfer.source.startswith(way)
+        if is_it and not lost and as_wire(transfer.message).get("entries") != []:
             lost.append(transfer)
             return ()
         return (0,)
@@ -539,7 +540,7 @@ def test_what_was_overheard_is_of_no_use_to_others(place, jane):
     jane.write("news", "b", {"x": 2}).result()
     jane.read("news", latest=True).result()
     mine = [each for each in overheard if each.source == jane.installed.address]
-    assert {each.message["kind"] for each in mine} >= {"ask", "hello"}
+    assert {as_wire(each.message)["kind"] for each in mine} >= {"ask", "hello"}
     heard = []
 
     class Eve:

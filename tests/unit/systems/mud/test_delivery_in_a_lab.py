@@ -9,6 +9,7 @@ from mudkit.errors import AccessDenied, TableProblem
 from mudkit.events import Call, Complete, Send
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.mud import AlwaysRemote, Conflict, freshness
+from mudkit.wire import as_wire
 
 FRESH = freshness(1e6)
 
@@ -153,7 +154,7 @@ def test_a_late_copy_of_a_life_before_is_not_applied_again(place):
     ann = place.client("ann")
     ann.create("news").result()
     place.lab.world.fault_hook = lambda transfer: (
-        (0, 90_000_000) if transfer.message["kind"] in ("ask", "write") else (0,)
+        (0, 90_000_000) if as_wire(transfer.message)["kind"] in ("ask", "write") else (0,)
     )
     ann.write("news", "a", {"n": "before"}).result()
     place.lab.world.fault_hook = None
@@ -217,7 +218,7 @@ def test_a_late_answer_of_a_table_that_was_dropped_leaves_no_ghost(place, kind):
     address = lab.devices["ann"].address
 
     def fault_hook(transfer):
-        is_late = transfer.to.startswith(address) and transfer.message["kind"] in late
+        is_late = transfer.to.startswith(address) and as_wire(transfer.message)["kind"] in late
         return (8_000_000,) if is_late else (0,)
 
     lab.world.fault_hook = fault_hook

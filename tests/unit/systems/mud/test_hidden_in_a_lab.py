@@ -9,6 +9,7 @@ from mudkit.errors import AccessDenied, PredicateError, TableProblem
 from mudkit.predicates import function
 from mudkit.predicates.functions import remove
 from mudkit.systems.mud import Change, Client, Conflict
+from mudkit.wire import as_wire
 
 ADULTS = "receiver.age >= 21"
 ANNS = "auth.user = 'ann'"
@@ -150,7 +151,7 @@ def test_who_asks_before_a_table_is_closed_is_shown_nothing_that_is_written_afte
     ann.write("news", "a", {"n": 1}).result()
     place.lab.run(minutes=1)
     place.lab.world.fault_hook = lambda transfer: (
-        (3_000_000,) if transfer.message["kind"] in ("read", "register") else (0,)
+        (3_000_000,) if as_wire(transfer.message)["kind"] in ("read", "register") else (0,)
     )
     made = app.read("news", None, kind, sync_timestamp=0, callback=reply.append)
     place.lab.run(seconds=2)

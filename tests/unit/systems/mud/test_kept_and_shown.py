@@ -14,6 +14,7 @@ from mud_place import Place
 from mudkit.errors import TableProblem
 from mudkit.fleet.link import Transfer
 from mudkit.systems.mud import freshness
+from mudkit.wire import as_wire
 
 FRESH = freshness(3600)
 ASKED = "count(*), max(salary), min(salary), sum(salary), avg(salary)"
@@ -209,7 +210,9 @@ def test_a_restarted_client_takes_no_late_answer_to_its_former_life(operation: s
             jane.write("news", "a", {"n": "again"}, type="blind").result()
         place.lab.faults.kill("jane")
         place.lab.faults.restart("jane")
-        place.lab.world.fault_hook = lambda transfer: () if transfer.message.get("kind") == "ask" else (0,)
+        place.lab.world.fault_hook = lambda transfer: (
+            () if as_wire(transfer.message).get("kind") == "ask" else (0,)
+        )
         second = jane.read("news", "key = 'b'", latest=True)
         place.lab.run(seconds=9)
         assert not second.done()  # what it has asked has not come to anybody

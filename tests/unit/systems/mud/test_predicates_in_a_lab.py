@@ -10,6 +10,7 @@ from mudkit.predicates import Predicate, function
 from mudkit.predicates.functions import remove
 from mudkit.systems.mud import Conflict, Habits, freshness
 from mudkit.systems.mud.policies.policies import NEVER
+from mudkit.wire import as_wire
 
 WHY = "The function touchy failed: ValueError: too small"
 
@@ -80,7 +81,10 @@ def test_one_that_has_failed_is_over_on_all_processors(place, ann, bob):
     answer = []
 
     def listen(transfer):
-        if transfer.message["kind"] == "stream" and transfer.message["body"]["what"] == "tell":
+        if (
+            as_wire(transfer.message)["kind"] == "stream"
+            and as_wire(transfer.message)["body"]["what"] == "tell"
+        ):
             answer.append(transfer)
         return (0,)
 
@@ -389,7 +393,7 @@ def test_a_join_holds_when_processors_begin_again(place, members, bob):
 
 def test_a_table_that_has_just_been_created_can_be_joined(place, ann, bob):
     """Though a processor has not heard of it."""
-    place.lab.world.fault_hook = lambda transfer: () if transfer.message["kind"] == "log" else (0,)
+    place.lab.world.fault_hook = lambda transfer: () if as_wire(transfer.message)["kind"] == "log" else (0,)
     ann.create("late").result()
     waits = bob.read("news", "lookup('late', key, 'n') IS NULL", "continuous")
     place.lab.run(seconds=2)

@@ -8,6 +8,7 @@ from mud_place import Place
 from mudkit.errors import AccessDenied, ParameterError
 from mudkit.systems.mud import Client, freshness
 from mudkit.systems.mud.policies.policies import Later
+from mudkit.wire import as_wire
 
 FRESH = freshness(1e8)
 
@@ -115,7 +116,9 @@ def test_what_waits_for_a_token_is_sent_once(place, ann):
     bob = short(place)
     bob.read("news").result()
     place.lab.run(seconds=3590 - place.lab.world.now_us / 1e6)
-    place.lab.world.fault_hook = lambda transfer: () if transfer.message["kind"] == "outcome" else (0,)
+    place.lab.world.fault_hook = lambda transfer: (
+        () if as_wire(transfer.message)["kind"] == "outcome" else (0,)
+    )
     made = bob.write("news", "a", {"n": 1})
     place.lab.run(seconds=5)
     assert ann.read("news", latest=True).result().versions == {"a": 1}

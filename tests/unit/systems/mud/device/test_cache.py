@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from mudkit.fleet.store import MemoryStore
 from mudkit.predicates import Predicate, function
-from mudkit.predicates.exchange import to_json
 from mudkit.predicates.functions import remove
 from mudkit.systems.mud.device.cache import Cache
-from mudkit.systems.mud.device.local import Local
+from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite
+from mudkit.systems.mud.messages import SentPredicate
 from mudkit.systems.mud.policies.policies import Asked
 from mudkit.systems.mud.tables.queries import keys_of
 from mudkit.systems.mud.tables.table import Table
@@ -18,7 +19,11 @@ MINUTE_US = 60_000_000
 
 
 def row(key, n=1, predicate=None):
-    return {"key": key, "ver": 1, "data": {"n": n}, "predicate": predicate, "lsn": 1}
+    return HeldRow(key, 1, {"n": n}, SentPredicate.of(predicate), 1, 1, 0)
+
+
+def write(key, n):
+    return PendingWrite(number=1, name="t", key=key, type="blind", data={"n": n})
 
 
 def asked(text, kind="committed", **reader):
@@ -31,14 +36,14 @@ class Device:
     def __init__(self, most_rows=100):
         self.local = Local(MemoryStore(), most_rows)
         table = Table.created("t", "app", {"acl": "public", "split": ["m"]}, 1)
-        self.local.learn(table.as_json())
+        self.local.learn(table)
         self.cache = Cache(self.local)
 
     def answered(self, text, *rows, at_us=0):
         losses = self.local.losses["t"].copy()
         for each in rows:
-            self.local.hold("t", 1, each, at_us)
-        versions = {each["key"]: each["ver"] for each in rows}
+            self.local.hold("t", replace(each, held_us=at_us))
+        versions = {each.key: each.ver for each in rows}
         return self.cache.note(at_us, asked(text), {}, versions, losses)
 
     def find(self, text, kind="committed", at_us=MINUTE_US, latest=False, **reader):
@@ -62,8 +67,8 @@ def test_an_empty_cache_knows_nothing(device):
 
 
 def test_keys_that_are_all_held_are_complete(device):
-    device.local.hold("t", 1, row("a"), 0)
-    device.local.hold("t", 1, row("b", n=2), MINUTE_US // 2)
+    device.local.hold("t", row("a"))
+    device.local.hold("t", replace(row("b", n=2), held_us=MINUTE_US // 2))
     result = device.find("key IN ('a', 'b') AND n = 2")
     assert list(result.versions) == ["b"]
     assert quality(result) == (60.0, 1.0, 0.0)  # that a does not match is known for a minute
@@ -71,7 +76,7 @@ def test_keys_that_are_all_held_are_complete(device):
 
 def test_of_keys_that_are_not_all_held_some_are_missing(device):
     for key in ("a", "b", "x"):
-        device.local.hold("t", 1, row(key), 0)
+        device.local.hold("t", row(key))
     assert quality(device.find("key IN ('a', 'x', 'y')")) == (60.0, 2 / 3, 0.5)
     assert quality(device.find("key IN ('a', 'b', 'x', 'c', 'd', 'y')")) == (60.0, 0.5, 0.0)
 
@@ -109,19 +114,17 @@ def test_an_answer_that_does_not_fit_into_the_store_is_not_complete():
 
 
 def test_pending_writes_count_for_uncommitted_reads_only(device):
-    write = {"number": 1, "name": "t", "key": "a", "type": "blind", "data": {"n": 7}, "predicate": None}
-    device.local.hold("t", 1, row("a"), 0)
-    device.local.add(write)
-    assert device.find("key = 'a'").versions["a"]["data"] == {"n": 1}
+    device.local.hold("t", row("a"))
+    device.local.add(write("a", 7))
+    assert device.find("key = 'a'").versions["a"].data == {"n": 1}
     result = device.find("key = 'a'", "uncommitted")
-    assert result.versions["a"]["data"] == {"n": 7}
+    assert result.versions["a"].data == {"n": 7}
     assert result.quality.age_s < 0
 
 
 def test_the_latest_is_here_only_if_it_is_pending(device):
     device.answered(None, row("a"), row("b"))
-    write = {"number": 1, "name": "t", "key": "a", "type": "blind", "data": {"n": 7}, "predicate": None}
-    device.local.add(write)
+    device.local.add(write("a", 7))
     assert device.find("key = 'a'", "uncommitted", latest=True).quality.completeness == 1.0
     assert device.find("key = 'b'", "uncommitted", latest=True).quality.completeness == 0.0
     assert device.find(None, "uncommitted", latest=True).quality.completeness == 0.0
@@ -143,8 +146,8 @@ def test_the_queries_that_are_remembered_are_bounded(device):
 
 
 def test_what_its_writer_hides_is_not_returned(device):
-    hidden = row("a", predicate=to_json(Predicate("receiver.age >= 21")))
-    device.local.hold("t", 1, hidden, 0)
+    hidden = row("a", predicate=(Predicate("receiver.age >= 21")))
+    device.local.hold("t", hidden)
     assert device.find("key = 'a'", age=20).versions == {}
     assert list(device.find("key = 'a'", age=21).versions) == ["a"]
 
@@ -167,14 +170,11 @@ def test_where_its_predicate_fails_a_read_is_not_answered_from_here(device):
 
 
 def test_what_only_the_cloud_can_say_is_not_answered_from_here(device):
-    by_table = to_json(Predicate("lookup('people', auth.user, 'n') = 1"))
-    device.answered(
-        "n >= 0", row("a", predicate=by_table), row("b"), row("z", predicate=to_json(Predicate("TRUE")))
-    )
+    by_table = Predicate("lookup('people', auth.user, 'n') = 1")
+    device.answered("n >= 0", row("a", predicate=by_table), row("b"), row("z", predicate=(Predicate("TRUE"))))
     assert device.find("n >= 0") is None
     assert device.find("key = 'a'") is None
     assert device.find("key IN ('b', 'z')").versions.keys() == {"b", "z"}
     assert device.cache.may_match(asked("n >= 0"), row("a", predicate=by_table))
-    pending = row("a", predicate=by_table)
-    del pending["ver"]
+    pending = replace(write("a", 1), predicate=SentPredicate.of(by_table))
     assert device.cache.matches(asked("n >= 0"), pending) is False

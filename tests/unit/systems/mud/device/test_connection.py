@@ -1,128 +1,208 @@
-"""A client's way to its gateways."""
+"""A client's requests to its gateways."""
 
 from __future__ import annotations
 
 import pytest
-from mud_machines import sent
 
-from mudkit.events import CancelTimer, SetTimer
-from mudkit.systems.mud.device.connection import RETRY, Connection
+from mudkit.events import CancelTimer, Send, SetTimer
+from mudkit.systems.mud.device.connection import (
+    MAX_IN_FLIGHT_BYTES,
+    RETRY,
+    Administering,
+    Connection,
+    Writing,
+)
+from mudkit.systems.mud.messages import (
+    CLIENT_FROM_GATEWAY,
+    AskBatch,
+    CreateRequest,
+    DropRequest,
+    ReadRequest,
+    RegisterRequest,
+    SentPredicate,
+    UnregisterRequest,
+    WriteRequest,
+)
+
+SECOND_US = 1_000_000
+READ = ReadRequest(
+    name="t", table=None, predicate=None, keys=None, reader={}, aggregate=None, latest=False, seen={}
+)
+SUM = ReadRequest(
+    name="t", table=None, predicate=None, keys=None, reader={}, aggregate="sum(n)", latest=False, seen={}
+)
+WORK = Administering(1, CreateRequest("t", {}))
+OF_CONTINUOUS = {"name": "t", "handle": "first 1", "reader": {}, "data_seq": 1}
+TABLE = {
+    "name": "t", "owner": "news", "acl": "public", "apps": None, "split": [], "schema": None, "removed": {},
+    "number": 1, "lsn": 1,
+}  # fmt: skip
+OTHER = {**TABLE, "name": "u"}
+ERROR = {"kind": "AccessDenied", "summary": "no"}
+
+
+def write(number, size=1):
+    return WriteRequest(
+        name="t", table=None, key="a", type="blind", data={"x": "x" * size}, predicate=None, reader={},
+        replaces=0, number=number, known=1, incarnation="first",
+    )  # fmt: skip
 
 
 @pytest.fixture
-def answers():
-    return []
-
-
-@pytest.fixture
-def connection(answers):
+def connection():
     connection = Connection("jane/news", "token", ["one", "two"], 0)
     connection.up()
     return connection
 
 
-def ask(connection, answers, what="read"):
-    effects = connection.ask(lambda: {"op": what}, lambda last, parts: answers.append((last, parts)) or ())
-    return sent(effects)[0] if effects else None
+def sent(effects):
+    return [(each.to, each.message) for each in effects if isinstance(each, Send)]
 
 
-def test_it_is_asked_again_at_another_gateway_when_the_first_cannot_be_reached(connection, answers):
-    assert connection.failed("one") == ()  # nothing is asked
-    to, _ = ask(connection, answers)
+def ask(connection, request=READ, work=WORK, now_us=0):
+    """Ask for something; return the receiver and the message, if it was sent."""
+    messages = sent(connection.ask(now_us, work, request))
+    return messages[0] if messages else None
+
+
+def answer(kind, identity, **fields):
+    defaults = {
+        "part": {"partition": 0, "place": 0, "lsn": 1},
+        "registered": {"place": "p", "life": 1, "lsn": 1, "data_seq": 1},
+        "complete": {"claims": None, "places": [], "table": TABLE},
+        "outcome": {} if "error" in fields else {"ver": 1, "lsn": 1, "partition": 0, "table": 1},
+    }
+    decoded = CLIENT_FROM_GATEWAY.decode({"kind": kind, "id": identity, **defaults.get(kind, {}), **fields})
+    assert decoded is not None
+    return decoded
+
+
+def again(connection, asks, now_us=0):
+    return sent([effect for each in asks for effect in connection.send(now_us, each)])
+
+
+def test_another_gateway_is_tried_when_the_first_cannot_be_reached(connection):
+    assert connection.failed(0, "one") == ()  # nothing is asked
+    to, _ = ask(connection)
     assert to == "one"
-    assert connection.failed("two") == ()  # that is not who was asked
-    (timer,) = connection.failed("one")
-    assert isinstance(timer, SetTimer)
-    assert [to for to, _ in sent(connection.up())] == ["two"]
-    assert connection.failed("one") == ()  # late news
-    assert [to for to, _ in sent(connection.up())] == ["two"]
+    assert connection.failed(0, "two") == ()  # that is not who was asked
+    (timer,) = connection.failed(0, "one")
+    assert timer == SetTimer(RETRY, SECOND_US)
+    assert [to for to, _ in again(connection, connection.overdue(SECOND_US))] == ["two"]
+    assert connection.failed(0, "one") == ()  # late news
+    assert [to for to, _ in again(connection, connection.up()[1])] == ["two"]
 
 
-def test_without_a_link_it_waits(connection, answers):
+def test_without_a_link_it_waits(connection):
     connection.down()
-    assert ask(connection, answers) is None
-    assert connection.failed("one") == ()
-    (said,) = sent(connection.up())
-    assert said[1]["what"] == {"op": "read"}
+    assert ask(connection) is None
+    assert connection.failed(0, "one") == ()
+    _, asks = connection.up()
+    ((_, message),) = again(connection, asks)
+    assert message.what == READ
+
+
+def test_parts_are_collected_until_the_answer_is_whole(connection):
+    _, message = ask(connection)
+    assert connection.take(answer("part", message.id, rows=[])) is None
+    assert connection.take(answer("part", "another", place=1, rows=[])) is None
+    whole = connection.take(answer("complete", message.id))
+    assert (whole.work, list(whole.parts)) == (WORK, [0])
+    assert [type(each) for each in connection.answered(0, whole)] == [CancelTimer]
+    assert connection.take(answer("complete", message.id)) is None
+
+
+def test_parts_that_came_before_it_is_asked_again_do_not_count(connection):
+    _, message = ask(connection)
+    connection.take(answer("part", message.id, rows=[]))
+    connection.take(answer("registered", message.id))
+    again(connection, connection.up()[1])
+    whole = connection.take(answer("complete", message.id))
+    assert (whole.parts, whole.registered) == ({}, {})
 
 
 @pytest.mark.parametrize("kind", ["part", "registered"])
-def test_parts_are_collected_until_the_answer_is_whole(connection, answers, kind):
-    _, message = ask(connection, answers)
-    identity = message["id"]
-    assert connection.take({"kind": kind, "id": identity, "place": 0}) == ()
-    assert connection.take({"kind": kind, "id": "another", "place": 1}) == ()
-    assert answers == []
-    effects = connection.take({"kind": "complete", "id": identity})
-    assert [type(each) for each in effects] == [CancelTimer]
-    ((last, parts),) = answers
-    assert (last["kind"], list(parts)) == ("complete", [0])
-    assert connection.take({"kind": "complete", "id": identity}) == ()
-    assert len(answers) == 1
+def test_an_error_instead_of_a_part_ends_it(connection, kind):
+    _, message = ask(connection)
+    assert connection.take(answer(kind, message.id, error=ERROR)) is not None
 
 
-def test_parts_that_came_before_it_is_asked_again_do_not_count(connection, answers):
-    _, message = ask(connection, answers)
-    connection.take({"kind": "part", "id": message["id"], "place": 0})
-    connection.up()
-    connection.take({"kind": "complete", "id": message["id"]})
-    assert answers[0][1] == {}
+def test_each_request_has_a_deadline_of_its_own(connection):
+    _, first = ask(connection)
+    for now_us in range(SECOND_US, 10 * SECOND_US, SECOND_US):
+        ask(connection, now_us=now_us)
+    late = connection.overdue(11 * SECOND_US)
+    assert [each.identity for each in late] == [first.id]
+    effects = connection.answered(11 * SECOND_US, late[0])
+    assert CancelTimer(RETRY) not in effects  # the others wait
+    assert len(connection.overdue(20 * SECOND_US + SECOND_US)) == 9
 
 
-def test_an_error_instead_of_a_part_ends_it(connection, answers):
-    _, message = ask(connection, answers)
-    connection.take({"kind": "part", "id": message["id"], "place": 0, "error": {}})
-    assert len(answers) == 1
+def test_writes_are_sent_as_far_as_the_window_has_room(connection):
+    size = MAX_IN_FLIGHT_BYTES // 4
+    messages = [ask(connection, write(number, size), Writing(number)) for number in range(1, 9)]
+    sent_at_once = [each for each in messages if each is not None]
+    assert len(sent_at_once) == 4
+    assert ask(connection) is not None  # a read does not wait for them
+    assert connection.queued() is None
+    whole = connection.take(answer("outcome", sent_at_once[0][1].id, key="a"))
+    connection.answered(0, whole)
+    queued = connection.queued()
+    assert queued.work == Writing(5)
+    assert len(again(connection, [queued])) == 1
+    assert connection.queued() is None
+    # Over another link all are sent again, in order, as far as there is room.
+    _, asks = connection.up()
+    numbers = [message.what.number for _, message in again(connection, asks) if message.what is not READ]
+    assert numbers == [2, 3, 4, 5]
 
 
-def test_the_timer_goes_on_while_something_is_asked(connection, answers):
-    _, first = ask(connection, answers)
-    ask(connection, answers)
-    effects = connection.take({"kind": "complete", "id": first["id"]})
-    assert CancelTimer(RETRY) not in effects
+def test_one_message_takes_along_what_there_is_room_for(connection):
+    size = MAX_IN_FLIGHT_BYTES // 4
+    asked = [(Writing(number), write(number, size)) for number in range(1, 9)]
+    ((_, message),) = sent(connection.ask_together(0, asked))
+    assert isinstance(message, AskBatch)
+    assert [each.what.number for each in message.asks] == [1, 2, 3, 4]
+    alone = Connection("jane/news", "token", ["one"], 0)
+    assert sent(alone.ask_together(0, asked[:1])) == []  # there is no link
+    alone = Connection("jane/news", "token", ["one"], 0)
+    alone.up()
+    ((_, message),) = sent(alone.ask_together(0, asked[:1]))
+    assert message.what.number == 1
 
 
-TABLE, OTHER = {"name": "t"}, {"name": "u"}
+REQUESTS = {
+    "read": READ,
+    "sum": SUM,
+    "write": write(1),
+    "create": CreateRequest("t", {}),
+    "drop": DropRequest("t", {}),
+    "register": RegisterRequest(
+        request=1, session="s", predicate=SentPredicate("TRUE", [True]), since={}, held=[], sync_us=None,
+        table=None, **OF_CONTINUOUS,
+    ),
+    "unregister": UnregisterRequest(**OF_CONTINUOUS),
+}  # fmt: skip
 FITTING = {
-    "read": [
-        {"kind": "part", "rows": []},
-        {"kind": "part", "error": {}},
-        {"kind": "complete", "table": TABLE},
-    ],
-    "sum": [
-        {"kind": "part", "state": []},
-        {"kind": "part", "error": {}},
-        {"kind": "complete", "table": TABLE},
-    ],
-    "write": [{"kind": "outcome", "key": "a"}],
-    "create": [{"kind": "administered", "error": {}}, {"kind": "administered", "table": TABLE}],
-    "drop": [{"kind": "administered", "table": None}],
-    "register": [{"kind": "registered"}, {"kind": "complete", "table": TABLE}],
-    "unregister": [{"kind": "registered"}, {"kind": "complete", "table": TABLE}],
+    "read": [("part", {"rows": []}), ("part", {"error": ERROR}), ("complete", {"table": TABLE})],
+    "sum": [("part", {"state": []}), ("part", {"error": ERROR}), ("complete", {"table": TABLE})],
+    "write": [("outcome", {"key": "a"})],
+    "create": [("administered", {"error": ERROR}), ("administered", {"table": TABLE})],
+    "drop": [("administered", {"table": None, "dropped": 1})],
+    "register": [("registered", {}), ("complete", {"table": TABLE})],
+    "unregister": [("registered", {}), ("complete", {"table": TABLE})],
 }
-NEVER = [
-    {"kind": "outcome", "key": "b"},
-    {"kind": "complete", "table": OTHER},
-    {"kind": "administered", "table": OTHER},
-]
+NEVER = [("outcome", {"key": "b"}), ("complete", {"table": OTHER}), ("administered", {"table": OTHER})]
 
 
 @pytest.mark.parametrize("op", FITTING)
 def test_what_is_no_answer_to_what_was_asked_does_not_fit(connection, op):
-    asked = {
-        "op": "read" if op == "sum" else op,
-        "name": "t",
-        "key": "a",
-        "aggregate": "sum(n)" if op == "sum" else None,
-    }
-    ((_, message),) = sent(connection.ask(lambda: asked, lambda last, parts: ()))
-
-    def fits(answer, identity=message["id"]):
-        return connection.fits({"id": identity, **answer})
-
+    _, message = ask(connection, REQUESTS[op])
     every = [*NEVER, *(each for answers in FITTING.values() for each in answers)]
-    for answer in every:
-        is_own = answer in FITTING[op] or (answer["kind"] == "administered" and op in ("create", "drop"))
-        assert fits(answer) == (is_own and answer not in NEVER)
-        assert fits(answer, "another")  # nobody waits for it
-    assert fits({"kind": "refused"})
+    for kind, fields in every:
+        is_administered = kind == "administered" and op in ("create", "drop")
+        is_own = (kind, fields) in FITTING[op] or is_administered
+        fits = connection.fits(answer(kind, message.id, **fields))
+        assert fits == (is_own and (kind, fields) not in NEVER), (kind, fields)
+        assert connection.fits(answer(kind, "another", **fields))  # nobody waits for it
+    assert connection.fits(answer("refused", message.id, error=ERROR))

@@ -9,14 +9,17 @@ from mudkit.errors import ParameterError
 from mudkit.events import Complete, Notify, SetTimer
 from mudkit.fleet.store import MemoryStore
 from mudkit.predicates import Predicate
-from mudkit.systems.mud.device.connection import Connection
+from mudkit.systems.mud.device.connection import Connection, Telling
 from mudkit.systems.mud.device.continuous_reads import HELLO, ContinuousReads
 from mudkit.systems.mud.device.local import Local
+from mudkit.systems.mud.messages import CLIENT_FROM_GATEWAY, CLIENT_FROM_NOTIFICATION_SERVER
+from mudkit.systems.mud.operations import Register, Unregister, UpdateData
 
 TABLE = {
     "name": "t", "owner": "news", "acl": "public", "apps": None, "split": [], "schema": None, "removed": {}, "number": 1,
     "lsn": 1,
 }  # fmt: skip
+ROW = {"data": {}, "predicate": None, "ts_us": 0, "lsn": 1}
 REFUSED = {"kind": "AccessDenied", "summary": "no"}
 
 
@@ -34,9 +37,7 @@ class Cell:
         self.number = 0
 
     def register(self, op_id=1, sync=None):
-        return self.watching.register(0, op_id, {
-            "table": "t", "predicate": Predicate("TRUE"), "reader": {}, "sync_timestamp": sync, "listener": "me",
-        })  # fmt: skip
+        return self.watching.register(0, op_id, Register("t", Predicate("TRUE"), {}, sync, "me"))
 
     def answer(self, asked, lives):
         """Answer a registration, with the lives of the processors that have it."""
@@ -49,24 +50,42 @@ class Cell:
                 "lsn": 5,
                 "data_seq": asked["what"]["data_seq"],
             }
-            self.connection.take(part)
-        whole = {"kind": "complete", "id": asked["id"], "table": TABLE, "places": ["p0", "p1"]}
-        return self.connection.take(whole)
+            self.take(part)
+        return self.take({"kind": "complete", "id": asked["id"], "places": ["p0", "p1"]})
+
+    def take(self, message):
+        """Take a message of an answer, and process the answer that it completes."""
+        if message["kind"] == "complete":
+            message = {"table": TABLE, "claims": None, "places": [], **message}
+        answer = CLIENT_FROM_GATEWAY.decode(message)
+        ask = self.connection.take(answer)
+        if ask is None:
+            return ()
+        timer = self.connection.answered(0, ask)
+        if isinstance(ask.work, Telling):
+            return [*timer, *self.watching.told(ask.work, answer)]
+        return [*timer, *self.watching.registered(0, ask.work, ask, answer)]
+
+    def welcome(self, session):
+        return self.watching.welcome(0, session)
 
     def begin(self, lives=None, sync=None):
         """Register a read, and answer that."""
         self.register(sync=sync)
-        ((_, asked),) = asks(self.watching.welcome("s"))
+        ((_, asked),) = asks(self.welcome("s"))
         return self.answer(asked, lives or {"p0": 1, "p1": 1})
 
     def hear(self, what="tell", stream="s", processor="p0", life=1, **body):
         self.number += 1
-        body = {"what": what, "processor": processor, "life": life, "handle": "first 1", "table": 1, **body}
+        body = {
+            "what": what, "processor": processor, "life": life, "handle": "first 1", "table": 1,
+            "endpoint": "jane/news", "session": stream, **body,
+        }  # fmt: skip
         message = {"kind": "stream", "stream": stream, "number": self.number, "first": 1, "body": body}
-        return self.watching.stream("server", message)
+        return self.watching.stream(0, "server", CLIENT_FROM_NOTIFICATION_SERVER.decode(message))
 
     def change(self, key="a", ver=1, lsn=6, op="upsert", **more):
-        return self.hear(change={"op": op, "key": key, "ver": ver, "data": {}}, lsn=lsn, **more)
+        return self.hear(change={"op": op, **ROW, "key": key, "ver": ver}, lsn=lsn, **more)
 
 
 def asks(effects):
@@ -91,7 +110,7 @@ def cell():
     return Cell()
 
 
-@pytest.mark.parametrize("wrong", [-1, -0.5, True, "0", [1]])
+@pytest.mark.parametrize("wrong", [-1, -0.5])
 def test_a_time_that_is_none_is_refused(cell, wrong):
     with pytest.raises(ParameterError):
         cell.register(sync=wrong)
@@ -100,30 +119,31 @@ def test_a_time_that_is_none_is_refused(cell, wrong):
 @pytest.mark.parametrize("right", [None, 0, 0.0, 2.5])
 def test_a_time_is_sent_in_microseconds(cell, right):
     cell.register(sync=right)
-    ((_, asked),) = asks(cell.watching.welcome("s"))
+    ((_, asked),) = asks(cell.welcome("s"))
     assert asked["what"]["sync_us"] == (None if right is None else round(right * 1e6))
 
 
 def test_it_says_hello_first_and_registers_when_it_is_welcome(cell):
     effects = cell.register()
     assert [message["kind"] for _, message in sent(effects)] == ["hello"]
-    assert any(isinstance(each, SetTimer) and each.name == HELLO for each in effects)
-    assert len(asks(cell.watching.welcome("s"))) == 1
+    assert HELLO in cell.connection.timer
+    assert any(isinstance(each, SetTimer) for each in effects)
+    assert len(asks(cell.welcome("s"))) == 1
     effects = cell.register(2)
     assert [message["kind"] for _, message in sent(effects)] == ["ask"]
-    assert asks(cell.watching.welcome("s")) == []  # the server knows it still
-    assert len(asks(cell.watching.welcome("another"))) == 2
+    assert asks(cell.welcome("s")) == []  # the server knows it still
+    assert len(asks(cell.welcome("another"))) == 2
 
 
 def test_without_anything_to_be_told_or_a_link_it_says_nothing(cell):
-    assert cell.watching.hello() == ()
+    assert cell.watching.hello(0) == ()
     away = Cell(is_up=False)
     assert sent(away.register()) == []
 
 
 def test_a_registration_is_done_when_all_processors_have_it(cell):
     cell.register()
-    ((_, asked),) = asks(cell.watching.welcome("s"))
+    ((_, asked),) = asks(cell.welcome("s"))
     effects = cell.answer(asked, {"p0": 1})
     assert completed(effects) == []
     ((_, again),) = asks(effects)
@@ -133,26 +153,26 @@ def test_a_registration_is_done_when_all_processors_have_it(cell):
 
 def test_an_answer_does_not_count_when_it_was_asked_for_again_meanwhile(cell):
     cell.register()
-    ((_, first),) = asks(cell.watching.welcome("s"))
-    ((_, second),) = asks(cell.watching.welcome("another"))
+    ((_, first),) = asks(cell.welcome("s"))
+    ((_, second),) = asks(cell.welcome("another"))
     assert completed(cell.answer(first, {"p0": 1, "p1": 1})) == []
     assert len(completed(cell.answer(second, {"p0": 1, "p1": 1}))) == 1
 
 
 def test_a_registration_that_is_refused_ends_it(cell):
     cell.register()
-    ((_, asked),) = asks(cell.watching.welcome("s"))
-    effects = cell.connection.take({"kind": "refused", "id": asked["id"], "error": REFUSED})
+    ((_, asked),) = asks(cell.welcome("s"))
+    effects = cell.take({"kind": "refused", "id": asked["id"], "error": REFUSED})
     (done,) = completed(effects)
     assert done.error is not None
     with pytest.raises(ParameterError):
-        cell.watching.unregister(2, {"handle": 1})
+        cell.watching.unregister(0, 2, Unregister(1))
 
 
 def test_one_that_is_refused_later_is_ended_for_who_listens(cell):
     cell.begin()
-    ((_, asked),) = asks(cell.watching.welcome("another"))
-    assert told(cell.connection.take({"kind": "refused", "id": asked["id"], "error": REFUSED})) == ["ended"]
+    ((_, asked),) = asks(cell.welcome("another"))
+    assert told(cell.take({"kind": "refused", "id": asked["id"], "error": REFUSED})) == ["ended"]
 
 
 def test_what_comes_is_passed_on_once(cell):
@@ -164,7 +184,7 @@ def test_what_comes_is_passed_on_once(cell):
     assert told(cell.change(ver=3, lsn=8, op="remove")) == [("remove", "a", 3)]
     assert told(cell.change(ver=4, lsn=9, op="remove")) == []  # it was not told of it
     assert told(cell.change(ver=5, lsn=9, processor="p1")) == [("upsert", "a", 5)]  # another's log
-    other = {"op": "upsert", "key": "b", "ver": 1, "data": {}}
+    other = {"op": "upsert", **ROW, "key": "b", "ver": 1}
     assert told(cell.hear(change=other, lsn=10, handle="first 7")) == []
 
 
@@ -189,8 +209,8 @@ def test_with_another_session_what_has_overtaken_something_in_the_one_before_is_
     cell.begin()
     cell.number = 1
     cell.change("b", 1, 7)
-    cell.watching.welcome("another")
-    cell.watching.welcome("s")
+    cell.welcome("another")
+    cell.welcome("s")
     cell.number = 0
     assert told(cell.change("a", 1, 6)) == [("upsert", "a", 1)]
     assert told(cell.change("b", 1, 7)) == [("upsert", "b", 1)]
@@ -200,17 +220,17 @@ def test_where_its_reader_is_in_the_log_goes_up_only(cell):
     cell.begin(sync=0)
     cell.hear(synced=9)
     cell.hear(synced=4)
-    ((_, asked),) = asks(cell.watching.welcome("another"))
+    ((_, asked),) = asks(cell.welcome("another"))
     assert asked["what"]["since"] == {"p0": 9}
 
 
 def test_who_asked_for_nothing_that_is_there_is_up_to_date_from_the_answer_on(cell):
     cell.begin()
-    ((_, asked),) = asks(cell.watching.welcome("another"))
+    ((_, asked),) = asks(cell.welcome("another"))
     assert asked["what"]["since"] == {"p0": 5, "p1": 5}
     other = Cell()
     other.begin(sync=0)
-    ((_, asked),) = asks(other.watching.welcome("another"))
+    ((_, asked),) = asks(other.welcome("another"))
     assert asked["what"]["since"] == {}  # what is there is still to come
 
 
@@ -233,9 +253,9 @@ def test_a_life_that_is_known_there_needs_nothing(cell):
 def test_an_answer_of_an_older_life_is_asked_for_again(cell):
     cell.begin({"p0": 2, "p1": 1})
     cell.hear("life", life=2)
-    ((_, asked),) = asks(cell.watching.welcome("another"))
+    ((_, asked),) = asks(cell.welcome("another"))
     assert len(asks(cell.answer(asked, {"p0": 1, "p1": 1}))) == 1
-    (_, asked), *_ = asks(cell.watching.welcome("one more"))
+    (_, asked), *_ = asks(cell.welcome("one more"))
     assert asks(cell.answer(asked, {"p0": 2, "p1": 1})) == []
 
 
@@ -243,7 +263,7 @@ def test_what_is_kept_is_registered_again_in_another_life(cell):
     cell.begin()
     cell.change()
     again = Cell(cell.ports.store)
-    ((_, asked),) = asks(again.watching.welcome("s2"))
+    ((_, asked),) = asks(again.welcome("s2"))
     assert (asked["what"]["held"], asked["what"]["since"]["p0"]) == (["a"], 6)
     assert completed(again.answer(asked, {"p0": 1, "p1": 1})) == []  # who asked is gone
 
@@ -259,7 +279,7 @@ def test_what_one_processor_ends_is_ended_at_the_others(cell):
     cell.begin()
     ((_, asked),) = asks(cell.hear(ended="no more", is_alone=True))
     assert (asked["what"]["op"], asked["what"]["handle"]) == ("unregister", "first 1")
-    assert cell.connection.take({"kind": "complete", "id": asked["id"]})[:-1] == []
+    assert completed(cell.take({"kind": "complete", "id": asked["id"]})) == []
     assert asks(cell.hear(ended="no more", is_alone=True)) == []
 
 
@@ -274,9 +294,17 @@ def test_what_one_processor_refuses_is_ended_at_the_others(cell, is_first):
         cell.register()
     else:
         cell.begin()
-    ((_, asked),) = asks(cell.watching.welcome("s" if is_first else "another"))
-    answer = {"kind": "registered", "id": asked["id"], "place": "p0", "error": REFUSED}
-    effects = cell.connection.take(answer)
+    ((_, asked),) = asks(cell.welcome("s" if is_first else "another"))
+    answer = {
+        "kind": "registered",
+        "id": asked["id"],
+        "place": "p0",
+        "life": 1,
+        "lsn": 5,
+        "data_seq": 1,
+        "error": REFUSED,
+    }
+    effects = cell.take(answer)
     assert told(effects) == ([] if is_first else ["ended"])
     assert len(completed(effects)) == is_first
     ((_, asked),) = asks(effects)
@@ -285,32 +313,30 @@ def test_what_one_processor_refuses_is_ended_at_the_others(cell, is_first):
 
 def test_what_is_changed_or_ended_is_told_to_the_cloud(cell):
     cell.begin()
-    ((_, asked),) = asks(cell.watching.change(5, {"handle": 1, "reader": {"age": 3}}))
+    ((_, asked),) = asks(cell.watching.change(0, 5, UpdateData(1, {"age": 3})))
     assert (asked["what"]["op"], asked["what"]["reader"]) == ("update_data", {"age": 3})
-    (done,) = completed(cell.connection.take({"kind": "complete", "id": asked["id"]}))
+    (done,) = completed(cell.take({"kind": "complete", "id": asked["id"]}))
     assert (done.op_id, done.error) == (5, None)
-    ((_, asked),) = asks(cell.watching.unregister(6, {"handle": 1}))
-    (refused,) = completed(cell.connection.take({"kind": "refused", "id": asked["id"], "error": REFUSED}))
+    ((_, asked),) = asks(cell.watching.unregister(0, 6, Unregister(1)))
+    (refused,) = completed(cell.take({"kind": "refused", "id": asked["id"], "error": REFUSED}))
     assert refused.error.summary == "no"
 
 
 def test_registered_again_it_names_the_table_that_it_was_registered_for(cell):
     cell.register(sync=0)
-    ((_, asked),) = asks(cell.watching.welcome("s"))
+    ((_, asked),) = asks(cell.welcome("s"))
     assert asked["what"]["table"] is None
     cell.answer(asked, {"p0": 1, "p1": 1})
-    ((_, again),) = asks(cell.watching.welcome("another"))
+    ((_, again),) = asks(cell.welcome("another"))
     assert again["what"]["table"] == 1
 
 
 def test_a_table_is_known_from_what_comes_before_the_answer(cell):
     cell.register(sync=0)
-    cell.watching.welcome("s")
+    cell.welcome("s")
     cell.change(table=7)
     (again,) = [
-        message
-        for _, message in asks(cell.watching.welcome("another"))
-        if message["what"]["handle"] == "first 1"
+        message for _, message in asks(cell.welcome("another")) if message["what"]["handle"] == "first 1"
     ]
     assert again["what"]["table"] == 7
 
@@ -336,7 +362,7 @@ def test_what_a_life_before_tells_after_a_new_one_has_registered_is_not_passed_o
 
 def test_what_was_ended_before_its_registration_was_answered_is_not_registered_again(cell):
     cell.register()
-    ((_, asked),) = asks(cell.watching.welcome("s"))
-    cell.watching.unregister(2, {"handle": 1})
+    ((_, asked),) = asks(cell.welcome("s"))
+    cell.watching.unregister(0, 2, Unregister(1))
     assert asks(cell.answer(asked, {"p0": 1})) == []
     assert asks(cell.hear(what="life", life=2)) == []

@@ -11,36 +11,36 @@ from hypothesis import strategies as st
 from mudkit.errors import ParameterError
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.mud.device import local as module
-from mudkit.systems.mud.device.local import Local
+from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite
 from mudkit.systems.mud.tables.table import Table
 
 TABLES, KEYS = ["news", "n", "a b"], ["a", "b", "a b", "ü"]
 
 
-def row(key: str, ver: int, data: dict[str, Any] | None = None) -> dict[str, Any]:
-    return {"key": key, "ver": ver, "data": data, "predicate": None, "ts_us": 5, "lsn": 7}
+def row(key: str, ver: int, data: dict[str, Any] | None = None, table: int = 1, held_us: int = 0) -> HeldRow:
+    return HeldRow(key, ver, data, None, 7, table, held_us)
 
 
-def write(number: int, name: str = "news", key: str = "a", data: Any = None) -> dict[str, Any]:
-    return {"number": number, "name": name, "key": key, "type": "blind", "data": data or {"n": number}}
+def write(number: int, name: str = "news", key: str = "a", data: Any = None) -> PendingWrite:
+    return PendingWrite(number=number, name=name, key=key, type="blind", data=data or {"n": number})
 
 
-def table(name: str = "news", number: int = 1, lsn: int = 1) -> dict[str, Any]:
-    return Table(name, "app", number=number, lsn=lsn).as_json()
+def table(name: str = "news", number: int = 1, lsn: int = 1) -> Table:
+    return Table(name, "app", number=number, lsn=lsn)
 
 
 def held(local: Local) -> dict[str, Any]:
     """All that can be asked for."""
     return {
         "rows": {(name, key): local.row(name, key) for name in TABLES for key in KEYS},
-        "of tables": {name: sorted(each["key"] for each in local.rows(name)) for name in TABLES},
-        "writes": local.writes,
+        "of tables": {name: sorted(each.key for each in local.rows(name)) for name in TABLES},
+        "writes": list(local.writes),
         "pending": {(name, key): local.pending(name, key) for name in TABLES for key in KEYS},
         "pending keys": {name: sorted(local.pending_keys(name)) for name in TABLES},
         "heads": local.heads(),
-        "tables": {name: each.as_json() for name, each in local.tables.items()},
+        "tables": dict(local.tables),
         "seen": {name: local.seen(name) for name in TABLES},
-        "last write": local.last_write(),
+        "last write": local.writes.last_seq,
     }
 
 
@@ -70,11 +70,11 @@ def test_what_is_read_back_is_what_was_there(steps, most_rows):
     for now_us, (what, *given_) in enumerate(steps):
         if what == "hold":
             name, key, ver, number = given_
-            local.hold(name, number, row(key, ver, {"at": now_us}), now_us)
+            local.hold(name, row(key, ver, {"at": now_us}, number, now_us))
         elif what == "let go":
             local.let_go(*given_)
         elif what == "write":
-            number = local.last_write() + 1
+            number = local.writes.last_seq + 1
             local.add(write(number, *given_))
             pending[number] = given_[0], given_[1]
         elif what in ("change", "over") and pending:
@@ -84,8 +84,7 @@ def test_what_is_read_back_is_what_was_there(steps, most_rows):
                 local.remove(each)
                 del pending[number]
             else:
-                each["due_us"] = now_us
-                local.save(each)
+                local.change(each, due_us=now_us)
         elif what == "learn":
             local.learn(table(*given_))
         elif what == "forget":
@@ -95,7 +94,7 @@ def test_what_is_read_back_is_what_was_there(steps, most_rows):
         elif what == "restart":
             local = Local(store, most_rows)
         assert held(Local(store, most_rows)) == held(local)
-        assert {number: (each["name"], each["key"]) for number, each in local.writes.items()} == pending
+        assert {each.number: (each.name, each.key) for each in local.writes} == pending
         assert sum(len(keys) for keys in held(local)["of tables"].values()) <= most_rows
 
 
@@ -104,59 +103,58 @@ def test_what_is_read_back_is_what_was_there(steps, most_rows):
 
 def test_the_newest_version_is_held():
     local = Local(MemoryStore(), 9)
-    local.hold("news", 1, row("a", 2, {"n": 2}), 10)
-    local.hold("news", 1, row("a", 1, {"n": 1}), 20)
-    kept = {"key": "a", "ver": 2, "data": {"n": 2}, "predicate": None, "lsn": 7, "table": 1}
-    assert local.row("news", "a") == kept | {"held_us": 10}
-    local.hold("news", 1, row("a", 2, {"n": 2}), 30)
-    assert local.row("news", "a")["held_us"] == 30
-    local.hold("news", 1, row("a", 3), 40)
-    assert local.row("news", "a")["data"] is None
+    local.hold("news", row("a", 2, {"n": 2}, held_us=10))
+    local.hold("news", row("a", 1, {"n": 1}, held_us=20))
+    assert local.row("news", "a") == HeldRow("a", 2, {"n": 2}, None, 7, 1, 10)
+    local.hold("news", row("a", 2, {"n": 2}, held_us=30))
+    assert local.row("news", "a").held_us == 30
+    local.hold("news", row("a", 3, held_us=40))
+    assert local.row("news", "a").data is None
 
 
 def test_tables_do_not_share_records():
     local = Local(MemoryStore(), 9)
-    local.hold("news", 1, row("a", 1), 0)
-    local.hold("n", 1, row("a", 2), 0)
-    assert [each["ver"] for each in local.rows("news")] == [1]
+    local.hold("news", row("a", 1))
+    local.hold("n", row("a", 2))
+    assert [each.ver for each in local.rows("news")] == [1]
     local.let_go("news", "a")
     local.let_go("news", "never held")
     assert local.row("news", "a") is None
-    assert local.row("n", "a")["ver"] == 2
+    assert local.row("n", "a").ver == 2
 
 
 def test_those_held_longest_ago_go_first():
     local = Local(MemoryStore(), 2)
     for now_us, key in enumerate("abac"):
-        local.hold("news", 1, row(key, 1), now_us)
-    assert sorted(each["key"] for each in local.rows("news")) == ["a", "c"]
+        local.hold("news", row(key, 1, held_us=now_us))
+    assert sorted(each.key for each in local.rows("news")) == ["a", "c"]
 
 
 def test_an_old_answer_does_not_cost_a_newer_record():
     local = Local(MemoryStore(), 2)
-    local.hold("news", 1, row("a", 5), 0)
-    local.hold("news", 1, row("b", 1), 1)
-    local.hold("news", 1, row("a", 4), 2)
-    assert sorted(each["key"] for each in local.rows("news")) == ["a", "b"]
+    local.hold("news", row("a", 5))
+    local.hold("news", row("b", 1, held_us=1))
+    local.hold("news", row("a", 4, held_us=2))
+    assert sorted(each.key for each in local.rows("news")) == ["a", "b"]
 
 
 def test_after_a_restart_too_those_held_longest_ago_go_first():
     store = MemoryStore()
     local = Local(store, 3)
     for now_us, key in enumerate("cba"):
-        local.hold("news", 1, row(key, 1), now_us)
+        local.hold("news", row(key, 1, held_us=now_us))
     local = Local(store, 3)
-    local.hold("news", 1, row("d", 1), 9)
-    assert sorted(each["key"] for each in local.rows("news")) == ["a", "b", "d"]
+    local.hold("news", row("d", 1, held_us=9))
+    assert sorted(each.key for each in local.rows("news")) == ["a", "b", "d"]
 
 
 def test_a_smaller_store_after_a_restart_holds_less():
     store = MemoryStore()
     local = Local(store, 9)
     for now_us, key in enumerate("abcd"):
-        local.hold("news", 1, row(key, 1), now_us)
+        local.hold("news", row(key, 1, held_us=now_us))
     local = Local(store, 2)
-    local.hold("news", 1, row("e", 1), 9)
+    local.hold("news", row("e", 1, held_us=9))
     assert len(list(local.rows("news"))) == len(list(Local(store, 2).rows("news"))) == 2
 
 
@@ -169,9 +167,9 @@ def test_eviction_drops_no_pending_write_and_nothing_that_was_seen():
     for number, key in enumerate("abcd", 1):
         local.add(write(number, key=key))
         local.see("news", 1, 0, number)
-        local.hold("news", 1, row(key, 1), number)
+        local.hold("news", row(key, 1, held_us=number))
     for each in (local, Local(store, 1)):
-        assert sorted(each.writes) == [1, 2, 3, 4]
+        assert [one.number for one in each.writes] == [1, 2, 3, 4]
         assert each.pending_keys("news") == list("abcd")
         assert each.seen("news") == {"0": 4}
         assert len(list(each.rows("news"))) == 1
@@ -180,15 +178,15 @@ def test_eviction_drops_no_pending_write_and_nothing_that_was_seen():
 def test_the_writes_of_a_record_wait_in_line():
     store = MemoryStore()
     local = Local(store, 9)
-    for number, key in ((1, "b"), (2, "a"), (3, "b"), (11, "a"), (100, "b")):
+    for number, key in enumerate("babab", 1):
         local.add(write(number, key=key))
     for each in (local, Local(store, 9)):
-        assert [one["number"] for one in each.pending("news", "b")] == [1, 3, 100]
-        assert [one["number"] for one in each.heads()] == [1, 2]
+        assert [one.number for one in each.pending("news", "b")] == [1, 3, 5]
+        assert each.heads() == [1, 2]
     local.remove(local.writes[1])
     local.remove(local.writes[2])
     for each in (local, Local(store, 9)):
-        assert [one["number"] for one in each.heads()] == [3, 11]
+        assert each.heads() == [3, 4]
         assert each.pending("news", "x") == []
 
 
@@ -197,8 +195,8 @@ def test_a_write_that_is_over_is_forgotten_whole():
     local = Local(store, 9)
     local.add(write(1))
     local.remove(local.writes[1])
-    assert (local.writes, local.heads(), local.pending_keys("news")) == ({}, [], [])
-    assert Local(store, 9).writes == {}
+    assert (list(local.writes), local.heads(), local.pending_keys("news")) == ([], [], [])
+    assert len(Local(store, 9).writes) == 0
 
 
 @pytest.mark.parametrize("data", [{"p": (1, 2)}, {"n": float("nan")}])
@@ -206,15 +204,15 @@ def test_a_write_that_the_store_refuses_is_not_pending(data):
     local = Local(MemoryStore(), 9)
     with pytest.raises(ParameterError, match="cannot be stored"):
         local.add(write(1, data=data))
-    assert (local.writes, local.pending("news", "a"), local.heads()) == ({}, [], [])
+    assert (list(local.writes), local.pending("news", "a"), local.heads()) == ([], [], [])
 
 
 def test_a_record_that_the_store_refuses_is_not_held():
     local = Local(MemoryStore(), 9)
-    local.hold("news", 1, row("a", 1, {"n": 1}), 0)
+    local.hold("news", row("a", 1, {"n": 1}))
     with pytest.raises(ParameterError, match="cannot be stored"):
-        local.hold("news", 1, row("a", 2, {"n": float("nan")}), 1)
-    assert local.row("news", "a")["ver"] == 1
+        local.hold("news", row("a", 2, {"n": float("nan")}, held_us=1))
+    assert local.row("news", "a").ver == 1
 
 
 def test_numbers_count_up_and_never_come_again():
@@ -222,9 +220,9 @@ def test_numbers_count_up_and_never_come_again():
     counted = []
     for _ in range(3):
         local = Local(store, 9)
-        assert local.last_write() == len(counted)
+        assert local.writes.last_seq == len(counted)
         for _ in range(2):
-            counted.append(local.last_write() + 1)
+            counted.append(local.writes.last_seq + 1)
             local.add(write(counted[-1]))
         local.next_number("life")
         for number in counted[-2:][::-1]:
@@ -239,10 +237,10 @@ def test_what_is_not_committed_is_undone_with_the_machine():
     local.add(write(1))
     store.commit()
     local.remove(local.writes[1])
-    local.hold("news", 1, row("a", 1), 0)
+    local.hold("news", row("a", 1))
     store.rollback()
     again = Local(store, 9)
-    assert (sorted(again.writes), again.row("news", "a")) == ([1], None)
+    assert ([each.number for each in again.writes], again.row("news", "a")) == ([1], None)
 
 
 # -- tables
@@ -251,7 +249,7 @@ def test_what_is_not_committed_is_undone_with_the_machine():
 def test_a_newer_state_of_a_table_is_learnt():
     store = MemoryStore()
     local = Local(store, 9)
-    local.hold("news", 1, row("a", 1), 0)
+    local.hold("news", row("a", 1))
     assert local.learn(table(lsn=1)).lsn == 1
     assert local.learn(table(lsn=5)).lsn == 5
     assert local.learn(table(lsn=3)).lsn == 5
@@ -263,8 +261,8 @@ def test_another_table_of_the_same_name_takes_what_was_held():
     store = MemoryStore()
     local = Local(store, 9)
     local.learn(table(number=1))
-    local.hold("news", 1, row("a", 1), 0)
-    local.hold("n", 1, row("a", 1), 0)
+    local.hold("news", row("a", 1))
+    local.hold("n", row("a", 1))
     local.see("news", 1, 0, 4)
     local.add(write(1))
     assert local.learn(table(number=7, lsn=7)).number == 7
@@ -272,13 +270,13 @@ def test_another_table_of_the_same_name_takes_what_was_held():
         assert each.tables["news"].number == 7
         assert (list(each.rows("news")), each.seen("news")) == ([], {})
         assert each.row("n", "a") is not None
-        assert sorted(each.writes) == [1]
+        assert [one.number for one in each.writes] == [1]
 
 
 def test_a_late_word_of_the_table_before_is_not_learnt():
     local = Local(MemoryStore(), 9)
     local.learn(table(number=7, lsn=7))
-    local.hold("news", 7, row("a", 1), 0)
+    local.hold("news", row("a", 1, table=7))
     local.see("news", 7, 0, 8)
     assert local.learn(table(number=1, lsn=3)).number == 7
     assert local.row("news", "a") is not None
@@ -289,14 +287,14 @@ def test_a_table_that_is_forgotten_leaves_its_pending_writes():
     store = MemoryStore()
     local = Local(store, 9)
     local.learn(table())
-    local.hold("news", 1, row("a", 1), 0)
+    local.hold("news", row("a", 1))
     local.see("news", 1, 0, 4)
     local.add(write(1))
     local.forget("news", 2)
     local.forget("never known", 2)
     for each in (local, Local(store, 9)):
         assert (each.tables, list(each.rows("news")), each.seen("news")) == ({}, [], {})
-        assert sorted(each.writes) == [1]
+        assert [one.number for one in each.writes] == [1]
 
 
 def test_a_partition_has_been_seen_up_to_the_latest_entry():
@@ -313,11 +311,26 @@ def test_the_hash_of_what_is_held_is_made_once_and_goes_with_it(monkeypatch):
     monkeypatch.setattr(module, "value_hash", lambda data: made.append(data) or f"hash {data}")
     local = Local(MemoryStore(), 10)
     first, second, gone = {"n": 1}, {"n": 2}, {"n": 1}
-    local.hold("news", 1, row("a", 1, first), 5)
+    local.hold("news", row("a", 1, first, held_us=5))
     assert [local.hash_of("news", "a", first) for _ in range(3)] == [f"hash {first}"] * 3
-    local.hold("news", 1, row("a", 2, second), 6)
+    local.hold("news", row("a", 2, second, held_us=6))
     assert [local.hash_of("news", "a", second) for _ in range(3)] == [f"hash {second}"] * 3
     assert made == [first, second]
     local.let_go("news", "a")
     assert [local.hash_of("news", "a", gone) for _ in range(2)] == [f"hash {gone}"] * 2
     assert made == [first, second, gone, gone]  # what is not held is not kept
+
+
+def test_pending_writes_of_an_older_store_keep_their_numbers():
+    store = MemoryStore()
+    older = {"number": 7, "name": "news", "key": "a", "type": "blind", "data": {"n": 7}, "predicate": None}
+    older |= {"reader": {}, "replaces": 0, "after": None, "base": None, "invoked_us": 5, "table": 1}
+    store.put("write 000000000007", older | {"due_us": None, "is_refused": False})
+    store.put("count of writes", 6)
+    for _ in range(2):
+        local = Local(store, 9)
+        assert [(each.number, each.data) for each in local.pending("news", "a")] == [(7, {"n": 7})]
+        assert local.writes.last_seq == 7
+    local.remove(local.writes[7])
+    assert list(Local(store, 9).writes) == []
+    assert Local(store, 9).writes.last_seq == 7

@@ -12,6 +12,7 @@ from mudkit.errors import ParameterError
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.mud import AlwaysRemote, Artefact, Shipped, freshness
 from mudkit.systems.mud.device.policy_slot import PolicySlot, ShippedReads
+from mudkit.systems.mud.messages import Policy
 from mudkit.systems.mud.policies.policies import Asked, Cached
 
 LOCAL_FOR_AN_HOUR = [[0, 3600.0, 1, 2, 2], [0], [1]]
@@ -214,14 +215,13 @@ def test_a_document_that_was_damaged_on_its_way_is_not_used(place):
     place.cloud.ship(reads(1), app="news").result()
     place.lab.run(seconds=10)
 
-    def damage(body):
-        return {**body, "document": damaged(reads(2))} if body.get("what") == "policy" else body
+    def damage(item):
+        is_policy = isinstance(item.body, Policy)
+        return replace(item, body=replace(item.body, document=damaged(reads(2)))) if is_policy else item
 
     (process,) = place.lab.world.hosts["ann"].processes
     stream = process.machine._watching.stream
-    process.machine._watching.stream = lambda source, message: stream(
-        source, {**message, "body": damage(message["body"])}
-    )
+    process.machine._watching.stream = lambda now_us, source, item: stream(now_us, source, damage(item))
     place.cloud.ship(reads(2), app="news").result()
     place.lab.run(seconds=10)
     result = ann.policies().result()["read"]

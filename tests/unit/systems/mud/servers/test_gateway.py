@@ -9,6 +9,7 @@ from mud_machines import is_dropped, ports, told
 from mudkit.events import Received
 from mudkit.predicates import Predicate
 from mudkit.predicates.exchange import to_json
+from mudkit.systems.mud.messages import Describe
 from mudkit.systems.mud.servers import gateway
 from mudkit.systems.mud.servers.gateway import Gateway
 from mudkit.tokens import Authority
@@ -194,7 +195,7 @@ def test_a_continuous_read_goes_to_each_processor_of_the_table(machine, token):
     ask(machine, token, op="register")
     asked = described(machine, split=["g", "p"])
     assert {to: message["partitions"] for to, message in asked} == {"p1": [0, 2], "p0": [1]}
-    assert {message["expires_s"] for _, message in asked} == {100.0}
+    assert {message["claims"]["expires_s"] for _, message in asked} == {100.0}
     assert [m["kind"] for _, m in told(machine, "registered", "p0", id=id_of("1"))] == ["registered"]
     assert is_dropped(machine, "registered", "elsewhere", id=id_of("1"))
     assert [m["kind"] for _, m in told(machine, "registered", "p1", id=id_of("1"))] == [
@@ -202,7 +203,7 @@ def test_a_continuous_read_goes_to_each_processor_of_the_table(machine, token):
         "complete",
     ]
     ask(machine, None, "2", op="register")
-    assert {message["expires_s"] for _, message in described(machine, "2", acl="public")} == {None}
+    assert {message["claims"] for _, message in described(machine, "2", acl="public")} == {None}
 
 
 OUTCOME = {"kind": "outcome", "key": "a", "ver": 1, "lsn": 1, "partition": 0, "table": 3}
@@ -242,7 +243,7 @@ def test_who_asks_in_anothers_name_is_not_heard(machine, client, source):
 def test_an_ask_is_of_the_client_that_its_name_begins_with_and_no_longer_one(machine):
     """An app may have a blank in its name, and so may a device."""
     theirs = asked_by("1", "jane/a b/news", op="read")
-    assert machine.handle(0, Received("x/mud-news", theirs, "jane/a b"))[0].message["kind"] == "describe"
+    assert isinstance(machine.handle(0, Received("x/mud-news", theirs, "jane/a b"))[0].message, Describe)
     mine = {**theirs, "client": "jane/a"}
     assert machine.handle(0, Received("jane/mud-a", mine, "jane"))[0].row["incident"] == "dropped"
 
@@ -250,7 +251,7 @@ def test_an_ask_is_of_the_client_that_its_name_begins_with_and_no_longer_one(mac
 def test_a_device_may_have_a_slash_in_its_name(machine):
     message = asked_by("1", "jane/b/news", op="read")
     effects = machine.handle(0, Received("jane/b/mud-news", message, "jane/b"))
-    assert [each.message["kind"] for each in effects] == ["describe"]
+    assert [type(each.message) for each in effects] == [Describe]
     assert machine.handle(0, Received("jane/mud-news", message, "jane"))[0].row["incident"] == "dropped"
 
 
@@ -264,7 +265,7 @@ def test_requests_of_tables_go_to_the_back_end(machine, token, op):
 
 
 def test_of_too_many_the_one_asked_longest_ago_is_forgotten(machine, token, monkeypatch):
-    monkeypatch.setattr(gateway, "_MOST_OPEN", 2)
+    monkeypatch.setattr(gateway, "_MAX_OPEN", 2)
     for identity in ("1", "2", "1", "3"):  # the first is asked again
         ask(machine, token, identity, **read())
     assert described(machine, "2") == []

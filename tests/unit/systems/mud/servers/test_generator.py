@@ -8,6 +8,7 @@ from mud_machines import sent
 from mudkit.events import Call, LinkUp, Ports, Received, TimerFired
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.mud import Artefact
+from mudkit.systems.mud.operations import Ship
 from mudkit.systems.mud.servers.generator import Generator
 
 SERVER = "mud-notifications-1/mud"
@@ -35,23 +36,22 @@ def begun(store):
 
 
 def ship(generator, version, now_us=0, to=None):
-    done, *more = generator.handle(
-        now_us, Call(version, "ship", {"app": "news", "document": policy(version), "to": to})
-    )
+    done, *more = generator.handle(now_us, Call(version, Ship("news", policy(version), to)))
     return done, [message for _, message in sent(more) if message["kind"] == "stream"]
 
 
-def again(generator):
-    return [message for _, message in sent(generator.handle(LATER_US, TimerFired("again")))]
+def again(generator, now_us=LATER_US):
+    return [message for _, message in sent(generator.handle(now_us, TimerFired(f"again {SERVER}")))]
 
 
 def test_what_nobody_confirmed_is_told_again_and_what_somebody_has_is_not(generator):
     done, (message,) = ship(generator, 1)
     assert done.error is None
+    assert again(generator, 4_999_999) == []
     assert again(generator) == [message]
     said = {"kind": "confirmed", "stream": message["stream"], "number": message["number"]}
     generator.handle(LATER_US, Received(SERVER, said))
-    assert again(generator) == []
+    assert again(generator, 10 * LATER_US) == []
 
 
 def test_a_word_of_a_server_nobody_knows_or_of_another_stream_confirms_nothing(generator):

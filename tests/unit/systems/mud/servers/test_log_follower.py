@@ -6,24 +6,28 @@ import pytest
 from mud_machines import sent
 
 from mudkit.events import SetTimer
+from mudkit.systems.mud.messages import DropEntry, FollowLog, Log, Row, RowEntry, State, TableEntry
 from mudkit.systems.mud.servers.log_follower import BEGIN, LogFollower
 from mudkit.systems.mud.tables.table import Table
 
 
 def entry(lsn):
-    return {"lsn": lsn, "op": "row", "name": "t", "row": {"key": "a", "ver": lsn, "data": {}, "lsn": lsn}}
+    return row(lsn, "t")
+
+
+def row(lsn, name):
+    return RowEntry(lsn, name, Row("a", lsn, {}, None, 0, lsn))
 
 
 def table(lsn, name="t", number=1, split=()):
-    made = Table(name, "news", split=list(split), number=number, lsn=lsn).as_json()
-    return {"lsn": lsn, "op": "table", "table": made}
+    return TableEntry(lsn, Table(name, "news", split=list(split), number=number, lsn=lsn))
 
 
 def drop(lsn, name="t"):
-    return {"lsn": lsn, "op": "drop", "name": name}
+    return DropEntry(lsn, name)
 
 
-STATE = {"turn": "now", "lsn": 0, "tables": [table(0)["table"]], "rows": []}
+STATE = State("now", 0, [table(0).table], [])
 
 
 @pytest.fixture
@@ -37,7 +41,7 @@ def test_it_asks_until_the_state_has_come_though_nothing_has_happened_yet():
     follower = LogFollower("master", "now")
     for _ in range(2):
         send, timer = follower.begin()
-        assert (send.to, send.message) == ("master", {"kind": "follow", "turn": "now"})
+        assert (send.to, send.message) == ("master", FollowLog("now"))
         assert isinstance(timer, SetTimer)
         assert timer.name == BEGIN
     follower.state(STATE)
@@ -45,28 +49,26 @@ def test_it_asks_until_the_state_has_come_though_nothing_has_happened_yet():
 
 
 def test_a_state_that_comes_late_changes_nothing(follower):
-    assert sent(follower.state({"turn": "now", "lsn": 3, "tables": [], "rows": []})) == [
-        ("master", {"kind": "has", "lsn": 0})
-    ]
+    assert sent(follower.state(State("now", 3, [], []))) == [("master", {"kind": "has", "lsn": 0})]
     assert follower.copy.lsn == 0
-    assert [each["lsn"] for each in follower.fresh({"entries": [entry(1), entry(2)]})] == [1, 2]
+    assert [each.lsn for each in follower.fresh(Log([entry(1), entry(2)]))] == [1, 2]
 
 
 def test_a_state_that_an_earlier_life_asked_for_is_too_old():
     follower = LogFollower("master", "now")
-    assert follower.state({"turn": "before", "lsn": 3, "tables": [], "rows": []}) == ()
+    assert follower.state(State("before", 3, [], [])) == ()
     assert follower.begin() != ()
 
 
 def test_entries_are_taken_once_and_in_order(follower):
-    assert list(follower.fresh({"entries": [entry(2)]})) == []  # a gap
-    assert [each["lsn"] for each in follower.fresh({"entries": [entry(1), entry(2)]})] == [1, 2]
-    assert [each["lsn"] for each in follower.fresh({"entries": [entry(1), entry(2), entry(3)]})] == [3]
-    assert follower.has().message["lsn"] == 3
+    assert list(follower.fresh(Log([entry(2)]))) == []  # a gap
+    assert [each.lsn for each in follower.fresh(Log([entry(1), entry(2)]))] == [1, 2]
+    assert [each.lsn for each in follower.fresh(Log([entry(1), entry(2), entry(3)]))] == [3]
+    assert follower.has().message.lsn == 3
 
 
 def test_without_a_state_there_is_nothing_to_follow():
-    assert list(LogFollower("master", "now").fresh({"entries": [entry(0), entry(1)]})) == []
+    assert list(LogFollower("master", "now").fresh(Log([entry(0), entry(1)]))) == []
 
 
 @pytest.mark.parametrize(
@@ -74,10 +76,10 @@ def test_without_a_state_there_is_nothing_to_follow():
     [
         ([], True),
         ([entry(1)], True),
-        ([{**entry(1), "name": "u"}], False),
-        ([{**entry(2), "name": "u"}], True),  # after a gap: it is not looked at
-        ([{**entry(0), "name": "u"}], True),  # it came before
-        ([table(1, "u", 9), {**entry(2), "name": "u"}], True),
+        ([row(1, "u")], False),
+        ([row(2, "u")], True),  # after a gap: it is not looked at
+        ([row(0, "u")], True),  # it came before
+        ([table(1, "u", 9), row(2, "u")], True),
         ([table(1, "u", 1)], False),  # there is a table of this number
         ([table(1, acl) for acl in "t"], True),
         ([table(1, split=["m"])], False),  # a table stays split as it was
@@ -88,16 +90,14 @@ def test_without_a_state_there_is_nothing_to_follow():
     ],
 )
 def test_entries_are_of_one_piece_or_not_followed(follower, entries, is_whole):
-    assert follower.fits({"kind": "log", "entries": entries}) == is_whole
+    assert follower.fits(Log(entries)) == is_whole
     if is_whole:
-        for each in follower.fresh({"entries": entries}):
-            follower.copy.take(each)
+        for each in follower.fresh(Log(entries)):
+            follower.copy.apply(each)
     else:
-        assert list(follower.fresh({"entries": entries[:0]})) == []
+        assert list(follower.fresh(Log(entries[:0]))) == []
         assert follower.lsn == 0
-    assert follower.fits({"kind": "log", "entries": [entry(follower.lsn + 1)]}) == (
-        "t" in follower.copy.tables
-    )
+    assert follower.fits(Log([entry(follower.lsn + 1)])) == ("t" in follower.copy.tables)
 
 
 @pytest.mark.parametrize(
@@ -111,6 +111,6 @@ def test_entries_are_of_one_piece_or_not_followed(follower, entries, is_whole):
     ],
 )
 def test_a_state_is_of_one_piece_or_not_followed(names, numbers, rows, is_whole):
-    tables = [table(1, *each)["table"] for each in zip(names, numbers, strict=True)]
-    state = {"kind": "state", "tables": tables, "rows": [(name, {"key": "a"}) for name in rows]}
+    tables = [table(1, *each).table for each in zip(names, numbers, strict=True)]
+    state = State("now", 1, tables, [(name, row(1, name).row) for name in rows])
     assert LogFollower("master", "now").fits(state) == is_whole

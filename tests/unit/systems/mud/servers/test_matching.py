@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from mudkit.predicates import Predicate, function
-from mudkit.predicates.exchange import to_json
 from mudkit.predicates.functions import remove
+from mudkit.systems.mud.messages import Row, SentPredicate
 from mudkit.systems.mud.servers.matching import Matching
 from mudkit.systems.mud.tables.replica import TableReplica, is_visible, record_of
 from mudkit.systems.mud.tables.table import Table
@@ -27,8 +28,7 @@ def brittle():
 
 
 def version(predicate=None, **data):
-    sent = None if predicate is None else to_json(Predicate(predicate))
-    return {"key": "a", "ver": 1, "data": data, "predicate": sent, "ts_us": 0, "lsn": 1}
+    return Row("a", 1, data, None if predicate is None else SentPredicate.of(Predicate(predicate)), 0, 1)
 
 
 def handle(number):
@@ -107,8 +107,8 @@ BY = "lookup('people', by, 'n') = 1"
 
 def people(**numbers):
     copy = TableReplica()
-    rows = [("people", {**version(n=n), "key": key}) for key, n in numbers.items()]
-    copy.load(1, [PEOPLE.as_json()], rows)
+    rows = [("people", replace(version(n=n), key=key)) for key, n in numbers.items()]
+    copy.load(1, [PEOPLE], rows)
     return copy
 
 

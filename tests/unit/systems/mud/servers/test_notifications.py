@@ -5,12 +5,16 @@ from __future__ import annotations
 import pytest
 from mud_machines import ports, sent, told
 
+from mudkit.delivery.stream import Outgoing, StreamItem
 from mudkit.events import LinkUp, SendFailed, SetTimer, TimerFired
+from mudkit.systems.mud.messages import Welcome
 from mudkit.systems.mud.servers.notifications import HEARTBEAT_US, NotificationServer
 from mudkit.systems.mud.tables.partitioning import server_of
-from mudkit.systems.stream import Outgoing
+from mudkit.wire import as_wire
 
 DEAD_US = 2 * HEARTBEAT_US + 60_000_000
+LATE_US = 6_000_000
+"""After the first retransmission timeout."""
 
 
 class Cell:
@@ -46,7 +50,7 @@ class Cell:
         return name, said[1:]
 
     def body(self, session, key="a"):
-        change = {"op": "upsert", "key": key, "ver": 1, "data": {}}
+        change = {"op": "upsert", "key": key, "ver": 1, "data": {}, "predicate": None, "ts_us": 0, "lsn": 7}
         return {
             "what": "tell", "endpoint": self.endpoints[session], "session": session, "handle": "first 1",
             "processor": "processor", "life": 1, "table": 1, "change": change, "lsn": 7,
@@ -58,11 +62,14 @@ class Cell:
     def bring(self, body, now_us=0):
         source = "generator" if body["what"] == "policy" else "processor"
         stream = self.shipping if source == "generator" else self.stream
-        message = stream.add(now_us, body)
+        message = as_wire(stream.add(now_us, body))
         *said, (to, acked) = told(self.server, source=source, now_us=now_us, **message)
         assert (to, acked["kind"], acked["number"]) == (source, "confirmed", message["number"])
         stream.acked(message["number"])
         return said
+
+    def again(self, session, now_us):
+        return self.timer(f"again {session}", now_us)
 
     def timer(self, name, now_us):
         return sent(self.server.handle(now_us, TimerFired(name)))
@@ -84,9 +91,10 @@ def gone(said):
 def test_who_is_told_something_is_sent_it_until_he_confirms_it(cell):
     session, _ = cell.hello()
     assert numbers(cell.tell(session)) == [("jane", 1)]
-    assert numbers(cell.timer("again", 5_000_000)) == [("jane", 1)]
+    assert cell.again(session, 4_999_999) == []
+    assert numbers(cell.again(session, LATE_US)) == [("jane", 1)]
     told(cell.server, "confirmed", "jane", stream=session, number=1)
-    assert cell.timer("again", 10_000_000) == []
+    assert cell.again(session, 10 * LATE_US) == []
 
 
 def test_another_server_is_named_to_those_who_are_not_its_own():
@@ -115,29 +123,29 @@ def test_what_waits_is_sent_where_he_is_now(cell):
     assert numbers(cell.hello(session=session, is_new=False)[1]) == []  # a heartbeat
     assert numbers(cell.hello(session=session)[1]) == [("jane", 1)]
     assert numbers(cell.hello(address="jane@2", session=session, is_new=False)[1]) == [("jane@2", 1)]
-    assert numbers(cell.timer("again", 5_000_000)) == [("jane@2", 1)]
+    assert numbers(cell.again(session, LATE_US)) == [("jane@2", 1)]
 
 
 def fail(cell, session, to="jane"):
-    cell.server.handle(0, SendFailed(to, {"kind": "stream", "stream": session}))
+    cell.server.handle(0, SendFailed(to, StreamItem(session, 1, 1, None)))
 
 
 def test_who_cannot_be_reached_is_sent_nothing_until_he_says_hello(cell):
     session, _ = cell.hello()
     cell.tell(session)
     fail(cell, session, "where he was before")
-    assert cell.timer("again", 4_999_999) == []  # it may be on its way
-    assert numbers(cell.timer("again", 5_000_000)) == [("jane", 1)]
+    assert cell.again(session, 4_999_999) == []  # it may be on its way
+    assert numbers(cell.again(session, LATE_US)) == [("jane", 1)]
     fail(cell, session)
     assert numbers(cell.tell(session)) == []
-    assert cell.timer("again", 10_000_000) == []
+    assert cell.again(session, 10 * LATE_US) == []
     assert numbers(cell.hello(session=session, is_new=False)[1]) == [("jane", 1), ("jane", 2)]
 
 
 def test_a_failure_of_who_is_not_known_changes_nothing(cell):
     session, _ = cell.hello()
-    cell.server.handle(0, SendFailed("jane", {"kind": "welcome"}))
-    cell.server.handle(0, SendFailed("jane", {"kind": "stream", "stream": "another"}))
+    cell.server.handle(0, SendFailed("jane", Welcome(session)))
+    cell.server.handle(0, SendFailed("jane", StreamItem("another", 1, 1, None)))
     assert numbers(cell.tell(session)) == [("jane", 1)]
 
 
@@ -157,18 +165,18 @@ def test_who_has_something_waiting_for_too_long_is_given_up(cell, how):
     cell.tell(session, 0)
 
     def look(now_us):
-        return gone(cell.tell(session, now_us) if how == "told" else cell.timer("again", now_us))
+        return gone(cell.tell(session, now_us) if how == "told" else cell.again(session, now_us))
 
     assert look(100_000_000) == []
     assert look(100_000_001) == [("processor", session)]
-    assert cell.timer("again", 100_000_002) == []
+    assert cell.again(session, 100_000_002) == []
 
 
 def test_who_is_given_up_is_a_stranger_and_others_are_not(cell):
     jane, _ = cell.hello()
     bob, _ = cell.hello("bob")
     cell.tell(jane, 0)
-    assert gone(cell.timer("again", 100_000_001)) == [("processor", jane)]
+    assert gone(cell.again(jane, 100_000_001)) == [("processor", jane)]
     assert cell.hello(session=jane)[0] != jane
     assert cell.hello("bob", session=bob)[0] == bob
 
@@ -215,7 +223,7 @@ def test_a_life_of_a_processor_is_told_to_all_though_some_are_given_up(cell):
 
 def test_what_comes_twice_is_told_once(cell):
     session, _ = cell.hello()
-    message = cell.stream.add(0, cell.body(session))
+    message = as_wire(cell.stream.add(0, cell.body(session)))
     assert len(numbers(told(cell.server, source="processor", **message))) == 1
     assert len(numbers(told(cell.server, source="processor", **message))) == 0
 
@@ -223,7 +231,7 @@ def test_what_comes_twice_is_told_once(cell):
 def test_what_has_overtaken_something_is_told_after_it_unless_its_processor_has_begun_another_life(cell):
     jane, _ = cell.hello()
     bodies = [cell.body(jane, key) for key in "abcd"]
-    a, b, c, d = (cell.stream.add(0, body) for body in bodies)
+    a, b, c, d = (as_wire(cell.stream.add(0, body)) for body in bodies)
 
     def brings(message):
         said = told(cell.server, source="processor", **message)
@@ -231,12 +239,16 @@ def test_what_has_overtaken_something_is_told_after_it_unless_its_processor_has_
 
     assert [brings(each) for each in (b, a, d)] == [[], ["a", "b"], []]
     other = Outgoing("another processor 1")
-    told(cell.server, source="another processor", **other.add(0, bodies[0]))
+    told(cell.server, source="another processor", **as_wire(other.add(0, bodies[0])))
     assert brings(c) == ["c", "d"]
-    e, f = (cell.stream.add(0, body) for body in bodies[:2])
+    e, f = (as_wire(cell.stream.add(0, body)) for body in bodies[:2])
     assert brings(f) == []
     again = Outgoing("processor 2")
-    told(cell.server, source="processor", **again.add(0, {"what": "life", "processor": "p", "life": 2}))
+    told(
+        cell.server,
+        source="processor",
+        **as_wire(again.add(0, {"what": "life", "processor": "p", "life": 2})),
+    )
     assert brings(e) == ["a"]
 
 

@@ -269,7 +269,7 @@ def test_one_whose_predicate_fails_on_what_is_there_is_told_nothing_of_it(invers
     ((to, answer),) = cell.register(text="inverse(n) > 0", sync_us=0)
     assert (to, answer["kind"], answer["error"]["kind"]) == ("gateway", "registered", "PredicateError")
     assert cell.change("a", 2, {"n": 2}) == []
-    assert sent(cell.processor.handle(10_000_000, TimerFired("again")))[1:] == []
+    assert sent(cell.processor.handle(10_000_000, TimerFired("again server")))[1:] == []
 
 
 def test_a_registration_whose_function_is_gone_is_refused(cell, inverse):
@@ -338,7 +338,7 @@ def test_reads_go_to_the_replicas_in_turn_and_the_latest_to_the_master(cell):
 def test_a_life_is_begun_once_and_counted(cell):
     assert cell.processor.handle(0, LinkUp("me", "server")) == ()
     again = Cell(store=cell.ports)
-    said = sent(again.processor.handle(1_000_000, TimerFired("again")))
+    said = sent(again.processor.handle(1_000_000, TimerFired("again server")))
     assert [message["body"]["life"] for _, message in said] == [2]
 
 
@@ -347,15 +347,18 @@ def test_what_is_told_is_told_again_until_it_is_confirmed_in_this_life(cell):
     cell.change("a", 1, {})
 
     def again(at_us=1_000_000):
-        return [message["number"] for _, message in sent(cell.processor.handle(at_us, TimerFired("again")))]
+        return [
+            message["number"] for _, message in sent(cell.processor.handle(at_us, TimerFired("again server")))
+        ]
 
     assert again(999_999) == []
     assert again() == [1, 2, 3]  # its life, that it has synced, the change
     told(cell.processor, "confirmed", "server", stream="me 0", number=3)
     assert is_dropped(cell.processor, "confirmed", "nobody", stream="me 1", number=3)
-    assert again() == [1, 2, 3]
+    assert again(1_000_001) == []
+    assert again(3_000_001) == [1, 2, 3]
     told(cell.processor, "confirmed", "server", stream="me 1", number=2)
-    assert again() == [3]
+    assert again(10_000_000) == [3]
 
 
 def test_without_a_state_it_asks_for_it():

@@ -3,35 +3,37 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from mudkit.errors import AccessDenied, TableProblem
 from mudkit.predicates import Aggregates, Predicate
-from mudkit.predicates.exchange import to_json
-from mudkit.systems.mud.tables.replica import Joined, TableReplica, is_visible, record_of
+from mudkit.systems.mud.messages import DropEntry, Row, RowEntry, SentPredicate, State, TableEntry
+from mudkit.systems.mud.tables.replica import Joined, TableReplica, aggregate, is_visible, record_of
 from mudkit.systems.mud.tables.table import Table
 
 NEWS = Table("news", "app", split=["g", "p"], number=1, lsn=1)
 
 
-def row(
-    key: str, data: dict[str, Any] | None, writer: str | None = None, ver: int = 1, lsn: int = 2
-) -> dict[str, Any]:
-    predicate = None if writer is None else to_json(Predicate(writer))
-    return {"key": key, "ver": ver, "data": data, "predicate": predicate, "ts_us": 5, "lsn": lsn}
+def row(key: str, data: dict[str, Any] | None, writer: str | None = None, ver: int = 1, lsn: int = 2) -> Row:
+    predicate = None if writer is None else SentPredicate.of(Predicate(writer))
+    return Row(key, ver, data, predicate, 5, lsn)
 
 
-def copy_of(*rows: dict[str, Any], table: Table = NEWS) -> TableReplica:
+def apply_row(copy: TableReplica, lsn: int, name: str, new: Row) -> Row | None:
+    return copy.apply(RowEntry(lsn, name, replace(new, lsn=lsn)))
+
+
+def copy_of(*rows: Row, table: Table = NEWS) -> TableReplica:
     copy = TableReplica()
-    copy.take({"op": "table", "lsn": 1, "table": table.as_json()})
+    copy.apply(TableEntry(1, table))
     for lsn, each in enumerate(rows, 2):
-        copy.take({"op": "row", "lsn": lsn, "name": table.name, "row": each})
+        apply_row(copy, lsn, table.name, each)
     return copy
 
 
@@ -44,7 +46,7 @@ def select(
 ) -> list[str]:
     made = None if predicate is None else Predicate(predicate)
     table = copy.tables["news"]
-    return [each["key"] for each in copy.select(table, partition, made, keys, reader, {"app": "news"})]
+    return [each.key for each in copy.select(table, partition, made, keys, reader, {"app": "news"})]
 
 
 # -- the log
@@ -53,34 +55,34 @@ def select(
 def test_an_entry_replaces_a_row_and_gives_the_old_one():
     copy = copy_of(row("a", {"n": 1}))
     new = row("a", {"n": 2}, ver=2, lsn=3)
-    assert copy.take({"op": "row", "lsn": 3, "name": "news", "row": new}) == row("a", {"n": 1})
+    assert apply_row(copy, 3, "news", new) == row("a", {"n": 1})
     assert copy.get(NEWS, "a") == new
     assert copy.lsn == 3
     assert copy.get(NEWS, "b") is None
-    assert copy.take({"op": "row", "lsn": 4, "name": "news", "row": row("b", {})}) is None
+    assert apply_row(copy, 4, "news", row("b", {})) is None
 
 
 def test_rows_lie_in_their_partitions():
     copy = copy_of(row("a", {}), row("g", {}), row("z", {}), row("b", {}))
-    result = [[each["key"] for each in copy.rows(NEWS, [place])] for place in range(3)]
+    result = [[each.key for each in copy.rows(NEWS, [place])] for place in range(3)]
     assert result == [["a", "b"], ["g"], ["z"]]
-    assert [each["key"] for each in copy.rows(NEWS, [2, 0])] == ["z", "a", "b"]
+    assert [each.key for each in copy.rows(NEWS, [2, 0])] == ["z", "a", "b"]
     assert [select(copy, partition=place) for place in range(3)] == [["a", "b"], ["g"], ["z"]]
 
 
 def test_a_table_that_is_altered_keeps_its_rows():
     copy = copy_of(row("a", {"n": 1}))
-    assert copy.take({"op": "table", "lsn": 3, "table": NEWS.altered({"remove": ["n"]}, 3).as_json()}) is None
+    assert copy.apply(TableEntry(3, NEWS.altered({"remove": ["n"]}, 3))) is None
     table = copy.tables["news"]
-    assert copy.get(table, "a")["data"] == {"n": 1}
-    assert copy.select(table, 0, None, None, {}, {})[0]["data"] == {}
+    assert copy.get(table, "a").data == {"n": 1}
+    assert copy.select(table, 0, None, None, {}, {})[0].data == {}
 
 
 def test_a_table_that_is_dropped_leaves_nothing_to_the_next_of_its_name():
     copy = copy_of(row("a", {}))
-    assert copy.take({"op": "drop", "lsn": 3, "name": "news"}) is None
+    assert copy.apply(DropEntry(3, "news")) is None
     assert copy.tables == {}
-    copy.take({"op": "table", "lsn": 4, "table": Table("news", "app", number=4, lsn=4).as_json()})
+    copy.apply(TableEntry(4, Table("news", "app", number=4, lsn=4)))
     assert list(copy.rows(copy.tables["news"], [0])) == []
     assert copy.lsn == 4
 
@@ -97,28 +99,28 @@ def test_a_copy_that_is_loaded_goes_on_like_the_one_that_was_dumped(entries):
     for lsn, (op, key, data) in enumerate(entries, 1):
         known = copies[0].tables.get("news")
         if known is None:
-            entry = {"op": "table", "table": Table("news", "app", split=["g"], number=lsn, lsn=lsn).as_json()}
+            entry = TableEntry(lsn, Table("news", "app", split=["g"], number=lsn, lsn=lsn))
         elif op == "drop":
-            entry = {"op": "drop", "name": "news"}
+            entry = DropEntry(lsn, "news")
         elif op == "row":
-            entry = {"op": "row", "name": "news", "row": row(key, data, lsn=lsn)}
+            entry = RowEntry(lsn, "news", row(key, data, lsn=lsn))
         else:
-            entry = {"op": "table", "table": known.altered({"remove": ["n"]}, lsn).as_json()}
+            entry = TableEntry(lsn, known.altered({"remove": ["n"]}, lsn))
         for copy in copies:
-            copy.take({"lsn": lsn, **entry})
-        dumped = json.loads(json.dumps(copies[0].dump()))
+            copy.apply(entry)
+        state = msgspec.json.decode(msgspec.json.encode(copies[0].state("now")), type=State)
         loaded = TableReplica()
-        loaded.load(**dumped)
+        loaded.load(state.lsn, state.tables, state.rows)
         copies.append(loaded)
         for copy in copies:
-            assert json.loads(json.dumps(copy.dump())) == dumped
+            assert copy.state("now") == state
             assert (copy.lsn, copy.tables.keys()) == (lsn, copies[0].tables.keys())
 
 
 def test_loading_forgets_what_was_there():
     copy = copy_of(row("a", {}))
     copy.load(0, [], [])
-    assert copy.dump() == {"lsn": 0, "tables": [], "rows": []}
+    assert copy.state("now") == State("now", 0, [], [])
 
 
 # -- what a read is given
@@ -173,7 +175,7 @@ def test_a_removed_column_reads_null():
     copy = copy_of(row("a", {"n": 1, "m": 2}), table=table)
     assert select(copy, "n IS NULL") == ["a"]
     assert select(copy, "n = 1") == []
-    assert copy.select(table, 0, None, None, {}, {})[0]["data"] == {"m": 2}
+    assert copy.select(table, 0, None, None, {}, {})[0].data == {"m": 2}
 
 
 def test_a_removed_column_reads_null_for_the_writers_predicate_too():
@@ -186,8 +188,7 @@ def test_a_removed_column_reads_null_for_the_writers_predicate_too():
 def test_what_is_given_is_not_what_is_held():
     copy = copy_of(row("a", {"n": 1}))
     given_ = copy.select(NEWS, 0, None, None, {}, {})[0]
-    given_["data"]["n"] = 2
-    given_["ver"] = 9
+    given_.data["n"] = 2
     assert copy.get(NEWS, "a") == row("a", {"n": 1})
 
 
@@ -200,9 +201,9 @@ def test_a_record_has_its_key():
 def test_aggregates_are_of_what_is_there():
     text = "count(*), sum(n), min(key), avg(n)"
     copy = copy_of(row("a", {"n": 0.1}), row("b", {"n": 0.2}), row("c", None), row("d", {}))
-    state = copy.aggregate(copy.select(NEWS, 0, None, ["a", "b", "c", "d"], {}, {}), text)
+    state = aggregate(copy.select(NEWS, 0, None, ["a", "b", "c", "d"], {}, {}), text)
     for came in (json.loads(json.dumps(state)), msgspec.json.decode(msgspec.json.encode(state))):
-        parts = [tuple(came), tuple(copy.aggregate([], text))]
+        parts = [tuple(came), tuple(aggregate([], text))]
         made = Aggregates(text)
         assert made.result(made.combine(parts)) == {
             "count(*)": 3,
@@ -218,13 +219,11 @@ PEOPLE = Table("people", "app", split=["g"], number=2, lsn=1)
 BY = "lookup('people', by, 'n') = 1"
 
 
-def two(
-    *people: dict[str, Any], news: tuple[dict[str, Any], ...] = (), table: Table = PEOPLE
-) -> TableReplica:
+def two(*people: Row, news: tuple[Row, ...] = (), table: Table = PEOPLE) -> TableReplica:
     copy = copy_of(*news)
-    copy.take({"op": "table", "lsn": 20, "table": table.as_json()})
+    copy.apply(TableEntry(20, table))
     for lsn, each in enumerate(people, 21):
-        copy.take({"op": "row", "lsn": lsn, "name": table.name, "row": each})
+        apply_row(copy, lsn, table.name, each)
     return copy
 
 
@@ -313,5 +312,5 @@ def test_a_join_shows_nothing_that_a_read_would_not(people, n, user):
     table = copy.tables["people"]
     read = [each for place in (0, 1) for each in copy.select(table, place, None, None, reader, auth)]
     shown = {key for key in "ahz" if joined(copy, key, auth, **reader) is not None}
-    joins = {each["key"] for each in read if each["predicate"] and "lookup" in each["predicate"]["text"]}
-    assert shown == {each["key"] for each in read} - joins  # a join goes one table deep
+    joins = {each.key for each in read if each.predicate and "lookup" in each.predicate.text}
+    assert shown == {each.key for each in read} - joins  # a join goes one table deep

@@ -1,0 +1,756 @@
+"""Messages of MUD tables (Mobius 3 to 6), a struct for each kind.
+
+Every machine decodes incoming messages at one place, against the union for that sender's role (the constants
+at the end). A struct checks that its fields fit each other; machines check that they fit the state. The data
+of a record, the data of a reader and the properties of a table are the application's mappings; they are
+checked where they are used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from mudkit.delivery.stream import StreamAck, StreamItem
+from mudkit.predicates import Predicate
+from mudkit.predicates.exchange import from_json, to_json
+from mudkit.systems.mud.tables.table import Table
+from mudkit.systems.receiving import Accepts, Count, Name
+from mudkit.tokens import Claims
+
+__all__ = [
+    "BACK_END_FROM_GATEWAY",
+    "BACK_END_FROM_PROCESSOR",
+    "BACK_END_FROM_REPLICA",
+    "CLIENT_FROM_GATEWAY",
+    "CLIENT_FROM_NOTIFICATION_SERVER",
+    "FOLLOWER_FROM_BACK_END",
+    "GATEWAY_FROM_BACK_END",
+    "GATEWAY_FROM_CLIENT",
+    "GATEWAY_FROM_PROCESSOR",
+    "GATEWAY_FROM_REPLICA",
+    "GENERATOR_FROM_NOTIFICATION_SERVER",
+    "NOTIFICATION_SERVER_FROM_CLIENT",
+    "NOTIFICATION_SERVER_FROM_CLOUD",
+    "PROCESSOR_FROM_GATEWAY",
+    "PROCESSOR_FROM_NOTIFICATION_SERVER",
+    "REPLICA_FROM_PROCESSOR",
+    "Administer",
+    "Administered",
+    "AdministrationRequest",
+    "AlterRequest",
+    "Ask",
+    "AskBatch",
+    "Complete",
+    "ContinuousReadRequest",
+    "CreateRequest",
+    "DataUpdate",
+    "Describe",
+    "Described",
+    "DropEntry",
+    "DropRequest",
+    "Endpoint",
+    "Error",
+    "Fields",
+    "FollowLog",
+    "FollowPolicies",
+    "Following",
+    "Gone",
+    "Has",
+    "Hello",
+    "IdentifiedRequest",
+    "Life",
+    "Log",
+    "LogEntry",
+    "Lsn",
+    "Notification",
+    "Outcome",
+    "Part",
+    "PartitionRead",
+    "PlacedPart",
+    "PlacedRegistered",
+    "Policy",
+    "ReadRequest",
+    "Redirect",
+    "Refused",
+    "RegisterRequest",
+    "Registered",
+    "Registration",
+    "Remove",
+    "Request",
+    "RoutedWrite",
+    "Row",
+    "RowEntry",
+    "SentPredicate",
+    "ServerNotification",
+    "ShippedPolicy",
+    "State",
+    "TableEntry",
+    "TableResult",
+    "Tell",
+    "UnregisterRequest",
+    "Unregistration",
+    "UpdateDataRequest",
+    "Upsert",
+    "Welcome",
+    "WriteRequest",
+    "WriteResult",
+]
+
+Fields: TypeAlias = Mapping[str, Any]
+"""An application's mapping: a record, the data of a reader, or the properties of a table."""
+Lsn: TypeAlias = Annotated[int, Meta(ge=-1, le=1 << 62)]
+"""Position in the log; -1: no entry."""
+Endpoint: TypeAlias = Annotated[str, Meta(max_length=1024, pattern=r"\A[^\n]+/[^/\n]+\Z")]
+"""``netid/appid``."""
+
+
+def _check_consistent(is_consistent: bool) -> None:
+    """Raise ValueError, of which msgspec makes a ValidationError, unless the fields fit each other."""
+    if not is_consistent:
+        raise ValueError("the fields do not fit each other")
+
+
+# -- parts of messages
+
+
+class SentPredicate(Struct, frozen=True):
+    """A bound predicate as text and constants; a part of messages."""
+
+    text: str
+    constants: list[Any]
+
+    @classmethod
+    def of(cls, predicate: Predicate | None) -> SentPredicate | None:
+        """Encode a predicate.
+
+        Raises
+        ------
+        PredicateError
+            The predicate is not bound.
+        """
+        sent = to_json(predicate)
+        return None if sent is None else cls(sent["text"], sent["constants"])
+
+    def predicate(self) -> Predicate:
+        """Decode the predicate.
+
+        Raises
+        ------
+        PredicateError
+            The text or a constant is malformed.
+        """
+        predicate = from_json({"text": self.text, "constants": self.constants})
+        assert predicate is not None
+        return predicate
+
+
+class Error(Struct, frozen=True):
+    """An error of :mod:`mudkit.errors`; a part of messages. Absent fields are None in the error."""
+
+    kind: str
+    summary: str
+    found: str | UnsetType = UNSET
+    expected: str | UnsetType = UNSET
+    remedy: str | UnsetType = UNSET
+    where: str | UnsetType = UNSET
+
+
+class Row(Struct, frozen=True):
+    """A version of a record at the store; a part of messages.
+
+    ``data`` is None after a delete, which keeps the writer predicate of the deleted version: a reader who
+    could not see that version does not see the delete either. ``predicate`` None: every reader sees it.
+    """
+
+    key: Name
+    ver: Count
+    data: Fields | None
+    predicate: SentPredicate | None
+    ts_us: Count
+    lsn: Count
+
+
+# -- clients to gateways
+
+
+class ReadRequest(Struct, frozen=True, tag_field="op", tag="read", kw_only=True):
+    """A read (Mobius 3.1).
+
+    ``table`` is the number of the table, None if the client does not know it; ``predicate`` None: all
+    records; ``keys``: the only keys that can match, None: any; ``seen``: the log position that the client has
+    seen of each partition.
+    """
+
+    name: Name
+    table: Count | None
+    predicate: SentPredicate | None
+    keys: list[str] | None
+    reader: Fields
+    aggregate: str | None
+    latest: bool
+    seen: dict[str, Count]
+
+
+class WriteRequest(Struct, frozen=True, tag_field="op", tag="write", kw_only=True):
+    """A write, or a delete if ``data`` is None (Mobius 3.1).
+
+    ``replaces`` is the version that a conditional write replaces, 0: none; None: that of a write that failed.
+    ``number`` is the sequence number of the write in this incarnation of the client; outcomes of those below
+    ``known`` have been received.
+    """
+
+    name: Name
+    table: Count | None
+    key: Name
+    type: Literal["blind", "conditional"]
+    data: Fields | None
+    predicate: SentPredicate | None
+    reader: Fields
+    replaces: Count | None
+    number: Count
+    known: Count
+    incarnation: Name
+
+
+class _AdministrationRequest(Struct, frozen=True):
+    """Fields of all requests about a table as a whole."""
+
+    name: Name
+    properties: Fields
+
+
+class CreateRequest(_AdministrationRequest, frozen=True, tag_field="op", tag="create"):
+    """Creation of a table."""
+
+    op: ClassVar[Literal["create"]] = "create"
+
+
+class AlterRequest(_AdministrationRequest, frozen=True, tag_field="op", tag="alter"):
+    """Change of the properties of a table."""
+
+    op: ClassVar[Literal["alter"]] = "alter"
+
+
+class DropRequest(_AdministrationRequest, frozen=True, tag_field="op", tag="drop"):
+    """Deletion of a table."""
+
+    op: ClassVar[Literal["drop"]] = "drop"
+
+
+class _OfContinuousRead(Struct, frozen=True, kw_only=True):
+    """Fields of all requests about a continuous read; ``data_seq`` numbers the reader's data."""
+
+    name: Name
+    handle: Name
+    reader: Fields
+    data_seq: Count
+
+
+class RegisterRequest(_OfContinuousRead, frozen=True, tag_field="op", tag="register", kw_only=True):
+    """Registration of a continuous read (Mobius 4.2).
+
+    ``since`` is the log position that the client has of each processor, ``held`` the keys that it was told
+    of, ``sync_us`` the commit time from which on existing records are wanted, None: none of them; ``table``
+    is None at the first registration.
+    """
+
+    request: Count
+    session: Name
+    predicate: SentPredicate
+    since: dict[str, Count]
+    held: list[Name]
+    sync_us: Count | None
+    table: Count | None
+
+
+class UpdateDataRequest(_OfContinuousRead, frozen=True, tag_field="op", tag="update_data", kw_only=True):
+    """Replacement of the reader's data of a continuous read."""
+
+
+class UnregisterRequest(_OfContinuousRead, frozen=True, tag_field="op", tag="unregister", kw_only=True):
+    """End of a continuous read."""
+
+
+AdministrationRequest: TypeAlias = CreateRequest | AlterRequest | DropRequest
+ContinuousReadRequest: TypeAlias = RegisterRequest | UpdateDataRequest | UnregisterRequest
+Request: TypeAlias = ReadRequest | WriteRequest | AdministrationRequest | ContinuousReadRequest
+
+
+class IdentifiedRequest(Struct, frozen=True):
+    """A request with its identifier; a part of :class:`AskBatch`."""
+
+    id: Name
+    what: Request
+
+
+class Ask(Struct, frozen=True, tag_field="kind", tag="ask"):
+    """Client to gateway: one request, retransmitted until it is answered. ``token`` None: no token."""
+
+    id: Name
+    client: Endpoint
+    token: str | None
+    what: Request
+
+
+class AskBatch(Struct, frozen=True, tag_field="kind", tag="asks"):
+    """Client to gateway: several requests."""
+
+    client: Endpoint
+    token: str | None
+    asks: list[IdentifiedRequest]
+
+
+# -- gateways to processors, replicas and back end
+
+
+class Describe(Struct, frozen=True, tag_field="kind", tag="describe", kw_only=True):
+    """Gateway to back end: request for the properties of a table.
+
+    ``joined`` names the tables that a read looks up records in; absent: none.
+    """
+
+    id: Name
+    name: Name
+    claims: Claims | None
+    joined: list[str] | UnsetType = UNSET
+
+
+class Administer(Struct, frozen=True, tag_field="kind", tag="admin", kw_only=True):
+    """Gateway to back end: create, alter or drop a table."""
+
+    id: Name
+    op: Literal["create", "alter", "drop"]
+    name: Name
+    properties: Fields
+    claims: Claims | None
+
+
+class PartitionRead(Struct, frozen=True, tag_field="kind", tag="read", kw_only=True):
+    """Gateway to processor to replica or back end: the part of a read that concerns one partition.
+
+    ``reply`` is the gateway's address; the answer must be at least as new as the log position ``least``.
+    """
+
+    id: Name
+    reply: Name
+    name: Name
+    table: Count
+    partition: Count
+    predicate: SentPredicate | None
+    keys: list[str] | None
+    reader: Fields
+    auth: dict[str, str]
+    aggregate: str | None
+    latest: bool
+    least: Count
+
+
+class RoutedWrite(Struct, frozen=True, tag_field="kind", tag="write", kw_only=True):
+    """Gateway to processor to back end: a write, see :class:`WriteRequest`.
+
+    ``refused`` is the error if the token has expired, else None.
+    """
+
+    id: Name
+    reply: Name
+    client: Endpoint
+    incarnation: Name
+    claims: Claims | None
+    refused: Error | None
+    name: Name
+    table: Count | None
+    key: Name
+    type: Literal["blind", "conditional"]
+    data: Fields | None
+    predicate: SentPredicate | None
+    reader: Fields
+    replaces: Count | None
+    number: Count
+    known: Count
+
+
+class _RoutedOfContinuousRead(Struct, frozen=True, kw_only=True):
+    """Fields of all messages from a gateway to a processor about a continuous read."""
+
+    id: Name
+    reply: Name
+    endpoint: Endpoint
+    handle: Name
+    reader: Fields
+    data_seq: Count
+
+
+class Registration(_RoutedOfContinuousRead, frozen=True, tag_field="kind", tag="register", kw_only=True):
+    """Gateway to processor: a continuous read on some partitions of a table; see :class:`RegisterRequest`.
+
+    The processor's log must have reached the position ``least``.
+    """
+
+    request: Count
+    session: Name
+    name: Name
+    table: Count
+    partitions: list[Count]
+    predicate: SentPredicate
+    since: dict[str, Count]
+    held: list[Name]
+    sync_us: Count | None
+    claims: Claims | None
+    least: Count
+
+
+class DataUpdate(_RoutedOfContinuousRead, frozen=True, tag_field="kind", tag="update_data", kw_only=True):
+    """Gateway to processor: the reader's data of a continuous read."""
+
+
+class Unregistration(_RoutedOfContinuousRead, frozen=True, tag_field="kind", tag="unregister", kw_only=True):
+    """Gateway to processor: end of a continuous read."""
+
+
+# -- back end and followers of its log (replicas and processors)
+
+
+class FollowLog(Struct, frozen=True, tag_field="kind", tag="follow"):
+    """Follower to back end: request for the whole state; ``turn`` identifies this life of the follower."""
+
+    turn: Name
+
+
+class Has(Struct, frozen=True, tag_field="kind", tag="has"):
+    """Follower to back end: acknowledgement of the log up to an entry."""
+
+    lsn: Lsn
+
+
+class RowEntry(Struct, frozen=True, tag_field="op", tag="row"):
+    """Entry of the log: a version of a record in the table ``name``."""
+
+    lsn: Count
+    name: Name
+    row: Row
+
+    def __post_init__(self) -> None:
+        _check_consistent(self.row.lsn == self.lsn)
+
+
+class TableEntry(Struct, frozen=True, tag_field="op", tag="table"):
+    """Entry of the log: the properties of a table from here on."""
+
+    lsn: Count
+    table: Table
+
+
+class DropEntry(Struct, frozen=True, tag_field="op", tag="drop"):
+    """Entry of the log: a table was dropped."""
+
+    lsn: Count
+    name: Name
+
+
+LogEntry: TypeAlias = RowEntry | TableEntry | DropEntry
+
+
+class Log(Struct, frozen=True, tag_field="kind", tag="log"):
+    """Back end to follower: the next entries of the log; none: the follower is to ask for the state."""
+
+    entries: list[LogEntry]
+
+
+class State(Struct, frozen=True, tag_field="kind", tag="state"):
+    """Back end to follower: all tables and rows at a position of the log."""
+
+    turn: str
+    lsn: Count
+    tables: list[Table]
+    rows: list[tuple[Name, Row]]
+
+
+# -- answers of the cloud
+
+
+class Described(Struct, frozen=True, tag_field="kind", tag="described", kw_only=True):
+    """Back end to gateway: the properties of a table, or an error.
+
+    ``joined`` has those of the tables that a read looks up records in; absent: none.
+    """
+
+    id: Name
+    table: Table | None = None
+    error: Error | None = None
+    joined: list[Table] | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        _check_consistent((self.table is None) is not (self.error is None))
+
+
+class TableResult(Struct, frozen=True, kw_only=True):
+    """Table after a change, or an error; a part of messages, and stored by the back end.
+
+    ``table`` is None after a drop; then ``dropped`` is its number.
+    """
+
+    table: Table | UnsetType | None = UNSET
+    dropped: Count | UnsetType = UNSET
+    error: Error | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        _check_consistent((self.table is UNSET) is not (self.error is UNSET))
+        _check_consistent(self.table is not None or self.dropped is not UNSET)
+
+
+class Administered(TableResult, frozen=True, tag_field="kind", tag="administered", kw_only=True):
+    """Back end to gateway to client: the result of create, alter or drop.
+
+    The gateway adds ``claims``, which the token proves; None: there is no token.
+    """
+
+    id: Name
+    claims: Claims | UnsetType | None = UNSET
+
+
+class WriteResult(Struct, frozen=True, kw_only=True):
+    """Version, conflict or error of a write; a part of messages, and stored by the back end.
+
+    ``conflict`` is the row at the store, None if its writer does not show it. With a version or a conflict
+    come the log position, the partition and the number of the table.
+    """
+
+    ver: Count | UnsetType = UNSET
+    conflict: Row | UnsetType | None = UNSET
+    lsn: Count | UnsetType = UNSET
+    partition: Count | UnsetType = UNSET
+    table: Count | UnsetType = UNSET
+    error: Error | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        _check_consistent((self.ver, self.conflict, self.error).count(UNSET) == 2)
+        _check_consistent(self.error is not UNSET or UNSET not in (self.lsn, self.partition, self.table))
+
+
+class Outcome(WriteResult, frozen=True, tag_field="kind", tag="outcome", kw_only=True):
+    """Back end to gateway to client: the result of a write. ``claims`` as in :class:`Administered`."""
+
+    id: Name
+    key: Name
+    claims: Claims | UnsetType | None = UNSET
+
+
+class Part(Struct, frozen=True, tag_field="kind", tag="part", kw_only=True):
+    """Back end or replica to gateway: rows, the state of aggregates, or an error of one partition."""
+
+    id: Name
+    partition: Count
+    lsn: Count
+    rows: list[Row] | UnsetType = UNSET
+    state: list[Any] | UnsetType = UNSET
+    error: Error | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        _check_consistent((self.rows, self.state, self.error).count(UNSET) == 2)
+
+
+class PlacedPart(Part, frozen=True, tag_field="kind", tag="part", kw_only=True):
+    """Gateway to client: the same; ``place`` is the partition."""
+
+    place: Count
+
+
+class Registered(Struct, frozen=True, tag_field="kind", tag="registered", kw_only=True):
+    """Processor to gateway: it has a continuous read or its reader's data, or has ended it, or an error.
+
+    ``life`` is that of the processor, ``lsn`` the position in its log, ``data_seq`` of the data in effect.
+    """
+
+    id: Name
+    life: Count
+    lsn: Lsn
+    data_seq: Count
+    error: Error | UnsetType = UNSET
+
+
+class PlacedRegistered(Registered, frozen=True, tag_field="kind", tag="registered", kw_only=True):
+    """Gateway to client: the same; ``place`` is the processor."""
+
+    place: Name
+
+
+class Refused(Struct, frozen=True, tag_field="kind", tag="refused"):
+    """Gateway to client: the error for which a request was not passed on."""
+
+    id: Name
+    error: Error
+
+
+class Complete(Struct, frozen=True, tag_field="kind", tag="complete", kw_only=True):
+    """Gateway to client: all parts have been sent; ``places`` are those that must have arrived."""
+
+    id: Name
+    table: Table
+    claims: Claims | None
+    places: list[Count | Name]
+
+
+# -- notifications
+
+
+class Hello(Struct, frozen=True, tag_field="kind", tag="hello", kw_only=True):
+    """Client to notification server: its current address and a sign of life (Mobius 5).
+
+    ``session`` None: it has none. ``is_new`` False: a heartbeat. ``policies`` has the version of each kind of
+    policy that it follows.
+    """
+
+    endpoint: Endpoint
+    session: str | None
+    is_new: bool
+    policies: dict[str, Count]
+
+
+class Welcome(Struct, frozen=True, tag_field="kind", tag="welcome"):
+    """Notification server to client: the session, which is also the name of its stream."""
+
+    session: Name
+
+
+class Redirect(Struct, frozen=True, tag_field="kind", tag="redirect"):
+    """Notification server to client: the address of the responsible server."""
+
+    to: Name
+
+
+class Upsert(Struct, frozen=True, tag_field="op", tag="upsert"):
+    """Change in a continuous read: a new version of a record; the fields are those of :class:`Row`."""
+
+    key: Name
+    ver: Count
+    data: Fields
+    predicate: SentPredicate | None
+    ts_us: Count
+    lsn: Count
+
+
+class Remove(Struct, frozen=True, tag_field="op", tag="remove"):
+    """Change in a continuous read: a record no longer belongs to it.
+
+    ``ver`` None: the reader holds the record and may not know whether it still exists.
+    """
+
+    key: Name
+    ver: Count | None
+
+
+class Tell(Struct, frozen=True, tag_field="what", tag="tell", kw_only=True):
+    """Processor to notification server to client: a change, the end of synchronisation, or of the read.
+
+    ``lsn`` comes with a change; None: the record existed before the registration. ``synced`` is the log
+    position up to which everything was sent. ``ended`` is the reason; ``is_alone`` comes with it and is True
+    if other processors have no reason to end the read, else absent.
+    """
+
+    endpoint: Endpoint
+    session: Name
+    handle: Name
+    processor: Name
+    life: Count
+    table: Count
+    change: Upsert | Remove | UnsetType = UNSET
+    lsn: Count | UnsetType | None = UNSET
+    synced: Count | UnsetType = UNSET
+    ended: str | UnsetType = UNSET
+    is_alone: bool | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        _check_consistent((self.change, self.synced, self.ended).count(UNSET) == 2)
+        _check_consistent((self.change is UNSET) is (self.lsn is UNSET))
+
+
+class Life(Struct, frozen=True, tag_field="what", tag="life"):
+    """Processor to notification server to client: the number of its life, after a restart."""
+
+    processor: Name
+    life: Count
+
+
+def _check_document(document: Fields) -> None:
+    version = document.get("version")
+    _check_consistent(type(version) is int and 0 <= version < 1 << 62)
+
+
+class ShippedPolicy(Struct, frozen=True, tag_field="what", tag="policy", kw_only=True):
+    """Generator to notification server: a policy; ``to`` None: for all devices, else the devices' names."""
+
+    app: str
+    policy: str
+    document: Fields
+    to: list[str] | None
+
+    def __post_init__(self) -> None:
+        _check_document(self.document)
+
+
+class Policy(Struct, frozen=True, tag_field="what", tag="policy", kw_only=True):
+    """Notification server to client: a policy of a kind for an app."""
+
+    app: str
+    policy: str
+    document: Fields
+
+    def __post_init__(self) -> None:
+        _check_document(self.document)
+
+
+Notification: TypeAlias = Tell | Life | Policy
+"""Body of the stream from a notification server to a client."""
+ServerNotification: TypeAlias = Tell | Life | ShippedPolicy
+"""Body of the stream from a processor (Tell, Life) or the generator to a notification server."""
+
+
+class FollowPolicies(Struct, frozen=True, tag_field="kind", tag="follow"):
+    """Notification server to generator: request for all shipped policies."""
+
+
+class Following(Struct, frozen=True, tag_field="kind", tag="followed"):
+    """Generator to notification server: the policies follow in a new stream."""
+
+
+class Gone(Struct, frozen=True, tag_field="kind", tag="gone"):
+    """Notification server to processor: a session has ended; with ``endpoint``: it is not this client's."""
+
+    session: Name
+    endpoint: Endpoint | UnsetType = UNSET
+
+
+# -- accepted messages, by receiver and sender
+
+CLIENT_FROM_GATEWAY: Final = Accepts[
+    PlacedPart | PlacedRegistered | Refused | Complete | Outcome | Administered
+](PlacedPart, PlacedRegistered, Refused, Complete, Outcome, Administered)
+CLIENT_FROM_NOTIFICATION_SERVER: Final = Accepts[Welcome | Redirect | StreamItem[Notification]](
+    Welcome, Redirect, StreamItem[Notification]
+)
+GATEWAY_FROM_CLIENT: Final = Accepts[Ask | AskBatch](Ask, AskBatch)
+GATEWAY_FROM_BACK_END: Final = Accepts[Described | Administered | Outcome | Part](
+    Described, Administered, Outcome, Part
+)
+GATEWAY_FROM_REPLICA: Final = Accepts[Part](Part)
+GATEWAY_FROM_PROCESSOR: Final = Accepts[Registered](Registered)
+PROCESSOR_FROM_GATEWAY: Final = Accepts[
+    PartitionRead | RoutedWrite | Registration | DataUpdate | Unregistration
+](PartitionRead, RoutedWrite, Registration, DataUpdate, Unregistration)
+PROCESSOR_FROM_NOTIFICATION_SERVER: Final = Accepts[Gone | StreamAck](Gone, StreamAck)
+FOLLOWER_FROM_BACK_END: Final = Accepts[Log | State](Log, State)
+REPLICA_FROM_PROCESSOR: Final = Accepts[PartitionRead](PartitionRead)
+BACK_END_FROM_GATEWAY: Final = Accepts[Describe | Administer](Describe, Administer)
+BACK_END_FROM_PROCESSOR: Final = Accepts[PartitionRead | RoutedWrite | FollowLog | Has](
+    PartitionRead, RoutedWrite, FollowLog, Has
+)
+BACK_END_FROM_REPLICA: Final = Accepts[PartitionRead | FollowLog | Has](PartitionRead, FollowLog, Has)
+NOTIFICATION_SERVER_FROM_CLIENT: Final = Accepts[Hello | StreamAck](Hello, StreamAck)
+NOTIFICATION_SERVER_FROM_CLOUD: Final = Accepts[Following | StreamItem[ServerNotification]](
+    Following, StreamItem[ServerNotification]
+)
+"""From processors and the generator."""
+GENERATOR_FROM_NOTIFICATION_SERVER: Final = Accepts[FollowPolicies | StreamAck](FollowPolicies, StreamAck)

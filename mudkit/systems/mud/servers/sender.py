@@ -1,0 +1,105 @@
+"""Sender of a numbered stream to one receiver: a processor's, the generator's, or a notification server's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import takewhile
+from typing import Final, Generic, TypeVar
+
+from mudkit.delivery.retransmit import FIRST_US, MOST_US, US_PER_BYTE, RetransmitTimer
+from mudkit.delivery.stream import Outgoing, StreamItem
+from mudkit.events import Effect, Send, size_bytes
+
+__all__ = ["AGAIN", "StreamSender"]
+
+AGAIN: Final = "again "
+"""Prefix of the names of retransmission timers; the receiver's name follows."""
+
+_T = TypeVar("_T")
+
+
+class StreamSender(Generic[_T]):
+    """Stream to a receiver; every unacknowledged item has its own deadline.
+
+    Parameters
+    ----------
+    stream : str
+        Name of the stream.
+    receiver : str
+        Name of the receiver, for the timer.
+    address : str
+        Current address of the receiver.
+    first_us, most_us, us_per_byte : int
+        See :class:`mudkit.delivery.retransmit.RetransmitTimer`.
+
+    Attributes
+    ----------
+    is_reached : bool
+        Whether the receiver is reached at the address; otherwise items wait.
+    """
+
+    def __init__(
+        self,
+        stream: str,
+        receiver: str,
+        address: str,
+        first_us: int = FIRST_US,
+        most_us: int = MOST_US,
+        us_per_byte: int = US_PER_BYTE,
+    ) -> None:
+        self.address = address
+        self.is_reached = True
+        self._stream: Outgoing[_T] = Outgoing(stream)
+        self._unacknowledged: RetransmitTimer[int] = RetransmitTimer(
+            AGAIN + receiver, first_us, most_us, us_per_byte
+        )
+
+    @property
+    def name(self) -> str:
+        """Name of the stream."""
+        return self._stream.name
+
+    def __len__(self) -> int:
+        return len(self._stream)
+
+    def age_us(self, now_us: int) -> int:
+        """Return the time since the oldest unacknowledged item was added, in µs; 0: there is none."""
+        return now_us - self._stream.waiting[0].sent_us if self._stream else 0
+
+    def send(self, now_us: int, body: _T) -> Sequence[Effect]:
+        """Add an item and send it."""
+        return self._sent(now_us, [self._stream.add(now_us, body)])
+
+    def add(self, now_us: int, body: _T) -> None:
+        """Add an item, which is sent by :meth:`resume`."""
+        self._stream.add(now_us, body)
+
+    def acked(self, now_us: int, seq: int) -> Sequence[Effect]:
+        """Remove the items up to a sequence number."""
+        gone = [each.seq for each in takewhile(lambda each: each.seq <= seq, self._stream.waiting)]
+        self._stream.acked(seq)
+        return [effect for each in gone for effect in self._unacknowledged.answered(now_us, each)]
+
+    def overdue(self, now_us: int) -> Sequence[Effect]:
+        """Retransmit overdue items, when the timer has fired."""
+        late = frozenset(self._unacknowledged.overdue(now_us))
+        return [*self._sent(now_us, self._stream.missing(late)), *self._unacknowledged.fired(now_us)]
+
+    def resume(self, now_us: int, address: str) -> Sequence[Effect]:
+        """Retransmit every item to an address at which the receiver is reached."""
+        self.address, self.is_reached = address, True
+        return [*self._unacknowledged.clear(), *self._sent(now_us, self._stream.again())]
+
+    def close(self) -> Sequence[Effect]:
+        """Cancel the timer."""
+        return self._unacknowledged.clear()
+
+    def _sent(self, now_us: int, items: Iterable[StreamItem[_T]]) -> list[Effect]:
+        effects: list[Effect] = []
+        for item in items:
+            size = 0
+            if self.is_reached:
+                size = size_bytes(item)
+                effects.append(Send(self.address, item))
+            effects += self._unacknowledged.sent(now_us, item.seq, size)
+        return effects
