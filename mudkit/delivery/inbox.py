@@ -1,20 +1,24 @@
-"""What came of each sender: what is next, what came before, and what has overtaken something.
+"""Received sequence numbers of each sender: the next one, duplicates and early items.
 
-Sequence numbers hold in one incarnation of a sender: a wiped device begins anew, and late copies of what it
-has sent before are known.
+Sequence numbers are scoped to (sender, incarnation): a restarted, restored or wiped sender counts anew, and a
+late copy of what it sent before is a duplicate.
 """
 
 from __future__ import annotations
 
 from enum import Enum
+from typing import Final
 
 from mudkit.events import Store
 
-__all__ = ["Inbox", "Place"]
+__all__ = ["MAX_INCARNATIONS", "Inbox", "Place"]
+
+MAX_INCARNATIONS: Final = 64
+"""Incarnations of a sender that are remembered; the one that began first is evicted."""
 
 
 class Place(Enum):
-    """Where an item stands among those of its sender's incarnation."""
+    """Position of an item among those of its sender's incarnation."""
 
     NEXT = "next"
     DUPLICATE = "duplicate"
@@ -28,7 +32,7 @@ class Inbox:
     ----------
     store : Store
     name : str
-        With which its keys in the store begin.
+        Prefix of its keys in the store.
     """
 
     def __init__(self, store: Store, name: str = "seen") -> None:
@@ -36,20 +40,20 @@ class Inbox:
         self._name = name
 
     def last_seq(self, sender: str, incarnation: str) -> int:
-        """Give the sequence number of the last item that was taken; 0 before the first."""
+        """Return the sequence number of the last item that was taken; 0 before the first."""
         return self._store.get(self._key(sender, incarnation), int) or 0
 
     def place(self, sender: str, incarnation: str, seq: int, after_seq: int | None = None) -> Place:
-        """Say where an item stands.
+        """Return the position of an item.
 
         Parameters
         ----------
         sender, incarnation : str
         seq : int
-            The sequence number of the item.
+            Sequence number of the item.
         after_seq : int, optional
-            The number of the item before it that this receiver gets, where a sender numbers what it sends to
-            several; by default the number before it.
+            Sequence number of the item that precedes it at this receiver, for a sender that numbers the items
+            of several receivers together; by default ``seq - 1``.
         """
         last = self.last_seq(sender, incarnation)
         if seq <= last:
@@ -57,14 +61,24 @@ class Inbox:
         return Place.NEXT if (seq - 1 if after_seq is None else after_seq) <= last else Place.EARLY
 
     def take(self, sender: str, incarnation: str, seq: int) -> None:
-        """Note that all up to an item were taken; a lower number than before changes nothing."""
-        if seq > self.last_seq(sender, incarnation):
-            self._store.put(self._key(sender, incarnation), seq)
+        """Mark all items up to a sequence number as taken; a lower number changes nothing."""
+        last = self.last_seq(sender, incarnation)
+        if seq <= last:
+            return
+        known: list[str] = [] if last else self._store.get(self._list(sender), list[str]) or []
+        if not last and incarnation not in known:
+            known.append(incarnation)
+            for former in known[:-MAX_INCARNATIONS]:
+                self._store.delete(self._key(sender, former))
+            self._store.put(self._list(sender), known[-MAX_INCARNATIONS:])
+        self._store.put(self._key(sender, incarnation), seq)
 
-    def forget(self, sender: str) -> None:
-        """Forget all incarnations of a sender."""
-        for key in self._store.keys(f"{self._name} {sender}\n"):
-            self._store.delete(key)
+    def rewind(self, sender: str, incarnation: str, seq: int) -> None:
+        """Mark the items after a sequence number as not taken: their receiver has lost them."""
+        self._store.put(self._key(sender, incarnation), seq)
+
+    def _list(self, sender: str) -> str:
+        return f"{self._name} {sender}"
 
     def _key(self, sender: str, incarnation: str) -> str:
         return f"{self._name} {sender}\n{incarnation}"

@@ -1,48 +1,72 @@
-"""What a machine has to send: durable items with sequence numbers, kept until they were acknowledged."""
+"""Durable items with sequence numbers, kept until they are acknowledged."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, Generic, TypeVar
+from itertools import takewhile
+from typing import Final, Generic, NamedTuple, TypeVar
 
+from mudkit.delivery.session import Incarnation
 from mudkit.errors import OutboxFull
-from mudkit.events import Store
+from mudkit.events import Ports
 
-__all__ = ["MOST_WAITING", "Outbox"]
+__all__ = ["MOST_WAITING", "Name", "Outbox"]
 
 MOST_WAITING: Final = 65_536
-"""Items that may wait; more are refused until some were acknowledged."""
+"""Default capacity of an outbox, in items."""
 
 _T = TypeVar("_T")
 
 
-class Outbox(Generic[_T]):
-    """Items in the order of their sequence numbers, which begin with 1 in each incarnation of the store.
+class Name(NamedTuple):
+    """Name of an item on the network: it never changes, and no other item has it.
 
     Parameters
     ----------
-    store : Store
+    incarnation : str
+        Incarnation of the start that accepted the item.
+    number : int
+        Position among the items of this incarnation, from 1 on.
+    """
+
+    incarnation: str
+    number: int
+
+
+class Outbox(Generic[_T]):
+    """Pending items in the order of their sequence numbers.
+
+    A sequence number is local: it counts on over restarts, and a restored store gives it to another item.
+    Peers know an item by its name.
+
+    Parameters
+    ----------
+    ports : Ports
     kind : type
-        What an item is, as the store gives it back: a struct.
+        Type of an item: a struct.
     name : str
-        With which its keys in the store begin.
+        Prefix of its keys in the store.
     most : int
-        How many items may wait.
+        Capacity, in items.
 
     Attributes
     ----------
     last_seq : int
-        The sequence number of the last item; 0 before the first.
+        Sequence number of the last item; 0 before the first.
     """
 
-    def __init__(self, store: Store, kind: type[_T], name: str = "out", most: int = MOST_WAITING) -> None:
-        self._store = store
+    def __init__(self, ports: Ports, kind: type[_T], name: str = "out", most: int = MOST_WAITING) -> None:
+        self._store = ports.store
         self._name = name
         self._most = most
-        self.last_seq: int = store.get(f"last of {name}", int) or 0
+        self._incarnation = Incarnation(ports)
+        self.last_seq: int = ports.store.get(f"last of {name}", int) or 0
         self._waiting: dict[int, _T] = {
-            int(key.rpartition(" ")[2]): item for key, item in store.items(f"{name} ", kind)
+            int(key.rpartition(" ")[2]): item for key, item in ports.store.items(f"{name} ", kind)
         }
+        self._starts: dict[str, int] = ports.store.get(f"starts of {name}", dict[str, int]) or {}
+        """The sequence number before the first item of each incarnation with pending items, oldest first."""
+        self._base_seq = self.last_seq
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -57,21 +81,52 @@ class Outbox(Generic[_T]):
         return self._waiting[seq]
 
     @property
+    def incarnation(self) -> str:
+        """Incarnation of this start, which names the items that are added from now on."""
+        return self._incarnation.id
+
+    @property
     def first_seq(self) -> int:
-        """Sequence number of the first item that waits; without any, that of the next to come."""
+        """Sequence number of the first pending item; of the next item if none is pending."""
         return next(iter(self._waiting), self.last_seq + 1)
 
     def items(self, first_seq: int = 0) -> Iterator[tuple[int, _T]]:
-        """Give what waits, from a sequence number on, in order."""
+        """Iterate over pending items starting at a sequence number."""
         return ((seq, item) for seq, item in self._waiting.items() if seq >= first_seq)
 
+    def batch(self, first_seq: int = 0) -> Iterator[tuple[int, _T]]:
+        """Iterate over the pending items that may be sent: those of the oldest incarnation.
+
+        Items of the next incarnation follow when these were acknowledged: this keeps the order.
+        """
+        incarnation = self.name(self.first_seq).incarnation
+        return takewhile(lambda each: self.name(each[0]).incarnation == incarnation, self.items(first_seq))
+
+    def name(self, seq: int) -> Name:
+        """Return the name of a pending item, or of the next one."""
+        if seq > self._base_seq:
+            return Name(self._incarnation.id, seq - self._base_seq)
+        before = [each for each in self._starts.items() if each[1] < seq]
+        return Name(before[-1][0], seq - before[-1][1])
+
+    def seq(self, incarnation: str, number: int) -> int:
+        """Return the sequence number of a name; 0 if no item of this incarnation can be pending.
+
+        A number beyond the last one of the incarnation stands for the last one.
+        """
+        bases = {**self._starts, self._incarnation.id: self._base_seq}
+        if incarnation not in bases or number < 1:
+            return 0
+        later = [each for each in bases.values() if each > bases[incarnation]]
+        return min(bases[incarnation] + number, self.last_seq, *later)
+
     def add(self, item: _T) -> int:
-        """Keep an item durably under the next sequence number, and give that.
+        """Store an item durably, and return its sequence number.
 
         Raises
         ------
         OutboxFull
-            ``most`` items wait.
+            The capacity is reached.
         """
         if len(self._waiting) >= self._most:
             raise OutboxFull(
@@ -82,6 +137,11 @@ class Outbox(Generic[_T]):
                 remedy="wait until the network is back and they have gone",
             )
         seq = self.last_seq + 1
+        if seq == self._base_seq + 1:
+            pending = {self.name(each).incarnation for each in self._waiting}
+            self._starts = {each: base_seq for each, base_seq in self._starts.items() if each in pending}
+            self._starts[self._incarnation.id] = self._base_seq
+            self._store.put(f"starts of {self._name}", self._starts)
         self._store.put(f"last of {self._name}", seq)
         self._store.crash_point("numbered, not in the outbox")
         self._store.put(self._key(seq), item)
@@ -95,14 +155,14 @@ class Outbox(Generic[_T]):
         self._waiting[seq] = item
 
     def ack(self, seq: int) -> _T | None:
-        """Forget one item that has arrived; None: it does not wait."""
+        """Remove one acknowledged item, and return it; None if it is not pending."""
         item = self._waiting.pop(seq, None)
         if item is not None:
             self._store.delete(self._key(seq))
         return item
 
     def acked(self, up_to_seq: int) -> list[tuple[int, _T]]:
-        """Forget all items up to a sequence number, and give them."""
+        """Remove all items up to a sequence number, and return them."""
         gone = [(seq, item) for seq, item in self._waiting.items() if seq <= up_to_seq]
         for seq, _ in gone:
             self.ack(seq)

@@ -1,28 +1,45 @@
-"""Who lives here now: incarnations, and the hellos by which a device is found.
+"""Identity across restarts: incarnations, hellos, and the lineage of a log.
 
-A device that was wiped, or bought anew, has its old name and begins to count at 1 again. Whoever numbers by
-sender numbers by sender and incarnation: then what the new one sends is not taken for what the old one sent.
+A store may be older than its peers remember: it was wiped, or restored from a backup. Neither the machine
+nor its peers can know that in advance, so no name is used twice: an incarnation is drawn at every start of a
+machine, and the name of an item is (incarnation, number). A restart, a wipe and a restore look alike.
 """
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
-from mudkit.events import Entropy, Ports
+from mudkit.events import Entropy, Ports, Record
 
-__all__ = ["Heard", "Peer", "incarnation"]
+__all__ = [
+    "Follower",
+    "Heard",
+    "Incarnation",
+    "Lineage",
+    "Peer",
+    "continued",
+    "incarnation",
+    "last_start",
+    "rolled_back",
+    "shared_seq",
+]
 
 _KEY: Final = "incarnation"
 _BYTES: Final = 4
+_MAX_FORMER: Final = 64
+"""Starts of a log that its lineage and its followers remember."""
+
+Lineage: TypeAlias = dict[str, int]
+"""First sequence number of each start of a log's machine after the first start, by incarnation, in order."""
 
 
 def incarnation(ports: Ports) -> str:
-    """Give the incarnation of a machine's store: drawn when it is asked for first, and kept there.
+    """Return the identifier of a store, drawn at the first call and kept there: a restore copies it.
 
-    It is asked for inside of a ``handle``: then it is stored with what that stores.
+    Call it inside ``handle``, so that it is committed with the event.
     """
     kept = ports.store.get(_KEY, str)
     if kept is None:
@@ -31,28 +48,111 @@ def incarnation(ports: Ports) -> str:
     return kept
 
 
+class Incarnation:
+    """Identifier of one start of a machine: no other start has it, whatever is in the store.
+
+    Parameters
+    ----------
+    ports : Ports
+    """
+
+    __slots__ = ("_id", "_ports")
+
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+        self._id: str | None = None
+
+    @property
+    def id(self) -> str:
+        """Eight hexadecimal digits, drawn at the first use."""
+        if self._id is None:
+            self._id = self._ports.entropy(_BYTES).hex()
+        return self._id
+
+
+def shared_seq(mine: Lineage, last_seq: int, theirs: Lineage, their_last_seq: int) -> int:
+    """Return the last sequence number up to which two copies of a log are equal.
+
+    Parameters
+    ----------
+    mine, theirs : Lineage
+        Lineages of the copies. The first start of a log is in none of them.
+    last_seq, their_last_seq : int
+        Last sequence number of each copy.
+    """
+    common = [first for each, first in mine.items() if theirs.get(each) == first]
+    fork = max(common, default=0)
+    later = [first - 1 for lineage in (mine, theirs) for first in lineage.values() if first > fork]
+    return min(last_seq, their_last_seq, *later)
+
+
+class Follower(msgspec.Struct):
+    """Position of a follower of a log: it recognises a log that was restored from a backup.
+
+    Parameters
+    ----------
+    lineage : Lineage
+        Lineage of the log as it was last heard.
+    former : list of str
+        Starts in lineages that it heard before: a message with one of these as its last start is a late copy.
+    last_seq : int or None
+        Last sequence number of the log; None before the first message.
+    """
+
+    lineage: Lineage = {}
+    former: list[str] = []
+    last_seq: int | None = None
+
+    def hear(self, lineage: Lineage, last_seq: int) -> bool:
+        """Return whether a message is from the log as it is now; if not, it is a late copy."""
+        if lineage == self.lineage:
+            self.last_seq = max(self.last_seq or 0, last_seq)
+            return True
+        if last_start(lineage) in ("", *self.former):
+            return False
+        self.former = [*self.former, *self.lineage][-_MAX_FORMER:]
+        self.lineage, self.last_seq = lineage, last_seq
+        return True
+
+
+def last_start(lineage: Lineage) -> str:
+    """Return the incarnation of the last start of a log; empty: it is the first start."""
+    return next(reversed(lineage), "")
+
+
+def continued(lineage: Lineage, last_seq: int, incarnation: str) -> Lineage:
+    """Return the lineage of a log that another start continues after a sequence number."""
+    kept = [(each, first) for each, first in lineage.items() if first <= last_seq]
+    return dict([*kept[1 - _MAX_FORMER :], (incarnation, last_seq + 1)])
+
+
+def rolled_back(who: str, lost: str) -> Record:
+    """Build the row of ``incidents`` for a store that is older than its peer remembers."""
+    return Record("incidents", {"incident": "rolled back", "detail": f"{who}: {lost}"})
+
+
 class Heard(Enum):
-    """What a hello is to who hears it."""
+    """Verdict on a hello."""
 
     NEWS = "news"
-    """It says where the device is now."""
+    """Newer than the last one: it says where the device is."""
     STALE = "stale"
-    """A later one of this incarnation was heard before: it changes nothing."""
+    """Older than the last one of the same incarnation: ignored."""
     STRANGER = "stranger"
-    """Of another incarnation than is known: a new device, or a late copy of an old one. Ask who lives now."""
+    """Of another incarnation: a restarted device, or a late copy. Ask for another hello with a nonce."""
 
 
 class Peer(msgspec.Struct):
-    """What is known of a device by its hellos.
+    """State of a device as known from its hellos.
 
     Parameters
     ----------
     incarnation : str
-        Of its store; empty: it has not said hello yet.
+        Incarnation of the last accepted hello; empty before the first.
     seq : int
-        Number of its last hello in this incarnation.
+        Number of the last accepted hello in this incarnation.
     nonce : str or None
-        What it was asked to say hello with, and has not: only who lives now can answer, a late copy cannot.
+        Nonce that the next hello of another incarnation has to carry; a late copy cannot.
     """
 
     incarnation: str = ""
@@ -60,27 +160,27 @@ class Peer(msgspec.Struct):
     nonce: str | None = None
 
     def hear(self, incarnation: str, seq: int, nonce: str | None = None) -> Heard:
-        """Judge a hello, without taking it.
+        """Return the verdict on a hello, without accepting it.
 
         Parameters
         ----------
         incarnation : str
-            Of who says hello.
+            Incarnation of the sender.
         seq : int
-            The number of the hello.
+            Number of the hello.
         nonce : str, optional
-            With which it answers who asked.
+            Nonce of the question that it answers.
         """
         if self.incarnation not in ("", incarnation):
             return Heard.NEWS if nonce is not None and nonce == self.nonce else Heard.STRANGER
         return Heard.STALE if incarnation == self.incarnation and seq <= self.seq else Heard.NEWS
 
     def take(self, incarnation: str, seq: int) -> None:
-        """Let this be the last hello."""
+        """Accept a hello as the last one."""
         self.incarnation, self.seq, self.nonce = incarnation, seq, None
 
     def ask(self, entropy: Entropy) -> str:
-        """Give the nonce with which it is to say hello: the same until it has."""
+        """Return the nonce of the open question; draw one if there is none."""
         if self.nonce is None:
             self.nonce = entropy(_BYTES).hex()
         return self.nonce

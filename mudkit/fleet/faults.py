@@ -10,7 +10,7 @@ import numpy as np
 
 from mudkit.errors import ParameterError, did_you_mean, listed
 from mudkit.fleet.device import Device
-from mudkit.fleet.host import Host
+from mudkit.fleet.host import Backup, Host
 from mudkit.fleet.kernel import World
 from mudkit.fleet.link import Transfer
 from mudkit.fleet.store import Killed, unheeded
@@ -107,6 +107,33 @@ class Faults:
         host.wipe()
         if host.is_on:
             host.restart()
+
+    def backup(self, host: str) -> Backup:
+        """Copy the stores of a host as its machines have committed them, for :meth:`restore`.
+
+        Parameters
+        ----------
+        host : str
+            A device or a server.
+        """
+        return self._host(host).backup()
+
+    def restore(self, host: str, backup: Backup) -> None:
+        """Set the stores of a host back to a backup: its machines forget what they have stored since.
+
+        Its machines start at once, unless it is off: then when it is switched on.
+
+        Parameters
+        ----------
+        host : str
+            A device or a server.
+        backup : Backup
+            What :meth:`backup` returned for this host; a machine that was installed later starts empty.
+        """
+        restored = self._host(host)
+        restored.restore(backup)
+        if restored.is_on:
+            restored.restart()
 
     def change_address(self, device: str, address: str | None = None) -> str:
         """Give a device another address, as when its network gives it a new one."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import quote
 
 from mudkit.events import ContextChanged, Event, Make
@@ -15,7 +15,11 @@ from mudkit.fleet.runtime import Runtime
 from mudkit.fleet.store import MemoryStore, SqliteStore
 from mudkit.sources.streams import device_number
 
-__all__ = ["Host"]
+__all__ = ["Backup", "Host"]
+
+
+Backup: TypeAlias = dict[tuple[str, str], dict[str, Any]]
+"""Contents of the stores of a host, by system and name of each machine."""
 
 
 class Host:
@@ -168,3 +172,17 @@ class Host:
         for process in self.processes:
             process.store.wipe()
         self.world.on_incident(self, "wiped", None)
+
+    def backup(self) -> Backup:
+        """Return a copy of what its machines have committed."""
+        return {(process.system, process.name): dict(process.store.items()) for process in self.processes}
+
+    def restore(self, backup: Backup) -> None:
+        """End its machines, and set their stores back to a backup."""
+        self.kill()
+        for process in self.processes:
+            process.store.wipe()
+            for key, value in backup.get((process.system, process.name), {}).items():
+                process.store.put(key, value)
+            process.store.commit()
+        self.world.on_incident(self, "restored", None)

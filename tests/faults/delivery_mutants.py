@@ -98,7 +98,7 @@ def survives(name: str, text: str) -> bool:
             (package / "delivery" / each.name).write_text(
                 text if each.name == name else each.read_text(encoding="utf-8"), encoding="utf-8"
             )
-        command = [sys.executable, "-P", "-m", "pytest", "-x", "-q", *TESTS]
+        command = [sys.executable, "-P", "-m", "pytest", "-x", "-q", "--hypothesis-profile=mutants", *TESTS]
         environment = {**os.environ, "PYTHONPATH": folder}
         try:
             done = subprocess.run(

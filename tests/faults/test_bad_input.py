@@ -97,6 +97,7 @@ def test_a_trace_without_reads(tmp_path):
     assert not list(tmp_path.rglob("manifest.json"))
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("version", ["8", "none"])
 def test_wrong_java(tmp_path, version):
     """A Java that was named and is too old, or is not there, is an error and never silently replaced."""
@@ -141,6 +142,7 @@ def big(tmp_path):
     return file
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("job", [["trace", "load"], ["pipeline", "run", "ingest"]], ids=["load", "ingest"])
 def test_full_disk(tiny_disk, big, job):
     result = mudkit(*job, big, "--out", tiny_disk / "out", cwd=big.parent)
@@ -148,6 +150,7 @@ def test_full_disk(tiny_disk, big, job):
     assert list(tiny_disk.iterdir()) == []
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize(
     "job",
     [["trace", "load"], ["pipeline", "run", "ingest"], ["trace", "generate", "--cars", "3", "--days", "1"]],

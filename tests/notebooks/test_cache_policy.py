@@ -16,7 +16,7 @@ from mudkit.report import run_report
 from mudkit.report.parameters import preset
 from mudkit.report.schemas import TEMPLATES
 
-pytestmark = [pytest.mark.notebook, pytest.mark.spark]
+pytestmark = [pytest.mark.notebook, pytest.mark.spark, pytest.mark.soak]
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 T0 = 1_211_100_000
 

@@ -17,7 +17,7 @@ from mudkit.report import run_report
 from mudkit.report.propagating import FAR, NEAR
 from mudkit.report.schemas import TEMPLATES
 
-pytestmark = [pytest.mark.notebook, pytest.mark.spark]
+pytestmark = [pytest.mark.notebook, pytest.mark.spark, pytest.mark.soak]
 T0 = 1_211_100_000
 
 

@@ -13,7 +13,7 @@ from mudkit.report import run_report
 from mudkit.report.parameters import preset
 from mudkit.report.schemas import TEMPLATES
 
-pytestmark = pytest.mark.notebook
+pytestmark = [pytest.mark.notebook, pytest.mark.soak]
 SMALL = {
     "tasks": ["news with ranks", "traffic alerts"],
     "systems": ["to everyone", "Contrail", "SUBLIM"],

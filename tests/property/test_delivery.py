@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from faulty_world import WHEN, FaultyWorld, S, faults, wipes
+from faulty_world import WHEN, FaultyWorld, S, faults, restores, wipes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from post import Post, Put
@@ -31,8 +31,8 @@ class Pair(FaultyWorld):
     def __init__(self) -> None:
         super().__init__()
         self.sent: dict[str, list[str]] = {name: [] for name in NAMES}
-        self.accepted: dict[str, list[tuple[int, str]]] = {name: [] for name in NAMES}
-        """Of each sender: in which of its lives, and the text."""
+        self.accepted: dict[str, list[tuple[int, int, str]]] = {name: [] for name in NAMES}
+        """Of each sender: in which of its lives, when, and the text."""
         device, server = self.world.add_device("ann", "umts_3g"), self.world.add_server("bob")
         self.install(device, lambda ports: Post(ports, "ann", "bob", "bob"))
         self.install(server, lambda ports: Post(ports, "bob", "ann", device.address))
@@ -51,7 +51,7 @@ class Pair(FaultyWorld):
 
         def done(operation: Any) -> None:
             if operation.status == "ok":
-                self.accepted[name].append((life, text))
+                self.accepted[name].append((life, self.world.now_us, text))
 
         operation.add_done_callback(done)
 
@@ -61,7 +61,6 @@ class Pair(FaultyWorld):
     def end(self, every_s: float | None) -> None:
         """End the faults; let traffic go on, if it is to, for as long as all that was accepted may take."""
         self.end_faults()
-        waiting = {name: {text for _, text in self.accepted[name]} for name in NAMES}
         end_us = self.world.now_us + T_US
         while every_s is not None and self.world.now_us < end_us:
             for name in NAMES:
@@ -69,9 +68,13 @@ class Pair(FaultyWorld):
             self.world.run(self.world.now_us + round(every_s * S))
         self.world.run(end_us)
         for name, other in (("ann", "bob"), ("bob", "ann")):
-            if len(self.lives[name]) == 1:  # what a wiped sender had is gone
-                came = {text for life in range(len(self.lives[other])) for _, text in self.inbox(other, life)}
-                assert waiting[name] <= came, sorted(waiting[name] - came)
+            # What a wiped sender had, and what a restored one had accepted since the backup, is gone.
+            accepted = [each for each in self.accepted[name] if each[0] == len(self.lives[name])]
+            accepted = [each for each in accepted if each[1] < end_us - T_US]
+            came = {text for life in range(len(self.lives[other])) for _, text in self.inbox(other, life)}
+            assert {text for *_, text in accepted} <= came
+            since = {text for _, at_us, text in accepted if at_us > self.began_us.get(other, -1)}
+            assert since <= {text for _, text in self.inbox(other)}
         self.world.run(end_us + T_US)
         for name in NAMES:
             assert not self.lives[name][-1].items("out "), "somebody waits for ever"
@@ -85,6 +88,10 @@ def check(pair: Pair) -> None:
             for sender in {each for each, _ in came}:
                 texts = [text for each, text in came if each == sender]
                 assert texts == [text for text in pair.sent[name] if text in set(texts)]
+            texts = [text for _, text in came]
+            assert len(texts) == len(set(texts))
+            if len(pair.lives[name]) == 1:  # also over restarts
+                assert texts == [text for text in pair.sent[name] if text in set(texts)]
 
 
 @settings(max_examples=150)
@@ -97,7 +104,7 @@ def test_each_text_comes_once_and_in_order(steps: Any) -> None:
     check(pair)
     for name, other in (("ann", "bob"), ("bob", "ann")):
         came = [text for _, text in pair.inbox(other)]
-        assert set(came) >= {text for _, text in pair.accepted[name]}
+        assert set(came) >= {text for *_, text in pair.accepted[name]}
         assert len(came) == (pair.lives[name][0].get("last of out", int) or 0)  # all that was taken
 
 
@@ -118,6 +125,19 @@ def test_whoever_is_wiped_nobody_waits_for_ever(steps: Any, wipes: Any) -> None:
     for step in (*steps, *wipes):
         pair.do(step)
     pair.end(None)
+    check(pair)
+
+
+@settings(max_examples=150)
+@given(steps=steps, restores=restores(NAMES), every_s=st.sampled_from([None, 2, 9]))
+def test_whoever_is_restored_nothing_is_lost_that_was_accepted_since(
+    steps: Any, restores: Any, every_s: float | None
+) -> None:
+    """A backup of a backup, of both, with messages of former lives on their way."""
+    pair = Pair()
+    for step in (*steps, *restores):
+        pair.do(step)
+    pair.end(every_s)
     check(pair)
 
 

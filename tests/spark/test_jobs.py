@@ -76,6 +76,7 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
+@pytest.mark.soak(keep=2)
 @pytest.mark.parametrize("job", OPTIONS)
 def test_parts_make_no_difference(spark, folder, tmp_path, job):
     wanted = at_once(spark, folder, job)
@@ -123,6 +124,7 @@ class Stop:
         return self.function(*arguments)
 
 
+@pytest.mark.soak(keep=2)
 @pytest.mark.parametrize("job", OPTIONS)
 def test_a_stopped_job_goes_on(spark, folder, tmp_path, job, monkeypatch):
     out, write = tmp_path / "out", jobs._write
@@ -236,6 +238,7 @@ def cabs(tmp_path):
     return place
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize(("last", "outcome"), [("check_parsed", 3), ("check_plausible", 5)])
 def test_a_stopped_ingest_goes_on(spark, cabs, tmp_path, monkeypatch, last, outcome):
     out, wanted = tmp_path / "out", tmp_path / "wanted"

@@ -43,6 +43,7 @@ def small(measure, **options):
     return measure(cars=(20,), towns=(1,), seeds=(7,), recorded=False, processes=1, **options)
 
 
+@pytest.mark.soak
 def test_row_m4_at_small_size(spark):
     result = small(caching_reads.measure, days={20: 7})
     assert {required.figure for required in M4.required} <= set(result.figures)
@@ -60,6 +61,7 @@ def test_row_m4_at_small_size(spark):
     assert judge(M4, result)[0] == "not reproducible"  # by the bound itself
 
 
+@pytest.mark.soak
 def test_row_m5_at_small_size(spark):
     result = small(caching_writes.measure, days={20: 7})
     assert {required.figure for required in M5.required} <= set(result.figures)
@@ -76,6 +78,7 @@ def test_row_m5_at_small_size(spark):
     judge(M5, result)
 
 
+@pytest.mark.soak(keep=1, group="loop")
 def test_the_loop_is_closed(spark):
     plan = Commuters(cars=3, days=1, every_s=1800.0, reads_per_day=48.0)
     result = close_the_loop(plan, 3)
@@ -94,6 +97,7 @@ def test_the_loop_is_closed(spark):
     assert 0 <= result.promised.stale_low <= result.promised.stale_high <= 1
 
 
+@pytest.mark.soak(keep=1, group="loop")
 def test_writes_are_in_the_loop_too(spark):
     """Nobody asks at night, but parked cars report: the tree finds it, and the bill says what that saves."""
     plan = Commuters(cars=4, days=1, every_s=900.0, reads_per_day=300.0, asks="driving")
@@ -127,6 +131,7 @@ def watched(spark):
     return plan, see
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("day", ["2010-03-08", "2010-03-09", "2010-03-10"])
 def test_the_alarm_is_silent_on_days_like_those_that_were_learnt_from(watched, day):
     plan, see = watched

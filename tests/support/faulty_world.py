@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mudkit.fleet import Faults, World
 from mudkit.fleet.store import Killed, MemoryStore
 
-__all__ = ["WHEN", "FaultyWorld", "S", "faults", "wipes"]
+__all__ = ["WHEN", "FaultyWorld", "S", "faults", "restores", "wipes"]
 
 S = 1_000_000
 WHEN = st.integers(0, 120 * S)
@@ -28,6 +28,11 @@ def faults(devices: tuple[str, ...], servers: tuple[str, ...], points: tuple[str
         st.tuples(st.just("move"), WHEN, device, st.none()),
         st.tuples(st.just("network"), WHEN, device, st.sampled_from(["wifi", "edge"])),
     ]
+
+
+def restores(names: tuple[str, ...]) -> Any:
+    """Give the strategy of lists of restores: a backup is taken, and later it comes back."""
+    return st.lists(st.tuples(st.just("restore"), WHEN, st.sampled_from(names), WHEN), min_size=1, max_size=4)
 
 
 def wipes(names: tuple[str, ...]) -> Any:
@@ -52,6 +57,8 @@ class FaultyWorld:
         self.stores = stores
         self.lives: dict[str, list[Any]] = {}
         """The stores that each machine has had."""
+        self.began_us: dict[str, int] = {}
+        """When each machine was last wiped or restored."""
 
     def install(self, host: Any, make: Any) -> Any:
         """Put a machine on a host."""
@@ -77,6 +84,11 @@ class FaultyWorld:
         elif what == "wipe":
             world.at(at, lambda _: self.wipe(process))
             world.at(at + detail, self.restart, process)
+        elif what == "restore":
+            backups: list[Any] = []
+            world.at(at, lambda _: backups.append(dict(process.store.items())))
+            world.at(at + detail, lambda _: self.restore(process, backups[0]))
+            world.at(at + detail + S, self.restart, process)
         elif what == "mangle":
             shares = {"loss_share": detail, "repeat_share": detail, "delay_share": detail, "delay_s": 20.0}
             world.at(at, lambda _: Faults(world).messages(**shares))
@@ -104,7 +116,15 @@ class FaultyWorld:
         """Let a machine lose its store."""
         process.kill()
         process.store = self.stores()
+        self.began_us[process.host.name] = self.world.now_us
         self.lives[process.host.name].append(process.store)
+
+    def restore(self, process: Any, backup: Any) -> None:
+        """Set the store of a machine back to a backup."""
+        self.wipe(process)
+        for key, value in backup.items():
+            process.store.put(key, value)
+        process.store.commit()
 
     def restart(self, process: Any) -> None:
         """Start a machine, unless it runs."""

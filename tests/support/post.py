@@ -11,7 +11,7 @@ from mudkit.delivery.inbox import Inbox, Place
 from mudkit.delivery.outbox import Outbox
 from mudkit.delivery.records import delivery
 from mudkit.delivery.retransmit import RetransmitTimer
-from mudkit.delivery.session import Heard, Peer, incarnation
+from mudkit.delivery.session import Heard, Peer
 from mudkit.events import (
     Call,
     Complete,
@@ -59,7 +59,7 @@ class Ask(msgspec.Struct, frozen=True, tag_field="kind", tag="ask"):
 
 
 class Item(msgspec.Struct, frozen=True, tag_field="kind", tag="item"):
-    """The text of this number; what is before ``first`` you have had, or a former life of you."""
+    """The text of this name; what is before ``first`` you have had, or a former life of you."""
 
     seq: int
     incarnation: str
@@ -82,7 +82,7 @@ class Post:
 
     def __init__(self, ports: Ports, me: str, other: str, at: str) -> None:
         self.ports, self.store, self.me, self.other, self.at = ports, ports.store, me, other, at
-        self.outbox = Outbox(ports.store, Item)
+        self.outbox = Outbox(ports, Item)
         self.inbox = Inbox(ports.store)
         self.unanswered: RetransmitTimer[int] = RetransmitTimer("again")
         known = ports.store.get("peer", list) or ["", 0, at]
@@ -94,23 +94,24 @@ class Post:
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         match event:
             case Call(op_id=op_id, operation=Put(text=text)):
-                item = Item(self.outbox.last_seq + 1, incarnation(self.ports), self.outbox.first_seq, text)
-                seq = self.outbox.add(item)
-                created = delivery(f"{self.me} {item.incarnation} {seq}", self.other, created_us=now_us)
-                return [created, Complete(op_id, seq), *(self.send(now_us, seq) if self.is_up else ())]
+                life, number = self.outbox.name(self.outbox.last_seq + 1)
+                seq = self.outbox.add(Item(number, life, number, text))
+                created = delivery(f"{self.me} {life} {number}", self.other, created_us=now_us)
+                return [created, Complete(op_id, seq), *(self.send_from(now_us, seq) if self.is_up else ())]
             case LinkUp():
                 self.is_up = True
-                return [*self.hello(now_us), *self.send_all(now_us)]
+                return [*self.hello(now_us), *self.send_from(now_us)]
             case LinkDown():
                 self.is_up = False
                 return self.unanswered.clear()
             case TimerFired() if self.is_up:
                 late = self.unanswered.overdue(now_us)
-                effects = [each for seq in late if seq != _HELLO for each in self.send(now_us, seq)]
+                effects = [each for seq in late if seq in self.outbox for each in self.send(now_us, seq)]
                 greeting = self.hello(now_us) if _HELLO in late else ()
                 return [*greeting, *effects, *self.unanswered.fired(now_us)]
-            case SendFailed(message=Item(seq=seq)) if self.is_up and seq in self.outbox:
-                return self.unanswered.sent(now_us, seq)
+            case SendFailed(message=Item(seq=number, incarnation=life)) if self.is_up:
+                seq = self.outbox.seq(life, number)
+                return self.unanswered.sent(now_us, seq) if seq in self.outbox else ()
             case SendFailed(message=Hello()) if self.is_up:
                 return self.unanswered.sent(now_us, _HELLO)
             case Received(source=source, message=message):
@@ -127,27 +128,27 @@ class Post:
                     self.peer.take(life, seq)
                     self.at = source
                     self.store.put("peer", [life, seq, source])
-                again = self.send_all(now_us) if heard is Heard.NEWS and self.is_up else ()
+                again = self.send_from(now_us) if heard is Heard.NEWS and self.is_up else ()
                 return [Send(source, Welcome(seq, life)), *again]
             case Ask(nonce=nonce):
                 is_said = _HELLO in self.unanswered and nonce == self.nonce
                 self.nonce = nonce
                 return self.hello(now_us) if self.is_up and not is_said else ()
             case Welcome(seq=seq, incarnation=life):
-                if (life, seq) != (incarnation(self.ports), self.store.get("hello", int)):
+                if (life, seq) != (self.outbox.incarnation, self.store.get("hello", int)):
                     return ()
                 self.nonce = None
                 return self.unanswered.answered(now_us, _HELLO)
             case Item():
                 return self.take(now_us, source, message)
-            case Ack(seq=seq, incarnation=life) if life == incarnation(self.ports):
-                gone = self.outbox.acked(seq)
-                return [each for seq, _ in gone for each in self.unanswered.answered(now_us, seq)]
+            case Ack(seq=number, incarnation=life):
+                gone = self.outbox.acked(self.outbox.seq(life, number))
+                over = [each for seq, _ in gone for each in self.unanswered.answered(now_us, seq)]
+                is_next_batch = self.is_up and self.outbox.name(self.outbox.first_seq).incarnation != life
+                return [*over, *self.send_from(now_us)] if gone and is_next_batch else over
         return ()
 
     def take(self, now_us: int, source: str, item: Item) -> Sequence[Effect]:
-        if item.incarnation != self.peer.incarnation:  # of a former one; or of the next, whose hello comes
-            return ()
         self.inbox.take(self.other, item.incarnation, item.first - 1)
         effects: list[Effect] = []
         if self.inbox.place(self.other, item.incarnation, item.seq) is Place.NEXT:
@@ -164,13 +165,14 @@ class Post:
     def hello(self, now_us: int) -> Sequence[Effect]:
         seq = (self.store.get("hello", int) or 0) + 1
         self.store.put("hello", seq)
-        return Send(self.at, Hello(seq, incarnation(self.ports), self.nonce)), *self.unanswered.sent(
+        return Send(self.at, Hello(seq, self.outbox.incarnation, self.nonce)), *self.unanswered.sent(
             now_us, _HELLO
         )
 
-    def send_all(self, now_us: int) -> Sequence[Effect]:
-        return [each for seq, _ in self.outbox.items() for each in self.send(now_us, seq)]
+    def send_from(self, now_us: int, first_seq: int = 0) -> Sequence[Effect]:
+        return [each for seq, _ in self.outbox.batch(first_seq) for each in self.send(now_us, seq)]
 
     def send(self, now_us: int, seq: int) -> Sequence[Effect]:
-        item = msgspec.structs.replace(self.outbox[seq], first=self.outbox.first_seq)
+        first = self.outbox.name(self.outbox.first_seq).number
+        item = msgspec.structs.replace(self.outbox[seq], first=first)
         return Send(self.at, item), *self.unanswered.sent(now_us, seq, size_bytes(item))

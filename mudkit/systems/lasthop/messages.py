@@ -1,7 +1,8 @@
 """Every message of last hop, from whom to whom; the check of all that a machine takes (Last hop 3).
 
-A session is ``[incarnation, life, count]``: a life of the device's store, a life of its machine, and the
-beginnings of that. A stream of messages to the device belongs to one session and has its name.
+A session is ``[incarnation, life, count]``: the identifier of the device's store, which a restore copies;
+the start of its machine, 1 or a drawn number; and the number of the session in that start. A stream of
+messages to the device belongs to one session and has its name.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ __all__ = [
     "Subscribes",
     "Unsubscribes",
     "Wanted",
+    "Wants",
     "Welcome",
 ]
 
@@ -51,7 +53,7 @@ _Text = Annotated[str, Meta(min_length=1, max_length=1 << 16)]
 _Rank = Annotated[float, Meta(ge=-1e9, le=1e9)]
 _Incarnation = Annotated[str, Meta(pattern="^[0-9a-f]{8}$")]
 Session: TypeAlias = tuple[_Incarnation, Count, Count]
-"""An incarnation of the device, a life of its machine, and which beginning of that."""
+"""A store of the device, a start of its machine, and the number of the session in that start."""
 _Number = Annotated[int, Meta(ge=1, le=1 << 62)]
 
 
@@ -157,11 +159,30 @@ class _Message(Struct, frozen=True, tag_field="kind"):
     device: _Text
 
 
+class Wants(Struct, frozen=True):
+    """All that a device is subscribed to; a part of messages.
+
+    Parameters
+    ----------
+    topics : dict of str to (int, Wanted)
+        Each subscription, with the number of the fact by which it began.
+    first : int
+        Number of the first fact that the server has not acknowledged.
+    base : int
+        Number of the last fact that was in the store when the machine started.
+    """
+
+    topics: dict[_Text, tuple[Count, Wanted]]
+    first: Count
+    base: Count
+
+
 class Hello(_Message, frozen=True, tag="hello"):
     """Device to server: a session begins.
 
     It says how many messages have room (null: any number), up to where the last session had come, or else
-    what is there with its ranks, and the facts that the server has not heard.
+    what is there with its ranks, and the facts that the server has not heard. ``wants`` is there when the
+    store of one of them may be an old backup: after a restart of the device, and in answer to a question.
     """
 
     session: Session
@@ -169,6 +190,7 @@ class Hello(_Message, frozen=True, tag="hello"):
     after: tuple[_Text, Count] | None
     holds: dict[_Text, dict[_Text, _Rank]]
     facts: _Facts
+    wants: Wants | UnsetType = UNSET
 
 
 class DeviceFacts(_Message, frozen=True, tag="told"):
@@ -214,9 +236,14 @@ class FactsAck(_Message, frozen=True, tag="heard"):
 
 
 class Identify(_Message, frozen=True, tag="who"):
-    """Server to device: it does not know this session, which has to begin anew."""
+    """Server to device: it does not know this session, which has to begin anew.
+
+    ``start`` is the incarnation of a server that has just started: a device answers it once, whatever the
+    session that the server knows; absent: of a server that has heard this session.
+    """
 
     session: Session
+    start: _Incarnation | UnsetType = UNSET
 
 
 class _Body(Struct, frozen=True, tag_field="what"):
@@ -281,7 +308,11 @@ class FromDevice(Accepts[Hello | DeviceFacts | Read | Ack]):
         """Give a message as what it is, or None: all that it wants must be something that can be had."""
         decoded = super().decode(message)
         facts = decoded.facts if isinstance(decoded, Hello | DeviceFacts) else []
-        return decoded if all(_can_be_had(fact) for _, fact in facts) else None
+        wants = decoded.wants if isinstance(decoded, Hello) else UNSET
+        told = [fact for _, fact in facts]
+        if wants is not UNSET:
+            told += [Subscribes(topic, wanted) for topic, (_, wanted) in wants.topics.items()]
+        return decoded if all(_can_be_had(fact) for fact in told) else None
 
 
 class FromServer(Accepts[Welcome | FactsAck | Identify | Stream]):

@@ -84,21 +84,24 @@ class Register(_FromClient, frozen=True, tag="register"):
     ----------
     attributes : dict
     incarnation : str
-        The incarnation of the client's store.
+        Incarnation of the client: of this start of its machine.
     turn : int
-        How often this incarnation has begun to register or to unregister: the highest counts.
+        Number of the registration or unregistration in this store: the highest of an incarnation counts.
     first : int
-        Contexts with lower numbers will not come any more.
+        Number of the first pending context: those with lower numbers will not come any more.
+    oldest : str
+        Incarnation of the first pending context; absent: ``incarnation``.
     challenge : str
-        What :class:`Identify` asked for; absent: nothing has.
+        Challenge of the :class:`Identify` that this answers; absent: of none.
     another : bool
-        Whether the server has said that there was another incarnation; absent: no.
+        Whether this client has had another incarnation: contexts name theirs then. Absent: no.
     """
 
     attributes: Attributes
     incarnation: Name
     turn: Count
     first: Count
+    oldest: Name | msgspec.UnsetType = msgspec.UNSET
     challenge: Name | msgspec.UnsetType = msgspec.UNSET
     another: bool | msgspec.UnsetType = msgspec.UNSET
 
@@ -109,6 +112,7 @@ class Unregister(_FromClient, frozen=True, tag="unregister"):
     incarnation: Name
     turn: Count
     first: Count
+    oldest: Name | msgspec.UnsetType = msgspec.UNSET
     challenge: Name | msgspec.UnsetType = msgspec.UNSET
     another: bool | msgspec.UnsetType = msgspec.UNSET
 
@@ -123,7 +127,7 @@ class Propagate(_FromClient, frozen=True, tag="context"):
     first : int
         Those with lower numbers are not waited for by the client.
     incarnation : str
-        Absent: of the only one that the server has seen.
+        Incarnation that numbered it; absent: the only one that the client has had.
     """
 
     seq: Count = msgspec.field(name="number")
@@ -211,9 +215,9 @@ class Refused(msgspec.Struct, frozen=True, tag_field="kind", tag="refused"):
 
 
 class Identify(msgspec.Struct, frozen=True, tag_field="kind", tag="identify"):
-    """Server to client: another store was at this device before, or a newer turn; say this turn again.
+    """Server to client: the server knows another incarnation, or a newer turn; say this turn again.
 
-    A late copy of what a device has sent long ago cannot give the challenge back: only who lives can.
+    A late copy of an old registration does not have the challenge.
     """
 
     incarnation: Name

@@ -1,8 +1,8 @@
 """What goes over the network in store and forward, a struct for each kind of message.
 
-A sender numbers what it sends, and a number holds in one incarnation of its store
-(:mod:`mudkit.delivery.session`): ``incarnation`` is that of the client that numbered. Fields that say who
-somebody is must agree with the network, which knows who has sent a message.
+The name of a message is the incarnation of the sender's start that accepted it, and its number in that
+(:mod:`mudkit.delivery.session`): the fields ``incarnation`` and ``seq``. Fields that say who somebody is must
+agree with the network, which knows who has sent a message.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ __all__ = [
     "Delivered",
     "Hello",
     "Identify",
+    "Lacks",
     "Message",
     "Missing",
     "Send",
@@ -94,13 +95,28 @@ class Delivered(msgspec.Struct, frozen=True, tag_field="kind", tag="delivered"):
     to: _Line
 
 
+class Lacks(msgspec.Struct, frozen=True, tag_field="kind", tag="lacks"):
+    """Receiver to relay: a delivery follows one that is not in the inbox.
+
+    ``seq`` is the last one in the inbox, of the incarnation of the sender; 0: none. A relay that has
+    seen later ones acknowledged knows by this that the receiver's store is an old backup, or empty.
+    """
+
+    seq: Count = msgspec.field(name="number")
+    incarnation: _Incarnation
+    receiver: _Incarnation
+    sender: _Line = msgspec.field(name="from")
+    to: _Line
+
+
 class Hello(msgspec.Struct, frozen=True, tag_field="kind", tag="hello"):
     """Client to relay: the device is at the address that this comes from; deliver, unless its user is busy.
 
     ``seq`` counts the hellos of this incarnation: an older one, which comes late, changes nothing.
     ``first`` is the number of the first message that it still has to send: a relay that has lost its store
-    goes on there. ``answer``: the relay is to say that it has heard this; absent: it need not. ``nonce`` is
-    that of the :class:`Identify` that this answers; absent: of none.
+    goes on there. ``oldest`` is the incarnation of that message; absent: it is ``incarnation``. ``answer``:
+    the relay acknowledges this; absent: it need not. ``nonce`` is that of the :class:`Identify` that this
+    answers; absent: of none.
     """
 
     seq: _Seq = msgspec.field(name="number")
@@ -108,6 +124,7 @@ class Hello(msgspec.Struct, frozen=True, tag_field="kind", tag="hello"):
     device: _Line
     busy: bool
     first: _Seq
+    oldest: _Incarnation | msgspec.UnsetType = msgspec.UNSET
     answer: bool | msgspec.UnsetType = msgspec.UNSET
     nonce: _Nonce | msgspec.UnsetType = msgspec.UNSET
 
@@ -122,8 +139,8 @@ class Welcome(msgspec.Struct, frozen=True, tag_field="kind", tag="welcome"):
 class Identify(msgspec.Struct, frozen=True, tag_field="kind", tag="identify"):
     """Relay to client: say hello, with this nonce.
 
-    So speaks a relay that does not know a device because it has lost its store; or that hears of another
-    incarnation of a device than it knows: only who lives now can answer, a late copy cannot.
+    A relay asks when it starts, when it does not know the device or its address, and when a message comes
+    from another incarnation than the known one. A late copy of a hello does not have the nonce.
     """
 
     nonce: _Nonce
@@ -136,7 +153,7 @@ class Message(msgspec.Struct, frozen=True, tag_field="kind", tag="message"):
     text: str
 
 
-FROM_CLIENT: Final = Accepts[Send | Delivered | Hello](Send, Delivered, Hello)
+FROM_CLIENT: Final = Accepts[Send | Delivered | Lacks | Hello](Send, Delivered, Lacks, Hello)
 FROM_RELAY: Final = Accepts[Accepted | Missing | Deliver | Welcome | Identify](
     Accepted, Missing, Deliver, Welcome, Identify
 )

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
+from mudkit.delivery.session import Lineage
 from mudkit.systems.receiving import Accepts, Count, Name
 
 __all__ = [
@@ -121,6 +122,8 @@ class Kept(msgspec.Struct, frozen=True):
     stopped: Count
     skipped: Count
     incarnation: str
+    lineage: Lineage | msgspec.UnsetType = msgspec.UNSET
+    """Lineage of the publish server's log in which ``next_seq`` counts; absent: it is empty."""
 
 
 class Problem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -145,17 +148,25 @@ class Replay(msgspec.Struct, frozen=True, tag_field="kind", tag="replay"):
 
 
 class Have(msgspec.Struct, frozen=True, tag_field="kind", tag="have"):
-    """Access point to publish server: it has heard of all messages up to a number."""
+    """Access point to publish server: it has heard of all messages up to a number.
+
+    ``start`` is the last start in the lineage that it knows; absent: the lineage is empty.
+    """
 
     last: Count
+    start: _Incarnation | msgspec.UnsetType = msgspec.UNSET
 
 
 class Messages(msgspec.Struct, frozen=True, tag_field="kind", tag="messages"):
-    """Publish server to access points: some messages, the last number, and the first that is still kept."""
+    """Publish server to access points: some messages, the last number, and the first that is still kept.
+
+    ``lineage`` is that of the server's log (:func:`mudkit.delivery.session.shared_seq`); absent: it is empty.
+    """
 
     last: Count
     first: Count
     messages: list[Published]
+    lineage: Lineage | msgspec.UnsetType = msgspec.UNSET
 
 
 # -- clients and access points

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mudkit.delivery.inbox import Inbox, Place
+from mudkit.delivery.inbox import MAX_INCARNATIONS, Inbox, Place
 from mudkit.fleet.store import MemoryStore
 
 
@@ -39,9 +39,23 @@ def test_an_incarnation_and_a_sender_has_numbers_of_its_own_that_outlive_the_mac
     assert Inbox(store, "other").last_seq("ann", "0a") == 0
 
 
-def test_what_is_forgotten_is_that_of_one_sender() -> None:
+def test_what_a_receiver_has_lost_is_next_again() -> None:
     inbox = Inbox(MemoryStore())
-    for name in ("ann", "annabel"):
+    for name in ("ann", "bob"):
         inbox.take(name, "0a", 3)
-    inbox.forget("ann")
-    assert (inbox.last_seq("ann", "0a"), inbox.last_seq("annabel", "0a")) == (0, 3)
+    inbox.rewind("ann", "0a", 1)
+    assert inbox.place("ann", "0a", 2) is Place.NEXT
+    assert inbox.place("bob", "0a", 3) is Place.DUPLICATE
+
+
+def test_the_last_incarnations_of_a_sender_are_remembered() -> None:
+    store = MemoryStore()
+    inbox = Inbox(store)
+    inbox.take("bob", "0", 1)
+    for number in range(MAX_INCARNATIONS + 2):
+        inbox.take("ann", f"{number}", 1)
+        inbox.take("ann", f"{number}", 2)
+    places = [inbox.place("ann", f"{number}", 2) for number in range(MAX_INCARNATIONS + 2)]
+    assert places == [Place.EARLY] * 2 + [Place.DUPLICATE] * MAX_INCARNATIONS
+    assert inbox.place("bob", "0", 1) is Place.DUPLICATE
+    assert len(store.keys("seen ann")) == MAX_INCARNATIONS + 1

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from mudkit.delivery.session import Heard, Peer, incarnation
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mudkit.delivery.session import Heard, Incarnation, Lineage, Peer, incarnation, rolled_back, shared_seq
 from mudkit.events import Ports
 from mudkit.fleet.store import MemoryStore
 
@@ -36,3 +40,56 @@ def test_only_who_lives_now_can_answer() -> None:
     peer.take("0b", 1)
     assert peer.hear("0a", 6, nonce) is Heard.STRANGER  # a late copy of the one before
     assert peer.nonce is None
+
+
+def test_a_start_has_an_incarnation_of_its_own_whatever_is_in_the_store() -> None:
+    draws = iter((b"abcd", b"efgh"))
+    ports = Ports(MemoryStore(), lambda n: next(draws)[:n], "ann/sf")
+    first, second = Incarnation(ports), Incarnation(ports)
+    assert (first.id, first.id, second.id) == (b"abcd".hex(), b"abcd".hex(), b"efgh".hex())
+    assert not ports.store.keys()
+
+
+@pytest.mark.parametrize(
+    ("mine", "last", "theirs", "their_last", "shared"),
+    [
+        ({}, 5, {}, 5, 5),
+        ({}, 5, {}, 3, 3),  # a late copy, or the same start
+        ({}, 3, {}, 5, 3),
+        ({}, 9, {"0b": 5}, 4, 4),  # restored, and nothing was added since
+        ({}, 9, {"0b": 5}, 12, 4),
+        ({}, 3, {"0b": 5}, 12, 3),
+        ({"0b": 5}, 9, {"0b": 5, "0c": 7}, 12, 6),
+        ({"0b": 5, "0c": 7}, 9, {"0b": 5, "0d": 8}, 12, 6),
+        ({"0b": 5}, 9, {"0d": 3}, 12, 2),  # restored to an older backup
+        ({"0d": 3}, 9, {"0b": 5}, 12, 2),
+        ({"0b": 5, "0c": 7}, 9, {}, 20, 4),
+    ],
+)
+def test_what_two_copies_of_a_log_share(
+    mine: Lineage, last: int, theirs: Lineage, their_last: int, shared: int
+) -> None:
+    assert shared_seq(mine, last, theirs, their_last) == shared
+
+
+@given(st.data())
+def test_what_copies_share_is_what_is_equal_in_them(data: st.DataObject) -> None:
+    """Logs that are copied, restored and continued, beside their entries."""
+    logs: list[tuple[list[int], Lineage]] = [([], {})]
+    for number in range(data.draw(st.integers(1, 8))):
+        entries, lineage = logs[data.draw(st.integers(0, len(logs) - 1))]
+        kept = {each: first for each, first in lineage.items() if first <= len(entries)}
+        more = [100 * number + each for each in range(data.draw(st.integers(0, 4)))]
+        started = kept if number == 0 else {**kept, f"{number}": len(entries) + 1}
+        logs.append(([*entries, *more], started))
+    for mine, lineage in logs:
+        for theirs, their_lineage in logs:
+            equal = [one == other for one, other in zip(mine, theirs, strict=False)]
+            shared = equal.index(False) if False in equal else len(equal)
+            assert shared_seq(lineage, len(mine), their_lineage, len(theirs)) == shared
+
+
+def test_an_old_store_is_a_row_of_incidents() -> None:
+    record = rolled_back("ann", "messages 3 to 5 are gone")
+    assert (record.table, record.row["incident"]) == ("incidents", "rolled back")
+    assert record.row["detail"] == "ann: messages 3 to 5 are gone"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from judged import told_apart
 
 from mudkit.errors import ParameterError
 from mudkit.events import Call, Notify
@@ -182,7 +183,7 @@ RIGHT = {
 }
 
 
-@pytest.mark.parametrize("piece", RIGHT.values(), ids=RIGHT)
+@pytest.mark.parametrize("piece", told_apart(RIGHT, "by a relay"))
 def test_right_ones_pass(piece):
     verdict = judge(CHAPTER, piece)
     assert verdict.passed, str(verdict)
@@ -230,7 +231,10 @@ WRONG = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("piece", "problem"), WRONG.values(), ids=WRONG)
+TELLING = ("forgets what it sends", "the phone takes all", "the last want to come")
+
+
+@pytest.mark.parametrize(("piece", "problem"), told_apart(WRONG, *TELLING))
 def test_wrong_ones_are_told_apart(piece, problem):
     verdict = judge(CHAPTER, piece)
     assert not verdict.passed
@@ -247,6 +251,7 @@ def test_the_smallest_scenario_is_small_and_drawn():
     assert nothing.diagram() is None
 
 
+@pytest.mark.soak
 def test_it_is_graded_by_its_name(tmp_path):
     for name, text in (("right", SOLUTION), ("wrong", START)):
         (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
@@ -257,6 +262,7 @@ def test_it_is_graded_by_its_name(tmp_path):
     ]
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("task", [TRAFFIC.over(devices=8, hours=0.5), NEWS.over(devices=6, hours=3)])
 def test_it_enters_the_scoreboard(task):
     """What is judged on a small task does a large one, and delivers about what MUD delivers."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from judged import told_apart
 
 from mudkit.exercises import judge
 from mudkit.systems.sublim import Policy, Rule, compress, create_message, policy, resize
@@ -71,6 +72,7 @@ def as_rules(patients):
     return Policy("ward", rules, variables={"patients": patients})
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("piece", [text, as_function, as_rules])
 def test_right_ones_pass(piece):
     verdict = judge(CHAPTER, piece)
@@ -130,7 +132,9 @@ WRONG = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("piece", "problem", "why"), WRONG.values(), ids=WRONG)
+@pytest.mark.parametrize(
+    ("piece", "problem", "why"), told_apart(WRONG, "the paper's PICU", "no limit", "NULL forgotten")
+)
 def test_wrong_ones_are_told_apart(piece, problem, why):
     verdict = judge(CHAPTER, piece)
     assert not verdict.passed

@@ -89,6 +89,7 @@ def test_timers_fire_once_are_replaced_and_cancelled(stage):
     assert fired == [(S, TimerFired("b")), (3 * S, TimerFired("a"))]
 
 
+@pytest.mark.soak
 def test_a_million_timers_end(stage):
     stage.do("server", *(SetTimer(str(n), n % 1000) for n in range(1_000_000)))
     stage.world.run(S)

@@ -103,6 +103,7 @@ def test_a_storm_is_noticed_however_time_goes_on():
         asyncio.run(wait())
 
 
+@pytest.mark.soak
 def test_a_crowd_is_no_storm():
     stage = Stage()
     stage.do("server", *(SetTimer(str(n), S) for n in range(1_100_000)))

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from mudkit.delivery.outbox import Outbox
-from mudkit.events import Store
+from mudkit.events import Ports
 from mudkit.systems.lasthop.messages import Fact, HasRead
 
 __all__ = ["EventLog"]
@@ -25,11 +25,13 @@ class EventLog:
 
     Parameters
     ----------
-    store : Store
+    ports : Ports
     """
 
-    def __init__(self, store: Store) -> None:
-        self._outbox = Outbox(store, _Kept, "fact")
+    def __init__(self, ports: Ports) -> None:
+        self._outbox = Outbox(ports, _Kept, "fact")
+        self.base_seq = self._outbox.last_seq
+        """Number of the last fact when the machine started."""
 
     @property
     def is_empty(self) -> bool:
@@ -40,6 +42,11 @@ class EventLog:
     def last_seq(self) -> int:
         """Number of the last fact; 0 before the first."""
         return self._outbox.last_seq
+
+    @property
+    def first_seq(self) -> int:
+        """Number of the first fact that the server has not acknowledged."""
+        return self._outbox.first_seq
 
     def add(self, fact: Fact) -> int:
         """Note a fact, and give its number.

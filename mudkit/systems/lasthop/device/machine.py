@@ -27,6 +27,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
+from msgspec import UNSET
 
 from mudkit.delivery.records import delivery
 from mudkit.delivery.session import incarnation
@@ -71,6 +72,7 @@ from mudkit.systems.lasthop.messages import (
     Subscribes,
     Unsubscribes,
     Wanted,
+    Wants,
     Welcome,
 )
 from mudkit.systems.lasthop.servers.phone import AGAIN_US
@@ -84,6 +86,8 @@ APP: Final = "notifications"
 ARRIVALS: Final = "arrivals"
 """Who is told of what has come to the device, shown or not."""
 _MISSING: Final = "missing"
+_LIVES: Final = 2
+"""The first start of a store is 1, the others are drawn from here on."""
 _TAKEN: Final = FromServer()
 
 
@@ -140,7 +144,10 @@ class DeviceMachine(Session):
         self._now_us = now_us
         if not self._life:
             self._incarnation = incarnation(self._ports)
-            self._life = (self._store.get("life", int) or 0) + 1
+            if self._store.get("life", int) is None:
+                self._life = 1
+            else:  # the store may be an old backup: no other start has had this number
+                self._life, self._is_asked = _LIVES + int.from_bytes(self._ports.entropy(4), "big"), True
             self._store.put("life", self._life)
         self._queue.expire(now_us)
         effects = [*(self._decide(event) if message is None else self._received(message))]
@@ -157,15 +164,24 @@ class DeviceMachine(Session):
                 return [*effects, self._ack(), *self._await_overtaken()]
             case Stream():
                 return ()
+            case Identify(start=str(start)) if start != self._answered:
+                self._answered = start
+                return self._begin_anew()
             case _ if message.session != self._session:
                 return ()
             case FactsAck(seq=seq):
                 return self._acked(seq)
             case Welcome(seq=seq):
                 return [*self._acked(seq), *self._welcome()]
-            case Identify():
-                self._is_welcome, self._after = False, None
-                return self._hello()
+            case Identify(start=start):
+                return self._begin_anew() if start is UNSET else ()
+
+    def _begin_anew(self) -> Sequence[Effect]:
+        """Begin a session in which the server learns all again."""
+        if not self._has_link:
+            return ()
+        self._is_welcome, self._is_asked, self._after = False, True, None
+        return self._hello()
 
     def _decide(self, event: Event) -> Sequence[Effect]:
         match event:
@@ -367,6 +383,10 @@ class DeviceMachine(Session):
 
     def _held(self) -> dict[str, dict[str, float]]:
         return {each: self._queue.held(each) for each in self._topics}
+
+    def _wants(self) -> Wants:
+        topics = {topic: (run, Wanted.of(wanted)) for topic, (run, wanted) in self._topics.items()}
+        return Wants(topics, self._facts.first_seq, self._facts.base_seq)
 
     def _let_go(self, topic: str, identities: list[str]) -> None:
         """Say that they are not here, and will not be shown."""

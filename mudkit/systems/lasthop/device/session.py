@@ -6,12 +6,13 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
+from msgspec import UNSET
 
 from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.delivery.stream import Incoming
 from mudkit.events import Complete, Effect, Ports, Send, size_bytes
 from mudkit.systems.lasthop.device.event_log import EventLog
-from mudkit.systems.lasthop.messages import Body, DeviceFacts, Hello
+from mudkit.systems.lasthop.messages import Body, DeviceFacts, Hello, Wants
 from mudkit.systems.lasthop.messages import Session as SessionName
 
 __all__ = ["AGAIN", "FACTS", "HELLO", "PATIENCE_US", "Ask", "Session"]
@@ -58,7 +59,7 @@ class Session:
     def __init__(self, ports: Ports, me: str, server: str, capacity: int | None) -> None:
         self._me, self._server = me, server
         self._capacity = capacity
-        self._facts = EventLog(ports.store)
+        self._facts = EventLog(ports)
         self._incarnation = ""
         self._life = self._count = 0
         self._stream: Incoming[Body] = Incoming()
@@ -67,6 +68,10 @@ class Session:
         self._after: tuple[str, int] | None = None
         """The last session in which the server has spoken, and up to where it has come."""
         self._is_welcome = False
+        self._is_asked = False
+        """Whether the next hello says all that is subscribed to."""
+        self._answered = ""
+        """Incarnation of the server's start whose question was answered last."""
         self._telling = 0
         """The last fact of those that were told and may be on their way; 0: none are."""
         self._unanswered: RetransmitTimer[int] = RetransmitTimer(AGAIN)
@@ -76,6 +81,10 @@ class Session:
 
     def _held(self) -> dict[str, dict[str, float]]:
         """Give what is there, by topic, with its ranks."""
+        raise NotImplementedError
+
+    def _wants(self) -> Wants:
+        """Return all that is subscribed to."""
         raise NotImplementedError
 
     def _ask(self, number: int) -> Sequence[Effect]:
@@ -107,7 +116,7 @@ class Session:
         """Go on, now that the server knows of this session."""
         if self._is_welcome:
             return ()
-        self._is_welcome = True
+        self._is_welcome, self._is_asked = True, False
         stop = self._unanswered.answered(self._now_us, HELLO)
         return [*stop, *(effect for number in self._asks for effect in self._ask(number))]
 
@@ -121,7 +130,9 @@ class Session:
         """Say up to where the last session has come, or everything that is there."""
         holds = {} if self._after is not None else self._held()
         facts = self._facts.as_sent()
-        return self._send(HELLO, Hello(self._me, self._session, self._capacity, self._after, holds, facts))
+        wants = self._wants() if self._is_asked and self._after is None else UNSET
+        hello = Hello(self._me, self._session, self._capacity, self._after, holds, facts, wants)
+        return self._send(HELLO, hello)
 
     def _tell(self) -> Sequence[Effect]:
         if not self._is_welcome:

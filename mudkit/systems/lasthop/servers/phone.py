@@ -20,17 +20,17 @@ AGAIN_US: Final = 5_000_000
 _MOST_ASKED: Final = 64
 """So many numbers of reads behind the last one are told apart."""
 _MOST_FORMER: Final = 64
-"""So many incarnations of a device are known as such."""
+"""Former starts of a device that are known as such."""
 
 
 @dataclass
 class Phone:
-    """A device, and the incarnation of it that has its name now."""
+    """A device, and the start of it that has its name now."""
 
     name: str
     session: Session = ("", 0, 0)
-    former: list[str] = field(default_factory=list)
-    """Incarnations that it had before this one."""
+    former: list[tuple[str, int]] = field(default_factory=list)
+    """Starts of its machine before this one: store and start of their sessions."""
     address: str | None = None
     stream: Outgoing[Body] | None = None
     """None: nobody knows what it has."""
@@ -38,7 +38,7 @@ class Phone:
     """What it has not confirmed: items of the stream by number, and, as 0, the question who it is."""
     is_there: bool = False
     claimed: Session | None = None
-    """The session of another incarnation than this one that was asked who it is."""
+    """The session of another start than this one that was asked who it is."""
     facts_heard: int = 0
     """Number of the last fact that it told."""
     asked: set[int] = field(default_factory=set)
@@ -51,18 +51,18 @@ class Phone:
 
     def is_over(self, session: Session) -> bool:
         """Say whether another session has come after this one: what belongs to it is a late copy."""
-        return session[0] in self.former or (session[0] == self.session[0] and session < self.session)
+        return session[:2] in self.former or (session[:2] == self.session[:2] and session < self.session)
 
-    def was_wiped(self) -> None:
-        """Take note that another incarnation has the name from now on: it has been told nothing."""
+    def has_started(self) -> None:
+        """Take note that another start has the name from now on."""
         if self.session[0]:
-            self.former = [*self.former, self.session[0]][-_MOST_FORMER:]
-        self.session, self.claimed, self.facts_heard, self.stream = ("", 0, 0), None, 0, None
+            self.former = [*self.former, self.session[:2]][-_MOST_FORMER:]
+        self.session, self.claimed, self.stream = ("", 0, 0), None, None
 
     def is_alive(self, session: Session) -> bool:
-        """Say whether another incarnation has answered who it is: a late copy of what one said does not."""
+        """Say whether another start has answered who it is: a late copy of what one said does not."""
         claimed = self.claimed
-        return claimed is not None and claimed[0] == session[0] and claimed < session
+        return claimed is not None and claimed[:2] == session[:2] and claimed < session
 
     def asks(self, number: int) -> bool:
         """Say whether a read asks for the first time, and take note of it."""

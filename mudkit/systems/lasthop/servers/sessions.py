@@ -7,8 +7,9 @@ from typing import Final
 
 import msgspec
 
+from mudkit.delivery.session import Incarnation
 from mudkit.delivery.stream import StreamItem
-from mudkit.events import Effect, Send, Store, size_bytes
+from mudkit.events import Effect, Ports, Send, size_bytes
 from mudkit.systems.lasthop.messages import Ack, Body, Identify, Session, Stream
 from mudkit.systems.lasthop.servers.phone import Phone
 
@@ -22,7 +23,7 @@ class _Kept(msgspec.Struct, frozen=True):
     """What outlives the server of a phone."""
 
     session: Session
-    former: list[str]
+    former: list[list[str | int]]
     address: str | None
     told: int
 
@@ -32,12 +33,12 @@ class Sessions:
 
     Parameters
     ----------
-    store : Store
-        What outlives the server.
+    ports : Ports
     """
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, ports: Ports) -> None:
+        self._store = ports.store
+        self._start = Incarnation(ports)
         self._phones: dict[str, Phone] = {}
         self._now_us = 0
 
@@ -69,18 +70,20 @@ class Sessions:
         """Take up the phones that another life has left."""
         for key, kept in self._store.items("phone ", _Kept):
             phone = self._phone(key.removeprefix("phone "))
-            phone.session, phone.former = kept.session, kept.former
+            phone.session = kept.session
+            phone.former = [(str(store), int(life)) for store, life in kept.former]
             phone.address, phone.facts_heard = kept.address, kept.told
 
     def _keep(self, phone: Phone) -> None:
-        kept = _Kept(phone.session, phone.former, phone.address, phone.facts_heard)
+        former: list[list[str | int]] = [[store, life] for store, life in phone.former]
+        kept = _Kept(phone.session, former, phone.address, phone.facts_heard)
         self._store.put(f"phone {phone.name}", kept)
 
     def _ask_who(self, phone: Phone) -> Sequence[Effect]:
         """Ask a device that was there in another life who it is, until it says hello."""
         if phone.address is None:
             return ()
-        question = Identify(phone.name, phone.session)
+        question = Identify(phone.name, phone.session, self._start.id)
         return Send(phone.address, question), *phone.unanswered.sent(self._now_us, _WHO)
 
     def _stream(self, phone: Phone, items: Iterable[StreamItem[Body]]) -> Sequence[Effect]:

@@ -27,6 +27,9 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
+from msgspec import UNSET
+
+from mudkit.delivery.session import rolled_back
 from mudkit.delivery.stream import Outgoing
 from mudkit.errors import MudkitError, ParameterError, PredicateError
 from mudkit.events import (
@@ -57,6 +60,8 @@ from mudkit.systems.lasthop.messages import (
     Stream,
     Subscribes,
     Unsubscribes,
+    Wanted,
+    Wants,
     Welcome,
 )
 from mudkit.systems.lasthop.servers.indexer import Indexer, is_query, problem
@@ -89,12 +94,13 @@ class SpoolServer(Sessions):
     """
 
     def __init__(self, ports: Ports, time_of_day_us: int, capacity: int) -> None:
-        super().__init__(ports.store)
+        super().__init__(ports)
         self._begins_us, self._capacity = time_of_day_us, capacity
         self._subscribers: dict[str, dict[str, ServerSubscription]] = {}
         self._indexer = Indexer()
         self._touched: dict[tuple[str, str], ServerSubscription] = {}
         self._is_awake = False
+        self._is_restarted = bool(ports.store.keys())
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
@@ -174,7 +180,8 @@ class SpoolServer(Sessions):
         topic, rank, item = asked.topic, asked.rank, asked.item
         count = (self._store.get(f"count {topic}", int) or 0) + 1
         self._store.put(f"count {topic}", count)
-        identity = f"{topic} {count}" if item is None else item
+        number = f"{self._start.id} {count}" if self._is_restarted else f"{count}"
+        identity = f"{topic} {number}" if item is None else item
         until_us = FOREVER_US if asked.expires_us is None else self._now_us + asked.expires_us
         message = {**asked.content, "topic": topic, "rank": rank}
         queries, problems = self._indexer.topics(message)
@@ -223,11 +230,15 @@ class SpoolServer(Sessions):
             return (welcome,)
         before = phone.stream
         effects: list[Effect] = []
-        if session[0] != phone.session[0]:
+        if session[:2] != phone.session[:2]:
             if phone.session[0] and not phone.is_alive(session):
                 phone.claimed = session
                 return (Send(source, Identify(device, session)),)
-            effects += self._begins_anew(phone)
+            if session[0] != phone.session[0]:
+                effects += self._begins_anew(phone)
+            elif message.wants is not UNSET:
+                effects += self._goes_back(phone, message.wants.base)
+            phone.has_started()
             before = None
         if session == phone.session or (after is not None and (before is None or before.name != after[0])):
             # It may be a late copy, or must say it all.
@@ -235,8 +246,14 @@ class SpoolServer(Sessions):
         effects += self._away(phone)
         phone.session = session
         phone.room = math.inf if message.room is None else message.room
+        if message.wants is not UNSET and message.wants.first - 1 > phone.facts_heard:
+            detail = f"facts of {device} up to number {message.wants.first - 1} are not known here"
+            effects.append(Record("incidents", {"incident": "began anew", "detail": detail}))
+            phone.facts_heard = message.wants.first - 1
         _, taken = self._take_facts(phone, message.facts)
         effects += taken
+        if message.wants is not UNSET:
+            effects += self._take_wants(phone, message.wants)
         phone.asked = set()  # another life counts anew, and what another session asked is not heard
         phone.stream = Outgoing("{} {}.{}".format(*session))
         phone.address, phone.is_there = source, True
@@ -253,7 +270,7 @@ class SpoolServer(Sessions):
     def _hear(self, source: str, message: DeviceFacts) -> Sequence[Effect]:
         session, phone = message.session, self._phone(message.device)
         effects: list[Effect] = []
-        if session[0] == phone.session[0]:
+        if session[:2] == phone.session[:2]:
             is_new, taken = self._take_facts(phone, message.facts)
             effects += taken
             if is_new:
@@ -349,9 +366,30 @@ class SpoolServer(Sessions):
 
     def _begins_anew(self, phone: Phone) -> Sequence[Effect]:
         """Forget what was the device's that had this name: it is another one, and knows nothing of that."""
-        ended = [effect for topic in list(phone.topics) for effect in self._end(phone, topic)]
-        phone.was_wiped()
-        return ended
+        phone.facts_heard = 0
+        return [effect for topic in list(phone.topics) for effect in self._end(phone, topic)]
+
+    def _goes_back(self, phone: Phone, base: int) -> Sequence[Effect]:
+        """Hear facts again from a number on that the device has told: its store is an old backup."""
+        if phone.facts_heard <= base:
+            return ()
+        lost = f"facts {base + 1} to {phone.facts_heard} are gone"
+        phone.facts_heard = base
+        return (rolled_back(phone.name, lost),)
+
+    def _take_wants(self, phone: Phone, wants: Wants) -> Sequence[Effect]:
+        """Begin, change and end subscriptions, so that they are what the device has."""
+        effects: list[Effect] = []
+        for topic, known in list(phone.topics.items()):
+            if topic not in wants.topics or wants.topics[topic][0] != known.run:
+                effects += self._end(phone, topic)
+        for topic, (run, wanted) in wants.topics.items():
+            if topic not in phone.topics:
+                effects += self._begin(phone, run, wanted.subscription())
+            elif Wanted.of(phone.topics[topic].subscription) != wanted:
+                self._touch(phone.topics[topic])
+                phone.topics[topic].subscribe(self._now_us, wanted.subscription())
+        return effects
 
     def _away(self, phone: Phone) -> Sequence[Effect]:
         """Forward nothing any more, until the device says hello and what it holds."""

@@ -39,7 +39,6 @@ from msgspec import UNSET, UnsetType
 
 from mudkit.delivery.outbox import Outbox
 from mudkit.delivery.retransmit import RetransmitTimer
-from mudkit.delivery.session import incarnation
 from mudkit.errors import OutboxFull, ParameterError
 from mudkit.events import (
     Call,
@@ -116,7 +115,8 @@ class ClientMachine:
         self._calls: dict[int, int] = {}  # op_id by sequence number
         self._sent = 0
         """The highest number of a context that was sent: what is acknowledged beyond was another store's."""
-        self._outbox = Outbox(self._store, ContextFields)
+        self._outbox = Outbox(ports, ContextFields)
+        self._is_restarted = ports.store.get("turn") is not None
         self._seen = SeenAggregates(self._store)
         self._unanswered: RetransmitTimer[int] = RetransmitTimer(_RETRY)
 
@@ -157,8 +157,8 @@ class ClientMachine:
 
     @property
     def _is_another(self) -> bool:
-        """Whether the server has said that it has seen another incarnation of this client."""
-        return self._store.get("another", bool) or False
+        """Whether this client has had another incarnation: contexts name theirs then."""
+        return self._is_restarted or self._store.get("another", bool) or False
 
     def shown(self, now_us: int, context: Context) -> Sequence[Effect]:
         """Take note of an aggregate that has come for the first time."""
@@ -181,19 +181,21 @@ class ClientMachine:
 
     def _say_who(self, now_us: int, challenge: str | UnsetType = UNSET) -> Sequence[Effect]:
         """Tell the server whether this client is registered, in this turn."""
-        life, first = incarnation(self._ports), self._outbox.first_seq
+        life = self._outbox.incarnation
+        oldest, first = self._outbox.name(self._outbox.first_seq)
+        of_first = UNSET if oldest == life else oldest
         another = True if self._is_another else UNSET
         attributes = self._attributes
         asked: FromClients
         if self._leaves or attributes is None:
             asked = Unregister(
                 client=self._client, device=self.device, incarnation=life, turn=self._turn, first=first,
-                challenge=challenge, another=another,
+                oldest=of_first, challenge=challenge, another=another,
             )  # fmt: skip
         else:
             asked = Register(
                 client=self._client, device=self.device, attributes=attributes, incarnation=life,
-                turn=self._turn, first=first, challenge=challenge, another=another,
+                turn=self._turn, first=first, oldest=of_first, challenge=challenge, another=another,
             )  # fmt: skip
         sent = self._ask(asked)
         return (sent, *self._unanswered.sent(now_us, _REGISTRATION, len(sent.message)))
@@ -240,26 +242,23 @@ class ClientMachine:
         except OutboxFull as full:
             return (Complete(op_id, error=full),)
         self._calls[seq] = op_id
-        return self._send(now_us, [seq]) if self._is_known else ()
+        return self._send(now_us, [each for each, _ in self._outbox.batch(seq)]) if self._is_known else ()
 
     def _send(self, now_us: int, seqs: Collection[int]) -> Sequence[Effect]:
         """Send some of what waits."""
         effects: list[Effect] = []
         for seq in seqs:
-            context = self._outbox[seq]
+            life, number = self._outbox.name(seq)
             sent = self._ask(
                 Propagate(
-                    client=self._client, device=self.device, seq=seq, first=self._outbox.first_seq,
-                    context=context, incarnation=self._whose(),
+                    client=self._client, device=self.device, seq=number,
+                    first=self._outbox.name(self._outbox.first_seq).number, context=self._outbox[seq],
+                    incarnation=life if self._is_another else UNSET,
                 )
             )  # fmt: skip
             self._sent = max(self._sent, seq)
             effects += (sent, *self._unanswered.sent(now_us, seq, len(sent.message)))
         return effects
-
-    def _whose(self) -> str | UnsetType:
-        """Give what contexts say of their incarnation: nothing, if the server has seen no other one."""
-        return incarnation(self._ports) if self._is_another else UNSET
 
     def _overdue(self, now_us: int) -> Sequence[Effect]:
         late = self._unanswered.overdue(now_us)
@@ -289,9 +288,12 @@ class ClientMachine:
                 return self._pushed(now_us, push, is_registered=attributes is not None)
             case Unknown():
                 return self._begin(now_us) if self._is_known else ()
-            case Taken(seq=seq, incarnation=whose):
-                return self._taken(now_us, min(seq, self._sent)) if whose == self._whose() else ()
-            case answer if (answer.incarnation, answer.turn) == (incarnation(self._ports), self._turn):
+            case Taken(seq=number, incarnation=whose) if (whose is not UNSET) is self._is_another:
+                seq = self._outbox.seq(self._outbox.incarnation if whose is UNSET else whose, number)
+                return self._taken(now_us, min(seq, self._sent))
+            case Taken():
+                return ()
+            case answer if (answer.incarnation, answer.turn) == (self._outbox.incarnation, self._turn):
                 return self._answered(now_us, answer)
         return ()
 
@@ -321,7 +323,7 @@ class ClientMachine:
         answered = [Complete(op_id, self._client) for op_id in self._registering]
         self._registering.clear()
         stop = self._unanswered.answered(now_us, _REGISTRATION)
-        return [*answered, *stop, *self._send(now_us, [seq for seq, _ in self._outbox.items()])]
+        return [*answered, *stop, *self._send(now_us, [seq for seq, _ in self._outbox.batch()])]
 
     def _refused(self, device: str) -> Sequence[Effect]:
         self._is_known = False
@@ -336,10 +338,13 @@ class ClientMachine:
 
     def _taken(self, now_us: int, up_to_seq: int) -> Sequence[Effect]:
         effects: list[Effect] = []
+        before = self._outbox.name(self._outbox.first_seq).incarnation
         for seq, _ in self._outbox.acked(up_to_seq):
             effects += self._unanswered.answered(now_us, seq)
             if seq in self._calls:
                 effects.append(Complete(self._calls.pop(seq), seq))
+        if self._is_known and self._outbox.name(self._outbox.first_seq).incarnation != before:
+            effects += self._send(now_us, [seq for seq, _ in self._outbox.batch()])
         return effects
 
     def _pushed(self, now_us: int, push: Push | PassedPush, *, is_registered: bool) -> Sequence[Effect]:

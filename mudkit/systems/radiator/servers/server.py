@@ -34,7 +34,7 @@ from hashlib import blake2s
 from itertools import pairwise
 from typing import Final
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct
 
 from mudkit.errors import MudkitError, ParameterError
 from mudkit.events import (
@@ -77,7 +77,7 @@ from mudkit.systems.radiator.packing import pack
 from mudkit.systems.radiator.servers.chains import chains
 from mudkit.systems.radiator.servers.server_link import ServerLink
 from mudkit.systems.radiator.servers.settings import Settings
-from mudkit.systems.radiator.servers.table import Known, Owed, Row
+from mudkit.systems.radiator.servers.table import Known, Numbers, Owed, Row
 
 __all__ = ["ServerMachine"]
 
@@ -91,6 +91,8 @@ _RETRY_US: Final = 60_000_000
 """A join that failed is tried again so long after, if nothing comes before."""
 DOUBT_US: Final = 120_000_000
 """So long a peer is believed who says that another cannot be reached."""
+_MAX_INCARNATIONS: Final = 64
+"""Incarnations of a client whose contexts are known again."""
 _MOST_AHEAD: Final = 256
 """Of a client, contexts are kept that are so far ahead of the one that is missing."""
 
@@ -239,15 +241,20 @@ class ServerMachine:
             if known.challenge is None or message.challenge != known.challenge:
                 known.challenge = known.challenge or self._entropy(4).hex()
                 return self._tell(source, Identify(message.incarnation, message.turn, known.challenge))
-            known = Known(message.incarnation, message.turn, 0, is_another=True)
+            known = Known(message.incarnation, message.turn, is_another=True, numbers=known.numbers)
             row = self._rows.get(message.client)
             if row is not None and row.device == message.device:
                 row.is_there = False  # another store has nothing of what came: what is owed goes to it anew
         if known is None:
-            known = Known(message.incarnation, message.turn, 0)
+            known = Known(message.incarnation, message.turn)
         self._known[key] = known
         known.is_another |= message.another is True
-        known.turn, known.last_seq = message.turn, max(known.last_seq, message.first - 1)
+        known.turn = message.turn
+        known.oldest = message.incarnation if message.oldest is UNSET else message.oldest
+        for each in list(known.numbers)[:-_MAX_INCARNATIONS]:
+            del known.numbers[each]
+        numbers = known.numbers.setdefault(known.oldest, Numbers())
+        numbers.last_seq = max(numbers.last_seq, message.first - 1)
         return ()
 
     def _shows_life(self, client: str, row: Row) -> list[Effect]:
@@ -262,27 +269,31 @@ class ServerMachine:
         self._owing.discard(client)
         row = self._rows.pop(client)
         self._at.pop(row.address, None)
-        self._known[client, row.device].early.clear()
+        for numbers in self._known[client, row.device].numbers.values():
+            numbers.early.clear()
         self._engine.unregister(self._now_us, client)
 
     def _context(self, row: Row, message: Propagate) -> Sequence[Effect]:
         client, seq = message.client, message.seq
         known = self._known[client, row.device]
-        whose: str | UnsetType = known.incarnation if known.is_another else UNSET
-        if message.incarnation != whose:
+        whose = known.incarnation if message.incarnation is UNSET else message.incarnation
+        is_named = message.incarnation is not UNSET
+        if is_named is not known.is_another or whose not in (known.incarnation, known.oldest):
             return self._tell(row.address, Unknown())
-        known.last_seq = max(known.last_seq, message.first - 1)
-        if known.last_seq < seq <= known.last_seq + _MOST_AHEAD:
-            known.early[seq] = message.context.context()
+        numbers = known.numbers.setdefault(whose, Numbers())
+        numbers.last_seq = max(numbers.last_seq, message.first - 1)
+        if numbers.last_seq < seq <= numbers.last_seq + _MOST_AHEAD:
+            numbers.early[seq] = message.context.context()
         taken = []
-        while known.last_seq + 1 in known.early:
-            known.last_seq += 1
-            taken.append(known.early.pop(known.last_seq))
-        if known.early:
-            known.early = {each: early for each, early in known.early.items() if each > known.last_seq}
+        while numbers.last_seq + 1 in numbers.early:
+            numbers.last_seq += 1
+            taken.append(numbers.early.pop(numbers.last_seq))
+        if numbers.early:
+            ahead = {each: early for each, early in numbers.early.items() if each > numbers.last_seq}
+            numbers.early = ahead
         effects: list[Effect] = []
-        if seq <= known.last_seq:
-            effects += self._tell(row.address, Taken(known.last_seq, whose))
+        if seq <= numbers.last_seq:
+            effects += self._tell(row.address, Taken(numbers.last_seq, message.incarnation))
         for context in taken:
             self._arrived += 1
             arrived = Message(self._arrived, client, self._now_us, context)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from mudkit.systems.radiator.context import Attributes, Context
 from mudkit.systems.radiator.messages import ContextFields
 
-__all__ = ["Known", "Owed", "Row"]
+__all__ = ["Known", "Numbers", "Owed", "Row"]
 
 
 @dataclass
@@ -62,26 +62,41 @@ class Row:
 
 
 @dataclass
+class Numbers:
+    """Contexts of one incarnation of a client.
+
+    Parameters
+    ----------
+    last_seq : int
+        Number of the last context that was taken.
+    early : dict of int to Context
+        Contexts that came before one that is missing, by number: none of them is confirmed.
+    """
+
+    last_seq: int = 0
+    early: dict[int, Context] = field(default_factory=dict)
+
+
+@dataclass
 class Known:
-    """What the server knows of a client on a device, also after it has left: its numbers go on then.
+    """State of a client on a device, also after it has left: its numbers go on then.
 
     Parameters
     ----------
     incarnation : str
-        The incarnation of the client's store.
+        Incarnation of the client.
     turn : int
         The highest with which it has registered or unregistered.
-    last_seq : int
-        Sequence number of the last context that was taken.
     is_another : bool
-        Whether there was another incarnation before: then contexts say of which they are.
+        Whether the client has had another incarnation before: contexts name theirs then.
     """
 
     incarnation: str
     turn: int
-    last_seq: int
     is_another: bool = False
+    oldest: str = ""
+    """Incarnation of the client's first pending context."""
+    numbers: dict[str, Numbers] = field(default_factory=dict)
+    """By incarnation, the last of them."""
     challenge: str | None = None
-    """What who comes with another incarnation, or an older turn, has to give back first."""
-    early: dict[int, Context] = field(default_factory=dict)
-    """Contexts that came before one that is missing, by number: none of them is confirmed."""
+    """Challenge that a register of another incarnation, or of an older turn, has to carry."""

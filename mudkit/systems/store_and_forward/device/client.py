@@ -33,8 +33,7 @@ import msgspec
 from mudkit.delivery.inbox import Inbox
 from mudkit.delivery.outbox import Outbox
 from mudkit.delivery.records import delivery
-from mudkit.delivery.retransmit import RetransmitTimer
-from mudkit.delivery.session import incarnation
+from mudkit.delivery.retransmit import FIRST_US, RetransmitTimer
 from mudkit.errors import OutboxFull
 from mudkit.events import (
     Call,
@@ -61,6 +60,7 @@ from mudkit.systems.store_and_forward.messages import (
     Delivered,
     Hello,
     Identify,
+    Lacks,
     Missing,
     Send,
     Welcome,
@@ -89,6 +89,7 @@ class _Kept(msgspec.Struct, frozen=True):
 class _Known(msgspec.Struct, frozen=True):
     """What the relay has to know to deliver."""
 
+    incarnation: str
     address: str
     busy: bool
 
@@ -106,15 +107,16 @@ class ClientMachine:
     """
 
     def __init__(self, ports: Ports, me: str, relay: str) -> None:
-        self._ports = ports
         self._store = ports.store
         self._me = me
         self._relay = relay
         self._has_link = self._is_server = False
         self._address = ports.address
         self._nonce: str | None = None  # what the relay has last asked for a hello with
-        self._outbox = Outbox(self._store, Send)
+        self._outbox = Outbox(ports, Send)
         self._inbox = Inbox(self._store)
+        self._lacks_us: dict[tuple[str, str, int], int] = {}
+        """When the relay was told last that the messages of a sender up to a number are all that came."""
         self._calls: dict[int, int] = {}  # op_id by sequence number: callers do not outlive the machine
         self._unanswered: RetransmitTimer[int] = RetransmitTimer(_RETRY)
 
@@ -142,8 +144,9 @@ class ClientMachine:
                 return (CancelTimer(_RETRY),)
             case SendFailed(message=Hello()) if self._has_link:
                 return self._unanswered.sent(now_us, _HELLO)
-            case SendFailed(message=Send(seq=seq)) if self._has_link and seq in self._outbox:
-                return self._unanswered.sent(now_us, seq)
+            case SendFailed(message=Send(incarnation=life, seq=number)) if self._has_link:
+                seq = self._outbox.seq(life, number)
+                return self._unanswered.sent(now_us, seq) if seq in self._outbox else ()
             case TimerFired():
                 return self._overdue(now_us)
             case ContextChanged(context=context):
@@ -176,14 +179,13 @@ class ClientMachine:
                 return self._hello(now_us, must=True) if self._has_link and not is_said else ()
             case None | Deliver():
                 return dropped(event)
-            case message if message.incarnation != incarnation(self._ports):  # to who had this name before
-                return ()
-            case Accepted(seq=seq):
-                return self._accepted(now_us, seq)
-            case Welcome(seq=seq):
-                return self._welcome(now_us, seq)
-            case Missing(seq=seq):
-                return self._missing(now_us, seq) if self._has_link else ()
+            case Accepted(incarnation=life, seq=number):
+                return self._accepted(now_us, self._outbox.seq(life, number))
+            case Welcome(incarnation=life, seq=seq):
+                return self._welcome(now_us, seq) if life == self._outbox.incarnation else ()
+            case Missing(incarnation=life, seq=number):
+                seq = self._outbox.seq(life, number)
+                return self._missing(now_us, seq) if self._has_link and seq else ()
 
     def _missing(self, now_us: int, seq: int) -> Sequence[Effect]:
         """Send from a number on; a relay that asks for what it has had was restored from an old backup."""
@@ -192,25 +194,27 @@ class ClientMachine:
         return [*greeting, *self._send_from(now_us, seq)]
 
     def _take(self, op_id: int, asked: Submit, now_us: int) -> Sequence[Effect]:
-        life = incarnation(self._ports)
         seq = self._outbox.last_seq + 1
-        item = asked.item or f"{self._me} {life} {seq}"
-        message = Send(seq=seq, incarnation=life, key=item, sender=self._me, to=asked.to, text=asked.text)
+        life, number = self._outbox.name(seq)
+        item = asked.item or f"{self._me} {life} {number}"
+        message = Send(seq=number, incarnation=life, key=item, sender=self._me, to=asked.to, text=asked.text)
         try:
             self._outbox.add(message)
         except OutboxFull as error:
             return (Complete(op_id, error=error),)
         self._calls[seq] = op_id
         created = delivery(item, asked.to, created_us=now_us)
-        return (created, *self._send(now_us, seq, message)) if self._has_link else (created,)
+        return (created, *self._send_from(now_us, seq)) if self._has_link else (created,)
 
     def _accepted(self, now_us: int, seq: int) -> Sequence[Effect]:
-        if self._outbox.ack(seq) is None:
+        accepted = self._outbox.ack(seq)
+        if accepted is None:
             return ()
-        over = self._unanswered.answered(now_us, seq)
+        effects = [*self._unanswered.answered(now_us, seq)]
         if seq in self._calls:
-            return Complete(self._calls.pop(seq), seq), *over
-        return over
+            effects.insert(0, Complete(self._calls.pop(seq), seq))
+        is_next_batch = self._outbox.name(self._outbox.first_seq).incarnation != accepted.incarnation
+        return [*effects, *self._send_from(now_us, 0)] if is_next_batch and self._has_link else effects
 
     def _deliver(self, message: Deliver, now_us: int) -> Sequence[Effect]:
         seen = self._inbox.last_seq(message.sender, message.incarnation)
@@ -226,16 +230,31 @@ class ClientMachine:
             effects.append(delivery(message.key, self._me, delivered_us=now_us))
             seen = message.seq
         if message.seq > seen:  # one before it is missing
-            return effects
+            return self._lacks(now_us, message, seen)
         answer = Delivered(
             seq=message.seq,
             incarnation=message.incarnation,
-            receiver=incarnation(self._ports),
+            receiver=self._outbox.incarnation,
             key=message.key,
             sender=message.sender,
             to=self._me,
         )
         return [*effects, SendTo(self._relay, answer)]
+
+    def _lacks(self, now_us: int, message: Deliver, seen: int) -> Sequence[Effect]:
+        """Tell the relay up to where the messages of a sender have come, once per retransmission timeout."""
+        last = message.sender, message.incarnation, seen
+        if now_us - self._lacks_us.get(last, -FIRST_US) < FIRST_US:
+            return ()
+        self._lacks_us = {last: now_us}
+        lacks = Lacks(
+            seq=seen,
+            incarnation=message.incarnation,
+            receiver=self._outbox.incarnation,
+            sender=message.sender,
+            to=self._me,
+        )
+        return (SendTo(self._relay, lacks),)
 
     def _read(self, op_id: int, now_us: int) -> Sequence[Effect]:
         first = (self._store.get("read", int) or 0) + 1
@@ -255,13 +274,15 @@ class ClientMachine:
         seq = (self._store.get("hello", int) or 0) + 1
         self._store.put("hello", seq)
         known = self._known()
+        oldest, first = self._outbox.name(self._outbox.first_seq)
         is_news = must or _HELLO in self._unanswered or self._store.get("told", _Known) != known
         hello = Hello(
             seq=seq,
-            incarnation=incarnation(self._ports),
+            incarnation=known.incarnation,
             device=self._me,
             busy=known.busy,
-            first=self._outbox.first_seq,
+            first=first,
+            oldest=msgspec.UNSET if oldest == known.incarnation else oldest,
             answer=True if is_news else msgspec.UNSET,
             nonce=self._nonce if is_news and self._nonce is not None else msgspec.UNSET,
         )
@@ -271,7 +292,7 @@ class ClientMachine:
         return SendTo(self._relay, hello), *self._unanswered.sent(now_us, _HELLO)
 
     def _known(self) -> _Known:
-        return _Known(self._address, self._store.get("busy", bool) or False)
+        return _Known(self._outbox.incarnation, self._address, self._store.get("busy", bool) or False)
 
     def _welcome(self, now_us: int, seq: int) -> Sequence[Effect]:
         if seq != self._store.get("hello", int):  # it has heard an older one
@@ -281,8 +302,8 @@ class ClientMachine:
         return self._unanswered.answered(now_us, _HELLO)
 
     def _send_from(self, now_us: int, first_seq: int) -> Sequence[Effect]:
-        """Send the outbox from a sequence number on."""
-        waiting = self._outbox.items(first_seq)
+        """Send the current batch of the outbox from a sequence number on."""
+        waiting = self._outbox.batch(first_seq)
         return [effect for seq, message in waiting for effect in self._send(now_us, seq, message)]
 
     def _send(self, now_us: int, seq: int, message: Send) -> Sequence[Effect]:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
 
 from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.delivery.session import Peer
-from mudkit.systems.store_and_forward.messages import Deliver
+from mudkit.systems.store_and_forward.messages import Deliver, Delivered
 
-__all__ = ["FIRST_TRY_US", "DeviceQueue", "Known"]
+__all__ = ["FIRST_TRY_US", "QUESTION", "DeviceQueue", "Known"]
 
 FIRST_TRY_US: Final = 60_000_000
 """After which a device that is away is tried for the first time."""
+QUESTION: Final = ""
+"""Key of the question who a device is, among what it has not answered."""
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -33,17 +35,20 @@ class DeviceQueue:
     ----------
     name : str
         The device's name.
-    queue : mapping
-        What waits for it, by key, of each sender the first first.
     known : Known, optional
         What is in the store of its hello; without, it has never said one.
     """
 
-    __slots__ = ("address", "is_away", "is_busy", "name", "peer", "queue", "try_us", "unanswered")
+    __slots__ = (
+        "_batches", "address", "is_away", "is_busy", "name", "peer", "queue", "try_us", "unanswered",
+    )  # fmt: skip
 
-    def __init__(self, name: str, queue: Mapping[str, Deliver], known: Known | None = None) -> None:
+    def __init__(self, name: str, known: Known | None = None) -> None:
         self.name = name
-        self.queue = dict(queue)
+        self.queue: dict[str, Deliver] = {}
+        """Pending deliveries by their keys in the store, which sort by sender, batch and number."""
+        self._batches: dict[str, dict[str, tuple[int, int]]] = {}
+        """Of each sender with pending deliveries: for each incarnation its batch and how many there are."""
         self.unanswered: RetransmitTimer[str] = RetransmitTimer(name)
         self.peer = Peer()
         self.address: str | None = None
@@ -60,5 +65,43 @@ class DeviceQueue:
         return self.address is not None and not self.is_busy and not self.is_away
 
     def known(self) -> Known:
-        """Give what is kept of its hello."""
+        """Return what is kept of its hello."""
         return Known(self.address, self.peer.incarnation, self.peer.seq, self.is_busy)
+
+    def put(self, message: Deliver, batch: int) -> str:
+        """Append a delivery, and return its key.
+
+        Parameters
+        ----------
+        message : Deliver
+        batch : int
+            Rank of the incarnation among those of its sender, unless some of it are pending already.
+        """
+        batches = self._batches.setdefault(message.sender, {})
+        batch, count = batches.get(message.incarnation, (batch, 0))
+        batches[message.incarnation] = batch, count + 1
+        key = self.key(message)
+        self.queue[key] = message
+        return key
+
+    def pop(self, key: str) -> Sequence[str]:
+        """Remove a delivery; return the keys of those that may be delivered now that it is gone."""
+        message = self.queue.pop(key)
+        batches = self._batches[message.sender]
+        batch, count = batches[message.incarnation]
+        if count > 1:
+            batches[message.incarnation] = batch, count - 1
+            return ()
+        del batches[message.incarnation]
+        return [each for each in sorted(self.queue) if self.queue[each].sender == message.sender]
+
+    def key(self, message: Deliver | Delivered, seq: int | None = None) -> str:
+        """Return the key of a message, or of another one of its sender's incarnation."""
+        batch, _ = self._batches.get(message.sender, {}).get(message.incarnation, (0, 0))
+        seq = message.seq if seq is None else seq
+        return f"for {self.name}\n{message.sender}\n{batch:09d}\n{seq:019d}"
+
+    def deliverable(self, keys: Iterable[str]) -> list[str]:
+        """Return those that may be delivered: of each sender, the oldest incarnation with pending ones."""
+        oldest = {sender: min(each.values())[0] for sender, each in self._batches.items() if each}
+        return [key for key in keys if int(key.split("\n")[2]) == oldest[self.queue[key].sender]]

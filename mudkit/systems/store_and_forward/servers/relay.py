@@ -33,7 +33,7 @@ from typing import Final
 import msgspec
 
 from mudkit.delivery.inbox import Inbox, Place
-from mudkit.delivery.session import Heard
+from mudkit.delivery.session import Heard, rolled_back
 from mudkit.events import (
     Effect,
     Event,
@@ -55,17 +55,34 @@ from mudkit.systems.store_and_forward.messages import (
     Delivered,
     Hello,
     Identify,
+    Lacks,
     Missing,
     Send,
     Welcome,
 )
-from mudkit.systems.store_and_forward.servers.device_queue import FIRST_TRY_US, DeviceQueue, Known
+from mudkit.systems.store_and_forward.servers.device_queue import FIRST_TRY_US, QUESTION, DeviceQueue, Known
 
 __all__ = ["RelayMachine"]
 
 _LAST_TRY_US: Final = 1_800_000_000
 """A device that is away says hello when it is back; the hello may be lost. So it is tried, twice as late each
 time, up to this."""
+
+
+class _Last(msgspec.Struct, frozen=True):
+    """The last message of a sender to a receiver.
+
+    Parameters
+    ----------
+    incarnation : str
+    batch : int
+        Rank of the incarnation among those in which the sender has sent something to this receiver.
+    seq : int
+    """
+
+    incarnation: str
+    batch: int
+    seq: int
 
 
 class RelayMachine:
@@ -87,11 +104,11 @@ class RelayMachine:
         self._devices: dict[str, DeviceQueue] = {}
         self._at: dict[str, DeviceQueue] = {}
         for key, known in self._store.items("at ", Known):
-            device = self._devices[key[3:]] = DeviceQueue(key[3:], {}, known)
+            device = self._devices[key[3:]] = DeviceQueue(key[3:], known)
             if device.address is not None:
                 self._at[device.address] = device
         for key, message in self._store.items("for ", Deliver):
-            self._device(message.to).queue[key] = message
+            self._device(message.to).put(message, int(key.split("\n")[2]))
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
@@ -103,8 +120,7 @@ class RelayMachine:
             case SendFailed(to=address):
                 return self._away(address)
             case LinkUp():
-                waiting = (each for each in self._devices.values() if each.is_there and each.queue)
-                return [effect for each in waiting for effect in self._deliver(now_us, each)]
+                return [effect for each in self._devices.values() for effect in self._start(now_us, each)]
         return ()
 
     def _received(self, now_us: int, event: Received) -> Sequence[Effect]:
@@ -115,12 +131,24 @@ class RelayMachine:
                 return self._accept(now_us, source, message)
             case Delivered(to=name) as message if name == sender:
                 return self._take_delivered(now_us, source, message)
+            case Lacks(to=name) as message if name == sender:
+                return self._lacks(now_us, source, message)
             case Hello(device=name) as message if name == sender:
                 return self._hello(now_us, source, message)
         return dropped(event)
 
     def _device(self, name: str) -> DeviceQueue:
-        return self._devices.get(name) or self._devices.setdefault(name, DeviceQueue(name, {}))
+        return self._devices.get(name) or self._devices.setdefault(name, DeviceQueue(name))
+
+    def _start(self, now_us: int, device: DeviceQueue) -> Sequence[Effect]:
+        """Deliver to a device where it was, and ask it for a hello: this store may be an old one."""
+        delivered = self._deliver(now_us, device) if device.is_there else ()
+        return [*delivered, *self._question(now_us, device)]
+
+    def _question(self, now_us: int, device: DeviceQueue) -> Sequence[Effect]:
+        if device.address is None:
+            return ()
+        return [*self._identify(device, device.address), *device.unanswered.sent(now_us, QUESTION)]
 
     # -- what senders say
 
@@ -137,12 +165,16 @@ class RelayMachine:
             if self._missed.get(sender) != (life, next_seq):  # once: all that are too early say the same
                 self._missed[sender] = life, next_seq
                 effects.append(SendTo(source, Missing(seq=next_seq, incarnation=life)))
-        return [*effects, *self._ask_unknown(self._device(sender), source)]
+        device = self._device(sender)
+        return [*effects, *self._identify(device, source)] if device.address != source else effects
 
     def _queue(self, now_us: int, message: Send) -> Sequence[Effect]:
         """Put the next message of a sender into the queue of its receiver."""
         device = self._device(message.to)
-        last_there = f"sent {message.sender}\n{message.incarnation}\n{device.name}"
+        last_there = f"sent {message.sender}\n{device.name}"
+        last = self._store.get(last_there, _Last) or _Last("", 0, 0)
+        if last.incarnation != message.incarnation:
+            last = _Last(message.incarnation, last.batch + 1, 0)
         kept = Deliver(
             seq=message.seq,
             incarnation=message.incarnation,
@@ -150,21 +182,16 @@ class RelayMachine:
             sender=message.sender,
             to=device.name,
             text=message.text,
-            after=self._store.get(last_there, int) or 0,
+            after=last.seq,
         )
-        key = _key(kept)
         self._accepted.take(message.sender, message.incarnation, message.seq)
-        self._store.put(last_there, message.seq)
+        self._store.put(last_there, msgspec.structs.replace(last, seq=message.seq))
         self._store.crash_point("accepted, not in the queue")
+        key = device.put(kept, last.batch)
         self._store.put(key, kept)
-        device.queue[key] = kept
         if device.is_there:
             return self._send(now_us, device, [key])
         return (SetTimer(device.name, device.try_us),) if device.is_away and len(device.queue) == 1 else ()
-
-    def _ask_unknown(self, device: DeviceQueue, source: str) -> Sequence[Effect]:
-        """Ask a device for its hello that should have said one."""
-        return self._identify(device, source) if device.address is None else ()
 
     def _identify(self, device: DeviceQueue, source: str) -> Sequence[Effect]:
         return (SendTo(source, Identify(device.peer.ask(self._ports.entropy))),)
@@ -181,8 +208,6 @@ class RelayMachine:
         if heard is Heard.STALE:
             return effects
         effects += self._begin_anew(message)
-        if device.peer.incarnation not in ("", life):
-            self._delivered.forget(device.name)
         self._move(device, source)
         device.peer.take(life, seq)
         device.is_busy = message.busy
@@ -193,25 +218,40 @@ class RelayMachine:
     def _begin_anew(self, message: Hello) -> Sequence[Effect]:
         """Go on at the number at which a sender is, if the store does not know those before."""
         before = message.first - 1
-        if before <= self._accepted.last_seq(message.device, message.incarnation):
+        oldest = message.incarnation if message.oldest is msgspec.UNSET else message.oldest
+        if before <= self._accepted.last_seq(message.device, oldest):
             return ()
-        self._accepted.take(message.device, message.incarnation, before)
+        self._accepted.take(message.device, oldest, before)
         detail = f"messages of {message.device} up to number {before} are not known here"
         return (Record("incidents", {"incident": "began anew", "detail": detail}),)
 
     def _take_delivered(self, now_us: int, source: str, message: Delivered) -> Sequence[Effect]:
         device = self._device(message.to)
         if message.receiver != device.peer.incarnation:  # of a former one; or of the next, whose hello comes
-            return self._ask_unknown(device, source)
+            return self._identify(device, source)
         self._delivered.take(*_stream(message), message.seq)
-        key = _key(message)
-        if device.queue.pop(key, None) is not None:
+        key = device.key(message)
+        effects = [*device.unanswered.answered(now_us, key)]
+        following: Sequence[str] = ()
+        if key in device.queue:
+            following = device.pop(key)
             self._store.delete(key)
-        effects = device.unanswered.answered(now_us, key)
         if device.is_away and device.address == source:
             self._reached(device)
             return [*effects, *self._deliver(now_us, device)]
-        return effects
+        return [*effects, *self._send(now_us, device, following)] if device.is_there else effects
+
+    def _lacks(self, now_us: int, source: str, message: Lacks) -> Sequence[Effect]:
+        """Deliver what waits after the last message of a sender that a receiver has kept."""
+        device = self._device(message.to)
+        if message.receiver != device.peer.incarnation:
+            return self._identify(device, source)
+        last_seq = self._delivered.last_seq(*_stream(message))
+        if last_seq <= message.seq:
+            return ()  # what is before it waits for its own deadline
+        self._delivered.rewind(*_stream(message), message.seq)
+        lost = f"messages of {message.sender} from number {message.seq + 1} to {last_seq} are gone"
+        return [rolled_back(device.name, lost), *(self._deliver(now_us, device) if device.is_there else ())]
 
     # -- delivering
 
@@ -223,16 +263,16 @@ class RelayMachine:
 
     def _send(self, now_us: int, device: DeviceQueue, keys: Iterable[str]) -> list[Effect]:
         effects: list[Effect] = []
-        for key in keys:
+        for key in device.deliverable(keys):
             message = self._after_what_it_has(device, device.queue[key])
             effects.append(SendTo(str(device.address), message))
             effects += device.unanswered.sent(now_us, key, size_bytes(message))
         return effects
 
     def _after_what_it_has(self, device: DeviceQueue, message: Deliver) -> Deliver:
-        """Let a message follow what this incarnation of its receiver has, if the one before is gone."""
+        """Let a message follow what its receiver has, if the one before is not in the queue."""
         after = message.after
-        if after == 0 or _key(message, after) in device.queue:
+        if after == 0 or device.key(message, after) in device.queue:
             return message
         seen = self._delivered.last_seq(*_stream(message))
         return message if seen == after else msgspec.structs.replace(message, after=seen)
@@ -242,15 +282,17 @@ class RelayMachine:
             device.try_us = min(2 * device.try_us, _LAST_TRY_US)
             message = self._after_what_it_has(device, device.queue[min(device.queue)])
             return SendTo(str(device.address), message), SetTimer(device.name, device.try_us)
-        if not device.is_there:
+        if device.address is None:
             return ()
-        late, streams, again = set(device.unanswered.overdue(now_us)), set(), []
-        for key in sorted(device.queue) if late else ():
+        late = set(device.unanswered.overdue(now_us))
+        asked = self._question(now_us, device) if QUESTION in late else ()
+        streams, again = set(), []
+        for key in sorted(device.queue) if late and device.is_there else ():
             stream = key.rpartition("\n")[0]
             if key in late or stream in streams:
                 streams.add(stream)
                 again.append(key)
-        return [*self._send(now_us, device, again), *device.unanswered.fired(now_us)]
+        return [*asked, *self._send(now_us, device, again), *device.unanswered.fired(now_us)]
 
     def _away(self, address: str) -> Sequence[Effect]:
         device = self._at.get(address)
@@ -275,12 +317,6 @@ class RelayMachine:
         self._at[address] = device
 
 
-def _stream(message: Deliver | Delivered) -> tuple[str, str]:
-    """Give whose messages to whom these are, and of which incarnation of the sender."""
+def _stream(message: Deliver | Delivered | Lacks) -> tuple[str, str]:
+    """Return whose messages to whom these are, and of which incarnation of the sender."""
     return f"{message.to}\n{message.sender}", message.incarnation
-
-
-def _key(message: Deliver | Delivered, seq: int | None = None) -> str:
-    """Give the key of a message, or of another one of its stream, in the queue of its receiver."""
-    seq = message.seq if seq is None else seq
-    return f"for {message.to}\n{message.sender}\n{message.incarnation}\n{seq:019d}"

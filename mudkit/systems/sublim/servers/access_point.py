@@ -20,9 +20,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from mudkit.delivery.retransmit import RetransmitTimer
+from mudkit.delivery.session import Follower, Lineage, last_start
 from mudkit.errors import MudkitError
 from mudkit.events import (
     Call,
@@ -104,8 +106,8 @@ class AccessPointMachine:
         self._server = server
         self._functions = functions
         self._sites = sites
-        self._last: int | None = None
-        """The last message of which it has heard since it was made."""
+        kept = ports.store.get("log", Follower) or Follower()
+        self._log = Follower(kept.lineage, kept.former)
         self._asked: int | None = None
         """From which number on messages were asked for and have not come."""
         self._unanswered: RetransmitTimer[str] = RetransmitTimer(_SERVER)
@@ -115,7 +117,7 @@ class AccessPointMachine:
         """Names of subscribers of whom it is not known that they have all messages."""
         for key in self._store.keys("agent "):
             self._begin(key.removeprefix("agent "))
-        self._over = Handover(ports, self._agents, self._begin)
+        self._over = Handover(ports, self._agents, self._begin, self._log)
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
@@ -183,7 +185,7 @@ class AccessPointMachine:
 
     def _handed_over(self, now_us: int, source: str, message: Heard) -> Sequence[Effect]:
         # Until it knows which message is the next, it cannot begin with anybody.
-        moved = () if self._last is None else self._over.heard(now_us, source, message, self._last + 1)
+        moved = () if self._log.last_seq is None else self._over.heard(now_us, source, message)
         return [*moved, *self._catch_up(now_us)]
 
     def _is_readable(self, state: StateTransfer) -> bool:
@@ -198,10 +200,18 @@ class AccessPointMachine:
 
     def _messages(self, now_us: int, message: Messages) -> Sequence[Effect]:
         effects: list[Effect] = []
-        if self._last is None:
+        is_first, before = self._log.last_seq is None, self._log.lineage
+        lineage: Lineage = {} if message.lineage is UNSET else message.lineage
+        if not self._log.hear(lineage, message.last):
+            return ()
+        if is_first:
             effects += self._unanswered.answered(now_us, _JOIN)
-        self._last = max(self._last or 0, message.last)
+        if lineage != before:
+            self._store.put("log", self._log)
+            self._asked = None
+            effects += self._unanswered.answered(now_us, _REPLAY)
         for agent in self._agents.values():
+            effects += agent.follow(lineage, message.last)
             agent.skip(message.first)
             for each in message.messages:
                 if each.seq == agent.record.next_seq:
@@ -210,15 +220,17 @@ class AccessPointMachine:
         if self._asked is not None and any(each.seq <= self._asked for each in message.messages):
             self._asked = None
             effects += self._unanswered.answered(now_us, _REPLAY)
-        have = Send(self._server, Have(self._last))
-        return [*effects, *self._plain.flood(message.messages), *self._catch_up(now_us), have]
+        have = Have(self._log.last_seq or 0, last_start(lineage) or UNSET)
+        flooded = self._plain.flood(message)
+        return [*effects, *flooded, *self._catch_up(now_us), Send(self._server, have)]
 
     def _catch_up(self, now_us: int) -> Sequence[Effect]:
         """Ask for what some subscriber has missed, unless that is on its way."""
-        if self._asked is not None or self._last is None:
+        last_seq = self._log.last_seq
+        if self._asked is not None or last_seq is None:
             return ()
         next_of = {name: self._agents[name].record.next_seq for name in self._behind & self._agents.keys()}
-        self._behind = {name for name, seq in next_of.items() if seq <= self._last}
+        self._behind = {name for name, seq in next_of.items() if seq <= last_seq}
         if not self._behind:
             return ()
         self._asked = min(next_of.values())

@@ -6,10 +6,12 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from mudkit.delivery.records import delivery
 from mudkit.delivery.retransmit import RetransmitTimer
+from mudkit.delivery.session import Follower, Lineage, rolled_back, shared_seq
 from mudkit.events import Effect, Record, Send, Store, size_bytes
 from mudkit.systems.sublim.messages import (
     Automatic,
@@ -37,11 +39,11 @@ _SHOWN: Final = 200
 AnyPolicy = Policy | FunctionPolicy
 
 
-def fresh(subscriber: str, epoch: int, next_seq: int) -> StateTransfer:
-    """Give the state of a subscriber of whom nobody has heard: the next message is the first."""
+def fresh(subscriber: str, epoch: int, log: Follower) -> StateTransfer:
+    """Return the state of a subscriber of whom nobody has heard: the next message is the first."""
     kept = Kept(
-        epoch=0, address="", report=0, automatic=Automatic(), variables={}, next_seq=next_seq,
-        last_seq=0, policy=0, stopped=0, skipped=0, incarnation="",
+        epoch=0, address="", report=0, automatic=Automatic(), variables={}, next_seq=(log.last_seq or 0) + 1,
+        last_seq=0, policy=0, stopped=0, skipped=0, incarnation="", lineage=log.lineage or UNSET,
     )  # fmt: skip
     return StateTransfer(subscriber, epoch, kept, None, [])
 
@@ -113,6 +115,18 @@ class Agent:
         self.policy = policy
         self._store.put(f"policy {self.name}", sent)
         self.change(replace(self.record, policy=seq, variables=dict(policy.variables), stopped=0))
+
+    def follow(self, lineage: Lineage, last_seq: int) -> Sequence[Effect]:
+        """Go on in the publish server's log, which may have been restored from a backup."""
+        before: Lineage = {} if self.record.lineage is UNSET else self.record.lineage
+        if before == lineage:
+            return ()
+        known_seq = self.record.next_seq - 1
+        shared = shared_seq(before, known_seq, lineage, last_seq)
+        self.change(replace(self.record, next_seq=shared + 1, lineage=lineage or UNSET))
+        if shared == known_seq:
+            return ()
+        return (rolled_back("publish server", f"messages {shared + 1} to {known_seq} are gone"),)
 
     def skip(self, first_seq: int) -> None:
         """Take note that messages before a number are no longer to be had."""

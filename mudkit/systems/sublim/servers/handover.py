@@ -35,6 +35,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mudkit.delivery.retransmit import RetransmitTimer
+from mudkit.delivery.session import Follower
 from mudkit.events import Effect, Ports, Send, size_bytes
 from mudkit.systems.sublim.messages import (
     Ask,
@@ -118,9 +119,14 @@ class Handover:
         Those of this access point; they are taken out of it.
     begin : callable
         Makes an agent of what is stored.
+    log : Follower
+        Position in the publish server's log: where somebody begins of whom nobody has heard.
     """
 
-    def __init__(self, ports: Ports, agents: dict[str, Agent], begin: Callable[[str], Agent]) -> None:
+    def __init__(
+        self, ports: Ports, agents: dict[str, Agent], begin: Callable[[str], Agent], log: Follower
+    ) -> None:
+        self._log = log
         self._store = ports.store
         self._me = ports.address
         self._agents = agents
@@ -129,7 +135,7 @@ class Handover:
         self._unanswered: RetransmitTimer[str] = RetransmitTimer(HANDOVER, _AGAIN_US)
         """What was asked for and what was sent, by its key in the store."""
 
-    def heard(self, now_us: int, source: str, message: Heard, next_seq: int) -> Sequence[Effect]:
+    def heard(self, now_us: int, source: str, message: Heard) -> Sequence[Effect]:
         """Take what a client or another access point says.
 
         Parameters
@@ -139,20 +145,18 @@ class Handover:
             The address of who says it.
         message : struct
             What is said.
-        next_seq : int
-            The number of the first message for somebody of whom nobody has heard.
         """
         name = message.subscriber
         match message:
             case Attach():
-                return self._attach(now_us, source, message, next_seq)
+                return self._attach(now_us, source, message)
             case Left(incarnation=incarnation):
                 agent = self._agents.get(name)
                 if agent is not None and agent.record.incarnation != incarnation:
                     self._forget(agent)
                 return ()
             case Ask():
-                return self._ask(now_us, source, message, next_seq)
+                return self._ask(now_us, source, message)
             case StateTransfer():
                 return self._take_state(now_us, source, message)
             case StateTransferAck(epoch=epoch):
@@ -207,7 +211,7 @@ class Handover:
     def _gone(self, name: str) -> _Gone | None:
         return self._store.get(_GONE + name, _Gone)
 
-    def _attach(self, now_us: int, source: str, message: Attach, next_seq: int) -> Sequence[Effect]:
+    def _attach(self, now_us: int, source: str, message: Attach) -> Sequence[Effect]:
         name, epoch, incarnation = message.subscriber, message.epoch, message.incarnation
         agent, gone, before = self._agents.get(name), self._gone(name), self._want(name)
         others = [
@@ -239,7 +243,7 @@ class Handover:
         if origin == self._me:  # nobody has served it yet, or this one has lost nothing: it never did
             if not begins:
                 return ()
-            Agent.install(self._store, name, fresh(name, epoch, next_seq))
+            Agent.install(self._store, name, fresh(name, epoch, self._log))
             return self._here(now_us, self._begin(name), source, epoch, message)
         if before is not None and (before.epoch, before.incarnation) == (epoch, incarnation):
             self._store.put(WANT + name, replace(before, address=source))
@@ -269,7 +273,7 @@ class Handover:
         agent.is_away = False
         return [Send(source, Attached(told.incarnation, epoch, agent.record.report)), *agent.again(now_us)]
 
-    def _ask(self, now_us: int, source: str, message: Ask, next_seq: int) -> Sequence[Effect]:
+    def _ask(self, now_us: int, source: str, message: Ask) -> Sequence[Effect]:
         name, epoch = message.subscriber, message.epoch
         agent, gone = self._agents.get(name), self._gone(name)
         if gone is not None and message.fresh and gone.incarnation != message.incarnation:
@@ -282,7 +286,7 @@ class Handover:
                 is_waited_for = False
             if not message.fresh or is_waited_for:
                 return ()  # it is on its way here: whoever asks will ask again
-            Agent.install(self._store, name, fresh(name, epoch, next_seq))
+            Agent.install(self._store, name, fresh(name, epoch, self._log))
             agent = self._begin(name)
         if agent is None:
             assert gone is not None

@@ -17,7 +17,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from msgspec import UNSET
+
 from mudkit.delivery.records import delivery
+from mudkit.delivery.session import Follower, Lineage, last_start, shared_seq
 from mudkit.errors import PredicateError
 from mudkit.events import (
     Call,
@@ -42,8 +45,8 @@ from mudkit.systems.sublim.messages import (
     Have,
     Hello,
     Join,
+    Messages,
     Plain,
-    Published,
 )
 
 __all__ = ["LANGUAGE", "PlainAccessPointMachine", "PlainService"]
@@ -60,6 +63,7 @@ class PlainService:
     def __init__(self) -> None:
         self._wanted: dict[str, tuple[str, Predicate]] = {}
         """By subscriber: its address, and its predicate."""
+        self._log = Follower()
         self._last = 0
 
     def heard(self, source: str, message: Hello | Bye) -> None:
@@ -77,10 +81,16 @@ class PlainService:
         """Take note that nobody is at an address."""
         self._wanted = {name: each for name, each in self._wanted.items() if each[0] != address}
 
-    def flood(self, messages: Sequence[Published]) -> Sequence[Effect]:
+    def flood(self, announced: Messages) -> Sequence[Effect]:
         """Send what is new to those who want it."""
+        lineage: Lineage = {} if announced.lineage is UNSET else announced.lineage
+        before = self._log.lineage
+        if not self._log.hear(lineage, announced.last):
+            return ()
+        if lineage != before:
+            self._last = shared_seq(before, self._last, lineage, announced.last)
         effects: list[Effect] = []
-        for message in messages:
+        for message in announced.messages:
             if message.seq <= self._last:
                 continue
             self._last = message.seq
@@ -122,8 +132,10 @@ class PlainAccessPointMachine:
                 if messages is None:
                     return dropped(event)
                 self._has_joined = True
-                have = Send(self._server, Have(messages.last))
-                return [*self._service.flood(messages.messages), have]
+                have = Have(messages.last)
+                if messages.lineage is not UNSET:
+                    have = Have(messages.last, last_start(messages.lineage))
+                return [*self._service.flood(messages), Send(self._server, have)]
             case Received(source=source):
                 message = FROM_PLAIN_CLIENT.decode(event.message)
                 if message is None or message.subscriber != event.sender:

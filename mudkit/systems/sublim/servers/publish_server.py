@@ -8,6 +8,8 @@ publish        the next number; kept; to all access points
 join           an access point is there: it learns the last number
 replay         messages from a number on, some at a time; what is no longer kept is skipped, and said
 have           an access point has heard of all messages up to a number
+start          of a store that is not empty: the log goes on with another start in its lineage; tell the
+               access points, which may know messages that an old backup had not seen
 timer          tell the last number to whoever has not said that it has heard of it
 =============  =======================================================================================
 """
@@ -17,8 +19,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
+from mudkit.delivery.session import Incarnation, Lineage, continued, last_start
 from mudkit.events import Call, Complete, Effect, Event, LinkUp, Ports, Received, Send, SetTimer, TimerFired
 from mudkit.systems.receiving import dropped
 from mudkit.systems.sublim.messages import TO_PUBLISHER, Have, Join, Messages, Published, Replay
@@ -55,12 +59,23 @@ class PublishServerMachine:
         self._sites = sites
         self._kept = kept
         self._last: int = ports.store.get("last", int) or 0
-        self._points: dict[str, int] = dict.fromkeys(ports.store.get("points", list) or [], 0)
-        """Access points by address, and the last number of which they have said that they heard of it."""
+        points: list[str] | None = ports.store.get("points", list)
+        self._points: dict[str, int] = {}
+        """Access points by address, and the last number that they have acknowledged in this start."""
+        self._lineage: Lineage = ports.store.get("lineage", dict[str, int]) or {}
+        self._restart: Incarnation | None = None
+        """Of a start that continues the log of another one, before it has handled anything."""
+        if points is not None or self._last:
+            self._restart = Incarnation(ports)
+            self._points = dict.fromkeys([*(points or []), *(site.address for site in sites)], -1)
         self._is_waiting = False
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
+        if self._restart is not None:  # what a backup had not seen is no part of this log
+            self._lineage = continued(self._lineage, self._last, self._restart.id)
+            self._store.put("lineage", self._lineage)
+            self._restart = None
         match event:
             case Call(op_id=op_id, operation=Publish() as asked):
                 return self._publish(now_us, op_id, asked)
@@ -86,8 +101,9 @@ class PublishServerMachine:
                 return (Send(source, self._announcement()),)
             case Replay(first=first):
                 return (Send(source, self._replayed(first)),)
-            case Have(last=last):
-                self._points[source] = max(self._points.get(source, 0), last)
+            case Have(last=last, start=start):
+                if (start or "") == last_start(self._lineage):  # else it is about another log
+                    self._points[source] = max(self._points.get(source, 0), last)
         return ()
 
     def _left_us(self, now_us: int, last: int) -> int | None:
@@ -129,7 +145,8 @@ class PublishServerMachine:
         return replace(self._announcement(), messages=[each for each in entries if each is not None])
 
     def _announcement(self) -> Messages:
-        return Messages(self._last, max(self._last - self._kept + 1, 1), [])
+        lineage = self._lineage or UNSET
+        return Messages(self._last, max(self._last - self._kept + 1, 1), [], lineage)
 
 
 def _key(number: int) -> str:

@@ -154,6 +154,7 @@ def test_what_is_no_verdict_is_refused():
         assert caught.value.where == "verdict"
 
 
+@pytest.mark.process
 def test_the_package_offers_it_by_name_and_loads_no_plotting_before():
     code = (
         "import sys; from mudkit import figures; light = 'plotly' not in sys.modules; figures.history;"

@@ -101,15 +101,17 @@ def test_odd_messages_of_strangers_change_nothing():
     assert works(there)
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("seed", range(2))
-def test_no_odd_message_of_whoever_raises(seed):
+def test_no_odd_message_of_whoever_raises(scaled, seed):
     """Those of a cloud's own servers, too; what comes of those is not looked at: a cloud trusts itself."""
     there, heard = talked_of()
-    bombard(there.lab, heard, 10_000, seed)
+    bombard(there.lab, heard, scaled(10_000, 1_000), seed)
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("seed", range(3))
-def test_odd_messages_of_a_device_in_its_own_name_concern_no_other(seed):
+def test_odd_messages_of_a_device_in_its_own_name_concern_no_other(scaled, seed):
     there, heard = talked_of()
     of_bob = {
         process: result
@@ -117,14 +119,15 @@ def test_odd_messages_of_a_device_in_its_own_name_concern_no_other(seed):
         if (result := [e for e in events if e.host == "bob"])
     }
     assert {type(process.machine).__name__ for process in of_bob} == {"Gateway"}
-    bombard(there.lab, of_bob, 10_000, seed)
+    bombard(there.lab, of_bob, scaled(10_000, 1_000), seed)
     there.run(600)
     assert there.lab.problems.empty
     assert works(there)
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("seed", range(3))
-def test_odd_messages_of_a_relay_fail_no_module(seed):
+def test_odd_messages_of_a_relay_fail_no_module(scaled, seed):
     """The paper trusts no relay (3.3)."""
     there, heard = talked_of()
     modules = {
@@ -132,7 +135,7 @@ def test_odd_messages_of_a_relay_fail_no_module(seed):
         for process, events in heard.items()
         if type(process.machine).__name__ == "ModuleMachine"
     }
-    bombard(there.lab, modules, 10_000, seed)
+    bombard(there.lab, modules, scaled(10_000, 1_000), seed)
     there.run(600)
     assert there.lab.problems.empty
     assert not there.seen_by_relays()

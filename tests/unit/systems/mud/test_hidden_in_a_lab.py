@@ -45,6 +45,7 @@ def year_of():
 # -- what a reader says last of herself (1)
 
 
+@pytest.mark.soak(keep=2)
 @pytest.mark.parametrize("seed", range(8))
 def test_what_a_reader_says_last_counts_in_whatever_order_it_comes(seed):
     place = Place(seed=seed)
@@ -256,6 +257,7 @@ def twins(act, **cloud):
     return noticed
 
 
+@pytest.mark.soak(keep=3)
 @pytest.mark.parametrize("read", READS, ids=str)
 def test_a_read_takes_as_long_whatever_is_hidden(read):
     def act(place, bob):
@@ -302,6 +304,7 @@ def test_what_is_told_comes_when_it_would_whatever_is_hidden():
     assert without == with_hidden
 
 
+@pytest.mark.soak(keep=3)
 @pytest.mark.parametrize("key", ["a", "g", "never", "a 3"])
 @pytest.mark.parametrize("kind", ["blind", "conditional", "delete"])
 def test_a_write_takes_as_long_whatever_is_hidden(key, kind):

@@ -85,7 +85,11 @@ def test_it_goes_on_counting_after_a_restart_and_knows_its_access_points():
     again = server(store)
     (answer,) = sent(again.handle(0, LinkUp("me", "server")), "messages")
     assert answer["last"] == 3
-    again.handle(0, Received("ap", {"kind": "have", "last": 3}))
+    assert list(answer["lineage"].values()) == [4]
+    (start,) = answer["lineage"]
+    again.handle(0, Received("ap", {"kind": "have", "last": 3}))  # of the log before the restart
+    assert sent(again.handle(5_000_000, TimerFired("again")), "messages")
+    again.handle(0, Received("ap", {"kind": "have", "last": 3, "start": start}))
     assert again.handle(0, TimerFired("again")) == []
     assert sent(publish(again, 1), "messages")[0]["messages"][0]["number"] == 4
 

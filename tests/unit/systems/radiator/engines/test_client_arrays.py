@@ -115,6 +115,7 @@ def random_story(chance, steps):
         yield now_us, what, number, client, zone
 
 
+@pytest.mark.soak(keep=2)
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("echo", [False, True])
 def test_many_rows_and_places_agree_with_the_lists(seed, echo):
@@ -145,6 +146,7 @@ def test_many_rows_and_places_agree_with_the_lists(seed, echo):
     assert gone[0] == gone[1]
 
 
+@pytest.mark.soak
 def test_room_is_given_up_by_messages_that_wait_nowhere():
     made = engine(lambda sender, receiver: Volume(3), clients=5)
     sent = (message(number, f"c{number % 5}", number) for number in range(10_000))

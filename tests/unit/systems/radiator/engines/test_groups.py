@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import tracemalloc
 
+import pytest
+
 from mudkit.systems.radiator import (
     Aggregability,
     Context,
@@ -106,6 +108,7 @@ def test_a_message_costs_as_many_steps_as_there_are_groups():
     assert len(asked) == 30
 
 
+@pytest.mark.soak
 def test_memory_does_not_grow_with_the_messages():
     """What is held is what waits, and a context of each client; R5 has a million messages to 60,000."""
     sizes = {}

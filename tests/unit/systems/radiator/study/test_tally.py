@@ -157,6 +157,7 @@ def _chi_square(counts):
     return float(((counts - expected) ** 2 / expected).sum())
 
 
+@pytest.mark.soak
 def test_every_set_of_deliveries_is_as_likely_as_any_other():
     """The 15 sets of two of six, of pieces that are of one, two and three."""
     gone = [aggregate(1, [1], ["a"]), aggregate(2, [2], ["b", "c"]), aggregate(3, [3], ["d", "e", "f"])]

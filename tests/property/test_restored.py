@@ -1,0 +1,145 @@
+"""A device or server that comes back from an old backup: what is accepted from then on arrives, and nobody loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import pytest
+
+from mudkit import Lab
+from mudkit.systems import lasthop, radiator, sublim
+from mudkit.systems.store_and_forward import Client, Relay
+
+HERE = (44.43, 26.10)
+MAX_MESSAGES = 400
+"""Of a quiet hour after the restore, all machines together: somebody who loops sends thousands."""
+HOW = ("quiet", "with traffic", "two restores", "a later backup")
+
+
+class Place:
+    """A system with somebody who says something, and what was heard of it."""
+
+    hosts: ClassVar[dict[str, str]]
+    """Hosts that can be restored, by role."""
+
+    def __init__(self) -> None:
+        self.lab = Lab(seed=1)
+        self.heard: list[str] = []
+        self.accepted: list[str] = []
+        self.build()
+
+    def build(self) -> None:
+        raise NotImplementedError
+
+    def say(self, text: str) -> Any:
+        raise NotImplementedError
+
+    def go_on(self, name: str, count: int) -> None:
+        """Say something each minute, and take note of what was accepted."""
+        for number in range(count):
+            text = f"{name} {number}"
+            self.say(text).add_done_callback(lambda done, text=text: self.took(done, text))
+            self.lab.run(minutes=1)
+
+    def took(self, done: Any, text: str) -> None:
+        if done.status == "ok":
+            self.accepted.append(text)
+
+
+class Texts(Place):
+    hosts: ClassVar = {"sender": "ann", "receiver": "bob", "relay": "relay"}
+
+    def build(self) -> None:
+        relay = Relay(self.lab)
+        self.ann, bob = (Client(self.lab.device(name), relay) for name in ("ann", "bob"))
+        bob.on_message(lambda message: self.heard.append(message["text"]))
+
+    def say(self, text: str) -> Any:
+        return self.ann.send("bob", text)
+
+
+class Spooled(Place):
+    hosts: ClassVar = {"device": "bob", "server": "spool"}
+
+    def build(self) -> None:
+        publications = lasthop.Publications(self.lab)
+        self.topic = publications.topic("news")
+        bob = lasthop.Subscriber(self.lab.device("bob"), publications)
+        bob.on_arrival(lambda content: self.heard.append(content["text"]))
+        bob.subscribe("news", mode="on-line", max=1000).result()
+
+    def say(self, text: str) -> Any:
+        return self.topic.publish(text, rank=5.0)
+
+
+class Contexts(Place):
+    hosts: ClassVar = {"sender": "ann", "receiver": "bob", "server": "radiator"}
+
+    def build(self) -> None:
+        server = radiator.Server(self.lab, lambda sender, receiver: radiator.Volume(1))
+        self.ann = radiator.Client(self.lab.device("ann"), server)
+        self.bob = radiator.Client(
+            self.lab.device("bob"), server, receive=lambda context: self.heard.extend(context["text"])
+        )
+        for client in (self.ann, self.bob):
+            client.registered.result()
+
+    def say(self, text: str) -> Any:
+        self.bob.propagate_context(
+            radiator.Context({"bob"})
+        )  # a server that restarts finds who says something
+        return self.ann.propagate_context(radiator.Context({"ann"}, {"text": text}))
+
+
+class Messages(Place):
+    hosts: ClassVar = {"subscriber": "bob", "access point": "ap", "publish server": "publish-server"}
+
+    def build(self) -> None:
+        self.net = sublim.PublishServer(self.lab)
+        sublim.AccessPoint(self.lab, self.net, at=HERE, range_m=150, name="ap")
+        bob = sublim.Subscriber(self.lab.device("bob", link="wifi", at=HERE), self.net)
+        bob.on_message(lambda message: self.heard.append(message["text"]))
+
+    def say(self, text: str) -> Any:
+        return self.net.publish({"text": text})
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize(
+    ("kind", "role"), [(kind, role) for kind in (Texts, Spooled, Contexts, Messages) for role in kind.hosts]
+)
+def test_what_is_accepted_after_a_restore_arrives_and_nobody_loops(
+    kind: Callable[[], Place], role: str, how: str
+) -> None:
+    place = kind()
+    lab, host = place.lab, place.hosts[role]
+    lab.run(minutes=1)
+    place.go_on("before", 2)
+    backups = [lab.faults.backup(host)]
+    place.go_on("later", 5)
+    backups.append(lab.faults.backup(host))
+    place.go_on("last", 3)
+    for number, backup in enumerate(
+        {"two restores": [backups[1], backups[0]], "a later backup": backups}.get(how, backups[:1])
+    ):
+        if how == "with traffic":
+            for each in range(5):
+                place.say(f"on its way {each}")
+        lab.faults.restore(host, backup)
+        if number == 0 and how in ("two restores", "a later backup"):
+            place.go_on("between", 3)
+    if how != "with traffic":
+        lab.run(minutes=5)
+    place.accepted.clear()
+    place.go_on("after", 12)
+    lab.run(hours=2)
+    assert len(place.accepted) == 12
+    assert [text for text in place.heard if text.startswith("after")] == place.accepted
+    asked = _messages(lab)
+    lab.run(hours=1)
+    assert _messages(lab) - asked < MAX_MESSAGES
+
+
+def _messages(lab: Lab) -> int:
+    return sum(row.messages for row in lab.world.bill())
