@@ -138,7 +138,7 @@ class ClientMachine:
         self._ports, self._store = ports, ports.store
         self._gateways, self._servers = settings.gateways, settings.servers
         self._policy_slots: list[PolicySlot] = []
-        self.local = Local(ports.store, settings.most_rows)
+        self.local = Local(ports, settings.most_rows)
         self._connection = Connection(
             endpoint, _latest(ports.store.get("token", str), settings.token), settings.gateways, first
         )

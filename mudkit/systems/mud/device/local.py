@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from mudkit.delivery.outbox import Outbox
-from mudkit.events import Store
+from mudkit.events import Ports, Store
 from mudkit.systems.mud.messages import Fields, Row, SentPredicate
 from mudkit.systems.mud.tables.records import value_hash
 from mudkit.systems.mud.tables.table import Table
@@ -130,7 +130,7 @@ class Local:
 
     Parameters
     ----------
-    store : Store
+    ports : Ports
     most_rows : int
         Number of committed records kept; those heard of longest ago are evicted first, never a pending write.
 
@@ -142,8 +142,8 @@ class Local:
         Number of records of each table that were let go, by partition: what was complete may no longer be.
     """
 
-    def __init__(self, store: Store, most_rows: int) -> None:
-        self._store = store
+    def __init__(self, ports: Ports, most_rows: int) -> None:
+        self._store = store = ports.store
         self._most_rows = most_rows
         _rename_older_keys(store)
         self.tables = {key.removeprefix("table "): table for key, table in store.items("table ", Table)}
@@ -152,7 +152,7 @@ class Local:
             _, name, record = key.split("\n")
             self._rows[name, record] = row
         self._seen = {key.removeprefix("seen "): seen for key, seen in store.items("seen ", _Seen)}
-        self.writes = Outbox(store, PendingWrite, _WRITES)
+        self.writes = Outbox(ports, PendingWrite, _WRITES)
         self._hashes: dict[tuple[str, str], tuple[Fields | None, str | None]] = {}
         """Hashes of committed records that were read."""
         self.losses: defaultdict[str, Counter[int]] = defaultdict(Counter)
@@ -319,4 +319,5 @@ def _rename_older_keys(store: Store) -> None:
     if counted is not None or older:
         numbers = (int(key.rpartition(" ")[2]) for key in older)
         store.put(f"last of {_WRITES}", max(counted or 0, *numbers, 0))
+        store.put(f"starts of {_WRITES}", {store.get("incarnation", str) or "": 0})
         store.delete("count of writes")

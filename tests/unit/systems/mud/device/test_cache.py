@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
+from mud_machines import ports
 
-from mudkit.fleet.store import MemoryStore
 from mudkit.predicates import Predicate, function
 from mudkit.predicates.functions import remove
 from mudkit.systems.mud.device.cache import Cache
@@ -34,7 +34,7 @@ class Device:
     """A cache over a store; partitions begin at the empty key and at m."""
 
     def __init__(self, most_rows=100):
-        self.local = Local(MemoryStore(), most_rows)
+        self.local = Local(ports(), most_rows)
         table = Table.created("t", "app", {"acl": "public", "split": ["m"]}, 1)
         self.local.learn(table)
         self.cache = Cache(self.local)

@@ -30,7 +30,7 @@ class Cell:
         self.ports = ports("jane", store or MemoryStore())
         self.connection = Connection("jane/news", None, ["gateway"], 0)
         self.connection.life, self.connection.incarnation = "life", "first"
-        self.local = Local(self.ports.store, 10)
+        self.local = Local(self.ports, 10)
         self.watching = ContinuousReads(self.ports, self.local, self.connection, ["server"], [])
         if is_up:
             self.connection.up()
