@@ -12,9 +12,11 @@ from typing import Any, Final
 from mudkit.fleet.failures import raise_failure
 from mudkit.lab import Lab
 from mudkit.systems.mud import Client, Cloud, Shipped, WritePolicy
+from mudkit.systems.mud.device.local import PendingWrite
 from mudkit.verify.campaign.faults import KINDS, Trouble
 from mudkit.verify.campaign.table import Cells, SeenHost, SeenNetwork
 from mudkit.verify.campaign.work import APP, MAIN, SIDE, Burst, HeldBack, Work
+from mudkit.wire import as_wire
 
 __all__ = ["BURST_S", "MINUTES", "SETTLE_HOURS", "Campaign"]
 
@@ -58,7 +60,7 @@ class Campaign:
         """Whom their tokens are of."""
         self.renewals: dict[str, list[Any]] = {}
         """Of each client the tokens that it was given since, as operations."""
-        self.replaces: dict[str, int] = {}
+        self.replaces: dict[str, int | None] = {}
         """The version that each conditional write was to replace, by value."""
         self.bases: dict[str, str | None] = {}
         """The value that each write stood on, by its own; None: none."""
@@ -136,15 +138,16 @@ class Campaign:
 
         def put(key: str, value: Any) -> None:
             if key.startswith("log "):
-                log[value["lsn"]] = value  # one that was rolled back is put again, or is beyond the end
+                # One that was rolled back is put again, or is beyond the end.
+                log[value.lsn] = as_wire(value)
 
         process.store.at_put = put
 
     def _note_write(self, key: str, value: Any) -> None:
-        if key.startswith("write ") and value["data"] is not None:
-            base = value["base"]
-            self.replaces[value["data"]["v"]] = value["replaces"]
-            self.bases[value["data"]["v"]] = None if base is None else base["data"]["v"]
+        if isinstance(value, PendingWrite) and value.data is not None:
+            base = None if value.base is None else value.base.data
+            self.replaces[value.data["v"]] = value.replaces
+            self.bases[value.data["v"]] = None if base is None else base["v"]
 
     def _watch_kills(self) -> None:
         world, before = self.lab.world, self.lab.world.on_incident
