@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mudkit.errors import MudkitError
+from mudkit.errors import MudkitError, TableProblem
 from mudkit.events import Effect, Send
 from mudkit.systems.mud.messages import Part, PartitionRead
 from mudkit.systems.mud.problems import encode_error
@@ -17,12 +17,21 @@ __all__ = ["answered"]
 def answered(copy: TableReplica, read: PartitionRead, master: str | None = None) -> Sequence[Effect]:
     """Answer a read from a copy; pass it on to the master if the copy is older than the reader has seen.
 
-    ``master`` None: this is the master.
+    ``master`` None: this is the master, which is older only if it was restored from a backup.
     """
     table = copy.tables.get(read.name)
-    if master is not None and (copy.lsn < read.least or table is None):
+    is_behind = copy.lsn < read.least
+    if master is not None and (is_behind or table is None):
         return (Send(master, read),)
     try:
+        if is_behind:
+            raise TableProblem(
+                "The store is older than what this client has read.",
+                where=f"table {read.name!r}",
+                found=f"entry {copy.lsn} of the log",
+                expected=f"entry {read.least} or a later one",
+                remedy="it was restored from a backup: begin with an empty storage of the device",
+            )
         if table is None or not table.has(read.table, [read.partition]):
             raise no_such_table(read.name, copy.tables)
         table.check_access(claims_of(read.auth))  # it may have changed since the gateway checked it

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from mudkit.events import Effect, Event, LinkUp, Ports, Received, SetTimer, TimerFired
 from mudkit.systems.mud.messages import (
@@ -22,7 +22,6 @@ from mudkit.systems.receiving import Accepts, dropped
 __all__ = ["Replica"]
 
 _APPLY: Final = "apply"
-_NOBODY: Final[Accepts[Any]] = Accepts()
 
 
 class Replica:
@@ -41,7 +40,7 @@ class Replica:
 
     def __init__(self, ports: Ports, master: str, processors: Sequence[str], lag_us: int) -> None:
         self._master = master
-        self._accepts: dict[str, Accepts[Any]] = {
+        self._accepts: dict[str, Accepts[Log | State] | Accepts[PartitionRead]] = {
             master: FOLLOWER_FROM_BACK_END,
             **dict.fromkeys(processors, REPLICA_FROM_PROCESSOR),
         }
@@ -53,7 +52,8 @@ class Replica:
         """See :class:`mudkit.events.Machine`."""
         match event:
             case Received():
-                message = self._accepts.get(event.source, _NOBODY).decode(event.message)
+                accepts = self._accepts.get(event.source)
+                message = None if accepts is None else accepts.decode(event.message)
                 return dropped(event) if message is None else self._received(now_us, event, message)
             case LinkUp() | TimerFired(name="begin"):
                 return self._log.begin()

@@ -309,3 +309,13 @@ def test_of_a_writer_predicate_nothing_else_is_kept(store, master):
     for number, constant in enumerate(odd, 2):
         ((_, answer),) = write(master, number, predicate={**SECRET, "constants": [constant]}, key="b")
         assert answer["error"]["kind"] == "PredicateError"
+
+
+def test_a_store_older_than_what_its_reader_has_seen_refuses_the_read(master):
+    public(master)
+    read = {"table": BEFORE_FIRST + 1, "latest": True}
+    ((_, part),) = told(master, "read", "processor", **read, least=BEFORE_FIRST + 2)
+    assert part["rows"] == []
+    ((_, part),) = told(master, "read", "processor", **read, least=BEFORE_FIRST + 3)
+    assert part["error"]["kind"] == "TableProblem"
+    assert "older" in part["error"]["summary"]
