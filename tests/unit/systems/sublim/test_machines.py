@@ -175,10 +175,10 @@ class Point:
             "automatic": {},
             "incarnation": LIFE,
         }
-        return self.over.heard(0, client, FROM_CLIENT.decode(message), 1)
+        return self.over.heard(0, client, FROM_CLIENT.decode(message))
 
     def hear(self, source: str, message: Any) -> Any:
-        return self.over.heard(0, source, FROM_POINT.decode(message), 1)
+        return self.over.heard(0, source, FROM_POINT.decode(message))
 
 
 def handed_over() -> tuple[Point, Point, Any]:
