@@ -1,4 +1,4 @@
-"""What a machine writes into the ledger of deliveries: one row for what became of an item for a receiver."""
+"""Rows of the ledger of deliveries: one for each item and receiver."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ def delivery(
     expired_us: int | None = None,
     refused_us: int | None = None,
 ) -> Record:
-    """Record what became of an item for one of its receivers.
+    """Build a row of the ledger for an item and one of its receivers.
 
     Parameters
     ----------
     item : str
-        What the ledger calls the item: the same at its sender, and at each of its receivers.
+        Name of the item in the ledger, the same at its sender and at each receiver.
     receiver : str
-        The name of the device, or of the user, that it is for.
+        Name of the device or user that it is for.
     created_us, delivered_us, read_us, refused_us : int, optional
-        When that happened, in µs of virtual time; None: this record does not say.
+        Time of the event, in µs of virtual time; None: not part of this row.
     expired_us : int, optional
-        When the item's time is over, in µs of virtual time; None: this record does not say.
+        Time at which the item expires, in µs of virtual time; None: not part of this row.
     """
     times = {
         "created_us": created_us,

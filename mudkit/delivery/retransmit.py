@@ -1,6 +1,6 @@
-"""When what was not answered is sent again: a deadline for each item, and one timer for all of them.
+"""Retransmission: a deadline for each unacknowledged item, and one timer for all of them.
 
-New traffic never moves the deadline of an older item, and an answer to one item touches only that item.
+New traffic never moves the deadline of an older item, and an answer to one item affects only that item.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from mudkit.events import CancelTimer, Effect, SetTimer
 __all__ = ["FIRST_US", "MOST_US", "US_PER_BYTE", "RetransmitTimer"]
 
 FIRST_US: Final = 5_000_000
-"""So long an answer may take, at first; each time that an item has to be sent again, twice as long."""
+"""Initial retransmission timeout; doubles after each retransmission."""
 MOST_US: Final = 60_000_000
-"""The longest wait, before what the link needs is added."""
+"""Longest retransmission timeout, without the time that the link needs."""
 US_PER_BYTE: Final = 400
-"""Nobody asks again while what was sent may still be on its way: a slow link takes 100 µs a byte, and others
-may be in front."""
+"""Link time added for each byte in flight: a slow link takes 100 µs a byte, and others may be in front."""
 
 _K = TypeVar("_K", bound=Hashable)
 
@@ -33,23 +32,22 @@ class _Waiting(msgspec.Struct):
 
 
 class RetransmitTimer(Generic[_K]):
-    """Items that wait for an answer, each with a deadline that nothing but the item itself moves.
+    """Unacknowledged items, each with a deadline that only the item itself moves.
 
-    An item is due when the link has had time for all that waits, and then for an answer: ``first_us``, twice
-    as long each time that it is sent, up to ``most_us``. Where answers take long, though they come (a
-    server's link is saturated), what is sent later waits longer: twice the time that the last answer has
-    taken is added.
+    The timeout of an item is the link time of all items in flight plus ``first_us``, which doubles at each
+    retransmission up to ``most_us``. Twice the last measured answer time is added, because answers take
+    longer when a server's link is saturated.
 
     Parameters
     ----------
     name : str
         The name of the machine's timer.
     first_us : int
-        How long the first answer may take, in µs.
+        Initial timeout, in µs.
     most_us : int
-        The longest that an answer may take, in µs.
+        Longest timeout, in µs.
     us_per_byte : int
-        How long the slowest link takes for a byte that waits, in µs.
+        Link time for each byte in flight, in µs.
     """
 
     __slots__ = ("_first_us", "_most_us", "_set_us", "_took_us", "_us_per_byte", "_waiting", "name",
@@ -64,10 +62,10 @@ class RetransmitTimer(Generic[_K]):
         self._us_per_byte = us_per_byte
         self._waiting: dict[_K, _Waiting] = {}
         self._set_us: int | None = None
-        """For when the timer is set; it may fire before anything is due, and is set again then."""
+        """When the timer fires; it may fire before an item is due, and is then set again."""
         self._took_us = 0
         self.size_bytes = 0
-        """Of all that waits."""
+        """Bytes of all items in flight."""
 
     def __contains__(self, key: _K) -> bool:
         return key in self._waiting
@@ -79,15 +77,15 @@ class RetransmitTimer(Generic[_K]):
         return len(self._waiting)
 
     def sent(self, now_us: int, key: _K, size_bytes: int = 0) -> Sequence[Effect]:
-        """Take note that an item was sent, perhaps again, and see that the timer is set.
+        """Start or extend the deadline of an item that was sent, and set the timer if necessary.
 
         Parameters
         ----------
         now_us : int
         key : hashable
-            What the item is known by.
+            Key of the item.
         size_bytes : int
-            The bytes of it that wait for a link; 0: it needs none.
+            Its bytes on the link; 0: it was not sent over one.
         """
         before = self._waiting.get(key)
         times, since_us = (0, now_us) if before is None else (before.times, before.sent_us)
@@ -101,7 +99,7 @@ class RetransmitTimer(Generic[_K]):
         return (SetTimer(self.name, due_us - now_us),)
 
     def hurry(self, now_us: int, key: _K, within_us: int) -> Sequence[Effect]:
-        """Let an item that did not arrive be due soon, if it is not due before.
+        """Bring the deadline of a lost item forward, unless it is earlier.
 
         Parameters
         ----------
@@ -120,11 +118,11 @@ class RetransmitTimer(Generic[_K]):
         return (SetTimer(self.name, within_us),)
 
     def answered(self, now_us: int, key: _K) -> Sequence[Effect]:
-        """Forget an item that was answered; the others wait as before."""
+        """Remove an answered item; other deadlines do not change."""
         before = self._waiting.pop(key, None)
         if before is not None:
             self.size_bytes -= before.size_bytes
-            if before.times == 1:  # of one that was sent twice nobody knows which was answered
+            if before.times == 1:  # after a retransmission it is unknown which was answered
                 self._took_us = now_us - before.sent_us
         if self._waiting or self._set_us is None:
             return ()
@@ -132,13 +130,13 @@ class RetransmitTimer(Generic[_K]):
         return (CancelTimer(self.name),)
 
     def overdue(self, now_us: int) -> list[_K]:
-        """Give what should have been answered, in the order in which it was sent first."""
+        """Return the items whose deadline has passed, in the order of their first transmission."""
         return [key for key, each in self._waiting.items() if each.due_us <= now_us]
 
     def fired(self, now_us: int) -> Sequence[Effect]:
-        """Set the timer anew, when it has fired and what was overdue has been sent again.
+        """Set the timer again after it has fired and overdue items were sent again.
 
-        What is overdue and was not sent again waits as if it had been: the timer does not fire for ever.
+        An overdue item that was not sent again gets a new deadline, so that the timer does not fire at once.
         """
         for key in self.overdue(now_us):
             self.sent(now_us, key, self._waiting[key].size_bytes)
@@ -149,7 +147,7 @@ class RetransmitTimer(Generic[_K]):
         return (SetTimer(self.name, max(self._set_us - now_us, 0)),)
 
     def clear(self) -> Sequence[Effect]:
-        """Wait for nothing any more, as without a link."""
+        """Remove all items, as when the link is down."""
         self._waiting.clear()
         self.size_bytes = 0
         if self._set_us is None:

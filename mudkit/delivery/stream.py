@@ -1,9 +1,8 @@
-"""A stream of messages from one machine to another: each once, in order, whatever is lost, late or repeated.
+"""Both ends of an ordered stream with selective repeat.
 
-The sender numbers them and sends them again until the receiver has said that it has them. The receiver keeps
-what has overtaken something, and says up to where it has everything: what is late need not be sent again, nor
-what has overtaken it. It may say what it misses: then only that is sent again. A stream belongs to one
-incarnation of its sender: another incarnation begins another one.
+The sender numbers its messages and sends them again until they are acknowledged. The receiver buffers early
+messages, acknowledges cumulatively, and may report the missing ones, which alone are then sent again. A
+stream belongs to one incarnation of its sender, which its name contains.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import msgspec
 __all__ = ["MOST_AHEAD", "Incoming", "Outgoing", "StreamAck", "StreamItem"]
 
 MOST_AHEAD: Final = 256
-"""A receiver keeps what is so far ahead of the last that it gave; what is further ahead has to come again."""
+"""Capacity of the receiver's buffer of early messages, as a distance in sequence numbers."""
 
 _T = TypeVar("_T")
 _Seq = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
@@ -27,8 +26,7 @@ _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
 class StreamItem(msgspec.Struct, Generic[_T], frozen=True, tag_field="kind", tag="stream"):
     """Sender to receiver: an item of a stream.
 
-    ``first`` is the sequence number of the oldest item that the sender still keeps: what was before it, this
-    receiver, or a former life of it, has acknowledged.
+    ``first`` is the sequence number of the oldest unacknowledged item.
     """
 
     stream: _Name
@@ -38,7 +36,7 @@ class StreamItem(msgspec.Struct, Generic[_T], frozen=True, tag_field="kind", tag
 
 
 class StreamAck(msgspec.Struct, frozen=True, tag_field="kind", tag="confirmed"):
-    """Receiver to sender: it has everything up to this sequence number."""
+    """Receiver to sender: cumulative acknowledgement up to this sequence number."""
 
     stream: _Name
     seq: _Seq = msgspec.field(name="number")
@@ -56,40 +54,40 @@ class Outgoing(Generic[_T]):
     Parameters
     ----------
     name : str
-        Which no other stream has.
+        Unique name of the stream.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self._last = 0
         self._waiting: deque[_Waiting[_T]] = deque()
-        """What nobody has acknowledged, the oldest first."""
+        """Unacknowledged items, the oldest first."""
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     @property
     def waiting(self) -> Sequence[_Waiting[_T]]:
-        """What nobody has acknowledged, the oldest first: sequence number, when it was added, and body."""
+        """Unacknowledged items, the oldest first: sequence number, time of addition, and body."""
         return self._waiting
 
     def add(self, now_us: int, body: _T) -> StreamItem[_T]:
-        """Take the next one, and give the message to be sent."""
+        """Append an item, and return the message to send."""
         self._last += 1
         self._waiting.append(_Waiting(self._last, now_us, body))
         return self._item(self._last, body)
 
     def acked(self, seq: int) -> None:
-        """Forget what has come."""
+        """Remove all items up to a sequence number."""
         while self._waiting and self._waiting[0].seq <= seq:
             self._waiting.popleft()
 
     def again(self) -> list[StreamItem[_T]]:
-        """Give all messages that nobody has acknowledged."""
+        """Return the messages of all unacknowledged items."""
         return [self._item(seq, body) for seq, _, body in self._waiting]
 
     def missing(self, seqs: Collection[int]) -> list[StreamItem[_T]]:
-        """Give those that the receiver misses, as far as it has not said since that it has them."""
+        """Return the messages of those items that are unacknowledged."""
         return [self._item(seq, body) for seq, _, body in self._waiting if seq in seqs]
 
     def _item(self, seq: int, body: _T) -> StreamItem[_T]:
@@ -102,21 +100,20 @@ class Incoming(Generic[_T]):
     Parameters
     ----------
     first_seq : int
-        That of the first item that the sender still keeps (:attr:`StreamItem.first`): what it had to say
-        before, another life of this receiver has acknowledged.
+        Sequence number of the oldest unacknowledged item (:attr:`StreamItem.first`).
     """
 
     def __init__(self, first_seq: int = 1) -> None:
         self.last_seq = first_seq - 1
         self._ahead: dict[int, _T] = {}
-        """Bodies, by sequence number, of what has overtaken something: not acknowledged; may be forgotten."""
+        """Early bodies by sequence number: not acknowledged, so they may be dropped."""
 
     def take(self, item: StreamItem[_T]) -> Sequence[_T]:
-        """Give what the message brings, and what has waited for it.
+        """Return the bodies that are next in order: of this message, and of buffered ones after it.
 
-        Nothing when it came before, or when one before it is missing: then it waits.
+        Empty for a duplicate, and for an early message, which is buffered.
         """
-        self.last_seq = max(self.last_seq, item.first - 1)  # another life of this receiver has had that
+        self.last_seq = max(self.last_seq, item.first - 1)  # acknowledged by an earlier start
         self._ahead[item.seq] = item.body
         given = []
         while self.last_seq + 1 in self._ahead:
@@ -128,15 +125,15 @@ class Incoming(Generic[_T]):
         return tuple(given)
 
     def forget(self) -> None:
-        """Forget what has overtaken something: the sender sends it again, unless its life is over."""
+        """Drop the buffered messages; the sender sends them again."""
         self._ahead.clear()
 
     def ack(self, stream: str) -> StreamAck:
-        """Give the message that tells the sender what has come."""
+        """Build the cumulative acknowledgement."""
         return StreamAck(stream, self.last_seq)
 
     @property
     def missing(self) -> Sequence[int]:
-        """Sequence numbers of what was overtaken and has not come, the first first."""
+        """Missing sequence numbers before the last buffered message, in order."""
         newest = max(self._ahead, default=0)
         return [each for each in range(self.last_seq + 1, newest) if each not in self._ahead]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mudkit import Lab
+from mudkit.delivery.session import Follower
 from mudkit.events import Call, LinkUp, Ports, Received, Send, SetTimer, TimerFired
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.sublim import AccessPoint, Policy, PublishServer, Rule, Subscriber
@@ -64,7 +65,7 @@ def test_a_lost_message_comes_while_others_are_published(every_s):
 
 
 def test_an_agent_sends_the_oldest_again_when_it_is_due_not_when_the_newest_is():
-    Agent.install(store := MemoryStore(), "doctor", fresh("doctor", 1, 1))
+    Agent.install(store := MemoryStore(), "doctor", fresh("doctor", 1, Follower()))
     agent = Agent(store, "doctor", None)
     due_us = None
     for number in range(1, 8):

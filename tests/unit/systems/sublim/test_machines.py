@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from mudkit.delivery.session import Follower
 from mudkit.events import (
     Call,
     Complete,
@@ -98,7 +99,7 @@ def test_it_goes_on_counting_after_a_restart_and_knows_its_access_points():
 
 
 def agent(store: MemoryStore) -> Agent:
-    Agent.install(store, "doctor", fresh("doctor", 1, 1))
+    Agent.install(store, "doctor", fresh("doctor", 1, Follower()))
     return Agent(store, "doctor", None)
 
 
@@ -157,7 +158,7 @@ class Point:
     def __init__(self, address: str) -> None:
         self.store = MemoryStore()
         self.agents: dict[str, Agent] = {}
-        self.over = Handover(ports(self.store, address), self.agents, self.begin)
+        self.over = Handover(ports(self.store, address), self.agents, self.begin, Follower(last_seq=0))
 
     def begin(self, name: str) -> Agent:
         self.agents[name] = Agent(self.store, name, None)
@@ -174,10 +175,10 @@ class Point:
             "automatic": {},
             "incarnation": LIFE,
         }
-        return self.over.heard(0, client, FROM_CLIENT.decode(message), 1)
+        return self.over.heard(0, client, FROM_CLIENT.decode(message))
 
     def hear(self, source: str, message: Any) -> Any:
-        return self.over.heard(0, source, FROM_POINT.decode(message), 1)
+        return self.over.heard(0, source, FROM_POINT.decode(message))
 
 
 def handed_over() -> tuple[Point, Point, Any]:
