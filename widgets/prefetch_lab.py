@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 
 import ipywidgets
 
+from mudkit import figures
 from mudkit.errors import MudkitError
-from mudkit.figures.compare.limits import Point, curve, limits
 from mudkit.systems.lasthop import LEARNT, Forwarding, simulate
 from mudkit.widgets.figure import Figure
 from mudkit.widgets.panel import LAST, Panel, alert
@@ -48,7 +48,7 @@ class _Shown(NamedTuple):
 
     now: _Answer
     of_now: int
-    points: list[Point]
+    points: list[figures.LimitPoint]
     of_points: int
 
 
@@ -87,7 +87,7 @@ class PrefetchLab(Panel):
         self.controls = controls_of(parameters)
         self._given = parameters_of(self.controls)
         self.problem, self.status = ipywidgets.HTML(), ipywidgets.HTML()
-        self.figure = Figure(limits([], (None, 0.0, 0.0), title=""))
+        self.figure = Figure(figures.limit_curve([], (None, 0.0, 0.0), title=""))
         self._show(self._some())
         for control in self.controls.values():
             control.observe(self._changed, names="value")
@@ -142,7 +142,7 @@ class PrefetchLab(Panel):
     def _days(self, of_now: int, of_points: int, at: Sequence[int]) -> _Shown:
         now = self._answer(of_now)
         self._tell(now, of_now)  # before the curve: it is what is looked at first
-        points: list[Point] = [(limit, *self._answer(of_points, limit)[:2]) for limit in at]
+        points: list[figures.LimitPoint] = [(limit, *self._answer(of_points, limit)[:2]) for limit in at]
         return _Shown(now, of_now, points, of_points)
 
     def _of(self, events: int) -> int:
@@ -194,7 +194,7 @@ class PrefetchLab(Panel):
         level = "" if has_limit else f"; dashed: {policy.kind}, {_count(shown.of_now)}"
         title = f"{of} with each limit, {_count(shown.of_points)}{level}"
         with self.figure.batch_update():
-            curve(self.figure, shown.points, at, title=title)
+            figures.update_limit_curve(self.figure, shown.points, at, title=title)
 
 
 def _played(parameters: tuple[tuple[str, Any], ...]) -> _Answer:

@@ -1,0 +1,53 @@
+"""The public face of the package: names, docstrings, and what importing it loads."""
+
+import inspect
+import pkgutil
+import re
+import subprocess
+import sys
+
+import pytest
+
+from mudkit import figures
+
+FUNCTIONS = [name for name in figures.__all__ if inspect.isroutine(getattr(figures, name))]
+
+
+def test_importing_the_package_loads_no_plotting():
+    code = (
+        "import sys, mudkit.figures; heavy = {'plotly', 'folium', 'pandas', 'shapely', 'ipywidgets'};"
+        "sys.exit(sorted(heavy & set(sys.modules)).__repr__() if heavy & set(sys.modules) else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_every_name_is_there_and_is_listed():
+    assert [name for name in figures.__all__ if getattr(figures, name, None) is None] == []
+    assert set(figures.__all__) <= set(dir(figures))
+    assert set(figures.__all__) == set(figures._MODULES)
+
+
+def test_no_name_is_that_of_a_module():
+    modules = {module.name for module in pkgutil.iter_modules(figures.__path__)}
+    assert modules & set(figures.__all__) == set()
+
+
+def test_a_misspelt_name_gets_a_hint():
+    with pytest.raises(AttributeError, match="did you mean 'message_diagram'"):
+        _ = figures.message_diagramm
+    with pytest.raises(AttributeError, match="no attribute 'xyz'"):
+        _ = figures.xyz
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_parameter_is_described(name):
+    function = getattr(figures, name)
+    text = inspect.getdoc(function)
+    summary = text.split("\n", 1)[0]
+    assert summary.endswith(".")
+    assert summary[0].isupper()
+    section = re.search(r"Parameters\n-+\n(.*?)(?:\n\n\w+\n-+\n|\Z)", text, re.S)
+    entries = re.findall(r"^(\w[^:\n]*?)(?: : .*)?\n((?:    .*\n?|\n)*)", section[1] if section else "", re.M)
+    described = {name for names, words in entries if words.strip() for name in names.split(", ")}
+    assert described == set(inspect.signature(function).parameters)
