@@ -35,7 +35,7 @@ _TOWN_ZOOM, _TOWN_KM = 9, 60.0  # such a cell is 78 km wide at the equator: its 
 
 
 def cells_over_time(
-    cells: pd.DataFrame, *, value: str = "positions", tz: str = "UTC", title: str = "", height_px: int = 520
+    cells: pd.DataFrame, *, value: str = "positions", tz: str = "UTC", title: str = ""
 ) -> go.Figure:
     """Draw cells bucket by bucket, with a slider and a play button; grey dots are the places of all cells.
 
@@ -50,8 +50,6 @@ def cells_over_time(
         Time zone of the slider's labels.
     title : str
         Title of the figure.
-    height_px : int
-        Height of the figure, pixels.
 
     Returns
     -------
@@ -118,7 +116,7 @@ def cells_over_time(
             {"label": "stop", "method": "animate", "args": [[None], stopped]},
         ],
     }  # fmt: skip
-    styled(figure, height_px, (60, 20, 60, 40), title, sliders=[slider], updatemenus=[buttons])
+    styled(figure, 520, (60, 20, 60, 40), title, sliders=[slider], updatemenus=[buttons])
     figure.update_xaxes(title_text="longitude, °", range=_limits(places["lon"]))
     figure.update_yaxes(
         title_text="latitude, °",

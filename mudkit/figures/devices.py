@@ -535,17 +535,13 @@ class Fleet:
         local = dt.datetime.fromtimestamp(t_us // US_PER_S, ZoneInfo(self.tz))
         return f"{local:%Y-%m-%d %H:%M} {self.tz}"
 
-    def figure(self, t_us: int, *, title: str = "", height_px: int = 480) -> go.Figure:
+    def figure(self, t_us: int) -> go.Figure:
         """Draw the fleet at a time: blue circles, and orange crosses for devices without a link.
 
         Parameters
         ----------
         t_us : int
             Time, µs since 1970.
-        title : str
-            Title of the figure; by default the number of devices and the time.
-        height_px : int
-            Height of the figure, pixels.
 
         Returns
         -------
@@ -573,8 +569,8 @@ class Fleet:
             }
             figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", name=name, marker=mark))
         legend = {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 1, "xanchor": "right"}
-        top, has_legend = title or self.headline(t_us), self.links is not None
-        styled(figure, height_px, (60, 20, 60, 50), top, showlegend=has_legend, legend=legend)
+        has_legend = self.links is not None
+        styled(figure, 480, (60, 20, 60, 50), self.headline(t_us), showlegend=has_legend, legend=legend)
         x, y = ([np.quantile(values, q) for q in (0.002, 0.998)] for values in (self.lon, self.lat))
         stretch = 1 / np.cos(np.radians(np.median(self.lat)))
         figure.update_xaxes(title_text="longitude, °", range=x)

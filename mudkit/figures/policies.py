@@ -277,7 +277,8 @@ def _nodes(policy: Any) -> tuple[list[dict[Any, Any]], list[int]]:
         from mudkit.experiment.cache_bench import nodes
 
         table = nodes(policy)
-    rows = require_columns(table, "table", _TREE_COLUMNS).to_dict("records")
+    remedy = "pass the learnt policy of CacheBench.tried, or its nodes"
+    rows = require_columns(table, "policy", _TREE_COLUMNS, remedy=remedy).to_dict("records")
     depth = [0] * len(rows)
     for row in rows[1:]:
         depth[row["node"]] = depth[row["parent"]] + 1

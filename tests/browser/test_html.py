@@ -46,11 +46,11 @@ def chart(title, **layout):
 def city():
     random = np.random.default_rng(2)
     lat, lon = 37.7 + random.normal(0, 0.02, 3000), -122.4 + random.normal(0, 0.03, 3000)
-    return pa.table({"lat": lat, "lon": lon})
+    return pa.table({"lat": lat, "lon": lon, "weight": np.ones(3000)})
 
 
 def report():
-    shown = figures.heat_map(city(), height_px=300)._repr_html_()
+    shown = figures.heat_map(city(), city(), height_px=300)._repr_html_()
     wide = "<table><tr>" + "<td>a long cell</td>" * 60 + "</tr></table>"
     return v4.new_notebook(
         cells=[

@@ -161,10 +161,14 @@ def test_many_cells_are_drawn_on_canvas_and_say_their_value(show, city):
 
 
 def test_points_say_what_they_are(show, city):
-    points = table([37.75, 37.72], [-122.4, -122.45], name=["<b>car</b>", "bus"], v=[1.0, 2.0])
-    page = show(maps.point_map(points, value="v", text="name", positions=city)).page
+    points = table([37.75, 37.72], [-122.4, -122.45], name=["<b>car</b>", "bus"], state=["free", "hired"])
+    area = (37.75, -122.4, 5.0)
+    leaflet_map = figures.area_map(
+        points, "state", area=area, states=["free", "hired"], title="cars", text="name", positions=city
+    )
+    page = show(leaflet_map).page
     wait_painted(page, ".leaflet-overlay-pane canvas", 100)  # one of the two lies in the corner of the legend
-    assert text_under_pointer(page, 37.75, -122.4) == "<b>car</b>\nv: 1"
+    assert text_under_pointer(page, 37.75, -122.4) == "<b>car</b>\nfree"
 
 
 def test_the_world_has_land_and_a_graticule(show):

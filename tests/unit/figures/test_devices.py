@@ -5,7 +5,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from mudkit import figures
+from mudkit import Lab, figures
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.figures.devices import _RADIO_STATES, MAX_LABELLED, _percent, link_states
 from mudkit.figures.times import NO_TIME, TimeAxis, as_us, times_us
@@ -390,11 +390,16 @@ def test_without_links_nothing_is_said_of_them():
     )
 
 
-def test_a_title_of_ones_own_stays():
-    assert figures.Fleet.of(TRIP).figure(FLEET_T0, title="mine").layout.title.text == "mine"
-
-
 @pytest.mark.parametrize("table", [STATES.drop_columns(["up"]), STATES.to_pandas()])
 def test_what_is_no_table_of_links(table):
     with pytest.raises(ParameterError, match="device, ts, up"):
         figures.Fleet.of(TRIP, table)
+
+
+def test_a_lab_is_drawn_until_its_present():
+    lab = Lab(seed=3)
+    lab.device("ann", outage=0.5)
+    lab.run(hours=3)
+    drawn = figures.link_strip(lab)
+    assert drawn.to_json() == figures.link_strip(lab.frame("links"), end=lab.now).to_json()
+    assert drawn.to_json() != figures.link_strip(lab, end=lab.now - pd.Timedelta(hours=1)).to_json()

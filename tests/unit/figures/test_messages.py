@@ -303,3 +303,17 @@ def test_contexts_and_pushes(compress, words):
     result = figures.radiator_pushes(lab.frame("messages"))
     rows = result[["kind", "source", "target"]].values.tolist()
     assert rows == [["context", "ann", "radiator"], ["push", "radiator", "bob"], ["push", "bob", "cy"]]
+
+
+def test_a_lab_is_drawn_with_its_messages_and_incidents():
+    lab = Lab(seed=1)
+    server = Server(lab, lambda sender, receiver: Volume(1))
+    Client(lab.device("ann"), server)
+    lab.run(seconds=2)
+    lab.faults.kill("ann")
+    lab.run(seconds=2)
+    assert len(lab.frame("incidents"))
+    drawn = figures.message_diagram(lab, lanes=["radiator"])
+    tables = lab.frame("messages"), lab.frame("incidents")
+    assert drawn.to_json() == figures.message_diagram(*tables, lanes=["radiator"]).to_json()
+    assert drawn.to_json() != figures.message_diagram(tables[0], lanes=["radiator"]).to_json()

@@ -2,10 +2,13 @@
 
 import pandas as pd
 import pytest
+from learning_traces import labelled_reads
 
 from mudkit import figures
 from mudkit.errors import ParameterError
+from mudkit.experiment.cache_bench import CacheBench, nodes
 from mudkit.figures.policies import _DECISION_MARKS, _test_text
+from mudkit.learning import CostMatrix
 from mudkit.systems.mud.policies.artefact import FEATURES
 from mudkit.systems.sublim import Policy, Rule
 from mudkit.systems.sublim.policy.actions import Drop, Every, Keep
@@ -213,3 +216,11 @@ def test_what_cannot_be_drawn_decisions():
     with pytest.raises(ParameterError, match="eaten"):
         figures.decisions({"one": table((0.0, "p", "eaten", "", False))}, title="")
     assert set(_DECISION_MARKS) == {"sent whole", "sent in part", "held back", "dropped", "stopped"}
+
+
+def test_a_learnt_policy_is_drawn_as_its_nodes():
+    learnt = CacheBench.of(*labelled_reads()).tried(CostMatrix(0.5, 1.0)).learnt
+    assert figures.tree(learnt, title="t").to_json() == figures.tree(nodes(learnt), title="t").to_json()
+    assert figures.tree_outline(learnt) == figures.tree_outline(nodes(learnt))
+    with pytest.raises(ParameterError, match="learnt policy"):
+        figures.tree(None, title="t")
