@@ -74,29 +74,29 @@ def history(verdict: Verdict, *, title: str = "") -> go.Figure:
 
 def _chosen(verdict: Verdict) -> list[Operation]:
     """Return the operations of the verdict's record, of too many the contradiction's and the first ones."""
-    whole = [each for each in verdict.history if verdict.key is None or each.key == verdict.key]
+    whole = [op for op in verdict.history if verdict.key is None or op.key == verdict.key]
     if len(whole) <= MAX_OPERATIONS:
         return whole
-    first = {each.id for each in verdict.explanation.operations}
-    rest = [each for each in whole if each.id not in first][: max(0, MAX_OPERATIONS - len(first))]
-    kept = first | {each.id for each in rest}
-    return [each for each in whole if each.id in kept]
+    first = {op.id for op in verdict.explanation.operations}
+    rest = [op for op in whole if op.id not in first][: max(0, MAX_OPERATIONS - len(first))]
+    kept = first | {op.id for op in rest}
+    return [op for op in whole if op.id in kept]
 
 
 def _places(drawn: Sequence[Operation]) -> tuple[dict[Id, int], dict[str, int]]:
     """Return the line of each operation (own lines for concurrent ones), and each client's first."""
     busy: dict[str, list[float]] = {}
     row: dict[Id, int] = {}
-    for each in drawn:
-        lines = busy.setdefault(each.client, [])
-        end = float("inf") if each.answered_us is None else float(each.answered_us)
-        free = next((n for n, until in enumerate(lines) if until < each.invoked_us), len(lines))
+    for op in drawn:
+        lines = busy.setdefault(op.client, [])
+        end = float("inf") if op.answered_us is None else float(op.answered_us)
+        free = next((n for n, until in enumerate(lines) if until < op.invoked_us), len(lines))
         lines[free : free + 1] = [end]
-        row[each.id] = free
+        row[op.id] = free
     first: dict[str, int] = {}
     for client in busy:
         first[client] = sum(len(busy[other]) for other in first)
-    return {each.id: first[each.client] + row[each.id] for each in drawn}, first
+    return {op.id: first[op.client] + row[op.id] for op in drawn}, first
 
 
 def _bars(
@@ -106,34 +106,34 @@ def _bars(
     lanes: Mapping[str, int],
     verdict: Verdict,
 ) -> None:
-    bad = {each.id for each in verdict.explanation.operations}
-    start_us = min((each.invoked_us for each in drawn), default=0)
-    ends = [each.invoked_us if each.answered_us is None else each.answered_us for each in drawn]
+    bad = {op.id for op in verdict.explanation.operations}
+    start_us = min((op.invoked_us for op in drawn), default=0)
+    ends = [op.invoked_us if op.answered_us is None else op.answered_us for op in drawn]
     span_us = max(ends, default=0) - start_us or 1
-    unit, us, _ = next(each for each in _UNITS if span_us >= each[2])
+    unit, us, _ = next(unit for unit in _UNITS if span_us >= unit[2])
 
-    def at(each: Operation, is_end: bool) -> tuple[float, float]:
-        end_us = start_us + _END * span_us if each.answered_us is None else float(each.answered_us)
-        t_us = max(end_us, each.invoked_us + 0.012 * span_us) if is_end else float(each.invoked_us)
-        return (t_us - start_us) / us, float(places[each.id])
+    def at(op: Operation, is_end: bool) -> tuple[float, float]:
+        end_us = start_us + _END * span_us if op.answered_us is None else float(op.answered_us)
+        t_us = max(end_us, op.invoked_us + 0.012 * span_us) if is_end else float(op.invoked_us)
+        return (t_us - start_us) / us, float(places[op.id])
 
     for name, colour, is_filled, chosen in (
-        ("write", BLUE, True, [each for each in drawn if each.is_write and each.id not in bad]),
-        ("read", SKY, False, [each for each in drawn if not each.is_write and each.id not in bad]),
-        ("in the contradiction ✗", ORANGE, False, [each for each in drawn if each.id in bad]),
+        ("write", BLUE, True, [op for op in drawn if op.is_write and op.id not in bad]),
+        ("read", SKY, False, [op for op in drawn if not op.is_write and op.id not in bad]),
+        ("in the contradiction ✗", ORANGE, False, [op for op in drawn if op.id in bad]),
     ):
         x, y, labels = [], [], []
-        for each in chosen:
-            (a, lane), (b, _) = at(each, False), at(each, True)
+        for op in chosen:
+            (a, lane), (b, _) = at(op, False), at(op, True)
             top, low = lane - 0.14, lane + 0.14
-            if each.answered_us is None:  # open at its end
+            if op.answered_us is None:  # open at its end
                 x += [b, a, a, b, None]
                 y += [top, top, low, low, None]
-                labels += [_label(each)] * 5
+                labels += [_label(op)] * 5
             else:
                 x += [a, b, b, a, a, None]
                 y += [top, top, low, low, top, None]
-                labels += [_label(each)] * 6
+                labels += [_label(op)] * 6
         if chosen:
             figure.add_trace(
                 go.Scatter(
@@ -145,17 +145,17 @@ def _bars(
             )  # fmt: skip
     names = [
         {
-            "x": at(each, False)[0],
-            "y": places[each.id] - 0.17,
+            "x": at(op, False)[0],
+            "y": places[op.id] - 0.17,
             "xref": "x",
             "yref": "y",
             "xanchor": "left",
             "yanchor": "bottom",
             "showarrow": False,
-            "text": escaped(("✗ " if each.id in bad else "") + _short(each, verdict)),
-            "font": {"size": 12, "color": ORANGE if each.id in bad else "#222222"},
+            "text": escaped(("✗ " if op.id in bad else "") + _short(op, verdict)),
+            "font": {"size": 12, "color": ORANGE if op.id in bad else "#222222"},
         }
-        for each in _named(drawn, bad, places, lambda each: at(each, False)[0] * us / span_us, verdict)
+        for op in _named(drawn, bad, places, lambda op: at(op, False)[0] * us / span_us, verdict)
     ]
     figure.update_layout(annotations=names)  # all at once: plotly takes milliseconds for each on its own
     _arrows(figure, drawn, seen_writes(verdict.history), at)
@@ -186,26 +186,26 @@ def _named(
     """Return the operations whose names do not overlap: the contradiction's first, then writes."""
     taken: dict[int, list[tuple[float, float]]] = {}
     chosen = []
-    for each in sorted(drawn, key=lambda each: (each.id not in bad, not each.is_write)):
-        begin = share(each) * _PLOT_PX
-        end = begin + (len(_short(each, verdict)) + 2 * (each.id in bad)) * _LETTER_PX
-        lane = taken.setdefault(places[each.id], [])
+    for op in sorted(drawn, key=lambda op: (op.id not in bad, not op.is_write)):
+        begin = share(op) * _PLOT_PX
+        end = begin + (len(_short(op, verdict)) + 2 * (op.id in bad)) * _LETTER_PX
+        lane = taken.setdefault(places[op.id], [])
         if all(end <= left or right <= begin for left, right in lane):
             lane.append((begin, end))
-            chosen.append(each)
+            chosen.append(op)
     return chosen
 
 
 def _arrows(figure: go.Figure, drawn: Sequence[Operation], seen: Mapping[Id, Operation], at: Any) -> None:
     """Add an arrow from each write to the operations that saw it."""
-    there = {each.id for each in drawn}
+    shown = {op.id for op in drawn}
     x: list[float | None] = []
     y: list[float | None] = []
-    for each in drawn:
-        write = seen.get(each.id)
-        if write is None or write.id not in there:
+    for op in drawn:
+        write = seen.get(op.id)
+        if write is None or write.id not in shown:
             continue
-        (ax, ay), (bx, by) = at(write, False), at(each, False)
+        (ax, ay), (bx, by) = at(write, False), at(op, False)
         x += [ax, bx, None]
         y += [ay, by, None]
     if x:
@@ -219,15 +219,15 @@ def _arrows(figure: go.Figure, drawn: Sequence[Operation], seen: Mapping[Id, Ope
         )  # fmt: skip
 
 
-def _short(each: Operation, verdict: Verdict) -> str:
+def _short(op: Operation, verdict: Verdict) -> str:
     """Return the text of an operation, without the record's key if there is only one."""
-    return each.what if verdict.key is None else each.what.replace(f"({each.key})", "", 1)
+    return op.what if verdict.key is None else op.what.replace(f"({op.key})", "", 1)
 
 
-def _label(each: Operation) -> str:
-    until = "never answered" if each.answered_us is None else f"answered {each.answered_us:,} µs"
-    when = f"invoked {each.invoked_us:,} µs, {until}"
-    return f"<b>{escaped(str(each))}</b><br>{when}<br>{each.outcome.value}"
+def _label(op: Operation) -> str:
+    until = "never answered" if op.answered_us is None else f"answered {op.answered_us:,} µs"
+    when = f"invoked {op.invoked_us:,} µs, {until}"
+    return f"<b>{escaped(str(op))}</b><br>{when}<br>{op.outcome.value}"
 
 
 def branches(
@@ -284,13 +284,13 @@ def _views(figure: go.Figure, rows: Sequence[tuple[list[str], int, int, list[Ope
             ), 2, 1,
         )  # fmt: skip
         for is_write in (True, False):
-            chosen = [(begin + place, each) for place, each in enumerate(own) if each.is_write == is_write]
+            chosen = [(begin + place, op) for place, op in enumerate(own) if op.is_write == is_write]
             if chosen:
                 figure.add_trace(
                     go.Scatter(
                         x=[place for place, _ in chosen], y=[number] * len(chosen),
                         mode="markers+text" if has_room else "markers",
-                        text=[escaped(str(each)) for _, each in chosen], textposition="top center",
+                        text=[escaped(str(op)) for _, op in chosen], textposition="top center",
                         hoverinfo="text", showlegend=False,
                         name="writes in views" if is_write else "reads in views",
                         marker={"symbol": "square" if is_write else "circle-open", "size": 11,

@@ -185,7 +185,7 @@ def _count(value: float) -> str:
 
 
 def _duration(seconds: float) -> str:
-    size, unit = next((each for each in _UNITS if seconds >= each[0]), _UNITS[-1])
+    size, unit = next((unit for unit in _UNITS if seconds >= unit[0]), _UNITS[-1])
     return f"{seconds / size:.2g} {unit}"
 
 

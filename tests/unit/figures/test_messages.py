@@ -311,6 +311,8 @@ def test_a_lab_is_drawn_with_its_messages_and_incidents():
     Client(lab.device("ann"), server)
     lab.run(seconds=2)
     lab.faults.kill("ann")
+    lab.faults.restart("ann")
+    Client(lab.device("bob"), server)
     lab.run(seconds=2)
     assert len(lab.frame("incidents"))
     drawn = figures.message_diagram(lab, lanes=["radiator"])
