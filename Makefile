@@ -3,9 +3,15 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# A file at a time on each of two workers, the longest files first (tests/conftest.py): both end at about the same time.
+PYTEST := pytest -q -n 2 --dist loadfile --no-loadscope-reorder --durations=20 --durations-min=0.5
+COVER := COVERAGE_FILE=$(CURDIR)/build/coverage
+NO_KERNELS := -m "not notebook and not browser"
 TRACE ?=
+SEED ?=
+SAMPLE_S ?= 240
 
-.PHONY: setup report test lab book api notebooks lint bench faults mutants clean
+.PHONY: setup report test quick tests unit soak sample coverage lab book api notebooks lint bench faults mutants clean
 .DELETE_ON_ERROR:
 
 setup: $(READY)
@@ -19,8 +25,40 @@ $(READY): requirements.txt requirements-node.txt pyproject.toml tools/setup.sh t
 report: $(READY)
 	@$(BIN)/mudkit report trace_profile $(if $(TRACE),--param trace="$(TRACE)",--preset sample)
 
-test: lint
-	@sh tools/test.sh $(BIN)
+# Lint beside the tests.
+test: $(READY)
+	@$(MAKE) --no-print-directory -j2 lint tests
+
+quick: $(READY)
+	@$(MAKE) --no-print-directory -j2 lint unit
+
+tests: $(READY)
+	@$(BIN)/python -m $(PYTEST) tests
+
+unit: $(READY)
+	@$(BIN)/python -m $(PYTEST) tests/unit -m "not process"
+
+# What `make test` leaves out, and many more examples of what it draws.
+soak: $(READY)
+	@seed="$(SEED)"; seed=$${seed:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; \
+	echo "The seed is $$seed. To repeat this run: make soak SEED=$$seed"; \
+	$(BIN)/python -m $(PYTEST) tests --soak --hypothesis-seed=$$seed
+	@$(MAKE) --no-print-directory faults mutants
+
+# A few tests of the soak, the same ones for the same tree. None starts after SAMPLE_S.
+sample: $(READY)
+	@tree=$$(git rev-parse --verify 'HEAD^{tree}') && seed=$$((0x$$(printf %.8s "$$tree"))) && \
+	echo "A sample of the soak. Its seed, from the tree $$tree: $$seed" && \
+	$(BIN)/python -m $(PYTEST) tests --soak --hypothesis-seed=$$seed --sample=$(SAMPLE_S)
+
+# Lines of mudkit that only the soak covers. Neither run counts what the kernels of notebooks do.
+coverage: $(READY)
+	@rm -rf build/coverage && mkdir -p build/coverage
+	@$(COVER)/test $(BIN)/coverage run -m $(PYTEST) tests $(NO_KERNELS)
+	@$(COVER)/test $(BIN)/coverage combine -q
+	@$(COVER)/soak $(BIN)/coverage run -m $(PYTEST) tests $(NO_KERNELS) --soak --hypothesis-seed=1
+	@$(COVER)/soak $(BIN)/coverage combine -q
+	@$(BIN)/python tools/covered.py build/coverage/test build/coverage/soak
 
 lab: $(READY)
 	@$(BIN)/mudkit lab

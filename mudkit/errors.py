@@ -6,7 +6,7 @@ Each kind is a :class:`MudkitError` and a builtin exception, so that callers may
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 __all__ = [
@@ -80,12 +80,30 @@ class MudkitError(Exception):
         return _rebuild, (type(self), self.summary, fields)
 
 
-def did_you_mean(given: object, known: Iterable[str], otherwise: str | None = None) -> str | None:
-    """Give a remedy that names the known words nearest to what came; ``otherwise`` when none is near."""
+def did_you_mean(
+    given: object,
+    known: Iterable[str],
+    otherwise: str | None = None,
+    *,
+    synonyms: Mapping[str, Iterable[str]] | None = None,
+) -> str | None:
+    """Return a remedy that names the known words nearest to what came; ``otherwise`` when none is near.
+
+    A word is near if it or one of its ``synonyms`` has nearly the same spelling, or if it contains all parts
+    of what came (``cells_zoom`` for ``zoom``). What is a synonym itself has no other near words.
+    """
     words = list(known)
-    lower = {word.lower(): word for word in reversed(words)}
-    near = difflib.get_close_matches(str(given).lower(), lower, n=3)
-    return f"did you mean {' or '.join(repr(lower[each]) for each in near)}?" if near else otherwise
+    spellings: dict[str, list[str]] = {}
+    for word in words:
+        for spelling in (word, *(synonyms or {}).get(word, ())):
+            spellings.setdefault(spelling.lower(), []).append(word)
+    text = str(given).lower()
+    near = spellings.get(text, [])
+    if not near:
+        close = difflib.get_close_matches(text, spellings, n=3)
+        near = [word for spelling in close for word in spellings[spelling]]
+        near += [word for word in words if set(text.split("_")) <= set(word.lower().split("_"))]
+    return f"did you mean {' or '.join(map(repr, dict.fromkeys(near)))}?" if near else otherwise
 
 
 def listed(known: Iterable[str], otherwise: str = "none") -> str:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import gzip
 import signal
+import subprocess
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,9 +17,11 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Examples come from the test's name, so a run repeats; a slow machine is not a failure.
-settings.register_profile("mudkit", derandomize=True, deadline=None, database=None)
-settings.load_profile("mudkit")
+# In `make test` examples come from the test's name, so that a run repeats. The soak draws them from
+# --hypothesis-seed. A slow machine is no failure.
+settings.register_profile("test", derandomize=True, deadline=None, database=None, max_examples=25)
+settings.register_profile("soak", deadline=None, database=None, max_examples=1000, print_blob=True)
+settings.load_profile("test")
 
 REPOSITORY = Path(__file__).parents[1]
 SHARED = REPOSITORY.parent / "shared" / "data"
@@ -46,12 +51,116 @@ LONGEST = (
 )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the longest files."""
+RECORDED = {"cabspotting", "capmetrics", "driving_networks", "phone_log", "notification_drawers"}
+"""Fixtures that give recorded traces: what reads them is left to the soak."""
+PER_FILE = 3
+"""How many tests of a file a sample of the soak takes."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options of `make soak` and `make sample`."""
+    group = parser.getgroup("mudkit")
+    group.addoption(
+        "--soak", action="store_true", help="run what is long, with many examples, and nothing else"
+    )
+    group.addoption(
+        "--sample",
+        type=float,
+        metavar="SECONDS",
+        help="with --soak: a few tests of each file in an order drawn from --hypothesis-seed; none starts later",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Load the profile before test modules are imported: `examples` multiplies by it."""
+    settings.load_profile("soak" if config.option.soak else "test")
+    config.stash[STARTED] = time.monotonic()
+    config.stash[TREE] = config.workerinput["tree"] if hasattr(config, "workerinput") else tree()
+
+
+STARTED, TREE = pytest.StashKey[float](), pytest.StashKey[str]()
+
+
+def tree() -> str:
+    """Return the hash of the tree that is checked out, or nothing where there is no git."""
+    command = ["git", "rev-parse", "--verify", "HEAD^{tree}"]
+    try:
+        return subprocess.run(
+            command, cwd=REPOSITORY, capture_output=True, text=True, check=False
+        ).stdout.strip()
+    except OSError:
+        return ""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: object) -> None:
+    """Give the hash to xdist's workers: they must choose the same tests, also when somebody commits meanwhile."""
+    node.workerinput["tree"] = node.config.stash[TREE]
+
+
+def kept_by_rotation(items: list[pytest.Item], seed: str) -> set[pytest.Item]:
+    """Choose those of the tests marked `soak(keep=n)` that `make test` runs: n of each function, or of a group."""
+    groups: dict[tuple[Path, str, int], list[pytest.Item]] = {}
+    for item in items:
+        mark = item.get_closest_marker("soak")
+        if mark is not None and mark.kwargs:
+            key = (item.path, mark.kwargs.get("group", item.originalname), mark.kwargs["keep"])
+            groups.setdefault(key, []).append(item)
+    chosen = set()
+    for (path, name, keep), group in groups.items():
+        chosen.update(Random(f"{seed} {path.name} {name}").sample(group, min(keep, len(group))))
+    return chosen
+
+
+def is_larger_in_soak(item: pytest.Item) -> bool:
+    """Return whether a test tries more in the soak: Hypothesis's, and those that ask for `scaled`."""
+    return "scaled" in item.fixturenames or getattr(item.obj, "is_hypothesis_test", False)
+
+
+def sample(items: list[pytest.Item], seed: str) -> list[pytest.Item]:
+    """Draw a few tests of each file, the files in a drawn order."""
+    draw = Random(seed)
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    drawn = [draw.sample(group, min(PER_FILE, len(group))) for _, group in sorted(files.items())]
+    draw.shuffle(drawn)
+    return [item for group in drawn for item in group]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the long tests to the soak, or the rest out of it, and begin with the longest files."""
+    for item in items:
+        if RECORDED & {*item.fixturenames}:
+            item.add_marker(pytest.mark.soak)
+    soak = {item for item in items if item.get_closest_marker("soak")}
+    if config.option.soak:
+        chosen = [item for item in items if item in soak or is_larger_in_soak(item)]
+    else:
+        left = soak - kept_by_rotation(items, config.stash[TREE])
+        chosen = [item for item in items if item not in left]
     place = {REPOSITORY / "tests" / name: number for number, name in enumerate(LONGEST)}
     if gone := [file for file in place if not file.is_file()]:
         raise pytest.UsageError(f"tests/conftest.py: LONGEST names what is not there: {gone}")
-    items.sort(key=lambda item: place.get(item.path, len(place)))
+    chosen.sort(key=lambda item: place.get(item.path, len(place)))
+    if config.option.sample is not None:
+        chosen = sample(chosen, str(config.getoption("--hypothesis-seed")))
+    if others := set(items) - set(chosen):
+        config.hook.pytest_deselected(items=[item for item in items if item in others])
+    items[:] = chosen
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
+    """Start no further test once a sample's time is over."""
+    limit_s = item.config.option.sample
+    return True if limit_s is not None and time.monotonic() - item.config.stash[STARTED] > limit_s else None
+
+
+@pytest.fixture(scope="session")
+def scaled(request: pytest.FixtureRequest) -> Callable[[int, int], int]:
+    """Choose between a size for the soak and one for `make test`."""
+    return lambda soak, test: soak if request.config.option.soak else test
 
 
 @pytest.fixture

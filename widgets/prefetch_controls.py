@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import ipywidgets
 
-from mudkit.errors import ParameterError
+from mudkit.errors import ParameterError, did_you_mean
 from mudkit.systems.lasthop import LEARNT, Expiration, Forwarding, Scenario, simulate
 
 __all__ = ["COLUMNS", "LIMITS", "NO_LIMIT", "OF_POLICY", "controls_of", "disable", "parameters_of"]
@@ -93,6 +93,7 @@ def controls_of(parameters: Mapping[str, Any]) -> dict[str, Any]:
             where="parameters",
             found=", ".join(sorted(unknown)),
             expected=", ".join(given),
+            remedy=did_you_mean(min(unknown), given),
         )
     given |= parameters
     simulate(**given | {"days": min(given["days"], 1)})

@@ -27,9 +27,8 @@ from mudkit.widgets.prefetch_controls import (
 __all__ = ["PrefetchLab"]
 
 _FEW_LIMITS: Final = (1, 4, 16, 64, 1024, 16_384)
-_POINT_EVENTS: Final = 4_000
-_CURVE_EVENTS: Final = 400
-"""What is played at once: about 20 ms for where one stands, and 4 ms for each point of the curve."""
+_PREVIEW_EVENTS: Final = 1_500
+"""Events of each run of a preview, about 8 ms; the marks and all points of the curves have the same days."""
 _PATIENCE_S: Final = 1.0
 _YEAR_EVENTS: Final = 25_000
 """So long after the last change all days follow, one run at a time, and longer where runs have more events: a
@@ -43,21 +42,21 @@ class _Answer(NamedTuple):
     read: int
 
 
-class _Shown(NamedTuple):
-    """What is in the figure, and of how many days."""
+class _Sample(NamedTuple):
+    """Simulated results, all of the same number of days."""
 
+    days: int
     now: _Answer
-    of_now: int
     points: list[figures.LimitPoint]
-    of_points: int
 
 
 class PrefetchLab(Panel):
     """Change any parameter of :func:`~mudkit.systems.lasthop.simulate`; waste, loss and their curves follow.
 
-    At once it plays as many virtual days as take a moment, and says how many. When nothing has changed for
-    a moment it plays all that are wanted, a run at a time; a change in between drops what is not done. What
-    it has played it knows. All of it works from the keyboard. What cannot be is told, and the picture stays.
+    While a control moves, a preview of few virtual days is drawn; the status and the title give their number.
+    When nothing has changed for a moment, all days are simulated, one run at a time; a change cancels the
+    remaining runs. Results are cached. Marks, curves and status always have the same number of days. All
+    controls work from the keyboard. On invalid input the widget shows the error and keeps the figure.
 
     Parameters
     ----------
@@ -70,7 +69,7 @@ class PrefetchLab(Panel):
         The widgets, by the names of ``simulate``'s parameters, and ``law`` (of expirations),
         ``expiration_threshold_s`` and ``delay_s`` (of the policy). What has no effect is disabled.
     problem, status : ipywidgets.HTML
-        What cannot be; waste, loss, messages forwarded and read, and of how many days.
+        The error, if any; waste, loss, messages forwarded and read, and the number of days.
     figure : Figure
 
     Raises
@@ -88,7 +87,7 @@ class PrefetchLab(Panel):
         self._given = parameters_of(self.controls)
         self.problem, self.status = ipywidgets.HTML(), ipywidgets.HTML()
         self.figure = Figure(figures.limit_curve([], (None, 0.0, 0.0), title=""))
-        self._show(self._some())
+        self._show(self._preview())
         for control in self.controls.values():
             control.observe(self._changed, names="value")
         self._later()
@@ -116,38 +115,41 @@ class PrefetchLab(Panel):
             self._is_changing = False
         try:
             self._given = parameters_of(self.controls)
-            shown = self._some()
+            sample = self._preview()
         except MudkitError as error:
             self.problem.value = alert(LAST, error)
             return
         self.problem.value = ""
-        self._show(shown)
+        self._show(sample)
         self._later()
 
-    def _some(self) -> _Shown:
-        """Play what takes a moment."""
-        return self._days(self._of(_POINT_EVENTS), self._of(_CURVE_EVENTS), _FEW_LIMITS)
+    def _preview(self) -> _Sample:
+        """Simulate as many days as take a moment."""
+        days = max(1, int(_PREVIEW_EVENTS / self._a_day()))
+        return self._sample(min(int(self._given["days"]), days), _FEW_LIMITS)
 
     def _all(self) -> Iterator[None]:
-        """Play all days, a run at a time."""
+        """Simulate all days, one run at a time, then show them."""
         days = int(self._given["days"])
         self._answer(days)
         yield
-        self._show(self._days(days, self._of(_CURVE_EVENTS), _FEW_LIMITS))
         for limit in LIMITS:
             self._answer(days, limit)
             yield
-        self._show(self._days(days, days, LIMITS))
+        self._show(self._sample(days, LIMITS))
 
-    def _days(self, of_now: int, of_points: int, at: Sequence[int]) -> _Shown:
-        now = self._answer(of_now)
-        self._tell(now, of_now)  # before the curve: it is what is looked at first
-        points: list[figures.LimitPoint] = [(limit, *self._answer(of_points, limit)[:2]) for limit in at]
-        return _Shown(now, of_now, points, of_points)
+    def _sample(self, days: int, curve_limits: Sequence[int]) -> _Sample:
+        """Simulate the current setting and the curves, which include the current limit."""
+        limit = self._limit()
+        at = sorted({*curve_limits, *([] if limit is None else [limit])})
+        points: list[figures.LimitPoint] = [(each, *self._answer(days, each)[:2]) for each in at]
+        return _Sample(days, self._answer(days), points)
 
-    def _of(self, events: int) -> int:
-        """Give how many days have about so many events, at most those that are wanted."""
-        return min(int(self._given["days"]), max(1, int(events / self._a_day())))
+    def _limit(self) -> int | None:
+        """Return the prefetch limit of the current policy, or None if it has none to draw."""
+        policy = self._given["policy"]
+        has_limit = policy.kind not in NO_LIMIT and policy.prefetch_limit not in (LEARNT, 0)
+        return policy.prefetch_limit if has_limit else None
 
     def _a_day(self) -> float:
         given = self._given
@@ -179,28 +181,20 @@ class PrefetchLab(Panel):
 
     # -- what is shown
 
-    def _tell(self, now: _Answer, days: int) -> None:
+    def _show(self, sample: _Sample) -> None:
+        now, limit, kind = sample.now, self._limit(), self._given["policy"].kind
+        days = f"{sample.days:,} day{'s' if sample.days != 1 else ''}"
+        disable(self.controls, self._given)
         self.status.value = (
             f"<div role='status'><b>Waste {100 * now.waste:.2f} %, loss {100 * now.loss:.2f} %</b>: "
-            f"{now.forwarded:,} forwarded, {now.read:,} read, in {_count(days)}.</div>"
+            f"{now.forwarded:,} forwarded, {now.read:,} read, in {days}.</div>"
         )
-
-    def _show(self, shown: _Shown) -> None:
-        now, policy = shown.now, self._given["policy"]
-        disable(self.controls, self._given)
-        has_limit = policy.kind not in NO_LIMIT and policy.prefetch_limit not in (LEARNT, 0)
-        at = (policy.prefetch_limit if has_limit else None, now.waste, now.loss)
-        of = "buffer" if policy.kind in NO_LIMIT else policy.kind
-        level = "" if has_limit else f"; dashed: {policy.kind}, {_count(shown.of_now)}"
-        title = f"{of} with each limit, {_count(shown.of_points)}{level}"
+        level = "" if limit is not None else f"; dashed: {kind}"
+        title = f"{'buffer' if kind in NO_LIMIT else kind} with each limit{level}, {days}"
         with self.figure.batch_update():
-            figures.update_limit_curve(self.figure, shown.points, at, title=title)
+            figures.update_limit_curve(self.figure, sample.points, (limit, now.waste, now.loss), title=title)
 
 
 def _played(parameters: tuple[tuple[str, Any], ...]) -> _Answer:
     run = simulate(**dict(parameters))
     return _Answer(run.waste, run.loss, run.forwarded, run.read)
-
-
-def _count(days: int) -> str:
-    return f"{days:,} day{'s' if days != 1 else ''}"

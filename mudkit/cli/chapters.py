@@ -40,7 +40,7 @@ def judge(
         list[str] | None, typer.Option(help="Judge these only, and say where they are missing.")
     ] = None,
     judges: Annotated[
-        Path | None, typer.Option(help="A Python file with EXERCISES of your own, see the README.")
+        Path | None, typer.Option(help="A Python file with EXERCISES of your own, see docs/guides/class.md.")
     ] = None,
     within_s: Annotated[float, typer.Option(help="How long a piece may take, in seconds.")] = 120.0,
     overwrite: Overwrite = False,
@@ -97,7 +97,7 @@ def lab(
 
     Arguments that are not named here go to JupyterLab, as --no-browser does.
     """
-    from mudkit.cli.jupyter import command, refuse_unknown
+    from mudkit.cli.jupyter import command, environment, is_local_root, refuse_unknown
 
     if student and source:
         raise ParameterError(
@@ -113,7 +113,9 @@ def lab(
         from mudkit.exercises.handing_out import hand_out
 
         chapters = hand_out(chapters, Path("chapters" if student else "work"), solutions=not student)
-    os.execv(sys.executable, command(chapters, context.args))
+    if is_local_root(context.args):
+        typer.echo("mudkit: running as root; JupyterLab listens on 127.0.0.1 (this machine) only", err=True)
+    os.execve(sys.executable, command(chapters, context.args), environment())
 
 
 def _chapters() -> Path:

@@ -1,7 +1,8 @@
-"""The command line with which ``mudkit lab`` starts JupyterLab; it contacts no other machine."""
+"""The command and environment with which ``mudkit lab`` starts JupyterLab; it contacts no other machine."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,28 +13,52 @@ from mudkit.errors import EnvironmentProblem, ParameterError, did_you_mean
 if TYPE_CHECKING:
     from traitlets import TraitType
 
-__all__ = ["ASKS_NOBODY", "command", "refuse_unknown"]
+__all__ = ["command", "environment", "is_local_root", "refuse_unknown"]
 
-ASKS_NOBODY: Final = (
-    "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
-    "--LabApp.news_url=None",
-    "--LabApp.extension_manager=readonly",
-)
-"""No look for updates, no news, no manager of extensions."""
+_DEFAULTS: Final = {
+    "ServerApp.ip": "127.0.0.1",
+    "LabApp.check_for_updates_class": "jupyterlab.NeverCheckForUpdate",
+    "LabApp.news_url": "None",
+    "LabApp.extension_manager": "readonly",
+}
+"""This machine only; no check for updates, no news, no manager of extensions."""
+_ALIASES: Final = {"ip": "ServerApp.ip", "sock": "ServerApp.sock", "notebook-dir": "ServerApp.root_dir"}
 _OWN: Final = ("--student", "--source", "--help")
+_CONFIG: Final = Path(__file__).parent.parent / "data" / "jupyter"
+"""Defaults of JupyterLab's settings, which a user's own settings override."""
 
 
 def command(folder: Path, arguments: Sequence[str]) -> list[str]:
-    """Give the command that opens JupyterLab on a folder; arguments go before what is set here."""
+    """Return the command that opens JupyterLab on a folder; ``arguments`` replace the defaults."""
+    given = _options(arguments)  # JupyterLab refuses an option that is given twice
+    options = _DEFAULTS | {"ServerApp.root_dir": str(folder.resolve())}
     return [
-        sys.executable,
-        "-m",
-        "jupyterlab",
-        "--ServerApp.ip=127.0.0.1",
-        f"--ServerApp.root_dir={folder.resolve()}",
-        *ASKS_NOBODY,
+        *(sys.executable, "-m", "jupyterlab"),
+        *(f"--{name}={value}" for name, value in options.items() if name not in given),
+        *(["--allow-root"] if is_local_root(arguments) and "allow-root" not in given else []),
         *arguments,
     ]
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of JupyterLab: this one, with defaults that answer the question about news."""
+    paths = [str(_CONFIG), *filter(None, [os.environ.get("JUPYTER_CONFIG_PATH")])]
+    return os.environ | {"JUPYTER_CONFIG_PATH": os.pathsep.join(paths)}
+
+
+def is_local_root(arguments: Sequence[str]) -> bool:
+    """Check whether the user is root, as in a container, and JupyterLab listens at its default address.
+
+    JupyterLab refuses to run as root without ``--allow-root``, which :func:`command` then adds. A root user
+    who chooses another address has to give that option explicitly.
+    """
+    return os.geteuid() == 0 and _options(arguments).isdisjoint(("ServerApp.ip", "ServerApp.sock"))
+
+
+def _options(arguments: Sequence[str]) -> set[str]:
+    """Return the full names of the options among the arguments."""
+    names = {each.partition("=")[0].removeprefix("--") for each in arguments if each.startswith("--")}
+    return {_ALIASES.get(name, name) for name in names}
 
 
 def refuse_unknown(arguments: Sequence[str]) -> None:

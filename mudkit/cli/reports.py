@@ -14,9 +14,9 @@ __all__ = ["report", "reproduce"]
 
 def report(
     name: Annotated[
-        str,
+        str | None,
         typer.Argument(help="trace_profile, cache_policy, prefetch_sizing, propagation, scoreboard; or all."),
-    ],
+    ] = None,
     param: Annotated[
         list[str] | None,
         typer.Option(
@@ -32,22 +32,31 @@ def report(
     out: Annotated[Path, typer.Option("--out", help="Folder for reports.")] = Path("reports/build"),
     force: Annotated[bool, typer.Option("--force", help="Run even when nothing has changed.")] = False,
     as_list: Annotated[
-        bool, typer.Option("--list", help="Show the report's parameters and presets; run nothing.")
+        bool,
+        typer.Option("--list", help="Show parameters and presets, of all reports without NAME; run nothing."),
     ] = False,
 ) -> None:
     """Run a report and say where it is; one that nothing has changed for is not run again.
 
     Example: mudkit report trace_profile --param trace=cabs.csv --param columns.device=taxi
 
-    Its parameters and presets: mudkit report trace_profile --list
+    All reports, their parameters and presets: mudkit report --list
     """
     from mudkit.report import overview, parameters, run_report
     from mudkit.report.schemas import TEMPLATES
 
     if as_list:
-        for each in TEMPLATES if name == "all" else [name]:
+        for each in TEMPLATES if name in (None, "all") else [name]:
             _print_parameters(each)
         return
+    if name is None:
+        raise ParameterError(
+            "Which report?",
+            where="NAME",
+            found="nothing",
+            expected=", ".join([*TEMPLATES, "all"]),
+            remedy="mudkit report --list shows what each takes",
+        )
     if name == "all":
         if param:
             raise ParameterError(

@@ -12,11 +12,13 @@ from pydantic_core import ErrorDetails
 
 from mudkit.errors import InputMissing, ParameterError, did_you_mean
 from mudkit.files import existing
-from mudkit.report.schemas import TEMPLATES, Parameters
+from mudkit.report.schemas import SYNONYMS, TEMPLATES, Parameters
 from mudkit.trace.folder import is_trace
 from mudkit.trace.formats import recognise
 from mudkit.trace.formats.columns import ColumnsMissing
-from mudkit.trace.options import refuse_for_folder
+from mudkit.trace.options import Options, refuse_for_folder
+from mudkit.trace.parse import check_source
+from mudkit.trace.plan import LoadPlan
 
 __all__ = ["check", "check_inputs", "described", "inputs", "parse_assignments", "preset", "presets"]
 
@@ -52,7 +54,12 @@ def check(template: str, given: dict[str, Any]) -> dict[str, Any]:
             where=unknown[0],
             found=", ".join(map(str, unknown)),
             expected=", ".join(schema.model_fields),
-            remedy=did_you_mean(unknown[0], schema.model_fields, "leave it out"),
+            remedy=did_you_mean(
+                unknown[0],
+                schema.model_fields,
+                f"leave it out; mudkit report {template} --list shows the parameters",
+                synonyms=SYNONYMS,
+            ),
         )
     try:
         return schema.model_validate(given).model_dump()
@@ -92,12 +99,13 @@ def inputs(template: str, parameters: dict[str, Any]) -> dict[str, Path]:
 
 
 def check_inputs(template: str, parameters: dict[str, Any]) -> None:
-    """Look at logs, and at the files of a trace as far as their beginnings tell, before anything starts.
+    """Check logs and a sample of the files of a trace, before Spark or a kernel starts.
 
     Raises
     ------
     ParameterError, TraceFormatError
-        A file is of no known format or lacks columns; an option is not one for a trace folder.
+        A file is of no known format, lacks columns, or most of its rows cannot be used: latitude and
+        longitude are exchanged, or times are in another unit. An option is not one for a trace folder.
     TraceContentError
         A log has a row that cannot be, or logs never meet.
     """
@@ -122,8 +130,12 @@ def check_inputs(template: str, parameters: dict[str, Any]) -> None:
             if name == "trace":
                 refuse_for_folder(path, **shaping)
             continue
+        table = "positions" if name == "trace" else "reads"
+        sizes = parameters.get("box_km"), parameters.get("window_s")
+        options = Options.of(table, parameters["tz"], parameters["time_unit"], *sizes)
         try:
-            recognise(path, parameters["format"] if name == "trace" else "auto", parameters[mapping])
+            source = recognise(path, parameters["format"] if name == "trace" else "auto", parameters[mapping])
+            check_source(LoadPlan.of(source, options, "none"))
         except ColumnsMissing as error:
             raise ColumnsMissing(
                 error.summary,
@@ -240,7 +252,10 @@ def preset(template: str, name: str) -> dict[str, Any]:
             p.stem.removeprefix(f"{template}_") for p in (_FOLDER / "params").glob(f"{template}_*")
         )
         raise InputMissing(
-            f"There is no preset {name!r}.", where=str(file), expected=", ".join(known) + ", or a YAML file"
+            f"There is no preset {name!r}.",
+            where=str(file),
+            expected=", ".join(known) + ", or a YAML file",
+            remedy=did_you_mean(name, known, f"mudkit report {template} --list shows them"),
         )
     try:
         values = yaml.safe_load(file.read_text(encoding="utf-8"))

@@ -7,8 +7,9 @@ coordinates), and that is an error which says so.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -28,12 +29,15 @@ __all__ = [
     "EXCHANGED",
     "LATE",
     "LATEST_US",
+    "MAX_SAMPLED_FILES",
+    "MIN_DECISIVE_ROWS",
     "OUTSIDE",
     "TWICE_OR_NEVER",
     "UNPARSABLE",
     "UNTIMED",
     "Parsed",
     "check_parsed",
+    "check_source",
     "parse",
     "parse_source",
     "parsed_batches",
@@ -51,6 +55,12 @@ EARLIEST_US = 315_964_800_000_000
 
 LATEST_US = 4_102_444_800_000_000
 """2100-01-01."""
+
+MAX_SAMPLED_FILES = 8
+"""Files of a folder that are sampled before Spark starts."""
+
+MIN_DECISIVE_ROWS = 100_000
+"""Rows of a sample that decides alone if none of them can be used."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +189,43 @@ def parse(columns: pa.Table, source: str, rows: NDArray[np.int64], options: Opti
     return Parsed(table.add_column(0, "source", name_of_all), bad)
 
 
-def check_parsed(plan: LoadPlan, rows: int, bad: dict[str, int], sample: str) -> None:
+def check_source(plan: LoadPlan) -> None:
+    """Refuse what :func:`check_parsed` refuses, from a sample: the first rows of up to eight files.
+
+    A sample may differ from the rest. Unless it is large and holds not one usable row, all rows are read
+    before the source is refused.
+
+    Raises
+    ------
+    TraceContentError, TraceFormatError
+        As :func:`check_parsed`, or a file cannot be read.
+    """
+    files = plan.source.files()
+    sampled = files[:: -(-len(files) // MAX_SAMPLED_FILES)]
+    rows, bad, first = _count(each for file in sampled for each in islice(_batches(plan, [file]), 1))
+    is_decisive = rows >= MIN_DECISIVE_ROWS and sum(bad.values()) == rows
+    if not rows or 2 * sum(bad.values()) > rows:
+        counted = (rows, bad, first) if is_decisive else _count(_batches(plan, files))
+        check_parsed(plan, *counted, kind="sampled rows" if is_decisive else "rows")
+
+
+def _batches(plan: LoadPlan, files: list[Path]) -> Iterator[Parsed]:
+    """Iterate over the batches that hold rows."""
+    return (each for each in parsed_batches(plan, files) if len(each.good) or len(each.bad))
+
+
+def _count(batches: Iterable[Parsed]) -> tuple[int, dict[str, int], str]:
+    """Count rows, and bad rows by reason; the third value is the first bad row."""
+    rows, first = 0, ""
+    bad: Counter[str] = Counter()
+    for parsed in batches:
+        rows += len(parsed.good) + len(parsed.bad)
+        bad.update(parsed.bad["reason"].to_pylist())
+        first = first or (str(parsed.bad["raw"][0]) if len(parsed.bad) else "")
+    return rows, dict(bad), first
+
+
+def check_parsed(plan: LoadPlan, rows: int, bad: dict[str, int], sample: str, kind: str = "rows") -> None:
     """Refuse a file most of whose rows could not be read.
 
     Parameters
@@ -192,6 +238,8 @@ def check_parsed(plan: LoadPlan, rows: int, bad: dict[str, int], sample: str) ->
         How many of them the parser set aside, by reason.
     sample : str
         The first row that was set aside, as it came; empty where there is none.
+    kind : str
+        What was counted, for messages.
 
     Raises
     ------
@@ -200,7 +248,7 @@ def check_parsed(plan: LoadPlan, rows: int, bad: dict[str, int], sample: str) ->
     TraceFormatError
         Another time unit, exchanged coordinates, or something else that most rows share.
     """
-    source, where = plan.source, str(plan.source.path)
+    source, where, names = plan.source, str(plan.source.path), plan.source.columns
     if not rows:
         raise TraceContentError(
             f"{source.path.name} holds no rows.",
@@ -213,7 +261,7 @@ def check_parsed(plan: LoadPlan, rows: int, bad: dict[str, int], sample: str) ->
         raise TraceFormatError(
             f"Most rows of {source.path.name} have no time.",
             where=where,
-            found=f"{bad[UNTIMED]:,} of {rows:,} rows",
+            found=f"{bad[UNTIMED]:,} of {rows:,} {kind}",
             expected="a time for each position",
             remedy="export what was recorded: planned routes and places of interest have no times",
         )
@@ -223,16 +271,18 @@ def check_parsed(plan: LoadPlan, rows: int, bad: dict[str, int], sample: str) ->
         raise TraceFormatError(
             f"Latitude and longitude look exchanged in {source.path.name}.",
             where=where,
-            found=f"{bad[EXCHANGED]:,} of {rows:,} rows are in range only the other way round; "
-            f"lat is read from {source.columns.get('lat', 'the first column')!r}",
+            found=f"{bad[EXCHANGED]:,} of {rows:,} {kind} are in range only the other way round; "
+            f"lat is read from {names.get('lat', 'the first column')!r}",
             expected="latitudes within ±90, longitudes within ±180",
-            remedy="exchange the two in the column mapping",
+            remedy=f"exchange the two in the column mapping: lat={names['lon']}, lon={names['lat']}"
+            if names
+            else "exchange the two in the file",
         )
     if 2 * sum(bad.values()) > rows:
         raise TraceFormatError(
             f"Most rows of {source.path.name} cannot be read.",
             where=where,
-            found=f"{sum(bad.values()):,} of {rows:,} rows; the first: {sample[:100]!r}",
+            found=f"{sum(bad.values()):,} of {rows:,} {kind}; the first: {sample[:100]!r}",
             expected="in each row a device, a time (UNIX or ISO 8601) and a place in degrees (like 37.77)",
             remedy="check the column mapping and the format",
         )

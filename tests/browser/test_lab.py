@@ -12,12 +12,18 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from urllib.request import Request, urlopen
 
 import nbformat
 import pytest
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
-pytestmark = [pytest.mark.browser, pytest.mark.spark, pytest.mark.notebook]
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.spark,
+    pytest.mark.notebook,
+    pytest.mark.soak(keep=4, group="chapters"),
+]
 LOCAL = (
     "http://127.0.0.1",
     "http://localhost",
@@ -29,23 +35,25 @@ LOCAL = (
 )
 
 
-@pytest.fixture
-def lab(tmp_path, repository):
-    """`mudkit lab` on a copy of the chapters; gives its address."""
-    shutil.copytree(repository / "notebooks", tmp_path / "notebooks")
-    (tmp_path / "data").symlink_to(repository / "data")
-    settings = tmp_path / "settings" / "@jupyterlab" / "notebook-extension"
+@pytest.fixture(scope="module")
+def server(tmp_path_factory, repository):
+    """`mudkit lab` on a copy of the chapters, one for all tests: its address, its token, its folder."""
+    folder = tmp_path_factory.mktemp("lab")
+    shutil.copytree(repository / "notebooks", folder / "notebooks")
+    (folder / "data").symlink_to(repository / "data")
+    settings = folder / "settings" / "@jupyterlab" / "notebook-extension"
     settings.mkdir(parents=True)
     # Cells that are not in view stay in the page, so that the test can look at all of them.
     (settings / "tracker.jupyterlab-settings").write_text(json.dumps({"windowingMode": "none"}))
     environment = os.environ | {
-        "JUPYTERLAB_SETTINGS_DIR": str(tmp_path / "settings"),
-        "JUPYTER_RUNTIME_DIR": str(tmp_path / "run"),
-        "JUPYTER_CONFIG_DIR": str(tmp_path / "config"),
+        "JUPYTERLAB_SETTINGS_DIR": str(folder / "settings"),
+        "JUPYTER_RUNTIME_DIR": str(folder / "run"),
+        "JUPYTER_CONFIG_DIR": str(folder / "config"),
+        "JUPYTERLAB_WORKSPACES_DIR": str(folder / "workspaces"),
     }
     command = [sys.executable, "-m", "mudkit", "lab", "--no-browser", "--ServerApp.port=0", "--allow-root"]
     server = subprocess.Popen(
-        command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
     lines = []
     try:
@@ -57,7 +65,7 @@ def lab(tmp_path, repository):
         else:
             pytest.fail("JupyterLab did not start:\n" + "".join(lines))
         listens(int(result[1].rpartition(":")[2]))
-        yield result[1], result[2]
+        yield result[1], result[2], folder
     finally:
         server.send_signal(signal.SIGTERM)
         try:
@@ -65,6 +73,18 @@ def lab(tmp_path, repository):
         except subprocess.TimeoutExpired:
             os.killpg(server.pid, signal.SIGKILL)
             server.communicate()
+
+
+@pytest.fixture
+def lab(server):
+    """The server, with no kernel left over from another test."""
+    yield server
+    address, token, _ = server
+    headers = {"Authorization": f"token {token}"}
+    with urlopen(Request(f"{address}/api/kernels", headers=headers)) as answer:
+        kernels = json.load(answer)
+    for kernel in kernels:
+        urlopen(Request(f"{address}/api/kernels/{kernel['id']}", headers=headers, method="DELETE")).close()
 
 
 def listens(port):
@@ -85,7 +105,7 @@ def run_in_browser(chromium, lab, screenshot, chapter, last_words):
 
     By the end nothing may have left the machine, nor have stood in the console as an error.
     """
-    address, token = lab
+    address, token, _ = lab
     context = chromium.new_context(viewport={"width": 1300, "height": 1000})
     context.set_default_timeout(60_000)
     page = context.new_page()
@@ -97,7 +117,8 @@ def run_in_browser(chromium, lab, screenshot, chapter, last_words):
 
     page.on("request", lambda request: asked.append(request.url))
     page.on("websocket", watch)
-    page.goto(f"{address}/lab/tree/{chapter}.ipynb?token={token}")
+    # A workspace of its own: what another test opened stays closed.
+    page.goto(f"{address}/lab/workspaces/{chapter}/tree/{chapter}.ipynb?token={token}")
     page.locator(".jp-Notebook .jp-CodeCell").first.wait_for()
     page.get_by_text("Python 3 (ipykernel) | Idle").first.wait_for()
     # From here on: JupyterLab itself complains while it starts.
@@ -438,7 +459,7 @@ def test_what_is_known_is_aggregated_in_the_browser(chromium, lab, screenshot):
         known.scroll_into_view_if_needed()
 
 
-def test_figures_of_widgets_are_there_when_the_page_is_opened_anew(chromium, lab, screenshot, tmp_path):
+def test_figures_of_widgets_are_there_when_the_page_is_opened_anew(chromium, lab, screenshot):
     """As when the connection to the kernel comes back: the browser asks for the state of each widget."""
     cells = [
         "from mudkit.widgets import ViewsExplorer\nprint('Held in all')",
@@ -447,7 +468,7 @@ def test_figures_of_widgets_are_there_when_the_page_is_opened_anew(chromium, lab
     ]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(each) for each in cells])
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3 (ipykernel)"}
-    nbformat.write(notebook, tmp_path / "work" / "anew.ipynb")
+    nbformat.write(notebook, lab[2] / "work" / "anew.ipynb")
     with run_in_browser(chromium, lab, screenshot, "anew", re.compile(r"^\d+$")) as page:
         marks = page.locator(".jupyter-widgets .js-plotly-plot .annotation-text")
         marks.nth(3).wait_for()

@@ -1,4 +1,4 @@
-"""The pipeline's commands, killed with SIGKILL with all that they started, 30 times.
+"""The pipeline's commands, killed with SIGKILL with all that they started: 30 times in the soak.
 
 A life is one `mudkit pipeline run`, killed when it has finished so many parts more and, for half of them, a
 fraction of a part's time later. The next life goes on; the last one of each output is left in peace. What comes
@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -124,32 +125,41 @@ def folder(cabs: Path) -> Path:
     return out
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("job", KILLS)
-def test_killed_jobs(job: str, spark: SparkSession, cabs: Path, folder: Path, tmp_path: Path) -> None:
+def test_killed_jobs(
+    job: str,
+    spark: SparkSession,
+    cabs: Path,
+    folder: Path,
+    tmp_path: Path,
+    scaled: Callable[[int, int], int],
+) -> None:
+    lives = scaled(KILLS[job], 2)
     chance = random.Random(f"kills of {job}")
     out = tmp_path / "out"
     chain = Chain(job, cabs if job == "ingest" else folder, out)
     kills = lost = 0
     finished: dict[str, int] = {}
-    for number in range(KILLS[job]):
+    for number in range(lives):
         # Now and then early: in the first part of a life, or before it.
         more = min(chance.choice(MORE[job]), max(0, PARTS[job] - 2 - len(finished)))
         late_s = chance.choice([0.0, chance.random() * PART_S[job]])
-        if number == KILLS[job] - 1:
+        if number == lives - 1:
             more, late_s = PARTS[job], chance.random() * 0.02  # the last step
         if not more:
             late_s = chance.random() * 3.0  # of the time that a session takes to start
         was_killed = chain.killed(more, late_s)
         kills += was_killed
         if out.exists():  # only the very last moment is after it is whole
-            assert number == KILLS[job] - 1
+            assert number == lives - 1
             break
         lost += was_killed
         now = chain.parts()
         assert finished.items() <= now.items(), "a finished part was done again"
         finished = now
         assert not [file.name for file in tmp_path.iterdir() if not file.name.startswith(".")]
-    assert lost >= KILLS[job] - 1
+    assert lost >= lives - 1
     assert finished
     if not out.exists():
         process = chain.start()

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from nursery import Nursery
 
-LIVES = 200
 WRITING = """
     from pathlib import Path
     from mudkit import Lab
@@ -56,11 +55,13 @@ def nursery() -> Iterator[Nursery]:
     nursery.close()
 
 
-def test_nothing_acknowledged_is_lost_or_applied_twice(nursery: Nursery, tmp_path: Path) -> None:
+def test_nothing_acknowledged_is_lost_or_applied_twice(
+    nursery: Nursery, tmp_path: Path, scaled: Callable[[int, int], int]
+) -> None:
     """Half of the lives end just where they say that they are, the others wherever that finds them."""
-    draw = random.Random(7)
+    draw, lives = random.Random(7), scaled(200, 20)
     said, ends = [], set()
-    for life in range(LIVES):
+    for life in range(lives):
         order = {
             "folder": str(tmp_path),
             "life": life,
@@ -71,13 +72,13 @@ def test_nothing_acknowledged_is_lost_or_applied_twice(nursery: Nursery, tmp_pat
         said += lines
         if life % 2 == 0:
             ends.add(tuple(lines[-1]) if lines[-1][0] == "point" else lines[-1][0])
-    last = {"folder": str(tmp_path), "life": LIVES, "every_s": 1.0, "check": True}
+    last = {"folder": str(tmp_path), "life": lives, "every_s": 1.0, "check": True}
     said += nursery.live(None, wait=False, **last)
     has = {key: (of, version) for what, key, of, version in (each for each in said if each[0] == "has")}
     made = {each[1] for each in said if each[0] == "made"}
     committed = {(each[1], each[2]) for each in said if each[0] == "committed"}
-    assert len(made) > 5 * LIVES
-    assert len(committed) > LIVES
+    assert len(made) > 5 * lives
+    assert len(committed) > lives
     assert len(ends) >= 5, "the lives ended all in the same place"
     assert made - set(has) == set()
     assert {key for key, version in committed if version != 1} == set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from mudkit.trace.folder import is_trace, read_manifest, read_table
 from mudkit.trace.schema import SCHEMAS
 
 NAMES = ("ann", "bob", "cy")
-LIVES = 30
 POINTS = (
     "before commit",
     "after commit",
@@ -107,15 +106,16 @@ def inbox(stored: dict[str, Any]) -> list[dict[str, Any]]:
     return [value for key, value in stored.items() if key.startswith("in ")]
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("seed", range(2))
 def test_nothing_acknowledged_is_lost_nothing_comes_twice(
-    forward: Nursery, tmp_path: Path, seed: int
+    forward: Nursery, tmp_path: Path, scaled: Callable[[int, int], int], seed: int
 ) -> None:
     """Half of the lives end just where they say that they are, at each point in turn, the others anywhere."""
-    draw = random.Random(seed)
+    draw, lives = random.Random(seed), scaled(30, 10)
     said: list[list[Any]] = []
     last_words = []
-    for life in range(LIVES):
+    for life in range(lives):
         every_us = draw.choice([100_000, 500_000, 2_000_000])
         order = {"folder": str(tmp_path), "life": life, "every_us": every_us, "seconds": 100_000}
         at = POINTS[life // 2 % len(POINTS)] if life % 2 == 0 else None
@@ -127,7 +127,7 @@ def test_nothing_acknowledged_is_lost_nothing_comes_twice(
             if (tmp_path / f"{name}.db").is_file():
                 received = [message["key"] for message in inbox(kept(tmp_path / f"{name}.db"))]
                 assert len({*received}) == len(received)
-    said += forward.live(None, wait=False, folder=str(tmp_path), life=LIVES, every_us=0, seconds=3600)
+    said += forward.live(None, wait=False, folder=str(tmp_path), life=lives, every_us=0, seconds=3600)
 
     answer = defaultdict(list)
     for what, *of in said:

@@ -47,6 +47,7 @@ def test_who_is_listed_is_there_and_justified(names, mutations):
     assert SURVIVES in listed
 
 
+@pytest.mark.soak
 def test_a_sample_is_killed(tmp_path, names):
     command = [sys.executable, str(TOOL), "--known", str(tmp_path / "known.json"), "--seeds", "20"]
     done = subprocess.run([*command, "--only", *SAMPLE], capture_output=True, text=True, check=False)

@@ -58,6 +58,7 @@ def happened(lab: Lab, what: str) -> bool:
     }[what]
 
 
+@pytest.mark.soak(keep=4)
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("what", ["nothing", "lossy", "repeated", "killed"])
 class TestApplications:

@@ -100,6 +100,7 @@ def test_manifest(report):
     assert manifest["inputs"].keys() == {"trace", "reads"}
 
 
+@pytest.mark.soak
 def test_a_trace_that_teaches_nothing_is_reported_all_the_same(tmp_path):
     """One cab that stands still and is asked for always: no tree, and the reasons are said."""
     rows = [f"a,{T0 + 60 * i},37.75,-122.41,{i // 15 % 2}" for i in range(400)]
@@ -139,6 +140,7 @@ RECORDED = {
 }
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("name", RECORDED)
 def test_recorded_traces(name, tmp_path):
     if not (SHARED / name).is_file():

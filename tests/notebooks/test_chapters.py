@@ -244,6 +244,7 @@ def test_runs_and_says_what_it_said_before(chapter):
     assert time.monotonic() - started < 240
 
 
+@pytest.mark.soak(keep=2)
 def test_a_wrong_number_is_noticed(chapter, tmp_path):
     notebook = copy.deepcopy(nbformat.read(chapter, as_version=4))
     last = code_cells(notebook, CHECKED)[0]
@@ -262,6 +263,7 @@ def test_a_wrong_number_is_noticed(chapter, tmp_path):
     assert "1 failed" in result.stdout
 
 
+@pytest.mark.soak(keep=3)
 def test_works_for_other_parameters(chapter, tmp_path):
     other = OTHER[chapter.stem]
     known = inspect_notebook(str(chapter))
@@ -273,6 +275,7 @@ def test_works_for_other_parameters(chapter, tmp_path):
     )
 
 
+@pytest.mark.soak
 def test_a_trace_of_the_readers_own_takes_two_parameters(tmp_path):
     """Recorded tracks as a watch exports them: a folder of GPX, without an access log."""
     tracks = tmp_path / "tracks"

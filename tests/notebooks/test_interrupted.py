@@ -36,7 +36,9 @@ def started(*arguments, folder):
     ("arguments", "there"),
     [
         (["prefetch_sizing", "--preset", "sample"], "*.ipynb"),
-        pytest.param(["cache_policy", "--preset", "sample"], "work/*", marks=pytest.mark.spark),
+        pytest.param(
+            ["cache_policy", "--preset", "sample"], "work/*", marks=[pytest.mark.spark, pytest.mark.soak]
+        ),
         pytest.param(["trace_profile", "--preset", "sample"], "data/*", marks=pytest.mark.spark),
     ],
     ids=["without Spark", "while a trace is read", "between cells"],

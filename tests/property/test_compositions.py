@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit.experiment.compositions import PAIRS, PROMISES, Said, Trace
@@ -28,7 +29,7 @@ KEEPS_ALL = (
 
 
 @pytest.mark.parametrize(("composition", "order"), KEEPS_ALL)
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(said=said, ages=ages)
 def test_what_the_best_order_keeps_it_keeps_of_all_stories(composition, order, said, ages):
     result = PAIRS[composition][order]

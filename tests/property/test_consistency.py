@@ -10,7 +10,8 @@ from dataclasses import replace
 import pytest
 from against_oracle import differences
 from consistency_oracle import meets, views_hold
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from random_histories import recorded, seeded, small
 
@@ -36,19 +37,19 @@ def status(history, model):
     return judge(history.operations, ANY, model_of(model), Budget(10.0, 300)).status
 
 
-def test_the_oracle_says_the_same():
-    for seed in range(2500):
+def test_the_oracle_says_the_same(scaled):
+    for seed in range(scaled(2500, 250)):
         assert not differences(seeded(seed)), seed
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(histories())
 def test_the_oracle_says_the_same_of_what_hypothesis_draws(history):
     if any(each.outcome != "pending" for each in history):
         assert not differences(history)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(histories(most=5), histories(most=3))
 def test_what_begins_when_all_is_over_makes_nothing_legal_in_real_time(history, later):
     """Nobody can have seen, expected or found what did not begin before the own answer."""
@@ -71,7 +72,7 @@ def test_what_begins_when_all_is_over_makes_nothing_legal_in_real_time(history, 
         assert status(History([*history, *moved]), "linearizable") is not Status.OK
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(histories(most=9))
 def test_implications(history):
     result = {name: status(history, name) for name in MODELS}
@@ -80,6 +81,7 @@ def test_implications(history):
             assert all(result[weaker] is Status.OK for weaker in implied(name)), name
 
 
+@pytest.mark.soak(keep=8)
 @pytest.mark.parametrize("seed", range(40))
 def test_views_hold_by_the_definitions(seed):
     """Histories too long for the oracle, of a store that keeps some promises: its views are checked one by one."""
@@ -96,6 +98,7 @@ def _reading(history):
     return next(iter(record_of(history.operations, ANY, model_of("sequential")).readings()))
 
 
+@pytest.mark.soak(keep=30)
 @pytest.mark.parametrize("seed", range(300))
 def test_known_versions_and_the_search_say_the_same(seed):
     history = recorded(seed, operations=12, clients=3, versions=True, stale=seed % 4, shuffled=seed % 3 == 0)
@@ -111,6 +114,7 @@ def test_known_versions_and_the_search_say_the_same(seed):
         assert status(history, name) is not Status.UNKNOWN
 
 
+@pytest.mark.soak(keep=10)
 @pytest.mark.parametrize("seed", range(100))
 def test_what_is_legal_with_versions_is_legal_without(seed):
     history = recorded(seed, operations=10, clients=3, versions=True, stale=seed % 3)
@@ -120,7 +124,7 @@ def test_what_is_legal_with_versions_is_legal_without(seed):
             assert status(plain, name) is Status.OK, name
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(histories(most=8), st.sampled_from(list(MODELS)))
 def test_counterexamples_cannot_be_made_smaller(history, name):
     verdict = check(history, name)
@@ -137,7 +141,7 @@ def test_counterexamples_cannot_be_made_smaller(history, name):
             assert meets(fewer, name)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(histories(most=8))
 def test_an_unwritten_read_is_an_anomaly_only_if_the_whole_history_has_one(history):
     for name in MODELS:
@@ -145,7 +149,7 @@ def test_an_unwritten_read_is_an_anomaly_only_if_the_whole_history_has_one(histo
             assert record_of(history.operations, ANY, model_of(name)).orphans(), name
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(histories(most=8))
 def test_json_and_back(history):
     assert History.from_json(history.to_json()) == history

@@ -6,8 +6,9 @@ from collections import Counter, defaultdict
 from typing import Any
 
 import pytest
+from examples import examples
 from fleet_machines import Chatter
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit.events import LinkDown, LinkUp, Received, SendFailed
@@ -108,7 +109,7 @@ class Watched:
         host.link_up()
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(fleet=devices, outages=outages)
 def test_every_run_keeps_its_books(fleet: Any, outages: Any) -> None:
     run = Watched(fleet, outages)
@@ -207,7 +208,7 @@ def integral_mj(radio: Any, legs: list[Any], changes: list[tuple[int, bool]]) ->
     return sum((each.to_us - each.from_us) * each.power_mw * 1e-6 for each in stretches)
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(fleet=devices, outages=outages)
 def test_the_same_seed_gives_the_same_run(fleet: Any, outages: Any) -> None:
     one, two = Watched(fleet, outages), Watched(fleet, outages)

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from predicate_strategies import conditions, make, numbers, points, scopes, strings, values
 
@@ -104,7 +105,7 @@ def sizes(request: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(group_module, "ONE_BY_ONE", 0)
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(steps=steps)
 def test_the_index_equals_one_by_one(steps: list[tuple[Any, ...]]) -> None:
     index, reference = SubscriptionIndex(), OneByOne()
@@ -133,7 +134,7 @@ def test_the_index_equals_one_by_one(steps: list[tuple[Any, ...]]) -> None:
     assert len(index) == len(reference.all)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     subscriptions=st.lists(st.tuples(predicates(SHAPES), data, data), min_size=30, max_size=120),
     records=st.lists(st.tuples(data, writers()), min_size=1, max_size=12),
@@ -178,7 +179,7 @@ def test_bounds_at_their_edges(text: str) -> None:
     assert index.match_many(records) == expected
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(scopes=scopes, readers=st.lists(scopes, min_size=1, max_size=30), text=conditions, writer=conditions)
 def test_any_condition_as_reader_and_as_writer(
     scopes: Any, readers: list[Any], text: str, writer: str
@@ -222,7 +223,7 @@ def test_functions_and_lookups_are_evaluated_one_by_one() -> None:
 corner = st.tuples(*[st.one_of(st.integers(-5, 5).map(float), st.just(-np.inf))] * 3)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(
     steps=st.lists(st.tuples(st.sampled_from(["insert", "insert", "insert", "move", "remove"]), st.integers(0, 200), corner), max_size=150),
     queries=st.lists(st.tuples(*[st.integers(-6, 6).map(float)] * 3), min_size=1, max_size=6),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit import Lab
@@ -53,7 +54,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(steps_us=steps)
 def test_many_small_steps_are_one_run(whole: Lab, steps_us: list[int]) -> None:
     lab = town()
@@ -107,7 +108,7 @@ def happen(lab: Lab, happening: tuple[str, tuple[str, Any]]) -> None:
         lab.faults.restart(name)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     link=st.sampled_from(["wifi", "lte", "umts_3g", "edge"]),
     battery_j=st.sampled_from([20.0, 60.0, 400.0, 1e5]),

@@ -7,7 +7,8 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from lasthop_reference import Happening, played
 
@@ -47,7 +48,7 @@ def drawings(draw):
     )
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(drawings(), POLICIES, st.sampled_from([0, 1, 2, 4, None]), st.sampled_from([0.0, 0.2, 0.5]))
 def test_both_drivers_do_the_same(drawn, policy, most, threshold):
     """Forwards and reads in the same order, so the same waste and loss."""
@@ -58,7 +59,7 @@ def test_both_drivers_do_the_same(drawn, policy, most, threshold):
     assert fleet.read == list(alone.read_ids)
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(
     drawings(),
     st.lists(

@@ -7,7 +7,8 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit import Lab
@@ -220,7 +221,7 @@ class Ward:
         self.world.run(1100 * S)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(traffic, faults, st.sampled_from([0.0, 0.2, 0.4]), WANTED, st.sampled_from([None, None, 1, 3]))
 def test_what_is_promised(
     traffic: Any, faults: Any, share: float, wanted: Subscription, capacity: int | None
@@ -264,7 +265,7 @@ def test_what_is_promised(
         assert not [each for each in lost if ward.answers[each].status == "ok"]
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(traffic, faults, WANTED)
 def test_the_same_again_is_the_same(traffic: Any, faults: Any, wanted: Subscription) -> None:
     runs = []

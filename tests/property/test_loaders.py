@@ -7,7 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit import trace
@@ -133,7 +134,7 @@ def by_place(rejected):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=40)
+@examples(40)
 @given(rows=ROWS, data=st.data(), batch_rows=st.integers(1, 40))
 def test_every_row_is_kept_or_set_aside_and_scan_is_load(kind, rows, data, batch_rows):
     damages = data.draw(st.lists(DAMAGE, min_size=len(rows), max_size=len(rows)))
@@ -162,7 +163,7 @@ def test_every_row_is_kept_or_set_aside_and_scan_is_load(kind, rows, data, batch
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=40)
+@examples(40)
 @given(rows=ROWS)
 def test_auto_recognises_what_is_whole(kind, rows):
     with tempfile.TemporaryDirectory() as folder:
@@ -185,7 +186,7 @@ def spread(folder, kind, rows, of, names):
 
 
 @pytest.mark.parametrize("kind", ["geolife", "csv"])
-@settings(max_examples=60)
+@examples(60)
 @given(rows=st.lists(ROW, min_size=2, max_size=25), data=st.data())
 def test_neither_names_of_files_nor_order_nor_how_rows_are_spread_matters(kind, rows, data):
     """Also of rows that come late."""
@@ -204,7 +205,7 @@ def test_neither_names_of_files_nor_order_nor_how_rows_are_spread_matters(kind, 
             assert other.rejected_by_reason() == loads[0].rejected_by_reason()
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     rows=st.lists(
         st.tuples(ROW, st.sampled_from(["", "3.5", "9"]), st.sampled_from(["", "0", "1"])),
@@ -234,7 +235,7 @@ def test_of_rows_at_one_place_and_time_the_same_one_is_kept_however_they_come(ro
         assert other.rejected_by_reason() == one.rejected_by_reason()
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(rows=st.lists(ROW, min_size=1, max_size=25), data=st.data())
 def test_neither_order_nor_files_matter_to_an_access_log(rows, data):
     loads = []
@@ -252,7 +253,7 @@ def test_neither_order_nor_files_matter_to_an_access_log(rows, data):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=40)
+@examples(40)
 @given(rows=ROWS, data=st.data())
 def test_two_loads_of_a_trace_cut_between_devices_are_one(kind, rows, data):
     cut = data.draw(st.integers(1, 2))

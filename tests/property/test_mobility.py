@@ -4,7 +4,8 @@ import datetime as dt
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit.sources.city import CommuterTown
@@ -68,7 +69,7 @@ def same(one, other):
     return all(np.array_equal(a, b, equal_nan=True) for a, b in zip(one, other, strict=True))
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(models, seeds, starts, moments, st.permutations(range(len(NAMES))), st.integers(0, len(NAMES)))
 def test_a_device_moves_alike_in_every_fleet(model, seed, start_us, times, order, kept):
     order = order[:kept]
@@ -79,7 +80,7 @@ def test_a_device_moves_alike_in_every_fleet(model, seed, start_us, times, order
         assert same([column[order] for column in expected], result)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(models, seeds, starts, moments, moments)
 def test_asking_in_between_changes_nothing(model, seed, start_us, times, between):
     asked_often = model.course(seed, NAMES, start_us)
@@ -90,7 +91,7 @@ def test_asking_in_between_changes_nothing(model, seed, start_us, times, between
     assert same(model.course(seed, NAMES, start_us).at(times[-1]), often[times[-1]])
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(models, seeds, starts, st.integers(0, 20 * HOUR_US), st.integers(1, 120 * US))
 def test_nobody_is_faster_than_the_limit_or_leaves_the_area(model, seed, start_us, t_us, step_us):
     course, limit_mps = model.course(seed, NAMES, start_us), fastest_mps(model)
@@ -109,7 +110,7 @@ def test_nobody_is_faster_than_the_limit_or_leaves_the_area(model, seed, start_u
         before = after
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(grids, seeds, moments)
 def test_a_grid_keeps_to_its_streets(model, seed, times):
     course = model.course(seed, NAMES, 0)
@@ -118,7 +119,7 @@ def test_a_grid_keeps_to_its_streets(model, seed, times):
         assert (np.abs(blocks - np.rint(blocks)).min(axis=0) < 1e-5).all()
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(commutes, seeds, st.integers(0, 20_000), st.integers(-20 * HOUR_US, 0))
 def test_commuters_are_at_home_at_four(model, seed, day, ahead_us):
     four_us = day_start_s(model.town, day) * US
@@ -178,7 +179,7 @@ def place_by_hand(track, s, gap_s):
     return lat0 + part * (lat1 - lat0), (lon0 + part * way + 180) % 360 - 180
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(reports, st.floats(0, 2000), st.lists(st.floats(0, 1), max_size=8), st.floats(0, 1))
 def test_a_replay_passes_through_its_reports_and_goes_straight_between(rows, gap_s, parts, begin):
     expected = tracks(rows)

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from predicate_fixtures import Row, rows
 from predicate_strategies import conditions, make, scopes
@@ -80,7 +81,7 @@ def test_the_fixtures_in_sqlite(connection: sqlite3.Connection, row: Row) -> Non
     assert in_sqlite(connection, Predicate(text), data) is expected
 
 
-@settings(max_examples=1000)
+@examples(1000)
 @given(text=conditions, data=st.lists(scopes, min_size=1, max_size=4))
 def test_python_and_sqlite_agree(connection: sqlite3.Connection, text: str, data: list[Data]) -> None:
     predicate = make(text)
@@ -89,7 +90,7 @@ def test_python_and_sqlite_agree(connection: sqlite3.Connection, text: str, data
             assert in_sqlite(connection, predicate, row) is python(predicate, row)
 
 
-@settings(max_examples=1500)
+@examples(1500)
 @given(text=conditions, data=st.lists(scopes, min_size=1, max_size=4))
 def test_python_and_numpy_agree(text: str, data: list[Data]) -> None:
     predicate = make(text)
@@ -103,7 +104,7 @@ def test_python_and_numpy_agree(text: str, data: list[Data]) -> None:
             assert matches is (result is True)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(text=conditions, data=scopes)
 def test_what_is_written_again_means_the_same(text: str, data: Data) -> None:
     predicate = make(text)

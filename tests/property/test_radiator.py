@@ -6,7 +6,8 @@ from collections import Counter, defaultdict
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit import Lab
@@ -109,7 +110,7 @@ class Fleet:
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-@settings(max_examples=10)
+@examples(10)
 @given(story=steps, chain=st.sampled_from([0.0, 0.4, 1.0]), echo=st.booleans())
 def test_everyone_registered_throughout_gets_everything_once(name, story, chain, echo):
     fleet = Fleet(FUNCTIONS[name], chain, echo)

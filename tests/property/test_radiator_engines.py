@@ -6,7 +6,8 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit.systems.radiator import (
@@ -164,7 +165,7 @@ def driven(engine: Any, story: Any, fails: int = 0) -> Driven:
     ],
     ids=lambda function: f"{function.name}{'' if function.key else ', no key'}",
 )
-@settings(max_examples=80)
+@examples(80)
 @given(story=steps, echo=st.booleans(), fails=st.sampled_from([0, 2, 3]))
 def test_the_engines_agree(function, story, echo, fails):
     literal = driven(ClientLists(function, RETENTION_US, echo=echo), story, fails)

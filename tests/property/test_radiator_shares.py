@@ -6,7 +6,8 @@ import pickle
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from radiator_streams import FUNCTIONS, RETENTION_S, by_one_engine, story
 
@@ -51,7 +52,7 @@ def of_both_keys(sender, cell):
 
 
 @pytest.mark.parametrize("function", [*FUNCTIONS, of_both_keys], ids=lambda function: function.name)
-@settings(max_examples=40)
+@examples(40)
 @given(steps=steps, of=st.integers(1, 3), rests=st.sets(st.integers(0, 40)))
 def test_shares_agree_with_one_engine(function, steps, of, rests):
     events = story(steps)

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from examples import examples
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import mudkit
@@ -347,7 +348,7 @@ shapes = st.fixed_dictionaries(
 FULL = {"mobility": "commute", "link": "umts_3g", "outage": OFTEN, "battery_j": 150.0, "mangled": MANGLED}
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(shape=shapes)
 @example(shape={"old": 3, "new": 2, "how": "same fleet", **FULL})
 @example(shape={"old": 3, "new": 2, "how": "before", **FULL})

@@ -6,8 +6,9 @@ from collections import defaultdict
 from typing import Any
 
 import pytest
+from examples import examples
 from faulty_world import WHEN, FaultyWorld, S, faults, wipes
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit import events
@@ -114,7 +115,7 @@ def check(ward: Ward) -> None:
             assert 0 <= created[row["item"]] < row["delivered_us"]
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(steps=steps)
 def test_once_and_in_order(steps: Any) -> None:
     ward = Ward()
@@ -128,7 +129,7 @@ def test_once_and_in_order(steps: Any) -> None:
     assert sum("delivered_us" in row for row in ward.rows) == received
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(steps=steps, wipes=wipes((*NAMES, "relay")))
 def test_whoever_is_wiped_nobody_waits_for_ever_and_nothing_comes_twice(steps: Any, wipes: Any) -> None:
     ward = Ward()
@@ -171,7 +172,7 @@ def test_every_event_and_effect_takes_part() -> None:
     assert ward.told == {"bob": ["ann 0", "ann 1", "cy 0"], "ann": ["bob 0"]}
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(steps=steps)
 def test_a_file_is_a_store_like_memory(tmp_path_factory: Any, steps: Any) -> None:
     folder = tmp_path_factory.mktemp("stores")

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from hypothesis import example, given, settings
+from examples import examples
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mudkit import Lab
@@ -27,7 +28,7 @@ from mudkit.systems.sublim.policy.actions import Compress, Every, Keep
         mangled_share=st.sampled_from([0.0, 0.1, 0.3]),
     ),
 )
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @example(9, Roaming())  # parcels that come twice
 @example(2, Roaming())  # ten handovers
 def test_nothing_is_lost_nothing_comes_twice_and_the_state_is_that_of_one_server(seed, roaming):
@@ -45,7 +46,7 @@ def test_the_walks_have_handovers_and_crashes():
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.floats(0.1, 200.0)), min_size=1, max_size=12))
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_every_five_minutes_holds_across_handovers(walk):
     lab = Lab(seed=1, messages=False)
     net = PublishServer(lab)
@@ -98,7 +99,7 @@ SEEN = st.fixed_dictionaries(
         st.tuples(SEEN, st.sampled_from([{}, {"battery": 10}, {"battery": 25}, {"battery": 90}])), max_size=20
     ),
 )
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_a_rule_that_the_checker_calls_unreachable_never_fires(texts, messages):
     policy = Policy(
         "drawn", [Rule(text, Keep((f"f{n}",))) for n, text in enumerate(texts)], variables={"l": [1, 5]}
@@ -122,7 +123,7 @@ def test_a_rule_that_the_checker_calls_unreachable_never_fires(texts, messages):
     ),
     st.sampled_from([{"a": 1}, {"a": 5}]),
 )
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_a_policy_in_which_the_checker_finds_nothing_sends_no_more_on_a_lower_battery(drawn, message):
     rules = [Rule(text.format(level), Compress("ecg", ratio)) for text, level, ratio in drawn]
     policy = Policy("drawn", [*rules, Rule(None, Compress("ecg", 2))])
@@ -145,7 +146,7 @@ ACTS = st.one_of(
 
 
 @given(st.lists(st.tuples(ACTS, st.sampled_from([0.0, 0.05, 0.5, 3.0, 20.0])), max_size=14))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_whatever_was_wiped_killed_and_lost_all_is_well_two_minutes_after_the_last_fault(acts):
     lab = Lab(seed=1)
     net = PublishServer(lab)

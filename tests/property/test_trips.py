@@ -1,5 +1,6 @@
 import numpy as np
-from hypothesis import assume, given, settings
+from examples import examples
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from mudkit.errors import ParameterError
@@ -48,7 +49,7 @@ phones = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(towns, phones, st.integers(), st.integers(3652, 43_000))
 def test_days_hold_whatever_the_rates(town, phone, seed, day):
     try:

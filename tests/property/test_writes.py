@@ -8,7 +8,8 @@ import math
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import example, given, settings
+from examples import examples
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mudkit.pipeline.coverage import NOTHING, Reads
@@ -70,7 +71,7 @@ def test_first_reads_are_exact(points, reads):
     ]
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([0.0, 60.0, 89.9, -89.9]))
 def test_many_points_and_reads_over_many_pieces(seed, around):
     """Random places, also at the poles; windows of minutes and of more than the trace; several pieces."""

@@ -16,6 +16,7 @@ def mudkit(*arguments):
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.soak
 def test_ingest_then_cells_and_labels(repository, tmp_path):
     source = repository / "data" / "sample" / "positions.csv.gz"
     how = ("--rule", "trip_start", "--box-km", 4, "--window-s", 600)

@@ -58,6 +58,7 @@ def local(source, tmp_path_factory) -> Path:
     return out
 
 
+@pytest.mark.soak
 def test_there_is_something_to_compare(local):
     rows = {name: len(table) for name, table in tables(local).items()}
     assert min(rows.values()) > 0
@@ -65,6 +66,7 @@ def test_there_is_something_to_compare(local):
     assert rows["label_reads-generated"] > 1.2 * rows["reads"]  # some answers are cached
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "place",
     [
@@ -79,6 +81,7 @@ def test_the_same_rows_on_this_machine(source, local, tmp_path, place):
     assert where["mudkit"][0].endswith("mudkit.zip/mudkit/pipeline/__init__.py") == ("remote" in place)
 
 
+@pytest.mark.soak
 def test_the_same_rows_on_a_cluster_whose_executors_have_no_mudkit(source, local, cluster, python, tmp_path):
     said = subprocess.run([python, "-c", "import mudkit"], capture_output=True, text=True, cwd=tmp_path)
     assert "No module named 'mudkit'" in said.stderr
@@ -93,6 +96,7 @@ def test_the_same_rows_on_a_cluster_whose_executors_have_no_mudkit(source, local
     assert all(file.startswith(str(cluster.folder)) for file in where["mudkit"]), where
 
 
+@pytest.mark.soak
 def test_one_row_less_is_noticed(source, local, tmp_path):
     """The comparison itself: a copy of a result without one of its files' rows differs."""
     copy = tmp_path / "copy"
@@ -173,6 +177,7 @@ LOSES_A_WORKER = """
 """
 
 
+@pytest.mark.soak
 def test_a_worker_that_dies_in_the_middle_costs_time_and_nothing_else(source, local, python, tmp_path):
     """And of a cluster that ends while a session holds an executor of it nothing is left."""
     marks, out = tmp_path / "marks", tmp_path / "out"
@@ -215,6 +220,7 @@ def test_a_worker_that_dies_in_the_middle_costs_time_and_nothing_else(source, lo
     assert differing(tables(out)[name], expected) == 0
 
 
+@pytest.mark.soak
 def test_a_cluster_ends_with_a_python_that_is_killed():
     code = """
         import sys
@@ -269,6 +275,7 @@ OWN_SESSION = """
 """
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("kind", ["cluster", "connect", "has mudkit"])
 def test_a_session_that_somebody_else_started_is_sent_mudkit_once_if_it_has_none(
     cluster, python, tmp_path, kind

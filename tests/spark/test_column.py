@@ -217,6 +217,7 @@ pipeline.stop()
 """
 
 
+@pytest.mark.soak
 def test_over_spark_connect(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", CONNECT], cwd=tmp_path, capture_output=True, text=True, timeout=300

@@ -65,6 +65,7 @@ def test_edges(spark, tmp_path):
     assert as_dict(labels)[at_3600, None] == (18, 18)
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("seed", range(2))
 def test_random_places_in_any_order_and_partition(spark, tmp_path, seed):
     rng = np.random.default_rng(seed)

@@ -8,6 +8,7 @@ from mudkit.reproduce.lab import spark_labels
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.soak
 def test_f2_small():
     said = []
     result = spark_labels.measure(said.append, cars=8, days=2, times=2, runs=1)

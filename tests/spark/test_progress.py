@@ -225,6 +225,7 @@ assert spark.range(3).count() == 3
 """
 
 
+@pytest.mark.soak
 def test_spark_connect_reports_and_is_interrupted_the_same_way(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", CONNECT.format(tests=str(Path(__file__).parent))],

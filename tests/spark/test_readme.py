@@ -1,4 +1,4 @@
-"""What the README shows as code runs as it stands, on small files."""
+"""The code of the README and the guides runs as it stands, on small files."""
 
 from __future__ import annotations
 
@@ -12,12 +12,19 @@ import pyarrow.parquet as pq
 import pytest
 
 pytestmark = pytest.mark.spark
-README = Path(__file__).parents[2] / "README.md"
-PIECES = re.findall(r"^```python\n(.*?)^```", README.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
+PIECES = {
+    f"{page.stem}-{number}": piece
+    for page in PAGES
+    for number, piece in enumerate(
+        re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE), 1
+    )
+}
 T0 = 1_700_000_000
 # As they stand these take a minute: the paper's third figure with ten seeds, and years of messages.
 LESS = {
-    "    **FIGURES[3], seeds=range(10)\n": "    {'prefetch_limit': [1, 16], 'outage': [0.9]}, {'days': 30}, [1]\n",
+    "**FIGURES[3], seeds=range(10)": "{'prefetch_limit': [1, 16], 'outage': [0.9]}, {'days': 30}, [1]",
     "days=180)": "days=6)",
     "compare_sharing(Scenario(outages=Outages(0.9)))": "compare_sharing(Scenario(outages=Outages(0.9), days=6))",
 }
@@ -66,12 +73,20 @@ def place(tmp_path, repository, monkeypatch):
 
 def test_nothing_is_left_out():
     assert len(PIECES) > 10
-    assert all(any(old in piece for piece in PIECES) for old in LESS)
+    assert all(any(old in piece for piece in PIECES.values()) for old in LESS)
 
 
-@pytest.mark.parametrize("number", range(len(PIECES)))
-def test_a_piece_of_the_readme_runs(number, place, spark):
-    piece = PIECES[number]
+def test_the_readme_links_to_every_guide_and_no_link_is_dead():
+    readme = PAGES[0].read_text(encoding="utf-8")
+    assert [page.name for page in PAGES[1:] if f"(docs/guides/{page.name})" not in readme] == []
+    for page in PAGES:
+        links = re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8"))
+        assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("name", PIECES)
+def test_a_code_block_runs(name, place, spark):
+    piece = PIECES[name]
     for old, new in LESS.items():
         piece = piece.replace(old, new)
-    exec(compile(piece, f"README, piece {number}", "exec"), {"__name__": "__main__"})
+    exec(compile(piece, name, "exec"), {"__name__": "__main__"})

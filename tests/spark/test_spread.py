@@ -131,6 +131,7 @@ def test_ctrl_c_cancels(spark):
     assert time.monotonic() - started < 60
 
 
+@pytest.mark.soak
 def test_over_connect():
     code = """
         from mudkit import pipeline

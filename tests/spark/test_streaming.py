@@ -192,6 +192,7 @@ def test_killed_in_the_middle_of_a_batch(spark, folder, worlds, expected, tmp_pa
     assert told(streamed) == expected
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(("kind", "is_stopped"), [("master", True), ("remote", False)])
 def test_nothing_of_the_workers_own_doings_is_printed(tmp_path, kind, is_stopped):
     """Neither of a query that runs to its end (through Spark Connect), nor of one that Ctrl-C stops."""

@@ -30,6 +30,7 @@ def expected(positions, reads):
     )
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("seed", range(2))
 def test_random_places_in_any_order_and_partition(spark, tmp_path, seed):
     rng = np.random.default_rng(seed)

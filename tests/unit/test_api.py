@@ -5,9 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.process
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.soak
 def test_the_reference_is_built(tmp_path):
     out = tmp_path / "api"
     for _ in range(2):  # one that is there is replaced

@@ -1,16 +1,20 @@
+import io
 import json
+import logging
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
 
-from mudkit import __version__, trace
+from mudkit import __version__, cli, trace
 from mudkit.cli import app, chapters, jobs, jupyter
 from mudkit.errors import InputMissing, OutputExists, ParameterError, TraceContentError, TraceFormatError
+from mudkit.report.schemas import TEMPLATES
 
 T0 = 1_211_100_000
 ROWS = [f"{cab},{T0 + 60 * i},{37 + i / 1000},-122.4,{i % 2}" for cab in "ab" for i in range(9)]
@@ -74,68 +78,105 @@ def test_no_such_job(tmp_path):
         run("pipeline", "run", "sort", tmp_path, "--out", tmp_path / "out")
 
 
-@pytest.mark.parametrize("heavy", ["pyspark", "sklearn", "plotly", "folium", "ipywidgets", "pandas", "scipy"])
-def test_importing_mudkit_loads_nothing_heavy(heavy):
-    code = f"import sys, mudkit; sys.exit({heavy!r} in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_the_command_says_errors_without_a_traceback(tmp_path):
-    result = subprocess.run(
-        [sys.executable, "-m", "mudkit", "trace", "profile", "nothing.csv"],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        check=False,
-    )
-    assert result.returncode == 1
-    assert result.stdout == ""
-    assert result.stderr.startswith("mudkit: error: There is no trace at nothing.csv.\n")
+@pytest.mark.process
+def test_importing_mudkit_loads_nothing_heavy():
+    heavy = ["pyspark", "sklearn", "plotly", "folium", "ipywidgets", "pandas", "scipy"]
+    code = f"import sys, mudkit; print(sorted(set(sys.modules) & set({heavy})))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout == "[]\n"
 
 
 @pytest.fixture
-def command(tmp_path, csv_file):
+def main(tmp_path, csv_file, monkeypatch):
+    """Run the command in this process, as if its terminal had some encoding; return status and output."""
     csv_file("cab,t,lat,lon,occ", [row.replace("a,", "café ☕,") for row in ROWS])
+    monkeypatch.chdir(tmp_path)
+    kept, filters = signal.getsignal(signal.SIGTERM), list(logging.getLogger().filters)
 
-    def run_apart(*arguments, **options):
-        options = {"capture_output": True, "cwd": tmp_path, "check": False, **options}
-        return subprocess.run([sys.executable, "-m", "mudkit", *arguments], **options)
+    def run_main(*arguments, encoding="utf-8", stdout=None):
+        output, errors = stdout or io.BytesIO(), io.BytesIO()
+        monkeypatch.setattr("sys.argv", ["mudkit", *arguments])
+        monkeypatch.setattr("sys.stdout", io.TextIOWrapper(output, encoding=encoding))
+        monkeypatch.setattr("sys.stderr", io.TextIOWrapper(errors, encoding=encoding))
+        status = 0
+        try:
+            cli.main()
+        except SystemExit as ended:
+            status = ended.code or 0
+        sys.stdout.flush()
+        sys.stderr.flush()
+        return status, b"" if stdout else output.getvalue(), errors.getvalue()
 
-    return run_apart
+    yield run_main
+    signal.signal(signal.SIGTERM, kept)
+    logging.getLogger().filters[:] = filters
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
-def test_letters_that_a_terminal_lacks_are_no_error(command, encoding):
-    environment = {**os.environ, "PYTHONIOENCODING": encoding}
-    written = command("trace", "load", "trace.csv", "--out", "日本", env=environment)
-    assert (written.returncode, written.stderr) == (0, b"")
+def test_letters_that_a_terminal_lacks_are_no_error(main, encoding):
+    status, output, errors = main("trace", "load", "trace.csv", "--out", "日本", encoding=encoding)
+    assert (status, errors) == (0, b"")
     is_latin = encoding == "latin-1"  # an output of ASCII is taken for a mistake, and is UTF-8
-    said = written.stdout.decode("latin-1" if is_latin else "utf-8")
+    said = output.decode("latin-1" if is_latin else "utf-8")
     assert said.endswith("\\u672c\n" if is_latin else "written to 日本\n")
-    listed = command("report", "prefetch_sizing", "--list", env=environment)
-    assert (listed.returncode, listed.stderr) == (0, b"")
-    wrong = command("trace", "profile", "☕.csv", env=environment)
-    assert wrong.returncode == 1
-    assert wrong.stderr.startswith(b"mudkit: error: There is no trace at ")
+    status, _, errors = main("report", "prefetch_sizing", "--list", encoding=encoding)
+    assert (status, errors) == (0, b"")
+    status, _, errors = main("trace", "profile", "☕.csv", encoding=encoding)
+    assert status == 1
+    assert errors.startswith(b"mudkit: error: There is no trace at ")
 
 
-def test_json_is_the_same_in_every_encoding(command):
-    ran = command("reproduce", "L1", "--json", env={**os.environ, "PYTHONIOENCODING": "latin-1"})
-    assert ran.stderr == b""
-    (row,) = json.loads(ran.stdout.decode("utf-8"))
-    assert "uf·Max" in row["paper"]
+@pytest.mark.process
+def test_a_process_says_errors_without_a_traceback_in_its_encoding(tmp_path):
+    ran = subprocess.run(
+        [sys.executable, "-m", "mudkit", "trace", "profile", "☕.csv"],
+        capture_output=True,
+        cwd=tmp_path,
+        check=False,
+        env={**os.environ, "PYTHONIOENCODING": "latin-1"},
+    )
+    assert ran.returncode == 1
+    assert ran.stdout == b""
+    assert ran.stderr.startswith(b"mudkit: error: There is no trace at \\u2615.csv.\n")
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """One result of `mudkit reproduce`, which is not measured here."""
+    result = SimpleNamespace(as_json=lambda: {"row": "L1", "paper": "uf·Max"})
+    monkeypatch.setattr("mudkit.reproduce.results", lambda rows, say: [result])
+
+
+@pytest.mark.usefixtures("measured")
+def test_json_is_the_same_in_every_encoding(main):
+    _, output, errors = main("reproduce", "L1", "--json", encoding="latin-1")
+    assert errors == b""
+    assert json.loads(output.decode("utf-8")) == [{"row": "L1", "paper": "uf·Max"}]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 @pytest.mark.parametrize("arguments", [("trace", "profile", "trace.csv"), ("reproduce", "L1", "--json")])
-def test_output_that_cannot_be_written_is_told_without_a_traceback(command, arguments):
+@pytest.mark.usefixtures("measured")
+def test_output_that_cannot_be_written_is_told_without_a_traceback(main, arguments):
     with Path("/dev/full").open("wb") as full:
-        ran = command(*arguments, capture_output=False, stdout=full, stderr=subprocess.PIPE)
+        status, _, errors = main(*arguments, stdout=full)
+    assert status == 1
+    assert errors.startswith(b"mudkit: this machine: No space left on device\n")
+    assert errors.count(b"\n") == 2
+
+
+@pytest.mark.process
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_process_whose_output_cannot_be_written_ends_without_a_traceback():
+    command = [sys.executable, "-m", "mudkit", "--version"]
+    with Path("/dev/full").open("wb") as full:
+        ran = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
     assert ran.returncode == 1
     assert ran.stderr.startswith(b"mudkit: this machine: No space left on device\n")
     assert ran.stderr.count(b"\n") == 2
 
 
+@pytest.mark.process
 def test_an_interruption_is_no_news_to_log():
     code = (
         "import logging, sys; from unittest import mock; from mudkit import cli\n"
@@ -154,6 +195,7 @@ def test_brackets_are_shown_as_they_are(csv_file):
     assert "device != '[/red]'" in output
 
 
+@pytest.mark.process
 def test_a_class_is_judged_into_one_file(tmp_path):
     (tmp_path / "ann.py").write_text("def take(seen, message):\n    return False\n")
     out = tmp_path / "grades.csv"
@@ -166,6 +208,7 @@ def test_a_class_is_judged_into_one_file(tmp_path):
         run("judge", tmp_path / "ann.py", "--out", out)
 
 
+@pytest.mark.process
 def test_verdicts_open_in_a_spreadsheet(tmp_path):
     (tmp_path / "Žofia.py").write_text("def take(seen, message):\n    return True\n", encoding="utf-8")
     run("judge", tmp_path, "--out", tmp_path / "grades.csv")
@@ -176,7 +219,7 @@ def test_verdicts_open_in_a_spreadsheet(tmp_path):
 def test_students_open_copies_without_solutions(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     opened = []
-    monkeypatch.setattr("os.execv", lambda program, command: opened.append(command))
+    monkeypatch.setattr("os.execve", lambda program, command, environment: opened.append(command))
     run("lab", "--student", "--no-browser")
     assert f"--ServerApp.root_dir={tmp_path / 'chapters'}" in opened[0]
     assert opened[0][-1] == "--no-browser"
@@ -186,7 +229,7 @@ def test_students_open_copies_without_solutions(tmp_path, monkeypatch):
 def test_a_teacher_opens_copies_and_who_writes_chapters_their_source(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     opened = []
-    monkeypatch.setattr("os.execv", lambda program, command: opened.append(command))
+    monkeypatch.setattr("os.execve", lambda program, command, environment: opened.append(command))
     run("lab")
     run("lab", "--source")
     assert f"--ServerApp.root_dir={tmp_path / 'work'}" in opened[0]
@@ -209,7 +252,7 @@ def test_a_wrong_option_of_jupyterlab_is_told_before_anything_is_copied(
     tmp_path, monkeypatch, arguments, outcome, remedy
 ):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("os.execv", lambda program, command: pytest.fail(f"{command}"))
+    monkeypatch.setattr("os.execve", lambda program, command, _: pytest.fail(f"{command}"))
     with pytest.raises(ParameterError) as caught:
         run("lab", *arguments)
     assert outcome in str(caught.value.found)
@@ -220,7 +263,7 @@ def test_a_wrong_option_of_jupyterlab_is_told_before_anything_is_copied(
 def test_options_of_jupyterlab_are_taken():
     jupyter.refuse_unknown(
         [
-            *jupyter.ASKS_NOBODY,
+            *jupyter.command(Path(), [])[3:],
             "-y",
             "--no-browser",
             "--allow-root",
@@ -235,8 +278,27 @@ def test_options_of_jupyterlab_are_taken():
     )
 
 
+@pytest.mark.parametrize(("user", "arguments", "is_added"), [
+    (0, [], True), (0, ["--port=9000"], True), (0, ["--ip=0.0.0.0"], False), (0, ["--ServerApp.ip", "x"], False),
+    (0, ["--allow-root"], False), (1000, [], False),
+])  # fmt: skip
+def test_root_is_allowed_at_the_default_address_only(tmp_path, monkeypatch, user, arguments, is_added):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("os.geteuid", lambda: user)
+    opened = []
+    monkeypatch.setattr("os.execve", lambda program, command, environment: opened.append(command))
+    said = run("lab", *arguments).stderr
+    ours = opened[0][3 : len(opened[0]) - len(arguments)]
+    assert ("--allow-root" in ours) == is_added
+    assert ("--ServerApp.ip=127.0.0.1" in ours) == (not any("ip" in each for each in arguments))
+    is_told = "mudkit: running as root; JupyterLab listens on 127.0.0.1 (this machine) only\n"
+    assert said == (is_told if user == 0 and "--ServerApp.ip=127.0.0.1" in ours else "")
+
+
+@pytest.mark.process
 def test_jupyterlab_starts_as_it_is_told_and_asks_nobody(tmp_path):
-    command = [sys.executable, "-m", "mudkit", "lab", "--no-browser", "--ServerApp.port=0", "--allow-root"]
+    command = [sys.executable, "-m", "mudkit", "lab", "--no-browser", "--ServerApp.port=0", "--ip=127.0.0.1"]
+    command += ["--LabApp.news_url=None", "--notebook-dir=.", "--allow-root"]
     server = subprocess.Popen(
         command,
         cwd=tmp_path,
@@ -288,6 +350,7 @@ def test_what_cannot_be_judged_is_an_error(tmp_path):
     assert not out.exists()
 
 
+@pytest.mark.process
 def test_when_nothing_was_judged_the_status_says_so(tmp_path):
     (tmp_path / "none.py").write_text("x = 1\n")
     (tmp_path / "ann.py").write_text("def take(seen, message):\n    return False\n")
@@ -338,6 +401,9 @@ def test_the_summary_says_that_reads_are_not_filtered(csv_file):
         (["ingest", "--where", "lat > 3"], "--where lat > 3"),
         (["cell"], "did you mean 'cells'"),
         (["cells"], "mudkit trace load"),
+        (["ingest", "--column", "lat=lon", "--column", "lon=lat"], "lat=lat, lon=lon"),
+        (["ingest", "--time-unit", "ms"], "not in the unit 'ms'"),
+        (["ingest", "--rule", "often"], "trip_start"),
     ],
 )
 def test_a_job_is_refused_before_spark_starts(options, says, csv_file, tmp_path, monkeypatch):
@@ -353,6 +419,18 @@ def test_a_report_lists_its_parameters_and_presets():
         assert text in output
     with pytest.raises(ParameterError, match="did you mean 'scoreboard'"):
         run("report", "scorebord", "--list")
+
+
+def test_without_a_name_all_reports_are_listed():
+    listed = run("report", "--list")
+    assert listed.exit_code == 0
+    assert listed.output == run("report", "all", "--list").output
+    for name, schema in TEMPLATES.items():
+        assert f"mudkit report {name} --param" in listed.output
+        assert f"mudkit report {name} --preset" in listed.output
+        assert all(f" {parameter} " in listed.output for parameter in schema.model_fields)
+    with pytest.raises(ParameterError, match=r"Which report(?s:.)*scoreboard, all(?s:.)*report --list"):
+        run("report")
 
 
 @pytest.mark.parametrize("command", [

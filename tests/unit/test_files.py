@@ -45,6 +45,7 @@ def test_overwriting_keeps_the_old_until_the_new_is_whole(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
 
 
+@pytest.mark.process
 def test_what_a_killed_process_left_is_swept(tmp_path):
     code = (
         "import os, sys; from mudkit.files import staged_folder\n"
@@ -69,6 +70,7 @@ def test_two_that_begin_at_once_get_names_of_their_own(tmp_path):
     assert free_name(tmp_path / "report[1]").name == "report[1]-3"
 
 
+@pytest.mark.process
 def test_what_killed_processes_left_under_other_names_is_swept(tmp_path):
     code = (
         "import os; from pathlib import Path; from mudkit.files import staged_folder\n"
@@ -84,6 +86,7 @@ def test_what_killed_processes_left_under_other_names_is_swept(tmp_path):
     assert (tmp_path / "report-2").exists()
 
 
+@pytest.mark.process
 def test_work_folders_go_with_their_process(tmp_path):
     code = "import os, sys; from mudkit.files import work_folder; print(work_folder()); sys.stdout.flush(); "
     environment = os.environ | {"TMPDIR": str(tmp_path)}
@@ -145,6 +148,7 @@ def test_checksum_of_a_folder_depends_on_names_and_contents(tmp_path):
     assert len({one, two, sha256(tmp_path)}) == 3
 
 
+@pytest.mark.process
 def test_what_a_killed_process_was_replacing_is_put_back(tmp_path):
     code = (
         "import os, sys; from pathlib import Path; from mudkit.files import staged_folder\n"

@@ -378,6 +378,7 @@ INTERRUPTED = """
 """
 
 
+@pytest.mark.process
 def test_ctrl_c_stops_between_two_events_and_the_lab_goes_on():
     process = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(INTERRUPTED)],

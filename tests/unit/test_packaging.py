@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.process
 ROOT = Path(__file__).parents[2]
 LINKS = {
     "mudkit/data/sample": "data/sample",
@@ -71,6 +72,7 @@ def mudkit(installed, *arguments):
     ).stdout
 
 
+@pytest.mark.soak
 def test_its_commands_work_outside_of_a_checkout(installed):
     rows = json.loads(mudkit(installed, "reproduce", "--json", "R4"))
     assert [row["row"] for row in rows] == ["R4"]

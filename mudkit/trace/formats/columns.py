@@ -8,14 +8,14 @@ from pathlib import Path
 
 from mudkit.errors import TraceFormatError
 
-__all__ = ["CABSPOTTING", "COLUMNS", "ColumnsMissing", "gtfs_rt", "resolve"]
+__all__ = ["CABSPOTTING", "COLUMNS", "SPELLINGS", "ColumnsMissing", "gtfs_rt", "resolve"]
 
 COLUMNS = ("device", "ts", "lat", "lon", "speed_mps", "occupied", "box_km", "window_s")
 """What a row of a trace may say, by mudkit's names."""
 
 CABSPOTTING = {"device": "cab", "ts": "t", "lat": "lat", "lon": "lon", "occupied": "occ"}
 _REQUIRED = ("device", "ts", "lat", "lon")
-_KNOWN_AS = {
+SPELLINGS = {
     "device": (
         "device",
         "device_id",
@@ -36,6 +36,7 @@ _KNOWN_AS = {
     "box_km": ("box_km",),
     "window_s": ("window_s",),
 }
+"""Usual names of each column in files."""
 _GTFS_RT = {
     "device": ("vehicle_vehicle_id", "vehicle_id"),
     "ts": ("vehicle_timestamp", "timestamp", "t"),
@@ -79,7 +80,7 @@ def resolve(file: Path, names: list[str], columns: dict[str, str], *, guess: boo
     lower = {name.lower(): name for name in reversed(names)}
     mapping = dict(columns)
     if guess:
-        for column, spellings in _KNOWN_AS.items():
+        for column, spellings in SPELLINGS.items():
             match = next((lower[s] for s in spellings if s in lower), None)
             if column not in mapping and match is not None:
                 mapping[column] = match

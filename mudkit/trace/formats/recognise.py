@@ -9,10 +9,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mudkit.errors import ParameterError, TraceFormatError
+from mudkit.errors import ParameterError, TraceFormatError, did_you_mean
 from mudkit.files import existing
 from mudkit.trace.folder import is_trace
-from mudkit.trace.formats.columns import CABSPOTTING, COLUMNS, gtfs_rt, resolve
+from mudkit.trace.formats.columns import CABSPOTTING, COLUMNS, SPELLINGS, gtfs_rt, resolve
 from mudkit.trace.formats.delimited import header_of
 from mudkit.trace.formats.gpx import is_xml
 from mudkit.trace.formats.headerless import is_gowalla, is_plt
@@ -73,6 +73,7 @@ def recognise(path: Path, format: str = "auto", columns: dict[str, str] | None =
             where="format",
             found=repr(format),
             expected="auto, " + ", ".join(FORMATS),
+            remedy=did_you_mean(format, FORMATS),
         )
     if unknown := sorted(set(columns) - set(COLUMNS)):
         raise ParameterError(
@@ -80,6 +81,7 @@ def recognise(path: Path, format: str = "auto", columns: dict[str, str] | None =
             where="columns",
             found=", ".join(unknown),
             expected="some of " + ", ".join(COLUMNS),
+            remedy=did_you_mean(unknown[0], COLUMNS, synonyms=SPELLINGS),
         )
     source = _folder(path, format, columns) if path.is_dir() else _file(path, format, columns)
     if columns and source.format in FIXED:

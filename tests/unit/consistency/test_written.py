@@ -32,6 +32,7 @@ def counted(history):
     return History(each for each in history if each.is_write or each.outcome is Outcome.OK)
 
 
+@pytest.mark.soak(keep=15)
 @pytest.mark.parametrize("seed", range(150))
 def test_it_means_the_same_to_every_model(seed):
     history = seeded(seed)

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from judged import told_apart
 
 from mudkit.exercises import judge
 from mudkit.exercises.cache_policies import Asked, _Case, _lacking
@@ -111,7 +112,9 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("piece", "problem"), WRONG.values(), ids=WRONG)
+@pytest.mark.parametrize(
+    ("piece", "problem"), told_apart(WRONG, "whatever is cached", "two halves", "the newest only")
+)
 def test_wrong_ones_are_told_apart(piece, problem):
     verdict = judge(CHAPTER, piece)
     assert not verdict.passed

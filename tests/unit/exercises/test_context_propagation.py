@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from judged import told_apart
 
 from mudkit.exercises import judge
 from mudkit.systems.radiator import People, Time, Volume, distance_km
@@ -61,28 +62,42 @@ def test_right_ones_pass(piece):
 
 @pytest.mark.parametrize(
     ("piece", "smallest", "problem"),
-    [
-        (made(later=Volume(1)), "nobody has friends", "at once, not after 40 s"),
-        (made(now=lambda s, r: False), "a friend of ann's", "after 40 s, not at once"),
-        (made(now=is_friend), "a hazard", "after 40 s, not"),
-        (made(now=is_warned), "a friend of ann's", "after 40 s, not at once"),
-        (made(now=lambda s, r: is_friend(r, s) or is_warned(s, r)), "a friend of ann's", "bob gets ann's"),
-        (made(now=lambda s, r: is_friend(s, r) or s.get("hazard")), "a hazard", "at once, not after 40 s"),
-        (made(now=lambda s, r: is_friend(s, r) or is_within(s, r)), "nobody has friends", "not after 40 s"),
-        (made(now=lambda s, r: is_friend(s, r) or is_warned(r, s)), "a hazard", "after 40 s, not"),
-        (
-            made(now=lambda s, r: is_friend(s, r) or (s.get("hazard") and is_within(s, r, 3.0))),
-            "2.5 km",
-            "not after 40 s",
-        ),
-        (made(now=unplaced), "a hazard", "it raises ContextProblem"),
-        (made(later=Time(40_000)), "nobody has friends", "not after 40 s"),
-        (made(later=Volume(4)), "nobody has friends", "after 600 s, not after 40 s"),
-        (made(later=People(3)), "nobody has friends", "never gets"),
-        (made(later=None), "nobody has friends", "it gives None"),
-        (lambda s, r: s["freinds"], "nobody has friends", "no attribute 'freinds'"),
-        (remembering(), "at 6 s ann", "not a"),
-    ],
+    told_apart(
+        [
+            (made(later=Volume(1)), "nobody has friends", "at once, not after 40 s"),
+            (made(now=lambda s, r: False), "a friend of ann's", "after 40 s, not at once"),
+            (made(now=is_friend), "a hazard", "after 40 s, not"),
+            (made(now=is_warned), "a friend of ann's", "after 40 s, not at once"),
+            (
+                made(now=lambda s, r: is_friend(r, s) or is_warned(s, r)),
+                "a friend of ann's",
+                "bob gets ann's",
+            ),
+            (
+                made(now=lambda s, r: is_friend(s, r) or s.get("hazard")),
+                "a hazard",
+                "at once, not after 40 s",
+            ),
+            (
+                made(now=lambda s, r: is_friend(s, r) or is_within(s, r)),
+                "nobody has friends",
+                "not after 40 s",
+            ),
+            (made(now=lambda s, r: is_friend(s, r) or is_warned(r, s)), "a hazard", "after 40 s, not"),
+            (
+                made(now=lambda s, r: is_friend(s, r) or (s.get("hazard") and is_within(s, r, 3.0))),
+                "2.5 km",
+                "not after 40 s",
+            ),
+            (made(now=unplaced), "a hazard", "it raises ContextProblem"),
+            (made(later=Time(40_000)), "nobody has friends", "not after 40 s"),
+            (made(later=Volume(4)), "nobody has friends", "after 600 s, not after 40 s"),
+            (made(later=People(3)), "nobody has friends", "never gets"),
+            (made(later=None), "nobody has friends", "it gives None"),
+            (lambda s, r: s["freinds"], "nobody has friends", "no attribute 'freinds'"),
+            (remembering(), "at 6 s ann", "not a"),
+        ]
+    ),
 )
 def test_wrong_ones_are_told_apart_by_a_small_scenario(piece, smallest, problem):
     verdict = judge(CHAPTER, piece)

@@ -13,6 +13,7 @@ import pytest
 from mudkit.errors import ParameterError
 from mudkit.exercises import EXERCISES, grade, judge
 
+pytestmark = pytest.mark.process
 RIGHT = "def take(seen, message):\n    print('noise')\n    return message['after'] == seen\n"
 WRONG = "def take(seen, message):\n    return True\n"
 JUDGES = """
@@ -96,6 +97,7 @@ def test_what_was_asked_for_and_is_missing_has_a_row(hand_in):
     ]
 
 
+@pytest.mark.soak(keep=2, group="processes")
 def test_of_a_folder_all_is_judged(hand_in, tmp_path):
     hand_in(ann=RIGHT, bob="x = 1\n")
     for folder, name in (
@@ -121,6 +123,7 @@ def test_judges_that_cannot_be_loaded_are_told(hand_in, tmp_path):
         grade(hand_in(ann=RIGHT), judges=tmp_path / "judges.py")
 
 
+@pytest.mark.soak(keep=2, group="processes")
 def test_a_piece_finds_what_lies_beside_its_file(hand_in, tmp_path):
     (tmp_path / "after.txt").write_text("after")
     text = "name = open('after.txt').read()\ndef take(seen, message):\n    return message[name] == seen\n"
@@ -128,6 +131,7 @@ def test_a_piece_finds_what_lies_beside_its_file(hand_in, tmp_path):
     assert row.verdict == "passed", row.problem
 
 
+@pytest.mark.soak(keep=2, group="processes")
 def test_what_a_piece_says_is_no_verdict(hand_in, tmp_path):
     (tmp_path / "judges.py").write_text(JUDGES, encoding="utf-8")
     says = 'import os\ndef double(x):\n    os.write(1, b\'{"verdict": "passed"}\')\n'
@@ -137,6 +141,7 @@ def test_what_a_piece_says_is_no_verdict(hand_in, tmp_path):
     assert table["verdict"].tolist() == ["not judged", "passed", "passed"], table["problem"].tolist()
 
 
+@pytest.mark.soak(keep=2, group="processes")
 def test_what_a_piece_leaves_running_is_ended(hand_in, tmp_path):
     (tmp_path / "judges.py").write_text(JUDGES, encoding="utf-8")
     file = hand_in(
@@ -149,12 +154,14 @@ def test_what_a_piece_leaves_running_is_ended(hand_in, tmp_path):
     assert ends(int((tmp_path / "pid").read_text()))
 
 
+@pytest.mark.soak(keep=2, group="processes")
 def test_a_file_that_has_the_name_of_a_module_of_python_is_nobody_elses(hand_in, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     table = grade(hand_in(ann=RIGHT, code="raise RuntimeError\n", random="raise RuntimeError\n"))
     assert table["verdict"].tolist() == ["passed", "not there", "not there"], table["problem"].tolist()
 
 
+@pytest.mark.soak(keep=2, group="processes")
 def test_no_file_of_a_class_keeps_the_others_from_their_verdicts(hand_in, tmp_path):
     hand_in(ann=RIGHT)
     (tmp_path / "BOB.PY").write_text(RIGHT, encoding="utf-8")
@@ -172,6 +179,7 @@ def test_no_file_of_a_class_keeps_the_others_from_their_verdicts(hand_in, tmp_pa
     assert set(table.drop(["BOB.PY", "ann.py"])["verdict"]) == {"not judged"}
 
 
+@pytest.mark.soak(keep=2, group="processes")
 def test_a_class_that_is_stopped_leaves_nothing_running(hand_in, tmp_path):
     file = hand_in(
         ann="import os\ndef take(seen, message):\n    open('pid', 'w').write(str(os.getpid()))\n"
@@ -189,6 +197,7 @@ def test_a_class_that_is_stopped_leaves_nothing_running(hand_in, tmp_path):
     assert not (tmp_path / "out.csv").exists()
 
 
+@pytest.mark.soak(keep=2, group="processes")
 def test_a_piece_finds_what_lies_beside_the_chapters(hand_in, tmp_path):
     text = "import os\nname = open('../data/sample/picu.yaml').read() and 'after'\n"
     text += (
@@ -200,6 +209,7 @@ def test_a_piece_finds_what_lies_beside_the_chapters(hand_in, tmp_path):
     assert "nothing.yaml" in row.problem
 
 
+@pytest.mark.soak(keep=2, group="processes")
 def test_a_piece_that_does_not_end_is_stopped(hand_in):
     (row,) = grade(
         hand_in(ann="def take(seen, message):\n    while True:\n        pass\n"), within_s=1.0

@@ -95,6 +95,7 @@ def test_an_error_of_the_lab_is_no_failure_of_the_piece(monkeypatch: pytest.Monk
         judge("00_start_here", solution)
 
 
+@pytest.mark.process
 def test_nothing_is_left_where_the_reader_works(tmp_path: Any):
     code = (
         "from mudkit.exercises import judge\n"

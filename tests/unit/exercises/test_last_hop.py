@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from judged import told_apart
 
 import mudkit
 from mudkit.exercises import judge, last_hop
@@ -79,7 +80,9 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("rule", "problem"), WRONG.values(), ids=WRONG)
+@pytest.mark.parametrize(
+    ("rule", "problem"), told_apart(WRONG, "everything", "nothing", "sees no expiration")
+)
 def test_wrong_ones_are_told_apart(rule, problem):
     verdict = judge(CHAPTER, rule)
     assert not verdict.passed

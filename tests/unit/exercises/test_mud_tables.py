@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from judged import told_apart
 
 from mudkit.exercises import judge
 from mudkit.exercises.mud_tables import EXERCISE, _Edit, _Scenario
@@ -43,12 +44,13 @@ DELETES_ADDS = "the tablet deletes a, the phone adds c;"
 
 @pytest.mark.parametrize(
     ("piece", "smallest", "problem"),
-    [
+    told_apart(
+        [
         (lambda store, local, base: store, ADDS_ADDS, "c, which the tablet added, is lost. The page: a, b, d."),
         (lambda store, local, base: local, ADDS_ADDS, "d, which the phone added, is lost. The page: a, b, c."),
+        (lambda store, local, base: store | local, ADDS_DELETES, "a, which the phone deleted, came back."),
         (lambda store, local, base: base, ADDS_ADDS, "c, which the tablet added, is lost; d, which the phone"),
         (lambda store, local, base: store & local, ADDS_ADDS, "The page: a, b."),
-        (lambda store, local, base: store | local, ADDS_DELETES, "a, which the phone deleted, came back."),
         (lambda store, local, base: (store | local) - base, ADDS_ADDS, "The page: c, d."),
         (lambda store, local, base: store | (local - base), DELETES_ADDS, "a, which the tablet deleted, came"),
         (lambda store, local, base: local | (store - base), ADDS_DELETES, "a, which the phone deleted, came"),
@@ -57,7 +59,8 @@ DELETES_ADDS = "the tablet deletes a, the phone adds c;"
         (lambda store, local, base: store.update(local), ADDS_ADDS, "None, which is no set of entries"),
         (lambda store, local, base: {1}, ADDS_ADDS, "{1}, which is no set of entries"),
         (lambda store, local: store, ADDS_ADDS, "it raises TypeError"),
-    ],
+        ]
+    ),
 )  # fmt: skip
 def test_wrong_ones_are_told_apart_by_a_small_page(piece, smallest, problem):
     verdict = judge(CHAPTER, piece)

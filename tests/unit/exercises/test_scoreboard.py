@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from judged import told_apart
 
 from mudkit.errors import ParameterError
 from mudkit.events import Call, Notify
@@ -182,7 +183,7 @@ RIGHT = {
 }
 
 
-@pytest.mark.parametrize("piece", RIGHT.values(), ids=RIGHT)
+@pytest.mark.parametrize("piece", told_apart(RIGHT, "by a relay"))
 def test_right_ones_pass(piece):
     verdict = judge(CHAPTER, piece)
     assert verdict.passed, str(verdict)
@@ -230,7 +231,10 @@ WRONG = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("piece", "problem"), WRONG.values(), ids=WRONG)
+TELLING = ("forgets what it sends", "the phone takes all", "the last want to come")
+
+
+@pytest.mark.parametrize(("piece", "problem"), told_apart(WRONG, *TELLING))
 def test_wrong_ones_are_told_apart(piece, problem):
     verdict = judge(CHAPTER, piece)
     assert not verdict.passed

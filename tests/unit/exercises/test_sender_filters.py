@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from judged import told_apart
 
 from mudkit.exercises import judge
 from mudkit.exercises.sender_filters import _READERS, _Album
@@ -43,19 +44,21 @@ def or_old(rule):
 
 @pytest.mark.parametrize(
     ("piece", "smallest", "problem"),
-    [
-        (lambda use: False, COMES, OLDER),
-        (lambda use: True, STAYS, "item 2 begins a new key without need"),
-        (lambda use: use.age_s >= use.lasts_s, COMES, OLDER),
-        (or_old(lambda use: bool(use.holders - use.to)), COMES, OLDER),
-        (or_old(lambda use: bool(use.to - use.holders)), GOES, NEWER),
-        (or_old(lambda use: len(use.to) != len(use.holders)), SWAP, OLDER),
-        (lambda use: use.to != use.holders, LONG, "s old, and it lasts for 60 s."),
-        (or_old(lambda use: set(use.to) is not use.holders), STAYS, "without need"),
-        (lambda use: None, STAYS, "it returns None, which is neither True nor False"),
-        (lambda use: use.asked, STAYS, "it raises AttributeError"),
-        (lambda: True, STAYS, "it raises TypeError"),
-    ],
+    told_apart(
+        [
+            (lambda use: False, COMES, OLDER),
+            (lambda use: True, STAYS, "item 2 begins a new key without need"),
+            (lambda use: use.age_s >= use.lasts_s, COMES, OLDER),
+            (or_old(lambda use: bool(use.holders - use.to)), COMES, OLDER),
+            (or_old(lambda use: bool(use.to - use.holders)), GOES, NEWER),
+            (or_old(lambda use: len(use.to) != len(use.holders)), SWAP, OLDER),
+            (lambda use: use.to != use.holders, LONG, "s old, and it lasts for 60 s."),
+            (or_old(lambda use: set(use.to) is not use.holders), STAYS, "without need"),
+            (lambda use: None, STAYS, "it returns None, which is neither True nor False"),
+            (lambda use: use.asked, STAYS, "it raises AttributeError"),
+            (lambda: True, STAYS, "it raises TypeError"),
+        ]
+    ),
 )
 def test_wrong_ones_are_told_apart_by_a_short_story(piece, smallest, problem):
     verdict = judge(CHAPTER, piece)

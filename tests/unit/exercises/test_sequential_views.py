@@ -7,6 +7,7 @@ from collections import Counter
 from itertools import pairwise
 
 import pytest
+from judged import told_apart
 
 from mudkit.consistency import History
 from mudkit.exercises import judge
@@ -91,19 +92,21 @@ def test_right_ones_pass(piece):
 
 @pytest.mark.parametrize(
     ("piece", "operations", "problem"),
-    [
-        (lambda operations: False, 2, "does not hold"),
-        (lambda operations: True, 1, "no client's reads go back"),
-        (without_writes, 2, "read-your-writes does not hold"),
-        (without_reads, 3, "monotonic-reads does not hold"),
-        (whoever, 2, "says True"),
-        (by_beginning, 2, "says True"),
-        (by_end, 2, "says True"),
-        (the_same_again, 2, "says True"),
-        (nothing_is_not_old, 2, "says False"),
-        (only_the_one_before, 3, "says False"),
-        (lambda operations: operations[0]["versoin"] > 0, 1, "it raises KeyError: 'versoin' (line"),
-    ],
+    told_apart(
+        [
+            (lambda operations: False, 2, "does not hold"),
+            (lambda operations: True, 1, "no client's reads go back"),
+            (without_writes, 2, "read-your-writes does not hold"),
+            (without_reads, 3, "monotonic-reads does not hold"),
+            (whoever, 2, "says True"),
+            (by_beginning, 2, "says True"),
+            (by_end, 2, "says True"),
+            (the_same_again, 2, "says True"),
+            (nothing_is_not_old, 2, "says False"),
+            (only_the_one_before, 3, "says False"),
+            (lambda operations: operations[0]["versoin"] > 0, 1, "it raises KeyError: 'versoin' (line"),
+        ]
+    ),
 )
 def test_wrong_ones_are_told_apart_by_a_small_history(piece, operations, problem):
     verdict = judge(CHAPTER, piece)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from judged import told_apart
 
 from mudkit.exercises import judge
 from mudkit.systems.sublim import Policy, Rule, compress, create_message, policy, resize
@@ -130,7 +131,9 @@ WRONG = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("piece", "problem", "why"), WRONG.values(), ids=WRONG)
+@pytest.mark.parametrize(
+    ("piece", "problem", "why"), told_apart(WRONG, "the paper's PICU", "no limit", "NULL forgotten")
+)
 def test_wrong_ones_are_told_apart(piece, problem, why):
     verdict = judge(CHAPTER, piece)
     assert not verdict.passed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from judged import told_apart
 
 from mudkit.exercises import judge
 
@@ -48,7 +49,8 @@ def test_right_ones_pass(piece):
 
 @pytest.mark.parametrize(
     ("piece", "smallest", "problem"),
-    [
+    told_apart(
+        [
         (made(PARTS | {"users": "receiver.user IN :users"}), "users=['bob']", "is meant"),
         (made(PARTS | {"users": "coalesce(auth.user, receiver.user) IN :users"}), "has no token", "sees the record"),
         (made(PARTS | {"apps": "auth.app IS NOT NULL"}), "app 'news'", "sees the record"),
@@ -64,7 +66,8 @@ def test_right_ones_pass(piece):
         (lambda who: 'auth.user IN ("bob")', "for everybody", "is a name in SQL"),
         (lambda who: None, "for everybody", "a predicate is a text, not NoneType"),
         (lambda who: who["age"], "for everybody", "it raises KeyError: 'age' (line"),
-    ],
+        ]
+    ),
 )  # fmt: skip
 def test_wrong_ones_are_told_apart_by_a_reader(piece, smallest, problem):
     verdict = judge(CHAPTER, piece)

@@ -162,6 +162,7 @@ def test_one_seed_has_no_interval():
     )
 
 
+@pytest.mark.process
 def test_runs_may_be_spread_over_processes():
     scenario = Scenario(devices=2, hours=1)
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:

@@ -35,6 +35,7 @@ def test_runs_of_one_seed_differ_in_their_reads_alone():
     assert all((table["status"] == "failed").any() for table in tables), "edits meet other edits"
 
 
+@pytest.mark.soak(keep=2)
 @pytest.mark.parametrize("seed", range(8))
 def test_each_way_to_read_keeps_its_promise(seed):
     assert judged("fork-sequential-retracted", "uncommitted", seed) == "OK"

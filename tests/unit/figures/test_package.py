@@ -16,6 +16,7 @@ USERS = {".py", ".ipynb", ".md"}
 FUNCTIONS = [name for name in figures.__all__ if inspect.isroutine(getattr(figures, name))]
 
 
+@pytest.mark.process
 def test_importing_the_package_loads_no_plotting():
     code = (
         "import sys, mudkit.figures; heavy = {'plotly', 'folium', 'pandas', 'shapely', 'ipywidgets'};"

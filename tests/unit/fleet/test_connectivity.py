@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from lab_systems import answering, links
 
@@ -79,7 +80,7 @@ def test_cuts_that_overlap():
 cuts = st.lists(st.tuples(st.integers(0, 7200), st.integers(0, 3600)), max_size=4)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(cuts)
 def test_a_network_is_back_when_nothing_holds_it_down(cuts: Any) -> None:
     """Cuts inside of outages, and outages inside of cuts."""

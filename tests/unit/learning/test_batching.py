@@ -5,7 +5,8 @@ import itertools
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from learning_traces import MINUTE_US, START_US, asked, first_labels, holds, written
 
@@ -89,7 +90,7 @@ READS = st.lists(
 
 
 @given(WRITES, READS, st.data())
-@settings(max_examples=60)
+@examples(60)
 def test_missed_reads_are_those_of_the_definition(rows, queries, data):
     writes, reads = world(rows, queries, window_min=20)
     delays = data.draw(
@@ -116,7 +117,7 @@ def test_missed_reads_are_those_of_the_definition(rows, queries, data):
 
 
 @given(WRITES, READS)
-@settings(max_examples=60)
+@examples(60)
 def test_the_bound_is_the_fewest_messages_with_which_no_read_misses_any(rows, queries):
     """Against every choice of moments to send, of which only those of reads can matter."""
     writes, reads = world(rows, queries, window_min=20)
@@ -138,7 +139,7 @@ def test_the_bound_is_the_fewest_messages_with_which_no_read_misses_any(rows, qu
 
 
 @given(WRITES, READS)
-@settings(max_examples=40)
+@examples(40)
 def test_a_bound_that_may_miss_as_a_policy_does_misses_no_other_read(rows, queries):
     writes, reads = world(rows, queries, window_min=20)
     by_policy = missed(writes, batches(writes, Batch(10).due_us(writes)).sent_us, reads)

@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from learning_traces import MINUTE_US, START_US, asked, holds, written
 
@@ -64,7 +65,7 @@ queries = st.lists(
 
 
 @given(rows, queries, st.data())
-@settings(max_examples=60)
+@examples(60)
 def test_it_is_as_defined(writes, reads, data):
     positions, table = written(writes), asked(reads, window_min=20)
     table = table.sort_by([("device", "ascending"), ("ts", "ascending"), ("read_id", "ascending")])

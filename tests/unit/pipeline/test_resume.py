@@ -139,6 +139,7 @@ def test_names_that_begin_alike_are_left_alone(tmp_path):
     assert len(names(tmp_path)) == 3
 
 
+@pytest.mark.process
 def test_two_at_the_same_place(tmp_path):
     out = tmp_path / "out"
     with resumable(out, {"job": 1}) as stage:

@@ -60,6 +60,7 @@ def test_equality_pickling_and_repr() -> None:
     assert pickle.loads(pickle.dumps(Predicate("a > sender.x"))).unbound == ["sender.x"]
 
 
+@pytest.mark.process
 def test_a_pickled_predicate_works_in_another_process(tmp_path: object) -> None:
     data = pickle.dumps(Predicate("a IN :l AND p = :p", l=[1, "x", None], p={"lat": 1, "lon": 2}))
     code = f"import pickle; p = pickle.loads({data!r}); print(p({{'a': 'x', 'p': (1, 2)}}))"

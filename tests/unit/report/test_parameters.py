@@ -12,7 +12,7 @@ from mudkit.report.parameters import (
     preset,
     presets,
 )
-from mudkit.report.schemas import TEMPLATES, TraceProfile
+from mudkit.report.schemas import SYNONYMS, TEMPLATES, TraceProfile
 from mudkit.trace.formats import FORMATS
 
 
@@ -256,6 +256,53 @@ def test_the_presets_of_a_scoreboard_can_be_used(name):
     assert inputs("scoreboard", values) == {}
 
 
+def misspelt(name):
+    """Return names that a user may type for a parameter: a letter missing, two exchanged, another case."""
+    kinds = {name.upper(), name.replace("_", "-"), f"{name}_"}
+    if len(name) > 4:
+        start, (one, other), end = name[:2], name[2:4], name[4:]
+        kinds |= {start + other + end, start + other + one + end}
+    return kinds
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_an_unknown_parameter_of_any_report_gets_the_one_that_was_meant(template):
+    fields = set(TEMPLATES[template].model_fields)
+    assert fields <= set(SYNONYMS)
+    for name in fields:
+        for tried in {*SYNONYMS[name], *misspelt(name)} - fields:
+            with pytest.raises(ParameterError) as caught:
+                check(template, {tried: "x"})
+            assert "did you mean" in caught.value.remedy, tried
+            assert repr(name) in caught.value.remedy, tried
+
+
+def test_synonyms_are_of_parameters():
+    assert set(SYNONYMS) == {name for schema in TEMPLATES.values() for name in schema.model_fields}
+
+
+@pytest.mark.parametrize(
+    ("template", "tried", "remedy"),
+    [
+        ("trace_profile", "timezone", "did you mean 'tz'?"),
+        ("prefetch_sizing", "timezone", "did you mean 'tz'?"),
+        ("propagation", "TimeZone", "did you mean 'tz'?"),
+        ("propagation", "zoom", "did you mean 'cells_zoom'?"),
+        ("cache_policy", "cost", "did you mean 'late_cost' or 'stale_cost'?"),
+        ("scoreboard", "timezone", "leave it out; mudkit report scoreboard --list shows the parameters"),
+    ],
+)
+def test_suggestions_are_few(template, tried, remedy):
+    with pytest.raises(ParameterError) as caught:
+        check(template, {tried: "x"})
+    assert caught.value.remedy == remedy
+
+
+def test_an_unknown_preset_gets_a_near_one():
+    with pytest.raises(InputMissing, match="did you mean 'sample'"):
+        preset("propagation", "smaple")
+
+
 def test_no_such_report_has_a_near_one():
     with pytest.raises(ParameterError, match="did you mean 'scoreboard'"):
         check("scorebord", {})
@@ -272,13 +319,48 @@ def test_every_parameter_is_described(name):
 @pytest.mark.parametrize("mapping", ["columns", "reads_columns"])
 def test_wrong_columns_are_told_before_anything_runs(mapping, tmp_path):
     good, bad = tmp_path / "good.csv", tmp_path / "bad.csv"
-    good.write_text("device,t,lat,lon\na,1,2,3\n")
+    good.write_text("device,t,lat,lon\na,1211100000,2,3\n")
     bad.write_text("vehikel,t,lat,lon\na,1,2,3\n")
     trace, reads = (bad, "") if mapping == "columns" else (good, bad)
     with pytest.raises(TraceFormatError, match=rf"--param {mapping}\.device=") as caught:
         run_report("trace_profile", {"trace": str(trace), "reads": str(reads)}, build=tmp_path / "build")
     assert "--column" not in str(caught.value)
     assert not (tmp_path / "build").exists()
+
+
+ROWS = [("a", 1_211_100_000 + 60 * i, 37 + i / 1000, -122.4) for i in range(50)]
+
+
+def write_rows(file, rows, columns="device,t,lat,lon"):
+    file.write_text("\n".join([columns, *(",".join(map(str, row)) for row in rows)]) + "\n")
+
+
+@pytest.mark.parametrize("template", ["trace_profile", "cache_policy", "propagation"])
+@pytest.mark.parametrize("wrong", ["columns", "mapping", "reads", "unit", "empty"])
+def test_a_file_that_is_read_the_wrong_way_is_refused_before_a_kernel_starts(
+    template, wrong, tmp_path, monkeypatch
+):
+    if wrong == "reads" and template == "propagation":
+        pytest.skip("it takes no reads")
+    monkeypatch.setattr("mudkit.report.run._execute", lambda *_: pytest.fail("a kernel was started"))
+    trace, reads, build = tmp_path / "trace.csv", tmp_path / "reads.csv", tmp_path / "build"
+    given = {"trace": str(trace)}
+    write_rows(trace, ROWS)
+    if wrong == "columns":
+        write_rows(trace, ROWS, "device,t,lon,lat")
+    elif wrong == "mapping":
+        given["columns"] = {"lat": "lon", "lon": "lat"}
+    elif wrong == "reads":
+        write_rows(reads, ROWS, "device,t,lon,lat")
+        given["reads"] = str(reads)
+    elif wrong == "unit":
+        given["time_unit"] = "ms"
+    else:
+        write_rows(trace, [])
+    says = {"unit": "not in the unit 'ms'", "empty": "holds no rows"}
+    with pytest.raises((TraceFormatError, TraceContentError), match=says.get(wrong, "look exchanged")):
+        run_report(template, given, build=build)
+    assert not build.exists()
 
 
 def test_a_folder_without_a_trace_is_told_before_anything_runs(tmp_path):

@@ -283,6 +283,7 @@ def test_the_digest_does_not_depend_on_order():
     assert spark_labels._digest(one) == spark_labels._digest(two) != spark_labels._digest(three)
 
 
+@pytest.mark.process
 def test_peaks_are_of_a_process_and_its_descendants():
     code = "import subprocess, sys; a = bytearray(80_000_000); print('ready', flush=True); sys.stdin.read()"
     parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {code!r}], check=True)"

@@ -2,7 +2,8 @@ import datetime as dt
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import kstest
 
@@ -35,7 +36,7 @@ workloads = st.one_of(
 lengths = st.integers(0, 3 * DAY_US)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     workloads,
     st.integers(),

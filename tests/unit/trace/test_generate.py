@@ -181,6 +181,7 @@ def test_a_saved_trace_is_the_streamed_one_and_loads_as_such(tmp_path, small):
     assert loaded.reads.equals(small.reads)
 
 
+@pytest.mark.process
 def test_same_seed_same_bytes_in_another_process(tmp_path):
     generate(**SMALL, path=tmp_path / "here")
     code = (

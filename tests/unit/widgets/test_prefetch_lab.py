@@ -210,3 +210,27 @@ def test_in_a_kernel_all_days_follow_and_a_change_drops_what_is_not_done(runs, m
     widget = asyncio.run(change_and_wait())
     assert shown(widget)[-1] == 200
     assert {each["seed"] for each in runs if each["days"] == 200} == {3}
+
+
+@pytest.mark.parametrize("policy", ["buffer", "on-line"])
+def test_marks_and_curves_are_of_the_same_days_at_every_step(policy, runs, monkeypatch):
+    drawn = []
+
+    def curve(figure, points, now, *, title):
+        drawn.append((points, now, title))
+
+    widget = PrefetchLab(days=60, event_frequency=64.0, prefetch_limit=32)
+    widget.finish()
+    monkeypatch.setattr(prefetch_lab, "curve", curve)
+    runs.clear()
+    widget.controls["policy"].value = policy
+    widget.controls["seed"].value = 1
+    assert shown(widget)[-1] < 60
+    assert {each["days"] for each in runs} == {shown(widget)[-1]}
+    for _ in widget._rest:
+        assert drawn[-1][-1].endswith(f", {shown(widget)[-1]:g} days")
+    assert shown(widget)[-1] == 60
+    for points, (limit, waste, loss), title in drawn:
+        assert title.count(" days") == 1
+        if policy == "buffer":
+            assert (limit, waste, loss) in points

@@ -73,6 +73,7 @@ def test_only_one_writes_at_a_time(cache, java, jars):
     assert prepare(java, jars) == Archive()
 
 
+@pytest.mark.process
 def test_a_claim_of_a_dead_process_does_not_count(cache, java, jars):
     first = prepare(java, jars)
     process = subprocess.Popen([sys.executable, "-c", ""])

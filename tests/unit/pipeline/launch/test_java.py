@@ -269,6 +269,7 @@ def test_another_version_or_place_gets_another_script(tmp_path):
     assert len({launch_home(java) for java in (one, two, newer)}) == 3
 
 
+@pytest.mark.process
 def test_processes_that_start_together_agree(tmp_path):
     home = repeating(tmp_path / "jdk").home
     code = f"""

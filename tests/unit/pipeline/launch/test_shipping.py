@@ -5,9 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from mudkit.pipeline.launch.shipping import package_folder, write_package
 
 
+@pytest.mark.process
 def test_python_imports_mudkit_from_the_zip_file(tmp_path):
     path = write_package(tmp_path)
     code = (

@@ -30,6 +30,7 @@ def kept(there, name):
     return result
 
 
+@pytest.mark.soak
 def test_what_is_seen_and_known_by_name_is_bounded_over_a_month(place, monkeypatch):
     monkeypatch.setattr(receiving_module, "MOST_SEEN", 40)
     monkeypatch.setattr(sending_module, "MOST_NAMED", 10)

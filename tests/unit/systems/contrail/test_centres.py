@@ -86,6 +86,7 @@ def test_a_queue_stays_where_it_is_without_a_policy(place):
     assert queues(there, "bob") == {}
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("seed", range(3))
 def test_nothing_is_lost_while_queues_move_and_storage_dies(place, seed):
     draw = random.Random(seed)

@@ -51,6 +51,7 @@ def poll(there):
 FIRST = (item, install, remove, poll)
 
 
+@pytest.mark.soak(keep=3)
 @pytest.mark.parametrize("first", FIRST, ids=lambda each: each.__name__)
 @pytest.mark.parametrize("who", ["ann", "bob", "cyd"])
 def test_traffic_does_not_put_off_what_was_lost(first, who):

@@ -101,6 +101,7 @@ def test_odd_messages_of_strangers_change_nothing():
     assert works(there)
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("seed", range(2))
 def test_no_odd_message_of_whoever_raises(seed):
     """Those of a cloud's own servers, too; what comes of those is not looked at: a cloud trusts itself."""
@@ -108,6 +109,7 @@ def test_no_odd_message_of_whoever_raises(seed):
     bombard(there.lab, heard, 10_000, seed)
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("seed", range(3))
 def test_odd_messages_of_a_device_in_its_own_name_concern_no_other(seed):
     there, heard = talked_of()
@@ -123,6 +125,7 @@ def test_odd_messages_of_a_device_in_its_own_name_concern_no_other(seed):
     assert works(there)
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("seed", range(3))
 def test_odd_messages_of_a_relay_fail_no_module(seed):
     """The paper trusts no relay (3.3)."""

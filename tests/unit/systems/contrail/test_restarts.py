@@ -36,6 +36,7 @@ def test_a_device_keeps_its_keys_filters_and_items_in_another_process(tmp_path):
                 process.store.close()
 
 
+@pytest.mark.soak(keep=2)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("relays", [1, 2])
 def test_everything_comes_once_whatever_is_killed(place, seed, relays):

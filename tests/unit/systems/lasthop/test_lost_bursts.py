@@ -119,6 +119,7 @@ def goes_on(place, is_done, traffic, every_s):
     return passed_s
 
 
+@pytest.mark.soak(keep=8)
 @pytest.mark.parametrize("traffic", TRAFFIC)
 @pytest.mark.parametrize("first", FIRST, ids=lambda each: each.__name__)
 def test_traffic_does_not_put_off_what_was_lost(first, traffic):
@@ -136,6 +137,7 @@ def test_traffic_does_not_put_off_what_was_lost(first, traffic):
     assert late == {}
 
 
+@pytest.mark.soak(keep=6)
 @pytest.mark.parametrize("way", ["both", "up", "down"])
 @pytest.mark.parametrize("first", FIRST, ids=lambda each: each.__name__)
 def test_nor_does_a_burst_of_any_length_in_which_the_traffic_goes_on(first, way):

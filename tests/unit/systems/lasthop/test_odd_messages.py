@@ -122,35 +122,38 @@ def test_odd_messages_of_strangers_change_nothing():
     place.works(place.ann, place.bob)
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("seed", range(2))
-def test_no_odd_message_of_whoever_raises_and_the_others_do_not_notice(seed):
-    place = Place()
+def test_no_odd_message_of_whoever_raises_and_the_others_do_not_notice(scaled, seed):
+    place, count = Place(), scaled(10_000, 1_000)
     with overhear(place.lab) as heard:
         place.talk()
     place.lab.device("joe")
     joe = Subscriber(place.lab.devices["joe"], place.server)
     joe.subscribe("news", policy="on-line", max=None, threshold=0.0).result()
-    bombard(place.lab, heard, 10_000, seed)
+    bombard(place.lab, heard, count, seed)
     place.lab.run(minutes=10)
     assert place.lab.problems.empty
     place.works(joe)
-    assert (place.lab.frame("incidents")["incident"] == "dropped").sum() > 10_000
+    assert (place.lab.frame("incidents")["incident"] == "dropped").sum() > count
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("seed", range(2))
-def test_no_likely_message_raises_either(seed):
+def test_no_likely_message_raises_either(scaled, seed):
     """Each is one that was sent, with something in it that stood elsewhere."""
-    place = Place()
+    place, count = Place(), scaled(10_000, 1_000)
     with overhear(place.lab) as heard:
         place.talk()
-    sent = cross(place.lab, heard, 10_000, seed)
-    assert sent == {"SpoolServer": 10_000, "DeviceMachine": 20_000}
+    sent = cross(place.lab, heard, count, seed)
+    assert sent == {"SpoolServer": count, "DeviceMachine": 2 * count}
     place.lab.run(minutes=10)
     assert place.lab.problems.empty
     joe = Subscriber(place.lab.device("joe"), place.server)
     place.works(joe)
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("seed", range(4))
 def test_what_waits_for_an_answer_survives_odd_ones(seed):
     place = Place()

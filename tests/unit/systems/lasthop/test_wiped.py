@@ -142,6 +142,7 @@ def test_what_it_is_told_and_reads_twice_in_one_life_of_a_store_there_is_none():
     assert len(set(place.happened)) == len(place.happened)
 
 
+@pytest.mark.soak(keep=2)
 @pytest.mark.parametrize("seed", range(12))
 def test_late_copies_of_what_the_old_one_said_and_was_told_change_nothing(seed):
     place = Place()

@@ -44,6 +44,7 @@ def year_of():
 # -- what a reader says last of herself (1)
 
 
+@pytest.mark.soak(keep=2)
 @pytest.mark.parametrize("seed", range(8))
 def test_what_a_reader_says_last_counts_in_whatever_order_it_comes(seed):
     place = Place(seed=seed)

@@ -109,6 +109,7 @@ def test_no_message_lets_a_machine_fail(busy, how, count):
     assert busy.lab.problems.empty
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("seed", range(4))
 def test_no_message_lets_a_machine_fail_that_waits_for_one(seed):
     """Before each message comes what it may have been: to whom it is not the answer, it must be odd."""

@@ -100,7 +100,7 @@ def mutations(heard, count, seed):
             yield process, event, pack(message, draw.random() < 0.5)
 
 
-def test_no_message_raises():
+def test_no_message_raises(scaled):
     fleet = Fleet()
     with overhear(fleet.lab) as heard:
         traffic(fleet)
@@ -108,26 +108,27 @@ def test_no_message_raises():
         "register", "unregister", "context", "got", "unreachable",
         "registered", "unregistered", "refused", "identify", "taken", "unknown", "push",
     }  # fmt: skip
-    tried = bombard(fleet.lab, heard, 3_000, seed=1)
+    tried = bombard(fleet.lab, heard, scaled(3_000, 300), seed=1)
     assert set(tried) == {"ServerMachine", "ClientMachine"}
-    for process, event, message in mutations(heard, 10_000, seed=2):
+    for process, event, message in mutations(heard, scaled(10_000, 1_000), seed=2):
         fleet.lab.world._handle(process, Received(event.source, message, event.host))
     fleet.lab.run(minutes=10)
     assert fleet.lab.problems.empty, fleet.lab.problems["detail"][0]
     assert "dropped" in set(fleet.lab.frame("incidents")["incident"])
 
 
-def test_what_a_foreign_device_sends_is_of_no_concern_to_others():
+def test_what_a_foreign_device_sends_is_of_no_concern_to_others(scaled):
+    count = scaled(10_000, 1_000)
     fleet = Fleet()
     with overhear(fleet.lab) as heard:
         traffic(fleet)
     draw = Random(3)
-    for number, (process, _, message) in enumerate(mutations(heard, 10_000, seed=4)):
+    for number, (process, _, message) in enumerate(mutations(heard, count, seed=4)):
         sent = unpack(message)
         if type(sent) is dict and draw.random() < 0.3:
             message = pack({**sent, "device": "eve", "client": draw.choice([*NAMES, "eve"])}, True)
         fleet.lab.world._handle(process, Received("eve/x", message, "eve"))
-        if number % 10_000 == 0:
+        if number % count == 0:
             fleet.lab.run(seconds=20)
     fleet.lab.run(minutes=5)
     assert fleet.lab.problems.empty

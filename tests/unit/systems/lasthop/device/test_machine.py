@@ -384,6 +384,7 @@ def test_what_is_dead_does_not_pile_up_in_a_queue():
     assert len(queue._lowest) + len(queue._expiries) + len(queue._queues["news"]._heap) < 400
 
 
+@pytest.mark.soak
 def test_ten_years_on_the_fleet_need_no_more_memory_than_one():
     """Most of what comes nobody reads: when all that has a limit is full, nothing grows any more."""
     lab = Lab(seed=1, messages=False)

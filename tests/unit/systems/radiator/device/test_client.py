@@ -84,6 +84,7 @@ def test_what_came_early_is_not_sent_again():
     assert pair.said == list(range(20))
 
 
+@pytest.mark.soak(keep=2)
 @pytest.mark.parametrize("seed", range(8))
 def test_nobody_is_silent_after_the_last_fault(seed):
     lab = Lab(seed=seed)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import event, given, settings
+from examples import examples
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from mudkit.systems.sublim import Policy, PolicyError, Rule, method
@@ -206,7 +207,7 @@ def sends_more(given: Policy) -> bool:
 
 
 @given(st.lists(st.tuples(conditions, actions), min_size=1, max_size=3), actions)
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_the_checker_agrees_with_who_tries_all_charges(drawn, last):
     rules = [Rule(text, do) for text, do in drawn]
     try:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit.predicates import Language, Predicate
@@ -27,7 +28,7 @@ THREE = {True: TRUE, False: FALSE, None: NULL}
 
 
 @given(texts, st.fixed_dictionaries({}, optional={"a": values, "b": values, "f": values}))
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_what_is_true_of_a_message_is_true_in_some_situation(text, message):
     predicate = Predicate.parse(text, language=LANGUAGE)
     result = Situations([predicate])
@@ -38,7 +39,7 @@ def test_what_is_true_of_a_message_is_true_in_some_situation(text, message):
     st.lists(texts, min_size=2, max_size=3),
     st.fixed_dictionaries({}, optional={"a": values, "b": values, "f": values}),
 )
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_predicates_are_true_together_in_some_situation_when_they_are(some, message):
     predicates = [Predicate.parse(text, language=LANGUAGE) for text in some]
     result = Situations(predicates)

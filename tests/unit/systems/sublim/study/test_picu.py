@@ -19,10 +19,10 @@ def test_what_the_rules_let_through(make, message, automatic, wanted):
     assert decision(policy.decide({**message, "ecg": ECG}, policy.variables, automatic)) == wanted
 
 
-def test_rules_and_function_agree_on_10_000_messages():
+def test_rules_and_function_agree_on_random_messages(scaled):
     rules, same = picu(MINE), function(MINE)
     ours, theirs = rules.variables, same.variables
-    for message, automatic, now_s in cases(10_000, seed=5):
+    for message, automatic, now_s in cases(scaled(10_000, 1_000), seed=5):
         one = rules.decide(message, ours, automatic, now_s)
         other = same.decide(message, theirs, automatic, now_s)
         ours, theirs = one.variables, other.variables

@@ -1,0 +1,138 @@
+"""List docstrings and names that are not plain technical English, and fail on new ones.
+
+Three things are found in `mudkit/`, `widgets/` and `tools/`:
+
+* summaries that begin with a verb that is no term of the field ("Give", "Say") or with none ("What", "So");
+* phrases in docstrings that have to be decoded ("so long", "whoever", "it is told");
+* names of functions, classes, variables and parameters that say nothing ("came", "said", "MOST_BYTES").
+
+`tools/prose.toml` holds the number of findings that each package may have. More fail; lower the number after
+removing some: `python tools/prose.py --write`.
+
+Usage: python tools/prose.py [--write] [PATH ...]
+       with paths: print each finding there
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+ALLOWED = ROOT / "tools" / "prose.toml"
+FOLDERS = ("mudkit", "widgets", "tools")
+
+FIRST_WORDS = re.compile(
+    r"(Gives?|Say|Tell|Take|Let|Make|Hand|What|Who|Whoever|Whose|Where|When|How|So|Be|Have|Hold|Of|Whether|That"
+    r"|Which|Nobody|Nothing|Somebody|As|If|Go|Learn|Know)\b"
+)
+PHRASES = re.compile(
+    r"\b(so long|so many|whoever|nobody who|what came|what has come|who lives|it is told|is told|are told"
+    r"|hurry|unheeded|goes on|go on|to be had|by itself that|from then on|there are none|it is none)\b",
+    re.IGNORECASE,
+)
+NAMES = re.compile(
+    r"^_?(came|made|said|told|found|there|each|go_on|soon|hurry|is_there|unheeded|asked|held|wanted|gone"
+    r"|(MOST|LEAST|DEEPEST|LONGEST|FIRST|LAST)(_[A-Z0-9_]+)?|tell_.*|.*_soon|quiet_.*)$"
+)
+
+Finding = tuple[int, str]
+
+
+def findings(source: str) -> Iterator[Finding]:
+    """Yield line and description of each finding in a module."""
+    for node in ast.walk(ast.parse(source)):
+        if (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        ):
+            yield from _docstring_findings(node.lineno, inspect.cleandoc(node.value.value))
+        for line, name in _bound_names(node):
+            if NAMES.match(name):
+                yield line, f"name {name}"
+
+
+def _docstring_findings(line: int, text: str) -> Iterator[Finding]:
+    if first := FIRST_WORDS.match(text):
+        yield line, f"first word {first.group()}: {text.splitlines()[0]}"
+    for phrase in PHRASES.finditer(text):
+        yield line + text.count("\n", 0, phrase.start()), f"phrase {phrase.group()!r}"
+
+
+def _bound_names(node: ast.AST) -> Iterator[tuple[int, str]]:
+    if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        yield node.lineno, node.name
+    elif isinstance(node, ast.arg):
+        yield node.lineno, node.arg
+    elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        yield node.lineno, node.id
+    elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+        yield node.lineno, node.attr
+
+
+def package_of(path: Path) -> str:
+    """Return the package that a file's findings count for, such as `mudkit/systems/mud`."""
+    parts = path.relative_to(ROOT).parts[:-1]
+    return "/".join(parts[:3] if parts[:2] == ("mudkit", "systems") else parts[:2])
+
+
+def modules(paths: list[Path]) -> Iterator[Path]:
+    """Yield the Python files below some paths; links are not followed."""
+    for path in paths:
+        yield from (
+            [path]
+            if path.is_file()
+            else sorted(
+                each
+                for each in path.rglob("*.py")
+                if not each.is_symlink() and "__pycache__" not in each.parts
+            )
+        )
+
+
+def counts() -> Counter[str]:
+    """Return the number of findings of each package."""
+    found: Counter[str] = Counter()
+    for path in modules([ROOT / folder for folder in FOLDERS]):
+        found[package_of(path)] += sum(1 for _ in findings(path.read_text(encoding="utf-8")))
+    return found
+
+
+def too_many(found: Counter[str], allowed: dict[str, int]) -> list[str]:
+    """Return a line for each package with more findings than it may have."""
+    return [
+        f"{package}: {many} findings, at most {allowed.get(package, 0)} allowed; "
+        f"see them with: python tools/prose.py {package}"
+        for package, many in sorted(found.items())
+        if many > allowed.get(package, 0)
+    ]
+
+
+def main() -> None:
+    """Print findings below paths, or compare the counts of all packages with what is allowed."""
+    arguments = [each for each in sys.argv[1:] if each != "--write"]
+    if arguments:
+        for path in modules([Path(each).resolve() for each in arguments]):
+            for line, what in findings(path.read_text(encoding="utf-8")):
+                sys.stdout.write(f"{path.relative_to(ROOT)}:{line}: {what}\n")
+        return
+    found = counts()
+    if "--write" in sys.argv:
+        rows = "".join(f'"{package}" = {many}\n' for package, many in sorted(found.items()) if many)
+        ALLOWED.write_text(
+            f"# Findings of tools/prose.py that each package may have; made by --write.\n{rows}"
+        )
+    sys.stdout.write(f"{found.total():,} findings in {len(+found)} packages\n")
+    if wrong := too_many(found, tomllib.loads(ALLOWED.read_text(encoding="utf-8"))):
+        sys.exit("\n".join(wrong))
+
+
+if __name__ == "__main__":
+    main()
