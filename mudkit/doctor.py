@@ -238,10 +238,10 @@ def _browser(name: str) -> Check:
 
 def _maps(name: str) -> Check:
     try:
-        from mudkit.figures.assets import missing
+        from mudkit.figures import missing_map_files
     except ImportError:
         return Check(name, None, "cannot be told in this version")
-    files = missing()
+    files = missing_map_files()
     if not files:
         return Check(name, True, "all front-end files are there")
     found = f"without {', '.join(files)}: maps need a network"

@@ -51,7 +51,7 @@ def main(folder: Path, packages: list[str]) -> None:
     """Write the pages."""
     # They are loaded when they are asked for, and pdoc does not ask.
     vars(mudkit).update(Lab=mudkit.Lab)
-    vars(figures).update(history=figures.history)
+    vars(figures).update({name: getattr(figures, name) for name in figures.__all__})
     pdoc.doc.Module = Module  # type: ignore[misc]
     pdoc.render.configure(docformat="numpy", footer_text=f"mudkit {mudkit.__version__}")
     with (

@@ -9,9 +9,8 @@ from typing import Any, Final
 import ipywidgets
 import numpy as np
 
+from mudkit import figures
 from mudkit.experiment.cache_bench import CacheBench, Tried, nodes
-from mudkit.figures.maps import cache_hits
-from mudkit.figures.structure import trees
 from mudkit.learning import COSTS, FixedRule
 from mudkit.widgets.figure import Figure
 from mudkit.widgets.panel import Panel
@@ -73,7 +72,7 @@ class CostPage(Panel):
         now = self._now()
         # Whole from the first on: a figure is not shown before. One only: of several, JupyterLab leaves the
         # others empty.
-        where = cache_hits.answers(cache_hits.near_most(now.reads), title=_MAP)
+        where = figures.cache_hits(figures.reads_near_busiest(now.reads), title=_MAP)
         self.map = Figure(where.update_layout(width=_WIDTH_PX))
         self._tell(now)
         self._is_changing = False
@@ -109,7 +108,7 @@ class CostPage(Panel):
         now = self._now()
         self._tell(now)
         with self.map.batch_update():
-            cache_hits.fill(self.map, cache_hits.near_most(now.reads), title=_MAP)
+            figures.update_cache_hits(self.map, figures.reads_near_busiest(now.reads), title=_MAP)
 
     def _tell(self, now: Tried) -> None:
         assert now.learnt is not None  # only the rule has no tree
@@ -121,7 +120,7 @@ class CostPage(Panel):
         )
         self.tree.value = (
             f"<b>The tree that would be shipped: {leaves} {'leaf' if leaves == 1 else 'leaves'}</b>"
-            f"<pre class='mudkit-tree'>{escape(trees.outline(table))}</pre>"
+            f"<pre class='mudkit-tree'>{escape(figures.tree_outline(table))}</pre>"
         )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from mudkit.figures.base.template import CONFIG
+from mudkit import figures
 
 __all__ = ["Figure"]
 
@@ -22,7 +22,7 @@ class Figure(go.FigureWidget):  # type: ignore[misc]
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self._config = dict(CONFIG)
+        self._config = dict(figures.PLOTLY_CONFIG)
 
     def get_state(self, key: Any = None, drop_defaults: bool = False) -> Any:
         """See :class:`ipywidgets.Widget`."""

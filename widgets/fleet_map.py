@@ -7,8 +7,8 @@ from typing import Any
 import ipywidgets
 import pyarrow as pa
 
+from mudkit import figures
 from mudkit.errors import ParameterError
-from mudkit.figures.maps.fleet import Fleet, moment, move
 from mudkit.units import US_PER_S
 from mudkit.widgets.figure import Figure
 from mudkit.widgets.panel import Panel
@@ -51,7 +51,7 @@ class FleetMap(Panel):
             raise ParameterError(
                 "A step needs a length.", where="step_s", found=str(step_s), expected="over 0 s"
             )
-        self._fleet = Fleet.of(positions, links, tz)
+        self._fleet = figures.Fleet.of(positions, links, tz)
         self._first_us, last_us = self._fleet.span_us()
         self._step_us = round(step_s * US_PER_S)
         steps = max(1, (last_us - self._first_us) // self._step_us)
@@ -75,5 +75,5 @@ class FleetMap(Panel):
 
     def _moved(self, change: dict[str, Any]) -> None:
         t_us = self._first_us + int(change["new"]) * self._step_us
-        self._label.value = moment(t_us, self._fleet.tz)
-        move(self.figure, self._fleet, t_us)
+        self._label.value = self._fleet.format_moment(t_us)
+        self._fleet.move(self.figure, t_us)

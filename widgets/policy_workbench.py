@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import ipywidgets
 
+from mudkit import figures
 from mudkit.errors import MudkitError, ParameterError
 from mudkit.experiment.cache_bench import CacheBench
-from mudkit.figures.structure.firing import fill, firing
 from mudkit.systems.sublim import Explanation, Finding, Policy, Rule, Verdict, findings
 from mudkit.systems.sublim.policy.firing import fired
 from mudkit.widgets.cost_page import CostPage
@@ -147,7 +147,7 @@ class PolicyWorkbench(Panel):
         self._write()
         if self.figure is None:
             nothing = fired(Policy("", [Rule()]), {}, {})
-            self.figure = Figure(firing(nothing, [], title="", x="battery, %"))
+            self.figure = Figure(figures.rule_firing(nothing, [], title="", x="battery, %"))
         self.text.observe(lambda _: self._write(), names="value")
         self.message.observe(lambda _: self._chosen(), names="value")
         for control in (self.body, self.battery, self.bandwidth, self.display, self.variables, self.step):
@@ -270,12 +270,14 @@ class PolicyWorkbench(Panel):
         title = f"Which rule fires, {link if isinstance(link, str) else f'{link:,} kbit/s'}"
         now = (self.message.value, str(self.battery.value))
         if self.figure is None:  # a figure that is whole from the first on: it is not shown before
-            made = firing(table, names, title=title, x="battery, %").update_layout(width=_WIDTH_PX)
-            fill(made, table, names, title=title, now=now)
+            made = figures.rule_firing(table, names, title=title, x="battery, %").update_layout(
+                width=_WIDTH_PX
+            )
+            figures.update_rule_firing(made, table, names, title=title, now=now)
             self.figure = Figure(made)
             return
         with self.figure.batch_update():
-            fill(self.figure, table, names, title=title, now=now)
+            figures.update_rule_firing(self.figure, table, names, title=title, now=now)
 
     def _number(self, marked: set[int | None]) -> None:
         """Give each line its number, and mark those with which something is wrong."""

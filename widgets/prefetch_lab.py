@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 
 import ipywidgets
 
+from mudkit import figures
 from mudkit.errors import MudkitError
-from mudkit.figures.compare.limits import Point, curve, limits
 from mudkit.systems.lasthop import LEARNT, Forwarding, simulate
 from mudkit.widgets.figure import Figure
 from mudkit.widgets.panel import LAST, Panel, alert
@@ -47,7 +47,7 @@ class _Sample(NamedTuple):
 
     days: int
     now: _Answer
-    points: list[Point]
+    points: list[figures.LimitPoint]
 
 
 class PrefetchLab(Panel):
@@ -86,7 +86,7 @@ class PrefetchLab(Panel):
         self.controls = controls_of(parameters)
         self._given = parameters_of(self.controls)
         self.problem, self.status = ipywidgets.HTML(), ipywidgets.HTML()
-        self.figure = Figure(limits([], (None, 0.0, 0.0), title=""))
+        self.figure = Figure(figures.limit_curve([], (None, 0.0, 0.0), title=""))
         self._show(self._preview())
         for control in self.controls.values():
             control.observe(self._changed, names="value")
@@ -142,7 +142,7 @@ class PrefetchLab(Panel):
         """Simulate the current setting and the curves, which include the current limit."""
         limit = self._limit()
         at = sorted({*curve_limits, *([] if limit is None else [limit])})
-        points: list[Point] = [(each, *self._answer(days, each)[:2]) for each in at]
+        points: list[figures.LimitPoint] = [(each, *self._answer(days, each)[:2]) for each in at]
         return _Sample(days, self._answer(days), points)
 
     def _limit(self) -> int | None:
@@ -192,7 +192,7 @@ class PrefetchLab(Panel):
         level = "" if limit is not None else f"; dashed: {kind}"
         title = f"{'buffer' if kind in NO_LIMIT else kind} with each limit{level}, {days}"
         with self.figure.batch_update():
-            curve(self.figure, sample.points, (limit, now.waste, now.loss), title=title)
+            figures.update_limit_curve(self.figure, sample.points, (limit, now.waste, now.loss), title=title)
 
 
 def _played(parameters: tuple[tuple[str, Any], ...]) -> _Answer:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import ipywidgets
 
+from mudkit import figures
 from mudkit.errors import MudkitError, ParameterError
 from mudkit.experiment.traffic import FAR, NEAR, Traffic
-from mudkit.figures.maps.knowledge import Heard, clock, knowledge, move
 from mudkit.systems.radiator import People, Time, Volume, distance_km
 from mudkit.widgets.figure import Figure
 from mudkit.widgets.panel import LAST, Panel, alert
@@ -126,7 +126,7 @@ class PropagationMap(Panel):
         self.status, self.problem = ipywidgets.HTML(), ipywidgets.HTML()
         self._heard, sent = self._play(way, amount, cell_km)
         self.figure = Figure(
-            knowledge(
+            figures.knowledge(
                 self._heard.table, self._said, self._shown(), value="speed_kmh", label="km/h", limits=_LIMITS
             ).update_layout(width=_WIDTH_PX)
         )
@@ -145,10 +145,10 @@ class PropagationMap(Panel):
         )
         self.add_class("mudkit-propagation-map")
 
-    def _played(self, way: str, amount: int, cell_km: float) -> tuple[Heard, pd.DataFrame]:
+    def _played(self, way: str, amount: int, cell_km: float) -> tuple[figures.ReceivedCells, pd.DataFrame]:
         function = WAYS[way](amount) if way in WAYS else self._own[way]
         heard, sent = self._traffic.play(self._said, function, cell_km=cell_km, longest_s=self._longest_s)
-        return Heard(heard), sent
+        return figures.ReceivedCells(heard), sent
 
     def _changed(self, change: dict[str, Any]) -> None:
         self.amount.disabled = self.way.value not in WAYS
@@ -163,8 +163,8 @@ class PropagationMap(Panel):
         self._moved(change)
 
     def _moved(self, change: dict[str, Any]) -> None:
-        self._clock.value = f"{clock(self._shown()[0][1])} min"
-        move(self.figure, self._heard, self._shown())
+        self._clock.value = f"{figures.format_minutes(self._shown()[0][1])} min"
+        figures.update_knowledge(self.figure, self._heard, self._shown())
 
     def _shown(self) -> list[tuple[str, float]]:
         t_s = self.time.value * self._step_s
@@ -172,7 +172,7 @@ class PropagationMap(Panel):
 
     def _tell(self, sent: pd.DataFrame) -> None:
         """Say what came of it over the whole time."""
-        self._clock.value = f"{clock(self._shown()[0][1])} min"
+        self._clock.value = f"{figures.format_minutes(self._shown()[0][1])} min"
         parts = []
         for row in sent.to_dict("records"):
             table = self._heard.table

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import ipywidgets
 
+from mudkit import figures
 from mudkit.errors import MudkitError
 from mudkit.experiment.party_views import PartyViews, party_views
-from mudkit.figures.structure.party_views import party_views as drawn
 from mudkit.systems.contrail import Item
 from mudkit.widgets.panel import LAST, Panel, alert, read_object
 
@@ -117,7 +117,7 @@ class RelayMonitor(Panel):
         self._show()
 
     def _show(self) -> None:
-        self.seen.value = drawn(self.party_views.rows).html
+        self.seen.value = figures.party_views(self.party_views.rows).html
         asked = self.wanted.value.strip()
         if self.party_views.published.destinations:
             text = "The item was uploaded" + ("." if self.encrypted.value else ", in clear.")

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import ipywidgets
 
+from mudkit import figures
 from mudkit.errors import MudkitError, ParameterError
 from mudkit.experiment.scoreboard import MEASURES, OF_DEVICES
 from mudkit.experiment.scoreboard import Scoreboard as Measured
 from mudkit.experiment.scoreboard.axes import GAINS, LABELS, front
-from mudkit.figures.base.colours import short_number
-from mudkit.figures.compare.pareto import fill, pareto
 from mudkit.widgets.figure import Figure
 from mudkit.widgets.panel import LAST, Panel, alert
 
@@ -69,7 +68,7 @@ class Scoreboard(Panel):
         self.x, self.y = _chooser("across", options, x), _chooser("up", options, y)
         self.problem, self.status, self.table = (ipywidgets.HTML() for _ in range(3))
         points, words = self._points()
-        self.figure = Figure(pareto(points, **words).update_layout(width=_WIDTH_PX))
+        self.figure = Figure(figures.pareto(points, **words).update_layout(width=_WIDTH_PX))
         self._tell(points)
         self.task.observe(lambda _: self._chosen(), names="value")
         for control in (self.device, self.x, self.y):
@@ -111,7 +110,7 @@ class Scoreboard(Panel):
             return
         self.problem.value = ""
         with self.figure.batch_update():
-            fill(self.figure, points, **words)
+            figures.update_pareto(self.figure, points, **words)
         self._tell(points)
 
     # -- what is shown
@@ -164,7 +163,7 @@ def _table(values: pd.DataFrame) -> str:
         best = column.max() if name in GAINS else column.min()
         cells = "".join(
             f"<td>{'★ ' if value == best and column.nunique() > 1 else ''}"
-            f"{'–' if value != value else short_number(value)}</td>"
+            f"{'–' if value != value else figures.short_number(value)}</td>"
             for value in column
         )
         rows += (

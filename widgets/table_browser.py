@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import ipywidgets
 
+from mudkit import figures
 from mudkit.errors import MudkitError, OperationLost, ParameterError
 from mudkit.events import Operation
-from mudkit.figures.structure.holdings import holdings
 from mudkit.lab import Lab
 from mudkit.systems.mud import Client, Conflict, ReadResult, freshness
 from mudkit.systems.mud.device.read_path import READ_TYPES
@@ -191,7 +191,9 @@ class TableBrowser(Panel):
 
     def _show(self) -> None:
         held = {name: self._held(name) for name in self._clients}
-        self.held.value = holdings(held, self._readers, title=f"The table {self._table} on each device.").html
+        self.held.value = figures.holdings(
+            held, self._readers, title=f"The table {self._table} on each device."
+        ).html
         device = self._lab.devices[self._now.device.name]
         self.link.description = "cut the link" if device.is_online else "restore the link"
         bill = self._lab.bill()

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import ipywidgets
 
+from mudkit import figures
 from mudkit.consistency import MODELS, History, Operation, Outcome, Status, Verdict, check
 from mudkit.errors import MudkitError, ParameterError
-from mudkit.figures import history as drawn
 from mudkit.widgets.figure import Figure
 from mudkit.widgets.panel import Panel, alert
 
@@ -165,7 +165,7 @@ class ViewsExplorer(Panel):
 
     def _draw(self) -> None:
         """Bring the new picture into the old one: a new widget would send all of plotly again."""
-        picture = drawn(self._shown)
+        picture = figures.history(self._shown)
         if any(trace.yaxis == "y2" for trace in picture.data):
             picture.layout.xaxis2.range = [-0.6, self.step.max - 0.4]
         else:  # the browser keeps what it is not told to take away

@@ -15,8 +15,8 @@ from typing import Any, Final, NamedTuple
 import plotly.graph_objects as go
 from hypothesis import strategies as st
 
+from mudkit import figures
 from mudkit.exercises.judging import Exercise, PieceError, Played
-from mudkit.figures.maps.boxes import boxes
 
 __all__ = ["EXERCISE", "Asked"]
 
@@ -142,7 +142,7 @@ def _drawn(case: _Case, point: _Lacking | None) -> go.Figure:
     rows.append((now, asked.x_km, asked.y_km, asked.box_km, True))
     table = pd.DataFrame(rows, columns=["name", "x_km", "y_km", "box_km", "is_asked"])
     lacking = None if point is None else (point.x_km, point.y_km, "may be missing")
-    return boxes(table, title="The smallest scenario that fails", lacking=lacking)
+    return figures.answer_boxes(table, title="The smallest scenario that fails", lacking=lacking)
 
 
 @st.composite

@@ -14,9 +14,8 @@ from typing import Any, Final, NamedTuple
 import plotly.graph_objects as go
 from hypothesis import strategies as st
 
+from mudkit import figures
 from mudkit.exercises.judging import Exercise, PieceError, Played
-from mudkit.figures.time import messages
-from mudkit.figures.time.pushes import pushes
 from mudkit.fleet.failures import raise_failure
 from mudkit.lab import Lab
 from mudkit.systems.radiator import (
@@ -183,8 +182,8 @@ def _drawn(piece: Callable[..., Any], case: _Case) -> go.Figure:
         lab.world.run(began_us + t_us)
         clients[who].propagate_context(context)
     lab.run(seconds=2 * _WAIT_S)
-    return messages.diagram(
-        pushes(lab.frame("messages")),
+    return figures.message_diagram(
+        figures.radiator_pushes(lab.frame("messages")),
         lab.frame("incidents"),
         lanes=_LANES,
         title="The smallest scenario that fails",

@@ -16,7 +16,7 @@ from hypothesis.configuration import set_hypothesis_home_dir
 from hypothesis.errors import Flaky
 from hypothesis.strategies import SearchStrategy
 
-from mudkit.figures.time import messages
+from mudkit import figures
 from mudkit.files import work_folder
 from mudkit.lab import Lab
 from mudkit.progress import bar
@@ -126,9 +126,8 @@ class Verdict:
         lab = self.failure.lab
         if lab is None:
             return None
-        return messages.diagram(
-            lab.frame("messages"),
-            lab.frame("incidents"),
+        return figures.message_diagram(
+            lab,
             lanes=self.failure.lanes,
             title="The smallest scenario that fails",
         )

@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple
 import plotly.graph_objects as go
 from hypothesis import strategies as st
 
+from mudkit import figures
 from mudkit.exercises.judging import Exercise, PieceError, Played
-from mudkit.figures.time import message_lifecycles as drawing
 from mudkit.sources.outages import Outages
 from mudkit.systems.lasthop import (
     Expiration,
@@ -233,11 +233,11 @@ def _drawn(piece: Callable[..., Any], case: _Case, best: _Best) -> go.Figure:
     mine = tables["the rule"]
     until_us = round(judged.at_s * 1e6) + _WINDOW_US // 6
     if judged.problem is None:
-        harm = drawing.fates(mine, online).isin(["wasted", "lost", "wasted and lost"])
+        harm = figures.message_fates(mine, online).isin(["wasted", "lost", "wasted and lost"])
         harmed_us = mine["came_us"][harm & (mine["came_us"] > _WINDOW_US)]  # at first all are alike
         until_us = int(harmed_us.median() if len(harmed_us) else 0) + _WINDOW_US // 2
     until_us = min(max(until_us, _WINDOW_US), _DAYS * 86_400_000_000)
-    return drawing.message_lifecycles(
+    return figures.message_lifecycles(
         tables,
         online,
         reads_us=drawn.reads_us.tolist(),

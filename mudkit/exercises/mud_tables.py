@@ -16,9 +16,9 @@ from typing import Any, Final, NamedTuple
 import plotly.graph_objects as go
 from hypothesis import strategies as st
 
+from mudkit import figures
 from mudkit.events import Operation
 from mudkit.exercises.judging import Exercise, PieceError, Played
-from mudkit.figures.time import messages
 from mudkit.fleet.failures import raise_failure
 from mudkit.fleet.link import Transfer
 from mudkit.lab import Lab
@@ -165,9 +165,8 @@ class _Journal:
 
     def drawn(self) -> go.Figure:
         """Draw what the devices sent and were sent since both had the page."""
-        return messages.diagram(
-            self.lab.frame("messages"),
-            self.lab.frame("incidents"),
+        return figures.message_diagram(
+            self.lab,
             lanes=_LANES,
             devices=_DEVICES,
             kinds=("ask", "outcome"),

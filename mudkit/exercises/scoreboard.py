@@ -14,13 +14,13 @@ import msgspec
 import plotly.graph_objects as go
 from hypothesis import strategies as st
 
+from mudkit import figures
 from mudkit.errors import MudkitError, OperationLost
 from mudkit.events import Operation
 from mudkit.exercises.judging import Exercise, PieceError, Played
 from mudkit.experiment import Scenario
 from mudkit.experiment.adapters.own import RELAY, Own
 from mudkit.experiment.tasks import Item, Task, Testbed
-from mudkit.figures.time import messages
 from mudkit.fleet.failures import raise_failure
 from mudkit.fleet.link import Transfer
 from mudkit.lab import Lab
@@ -291,9 +291,8 @@ class _Trial:
 
     def drawn(self) -> go.Figure:
         """Draw what was sent."""
-        return messages.diagram(
-            self.lab.frame("messages"),
-            self.lab.frame("incidents"),
+        return figures.message_diagram(
+            self.lab,
             lanes=("ann", RELAY, "bob", "cy"),
             title="The smallest scenario that fails",
         )

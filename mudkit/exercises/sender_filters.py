@@ -16,8 +16,8 @@ import pandas as pd
 import plotly.graph_objects as go
 from hypothesis import strategies as st
 
+from mudkit import figures
 from mudkit.exercises.judging import Exercise, PieceError, Played
-from mudkit.figures.time import messages
 from mudkit.fleet.failures import raise_failure
 from mudkit.lab import Lab
 from mudkit.systems.contrail import Item, KeyUse, Module, Relay
@@ -178,7 +178,7 @@ class _Album:
         table = self.lab.frame("messages")
         table["kind"] = [_called(*each) for each in zip(table["kind"], table["content"], strict=True)]
         marks = pd.DataFrame(self._marks, columns=["device", "ts", "incident", "detail"])
-        return messages.diagram(
+        return figures.message_diagram(
             table,
             marks,
             lanes=_LANES,

@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 
 from hypothesis import strategies as st
 
+from mudkit import figures
 from mudkit.consistency import History, Status, Verdict, check
 from mudkit.exercises.judging import Exercise, PieceError, Played
-from mudkit.figures import history as drawn
 
 __all__ = ["EXERCISE"]
 
@@ -77,7 +77,9 @@ def _play(piece: Callable[..., Any], moves: Sequence[_Move]) -> Played:
 
 
 def _drawn(verdict: Verdict) -> Any:
-    return drawn(verdict, title=f"The smallest history that fails ({verdict.model}: {verdict.status})")
+    return figures.history(
+        verdict, title=f"The smallest history that fails ({verdict.model}: {verdict.status})"
+    )
 
 
 def _problem(answer: bool, verdict: Verdict) -> str | None:

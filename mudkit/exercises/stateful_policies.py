@@ -15,9 +15,9 @@ import pandas as pd
 import plotly.graph_objects as go
 from hypothesis import strategies as st
 
+from mudkit import figures
 from mudkit.errors import MudkitError
 from mudkit.exercises.judging import Exercise, PieceError, Played
-from mudkit.figures.time.decisions import decisions
 from mudkit.systems.sublim import FunctionPolicy, Policy, PolicyError, Verdict, checked
 from mudkit.systems.sublim.policy.deciding import STOPPED
 
@@ -197,7 +197,7 @@ def _row(now_s: int, step: _Step, verdict: Verdict) -> tuple[Any, ...]:
 def _drawn(rows: list[tuple[Any, ...]], wrong: int) -> go.Figure:
     table = pd.DataFrame(rows, columns=["t_s", "lane", "what", "told", "is_alarm"])
     name = "your policy"
-    return decisions({name: table}, title="The smallest scenario that fails", wrong={name: wrong})
+    return figures.decisions({name: table}, title="The smallest scenario that fails", wrong={name: wrong})
 
 
 EXERCISE: Final = Exercise(

@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple
 import plotly.graph_objects as go
 from hypothesis import strategies as st
 
+from mudkit import figures
 from mudkit.exercises.cache_policies import Asked
 from mudkit.exercises.judging import Exercise, PieceError, Played
-from mudkit.figures.maps.boxes import boxes
 
 __all__ = ["EXERCISE", "Point"]
 
@@ -85,7 +85,7 @@ def _drawn(case: _Case, lacking: list[Point]) -> go.Figure:
     ]
     table = pd.DataFrame(rows, columns=["name", "x_km", "y_km", "box_km", "is_asked"])
     shown = None if not lacking else (lacking[0].x_km, lacking[0].y_km, f"missing: {lacking[0]}")
-    return boxes(table, title="The smallest scenario that fails", lacking=shown)
+    return figures.answer_boxes(table, title="The smallest scenario that fails", lacking=shown)
 
 
 @st.composite

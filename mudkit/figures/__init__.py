@@ -1,20 +1,155 @@
-"""Figures: tables in, plotly figures and folium maps out; all of them work without a network.
+"""Figures: plotly figures, offline maps and HTML tables of runs, policies and traces.
 
-A module is a kind of figure, and importing this package loads none of them. `history`, the figure of a
-verdict, is at hand here by its own name.
+Import the package and call a figure by its name, for instance ``figures.message_diagram(lab)``. Importing the
+package loads neither plotly nor folium; the first use of a name loads its module.
 """
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from mudkit.figures.time.histories import history
+from mudkit.errors import did_you_mean
 
-__all__ = ["history"]
+if TYPE_CHECKING:
+    from mudkit.figures.assets import missing_map_files
+    from mudkit.figures.cells import (
+        answer_boxes,
+        cache_hits,
+        cells_over_time,
+        hits_by_cell,
+        reads_near_busiest,
+        update_cache_hits,
+    )
+    from mudkit.figures.charts import (
+        bar_panels,
+        growth,
+        histogram,
+        policy_scatter,
+        rows_over_time,
+        signals,
+    )
+    from mudkit.figures.comparisons import (
+        frontier,
+        latencies,
+        pareto,
+        tradeoff,
+        update_pareto,
+        waste_and_loss,
+    )
+    from mudkit.figures.devices import Fleet, link_strip, location_exposure, radio_timeline
+    from mudkit.figures.geometry import tile_bounds
+    from mudkit.figures.histories import history
+    from mudkit.figures.html_tables import HtmlTable, holdings, party_views
+    from mudkit.figures.maps import MAX_SLIDE_CELLS, area_map, cell_map, cell_slides, heat_map
+    from mudkit.figures.messages import message_diagram, radiator_pushes
+    from mudkit.figures.policies import decisions, rule_firing, tree, tree_outline, update_rule_firing
+    from mudkit.figures.prefetching import (
+        LimitPoint,
+        limit_curve,
+        message_fates,
+        message_lifecycles,
+        update_limit_curve,
+        waste_and_loss_by_limit,
+        waste_and_loss_by_threshold,
+    )
+    from mudkit.figures.propagation import (
+        ReceivedCells,
+        format_minutes,
+        knowledge,
+        knowledge_map,
+        update_knowledge,
+    )
+    from mudkit.figures.style import PLOTLY_CONFIG, short_number
+
+_NAMES = {
+    "assets": ("missing_map_files",),
+    "cells": (
+        "answer_boxes", "cache_hits", "cells_over_time", "hits_by_cell", "reads_near_busiest",
+        "update_cache_hits",
+    ),
+    "charts": ("bar_panels", "growth", "histogram", "policy_scatter", "rows_over_time", "signals"),
+    "comparisons": ("frontier", "latencies", "pareto", "tradeoff", "update_pareto", "waste_and_loss"),
+    "devices": ("Fleet", "link_strip", "location_exposure", "radio_timeline"),
+    "geometry": ("tile_bounds",),
+    "histories": ("history",),
+    "html_tables": ("HtmlTable", "holdings", "party_views"),
+    "maps": ("MAX_SLIDE_CELLS", "area_map", "cell_map", "cell_slides", "heat_map"),
+    "messages": ("message_diagram", "radiator_pushes"),
+    "policies": ("decisions", "rule_firing", "tree", "tree_outline", "update_rule_firing"),
+    "prefetching": (
+        "LimitPoint", "limit_curve", "message_fates", "message_lifecycles", "update_limit_curve",
+        "waste_and_loss_by_limit", "waste_and_loss_by_threshold",
+    ),
+    "propagation": ("ReceivedCells", "format_minutes", "knowledge", "knowledge_map", "update_knowledge"),
+    "style": ("PLOTLY_CONFIG", "short_number"),
+}  # fmt: skip
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
+
+__all__ = [
+    "MAX_SLIDE_CELLS",
+    "PLOTLY_CONFIG",
+    "Fleet",
+    "HtmlTable",
+    "LimitPoint",
+    "ReceivedCells",
+    "answer_boxes",
+    "area_map",
+    "bar_panels",
+    "cache_hits",
+    "cell_map",
+    "cell_slides",
+    "cells_over_time",
+    "decisions",
+    "format_minutes",
+    "frontier",
+    "growth",
+    "heat_map",
+    "histogram",
+    "history",
+    "hits_by_cell",
+    "holdings",
+    "knowledge",
+    "knowledge_map",
+    "latencies",
+    "limit_curve",
+    "link_strip",
+    "location_exposure",
+    "message_diagram",
+    "message_fates",
+    "message_lifecycles",
+    "missing_map_files",
+    "pareto",
+    "party_views",
+    "policy_scatter",
+    "radiator_pushes",
+    "radio_timeline",
+    "reads_near_busiest",
+    "rows_over_time",
+    "rule_firing",
+    "short_number",
+    "signals",
+    "tile_bounds",
+    "tradeoff",
+    "tree",
+    "tree_outline",
+    "update_cache_hits",
+    "update_knowledge",
+    "update_limit_curve",
+    "update_pareto",
+    "update_rule_firing",
+    "waste_and_loss",
+    "waste_and_loss_by_limit",
+    "waste_and_loss_by_threshold",
+]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "history":
-        from mudkit.figures.time.histories import history
+    if name in _MODULES:
+        return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    hint = (
+        "" if name.startswith("_") else f"; {did_you_mean(name, __all__, otherwise='dir() lists all names')}"
+    )
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}", name=name)
 
-        return history
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -255,7 +255,7 @@ def where(cells: pa.Table) -> str:
     Parameters
     ----------
     cells : pyarrow.Table
-        As :func:`mudkit.figures.maps.cache_hits.by_cell` gives it.
+        As :func:`mudkit.figures.hits_by_cell` returns it.
     """
     table = cells.to_pandas()
     known = table[table["reads"] >= 10]

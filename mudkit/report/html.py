@@ -15,7 +15,7 @@ from bs4 import BeautifulSoup, Tag
 from nbconvert import HTMLExporter
 from plotly.offline import get_plotlyjs
 
-from mudkit.figures.base.template import CONFIG
+from mudkit import figures
 from mudkit.files import staged_file
 
 __all__ = ["export_html"]
@@ -164,7 +164,7 @@ def _figure(figure: dict[str, Any], name: str) -> str:
     drawn = {
         "data": figure.get("data", []),
         "layout": layout,
-        "config": {"responsive": True, **figure.get("config", {}), **CONFIG},
+        "config": {"responsive": True, **figure.get("config", {}), **figures.PLOTLY_CONFIG},
         "frames": figure.get("frames"),
     }
     data = json.dumps(drawn, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")

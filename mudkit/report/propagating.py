@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
+from mudkit import figures
 from mudkit.errors import TraceContentError
-from mudkit.figures.maps.frame import from_mercator
-from mudkit.figures.maps.slides import MAX_ROWS, knowledge_map
 from mudkit.systems.radiator import APPLICATIONS, Played, play
 from mudkit.units import KM_PER_DEGREE, distance_km, middle
 
@@ -92,10 +91,7 @@ def pictures(counted: Any, interval_s: int, tz: str) -> pa.Table:
     table = table.rename(columns={f"sum({name})": name for name in _SUMS})
     table = table.sort_values(["picture", "threshold", "x", "y"], ignore_index=True)
     at = pd.to_datetime(first + table["picture"] * step_s, unit="s", utc=True).dt.tz_convert(tz)
-    side = 2.0 ** -table["zoom"].to_numpy(dtype=np.float64)
-    x, y = (table[name].to_numpy(dtype=np.float64) for name in ("x", "y"))
-    north, west = from_mercator(x * side, y * side)
-    south, east = from_mercator((x + 1) * side, (y + 1) * side)
+    bounds = figures.tile_bounds(*(table[name].to_numpy() for name in ("zoom", "x", "y")))
     captions = [
         f"{came:,} messages as {went:,}"
         for came, went in zip(table["messages_in"], table["aggregates_out"], strict=True)
@@ -104,10 +100,7 @@ def pictures(counted: Any, interval_s: int, tz: str) -> pa.Table:
         {
             "at": at.dt.strftime("%Y-%m-%d %H:%M"),
             "threshold": table["threshold"],
-            "south": south,
-            "west": west,
-            "north": north,
-            "east": east,
+            **bounds,
             **{name: table[name] for name in _SUMS},
             "told": captions,
             "bytes_left": 100 * table["bytes_out"] / table["bytes_in"],
@@ -239,8 +232,8 @@ def known_map(run: Played, positions: pa.Table, application: str) -> folium.Map 
         return None
     cells = len(run.heard.groupby(["lat", "lon"]))
     last_s = float(run.heard["t_s"].max())
-    pictures_ = max(min(_MOMENTS, MAX_ROWS // (2 * cells)), 1)
-    return knowledge_map(
+    pictures_ = max(min(_MOMENTS, figures.MAX_SLIDE_CELLS // (2 * cells)), 1)
+    return figures.knowledge_map(
         run.heard,
         positions.select(["lat", "lon"]).to_pandas(),
         (NEAR, FAR),

@@ -6,7 +6,7 @@ import plotly.graph_objects as go
 import pyarrow as pa
 import pytest
 
-from mudkit.figures.maps import maps
+from mudkit import figures
 from mudkit.report.html import export_html
 
 pytestmark = pytest.mark.browser
@@ -46,11 +46,11 @@ def chart(title, **layout):
 def city():
     random = np.random.default_rng(2)
     lat, lon = 37.7 + random.normal(0, 0.02, 3000), -122.4 + random.normal(0, 0.03, 3000)
-    return pa.table({"lat": lat, "lon": lon})
+    return pa.table({"lat": lat, "lon": lon, "weight": np.ones(3000)})
 
 
 def report():
-    shown = maps.base_map(city(), height_px=300)._repr_html_()
+    shown = figures.heat_map(city(), city(), height_px=300)._repr_html_()
     wide = "<table><tr>" + "<td>a long cell</td>" * 60 + "</tr></table>"
     return v4.new_notebook(
         cells=[
@@ -117,8 +117,8 @@ def test_what_a_kernel_puts_out_becomes_a_report(open_report):
             ),
             v4.new_code_cell("figure.show()"),
             v4.new_code_cell(
-                "import pyarrow as pa\nfrom mudkit.figures.maps import maps\n"
-                "maps.base_map(pa.table({'lat': [37.7, 37.8], 'lon': [-122.4, -122.5]}))"
+                "import pyarrow as pa\nfrom mudkit import figures\n"
+                "figures.heat_map(pa.table({'lat': [37.7, 37.8], 'lon': [-122.4, -122.5], 'weight': [1, 1]}))"
             ),
             v4.new_code_cell("from tqdm.auto import tqdm\nfor _ in tqdm(range(3)): pass"),
             v4.new_code_cell("import ipywidgets\nipywidgets.IntSlider()"),

@@ -2,9 +2,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from mudkit import units
+from mudkit import figures, units
 from mudkit.figures import assets
-from mudkit.figures.maps import maps, slides
+from mudkit.figures.map_page import map_with_ground
+from mudkit.figures.tables import places
 
 pytestmark = pytest.mark.browser
 
@@ -28,6 +29,13 @@ PICTURE = "img.leaflet-image-layer"
 
 def table(lat, lon, **columns):
     return pa.table({"lat": np.asarray(lat, float), "lon": np.asarray(lon, float), **columns})
+
+
+def base_map(positions):
+    """The ground of a map alone."""
+    ground = places(positions, "positions")
+    everywhere = np.ones(len(ground[0]))
+    return map_with_ground("Map of positions", [ground], ground, 480, None, everywhere)[0]
 
 
 @pytest.fixture
@@ -104,7 +112,7 @@ def visible_size(page, selector):
 
 
 def test_the_ground_lies_where_the_trace_was(show, city):
-    page = show(maps.base_map(city)).page
+    page = show(base_map(city)).page
     wait_painted(page, PICTURE, 400)
     for lat, lon in [(37.7, -122.4), (37.8, -122.4), (37.75, -122.5), (37.75, -122.3), (37.72, -122.4)]:
         assert alpha_at(page, lat, lon) > 0, (lat, lon)
@@ -118,7 +126,7 @@ def test_the_ground_lies_where_the_trace_was(show, city):
 
 def test_the_ground_is_exact_far_north(show):
     lat = np.repeat([60.0, 60.5, 61.0], 50)
-    page = show(maps.base_map(table(lat, np.tile(np.linspace(10.0, 11.0, 50), 3)))).page
+    page = show(base_map(table(lat, np.tile(np.linspace(10.0, 11.0, 50), 3)))).page
     wait_painted(page, PICTURE, 100)
     assert alpha_at(page, 60.5, 10.0) > 0  # the middle latitude is not the middle of the picture
     assert alpha_at(page, 60.49, 10.0) == 0
@@ -127,7 +135,7 @@ def test_the_ground_is_exact_far_north(show):
 
 def test_a_heat_layer_is_drawn_and_follows_the_zoom(show, city):
     cells = table([37.75, 37.72, 37.78], [-122.4, -122.4, -122.35], weight=[100, 10, 1])
-    page = show(maps.heat_map(cells, city, label="pick-ups")).page
+    page = show(figures.heat_map(cells, city, label="pick-ups")).page
     wait_painted(page, "canvas.leaflet-heatmap-layer", 500)
     assert page.locator(".mudkit-legend b").inner_text() == "pick-ups"
     page.evaluate("theMap().setView([37.72, -122.4], 15, {animate: false})")
@@ -140,7 +148,9 @@ def test_many_cells_are_drawn_on_canvas_and_say_their_value(show, city):
     )
     box = units.box_bounds(lat, lon, 0.2)
     number = np.arange(1600.0)
-    leaflet_map = maps.cell_map(pa.table({**box._asdict(), "n": number}), "n", label="reads", positions=city)
+    leaflet_map = figures.cell_map(
+        pa.table({**box._asdict(), "n": number}), "n", label="reads", positions=city
+    )
     page = show(leaflet_map).page
     wait_painted(page, ".leaflet-overlay-pane canvas", 5000)
     assert page.locator(".leaflet-overlay-pane path").count() == 0
@@ -151,14 +161,18 @@ def test_many_cells_are_drawn_on_canvas_and_say_their_value(show, city):
 
 
 def test_points_say_what_they_are(show, city):
-    points = table([37.75, 37.72], [-122.4, -122.45], name=["<b>car</b>", "bus"], v=[1.0, 2.0])
-    page = show(maps.point_map(points, value="v", text="name", positions=city)).page
+    points = table([37.75, 37.72], [-122.4, -122.45], name=["<b>car</b>", "bus"], state=["free", "hired"])
+    area = (37.75, -122.4, 5.0)
+    leaflet_map = figures.area_map(
+        points, "state", area=area, states=["free", "hired"], title="cars", text="name", positions=city
+    )
+    page = show(leaflet_map).page
     wait_painted(page, ".leaflet-overlay-pane canvas", 100)  # one of the two lies in the corner of the legend
-    assert text_under_pointer(page, 37.75, -122.4) == "<b>car</b>\nv: 1"
+    assert text_under_pointer(page, 37.75, -122.4) == "<b>car</b>\nfree"
 
 
 def test_the_world_has_land_and_a_graticule(show):
-    page = show(maps.base_map(table([50.0, -30.0], [-100.0, 140.0]))).page
+    page = show(base_map(table([50.0, -30.0], [-100.0, 140.0]))).page
     wait_painted(page, ".leaflet-mudkit-land-pane canvas", 50_000)
     labels = page.locator(".mudkit-graticule span").all_inner_texts()
     assert "0°" in labels
@@ -173,7 +187,7 @@ def test_the_world_has_land_and_a_graticule(show):
 def test_both_sides_of_the_date_line_lie_together(show):
     random = np.random.default_rng(1)
     lat, lon = -17.0 + random.normal(0, 0.2, 3000), (180 + random.normal(0, 0.3, 3000) + 180) % 360 - 180
-    page = show(maps.base_map(table(lat, lon))).page
+    page = show(base_map(table(lat, lon))).page
     wait_painted(page, PICTURE, 500)
     width, _ = visible_size(page, PICTURE)
     assert 200 < width < 3000  # and not the width of the world
@@ -187,7 +201,7 @@ def test_both_sides_of_the_date_line_lie_together(show):
 def test_an_ordinary_marker_has_its_picture(show, city):
     import folium
 
-    leaflet_map = maps.base_map(city)
+    leaflet_map = base_map(city)
     folium.Marker((37.75, -122.4)).add_to(leaflet_map)
     page = show(leaflet_map).page
     page.wait_for_function("document.querySelector('img.leaflet-marker-icon')?.complete")
@@ -195,7 +209,7 @@ def test_an_ordinary_marker_has_its_picture(show, city):
 
 
 def test_the_wheel_scrolls_the_page_until_the_map_is_clicked(show, city):
-    page = show(maps.base_map(city)).page
+    page = show(base_map(city)).page
     before = page.evaluate("theMap().getZoom()")
     page.mouse.move(500, 300)
     page.mouse.wheel(0, -300)
@@ -209,7 +223,7 @@ def test_the_wheel_scrolls_the_page_until_the_map_is_clicked(show, city):
 def test_without_its_files_a_map_says_so(visit, city, tmp_path, monkeypatch):
     monkeypatch.setattr(assets, "_VENDOR", tmp_path / "none")
     file = tmp_path / "map.html"
-    maps.base_map(city).save(file)
+    base_map(city).save(file)
     seen = visit(file)
     note = seen.page.locator(".mudkit-note")
     assert "make setup" in note.inner_text()
@@ -220,7 +234,7 @@ def test_without_its_files_a_map_says_so(visit, city, tmp_path, monkeypatch):
 def test_a_recorded_city(show, cabspotting):
     from pyarrow import csv
 
-    page = show(maps.base_map(csv.read_csv(cabspotting))).page
+    page = show(base_map(csv.read_csv(cabspotting))).page
     wait_painted(page, PICTURE, 10_000)
     assert alpha_at(page, 37.7955, -122.3937) > 0  # the Ferry Building
     assert alpha_at(page, 37.84, -122.46) == 0  # the bay
@@ -236,7 +250,7 @@ def test_cells_over_time_follow_slider_choice_and_play(show, city):
     cells = pa.table(
         edges | {"speed": [1.0, 5.0, 9.0], "at": ["6:00", "7:00", "7:00"], "of": ["ann", "ann", "bob"]}
     )
-    page = show(slides.cell_slides(cells, "speed", time="at", by="of", positions=city, label="km/h")).page
+    page = show(figures.cell_slides(cells, "speed", time="at", by="of", positions=city, label="km/h")).page
     answer = page.locator(".mudkit-slides output")
     assert answer.text_content() == "6:00, 1 cell"
     assert text_under_pointer(page, 37.72, -122.42) == "km/h: 1"

@@ -213,14 +213,12 @@ def test_no_cell_makes_what_it_does_not_show(chapter):
     """A notebook shows the last expression of a cell; a table or figure before it is lost without a word."""
     makers = {
         "show",
-        "diagram",
-        "strip",
+        "message_diagram",
+        "link_strip",
         "heat_map",
         "cell_map",
-        "point_map",
         "history",
-        "histories",
-        "energy",
+        "radio_timeline",
     }
     for cell in code_cells(nbformat.read(chapter, as_version=4)):
         for statement in ast.parse(cell.source).body[:-1]:

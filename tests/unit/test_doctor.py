@@ -66,7 +66,7 @@ def test_it_never_raises(monkeypatch, name):
     monkeypatch.setattr("mudkit.pipeline.launch.settings.memory", broken)
     monkeypatch.setattr("mudkit.pipeline.launch.java.find_java", broken)
     monkeypatch.setattr("mudkit.pipeline.launch.cache.user_cache", broken)
-    monkeypatch.setattr(assets, "missing", broken)
+    monkeypatch.setattr(assets, "missing_map_files", broken)
     assert check(name) == Check(name, False, "RuntimeError: out of order")
 
 
@@ -188,12 +188,12 @@ def test_without_a_browser(monkeypatch):
 
 
 def test_maps_without_their_files(monkeypatch):
-    monkeypatch.setattr(assets, "missing", lambda: ["leaflet.js"])
+    monkeypatch.setattr(assets, "missing_map_files", lambda: ["leaflet.js"])
     result = check("offline maps")
     assert result.ok is None
     assert "leaflet.js" in result.found
     assert "make setup" in result.remedy
-    monkeypatch.setattr(assets, "missing", list)
+    monkeypatch.setattr(assets, "missing_map_files", list)
     assert check("offline maps").ok is True
 
 

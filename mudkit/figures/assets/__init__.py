@@ -24,7 +24,7 @@ __all__ = [
     "map_css",
     "map_js",
     "marker_js",
-    "missing",
+    "missing_map_files",
 ]
 
 Scale = Literal["110m", "50m"]
@@ -34,26 +34,32 @@ _HERE = Path(__file__).parent
 _VENDOR = _HERE / "vendor"
 
 
-def missing() -> list[str]:
-    """Return names of the vendored files that are not there; none when maps work without a network."""
+def missing_map_files() -> list[str]:
+    """Return the names of the vendored files of maps that are missing.
+
+    Returns
+    -------
+    list of str
+        Empty if maps work without a network.
+    """
     wanted = json.loads((_HERE / "package.json").read_text("utf-8"))["vendor"]
     return sorted(name for name in wanted if not (_VENDOR / name).is_file())
 
 
 def leaflet_js() -> str:
-    """Return Leaflet, to stand in a ``<script>`` element."""
+    """Return Leaflet as the text of a ``<script>`` element."""
     return _script("leaflet.js")
 
 
 def heat_js() -> str:
-    """Return Leaflet.heat, to stand in a ``<script>`` element after Leaflet."""
+    """Return Leaflet.heat as the text of a ``<script>`` element that follows Leaflet's."""
     return _script("leaflet-heat.js")
 
 
 def marker_js() -> str:
-    """Give Leaflet's default marker its images as data addresses.
+    """Return a script that sets the images of Leaflet's default marker to data addresses.
 
-    Leaflet reads the folder of its images out of its style sheet, where :func:`leaflet_css` leaves none.
+    Leaflet reads the folder of its images from its style sheet, where :func:`leaflet_css` leaves none.
     """
     images = {
         "iconUrl": _data_address("marker-icon.png"),
@@ -70,7 +76,7 @@ def leaflet_css() -> str:
 
 
 def map_js() -> str:
-    """Return what draws land, cells, points, heat and legends: mudkit's own part of a map's page."""
+    """Return mudkit's own script, which draws land, cells, points, heat and legends."""
     return (_HERE / "map.js").read_text("utf-8")
 
 
@@ -80,13 +86,7 @@ def map_css() -> str:
 
 
 def land_topology(scale: Scale = "110m") -> dict[str, Any]:
-    """Return Natural Earth as TopoJSON, with the objects ``land`` and ``countries``.
-
-    Parameters
-    ----------
-    scale : {"110m", "50m"}
-        1:110 million or 1:50 million.
-    """
+    """Return Natural Earth as TopoJSON, with the objects ``land`` and ``countries``."""
     topology: dict[str, Any] = json.loads(_vendored(f"countries-{scale}.json"))
     return topology
 

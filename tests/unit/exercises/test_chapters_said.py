@@ -66,5 +66,7 @@ def test_rules_are_named_in_one_way():
 
 def test_all_times_are_told_in_one_zone():
     for each in cells("08"):
-        for call in re.findall(r"\b(?:FleetMap|over_time|rows_over_time|rows_by_time)\([^\n]*", each.source):
+        for call in re.findall(
+            r"\b(?:FleetMap|cells_over_time|rows_over_time|rows_by_time)\([^\n]*", each.source
+        ):
             assert "tz=tz" in call, call

@@ -7,10 +7,9 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from mudkit import trace
+from mudkit import figures, trace
 from mudkit.errors import ParameterError, PropagationProblem
 from mudkit.experiment.traffic import FAR, NEAR, Traffic
-from mudkit.figures.maps.slides import knowledge_map
 from mudkit.sources.mobility import Replay
 from mudkit.systems.radiator import Volume, distance_km
 
@@ -102,7 +101,9 @@ def test_taxis_as_recorded(cabspotting):
     late_s = (heard["t_s"] - heard["said_s"]).groupby(heard["receiver"]).mean()
     assert late_s[NEAR] < late_s[FAR]
     drawn = (
-        knowledge_map(heard, said, (NEAR, FAR), value="speed_kmh", label="km/h", every_s=30.0, until_s=660.0)
+        figures.knowledge_map(
+            heard, said, (NEAR, FAR), value="speed_kmh", label="km/h", every_s=30.0, until_s=660.0
+        )
         .get_root()
         .render()
     )

@@ -57,7 +57,7 @@ def contents(folder):
 
 
 def test_nothing_is_missing_after_set_up():
-    assert assets.missing() == []
+    assert assets.missing_map_files() == []
 
 
 def test_the_lock_file_has_hashes_and_no_addresses(repository):
@@ -88,8 +88,8 @@ def test_style_sheets_load_nothing():
 def test_what_is_missing_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(assets, "_VENDOR", tmp_path)
     (tmp_path / "leaflet.js").touch()
-    assert "leaflet.js" not in assets.missing()
-    assert {"leaflet.css", "leaflet-heat.js", "countries-110m.json"} <= set(assets.missing())
+    assert "leaflet.js" not in assets.missing_map_files()
+    assert {"leaflet.css", "leaflet-heat.js", "countries-110m.json"} <= set(assets.missing_map_files())
     with pytest.raises(EnvironmentProblem, match="make setup"):
         assets.leaflet_css()
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from bs4 import BeautifulSoup
 
+from mudkit import figures
 from mudkit.errors import OutputProblem
-from mudkit.figures.maps import maps
 from mudkit.report.html import export_html
 
 PLOTLY = "application/vnd.plotly.v1+json"
@@ -122,7 +122,7 @@ def test_figures_keep_their_words(export, title):
 
 
 def test_maps_keep_their_page(export):
-    drawn = maps.base_map(pa.table({"lat": [37.7, 37.8], "lon": [-122.4, -122.5]}))
+    drawn = figures.heat_map(pa.table({"lat": [37.7, 37.8], "lon": [-122.4, -122.5], "weight": [1, 1]}))
     shown = drawn._repr_html_()
     _, soup = export(cell(output(text__html=shown, text__plain="<folium.Map>")))
     assert soup.find("iframe")["srcdoc"] == BeautifulSoup(shown, "html.parser").find("iframe")["srcdoc"]

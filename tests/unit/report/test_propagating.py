@@ -101,7 +101,7 @@ def test_a_map_of_very_many_cells_has_fewer_pictures(crossing, monkeypatch):
         return len(set(re.findall(r"at \d+:\d\d min", text)))
 
     before = pictures()
-    monkeypatch.setattr("mudkit.report.propagating.MAX_ROWS", 6 * len(run.heard.groupby(["lat", "lon"])))
+    monkeypatch.setattr("mudkit.figures.maps.MAX_SLIDE_CELLS", 6 * len(run.heard.groupby(["lat", "lon"])))
     assert (before > 20, pictures()) == (True, 3)
 
 

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 from learning_traces import labelled_reads
 
+from mudkit import figures
 from mudkit.errors import ParameterError
 from mudkit.experiment.cache_bench import CacheBench, nodes
-from mudkit.figures.maps.cache_hits import by_cell, near_most
-from mudkit.figures.structure.trees import outline
 from mudkit.learning import FixedRule
 from mudkit.learning.replay import SENT, fewest_sends, replay
 from mudkit.widgets import PolicyWorkbench
@@ -43,8 +42,8 @@ def test_it_says_what_the_bench_says(page):
         assert says(page)[:3] == shares
         leaves = int(nodes(result.learnt)["leaves"][0])
         assert f"shipped: {leaves} lea" in page.tree.value
-        assert escape(outline(nodes(result.learnt))) in page.tree.value
-        cells = by_cell(near_most(result.reads))
+        assert escape(figures.tree_outline(nodes(result.learnt))) in page.tree.value
+        cells = figures.hits_by_cell(figures.reads_near_busiest(result.reads))
         assert list(page.map.data[1].marker.color) == cells["local"].to_pylist()
     rule = BENCH.tried(FixedRule())
     assert says(page)[3:5] == [round(100 * rule.sent_share, 1), round(100 * rule.stale_share, 1)]

@@ -221,7 +221,7 @@ def test_marks_and_curves_are_of_the_same_days_at_every_step(policy, runs, monke
 
     widget = PrefetchLab(days=60, event_frequency=64.0, prefetch_limit=32)
     widget.finish()
-    monkeypatch.setattr(prefetch_lab, "curve", curve)
+    monkeypatch.setattr("mudkit.figures.prefetching.update_limit_curve", curve)
     runs.clear()
     widget.controls["policy"].value = policy
     widget.controls["seed"].value = 1

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from mudkit import figures
 from mudkit.errors import ParameterError, PredicateError
 from mudkit.experiment.party_views import party_views
-from mudkit.figures.structure.party_views import party_views as drawn
 from mudkit.systems.contrail import Item
 from mudkit.widgets import RelayMonitor
 
@@ -21,7 +21,7 @@ def monitor():
 def shown(**more):
     given = {"wanted": AWAY, "item_id": "place", "link": "lte", "seed": 3} | more
     item = given.pop("item", Item({"loc": [37.5, -122.0]}, b"help me"))
-    return drawn(party_views(item, **given).rows).html
+    return figures.party_views(party_views(item, **given).rows).html
 
 
 def test_it_shows_what_the_library_says(monitor):

@@ -7,13 +7,13 @@ import re
 import pandas as pd
 import pytest
 
+from mudkit import figures
 from mudkit.errors import ParameterError
 from mudkit.experiment.adapters import ADAPTERS
 from mudkit.experiment.scoreboard import MEASURES, OF_DEVICES, scoreboard
 from mudkit.experiment.scoreboard import Scoreboard as Found
 from mudkit.experiment.scoreboard.axes import GAINS, LABELS, front
 from mudkit.experiment.tasks import PHOTOS, WARD
-from mudkit.figures.base.colours import short_number
 from mudkit.widgets import Scoreboard
 
 SOME = {name: ADAPTERS[name] for name in ("to everyone", "SUBLIM", "Last hop")}
@@ -67,7 +67,7 @@ def test_it_shows_the_means_of_the_seeds(board, result):
         values = table[measure]
         best_value = values.max() if measure in GAINS else values.min()
         for cell, value in zip(cells[LABELS[measure]], values, strict=True):
-            assert cell.removeprefix("★ ") == short_number(value)
+            assert cell.removeprefix("★ ") == figures.short_number(value)
             assert cell.startswith("★") == (value == best_value and values.nunique() > 1)
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mudkit import Lab
+from mudkit import Lab, figures
 from mudkit.errors import ParameterError
-from mudkit.figures.structure.holdings import holdings
 from mudkit.systems.mud import Client, Cloud
 from mudkit.widgets import TableBrowser
 
@@ -81,7 +80,10 @@ def test_who_sees_what_depends_on_the_reader(lab, browser, clients):
     assert "hidden: <code>receiver.age &gt;= 21</code>" in column(browser, "bob")[0]
     assert "topic: arts" in column(browser, "ann")[0], "each column has its own reader"
     held = {name: each.held("news", browser._readers[name]).result() for name, each in clients.items()}
-    assert browser.held.value == holdings(held, browser._readers, title="The table news on each device.").html
+    assert (
+        browser.held.value
+        == figures.holdings(held, browser._readers, title="The table news on each device.").html
+    )
 
 
 def test_a_token_proves_what_reader_data_cannot(browser):

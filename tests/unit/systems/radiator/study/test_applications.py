@@ -9,9 +9,8 @@ from functools import partial
 import pyarrow.compute as pc
 import pytest
 
-from mudkit import Lab, trace
+from mudkit import Lab, figures, trace
 from mudkit.errors import ParameterError
-from mudkit.figures.maps.slides import knowledge_map
 from mudkit.systems.radiator import APPLICATIONS, Aggregability, Time, distance_km, friends_nearby, play
 from mudkit.systems.radiator.aggregation import joins
 
@@ -74,7 +73,7 @@ def test_friends_near_by_are_told_at_once(commuters):
 def drawn(played, ground, receivers, tells):
     frame = ground.select(["lat", "lon"]).to_pandas()
     until_s = float(played.heard["t_s"].max())
-    made = knowledge_map(
+    made = figures.knowledge_map(
         played.heard, frame, receivers, value="value", label=tells, every_s=until_s / 8, until_s=until_s
     )
     return made.get_root().render()

@@ -1,1 +1,0 @@
-"""What all figures stand on: the template, colours, axes of time, panels, pages."""

@@ -1,0 +1,300 @@
+"""Charts of tables: bars, lines and points with units at their axes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import pandas as pd
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from mudkit.errors import ParameterError
+from mudkit.figures.style import BLUE, GREEN, GREY, ORANGE, PINK, heading, styled
+from mudkit.figures.tables import require_columns
+
+__all__ = ["bar_panels", "growth", "histogram", "policy_scatter", "rows_over_time", "signals"]
+
+_SYMBOLS: Final = ("circle", "square", "triangle-up", "diamond", "x")
+_COLOURS: Final = (BLUE, ORANGE, GREEN, PINK)
+_LEGEND: Final = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 1, "xanchor": "right"}
+_MARGIN: Final = (70, 20, 60, 60)
+_PANEL_ROW_PX, _PANEL_MARGINS_PX = 32, 150
+_SIGNAL_ROW_PX, _SIGNAL_MARGINS_PX = 90, 120
+
+
+def rows_over_time(table: pd.DataFrame, *, title: str, tz: str) -> go.Figure:
+    """Draw positions and reads per hour, one above the other.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        ``start, positions, reads``: the beginning of each hour, and counts.
+    title : str
+        Title of the figure.
+    tz : str
+        Time zone of ``start``, for the axis.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+
+    Raises
+    ------
+    ParameterError
+        The table lacks a column.
+    """
+    require_columns(table, "table", ("start", "positions", "reads"))
+    figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.08)
+    for row, (name, colour) in enumerate((("positions", BLUE), ("reads", ORANGE)), start=1):
+        figure.add_trace(
+            go.Bar(x=table["start"], y=table[name], name=name, marker_color=colour, showlegend=False), row, 1
+        )
+        figure.update_yaxes(title_text=f"{name} an hour", rangemode="tozero", row=row, col=1)
+    figure.update_xaxes(title_text=f"hour, {tz}", row=2, col=1)
+    return styled(figure, 440, _MARGIN, title, legend=_LEGEND, bargap=0)
+
+
+def histogram(table: pd.DataFrame, *, title: str, unit: str) -> go.Figure:
+    """Draw counts in bins that double in width.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        ``from_s, to_s`` (edges of the bins, seconds) and, as the last column, the counts.
+    title : str
+        Title of the figure.
+    unit : str
+        Title of the axis of bins, with the unit.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+
+    Raises
+    ------
+    ParameterError
+        The table lacks a column.
+    """
+    require_columns(table, "table", ("from_s", "to_s"))
+    counts = table.columns[-1]
+    labels = [f"{low:g}–{high:g}" for low, high in zip(table["from_s"], table["to_s"], strict=True)]
+    figure = go.Figure(go.Bar(x=labels, y=table[counts], marker_color=BLUE))
+    figure.update_xaxes(title_text=unit, type="category")
+    figure.update_yaxes(title_text=counts, rangemode="tozero")
+    return styled(figure, 380, _MARGIN, title, legend=_LEGEND)
+
+
+def policy_scatter(table: pd.DataFrame, *, title: str) -> go.Figure:
+    """Draw policies by the share of queries sent and of stale answers; the lower left is best.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        As :func:`mudkit.learning.evaluate_reads` returns it: ``policy, sent_share, stale_share`` and the
+        upper ends of the confidence intervals, ``sent_share_high, stale_share_high``. Names of policies that
+        begin with ``bound`` are grey.
+    title : str
+        Title of the figure.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+
+    Raises
+    ------
+    ParameterError
+        The table lacks a column.
+    """
+    ends = [f"{measure}{end}" for measure in ("sent_share", "stale_share") for end in ("", "_high")]
+    require_columns(table, "table", ("policy", *ends))
+    figure = go.Figure()
+    for number, row in enumerate(table.to_dict("records")):
+        is_bound = str(row["policy"]).startswith("bound")
+        figure.add_trace(
+            go.Scatter(
+                x=[100 * row["sent_share"]],
+                y=[100 * row["stale_share"]],
+                error_x=_error(row, "sent_share"),
+                error_y=_error(row, "stale_share"),
+                name=str(row["policy"]),
+                mode="markers",
+                marker=_marker(number, 13, is_grey=is_bound),
+            )
+        )
+    figure.update_xaxes(title_text="queries sent, % of reads", rangemode="tozero")
+    figure.update_yaxes(title_text="stale answers, % of reads", rangemode="tozero")
+    return styled(figure, 420, _MARGIN, title, legend=_LEGEND)
+
+
+def growth(table: pd.DataFrame, *, title: str, x: str, y: str, by: str) -> go.Figure:
+    """Draw lines on two logarithmic axes, where proportional growth has a slope of one.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        A row per point.
+    title : str
+        Title of the figure.
+    x, y : str
+        Columns of positive numbers; their names, units included, become the titles of the axes.
+    by : str
+        Column of the names of the lines; lines whose name begins with ``the paper`` are grey and dashed.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+
+    Raises
+    ------
+    ParameterError
+        The table lacks a column.
+    """
+    require_columns(table, "table", (x, y, by))
+    figure = go.Figure()
+    for number, (name, line) in enumerate(table.groupby(by, sort=False)):
+        is_paper = str(name).startswith("the paper")
+        figure.add_trace(
+            go.Scatter(
+                x=line[x],
+                y=line[y],
+                name=str(name),
+                mode="lines+markers",
+                line={"dash": "dash" if is_paper else "solid"},
+                marker=_marker(number, 9, is_grey=is_paper),
+            )
+        )
+    figure.update_xaxes(title_text=x.replace("_", " "), type="log", dtick=1, exponentformat="power")
+    figure.update_yaxes(title_text=y.replace("_", " "), type="log", dtick=1, exponentformat="power")
+    return styled(figure, 440, _MARGIN, title, legend=_LEGEND)
+
+
+def bar_panels(
+    table: pd.DataFrame, measures: Mapping[str, str], *, title: str, y: str, marked: str | None = None
+) -> go.Figure:
+    """Draw horizontal bars with their numbers, a panel per measure, the same rows in each.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        Rows from top to bottom.
+    measures : mapping of str to str
+        Columns of numbers, 0 or more, and the titles of their axes, units included.
+    title : str
+        Title of the figure.
+    y : str
+        Column of the names of the rows.
+    marked : str, optional
+        Column of booleans: true rows are orange and hatched, and their names begin with ✗.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+
+    Raises
+    ------
+    ParameterError
+        The table lacks a column.
+    """
+    require_columns(table, "table", [y, *measures, *([marked] if marked else [])])
+    is_marked = table[marked].astype(bool).tolist() if marked else [False] * len(table)
+    names = [f"✗ {name}" if mark else str(name) for name, mark in zip(table[y], is_marked, strict=True)]
+    figure = make_subplots(rows=1, cols=len(measures), shared_yaxes=True, horizontal_spacing=0.06)
+    marker = {
+        "color": [ORANGE if mark else BLUE for mark in is_marked],
+        "pattern": {"shape": ["/" if mark else "" for mark in is_marked]},
+    }
+    for place, (measure, words) in enumerate(measures.items(), start=1):
+        values = table[measure]
+        figure.add_trace(
+            go.Bar(
+                x=values, y=names, orientation="h", marker=marker, showlegend=False, name=words,
+                text=[_bar_label(value) for value in values], textposition="outside", cliponaxis=False,
+            ), 1, place,
+        )  # fmt: skip
+        most = max(float(values.max()), 0.0) if len(values) else 0.0
+        figure.update_xaxes(title_text=words, range=[0, 1.35 * most or 1.0], nticks=4, row=1, col=place)
+    figure.update_yaxes(autorange="reversed", automargin=True, ticks="")
+    return styled(figure, _PANEL_MARGINS_PX + _PANEL_ROW_PX * max(len(table), 2), (70, 30, 60, 60), title)
+
+
+def signals(
+    samples: Mapping[str, Sequence[float]], *, hz: float, title: str, y: str, seconds: float | None = None
+) -> go.Figure:
+    """Draw signals that cover the same time, one below the other on one scale.
+
+    Parameters
+    ----------
+    samples : mapping of str to sequence of float
+        Samples of each signal by its heading. The first signal has ``hz`` samples per second; the others are
+        spread evenly over the same time.
+    hz : float
+        Sampling rate of the first signal, above 0.
+    title : str
+        Title of the figure.
+    y : str
+        Title of the axis of values, with the unit.
+    seconds : float, optional
+        Length of the beginning that is shown; by default all of it.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+
+    Raises
+    ------
+    ParameterError
+        There is no signal, a signal has no sample, or ``hz`` is not above 0.
+    """
+    if not samples or any(len(values) == 0 for values in samples.values()) or not hz > 0:
+        raise ParameterError(
+            "There is nothing to draw.",
+            where="samples, hz",
+            found=f"{len(samples)} signals at {hz:g} Hz",
+            expected="signals with samples, at more than 0 Hz",
+        )
+    length_s = len(next(iter(samples.values()))) / hz
+    figure = make_subplots(
+        rows=len(samples),
+        cols=1,
+        shared_xaxes=True,
+        shared_yaxes="all",
+        subplot_titles=list(samples),
+        vertical_spacing=0.25 / len(samples),
+    )
+    for row, (name, values) in enumerate(samples.items(), start=1):
+        step_s = length_s / len(values)
+        times_s = [(place + 0.5) * step_s for place in range(len(values))]
+        # Sparse samples have markers, since the line between them is not measured.
+        mode = "lines" if len(values) > 60 * length_s else "lines+markers"
+        figure.add_trace(
+            go.Scatter(
+                x=times_s, y=list(values), mode=mode, name=name, showlegend=False,
+                line={"color": BLUE, "width": 1.5}, marker={"size": 4},
+            ), row, 1,
+        )  # fmt: skip
+    for note in figure.layout.annotations:
+        note.update(x=0, xanchor="left", font={"size": 12})
+    figure.update_xaxes(range=[0, length_s if seconds is None else min(seconds, length_s)])
+    figure.update_xaxes(title_text="seconds", row=len(samples), col=1)
+    low = min(min(values) for values in samples.values())
+    high = max(max(values) for values in samples.values())
+    margin = 0.05 * (high - low) or 1.0
+    figure.update_yaxes(range=[low - margin, high + margin])
+    figure.update_yaxes(title_text=y, nticks=4, row=(len(samples) + 1) // 2, col=1)
+    height_px = _SIGNAL_MARGINS_PX + _SIGNAL_ROW_PX * len(samples)
+    return styled(figure, height_px, (70, 20, 70, 50), heading(title, y=0.98, yanchor="top"))
+
+
+def _marker(number: int, size: int, *, is_grey: bool) -> dict[str, Any]:
+    colour = GREY if is_grey else _COLOURS[number % len(_COLOURS)]
+    return {"size": size, "symbol": _SYMBOLS[number % len(_SYMBOLS)], "color": colour}
+
+
+def _error(row: Mapping[Any, Any], name: str) -> dict[str, object]:
+    half = 100 * (row[f"{name}_high"] - row[name])
+    return {"type": "data", "array": [half], "visible": half == half and half > 0, "thickness": 1}
+
+
+def _bar_label(value: Any) -> str:
+    return f"{value:,.0f}" if value >= 99.5 or value == int(value) else f"{value:.2g}"

@@ -1,1 +1,0 @@
-"""Systems, policies and settings beside each other."""

@@ -1,0 +1,471 @@
+"""Comparisons of policies and systems by two measures, or by latency."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from mudkit.errors import ParameterError
+from mudkit.figures.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PINK,
+    SKY,
+    YELLOW,
+    heading,
+    short_number,
+    styled,
+)
+from mudkit.figures.tables import require_columns
+
+__all__ = ["frontier", "latencies", "pareto", "tradeoff", "update_pareto", "waste_and_loss"]
+
+_CONDITION_MARKS: Final = (
+    (GREY, "circle-open"),
+    (BLUE, "circle"),
+    (ORANGE, "square"),
+    (GREEN, "diamond"),
+    (PINK, "x"),
+)
+MAX_CONDITIONS: Final = len(_CONDITION_MARKS)
+"""Maximum number of conditions that :func:`waste_and_loss` draws."""
+_CONDITION_AXES: Final = {"waste": "wasted, % of what was forwarded", "loss": "lost, % of the best service"}
+_TRADEOFF_MEASURES: Final = (
+    ("waste", ORANGE, "circle", "solid", "rgba(213, 94, 0, 0.15)"),
+    ("loss", BLUE, "square", "dash", "rgba(0, 114, 178, 0.15)"),
+)
+_INTERVALS: Final = tuple(f"{measure}{end}" for measure in _CONDITION_AXES for end in ("", "_low", "_high"))
+_LEFT_LEGEND: Final = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "xanchor": "left"}
+_SHARES: Final = ("sent_share", "stale_share")
+_SHARES_HOVER: Final = "%{x:.1f} % sent, %{y:.1f} % stale"
+_POINT_SYMBOLS: Final = ("square", "triangle-up", "diamond", "x", "star", "cross")
+_POINT_COLOURS: Final = (ORANGE, GREEN, PINK, YELLOW, SKY, "black")
+_SYSTEM_COLOURS: Final = (GREY, BLUE, ORANGE, GREEN, PINK, SKY, YELLOW, "#000000")
+_SYSTEM_DASHES: Final = ("dot", "solid", "dash", "longdash", "dashdot", "longdashdot")
+_MAX_STEPS: Final = 200
+_MIN_LATENCY_S: Final = 1e-3
+_FRONT, _BEST, _OTHERS = range(3)  # traces of pareto
+_TEXT_POSITIONS: Final = {1: "top center", -1: "bottom center"}
+_LETTER_SHARE, _LINE_SHARE, _MAX_LINES = 0.01, 0.065, 6  # of the width and height of pareto's plot
+
+
+def waste_and_loss(table: pd.DataFrame, *, title: str) -> go.Figure:
+    """Draw waste and loss of policies side by side, a row per policy and a mark per condition.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        As :func:`mudkit.systems.lasthop.study.comparing.compare` returns it: ``condition, policy``, and
+        shares from 0 to 1 with the ends of their confidence intervals, ``waste, waste_low, waste_high, loss,
+        loss_low, loss_high``. NaN ends: no whisker.
+    title : str
+        Title of the figure.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+
+    Raises
+    ------
+    ParameterError
+        The table lacks a column, or has more than five conditions.
+    """
+    require_columns(table, "table", ("condition", "policy", *_INTERVALS))
+    policies, conditions = list(dict.fromkeys(table["policy"])), list(dict.fromkeys(table["condition"]))
+    if len(conditions) > MAX_CONDITIONS:
+        raise ParameterError(
+            "There are too many conditions for one figure.",
+            where="table",
+            found=f"{len(conditions)}",
+            expected=f"{MAX_CONDITIONS} at most",
+        )
+    figure = make_subplots(rows=1, cols=2, shared_yaxes=True, horizontal_spacing=0.05)
+    for number, condition in enumerate(conditions):
+        rows = table[table["condition"] == condition]
+        # Marks of a policy lie side by side, so that their whiskers do not overlap.
+        shift = 0.6 * ((number + 0.5) / len(conditions) - 0.5)
+        places = [policies.index(name) + shift for name in rows["policy"]]
+        colour, symbol = _CONDITION_MARKS[number]
+        hover = f"%{{customdata}}: %{{x:.2f}} %<extra>{condition}</extra>"
+        for place, measure in enumerate(_CONDITION_AXES, start=1):
+            percent, low, high = (100 * rows[f"{measure}{end}"] for end in ("", "_low", "_high"))
+            figure.add_trace(
+                go.Scatter(
+                    x=percent, y=places, mode="markers", name=str(condition), legendgroup=str(condition),
+                    showlegend=place == 1, marker={"color": colour, "symbol": symbol, "size": 9},
+                    error_x={
+                        "array": high - percent, "arrayminus": percent - low, "thickness": 1, "width": 3,
+                    },
+                    customdata=rows["policy"], hovertemplate=hover,
+                ), 1, place,
+            )  # fmt: skip
+    for place, (measure, words) in enumerate(_CONDITION_AXES.items(), start=1):
+        most = 100 * float(table[f"{measure}_high"].fillna(table[measure]).max()) or 1
+        figure.update_xaxes(title_text=words, range=[-0.03 * most, 1.08 * most], row=1, col=place)
+    figure.update_yaxes(
+        tickvals=list(range(len(policies))),
+        ticktext=[str(name) for name in policies],
+        ticks="",
+        range=[len(policies) - 0.5, -0.5],
+        automargin=True,
+        showgrid=False,
+        zeroline=False,
+    )
+    top = heading(title, y=0.97, yanchor="top")
+    return styled(figure, 150 + 58 * max(len(policies), 2), (70, 20, 90, 60), top, legend=_LEFT_LEGEND)
+
+
+def frontier(
+    trees: pd.DataFrame, bound: pd.DataFrame, policies: pd.DataFrame, *, title: str, most: float | None = None
+) -> go.Figure:
+    """Draw stale answers over queries sent: trees and the bound as lines, policies as points.
+
+    The lower left is best, and no policy can be left of the bound.
+
+    Parameters
+    ----------
+    trees : pandas.DataFrame
+        As :func:`mudkit.learning.frontier.read_frontier` returns it: ``sent_share, stale_share``, from 0 to
+        1, a row per price of a stale answer.
+    bound : pandas.DataFrame
+        The fewest queries that any policy can send: the same columns.
+    policies : pandas.DataFrame
+        ``policy`` and the same columns.
+    title : str
+        Title of the figure.
+    most : float, optional
+        Largest share of stale answers that is shown; by default all are.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+
+    Raises
+    ------
+    ParameterError
+        A table lacks a column.
+    """
+    for name, table, columns in (
+        ("trees", trees, _SHARES),
+        ("bound", bound, _SHARES),
+        ("policies", policies, ("policy", *_SHARES)),
+    ):
+        require_columns(table, name, columns)
+    figure = go.Figure()
+    for name, table, line, symbol in (
+        ("bound: nobody sends less", bound, {"color": GREY, "dash": "dash"}, "circle-open"),
+        ("trees, a price each", trees, {"color": BLUE}, "circle"),
+    ):
+        rows = table.sort_values([*_SHARES[::-1]], ascending=[True, False])
+        figure.add_trace(
+            go.Scatter(
+                x=100 * rows["sent_share"],
+                y=100 * rows["stale_share"],
+                name=name,
+                mode="lines+markers",
+                line=line,
+                marker={"size": 6, "symbol": symbol},
+                hovertemplate=f"{_SHARES_HOVER}<extra>{name}</extra>",
+            )
+        )
+    for place, row in enumerate(policies.to_dict("records")):
+        figure.add_trace(
+            go.Scatter(
+                x=[100 * row["sent_share"]],
+                y=[100 * row["stale_share"]],
+                name=str(row["policy"]),
+                mode="markers",
+                hovertemplate=f"{_SHARES_HOVER}<extra>{row['policy']}</extra>",
+                marker={
+                    "size": 13,
+                    "symbol": _POINT_SYMBOLS[place % len(_POINT_SYMBOLS)],
+                    "color": _POINT_COLOURS[place % len(_POINT_COLOURS)],
+                },
+            )
+        )
+    figure.update_xaxes(title_text="queries sent, % of reads", rangemode="tozero")
+    figure.update_yaxes(title_text="stale answers, % of reads", rangemode="tozero")
+    if most is not None:
+        figure.update_yaxes(range=[-100 * most / 40, 100 * most])
+    legend = {"x": 1, "xanchor": "right", "y": 1, "yanchor": "top", "bgcolor": "rgba(255,255,255,0.7)"}
+    return styled(figure, 420, (70, 20, 60, 60), title, legend=legend)
+
+
+def latencies(table: pd.DataFrame, wanted: Mapping[str, int], *, title: str) -> go.Figure:
+    """Draw the share of wanted items that each system delivered within a latency.
+
+    A line ends at the share that was useful: the rest was lost, or late. A system without any useful delivery
+    has a line at 0.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        ``system, latency_s``: a row per useful delivery, seconds; 0 is drawn as a millisecond.
+    wanted : mapping of str to int
+        Number of pairs of an item and a phone that wanted it, by system, in the order of the legend.
+    title : str
+        Title of the figure.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+
+    Raises
+    ------
+    ParameterError
+        The table lacks a column, or ``wanted`` lacks a system of the table.
+    """
+    require_columns(table, "table", ("system", "latency_s"))
+    if unknown := sorted(set(table["system"]) - set(wanted)):
+        raise ParameterError(
+            "The number of wanted items is missing for a system of the table.",
+            where="wanted",
+            found=", ".join(wanted),
+            expected=", ".join(unknown),
+        )
+    longest_s = max([10.0, *table["latency_s"]])
+    figure = go.Figure()
+    for number, (system, count) in enumerate(wanted.items()):
+        seconds = np.sort(table.loc[table["system"] == system, "latency_s"].to_numpy(float))
+        seconds = np.maximum(seconds, _MIN_LATENCY_S)
+        places = np.unique(np.linspace(0, max(len(seconds) - 1, 0), _MAX_STEPS).round().astype(int))
+        places = places[: len(seconds)]
+        share = [0.0, *((places + 1) / max(count, 1) * 100)]
+        figure.add_trace(
+            go.Scatter(
+                x=[_MIN_LATENCY_S, *seconds[places], longest_s],
+                y=[*share, share[-1]],
+                name=system,
+                mode="lines",
+                line={
+                    "shape": "hv",
+                    "color": _SYSTEM_COLOURS[number % len(_SYSTEM_COLOURS)],
+                    "dash": _SYSTEM_DASHES[number % len(_SYSTEM_DASHES)],
+                    "width": 2.5,
+                },
+                hovertemplate="%{y:.0f} % within %{x:.3g} s",
+            )
+        )
+    figure.update_xaxes(
+        title_text="from publication to delivery, s",
+        type="log",
+        tickformat=",.3~r",
+        minor={"ticks": ""},
+        dtick=1,
+    )
+    figure.update_yaxes(title_text="useful, % of what was wanted", range=[0, 103])
+    return styled(figure, 420, (70, 20, 60, 60), title, hovermode="closest")
+
+
+def pareto(table: pd.DataFrame, *, x: str, y: str, labels: tuple[str, str], title: str) -> go.Figure:
+    """Draw systems by two measures, with a line along those that no other system beats in both.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        ``system``, two columns of numbers, and ``is_best``, as
+        :func:`mudkit.experiment.scoreboard.axes.front` returns it. A system without a value is left out, and
+        named below the title.
+    x, y : str
+        Columns of the two measures.
+    labels : (str, str)
+        Titles of the two axes, units included.
+    title : str
+        Title of the figure.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+
+    Raises
+    ------
+    ParameterError
+        The table lacks a column.
+    """
+    figure = go.Figure(
+        [
+            go.Scatter(name="front", mode="lines", line={"color": BLUE, "dash": "dot"}, hoverinfo="skip"),
+            go.Scatter(name="not beaten", mode="markers+text", marker={"color": BLUE, "size": 13}),
+            go.Scatter(
+                name="beaten",
+                mode="markers+text",
+                marker={"color": GREY, "size": 12, "symbol": "x-thin", "line": {"width": 3, "color": GREY}},
+            ),
+        ]
+    )
+    legend = {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 1, "xanchor": "right"}
+    styled(figure, 420, (80, 30, 90, 60), legend=legend)
+    update_pareto(figure, table, x=x, y=y, labels=labels, title=title)
+    return figure
+
+
+def update_pareto(
+    figure: go.Figure, table: pd.DataFrame, *, x: str, y: str, labels: tuple[str, str], title: str
+) -> None:
+    """Replace the table of a figure that :func:`pareto` returned.
+
+    Parameters
+    ----------
+    figure : plotly.graph_objects.Figure
+        Figure to change.
+    table, x, y, labels, title
+        As in :func:`pareto`.
+
+    Raises
+    ------
+    ParameterError
+        The table lacks a column.
+    """
+    require_columns(table, "table", ("system", x, y, "is_best"))
+    known = table[table[[x, y]].notna().all(axis=1)]
+    left_out = [str(name) for name in table["system"] if name not in set(known["system"])]
+    points: dict[tuple[float, float], dict[str, Any]] = {}
+    for row in known.to_dict("records"):
+        point = points.setdefault((row[x], row[y]), {"names": [], "is_best": bool(row["is_best"])})
+        point["names"].append(str(row["system"]))
+    best = sorted(place for place, point in points.items() if point["is_best"])
+    figure.data[_FRONT].update(x=[place[0] for place in best], y=[place[1] for place in best])
+    spans = [_axis_range(known[name].tolist()) for name in (x, y)]
+    texts = _place_names({place: ", ".join(point["names"]) for place, point in points.items()}, spans)
+    for number, is_best in ((_BEST, True), (_OTHERS, False)):
+        chosen = [place for place, point in points.items() if point["is_best"] == is_best]
+        figure.data[number].update(
+            x=[place[0] for place in chosen],
+            y=[place[1] for place in chosen],
+            text=[texts[place][0] for place in chosen],
+            textposition=[texts[place][1] for place in chosen],
+            customdata=[
+                f"{', '.join(points[place]['names'])}<br>{', '.join(map(short_number, place))}"
+                for place in chosen
+            ],
+            hovertemplate="%{customdata}<extra></extra>",
+        )
+    for axis, span, label in zip((figure.layout.xaxis, figure.layout.yaxis), spans, labels, strict=True):
+        axis.update(title={"text": label}, range=span)
+    note = f"without a value: {', '.join(left_out)}" if left_out else ""
+    figure.update_layout(title=heading(title, note))
+
+
+def _place_names(
+    names: Mapping[tuple[float, float], str], spans: Sequence[Sequence[float]]
+) -> dict[tuple[float, float], tuple[str, str]]:
+    """Return text and position for each point, moved up or down by empty lines so that no two overlap."""
+    taken: list[tuple[float, float, float]] = []
+    placed = {}
+    for place in sorted(names):
+        name = names[place]
+        at, height = ((value - low) / (high - low) for value, (low, high) in zip(place, spans, strict=True))
+        half = _LETTER_SHARE * len(name) / 2
+        free = [
+            (line, side)
+            for line in range(_MAX_LINES)
+            for side in (1, -1)
+            if not any(
+                at - half < right
+                and left < at + half
+                and abs(height + side * _LINE_SHARE * (line + 1) - other) < 0.9 * _LINE_SHARE
+                for left, right, other in taken
+            )
+        ]
+        line, side = free[0] if free else (0, 1)
+        taken.append((at - half, at + half, height + side * _LINE_SHARE * (line + 1)))
+        lines = [name, *[" "] * line][::side]
+        placed[place] = "<br>".join(lines), _TEXT_POSITIONS[side]
+    return placed
+
+
+def _axis_range(values: list[float]) -> list[float]:
+    """Return a range that includes 0, with room for names above and for a marker at 0."""
+    if not values:
+        return [0.0, 1.0]
+    low, high = min(0.0, *values), max(0.0, *values)
+    room = 0.15 * (high - low) or 1.0
+    return [low - room / 5, high + room]
+
+
+def tradeoff(table: pd.DataFrame, *, x: str, best: object, title: str, unit: str) -> go.Figure:
+    """Draw waste and loss over the values of a setting, and mark the best value.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        A row per value, in order, drawn at even distances: the column ``x``, and shares from 0 to 1 with the
+        ends of their confidence intervals, ``waste, waste_low, waste_high, loss, loss_low, loss_high``. NaN
+        ends: no band.
+    x : str
+        Column of the values, as the axis shows them.
+    best : object
+        One of the values.
+    title : str
+        Title of the figure.
+    unit : str
+        Title of the axis of values, with the unit.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+
+    Raises
+    ------
+    ParameterError
+        The table lacks a column or the best value.
+    """
+    require_columns(table, "table", (x, *_INTERVALS))
+    values = table[x].tolist()
+    if best not in values:
+        raise ParameterError(
+            "The best value is not in the table.",
+            where="best",
+            found=repr(best),
+            expected=", ".join(map(str, values)),
+        )
+    places, figure = list(range(len(values))), go.Figure()
+    for measure, colour, symbol, dash, band in _TRADEOFF_MEASURES:
+        low, high = (100 * table[f"{measure}{end}"] for end in ("_low", "_high"))
+        if low.notna().all():
+            figure.add_trace(
+                go.Scatter(
+                    x=[*places, *places[::-1]],
+                    y=[*high, *low[::-1]],
+                    fill="toself",
+                    fillcolor=band,
+                    line={"width": 0},
+                    hoverinfo="skip",
+                    showlegend=False,
+                    name=f"{measure}, 95 % interval",
+                )
+            )
+        figure.add_trace(
+            go.Scatter(
+                x=places,
+                y=100 * table[measure],
+                name=measure,
+                mode="lines+markers",
+                line={"color": colour, "dash": dash},
+                marker={"symbol": symbol, "size": 8},
+                customdata=[str(value) for value in values],
+                hovertemplate="%{customdata}: %{y:.2f} %",
+            )
+        )
+    figure.add_vline(
+        x=values.index(best),
+        line={"color": "#444444", "width": 1, "dash": "dot"},
+        annotation={"text": f"recommended: {best}", "font": {"size": 12}, "yanchor": "bottom", "y": 1.0},
+        annotation_position="top",
+    )
+    figure.update_xaxes(
+        title_text=unit,
+        tickvals=places,
+        ticktext=[str(value) for value in values],
+        range=[-0.4, len(values) - 0.6],
+    )
+    figure.update_yaxes(title_text="%", rangemode="tozero")
+    top = heading(title, y=0.97, yanchor="top")
+    return styled(figure, 400, (70, 20, 90, 60), top, hovermode="x unified", legend=_LEFT_LEGEND)

@@ -1,0 +1,316 @@
+"""Histories with their verdicts: operations on lanes, and views as branches."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from mudkit.consistency import Operation, Status, Verdict, seen_writes
+from mudkit.figures.style import BLUE, GREY, ORANGE, SKY, escaped, heading, styled
+from mudkit.sources.parameters import of_kind
+
+__all__ = ["history"]
+
+MAX_OPERATIONS: Final = 80
+"""Maximum number of operations of a figure: those of the contradiction, then the first ones."""
+
+_LANE_PX, _VIEW_PX, _GAP_PX, _MARGINS_PX = 58, 46, 80, 220
+_END: Final = 1.04
+_PLOT_PX: Final = 800
+_LETTER_PX: Final = 7.0
+_MIN_LETTERS: Final = 6
+"""Room for names of operations in views; with less only the pointer shows them."""
+_UNITS: Final = (("min", 60_000_000, 300_000_000), ("s", 1_000_000, 3_000_000), ("ms", 1_000, 0))
+"""Units of the time axis: µs in each, and the shortest history that it is used for."""
+Id = tuple[str, int, str]
+
+
+def history(verdict: Verdict, *, title: str = "") -> go.Figure:
+    """Draw a history and its verdict.
+
+    Above, each operation is a bar from its invocation to its answer: writes are filled, reads are outlines,
+    and an operation without an answer has no end. A dotted arrow leads from a write to each operation that
+    saw it. The operations of a contradiction are orange and dashed, with ✗. Names that would overlap are
+    shown by the pointer. Below, if views were found, each client's view is a line of operations from left to
+    right; views that fork are lines that branch.
+
+    Parameters
+    ----------
+    verdict : mudkit.consistency.Verdict
+        What :func:`mudkit.consistency.check` returns. At most 80 operations are drawn, those of the
+        contradiction first.
+    title : str
+        Title of the figure; by default model and status.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+
+    Raises
+    ------
+    ParameterError
+        The argument is not a verdict.
+    """
+    of_kind("verdict", verdict, Verdict, expected="the result of check(history, model)")
+    drawn = _chosen(verdict)
+    places, lanes = _places(drawn)
+    rows = _branch_rows(verdict)
+    heights = [(max(places.values(), default=0) + 1) * _LANE_PX, len(rows) * _VIEW_PX][: 2 if rows else 1]
+    height = sum(heights) + _MARGINS_PX + (_GAP_PX if rows else 0)
+    figure = make_subplots(
+        rows=len(heights), cols=1, row_heights=heights, vertical_spacing=_GAP_PX / height if rows else 0
+    )
+    _bars(figure, drawn, places, lanes, verdict)
+    if rows:
+        _views(figure, rows)
+    top = heading(title or f"{verdict.model}: {verdict.status}", _wrapped(str(verdict.explanation)))
+    legend = {"orientation": "h", "yref": "container", "y": 0.01, "yanchor": "bottom", "x": 0}
+    return styled(figure, height, (90, 30, 120, 100), top, legend=legend, hovermode="closest")
+
+
+def _chosen(verdict: Verdict) -> list[Operation]:
+    """Return the operations of the verdict's record, of too many the contradiction's and the first ones."""
+    whole = [op for op in verdict.history if verdict.key is None or op.key == verdict.key]
+    if len(whole) <= MAX_OPERATIONS:
+        return whole
+    first = {op.id for op in verdict.explanation.operations}
+    rest = [op for op in whole if op.id not in first][: max(0, MAX_OPERATIONS - len(first))]
+    kept = first | {op.id for op in rest}
+    return [op for op in whole if op.id in kept]
+
+
+def _places(drawn: Sequence[Operation]) -> tuple[dict[Id, int], dict[str, int]]:
+    """Return the line of each operation (own lines for concurrent ones), and each client's first."""
+    busy: dict[str, list[float]] = {}
+    row: dict[Id, int] = {}
+    for op in drawn:
+        lines = busy.setdefault(op.client, [])
+        end = float("inf") if op.answered_us is None else float(op.answered_us)
+        free = next((n for n, until in enumerate(lines) if until < op.invoked_us), len(lines))
+        lines[free : free + 1] = [end]
+        row[op.id] = free
+    first: dict[str, int] = {}
+    for client in busy:
+        first[client] = sum(len(busy[other]) for other in first)
+    return {op.id: first[op.client] + row[op.id] for op in drawn}, first
+
+
+def _bars(
+    figure: go.Figure,
+    drawn: Sequence[Operation],
+    places: Mapping[Id, int],
+    lanes: Mapping[str, int],
+    verdict: Verdict,
+) -> None:
+    bad = {op.id for op in verdict.explanation.operations}
+    start_us = min((op.invoked_us for op in drawn), default=0)
+    ends = [op.invoked_us if op.answered_us is None else op.answered_us for op in drawn]
+    span_us = max(ends, default=0) - start_us or 1
+    unit, us, _ = next(unit for unit in _UNITS if span_us >= unit[2])
+
+    def at(op: Operation, is_end: bool) -> tuple[float, float]:
+        end_us = start_us + _END * span_us if op.answered_us is None else float(op.answered_us)
+        t_us = max(end_us, op.invoked_us + 0.012 * span_us) if is_end else float(op.invoked_us)
+        return (t_us - start_us) / us, float(places[op.id])
+
+    for name, colour, is_filled, chosen in (
+        ("write", BLUE, True, [op for op in drawn if op.is_write and op.id not in bad]),
+        ("read", SKY, False, [op for op in drawn if not op.is_write and op.id not in bad]),
+        ("in the contradiction ✗", ORANGE, False, [op for op in drawn if op.id in bad]),
+    ):
+        x, y, labels = [], [], []
+        for op in chosen:
+            (a, lane), (b, _) = at(op, False), at(op, True)
+            top, low = lane - 0.14, lane + 0.14
+            if op.answered_us is None:  # open at its end
+                x += [b, a, a, b, None]
+                y += [top, top, low, low, None]
+                labels += [_label(op)] * 5
+            else:
+                x += [a, b, b, a, a, None]
+                y += [top, top, low, low, top, None]
+                labels += [_label(op)] * 6
+        if chosen:
+            figure.add_trace(
+                go.Scatter(
+                    x=x, y=y, mode="lines", name=name, text=labels, hoverinfo="text",
+                    fill="toself" if is_filled else None,
+                    line={"color": colour, "width": 3 if name.endswith("✗") else 2,
+                          "dash": "dash" if name.endswith("✗") else "solid"},
+                ), 1, 1,
+            )  # fmt: skip
+    names = [
+        {
+            "x": at(op, False)[0],
+            "y": places[op.id] - 0.17,
+            "xref": "x",
+            "yref": "y",
+            "xanchor": "left",
+            "yanchor": "bottom",
+            "showarrow": False,
+            "text": escaped(("✗ " if op.id in bad else "") + _short(op, verdict)),
+            "font": {"size": 12, "color": ORANGE if op.id in bad else "#222222"},
+        }
+        for op in _named(drawn, bad, places, lambda op: at(op, False)[0] * us / span_us, verdict)
+    ]
+    figure.update_layout(annotations=names)  # all at once: plotly takes milliseconds for each on its own
+    _arrows(figure, drawn, seen_writes(verdict.history), at)
+    figure.update_yaxes(
+        tickvals=list(lanes.values()),
+        ticktext=[f"<b>{escaped(name)}</b>" for name in lanes],
+        range=[max(places.values(), default=0) + 0.5, -0.6],
+        ticks="",
+        showline=False,
+        row=1,
+        col=1,
+    )
+    figure.update_xaxes(
+        title_text=f"virtual time, {unit} after the first operation",
+        row=1,
+        col=1,
+        range=[-0.03 * span_us / us, 1.08 * span_us / us],
+    )
+
+
+def _named(
+    drawn: Sequence[Operation],
+    bad: Collection[Id],
+    places: Mapping[Id, int],
+    share: Callable[[Operation], float],
+    verdict: Verdict,
+) -> list[Operation]:
+    """Return the operations whose names do not overlap: the contradiction's first, then writes."""
+    taken: dict[int, list[tuple[float, float]]] = {}
+    chosen = []
+    for op in sorted(drawn, key=lambda op: (op.id not in bad, not op.is_write)):
+        begin = share(op) * _PLOT_PX
+        end = begin + (len(_short(op, verdict)) + 2 * (op.id in bad)) * _LETTER_PX
+        lane = taken.setdefault(places[op.id], [])
+        if all(end <= left or right <= begin for left, right in lane):
+            lane.append((begin, end))
+            chosen.append(op)
+    return chosen
+
+
+def _arrows(figure: go.Figure, drawn: Sequence[Operation], seen: Mapping[Id, Operation], at: Any) -> None:
+    """Add an arrow from each write to the operations that saw it."""
+    shown = {op.id for op in drawn}
+    x: list[float | None] = []
+    y: list[float | None] = []
+    for op in drawn:
+        write = seen.get(op.id)
+        if write is None or write.id not in shown:
+            continue
+        (ax, ay), (bx, by) = at(write, False), at(op, False)
+        x += [ax, bx, None]
+        y += [ay, by, None]
+    if x:
+        figure.add_trace(
+            go.Scatter(
+                x=x, y=y, mode="lines+markers", name="was seen by", hoverinfo="skip",
+                line={"color": "#555555", "width": 1, "dash": "dot"},
+                marker={"symbol": "arrow", "size": [0, 9, 0] * (len(x) // 3), "angleref": "previous",
+                        "color": "#555555"},
+            ), 1, 1,
+        )  # fmt: skip
+
+
+def _short(op: Operation, verdict: Verdict) -> str:
+    """Return the text of an operation, without the record's key if there is only one."""
+    return op.what if verdict.key is None else op.what.replace(f"({op.key})", "", 1)
+
+
+def _label(op: Operation) -> str:
+    until = "never answered" if op.answered_us is None else f"answered {op.answered_us:,} µs"
+    when = f"invoked {op.invoked_us:,} µs, {until}"
+    return f"<b>{escaped(str(op))}</b><br>{when}<br>{op.outcome.value}"
+
+
+def branches(
+    views: Mapping[str, Sequence[Operation]],
+) -> list[tuple[list[str], int, int, list[Operation]]]:
+    """Lay views out as a tree: lines with the same beginning share it.
+
+    Returns for each line the clients whose views end on it (with the place, if before its end), the number of
+    the line that it leaves (its own: none), the number of operations after which it leaves, and its own
+    operations from there on.
+    """
+    lines: list[tuple[list[str], int, int, list[Operation]]] = []
+    for client, view in sorted(views.items(), key=lambda item: -len(item[1])):
+        best, shared = len(lines), 0
+        for number, (_, _, begin, _) in enumerate(lines):
+            whole = _whole(lines, number)
+            length = 0
+            while length < min(len(whole), len(view)) and whole[length].id == view[length].id:
+                length += 1
+            if length > max(shared, begin):
+                best, shared = number, length
+        if best < len(lines) and shared == len(view):
+            ends = len(_whole(lines, best))
+            lines[best][0].append(client if shared == ends else f"{client} (to {shared - 1})")
+        else:
+            lines.append(([client], best, shared, list(view[shared:])))
+    return lines
+
+
+def _whole(lines: Sequence[tuple[list[str], int, int, list[Operation]]], number: int) -> list[Operation]:
+    _, parent, begin, own = lines[number]
+    return own if parent == number else _whole(lines, parent)[:begin] + own
+
+
+def _branch_rows(verdict: Verdict) -> list[tuple[list[str], int, int, list[Operation]]]:
+    if verdict.status is not Status.OK or verdict.key is None or verdict.key not in verdict.views:
+        return []
+    views = branches(verdict.views[verdict.key])
+    return views if sum(len(own) for *_, own in views) <= MAX_OPERATIONS else []
+
+
+def _views(figure: go.Figure, rows: Sequence[tuple[list[str], int, int, list[Operation]]]) -> None:
+    longest = max(begin + len(own) for _, _, begin, own in rows)
+    has_room = longest * _MIN_LETTERS * _LETTER_PX <= _PLOT_PX
+    for number, (clients, parent, begin, own) in enumerate(rows):
+        x: list[float] = [begin + place for place in range(len(own))]
+        y = [float(number)] * len(own)
+        if parent != number and begin:
+            x, y = [begin - 1, *x], [float(parent), *y]
+        figure.add_trace(
+            go.Scatter(
+                x=x, y=y, mode="lines", line={"color": GREY, "width": 2, "dash": "solid"}, hoverinfo="skip",
+                showlegend=False, name=f"view of {', '.join(clients)}",
+            ), 2, 1,
+        )  # fmt: skip
+        for is_write in (True, False):
+            chosen = [(begin + place, op) for place, op in enumerate(own) if op.is_write == is_write]
+            if chosen:
+                figure.add_trace(
+                    go.Scatter(
+                        x=[place for place, _ in chosen], y=[number] * len(chosen),
+                        mode="markers+text" if has_room else "markers",
+                        text=[escaped(str(op)) for _, op in chosen], textposition="top center",
+                        hoverinfo="text", showlegend=False,
+                        name="writes in views" if is_write else "reads in views",
+                        marker={"symbol": "square" if is_write else "circle-open", "size": 11,
+                                "color": BLUE if is_write else SKY, "line": {"width": 2}},
+                    ), 2, 1,
+                )  # fmt: skip
+    names = [f"<b>{escaped(', '.join(clients))}</b>" for clients, *_ in rows]
+    figure.update_yaxes(
+        tickvals=list(range(len(rows))),
+        ticktext=names,
+        range=[len(rows) - 0.4, -0.8],
+        ticks="",
+        showline=False,
+        row=2,
+        col=1,
+    )
+    figure.update_xaxes(
+        title_text="views: place in the sequence", dtick=1 if longest <= 20 else 5, row=2, col=1
+    )
+
+
+def _wrapped(text: str) -> str:
+    return "<br>".join(map(escaped, textwrap.wrap(text, 130, max_lines=3, placeholder=" …")))

@@ -1,1 +1,0 @@
-"""Figures on the sphere: maps without a network, fleets, cells, places."""

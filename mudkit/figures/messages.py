@@ -1,0 +1,626 @@
+"""Message diagrams: a lane per node, time downwards, an arrow per message, as Lamport drew them."""
+
+from __future__ import annotations
+
+import base64
+import re
+import textwrap
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+
+from mudkit.errors import ParameterError, TraceContentError
+from mudkit.figures.style import BLUE, GREEN, ORANGE, escaped, styled
+from mudkit.figures.tables import require_columns, rows_of
+from mudkit.figures.times import NO_TIME, TimeAxis, as_us, format_time, times_us
+from mudkit.lab import Lab
+from mudkit.trace.schema import FATES
+from mudkit.units import US_PER_S
+
+__all__ = ["message_diagram", "radiator_pushes"]
+
+MAX_LABELS: Final = 40
+"""Maximum number of messages with labels; above it only the pointer shows them."""
+
+_CHARACTER_PX, _LINE_PX = 6.4, 16.0  # of plotly's font at 11 points, rather too large than too small
+MAX_MESSAGES: Final = 400
+"""Maximum number of messages of a diagram; the first ones are drawn."""
+
+
+class _Look(NamedTuple):
+    """Look of a fate: line, end mark, and the part of the way to the target that the arrow covers."""
+
+    colour: str
+    dash: str
+    width_px: float
+    symbol: str
+    size_px: int
+    reach: float
+
+
+_STUB = 0.0  # not towards the target at all: a stub at the sender
+_LOOKS = {
+    "arrived": _Look(BLUE, "solid", 1.6, "arrow", 11, 1.0),
+    "cut": _Look(ORANGE, "dash", 1.8, "x", 10, 0.58),
+    "no link": _Look("#000000", "solid", 1.8, "x", 10, _STUB),
+    "nobody there": _Look("#7A4E9E", "solid", 1.8, "diamond-x-open", 12, _STUB),
+    "lost": _Look("#B8468C", "dot", 2.2, "circle-x-open", 13, 0.73),
+    "repeated": _Look(GREEN, "dashdot", 1.1, "arrow", 10, 1.0),
+    "under way": _Look("#666666", "8px,4px", 1.6, "circle-open", 9, 0.45),
+}
+_ALONG = np.linspace(0.0, 1.0, 5)  # an arrow can be pointed at in these places
+
+_STRETCHES = {"link down": "link up", "killed": "restarted", "off": "on"}
+"""Incidents that begin a state of a node, with those that end it."""
+
+_PLOT_PX = 780.0  # the lanes in a notebook; labels are laid out for it
+_MARGINS_PX = 190
+_STUB_LANES = 0.17
+_MIN_SPAN_US = 1_000
+
+
+def message_diagram(
+    messages: Lab | pd.DataFrame,
+    incidents: pd.DataFrame | None = None,
+    *,
+    start: Any = None,
+    end: Any = None,
+    devices: Iterable[str] | None = None,
+    key: str | None = None,
+    kinds: Iterable[str] | None = None,
+    lanes: Sequence[str] | None = None,
+    title: str = "",
+) -> go.Figure:
+    """Draw the messages of a run: sender, receiver, time and fate of each.
+
+    A message of which a part falls into the window is drawn, unless a filter leaves it out. Of more than 400
+    messages the first are drawn, and the subtitle says so.
+
+    Parameters
+    ----------
+    messages : Lab or pandas.DataFrame
+        A lab, of which messages and incidents are drawn, or a table with the columns of
+        :data:`mudkit.trace.schema.MESSAGES`.
+    incidents : pandas.DataFrame, optional
+        Columns of :data:`mudkit.trace.schema.INCIDENTS`; those on lanes that are drawn are marked. Pass all
+        of a run: a link that went down before the window is then shown down.
+    start, end : datetime-like, optional
+        Window, both ends included; UTC without a zone. By default from the first message to the last.
+    devices : iterable of str, optional
+        Only messages from or to one of these.
+    key : str, optional
+        Only messages with this ``key``; if there are none, with this text in their ``content``.
+    kinds : iterable of str, optional
+        Only messages of these kinds.
+    lanes : sequence of str, optional
+        Lanes from left to right; other nodes follow in the order of their messages.
+    title : str
+        Title of the figure.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+
+    Raises
+    ------
+    ParameterError
+        A table lacks a column, a time cannot be read, or the window ends before it starts.
+    TraceContentError
+        No message is left, or one has an unknown fate.
+    """
+    if isinstance(messages, Lab):
+        lab = messages
+        messages, incidents = lab.frame("messages"), lab.frame("incidents")
+    chosen = Filter.of(start, end, devices, key, kinds)
+    table = prepare_messages(messages)
+    rows = chosen.apply(table)
+    drawn = rows.iloc[:MAX_MESSAGES]
+    ended = drawn["ended_us"].where(drawn["ended_us"] != NO_TIME, drawn["sent_us"])
+    low = int(drawn["sent_us"].min()) if chosen.start_us is None else chosen.start_us
+    high = int(max(drawn["sent_us"].max(), ended.max()))
+    if chosen.end_us is not None:
+        high = chosen.end_us if len(rows) == len(drawn) else min(high, chosen.end_us)
+    origin = low - low % US_PER_S if chosen.start_us is None else low
+    axis = TimeAxis(origin, high)
+    names = _lanes(drawn, devices, lanes)
+    marks = _incidents(incidents, names, high)
+    span = max(high - low, _MIN_SPAN_US)
+    edges = (low - round(0.05 * span), high + round(0.05 * span))
+    height_px = int(np.clip(300 + 24 * len(drawn), 460, 900))
+    figure = go.Figure()
+    for trace in (*_lane_traces(marks, names, edges, axis), *_arrows(drawn, names, high, axis)):
+        figure.add_trace(trace)
+    shown = marks[(marks["t_us"] >= edges[0]) & (marks["t_us"] <= edges[1])]
+    if len(shown):
+        figure.add_trace(_marks(shown, axis))
+    sheet = LabelSheet(
+        _PLOT_PX / max(1, len(names)), (height_px - _MARGINS_PX) / (edges[1] - edges[0]), len(names)
+    )
+    figure.update_layout(annotations=_labels(drawn, shown, names, high, sheet, axis))
+    _style(figure, names, axis, edges, height_px)
+    figure.update_layout(
+        title={
+            "text": title or "Messages",
+            "font": {"size": 16},
+            "y": 1,
+            "yanchor": "top",
+            "pad": {"t": 40},
+            "subtitle": {"text": subtitle_of(len(rows), drawn, low, high), "font": {"size": 12}},
+        }
+    )
+    return figure
+
+
+def _lanes(drawn: pd.DataFrame, devices: Iterable[str] | None, lanes: Sequence[str] | None) -> dict[str, int]:
+    """Return the place of each lane; lanes that are asked for have one even without messages."""
+    touched = [name for pair in zip(drawn["source"], drawn["target"], strict=True) for name in pair if name]
+    names = dict.fromkeys([*(lanes or ()), *touched, *(devices or ())])
+    return {name: place for place, name in enumerate(names)}
+
+
+def _incidents(incidents: pd.DataFrame | None, names: dict[str, int], high_us: int) -> pd.DataFrame:
+    """Return the incidents on the lanes until a time, with the lane's place."""
+    columns = ("device", "ts", "incident", "detail")
+    table = (
+        pd.DataFrame(columns=columns)
+        if incidents is None
+        else require_columns(incidents, "incidents", columns)
+    )
+    rows = pd.DataFrame(
+        {
+            "t_us": times_us(table, "ts", "incidents"),
+            "place": table["device"].map(names).to_numpy(float),
+            "device": table["device"].to_numpy(),
+            "incident": table["incident"].astype(str).to_numpy(),
+            "detail": ["" if pd.isna(detail) else str(detail) for detail in table["detail"]],
+        }
+    )
+    rows = rows[rows["place"].notna() & (rows["t_us"] <= high_us)]
+    return rows.sort_values("t_us", kind="stable", ignore_index=True)
+
+
+def _stretches(marks: pd.DataFrame, begins: str, edges: tuple[int, int]) -> list[tuple[float, int, int]]:
+    """Return where a state holds: (lane, from, to), within the edges."""
+    stretches: list[tuple[float, int, int]] = []
+    for place in marks["place"].unique():
+        rows = marks[marks["place"] == place]
+        since: int | None = None
+        for t_us, incident in zip(rows["t_us"], rows["incident"], strict=True):
+            if incident == begins and since is None:
+                since = t_us
+            elif incident == _STRETCHES[begins] and since is not None:
+                stretches.append((place, since, t_us))
+                since = None
+        if since is not None:
+            stretches.append((place, since, edges[1]))
+    return [(at, max(a, edges[0]), b) for at, a, b in stretches if b >= edges[0]]
+
+
+def _lane_traces(
+    marks: pd.DataFrame, names: dict[str, int], edges: tuple[int, int], axis: TimeAxis
+) -> list[Any]:
+    """Return the lanes, and over them where a link was down and where a node did not run."""
+
+    def lines(parts: list[tuple[float, int, int]], name: str, colour: str, width: float, dash: str) -> Any:
+        x = [value for place, _, _ in parts for value in (place, place, None)]
+        y = [value for _, a, b in parts for value in (a, b, NO_TIME)]
+        return go.Scatter(
+            x=x,
+            y=axis.values(y),
+            mode="lines",
+            name=name,
+            hoverinfo="skip",
+            legendrank=100,
+            line={"color": colour, "width": width, "dash": dash},
+            showlegend=name != "lanes",
+        )
+
+    down = _stretches(marks, "link down", edges)
+    still = _stretches(marks, "killed", edges) + _stretches(marks, "off", edges)
+    whole = [(float(place), *edges) for place in names.values()]
+    traces = [lines(down, "link down", "rgba(213,94,0,0.28)", 16, "solid")] if down else []
+    traces.append(lines(whole, "lanes", "#555555", 1.5, "solid"))
+    if still:  # white under the dots takes the lane away
+        traces.append(lines(still, "lanes", "#FFFFFF", 3, "solid"))
+        traces.append(lines(still, "not running", "#555555", 2, "dot"))
+    return traces
+
+
+def _path(message: Any, names: dict[str, int], high_us: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Return the points of a message's line: places between lanes, and times."""
+    look = _LOOKS[message.fate]
+    begin = float(names[message.source])
+    target = names.get(message.target, begin) if message.target is not None else begin
+    last = message.ended_us if message.ended_us != NO_TIME else message.sent_us
+    if message.fate == "under way":
+        last = max(high_us, message.sent_us)
+    times = message.sent_us + np.round((last - message.sent_us) * _ALONG).astype(np.int64)
+    if look.reach == _STUB or message.target is None:
+        # Where there is no target it points to the right, unless no lane is there.
+        right = target > begin or (target == begin and begin < max(1, len(names) - 1))
+        if look.reach == _STUB:  # level, as it never left, however late that was known
+            times = np.full(len(_ALONG), message.sent_us, np.int64)
+        return begin + (_STUB_LANES if right else -_STUB_LANES) * _ALONG, times
+    if target == begin:  # to itself: a bow beside the lane
+        return begin + 0.3 * np.sin(np.pi * look.reach * _ALONG), times
+    return begin + (target - begin) * look.reach * _ALONG, times
+
+
+def _arrows(drawn: pd.DataFrame, names: dict[str, int], high_us: int, axis: TimeAxis) -> list[Any]:
+    """Return a trace per fate: lines with gaps, marks at their ends alone."""
+    traces = []
+    several = drawn["system"].nunique() > 1
+    for fate in FATES:
+        rows = drawn[drawn["fate"] == fate]
+        if not len(rows):
+            continue
+        look = _LOOKS[fate]
+        x: list[float | None] = []
+        y: list[int] = []
+        labels: list[str] = []
+        for message in rows_of(rows):
+            places, times = _path(message, names, high_us)
+            x += [*places.tolist(), None]
+            y += [*times.tolist(), NO_TIME]
+            labels += [details(message, several)] * (len(_ALONG) + 1)
+        sizes = ([0] * (len(_ALONG) - 1) + [look.size_px, 0]) * len(rows)
+        line = {"color": look.colour, "dash": look.dash, "width": look.width_px}
+        mark = {
+            "symbol": look.symbol,
+            "color": look.colour,
+            "opacity": 1,
+            "line": {"width": 1.5, "color": look.colour},
+        }
+        if look.symbol == "arrow":
+            mark |= {"angleref": "previous", "line": {"width": 0}}
+        # The legend shows the mean of sizes, which most points do not have; so it gets a trace of its own.
+        traces.append(
+            go.Scatter(
+                x=x, y=axis.values(y), mode="lines+markers", text=labels, hoverinfo="text", name=fate,
+                legendgroup=fate, showlegend=False, line=line, marker=mark | {"size": sizes},
+            )
+        )  # fmt: skip
+        mark.pop("angleref", None)
+        traces.append(
+            go.Scatter(
+                x=[None],
+                y=[None],
+                mode="lines+markers",
+                name=f"{fate}: {len(rows):,}",
+                legendgroup=fate,
+                line=line,
+                marker=mark | {"size": look.size_px, "angle": 90 if look.symbol == "arrow" else 0},
+            )
+        )
+    return traces
+
+
+def _marks(shown: pd.DataFrame, axis: TimeAxis) -> Any:
+    labels = [
+        f"<b>{escaped(row.incident)}</b>, {escaped(row.device)}<br>{clock_time(row.t_us)} UTC"
+        + (f"<br>{escaped(row.detail)}" if row.detail else "")
+        for row in rows_of(shown)
+    ]
+    link = shown["incident"].isin(["link down", "link up"])
+    return go.Scatter(
+        x=shown["place"], y=axis.values(shown["t_us"].to_numpy()), mode="markers", text=labels,
+        hoverinfo="text", showlegend=False, name="incidents",
+        marker={"symbol": np.where(link, "line-ew", "square").tolist(), "color": "#333333",
+                "size": np.where(link, 16, 8).tolist(), "line": {"width": 2, "color": "#333333"}},
+    )  # fmt: skip
+
+
+def _labels(
+    drawn: pd.DataFrame,
+    shown: pd.DataFrame,
+    names: dict[str, int],
+    high_us: int,
+    sheet: LabelSheet,
+    axis: TimeAxis,
+) -> list[dict[str, Any]]:
+    """Return annotations of incidents beside the lanes and of arrows, where there is room."""
+    labels: list[Label | None] = []
+    if len(shown) <= MAX_LABELS:
+        for row in rows_of(shown):
+            sides = [(row.place, row.t_us, 11.0), (row.place, row.t_us, -11.0)]
+            labels.append(sheet.put(row.incident, sides, "#333333"))
+    if len(drawn) <= MAX_LABELS:
+        for message in rows_of(drawn):
+            places, times = _path(message, names, high_us)
+            look = _LOOKS[message.fate]
+            if look.reach == _STUB or message.target is None:
+                side = 9.0 if places[-1] > places[0] else -9.0
+                spots = [(places[-1], int(times[-1]), side), (places[0], int(times[0]), -side)]
+            else:
+                spots = [
+                    (float(np.interp(part, _ALONG, places)), int(np.interp(part, _ALONG, times)), 0.0)
+                    for part in (0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8)
+                ]
+            labels.append(sheet.put(short_text(message), spots, look.colour))
+    return [
+        {
+            "x": label.place,
+            "y": axis.values([label.t_us])[0],
+            "text": escaped(label.text),
+            "xshift": label.shift_px,
+            "showarrow": False,
+            "borderpad": 1,
+            "xanchor": "center" if not label.shift_px else "left" if label.shift_px > 0 else "right",
+            "font": {"size": 11, "color": label.colour},
+            "bgcolor": "rgba(255,255,255,0.85)",
+        }
+        for label in labels
+        if label is not None
+    ]
+
+
+def _style(
+    figure: go.Figure, names: dict[str, int], axis: TimeAxis, edges: tuple[int, int], height_px: int
+) -> None:
+    longest_px = 7.5 * max(map(len, names))
+    is_tilted = longest_px > _PLOT_PX / len(names)
+    above_px = round(longest_px / 2) if is_tilted else 0  # or names would lie on the title
+    styled(
+        figure,
+        height_px + above_px,
+        (80, 30, 110 + above_px, 80),
+        legend={"orientation": "h", "yref": "container", "y": 0.01, "yanchor": "bottom", "x": 0},
+        hovermode="closest",
+        hoverlabel={"align": "left", "bgcolor": "white", "font": {"color": "#222222"}},
+    )
+    figure.update_xaxes(
+        side="top",
+        tickvals=list(names.values()),
+        ticktext=[f"<b>{escaped(name)}</b>" for name in names],
+        tickangle=-30 if is_tilted else 0,
+        range=[-0.5, len(names) - 0.5],
+        showline=False,
+        ticks="",
+        zeroline=False,
+        automargin=True,
+    )
+    figure.update_yaxes(
+        title_text=axis.title, range=axis.values([edges[1], edges[0]]), showgrid=True, zeroline=False
+    )
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Window of time (both ends included) and filters that choose the messages of a figure."""
+
+    start_us: int | None
+    end_us: int | None
+    devices: list[str] | None
+    key: str | None
+    kinds: list[str] | None
+
+    @classmethod
+    def of(
+        cls, start: Any, end: Any, devices: Iterable[str] | None, key: str | None, kinds: Iterable[str] | None
+    ) -> Filter:
+        """Build a filter from the arguments of a figure."""
+        first = None if start is None else as_us(start, "start")
+        last = None if end is None else as_us(end, "end")
+        if first is not None and last is not None and last < first:
+            raise ParameterError(
+                "The window ends before it starts.",
+                where="start, end",
+                found=f"{format_time(first, date=True)} to {format_time(last, date=True)} UTC",
+                expected="start <= end",
+            )
+        for name, given in (("devices", devices), ("kinds", kinds)):
+            if isinstance(given, str):
+                raise ParameterError(
+                    "A text is not a list of names.", where=name, found=repr(given), expected=f"[{given!r}]"
+                )
+        return cls(
+            first,
+            last,
+            None if devices is None else [str(name) for name in devices],
+            None if key is None else str(key),
+            None if kinds is None else [str(name) for name in kinds],
+        )
+
+    def apply(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Return the chosen messages by time, or raise TraceContentError if there are none."""
+        inside = pd.Series(True, index=table.index)
+        if self.start_us is not None:
+            inside &= (table["ended_us"] == NO_TIME) | (table["ended_us"] >= self.start_us)
+        if self.end_us is not None:
+            inside &= table["sent_us"] <= self.end_us
+        fits = pd.Series(True, index=table.index)
+        if self.devices is not None:
+            fits &= table["source"].isin(self.devices) | table["target"].isin(self.devices)
+        if self.key is not None:
+            has_key = table["key"] == self.key
+            # Where no message has it as its key, it may be another word of theirs.
+            fits &= has_key if has_key.any() else table["content"].str.contains(self.key, regex=False)
+        if self.kinds is not None:
+            fits &= table["kind"].isin(self.kinds)
+        if not (inside & fits).any():
+            self._refuse(table, int(inside.sum()), int(fits.sum()))
+        return table[inside & fits].sort_values("sent_us", kind="stable", ignore_index=True)
+
+    def _refuse(self, table: pd.DataFrame, inside: int, fits: int) -> None:
+        first, last = (
+            "the run's beginning"
+            if self.start_us is None
+            else format_time(self.start_us, date=True) + " UTC",
+            "its end" if self.end_us is None else format_time(self.end_us, date=True) + " UTC",
+        )
+        filters = [
+            f"{name} {', '.join(given)}"
+            for name, given in (("devices", self.devices), ("kinds", self.kinds))
+            if given is not None
+        ]
+        filters += [] if self.key is None else [f"key {self.key}"]
+        found = "no messages at all"
+        if len(table):
+            sent = table["sent_us"]
+            found = (
+                f"{inside:,} messages in the window and {len(table) - inside:,} outside it; {fits:,} in the "
+                f"whole run fit the filters; the first of all was sent "
+                f"{format_time(int(sent.min()), date=True)}, the last "
+                f"{format_time(int(sent.max()), date=True)} UTC"
+            )
+        raise TraceContentError(
+            "No message is in this window and fits these filters.",
+            where=f"from {first} to {last}; {'; '.join(filters) or 'no filters'}",
+            found=found,
+            expected="at least one message",
+            remedy="widen the window, or leave a filter out",
+        )
+
+
+def prepare_messages(messages: pd.DataFrame) -> pd.DataFrame:
+    """Return the columns that are drawn, texts as texts and times as microseconds."""
+    columns = ("source", "target", "sent", "ended", "size_bytes", "fate", "kind", "key", "content")
+    table = require_columns(messages, "messages", columns)
+    unknown = sorted(set(table["fate"].astype(str)) - set(FATES))
+    if unknown:
+        raise TraceContentError(
+            "Messages have fates that mudkit does not know.",
+            where="messages, column fate",
+            found=", ".join(unknown[:5]),
+            expected=f"one of {', '.join(FATES)}",
+        )
+    texts = ("source", "target", "kind", "key", "content")
+    # None and not NaN for a null: NaN is true, and would be a lane.
+    plain = {name: [None if pd.isna(value) else str(value) for value in table[name]] for name in texts}
+    return pd.DataFrame(
+        {name: pd.Series(values, dtype=object) for name, values in plain.items()}
+        | {
+            "sent_us": times_us(table, "sent", "messages"),
+            "ended_us": times_us(table, "ended", "messages"),
+            "size_bytes": table["size_bytes"].to_numpy(),
+            "fate": table["fate"].astype(str).to_numpy(),
+            "system": table["system"].astype(str).to_numpy() if "system" in table.columns else "",
+        }
+    ).assign(content=lambda rows: rows["content"].fillna(""))
+
+
+def details(message: Any, several: bool) -> str:
+    """Return all about a message for the pointer, in plotly's HTML."""
+    to = message.target if message.target is not None else "nobody"
+    lines = [
+        f"<b>{escaped(short_text(message))}, {message.fate}</b>",
+        f"{escaped(message.source)} → {escaped(to)}",
+    ]
+    lines += [f"sent {clock_time(message.sent_us)} UTC"]
+    if message.ended_us != NO_TIME:
+        took = (message.ended_us - message.sent_us) / 1e3
+        lines += [f"ended {clock_time(message.ended_us)} UTC, {took:,.{0 if took >= 100 else 1}f} ms later"]
+    lines += [f"system {escaped(message.system)}"] if several else []
+    lines += [f"key {escaped(message.key)}"] if message.key is not None else []
+    wrapped = textwrap.wrap(message.content, 60, max_lines=6, placeholder=" …")
+    return "<br>".join([*lines, *map(escaped, wrapped)])
+
+
+def subtitle_of(count: int, drawn: pd.DataFrame, low_us: int, high_us: int) -> str:
+    """Return the number of messages of a diagram and its span."""
+    number = f"{count:,} message{'s' if count > 1 else ''}"
+    if count > len(drawn):
+        number = f"the first {len(drawn):,} of {number}"
+    subtitle = f"{number}, {TimeAxis(low_us, high_us).span}"
+    return subtitle if len(drawn) <= MAX_LABELS else f"{subtitle}; the pointer shows what each is"
+
+
+def short_text(message: Any) -> str:
+    """Return kind and size of a message."""
+    return f"{message.kind or 'message'} {message.size_bytes:,} B"
+
+
+def clock_time(t_us: int) -> str:
+    """Format date and time of day with milliseconds."""
+    return str(np.datetime64(t_us, "us").astype("datetime64[ms]")).replace("T", " ")
+
+
+class Label(NamedTuple):
+    """Placed text: place across the lanes, time, and shift beside the place in px (0: centred)."""
+
+    text: str
+    place: float
+    t_us: int
+    shift_px: float
+    colour: str
+
+
+class LabelSheet:
+    """Page on which labels are placed so that none overlap; ``px_per_us`` counts down the page."""
+
+    def __init__(self, lane_px: float, px_per_us: float, lanes: int) -> None:
+        self._lane_px = lane_px
+        self._px_per_us = px_per_us
+        self._lanes = lanes
+        self._taken: list[tuple[float, float, float, float]] = []
+
+    def put(self, text: str, spots: Iterable[tuple[float, int, float]], colour: str) -> Label | None:
+        """Place a text at the first free spot (place, t_us, shift_px), preferably on no lane."""
+        free: list[tuple[bool, int, Label, tuple[float, float, float, float]]] = []
+        for place, t_us, shift_px in spots:
+            box = self._box(text, place, t_us, shift_px)
+            if not any(_overlap(box, other) for other in self._taken) and self._inside(box):
+                free.append((self._on_lane(box), len(free), Label(text, place, t_us, shift_px, colour), box))
+        if not free:
+            return None
+        _, _, label, box = min(free, key=lambda entry: entry[:2])
+        self._taken.append(box)
+        return label
+
+    def _box(self, text: str, place: float, t_us: int, shift_px: float) -> tuple[float, float, float, float]:
+        """Return left, top, right and bottom, px."""
+        width = _CHARACTER_PX * len(text) + 4
+        x, y = place * self._lane_px + shift_px, t_us * self._px_per_us
+        left = x - width / 2 if not shift_px else x if shift_px > 0 else x - width
+        return left, y - _LINE_PX / 2, left + width, y + _LINE_PX / 2
+
+    def _inside(self, box: tuple[float, float, float, float]) -> bool:
+        return box[0] >= -0.6 * self._lane_px and box[2] <= (self._lanes - 0.4) * self._lane_px
+
+    def _on_lane(self, box: tuple[float, float, float, float]) -> bool:
+        return any(box[0] < lane * self._lane_px < box[2] for lane in range(self._lanes))
+
+
+def _overlap(one: tuple[float, float, float, float], other: tuple[float, float, float, float]) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+def radiator_pushes(messages: pd.DataFrame, server: str = "radiator") -> pd.DataFrame:
+    """Return the contexts sent to a Radiator server and its pushes, with these kinds.
+
+    Messages that a lab records have only their beginning, which often lacks their kind.
+
+    Parameters
+    ----------
+    messages : pandas.DataFrame
+        As ``lab.frame("messages")`` returns them.
+    server : str
+        Name of the server. In chains clients push as well.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The messages with ``kind`` set to ``context`` or ``push``, without registrations and confirmations.
+    """
+    kinds = [
+        _kind(content) or ("context" if target == server else "push")
+        for content, target in zip(messages["content"], messages["target"], strict=True)
+    ]
+    named = messages.assign(kind=kinds)
+    return named[named["kind"].isin(["context", "push"])].reset_index(drop=True)
+
+
+def _kind(content: str) -> str | None:
+    """Return the kind in the beginning of a message, or None if it is further on."""
+    text = content.strip('"')
+    raw = base64.b64decode(text[: len(text) // 4 * 4])
+    if raw[:2] == b"\x1f\x8b":
+        raw = zlib.decompressobj(31).decompress(raw)
+    match = re.search(rb'"kind":"(\w+)"', raw)
+    return match[1].decode() if match else None

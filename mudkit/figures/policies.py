@@ -1,0 +1,390 @@
+"""Policies: which rule fires, decision trees, and decisions over time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from mudkit.errors import ParameterError
+from mudkit.figures.style import BLUE, GREEN, GREY, ORANGE, heading, natural_key, styled, template
+from mudkit.figures.tables import require_columns
+
+if TYPE_CHECKING:
+    from mudkit.learning.batching import LearntWrites
+    from mudkit.learning.policies import LearntReads
+
+__all__ = ["decisions", "rule_firing", "tree", "tree_outline", "update_rule_firing"]
+
+_FIRING_COLUMNS: Final = ("message", "state", "rule", "outcome", "fields", "bytes")
+_OUTCOME_MARKS: Final = {"sent": "", "dropped": "✗", "held back": "…", "stopped": "!"}
+_RULE_COLOURS: Final = (
+    "#f0f0f0", "#e8b4a0", "#a6c8e0", "#f3dc8c", "#a8d8c0", "#dcbcd4", "#c8c8a0", "#b4b4e4", "#d0d0d0",
+)  # fmt: skip
+"""Pale colours, so that numbers on them are legible: the first means no rule, the others repeat."""
+_RULE_ROW_PX, _FIRING_MARGINS_PX, _MAX_NAME = 30, 140, 30
+_MAX_NAMED_STATES: Final = 15  # of more states the first and every second one is named
+_TREE_COLUMNS: Final = ("node", "parent", "is_right", "feature", "threshold", "action", "examples", "leaves")
+_FEATURE_TEXTS: Final = {
+    "lat": ("latitude", 1.0, "°"),
+    "lon": ("longitude", 1.0, "°"),
+    "hour": ("hour", 1.0, " h"),
+    "weekday": ("weekday", 1.0, ""),
+    "cached_lat": ("its latitude", 1.0, "°"),
+    "cached_lon": ("its longitude", 1.0, "°"),
+    "cached_hour": ("its hour", 1.0, " h"),
+    "distance": ("distance", 1.0, " km"),
+    "age": ("age", 1 / 60, " min"),
+    "held": ("it holds", 1.0, " points"),
+    "density": ("density", 1.0, " points/h"),
+}
+"""Name, scale and unit of each feature on screen; *its* refers to the cached answer."""
+_ACTION_MARKS: Final = {"local": (BLUE, "circle"), "remote": (ORANGE, "square"), "never": (GREY, "x")}
+_DELAY_MARK: Final = (BLUE, "triangle-up")
+_LEVEL_PX, _TREE_MARGINS_PX = 78, 110
+_DECISION_COLUMNS: Final = ("t_s", "lane", "what", "told", "is_alarm")
+_DECISION_MARKS: Final = {
+    "sent whole": ("circle", BLUE, 11),
+    "sent in part": ("diamond", GREEN, 10),
+    "held back": ("circle-open", GREY, 7),
+    "dropped": ("x-thin-open", GREY, 6),
+    "stopped": ("x", "black", 9),
+}
+_LANE_PX, _PANEL_PX, _DECISION_MARGINS_PX = 26, 40, 130
+
+
+def rule_firing(table: pd.DataFrame, names: Sequence[str], *, title: str, x: str) -> go.Figure:
+    """Draw which rule fires for each message in each state, as a grid with the number of the rule.
+
+    A mark behind the number says what the rule did with the message: ✗ dropped, … held back, ! stopped.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        As :func:`mudkit.systems.sublim.policy.firing.fired` returns it, a row per message and state:
+        ``message, state, rule`` (0: none), ``outcome, fields, bytes``.
+    names : sequence of str
+        Names of the rules; the first is rule 1.
+    title : str
+        Title of the figure.
+    x : str
+        Title of the axis of states.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+
+    Raises
+    ------
+    ParameterError
+        The table lacks a column.
+    """
+    figure = go.Figure(
+        go.Heatmap(xgap=2, ygap=2, texttemplate="%{text}", textfont={"size": 11, "color": "black"})
+    )
+    figure.update_xaxes(title_text=x, type="category", side="bottom", ticks="", showgrid=False, tickangle=0)
+    figure.update_yaxes(autorange="reversed", automargin=True, ticks="", type="category", showgrid=False)
+    figure.update_layout(template=template(), margin={"l": 70, "r": 20, "t": 50, "b": 60})
+    update_rule_firing(figure, table, names, title=title)
+    return figure
+
+
+def update_rule_firing(
+    figure: go.Figure,
+    table: pd.DataFrame,
+    names: Sequence[str],
+    *,
+    title: str,
+    now: tuple[str, str] | None = None,
+) -> None:
+    """Replace the table of a figure that :func:`rule_firing` returned.
+
+    Parameters
+    ----------
+    figure : plotly.graph_objects.Figure
+        Figure to change.
+    table, names, title
+        As in :func:`rule_firing`.
+    now : (str, str), optional
+        Message and state of the cell that gets a frame; by default none.
+
+    Raises
+    ------
+    ParameterError
+        The table lacks a column.
+    """
+    require_columns(table, "table", _FIRING_COLUMNS)
+    messages, states = list(dict.fromkeys(table["message"])), list(dict.fromkeys(table["state"]))
+    cells: dict[tuple[Any, Any], Any] = {(row.message, row.state): row for row in table.itertuples()}
+    grid = [[cells[message, state] for state in states] for message in messages]
+    named = ["no rule", *names]
+    repeated = [_RULE_COLOURS[1 + place % (len(_RULE_COLOURS) - 1)] for place in range(len(names))]
+    colours = [_RULE_COLOURS[0], *repeated]
+    edges = [place / len(colours) for place in range(len(colours) + 1)]
+    scale = [(edges[place + end], colour) for place, colour in enumerate(colours) for end in (0, 1)]
+    figure.data[0].update(
+        x=states, y=messages, z=[[cell.rule for cell in row] for row in grid],
+        text=[[f"{cell.rule or '–'}{_OUTCOME_MARKS.get(cell.outcome, '')}" for cell in row] for row in grid],
+        customdata=[[_firing_label(cell, named) for cell in row] for row in grid],
+        hovertemplate="%{y}, %{x}<br>%{customdata}<extra></extra>",
+        zmin=-0.5, zmax=len(names) + 0.5, colorscale=scale,
+        colorbar={
+            "tickvals": list(range(len(named))), "ticks": "", "thickness": 14, "len": 1.0, "outlinewidth": 0,
+            "ticktext": [_shortened(f"{place or '–'} {name}") for place, name in enumerate(named)],
+        },
+    )  # fmt: skip
+    shown = [*states[:1], *states[3::2]] if len(states) > _MAX_NAMED_STATES else states
+    figure.update_xaxes(tickvals=shown, ticktext=shown)
+    frame = []
+    if now is not None and now[0] in messages and now[1] in states:
+        x, y = states.index(now[1]), messages.index(now[0])
+        frame = [
+            {
+                "type": "rect", "x0": x - 0.5, "x1": x + 0.5, "y0": y - 0.5, "y1": y + 0.5, "opacity": 1,
+                "line": {"color": "black", "width": 3}, "fillcolor": "rgba(0,0,0,0)",
+            }
+        ]  # fmt: skip
+    # Not by update_layout: an empty list would leave the old frame.
+    figure.layout.shapes = frame
+    height_px = _FIRING_MARGINS_PX + _RULE_ROW_PX * max(len(messages), len(named) // 2 + 1)
+    figure.update_layout(title=heading(title), height=height_px)
+
+
+def _firing_label(cell: Any, names: Sequence[str]) -> str:
+    sent = f": {cell.fields}; {cell.bytes:,} bytes" if cell.bytes else ""
+    return f"{names[cell.rule]}<br>{cell.outcome}{sent}"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _MAX_NAME else f"{text[: _MAX_NAME - 1]}…"
+
+
+def tree(policy: LearntReads | LearntWrites | pd.DataFrame, *, title: str, max_depth: int = 4) -> go.Figure:
+    """Draw a decision tree; values up to the threshold go left, larger ones right.
+
+    Parameters
+    ----------
+    policy : LearntReads or LearntWrites or pandas.DataFrame
+        Learnt policy, or the nodes of its tree as :func:`mudkit.experiment.cache_bench.nodes` returns them.
+    title : str
+        Title of the figure.
+    max_depth : int
+        Deepest level that is drawn; what lies below a node there is one mark with its number of leaves and
+        the action that it would have as a leaf.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+
+    Raises
+    ------
+    ParameterError
+        The table lacks a column.
+    """
+    rows, depth = _nodes(policy)
+    figure = go.Figure()
+    figure.add_trace(go.Scatter(x=[], y=[], mode="lines", line={"color": GREY, "width": 1}, hoverinfo="skip"))
+    figure.add_trace(
+        go.Scatter(
+            x=[],
+            y=[],
+            mode="markers+text",
+            textposition="bottom center",
+            hoverinfo="text",
+            textfont={"size": 11},
+        )
+    )
+    figure.update_xaxes(visible=False, range=[-0.06, 1.06])
+    figure.update_yaxes(visible=False, range=[-max_depth - 0.75, 0.35])
+    styled(figure, _TREE_MARGINS_PX + _LEVEL_PX * (max_depth + 1), (10, 10, 60, 20), title, showlegend=False)
+    shown = [row for row in rows if depth[row["node"]] <= max_depth]
+    parents = {row["parent"] for row in shown}
+    ends = [row["node"] for row in shown if row["node"] not in parents]
+    x = dict(zip(ends, np.linspace(0.0, 1.0, len(ends)) if len(ends) > 1 else [0.5], strict=True))
+    for row in shown[::-1]:  # children follow their parents
+        if row["node"] in parents:
+            x[row["node"]] = float(
+                np.mean([x[child["node"]] for child in shown if child["parent"] == row["node"]])
+            )
+    xs: list[float | None] = []
+    ys: list[float | None] = []
+    for row in shown[1:]:
+        xs += [x[row["parent"]], x[row["node"]], None]
+        ys += [-depth[row["parent"]], -depth[row["node"]], None]
+    marks = [
+        _ACTION_MARKS.get(row["action"], _DELAY_MARK) if row["node"] in ends else (GREY, "diamond")
+        for row in shown
+    ]
+    total = max(rows[0]["examples"], 1)
+    sizes = [8 + 26 * (row["examples"] / total) ** 0.5 if row["node"] in ends else 7.0 for row in shown]
+    labels = [_node_label(row, row["node"] in ends) for row in shown]
+    figure.data[0].update(x=xs, y=ys)
+    figure.data[1].update(
+        x=[x[row["node"]] for row in shown],
+        y=[-depth[row["node"]] for row in shown],
+        text=[short for short, _ in labels],
+        hovertext=[whole for _, whole in labels],
+        marker={"color": [mark[0] for mark in marks], "symbol": [mark[1] for mark in marks], "size": sizes},
+    )
+    return figure
+
+
+def tree_outline(policy: LearntReads | LearntWrites | pd.DataFrame, max_depth: int = 4) -> str:
+    """Return a decision tree as indented lines, for instance for a screen reader.
+
+    Parameters
+    ----------
+    policy : LearntReads or LearntWrites or pandas.DataFrame
+        As in :func:`tree`.
+    max_depth : int
+        Deepest level; what lies below a node there is one line.
+
+    Returns
+    -------
+    str
+        A line per node; ``yes`` leads to values up to the threshold of its parent.
+
+    Raises
+    ------
+    ParameterError
+        The table lacks a column.
+    """
+    rows, depth = _nodes(policy)
+    lines = []
+    for row in rows:
+        level = depth[row["node"]]
+        if level > max_depth:
+            continue
+        answer = "" if row["parent"] < 0 else "no: " if row["is_right"] else "yes: "
+        if not row["feature"]:
+            line = f"{row['action']} ({row['examples']:,} examples)"
+        elif level == max_depth:
+            line = f"… {row['leaves']} leaves ({row['examples']:,} examples)"
+        else:
+            line = f"{_test_text(row)}?"
+        lines.append("    " * level + answer + line)
+    return "\n".join(lines)
+
+
+def _nodes(policy: Any) -> tuple[list[dict[Any, Any]], list[int]]:
+    """Return the nodes of a tree, parents before their children, and the depth of each."""
+    table = policy
+    if not isinstance(policy, pd.DataFrame) and hasattr(policy, "tree"):
+        from mudkit.experiment.cache_bench import nodes
+
+        table = nodes(policy)
+    remedy = "pass the learnt policy of CacheBench.tried, or its nodes"
+    rows = require_columns(table, "policy", _TREE_COLUMNS, remedy=remedy).to_dict("records")
+    depth = [0] * len(rows)
+    for row in rows[1:]:
+        depth[row["node"]] = depth[row["parent"]] + 1
+    return rows, depth
+
+
+def _test_text(row: Mapping[Any, Any]) -> str:
+    """Format the test of a node, which values that go left pass."""
+    name, scale, unit = _FEATURE_TEXTS[row["feature"]]
+    return f"{name} ≤ {scale * row['threshold']:.4g}{unit}"
+
+
+def _node_label(row: Mapping[Any, Any], is_end: bool) -> tuple[str, str]:
+    """Return the text below a node, and that of the pointer."""
+    count = f"{row['examples']:,} examples"
+    if not is_end:
+        test = _test_text(row)
+        return test, f"{test}: left, else right<br>{count}, {row['leaves']} leaves"
+    if row["leaves"] > 1:
+        leaves = f"{row['leaves']} leaves"
+        return f"… {leaves}", f"{_test_text(row)}, and on: {leaves}<br>{count}"
+    return row["action"], f"{row['action']}<br>{count}"
+
+
+def decisions(
+    tables: Mapping[str, pd.DataFrame], *, title: str, wrong: Mapping[str, int] | None = None
+) -> go.Figure:
+    """Draw what policies did with messages over time, a panel per policy and a mark per message.
+
+    Parameters
+    ----------
+    tables : mapping of str to pandas.DataFrame
+        Decisions by the name of the policy: ``t_s`` (seconds), ``lane`` (for instance the patient), ``what``
+        (``sent whole``, ``sent in part``, ``held back``, ``dropped`` or ``stopped``), ``told`` (text for the
+        pointer) and ``is_alarm``, which draws a ring around the mark.
+    title : str
+        Title of the figure.
+    wrong : mapping of str to int, optional
+        Row of a policy's table to which a large mark points, by the policy's name.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+
+    Raises
+    ------
+    ParameterError
+        A table lacks a column, or has another decision.
+    """
+    for table in tables.values():
+        require_columns(table, "table", _DECISION_COLUMNS)
+        if unknown := sorted(set(table["what"]) - set(_DECISION_MARKS)):
+            raise ParameterError(
+                "The table has unknown decisions.",
+                where="what",
+                found=", ".join(map(str, unknown)),
+                expected=", ".join(_DECISION_MARKS),
+            )
+    lanes = sorted({str(lane) for table in tables.values() for lane in table["lane"]}, key=natural_key)
+    figure = make_subplots(
+        rows=len(tables),
+        cols=1,
+        shared_xaxes=True,
+        subplot_titles=list(tables),
+        vertical_spacing=min(0.12, 0.5 / max(len(tables), 1)),
+    )
+    in_minutes = any(table["t_s"].max() > 600 for table in tables.values())
+    scale, unit = (60.0, "minutes") if in_minutes else (1.0, "seconds")
+    named: set[str] = set()
+    for row, (name, table) in enumerate(tables.items(), start=1):
+        alarms = table[table["is_alarm"]]
+        traces = [
+            ("an alarm", alarms, {"symbol": "circle-open", "color": ORANGE, "size": 17, "line": {"width": 2}})
+        ]
+        for what, (symbol, colour, size) in reversed(_DECISION_MARKS.items()):  # sent messages lie on top
+            line = {"width": 1.5, "color": colour}
+            marker = {"symbol": symbol, "color": colour, "size": size, "line": line}
+            traces.append((what, table[table["what"] == what], marker))
+        if wrong is not None and name in wrong:
+            pointer = {"symbol": "triangle-down", "color": "black", "size": 13}
+            traces.append(("here", table.iloc[[wrong[name]]], pointer))
+        for what, part, marker in traces:
+            if not len(part):
+                continue
+            shift = 0.42 if what == "here" else 0.0  # above the mark that it points to
+            figure.add_trace(
+                go.Scatter(
+                    x=part["t_s"] / scale, y=[lanes.index(str(lane)) - shift for lane in part["lane"]],
+                    mode="markers", name=what, legendgroup=what, showlegend=what not in named, marker=marker,
+                    customdata=part["told"], hovertemplate="%{customdata}<extra></extra>",
+                ), row, 1,
+            )  # fmt: skip
+            named.add(what)
+    figure.update_yaxes(
+        tickvals=list(range(len(lanes))),
+        ticktext=lanes,
+        range=[len(lanes) - 0.4, -0.6],
+        ticks="",
+        showgrid=True,
+        zeroline=False,
+        automargin=True,
+    )
+    figure.update_xaxes(title_text=unit, row=len(tables), col=1)
+    for note in figure.layout.annotations:
+        note.update(x=0, xanchor="left", font={"size": 13})
+    fewest = 5 if len(tables) == 1 else 2  # lanes: the legend is beside them
+    height_px = _DECISION_MARGINS_PX + (_PANEL_PX + _LANE_PX * max(len(lanes), fewest)) * len(tables)
+    top = heading(title, y=0.98, yanchor="top")
+    return styled(figure, height_px, (70, 20, 70, 60), top, legend={"itemsizing": "trace"})

@@ -1,0 +1,534 @@
+"""Waste and loss of prefetching, and the life of each message on its way to a device."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Final
+
+import pandas as pd
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from mudkit.errors import ParameterError
+from mudkit.figures.style import BLUE, GREY, ORANGE, PINK, heading, ramp, styled
+from mudkit.figures.tables import require_columns
+
+__all__ = [
+    "LimitPoint", "limit_curve", "message_fates", "message_lifecycles", "update_limit_curve",
+    "waste_and_loss_by_limit", "waste_and_loss_by_threshold",
+]  # fmt: skip
+
+MIN_PERCENT: Final = 0.1
+"""Least percentage on a logarithmic axis; smaller values are drawn here."""
+
+LimitPoint = tuple[float, float, float]
+"""A prefetch limit, and waste and loss from 0 to 1."""
+
+CurrentPoint = tuple[float | None, float, float]
+"""A prefetch limit (None: no limit), and waste and loss from 0 to 1."""
+
+_PERCENT_AXIS: Final = {
+    "title_text": "% of messages",
+    "type": "log",
+    "tickvals": [MIN_PERCENT, 1, 10, 100],
+    "ticktext": [f"≤ {MIN_PERCENT:g}", "1", "10", "100"],
+    "minor": {"ticks": ""},
+}
+_LIMIT_TICKS: Final = (1, 4, 16, 64, 256, 1024, 4096, 16384)
+_SYMBOLS: Final = ("circle", "square", "triangle-up", "diamond", "x", "star", "cross", "pentagon")
+_CAPTION_LETTERS: Final = 125
+_UNITS: Final = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+_LIFE_COLUMNS: Final = ("message", "rank", "came_us", "expires_us", "forwarded_us", "read_us")
+_HOUR_US: Final = 3_600_000_000
+_GAP_PX, _LINE_PX, _MARGINS_PX = 45, 9, 160
+
+
+def waste_and_loss_by_limit(
+    table: pd.DataFrame, *, title: str = "Waste and loss by the prefetch limit"
+) -> go.Figure:
+    """Draw waste (solid) and loss (dashed) over the prefetch limit, a pair of lines per share of outages.
+
+    Lines are medians over seeds, thin bars reach from the lowest to the highest seed, and the caption has the
+    parameters of the runs. Figure 3 of the Last hop paper.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        What :func:`mudkit.systems.lasthop.sweep` returns for ``prefetch_limit`` and ``outage``.
+    title : str
+        Title of the figure.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+
+    Raises
+    ------
+    ParameterError
+        The table is empty, or lacks a column.
+    """
+    _check_sweep(table, "prefetch_limit", "outage")
+    figure = _waste_and_loss_lines(table, "prefetch_limit", "outage", lambda share: f"{share:.0%}")
+    figure.add_hline(1.0, line={"dash": "dot", "width": 1, "color": GREY})
+    figure.add_vrect(16, 64, fillcolor=GREY, opacity=0.12, line_width=0)
+    figure.update_xaxes(
+        title_text="prefetch limit, messages on the device; grey: the paper's band from 16 to 64",
+        type="log",
+        **_ticks(table["prefetch_limit"], _count),
+    )
+    return _captioned(figure, table, title, "time without a network")
+
+
+def waste_and_loss_by_threshold(
+    table: pd.DataFrame, *, title: str = "Waste and loss by the expiration threshold"
+) -> go.Figure:
+    """Draw waste (solid) and loss (dashed) over the expiration threshold, a pair of lines per expiration.
+
+    Lines are medians over seeds, thin bars reach from the lowest to the highest seed, and the caption has the
+    parameters of the runs. Figure 6 of the Last hop paper.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        What :func:`mudkit.systems.lasthop.sweep` returns for ``expiration_threshold_s`` and ``expiration``,
+        both in seconds.
+    title : str
+        Title of the figure.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+
+    Raises
+    ------
+    ParameterError
+        The table is empty, or lacks a column.
+    """
+    _check_sweep(table, "expiration_threshold_s", "expiration")
+    figure = _waste_and_loss_lines(table, "expiration_threshold_s", "expiration", _duration)
+    figure.update_xaxes(
+        title_text="expiration threshold: what expires sooner is not prefetched",
+        type="log",
+        **_ticks(table["expiration_threshold_s"], _duration),
+    )
+    return _captioned(figure, table, title, "mean expiration time")
+
+
+def _check_sweep(table: pd.DataFrame, x: str, by: str) -> None:
+    columns = (x, by, "waste", "loss")
+    require_columns(table, "table", columns, remedy="sweep returns such a table")
+    if table.empty:
+        raise ParameterError(
+            "The table has no row to draw.",
+            where="table",
+            found="0 rows",
+            expected=f"rows of sweep with {', '.join(columns)}",
+        )
+
+
+def _waste_and_loss_lines(table: pd.DataFrame, x: str, by: str, say: Callable[[float], str]) -> go.Figure:
+    figure = go.Figure()
+    for measure, dash in (("waste", "solid"), ("loss", "dash")):
+        _add_lines(figure, table, x, by, measure, say, dash=dash)
+    for name, dash, symbol in (("waste", "solid", "circle"), ("loss", "dash", "circle-open")):
+        figure.add_trace(
+            go.Scatter(
+                x=[None],
+                y=[None],
+                name=name,
+                mode="lines+markers",
+                line={"color": "black", "dash": dash},
+                marker={"symbol": symbol},
+            )
+        )
+    return figure.update_yaxes(range=[-1.08, 2.08], **_PERCENT_AXIS)
+
+
+def _add_lines(
+    figure: go.Figure, table: pd.DataFrame, x: str, by: str, measure: str, say: Callable[[float], str],
+    *, dash: str,
+) -> None:  # fmt: skip
+    """Add a line per value of one column; larger values are darker."""
+    values = sorted(table[by].unique())
+    colours = ramp(len(values) + 2)[2:]  # the lightest are hard to see
+    filled = "" if dash == "solid" else "-open"
+    for number, (value, colour) in enumerate(zip(values, colours, strict=True)):
+        spread = 100 * table[table[by] == value].groupby(x)[measure].agg(["median", "min", "max"])
+        low, middle, high = (spread[name].clip(lower=MIN_PERCENT) for name in ("min", "median", "max"))
+        figure.add_trace(
+            go.Scatter(
+                x=spread.index, y=middle, name=say(value), legendgroup=say(value), showlegend=dash == "solid",
+                mode="lines+markers", line={"color": colour, "dash": dash},
+                marker={"symbol": _SYMBOLS[number % len(_SYMBOLS)] + filled, "size": 7},
+                error_y={
+                    "type": "data", "symmetric": False, "array": high - middle, "arrayminus": middle - low,
+                    "thickness": 1, "width": 0,
+                },
+                customdata=spread.to_numpy(),
+                hovertemplate=f"{measure} %{{customdata[0]:.2f}} % "
+                f"(%{{customdata[1]:.2f}}–%{{customdata[2]:.2f}})<extra>{say(value)}</extra>",
+            )
+        )  # fmt: skip
+
+
+def _ticks(values: pd.Series[float], say: Callable[[float], str]) -> dict[str, Any]:
+    """Return at most ten of the values as ticks of a logarithmic axis."""
+    whole = sorted(values.unique())
+    some = whole[:: -(-len(whole) // 10)]
+    return {"tickvals": some, "ticktext": [say(value) for value in some], "minor": {"ticks": ""}}
+
+
+def _count(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def _duration(seconds: float) -> str:
+    size, unit = next((unit for unit in _UNITS if seconds >= unit[0]), _UNITS[-1])
+    return f"{seconds / size:.2g} {unit}"
+
+
+def _captioned(figure: go.Figure, table: pd.DataFrame, title: str, legend: str) -> go.Figure:
+    lines = textwrap.wrap(_caption(table.attrs.get("parameters", {})), _CAPTION_LETTERS)
+    figure.add_annotation(
+        text="<br>".join(lines), xref="paper", yref="paper", x=0, y=0, yshift=-58, yanchor="top",
+        xanchor="left", align="left", showarrow=False, font={"size": 11, "color": "#555555"},
+    )  # fmt: skip
+    height_px, below_px = 440 + 15 * len(lines), 68 + 15 * len(lines)
+    return styled(figure, height_px, (70, 20, 60, below_px), title, legend={"title": {"text": legend}})
+
+
+def _caption(parameters: Mapping[str, Any]) -> str:
+    """Describe the parameters of a sweep, except those that vary."""
+    fixed = {name: value for name, value in parameters.items() if not isinstance(value, list)}
+    parts = []
+    if "event_frequency" in fixed:
+        parts.append(f"{fixed['event_frequency']:g} messages a day")
+    if "user_frequency" in fixed:
+        parts.append(f"{fixed['user_frequency']:g} reads a day")
+    if "max" in fixed:
+        parts.append("reads of all there is" if fixed["max"] is None else f"reads of at most {fixed['max']}")
+    if "outage" in parameters:
+        parts.append(_outage_text(parameters))
+    if fixed.get("expiration", 0) is None:
+        parts.append("nothing expires")
+    elif "expiration" in parameters:
+        parts.append(_expiration_text(parameters))
+    if fixed.get("threshold"):
+        parts.append(f"ranks of {fixed['threshold']:g} and more")
+    if "policy" in fixed:
+        parts.append(f"policy {_policy_text(fixed)}")
+    if "reads_cv" in fixed:
+        parts.append(f"spread of the reads a day {fixed['reads_cv']:g}")
+    if "days" in fixed:
+        parts.append(f"{fixed['days']:,} days")
+    if seeds := len(parameters.get("seeds", [])):
+        parts.append("one seed" if seeds == 1 else f"medians of {seeds} seeds, bars from lowest to highest")
+    return "; ".join(parts)
+
+
+def _outage_text(parameters: Mapping[str, Any]) -> str:
+    share, per_day, law = parameters["outage"], parameters.get("outages_per_day"), "exponential"
+    if isinstance(share, Mapping):
+        share, per_day, law = share["share"], share["per_day"], share["distribution"]
+    if share == 0.0:
+        return "no outages"
+    of_time = "" if isinstance(share, list) else f" {share:.0%} of the time"
+    return f"outages{of_time}, {law}" + (f", {per_day:g} a day" if isinstance(per_day, int | float) else "")
+
+
+def _expiration_text(parameters: Mapping[str, Any]) -> str:
+    time, share, law = parameters["expiration"], parameters.get("expiring_share", 1.0), "exponential"
+    if isinstance(time, Mapping):
+        time, law = time["mean_s"], time["law"]
+    mean = f", mean {_duration(time)}" if isinstance(time, int | float) else ""
+    return f"expiration times {law}{mean}" + ("" if share == 1.0 else f", for {share:.0%} of the messages")
+
+
+def _policy_text(fixed: Mapping[str, Any]) -> str:
+    policy = fixed["policy"]
+    settings = policy if isinstance(policy, Mapping) else fixed
+    parts = [str(settings["kind"] if isinstance(policy, Mapping) else policy)]
+    limit, threshold_s = settings.get("prefetch_limit"), settings.get("expiration_threshold_s")
+    if limit is not None:
+        parts.append(f"prefetch limit {limit if isinstance(limit, str) else _count(limit)}")
+    if threshold_s is not None:
+        time = threshold_s if isinstance(threshold_s, str) else _duration(threshold_s)
+        parts.append(f"expiration threshold {time}")
+    return ", ".join(parts)
+
+
+def limit_curve(points: Sequence[LimitPoint], now: CurrentPoint, *, title: str) -> go.Figure:
+    """Draw waste and loss over the prefetch limit on logarithmic axes, and the current point.
+
+    Parameters
+    ----------
+    points : sequence of (float, float, float)
+        Limits of 1 and more, ascending, with their waste and loss from 0 to 1.
+    now : (float or None, float, float)
+        Current limit, waste and loss, drawn large. None: there is no limit, and a level line is drawn.
+    title : str
+        Title of the figure.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+    """
+    figure = go.Figure()
+    for name, colour, symbol in (("waste", ORANGE, "square"), ("loss", BLUE, "circle")):
+        figure.add_trace(
+            go.Scatter(
+                name=name,
+                mode="lines+markers",
+                line={"color": colour},
+                marker={"symbol": f"{symbol}-open", "size": 7},
+                hovertemplate=f"limit %{{x}}: {name} %{{customdata:.2f}} %<extra></extra>",
+            )
+        )
+        figure.add_trace(
+            go.Scatter(
+                name=f"{name} now",
+                mode="lines+markers",
+                line={"color": colour, "dash": "dash"},
+                marker={"symbol": symbol, "size": 13, "line": {"color": "black", "width": 1.5}},
+                hovertemplate=f"now: {name} %{{customdata:.2f}} %<extra></extra>",
+            )
+        )
+    figure.update_xaxes(
+        title_text="prefetch limit, messages on the device",
+        type="log",
+        tickvals=_LIMIT_TICKS,
+        ticktext=[f"{limit:,}" for limit in _LIMIT_TICKS],
+        minor={"ticks": ""},
+    )
+    figure.update_yaxes(range=[-1.05, 2.05], **_PERCENT_AXIS)
+    figure.add_hline(1.0, line={"dash": "dot", "width": 1})
+    legend = {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 1, "xanchor": "right"}
+    styled(figure, 400, (70, 20, 70, 60), legend=legend)
+    update_limit_curve(figure, points, now, title=title)
+    return figure
+
+
+def update_limit_curve(
+    figure: go.Figure, points: Sequence[LimitPoint], now: CurrentPoint, *, title: str
+) -> None:
+    """Replace the points of a figure that :func:`limit_curve` returned.
+
+    Parameters
+    ----------
+    figure : plotly.graph_objects.Figure
+        Figure to change.
+    points, now, title
+        As in :func:`limit_curve`.
+    """
+    limits = [limit for limit, _, _ in points]
+    limit = now[0]
+    for place in (0, 1):
+        shares = [100 * (waste, loss)[place] for _, waste, loss in points]
+        line, mark = figure.data[2 * place], figure.data[2 * place + 1]
+        line.update(x=limits, y=[max(share, MIN_PERCENT) for share in shares], customdata=shares)
+        share = 100 * (now[1], now[2])[place]
+        at = [limit] if limit is not None else [limits[0], limits[-1]] if limits else []
+        mark.update(x=at, y=[max(share, MIN_PERCENT)] * len(at), customdata=[share] * len(at))
+    figure.update_layout(title=heading(title))
+
+
+def message_fates(table: pd.DataFrame, best: pd.DataFrame) -> pd.Series[str]:
+    """Classify messages by waste and loss.
+
+    Parameters
+    ----------
+    table, best : pandas.DataFrame
+        What :func:`mudkit.systems.lasthop.message_lifecycles` returns for a policy, and for the on-line
+        policy on the same events.
+
+    Returns
+    -------
+    Series of str
+        ``read``; ``wasted``: forwarded and never read; ``lost``: neither, but read with the on-line policy;
+        ``wasted and lost``; ``neither``.
+    """
+    is_read, is_forwarded = table["read_us"] >= 0, table["forwarded_us"] >= 0
+    is_lost = ~is_read & (best["read_us"] >= 0)
+    fate = is_read.map({True: "read", False: "neither"})
+    fate[is_forwarded & ~is_read] = "wasted"
+    fate[is_lost] = "lost"
+    fate[is_forwarded & is_lost] = "wasted and lost"
+    return fate
+
+
+def message_lifecycles(
+    tables: Mapping[str, pd.DataFrame],
+    best: pd.DataFrame,
+    *,
+    reads_us: Sequence[int],
+    switches_us: Sequence[int],
+    starts_up: bool,
+    until_us: int,
+    from_us: int = 0,
+    title: str,
+) -> go.Figure:
+    """Draw each message as a line: thin while it waits at the server, thick while it is on the device.
+
+    Messages that are on a device in the window are drawn, and those that the on-line policy has read in it.
+
+    Parameters
+    ----------
+    tables : mapping of str to pandas.DataFrame
+        What :func:`mudkit.systems.lasthop.message_lifecycles` returns for policies on the same events, by the
+        heading of their panel.
+    best : pandas.DataFrame
+        The same for the on-line policy.
+    reads_us : sequence of int
+        Times at which the user reads, µs (dotted lines).
+    switches_us : sequence of int
+        Times at which the link goes down or up, µs (grey: no link).
+    starts_up : bool
+        Whether the link is up at time 0.
+    until_us : int
+        End of the window, µs.
+    from_us : int
+        Beginning of the window, µs.
+    title : str
+        Title of the figure.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+
+    Raises
+    ------
+    ParameterError
+        A table lacks a column.
+    """
+    for name, table in tables.items():
+        require_columns(table, name, _LIFE_COLUMNS)
+    is_drawn = best["read_us"].between(from_us, until_us)
+    for table in tables.values():
+        over_us = table["read_us"].where(table["read_us"] >= 0, table["expires_us"])
+        is_drawn |= table["forwarded_us"].between(0, until_us) & (over_us >= from_us)
+    drawn = {
+        name: _life_rows(table[is_drawn], best[is_drawn], from_us, until_us) for name, table in tables.items()
+    }
+    heights = [max(len(rows), 2) for rows in drawn.values()]
+    height_px = _MARGINS_PX + _GAP_PX * len(drawn) + _LINE_PX * sum(heights)
+    figure = make_subplots(
+        rows=len(drawn),
+        cols=1,
+        shared_xaxes=True,
+        subplot_titles=list(drawn),
+        row_heights=heights,
+        vertical_spacing=_GAP_PX / height_px,
+    )
+    outages = _outage_spans(switches_us, starts_up, from_us, until_us)
+    named: set[str] = set()
+    shapes: list[dict[str, Any]] = []
+    for place, rows in enumerate(drawn.values(), start=1):
+        for trace in _life_traces(rows):
+            trace.showlegend = trace.name not in named
+            named.add(trace.name)
+            figure.add_trace(trace, place, 1)
+        shapes += _shades(place, [time for time in reads_us if from_us <= time <= until_us], outages)
+        figure.update_yaxes(
+            range=[len(rows) - 0.3, -0.7],
+            showticklabels=False,
+            ticks="",
+            title_text="messages",
+            row=place,
+            col=1,
+        )
+    figure.update_xaxes(range=[from_us / _HOUR_US, until_us / _HOUR_US])
+    figure.update_xaxes(title_text="hours (grey: no link; dotted: the user reads)", row=len(drawn), col=1)
+    top = heading(title, y=1 - 12 / height_px, yanchor="top")
+    legend = {"orientation": "h", "y": 1.0 + 30 / height_px, "yanchor": "bottom", "x": 1, "xanchor": "right"}
+    return styled(figure, height_px, (50, 20, 100, 60), top, shapes=shapes, legend=legend)
+
+
+def _life_rows(table: pd.DataFrame, best: pd.DataFrame, from_us: int, until_us: int) -> list[dict[str, Any]]:
+    """Return what is drawn of each message, times in hours within the window."""
+    rows = []
+    missed_us = best["read_us"].tolist()
+    fates = message_fates(table, best)
+    for row, fate, best_us in zip(table.to_dict("records"), fates, missed_us, strict=True):
+        forwarded_us, read_us = row["forwarded_us"], row["read_us"]
+        over_us = read_us if read_us >= 0 else min(row["expires_us"], until_us)
+        left_us = forwarded_us if forwarded_us >= 0 else over_us
+        rows.append(
+            {
+                "message": f"message {row['message']}, rank {row['rank']:.2f}",
+                "is_read": read_us >= 0,
+                "is_forwarded": from_us <= over_us and 0 <= forwarded_us <= until_us,
+                "begin": max(row["came_us"], from_us) / _HOUR_US,
+                "left": max(min(left_us, until_us), from_us) / _HOUR_US,
+                "over": max(min(over_us, until_us), from_us) / _HOUR_US,
+                "missed": best_us / _HOUR_US,
+                "read": read_us >= 0 and from_us <= read_us <= until_us,
+                "expires": read_us < 0 and from_us <= row["expires_us"] <= until_us,
+                "lost": "lost" in fate and from_us <= best_us <= until_us,
+            }
+        )
+    return rows
+
+
+def _life_traces(rows: list[dict[str, Any]]) -> list[go.Scatter]:
+    waits = _segments(rows, "begin", "left", lambda row: True)
+    traces = [go.Scatter(**waits, name="waits at the server", mode="lines", line={"color": GREY, "width": 1})]
+    for name, colour, is_read in (
+        ("on the device, and read", BLUE, True),
+        ("on the device for nothing: waste", ORANGE, False),
+    ):
+        held = _segments(
+            rows, "left", "over", lambda row, read=is_read: row["is_forwarded"] and row["is_read"] == read
+        )
+        if held["x"]:
+            traces.append(go.Scatter(**held, name=name, mode="lines", line={"color": colour, "width": 5}))
+    for what, at, name, symbol, colour in (
+        ("read", "over", "read", "circle", BLUE),
+        ("expires", "over", "expires", "line-ns-open", "black"),
+        ("lost", "missed", "lost: read on-line, not here", "x", PINK),
+    ):
+        marked = [(row, place) for place, row in enumerate(rows) if row[what]]
+        if marked:
+            traces.append(
+                go.Scatter(
+                    x=[row[at] for row, _ in marked],
+                    y=[place for _, place in marked],
+                    name=name,
+                    mode="markers",
+                    marker={"symbol": symbol, "color": colour, "size": 8},
+                    text=[row["message"] for row, _ in marked],
+                    hoverinfo="text+name",
+                )
+            )
+    return traces
+
+
+def _segments(rows: list[dict[str, Any]], begin: str, end: str, is_wanted: Any) -> dict[str, list[Any]]:
+    chosen = [(place, row) for place, row in enumerate(rows) if is_wanted(row)]
+    x = [value for _, row in chosen for value in (row[begin], row[end], None)]
+    return {"x": x, "y": [value for place, _ in chosen for value in (place, place, None)]}
+
+
+def _outage_spans(
+    switches_us: Sequence[int], starts_up: bool, from_us: int, until_us: int
+) -> list[tuple[int, int]]:
+    is_up, outages = starts_up, []
+    for begin_us, end_us in pairwise([0, *switches_us, until_us]):
+        if not is_up and begin_us < until_us and end_us > from_us:
+            outages.append((max(begin_us, from_us), min(end_us, until_us)))
+        is_up = not is_up
+    return outages
+
+
+def _shades(place: int, reads_us: Sequence[int], outages: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
+    """Return the shapes of a panel's outages and reads; plotly needs seconds to add them one by one."""
+    number = "" if place == 1 else str(place)
+    across = {"xref": f"x{number}", "yref": f"y{number} domain", "layer": "below", "opacity": 1}
+    grey = {"type": "rect", "fillcolor": "#e6e6e6", "line": {"width": 0}}
+    dotted = {"type": "line", "line": {"dash": "dot", "width": 1, "color": "#555555"}}
+    spans = [*((grey, *outage) for outage in outages), *((dotted, time, time) for time in reads_us)]
+    return [
+        across | look | {"x0": begin_us / _HOUR_US, "x1": end_us / _HOUR_US, "y0": 0, "y1": 1}
+        for look, begin_us, end_us in spans
+    ]

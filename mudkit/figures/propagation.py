@@ -1,0 +1,320 @@
+"""What receivers know of an area over time: cells coloured by the last value that reached each receiver."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any, Final
+
+import folium
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+import pyarrow as pa
+from numpy.typing import NDArray
+from plotly.subplots import make_subplots
+
+from mudkit.errors import ParameterError, TraceContentError
+from mudkit.figures.maps import cell_slides
+from mudkit.figures.style import GREY, SEQUENCE, colour_steps, styled
+from mudkit.figures.tables import require_columns
+from mudkit.units import box_bounds
+
+__all__ = ["ReceivedCells", "format_minutes", "knowledge", "knowledge_map", "update_knowledge"]
+
+Panel = tuple[str, float]
+"""A receiver, and a moment in seconds."""
+
+_RECEIVED_COLUMNS: Final = ("t_s", "receiver", "lat", "lon", "messages", "said_s")
+_MAX_STREET_POINTS: Final = 3000
+_FADED_S: Final = 600.0  # older cells have the least opacity
+_MIN_OPACITY: Final = 0.25
+_PANEL_PX: Final = 300
+_PLOT_PX: Final = 620
+
+
+class ReceivedCells:
+    """Received cells, indexed so that a slider finds quickly what a receiver knows at a moment.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        A row per received cell: ``t_s`` (time of arrival, seconds), ``receiver``, ``lat, lon`` (the cell's
+        middle, degrees), ``messages``, ``said_s`` (mean time at which these were sent, seconds) and columns
+        of values, as ``heard`` of :class:`mudkit.systems.radiator.study.played.Played`.
+
+    Raises
+    ------
+    ParameterError
+        A column is missing.
+    """
+
+    def __init__(self, table: pd.DataFrame) -> None:
+        require_columns(table, "heard", _RECEIVED_COLUMNS, remedy="Traffic(…).run(…).heard is such a table")
+        self.table = table.sort_values("said_s", kind="stable", ignore_index=True)
+        self._columns = {str(name): self.table[name].to_numpy() for name in self.table.columns}
+        cells = self.table.groupby(["lat", "lon"]).ngroup().to_numpy()
+        self._by_receiver = {
+            str(receiver): (np.asarray(rows), self._columns["t_s"][rows], cells[rows])
+            for receiver, rows in self.table.groupby("receiver").indices.items()
+        }
+
+    def rows(self, receiver: str, t_s: float) -> NDArray[np.int64]:
+        """Return the rows that a receiver knows, by time of sending: the last-sent row of each cell."""
+        if receiver not in self._by_receiver:
+            return np.array([], np.int64)
+        rows, arrived_s, cells = self._by_receiver[receiver]
+        arrived = np.flatnonzero(arrived_s <= t_s)[::-1]
+        _, last = np.unique(cells[arrived], return_index=True)
+        return np.sort(rows[arrived[last]]).astype(np.int64)
+
+    def columns(self, rows: NDArray[np.int64], *names: str) -> list[NDArray[Any]]:
+        """Return columns of some rows."""
+        return [self._columns[name][rows] for name in names]
+
+    def known(self, receiver: str, t_s: float) -> pd.DataFrame:
+        """Return what a receiver knows at a moment, with ``age_s``, the age of each row in seconds."""
+        last = self.table.iloc[self.rows(receiver, t_s)]
+        return last.assign(age_s=t_s - last["said_s"])
+
+
+def knowledge(
+    heard: pd.DataFrame,
+    ground: pd.DataFrame,
+    shown: Sequence[Panel],
+    *,
+    value: str,
+    label: str,
+    columns: int = 2,
+    title: str = "",
+    limits: tuple[float, float] | None = None,
+) -> go.Figure:
+    """Draw what receivers know at moments, a panel per receiver and moment; older cells are paler.
+
+    Parameters
+    ----------
+    heard : pandas.DataFrame
+        As in :class:`ReceivedCells`.
+    ground : pandas.DataFrame
+        ``lat, lon`` of all positions, degrees, which draw the streets.
+    shown : sequence of (str, float)
+        Receivers and moments (seconds), row by row.
+    value : str
+        Column that gives the colour; low values are dark.
+    label : str
+        Title of the colour scale, with the unit.
+    columns : int
+        Number of panels side by side.
+    title : str
+        Title of the figure.
+    limits : (float, float), optional
+        Ends of the colour scale; by default those of all received values.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+
+    Raises
+    ------
+    ParameterError
+        A column is missing, or there is no panel.
+    TraceContentError
+        ``ground`` is empty.
+    """
+    if not shown or value not in heard.columns:
+        raise ParameterError(
+            "There is no panel to draw, or no such column.",
+            where="shown, value",
+            found=f"{len(shown)} panels, {value!r}",
+            expected=f"panels, and one of {', '.join(map(str, heard.columns))}",
+        )
+    if not len(ground):
+        raise TraceContentError("There is no ground to draw.", expected="at least one position")
+    rows = -(-len(shown) // columns)
+    figure = make_subplots(
+        rows=rows,
+        cols=columns,
+        subplot_titles=[" "] * len(shown),
+        shared_xaxes="all",
+        shared_yaxes="all",
+        horizontal_spacing=0.03,
+        vertical_spacing=0.16 if rows > 1 else 0.0,
+    )
+    streets = ground.iloc[:: max(1, len(ground) // _MAX_STREET_POINTS)]
+    x, y = (_limits(ground[name], heard[name]) for name in ("lon", "lat"))
+    stretch = 1 / float(np.cos(np.radians(ground["lat"].median())))
+    squares = {
+        "symbol": "square", "coloraxis": "coloraxis", "line": {"width": 0},
+        "size": _cell_px(heard, x, y, stretch, columns),
+    }  # fmt: skip
+    for place in range(len(shown)):
+        at = {"row": place // columns + 1, "col": place % columns + 1}
+        figure.add_scatter(
+            x=streets["lon"],
+            y=streets["lat"],
+            mode="markers",
+            marker={"size": 2, "color": GREY, "opacity": 0.4},
+            hoverinfo="skip",
+            showlegend=False,
+            **at,
+        )
+        figure.add_scatter(
+            x=[], y=[], mode="markers", marker=squares, hoverinfo="text", showlegend=False, **at
+        )
+    low, high = limits or (float(heard[value].min()), float(heard[value].max()))
+    colours = {
+        "cmin": low,
+        "cmax": high,
+        "colorbar": {"title": {"text": label, "side": "right"}, "thickness": 12},
+        "colorscale": colour_steps(SEQUENCE[::-1]),
+    }
+    margin = (60, 20, 100 if title else 60, 50)
+    styled(figure, 110 + (_PANEL_PX + 50) * rows, margin, title, coloraxis=colours)
+    figure.update_xaxes(range=x, nticks=4)
+    figure.update_yaxes(range=y, nticks=5)
+    for place in range(len(shown)):
+        axis = "" if place == 0 else str(place + 1)
+        figure.layout[f"yaxis{axis}"].update(scaleanchor=f"x{axis}", scaleratio=stretch)
+    figure.update_xaxes(title_text="longitude, °", row=rows)
+    figure.update_yaxes(title_text="latitude, °", col=1)
+    figure.update_annotations(font_size=13)
+    figure.layout.meta = {"value": value, "label": label}
+    update_knowledge(figure, ReceivedCells(heard), shown)
+    return figure
+
+
+def update_knowledge(figure: Any, heard: ReceivedCells, shown: Sequence[Panel]) -> None:
+    """Show other receivers or moments in a figure that :func:`knowledge` returned.
+
+    Parameters
+    ----------
+    figure : plotly.graph_objects.Figure
+        Figure to change.
+    heard : ReceivedCells
+        Received cells.
+    shown : sequence of (str, float)
+        Receivers and moments (seconds), as many as before.
+    """
+    meta = figure.layout.meta
+    panels = [_panel(heard, receiver, t_s, meta["value"], meta["label"]) for receiver, t_s in shown]
+    headlines = {f"annotations[{place}].text": headline for place, (headline, _) in enumerate(panels)}
+    changed = {name: [cells[name] for _, cells in panels] for name in panels[0][1]}
+    # A single message to the browser with the changes alone.
+    figure.plotly_update(changed, headlines, trace_indexes=[2 * place + 1 for place in range(len(shown))])
+
+
+def format_minutes(t_s: float) -> str:
+    """Format a time as minutes and seconds.
+
+    Parameters
+    ----------
+    t_s : float
+        Time in seconds.
+
+    Returns
+    -------
+    str
+        For instance ``12:05``.
+    """
+    minutes, seconds = divmod(round(t_s), 60)
+    return f"{minutes}:{seconds:02d}"
+
+
+def _panel(
+    heard: ReceivedCells, receiver: str, t_s: float, value: str, label: str
+) -> tuple[str, dict[str, Any]]:
+    """Return the headline of a panel and the changes to the trace of its cells."""
+    rows = heard.rows(receiver, t_s)
+    lat, lon, messages, said_s, values = heard.columns(rows, "lat", "lon", "messages", "said_s", value)
+    age_s = t_s - said_s
+    opacity = np.clip(1 - (1 - _MIN_OPACITY) * age_s / _FADED_S, _MIN_OPACITY, 1.0)
+    headline = f"{len(rows)} cells, median age {np.median(age_s):.0f} s" if len(rows) else "nothing yet"
+    cells = zip(values.tolist(), messages.tolist(), age_s.tolist(), strict=True)
+    return f"<b>{receiver}</b>, {format_minutes(t_s)} min<br>{headline}", {
+        "x": lon.tolist(),
+        "y": lat.tolist(),
+        "text": [
+            f"{number:.4g} {label}<br>{count} messages, {age:.0f} s old" for number, count, age in cells
+        ],
+        "marker.color": values.tolist(),
+        "marker.opacity": opacity.round(2).tolist(),
+    }
+
+
+def _cell_px(heard: pd.DataFrame, x: list[float], y: list[float], stretch: float, columns: int) -> float:
+    """Return the approximate size of a cell on the screen; markers do not grow with the axes."""
+    heights = np.diff(np.unique(heard["lat"])) if len(heard) else np.array([])
+    if not len(heights):
+        return 12.0
+    panel_px = min(_PANEL_PX / (y[1] - y[0]), _PLOT_PX / columns / ((x[1] - x[0]) / stretch))
+    return float(np.clip(0.92 * heights.min() * panel_px, 4.0, 60.0))
+
+
+def _limits(*values: pd.Series) -> list[float]:
+    low, high = (float(np.quantile(list(chain(*values)), share)) for share in (0.002, 0.998))
+    margin = max(high - low, 0.01) * 0.05
+    return [low - margin, high + margin]
+
+
+def knowledge_map(
+    heard: pd.DataFrame,
+    ground: pd.DataFrame,
+    receivers: Sequence[str],
+    *,
+    value: str,
+    label: str,
+    every_s: float,
+    until_s: float,
+    first_s: float = 0.0,
+    height_px: int = 480,
+) -> folium.Map:
+    """Draw what each receiver knows over time on an offline map with a slider; low values are dark.
+
+    Parameters
+    ----------
+    heard : pandas.DataFrame
+        As in :class:`ReceivedCells`, and ``km``, the side of the cells.
+    ground : pandas.DataFrame
+        ``lat, lon`` of all positions, degrees, which draw the ground.
+    receivers : sequence of str
+        Receivers to choose from.
+    value : str
+        Column that gives the colour.
+    label : str
+        Title of the legend, with the unit.
+    every_s, until_s : float
+        Interval between the pictures, and time of the last one, seconds.
+    first_s : float
+        Time of the picture that is shown first, seconds; the last picture up to it is chosen.
+    height_px : int
+        Height in a notebook, pixels, at least 100.
+
+    Returns
+    -------
+    folium.Map
+
+    Raises
+    ------
+    ParameterError
+        A table lacks a column, or there are more cells than a map holds.
+    TraceContentError
+        Nothing arrives until then.
+    """
+    received = ReceivedCells(heard)
+    moments = np.arange(every_s, until_s + every_s / 2, every_s).tolist()
+    parts = [
+        received.known(receiver, t_s).assign(of=receiver, at=f"at {format_minutes(t_s)} min")
+        for t_s in moments
+        for receiver in receivers
+    ]
+    rows = pd.concat(parts, ignore_index=True)
+    edges = box_bounds(rows["lat"], rows["lon"], rows["km"])._asdict()
+    columns = {"known to": rows["of"], "at": rows["at"], value: rows[value].astype(float)}
+    columns["told"] = rows["age_s"].map("{:.0f} s old".format)
+    labels = list(dict.fromkeys(rows["at"]))
+    near = [number for number, t_s in enumerate(moments[-len(labels) :]) if t_s <= first_s] or [0]
+    return cell_slides(
+        pa.table({**edges, **columns}), value, time="at", by="known to", text="told", label=label,
+        low_is_dark=True, positions=pa.table({name: ground[name].to_numpy() for name in ("lat", "lon")}),
+        first=near[-1], height_px=height_px,
+    )  # fmt: skip

@@ -1,1 +1,0 @@
-"""How something is built, or who holds what: trees, tables of rules, holdings."""

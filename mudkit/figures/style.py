@@ -1,0 +1,159 @@
+"""Template, colours and number formats that all figures share."""
+
+from __future__ import annotations
+
+import html
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import plotly.graph_objects as go
+import plotly.io as pio
+from numpy.typing import NDArray
+
+from mudkit.errors import ParameterError
+
+__all__ = [
+    "BLUE", "GREEN", "GREY", "NO_VALUE", "ORANGE", "PINK", "PLOTLY_CONFIG", "SEQUENCE", "SKY", "YELLOW",
+    "ColourScale", "colour_steps", "escaped", "heading", "natural_key", "ramp", "short_number", "styled",
+    "template",
+]  # fmt: skip
+
+BLUE, ORANGE, GREY, GREEN, PINK = "#0072B2", "#D55E00", "#999999", "#009E73", "#CC79A7"
+SKY, YELLOW = "#56B4E9", "#E69F00"
+"""From the palette of Okabe and Ito, which colour-blind readers can tell apart."""
+
+SEQUENCE: Final = (
+    "#f4e61e", "#b4de2c", "#6dcd59", "#35b779", "#1f9e89", "#26828e", "#31688e", "#3e4989", "#482777",
+)  # fmt: skip
+"""Viridis (S. van der Walt, N. Smith; CC0) from light to dark, ordered by lightness."""
+
+NO_VALUE: Final = "#c4c7ca"
+"""Grey of a missing value."""
+
+PLOTLY_CONFIG: Final[dict[str, Any]] = {
+    "displaylogo": False,
+    "plotlyServerURL": "",
+    "showEditInChartStudio": False,
+    "showLink": False,
+    "showSendToCloud": False,
+}
+"""Configuration of plotly without any button that uploads a figure."""
+
+_UPLOADS: Final = ["sendChartToCloud", "sendDataToCloud", "editInChartStudio"]
+_SHADES: Final = 64
+
+
+def template() -> go.layout.Template:
+    """Return plotly's plain template without the buttons that upload a figure."""
+    plain = go.layout.Template(pio.templates["simple_white"])
+    plain.layout.modebar.remove = _UPLOADS
+    return plain
+
+
+def heading(text: str, subtitle: str | None = None, **place: Any) -> dict[str, Any]:
+    """Return the title of a figure as plotly's layout takes it."""
+    below = {} if subtitle is None else {"subtitle": {"text": subtitle, "font": {"size": 12}}}
+    return {"text": text, "font": {"size": 16}} | below | place
+
+
+def styled(
+    figure: go.Figure, height_px: float, margin: tuple[int, int, int, int], title: Any = None, **layout: Any
+) -> go.Figure:
+    """Apply template, height, margins (left, right, top, bottom; px) and title to a figure."""
+    if title is not None:
+        layout["title"] = heading(title) if isinstance(title, str) else title
+    sides = dict(zip("lrtb", margin, strict=True))
+    return figure.update_layout(template=template(), height=height_px, margin=sides, **layout)
+
+
+def ramp(shades: int) -> list[str]:
+    """Return evenly spaced colours of the sequence, the lightest first, as ``#rrggbb``."""
+    stops = np.array([[int(stop[at : at + 2], 16) for at in (1, 3, 5)] for stop in SEQUENCE], dtype=float)
+    places = np.linspace(0.0, len(SEQUENCE) - 1, shades)
+    parts = [np.interp(places, np.arange(len(stops)), part).round().astype(int).tolist() for part in stops.T]
+    return [f"#{red:02x}{green:02x}{blue:02x}" for red, green, blue in zip(*parts, strict=True)]
+
+
+def colour_steps(colours: Any = SEQUENCE) -> list[list[Any]]:
+    """Return colours as a continuous scale of plotly, evenly spaced."""
+    return [[at / (len(colours) - 1), colour] for at, colour in enumerate(colours)]
+
+
+def short_number(value: float) -> str:
+    """Format a number with four significant digits and thousands separators.
+
+    Parameters
+    ----------
+    value : float
+        Any number; NaN and infinities become ``no value``.
+
+    Returns
+    -------
+    str
+        Scientific notation with three digits below 0.001 and from 10,000,000 on.
+    """
+    if not np.isfinite(value):
+        return "no value"
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        text = f"{value:,.{max(0, 3 - int(np.floor(np.log10(abs(value) or 1))))}f}"
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    return f"{value:.3g}"
+
+
+def natural_key(name: str) -> list[tuple[int, str]]:
+    """Return the sort key that orders car9 before car10."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
+
+
+def escaped(text: str) -> str:
+    """Escape a text so that plotly does not read it as HTML."""
+    return html.escape(text, quote=False)
+
+
+@dataclass(frozen=True)
+class ColourScale:
+    """Linear colour scale of a map; values beyond its ends have the colour of the end."""
+
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: NDArray[np.float64], limits: tuple[float, float] | None = None) -> ColourScale:
+        """Build the scale of some values, NaN apart, or of given limits."""
+        finite = values[np.isfinite(values)]
+        if limits is None:
+            limits = (float(finite.min()), float(finite.max())) if finite.size else (1.0, 1.0)
+        low, high = (float(limit) for limit in limits)
+        if not (np.isfinite([low, high]).all() and low <= high):
+            raise ParameterError(
+                "The limits of a colour scale are not an interval.",
+                where="limits",
+                found=f"({low:g}, {high:g})",
+                expected="low <= high",
+            )
+        return cls(low, high)
+
+    def shades(self, values: NDArray[np.float64]) -> list[int]:
+        """Return the index in :meth:`colours` of each value; the last index is for missing values."""
+        finite = np.isfinite(values)
+        if self.high > self.low:
+            share = np.clip(
+                (np.where(finite, values, self.low) - self.low) / (self.high - self.low), 0.0, 1.0
+            )
+        else:
+            share = np.full(len(values), 0.5)
+        shade = np.round(share * (_SHADES - 1)).astype(int)
+        return [int(place) for place in np.where(finite, shade, _SHADES)]
+
+    def colours(self) -> list[str]:
+        """Return all colours of the scale, then that of missing values."""
+        return [*ramp(_SHADES), NO_VALUE]
+
+    def ticks(self) -> list[tuple[float, str]]:
+        """Return places on a legend (0 to 1) and the numbers at them."""
+        if self.high == self.low:
+            return [(0.5, short_number(self.low))]
+        middle = (self.low + self.high) / 2
+        return [(0.0, short_number(self.low)), (0.5, short_number(middle)), (1.0, short_number(self.high))]

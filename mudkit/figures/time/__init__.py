@@ -1,1 +1,0 @@
-"""Figures over time: messages, links, energy, histories, signals."""

@@ -1,0 +1,138 @@
+"""Cells over time, cache hits by cell, and boxes of answers."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mudkit import figures
+from mudkit.errors import ParameterError, TraceContentError
+from mudkit.figures.cells import MAX_CELLS, MAX_FRAMES
+
+
+def cells(hours: int, places: int = 3, zoom: int = 14) -> pd.DataFrame:
+    rows = [
+        (zoom, pd.Timestamp("2010-03-01T06:00", tz="UTC") + pd.Timedelta(hours=hour), 30 + place / 100, -97.0, hour + place)
+        for hour in range(hours) for place in range(places)
+    ]  # fmt: skip
+    return pd.DataFrame(rows, columns=["zoom", "bucket_ts", "lat", "lon", "positions"])
+
+
+def test_a_picture_a_bucket_in_local_time():
+    figure = figures.cells_over_time(cells(5), tz="America/Chicago", title="cells")
+    assert [frame.name for frame in figure.frames] == [f"2010-03-01 0{hour}:00" for hour in range(5)]
+    assert [step.label for step in figure.layout.sliders[0].steps] == [frame.name for frame in figure.frames]
+    assert figure.layout.sliders[0].active == 4  # the busiest is shown first
+    assert list(figure.data[1].text) == ["6 positions", "5 positions", "4 positions"]
+    assert len(figure.data[0].x) == 3
+    assert "°" in figure.layout.xaxis.title.text
+    assert figure.layout.title.text == "cells"
+
+
+@pytest.mark.parametrize("hours", [1, 48, 49, 500])
+def test_many_buckets_are_joined_and_nothing_is_lost(hours):
+    table = cells(hours, places=2)
+    figure = figures.cells_over_time(table)
+    assert len(figure.frames) == math.ceil(hours / math.ceil(hours / MAX_FRAMES)) <= MAX_FRAMES
+    total = sum(
+        int(text.split()[0].replace(",", "")) for frame in figure.frames for text in frame.data[0].text
+    )
+    assert total == table["positions"].sum()
+
+
+def test_a_picture_shows_the_cells_with_most():
+    table = cells(1, places=MAX_CELLS + 50)
+    shown = figures.cells_over_time(table).frames[0].data[0]
+    assert len(shown.x) == MAX_CELLS
+    assert min(shown.y) == pytest.approx(30 + 50 / 100)
+    assert np.all(np.diff(shown.marker.size) <= 0)
+
+
+def test_what_cannot_be_drawn():
+    with pytest.raises(ParameterError, match="zooms \\[12, 14\\]"):
+        figures.cells_over_time(pd.concat([cells(1), cells(1, zoom=12)]))
+    with pytest.raises(ParameterError, match="speed"):
+        figures.cells_over_time(cells(1), value="speed")
+    with pytest.raises(ParameterError, match="America/Los_Angeles"):
+        figures.cells_over_time(cells(1), tz="Mars/Olympus")
+    with pytest.raises(TraceContentError, match="no cells"):
+        figures.cells_over_time(cells(0).astype({"positions": int}))
+
+
+def reads_at(lat, lon, is_local, is_stale=False):
+    return pd.DataFrame({"lat": lat, "lon": lon, "is_local": is_local, "is_stale": is_stale})
+
+
+READS = pd.concat(
+    [
+        reads_at([30.001] * 6, -97.001, [True, True, True, False, False, False], [True] + [False] * 5),
+        reads_at([30.101] * 2, -97.001, True),
+        reads_at([35.0], -97.0, False),
+    ],
+    ignore_index=True,
+)
+
+
+def test_counts_lie_in_their_cells():
+    cells = figures.hits_by_cell(READS).to_pandas().sort_values("lat", ignore_index=True)
+    assert cells["reads"].tolist() == [6, 2, 1]
+    assert cells["local"].tolist() == [50, 100, 0]
+    assert np.allclose(cells["stale"], [100 / 6, 0, 0])
+    assert cells["told"][0] == "6 reads: 50 % answered locally, 17 % stale"
+    for row, lat in zip(cells.itertuples(), (30.001, 30.101, 35.0), strict=True):
+        assert row.south <= lat <= row.north
+        assert row.west <= -97.0
+        assert row.south < row.lat < row.north
+    assert figures.hits_by_cell(READS, 9)["reads"].to_pylist() != cells["reads"].tolist()
+
+
+def test_one_town_of_two():
+    kept = figures.reads_near_busiest(READS)
+    assert len(kept) == 8
+    assert kept["lat"].max() < 31
+    assert len(figures.reads_near_busiest(READS, 5.0)) == 6
+    assert len(figures.reads_near_busiest(READS[READS["lat"] > 31])) == 1
+
+
+def test_the_figure_has_a_square_a_cell_and_takes_other_answers():
+    figure = figures.cache_hits(READS[READS["lat"] < 31], title="T")
+    squares = figure.data[1]
+    assert sorted(squares.marker.color) == [50, 100]
+    assert max(squares.marker.size) == 30
+    assert len(figure.data[0].x) == 8
+    figures.update_cache_hits(figure, READS[READS["lat"] < 31].assign(is_local=False), title="U")
+    assert set(figure.data[1].marker.color) == {0}
+    assert figure.layout.title.text == "U"
+    assert (figure.layout.coloraxis.cmin, figure.layout.coloraxis.cmax) == (0, 100)
+
+
+def test_what_cannot_be_drawn_is_refused():
+    with pytest.raises(ParameterError, match="is_stale"):
+        figures.cache_hits(READS.drop(columns="is_stale"), title="")
+    with pytest.raises(TraceContentError):
+        figures.hits_by_cell(READS[:0])
+    with pytest.raises(TraceContentError):
+        figures.reads_near_busiest(READS[:0])
+
+
+TABLE = pd.DataFrame(
+    [("before", 1.0, 0.0, 4.0, False), ("now", 0.0, 2.0, 2.0, True)],
+    columns=["name", "x_km", "y_km", "box_km", "is_asked"],
+)
+
+
+def test_squares_and_a_point():
+    figure = figures.answer_boxes(TABLE, title="T", lacking=(-1.0, 3.0, "may be missing"))
+    before, _, now, _, point = figure.data
+    assert (min(before.x), max(before.x), min(before.y), max(before.y)) == (-1, 3, -2, 2)
+    assert (min(now.x), max(now.x), min(now.y), max(now.y)) == (-1, 1, 1, 3)
+    assert (point.x[0], point.y[0], point.name) == (-1, 3, "may be missing")
+    assert before.line.dash != now.line.dash
+    assert figure.layout.yaxis.scaleanchor == "x"
+
+
+def test_nothing_is_missing():
+    assert len(figures.answer_boxes(TABLE, title="T").data) == 4
+    with pytest.raises(ParameterError, match="box_km"):
+        figures.answer_boxes(TABLE.drop(columns="box_km"), title="T")

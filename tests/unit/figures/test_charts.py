@@ -1,0 +1,118 @@
+"""Charts of tables."""
+
+import datetime as dt
+
+import pandas as pd
+import pytest
+
+from mudkit import figures
+from mudkit.errors import ParameterError
+from mudkit.figures.style import GREY
+
+
+def test_rows_over_time():
+    table = pd.DataFrame({"start": [dt.datetime(2020, 1, 1)], "positions": [3], "reads": [1]})
+    figure = figures.rows_over_time(table, title="t", tz="Asia/Tokyo")
+    assert [list(trace.y) for trace in figure.data] == [[3], [1]]
+    assert "Asia/Tokyo" in figure.layout.xaxis2.title.text
+
+
+def test_histogram_names_its_bins():
+    table = pd.DataFrame({"from_s": [0.0, 1.0], "to_s": [1.0, 2.0], "intervals": [5, 7]})
+    figure = figures.histogram(table, title="t", unit="seconds")
+    assert list(figure.data[0].x) == ["0–1", "1–2"]
+    assert list(figure.data[0].y) == [5, 7]
+
+
+def test_policies_are_points_with_intervals():
+    row = {"policy": "rule", "sent_share": 0.5, "sent_share_low": 0.4, "sent_share_high": 0.6,
+           "stale_share": 0.1, "stale_share_low": float("nan"), "stale_share_high": float("nan")}  # fmt: skip
+    figure = figures.policy_scatter(pd.DataFrame([row, row | {"policy": "bound, 0% stale"}]), title="t")
+    first, bound = figure.data
+    assert (first.x[0], first.y[0]) == (50, 10)
+    assert abs(first.error_x.array[0] - 10) < 1e-9
+    assert not first.error_y.visible
+    assert bound.marker.color == GREY != first.marker.color
+
+
+def test_growth_draws_a_line_for_each_way_on_logarithmic_axes():
+    table = pd.DataFrame(
+        {
+            "n": [1, 10, 1, 10],
+            "µs_a_record": [1.0, 9.0, 2.0, 2.5],
+            "way": ["the paper", "the paper", "index", "index"],
+        }
+    )
+    figure = figures.growth(table, title="t", x="n", y="µs_a_record", by="way")
+    paper, index = figure.data
+    assert [list(line.y) for line in figure.data] == [[1, 9], [2, 2.5]]
+    assert (paper.name, index.name) == ("the paper", "index")
+    assert paper.marker.color == GREY != index.marker.color
+    assert paper.line.dash == "dash" != index.line.dash
+    assert figure.layout.xaxis.type == figure.layout.yaxis.type == "log"
+    assert figure.layout.yaxis.title.text == "µs a record"
+
+
+TABLE = pd.DataFrame({"way": ["a", "b"], "kB": [1234.5, 2.0], "wait": [0.25, 0.0], "bad": [False, True]})
+
+
+MEASURES = {"kB": "sent, kB", "wait": "mean wait, s"}
+
+
+def test_each_measure_has_a_panel_with_its_unit():
+    figure = figures.bar_panels(TABLE, MEASURES, title="cost", y="way")
+    assert [tuple(trace.x) for trace in figure.data] == [(1234.5, 2.0), (0.25, 0.0)]
+    assert (figure.layout.xaxis.title.text, figure.layout.xaxis2.title.text) == ("sent, kB", "mean wait, s")
+    assert figure.data[0].text == ("1,234", "2")
+    assert figure.data[1].text == ("0.25", "0")
+    assert figure.layout.yaxis.autorange == "reversed"
+    assert figure.layout.xaxis.range[1] > 1234.5
+
+
+def test_what_is_marked_is_told_apart_without_colour():
+    figure = figures.bar_panels(TABLE, MEASURES, title="cost", y="way", marked="bad")
+    assert figure.data[0].y == ("a", "✗ b")
+    assert figure.data[0].marker.pattern.shape == ("", "/")
+
+
+def test_nothing_may_be_missing():
+    with pytest.raises(ParameterError, match="mJ"):
+        figures.bar_panels(TABLE, {"mJ": "energy, mJ"}, title="cost", y="way")
+
+
+def test_zeros_and_nothing_are_drawn():
+    assert figures.bar_panels(TABLE.head(0), MEASURES, title="", y="way").layout.xaxis.range == (0, 1)
+    assert figures.bar_panels(TABLE.tail(1), MEASURES, title="", y="way").layout.xaxis2.range == (0, 1)
+
+
+def test_nearly_a_hundred_is_a_hundred():
+    assert figures.bar_panels(TABLE.assign(kB=[99.9, 9.96]), MEASURES, title="", y="way").data[0].text == (
+        "100",
+        "10",
+    )
+
+
+def test_they_cover_the_same_time():
+    figure = figures.signals(
+        {"whole": [0.0] * 500, "four times smaller": [1.0] * 125}, hz=250, y="mV", title="Two"
+    )
+    whole, small = figure.data
+    assert (whole.x[0], whole.x[-1]) == pytest.approx((0.002, 1.998))
+    assert (small.x[0], small.x[-1]) == pytest.approx((0.008, 1.992))
+    assert list(figure.layout.xaxis.range) == [0, 2.0]
+    assert [note.text for note in figure.layout.annotations] == ["whole", "four times smaller"]
+    assert figure.layout.xaxis2.title.text == "seconds"
+    assert list(figure.layout.yaxis.range) == pytest.approx([-0.05, 1.05])
+    assert (whole.mode, figure.layout.yaxis.title.text) == ("lines", "mV")
+
+
+def test_the_beginning_only_and_few_samples_as_marks():
+    figure = figures.signals({"few": [0.0, 1.0, 0.5]}, hz=1, y="mV", title="", seconds=2.0)
+    assert list(figure.layout.xaxis.range) == [0, 2.0]
+    assert figure.data[0].mode == "lines+markers"
+
+
+@pytest.mark.parametrize(("drawn", "hz"), [({}, 250), ({"none": []}, 250), ({"a": [1.0]}, 0)])
+def test_what_cannot_be_drawn(drawn, hz):
+    with pytest.raises(ParameterError):
+        figures.signals(drawn, hz=hz, y="mV", title="")

@@ -1,0 +1,405 @@
+"""Links, radio, places that left a device, and fleets."""
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from mudkit import Lab, figures
+from mudkit.errors import ParameterError, TraceContentError
+from mudkit.figures.devices import _RADIO_STATES, MAX_LABELLED, _percent, link_states
+from mudkit.figures.times import NO_TIME, TimeAxis, as_us, times_us
+from mudkit.trace.schema import LINKS, POSITIONS, timestamps
+
+T0 = pd.Timestamp("2008-05-18 08:00:05", tz="UTC")
+
+
+def at(second):
+    return T0 + pd.Timedelta(seconds=second)
+
+
+def links(*rows):
+    """Rows of (device, second, up) or (device, second, up, down_kbps)."""
+    full = [(*row, np.nan)[:4] for row in rows]
+    return pd.DataFrame(
+        [(name, at(t), up, kbps, np.nan, np.nan) for name, t, up, kbps in full], columns=LINKS.names
+    )
+
+
+TWO = links(
+    ("car10", 0, True), ("car10", 60, False), ("car10", 90, True), ("car9", 20, False), ("car9", 50, True)
+)
+
+
+def trace(figure, name):
+    (result,) = [one for one in figure.data if one.name == name]
+    return result
+
+
+def boxes(result):
+    """Rectangles of a trace: (from, to, row)."""
+    x, y = np.asarray(result.x, float), np.asarray(result.y, float)
+    return [(x[a], x[a + 1], (y[a] + y[a + 2]) / 2) for a in range(0, len(x), 5)]
+
+
+def test_a_state_holds_until_the_next_row_of_the_device():
+    table = link_states(TWO.sample(frac=1, random_state=3), end_us=as_us(at(100), "end"))
+    begin = as_us(T0, "t")
+    rows = [
+        (row.device, (row.start_us - begin) / 1e6, (row.end_us - begin) / 1e6, row.up)
+        for row in table.itertuples()
+    ]
+    assert rows == [
+        ("car10", 0, 60, True),
+        ("car10", 60, 90, False),
+        ("car10", 90, 100, True),
+        ("car9", 20, 50, False),
+        ("car9", 50, 100, True),
+    ]
+
+
+def test_what_lies_beyond_the_end_is_left_out():
+    table = link_states(TWO, end_us=as_us(at(55), "end"))
+    assert table["end_us"].max() == as_us(at(55), "end")
+    assert len(table) == 3
+
+
+def test_a_row_a_device_with_its_share():
+    figure = figures.link_strip(TWO, end=at(100))
+    assert list(figure.layout.yaxis.ticktext) == ["car9", "car10"]  # and not by letters
+    assert boxes(trace(figure, "down")) == [(60, 90, 1), (20, 50, 0)]
+    assert boxes(trace(figure, "up")) == [(0, 60, 1), (90, 100, 1), (50, 100, 0)]
+    (text,) = [one.text for one in figure.data if one.mode == "text"]
+    assert list(text) == [" 38 % down", " 30 % down"]
+    assert figure.layout.xaxis.title.text == "virtual time since 08:00:05, s"
+    assert "at most 38 %" in figure.layout.title.subtitle.text
+
+
+def test_down_is_higher_than_up():
+    figure = figures.link_strip(TWO)
+    up, down = (
+        np.nanmax(trace(figure, name).y) - np.nanmin(trace(figure, name).y) for name in ("up", "down")
+    )
+    assert down > up
+
+
+def test_what_was_measured_is_darker_the_more_it_was():
+    figure = figures.link_strip(
+        links(
+            ("a", 0, True, 50),
+            ("a", 10, True, 500),
+            ("a", 20, True, 5000),
+            ("a", 30, True),
+            ("a", 40, False),
+            ("a", 50, True),
+        )
+    )
+    names = [one.name for one in figure.data if one.fill]
+    assert names == ["up", "up, 30–100 kbit/s", "up, 300–1,000 kbit/s", "up, 3,000–10,000 kbit/s", "down"]
+    light = [int(trace(figure, name).fillcolor[1:3], 16) for name in names[1:4]]
+    assert light == sorted(light, reverse=True)
+
+
+def test_throughput_over_many_decades_has_few_classes():
+    figure = figures.link_strip(
+        links(*[("a", 10 * n, True, 0.5 * 4**n) for n in range(10)], ("a", 200, False))
+    )
+    names = [one.name for one in figure.data if one.fill]
+    assert len(names) <= 7
+    assert names[0] == "up, 0–1 kbit/s"
+    assert names[-1] == "up, 100,000 and more kbit/s"
+
+
+def test_devices_are_chosen_in_order():
+    assert list(figures.link_strip(TWO, devices=["car10", "car9"]).layout.yaxis.ticktext) == ["car10", "car9"]
+    assert list(figures.link_strip(TWO, devices=["car10"]).layout.yaxis.ticktext) == ["car10"]
+    with pytest.raises(ParameterError, match="car11"):
+        figures.link_strip(TWO, devices=["car9", "car11"])
+
+
+def test_a_large_fleet_has_no_names_and_stays_a_few_shapes():
+    number = 200
+    table = links(
+        *[(f"d{n}", t, up) for n in range(number) for t, up in ((0, True), (100 - n / 4, False), (100, True))]
+    )
+    figure = figures.link_strip(table, end=at(200))
+    assert number > MAX_LABELLED
+    assert figure.layout.yaxis.showticklabels is False
+    assert "most time down at the top" in figure.layout.yaxis.title.text
+    assert len(figure.data) == 3
+    assert figure.layout.height < 1100
+    longest = max(boxes(trace(figure, "down")), key=lambda box: box[1] - box[0])
+    assert longest[2] == 0
+
+
+def test_a_single_row_needs_an_end():
+    with pytest.raises(TraceContentError, match="end="):
+        figures.link_strip(links(("a", 0, False)))
+    assert "100 % down" in str(figures.link_strip(links(("a", 0, False)), end=at(5)).data[-1].text)
+    with pytest.raises(TraceContentError):
+        figures.link_strip(TWO.iloc[:0])
+    with pytest.raises(ParameterError, match="lacks columns: up"):
+        figures.link_strip(TWO.drop(columns="up"))
+
+
+def test_a_long_time_is_told_by_the_clock():
+    figure = figures.link_strip(TWO, end=at(7200))
+    assert figure.layout.xaxis.title.text == "virtual time, UTC"
+    assert trace(figure, "down").x[0] == "2008-05-18T08:01:05.000"
+    assert trace(figure, "down").x[4] is None
+
+
+def test_shares():
+    assert [_percent(part) for part in (0.0, 0.0004, 0.041, 0.38, 0.997, 1.0)] == [
+        "0 %",
+        "under 0.1 %",
+        "4.1 %",
+        "38 %",
+        "99.7 %",
+        "100 %",
+    ]
+
+
+def test_times_of_any_kind():
+    origin = as_us("2008-05-18 08:00:05", "t")
+    assert (
+        as_us(T0, "t") == as_us(np.datetime64("2008-05-18T08:00:05"), "t") == origin == 1_211_097_605_000_000
+    )
+    for unit in ("s", "ms", "us", "ns"):
+        table = pd.DataFrame({"ts": pd.Series([T0, pd.NaT]).dt.as_unit(unit)})
+        assert times_us(table, "ts", "x").tolist() == [origin, NO_TIME]
+    assert times_us(pd.DataFrame({"ts": [None, None]}), "ts", "x").tolist() == [NO_TIME, NO_TIME]
+    axis = TimeAxis(origin, origin + 10_000_000)
+    assert np.isnan(axis.values([NO_TIME, origin])).tolist() == [True, False]
+
+
+ENERGY_T0 = pd.Timestamp("2008-05-18 08:00:05", tz="UTC")
+
+
+def at_of_energy(second):
+    return ENERGY_T0 + pd.Timedelta(seconds=second)
+
+
+def timeline(*rows):
+    """Rows of (state, from, to, mW)."""
+    return pd.DataFrame(
+        [(at_of_energy(a), at_of_energy(b), state, float(mw)) for state, a, b, mw in rows],
+        columns=["start", "end", "state", "power_mw"],
+    )
+
+
+LTE = timeline(
+    ("promotion", 4, 4.26, 1210.7), ("active", 4.26, 5, 1288), ("tail", 5, 16.576, 1060), ("idle", 0, 4, 0)
+)
+
+
+def names(figure):
+    return [one.name for one in figure.data if one.showlegend is not False]
+
+
+def test_the_legend_holds_the_energy_of_each_state():
+    figure = figures.radio_timeline(LTE)
+    assert names(figure) == [
+        "idle: 0 J (0 %)",
+        "promotion: 0.3148 J (2 %)",
+        "active: 0.9531 J (7 %)",
+        "tail: 12.27 J (91 %)",
+    ]
+    assert figure.layout.title.subtitle.text.startswith("13.54 J in all")
+    assert list(figure.layout.yaxis.ticktext) == list(_RADIO_STATES)
+
+
+def test_the_line_of_power_has_the_same_energy():
+    (line,) = [one for one in figures.radio_timeline(LTE).data if one.name == "power"]
+    joules = float(np.sum(np.diff(line.x) * (np.asarray(line.y)[1:] + np.asarray(line.y)[:-1]) / 2)) / 1e3
+    assert joules == pytest.approx(0.26 * 1.2107 + 0.74 * 1.288 + 11.576 * 1.06)
+
+
+def test_power_is_nothing_in_a_gap():
+    (line,) = [
+        one
+        for one in figures.radio_timeline(timeline(("active", 0, 1, 500), ("tail", 3, 4, 100))).data
+        if one.name == "power"
+    ]
+    assert list(line.x) == [0, 1, 1, 3, 3, 4]
+    assert list(line.y) == [500, 500, 0, 0, 100, 100]
+
+
+def test_axes_have_units():
+    figure = figures.radio_timeline(LTE)
+    assert figure.layout.yaxis2.title.text == "power, mW"
+    assert figure.layout.xaxis2.title.text == "virtual time since 08:00:05, s"
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ([], "has no row"),
+        ([("active", 0, 2, 1), ("tail", 1, 3, 1)], "overlap"),
+        ([("active", 2, 1, 1)], "end before they start"),
+        ([("asleep", 0, 1, 1)], "asleep"),
+    ],
+)
+def test_what_is_no_timeline(rows, says):
+    with pytest.raises(TraceContentError, match=says):
+        figures.radio_timeline(timeline(*rows))
+
+
+def test_missing_columns():
+    with pytest.raises(ParameterError, match="power_mw"):
+        figures.radio_timeline(LTE.drop(columns="power_mw"))
+
+
+AREA = (37.0, -122.1, 37.2, -121.9)
+
+
+@pytest.fixture
+def places():
+    at = pd.date_range("2010-03-01 13:00", periods=4, freq="min", tz="UTC")
+    return pd.DataFrame(
+        {
+            "at": at,
+            "lat": [37.1, 37.3, 37.1, 37.0],
+            "lon": [-122.0, -122.0, -121.8, -122.0],
+            "away": [False, True, True, False],
+            "left": [False, True, False, False],
+        }
+    )
+
+
+def test_each_place_is_drawn_once_by_whether_it_left(places):
+    area, stayed, left, away, came = figures.location_exposure(places, AREA, title="A day").data
+    assert (stayed.name, left.name) == ("stayed on the device: 3", "left the device: 1")
+    assert list(left.text) == ["13:01"]
+    assert left.y[0] == pytest.approx(0.2 * 111.19, abs=0.1)
+    assert left.x[0] == pytest.approx(0.0)
+    assert max(area.y) == pytest.approx(0.1 * 111.19, abs=0.1)
+    assert max(area.x) == pytest.approx(0.1 * 111.19 * 0.7976, abs=0.1)
+    assert [each.minute for each in pd.to_datetime(away.x)] == [1, 2]
+    assert [each.minute for each in pd.to_datetime(came.x)] == [1]
+
+
+def test_bad_tables_are_told(places):
+    with pytest.raises(ParameterError, match="away"):
+        figures.location_exposure(places.drop(columns="away"), AREA)
+    with pytest.raises(TraceContentError, match="no place"):
+        figures.location_exposure(places[:0], AREA)
+
+
+FLEET_T0 = 1_211_100_000_000_000
+
+
+def positions(*rows):
+    """Rows of (device, seconds, latitude)."""
+    device, t, lat = zip(*rows, strict=True)
+    columns = [pa.array(device), timestamps(FLEET_T0 + np.array(t) * 1_000_000), pa.array(lat), pa.array(lat)]
+    return pa.table([*columns, pa.nulls(len(t), pa.float64())], schema=POSITIONS)
+
+
+FLEET = figures.Fleet.of(positions(("b", 0, 1.0), ("b", 100, 2.0), ("a", 50, 5.0), ("b", 5000, 3.0)))
+
+
+@pytest.mark.parametrize(
+    ("second", "where"),
+    [
+        (-1, {}),
+        (0, {"b": 1.0}),
+        (99, {"b": 1.0, "a": 5.0}),
+        (100, {"b": 2.0, "a": 5.0}),
+        (650, {"b": 2.0, "a": 5.0}),
+        (651, {"b": 2.0}),
+        (701, {}),  # silent for more than ten minutes
+        (5000, {"b": 3.0}),
+    ],
+)
+def test_devices_are_where_they_were_last_heard_of(second, where):
+    lat, lon, names = FLEET.at(FLEET_T0 + second * 1_000_000)
+    assert dict(zip(names, lat.tolist(), strict=True)) == where
+    assert lon.tolist() == lat.tolist()
+
+
+def test_figure_holds_the_devices_and_its_axes_have_units():
+    figure = FLEET.figure(FLEET_T0 + 100_000_000)
+    assert list(figure.data[1].text) == ["a", "b"]
+    assert "°" in figure.layout.xaxis.title.text
+    assert "°" in figure.layout.yaxis.title.text
+
+
+def test_the_busiest_moment_has_devices():
+    assert FLEET.at(FLEET.busiest_us())[2] == ["a", "b"]
+
+
+def test_no_positions():
+    with pytest.raises(TraceContentError):
+        figures.Fleet.of(POSITIONS.empty_table())
+
+
+def test_moment():
+    assert FLEET.format_moment(FLEET_T0) == "2008-05-18 08:40 UTC"
+    assert (
+        figures.Fleet.of(TRIP, tz="America/Chicago").format_moment(FLEET_T0)
+        == "2008-05-18 03:40 America/Chicago"
+    )
+
+
+def links_of_fleet(*rows):
+    """Rows of (device, second, up)."""
+    device, t, up = zip(*rows, strict=True)
+    nothing = pa.nulls(len(t), pa.float64())
+    columns = [pa.array(device), timestamps(FLEET_T0 + np.array(t) * 1_000_000), pa.array(up)]
+    return pa.table([*columns, nothing, nothing, nothing], schema=LINKS)
+
+
+TRIP = positions(*[(name, t, 1.0 + t / 1000) for name in "abc" for t in range(0, 1000, 100)])
+
+
+STATES = links_of_fleet(("c", 500, True), ("a", 200, False), ("c", 300, False), ("elsewhere", 0, False))
+
+
+@pytest.mark.parametrize(
+    ("second", "down"),
+    [(199, ""), (200, "a"), (299, "a"), (300, "ac"), (499, "ac"), (500, "a"), (900, "a")],
+)
+def test_a_link_is_as_its_last_row_says(second, down):
+    fleet = figures.Fleet.of(TRIP, STATES)
+    assert fleet.down(FLEET_T0 + second * 1_000_000, list("abc")).tolist() == [name in down for name in "abc"]
+
+
+def test_devices_without_a_link_differ_in_colour_symbol_text_and_title():
+    fleet = figures.Fleet.of(TRIP, STATES)
+    figure = fleet.figure(FLEET_T0 + 300_000_000)
+    devices = figure.data[1]
+    assert list(devices.text) == ["a, no link", "b", "c, no link"]
+    assert devices.marker.symbol[0] == devices.marker.symbol[2] != devices.marker.symbol[1]
+    assert devices.marker.color[0] == devices.marker.color[2] != devices.marker.color[1]
+    assert figure.layout.title.text == "3 devices, 2 without a link, 2008-05-18 08:45 UTC"
+    assert [one.name for one in figure.data[2:]] == ["with a link", "without a link"]
+    fleet.move(figure, FLEET_T0 + 600_000_000)
+    assert list(figure.data[1].text) == ["a, no link", "b", "c"]
+    assert figure.layout.title.text == "3 devices, 1 without a link, 2008-05-18 08:50 UTC"
+
+
+def test_without_links_nothing_is_said_of_them():
+    figure = figures.Fleet.of(TRIP).figure(FLEET_T0)
+    assert figure.layout.title.text == "3 devices, 2008-05-18 08:40 UTC"
+    assert len(figure.data) == 2
+    assert set(figure.data[1].marker.symbol) == {"circle"}
+    assert (
+        figures.Fleet.of(TRIP, LINKS.empty_table()).headline(FLEET_T0)
+        == "3 devices, 0 without a link, 2008-05-18 08:40 UTC"
+    )
+
+
+@pytest.mark.parametrize("table", [STATES.drop_columns(["up"]), STATES.to_pandas()])
+def test_what_is_no_table_of_links(table):
+    with pytest.raises(ParameterError, match="device, ts, up"):
+        figures.Fleet.of(TRIP, table)
+
+
+def test_a_lab_is_drawn_until_its_present():
+    lab = Lab(seed=3)
+    lab.device("ann", outage=0.5)
+    lab.run(hours=3)
+    drawn = figures.link_strip(lab)
+    assert drawn.to_json() == figures.link_strip(lab.frame("links"), end=lab.now).to_json()
+    assert drawn.to_json() != figures.link_strip(lab, end=lab.now - pd.Timedelta(hours=1)).to_json()

@@ -1,0 +1,152 @@
+"""Histories and their verdicts."""
+
+from itertools import pairwise
+
+import pytest
+
+from mudkit import figures
+from mudkit.consistency import Content, History, Kind, Operation, check
+from mudkit.errors import ParameterError
+from mudkit.figures.histories import MAX_OPERATIONS, branches
+from mudkit.figures.style import ORANGE
+
+FORKED = "ann: w1   w1>2  r2   r2\nbob:      w1>3  r3\ncy:       r1"
+
+
+WRONG = "ann: [w1@1  ] w2@2\nann:    r1@1\nbob:            r2@2 r1@1   r2@2"
+
+
+def draw(text, model, **given):
+    return figures.history(check(History.of(text), model), **given)
+
+
+def traces(figure):
+    return {trace.name: trace for trace in figure.data}
+
+
+def boxes(trace):
+    """Corners of the bars of a trace: (left, right, top)."""
+    result, part = [], []
+    for x, y in zip(trace.x, trace.y, strict=True):
+        if x is None:
+            result.append((min(p[0] for p in part), max(p[0] for p in part), min(p[1] for p in part)))
+            part = []
+        else:
+            part.append((x, y))
+    return result
+
+
+def test_bars_go_from_invocation_to_answer():
+    figure = draw("ann: [w1     ]   r1\nbob:     r1", "sequential")
+    assert boxes(traces(figure)["write"]) == [(0, 8, -0.14)]
+    assert boxes(traces(figure)["read"]) == [(4, 5, 0.86), (12, 13, -0.14)]
+    assert figure.layout.yaxis.ticktext == ("<b>ann</b>", "<b>bob</b>")
+    assert "ms" in figure.layout.xaxis.title.text
+
+
+def test_what_is_under_way_at_once_does_not_lie_over_each_other():
+    figure = draw(WRONG, "sequential")
+    assert figure.layout.yaxis.tickvals == (0, 2)
+    assert [round(top, 2) for *_, top in boxes(traces(figure)["read"])] == [0.86, 1.86]
+
+
+def test_an_operation_without_an_answer_is_open():
+    figure = draw("ann: w1…\nbob:      r1", "sequential")
+    [(left, right, _)] = boxes(traces(figure)["write"])
+    assert (left, right > 6) == (0, True)
+    assert len(traces(figure)["write"].x) == 5  # no line closes it
+    assert "never answered" in traces(figure)["write"].text[0]
+
+
+def test_arrows_go_from_a_write_to_what_saw_it():
+    arrows = traces(draw("ann: w1\nbob:      r1  r0", "monotonic-reads"))["was seen by"]
+    assert list(arrows.x) == [0, 5, None]
+    assert list(arrows.y) == [0, 1, None]
+
+
+def test_the_contradiction_is_told_by_more_than_colour():
+    figure = draw(WRONG, "sequential")
+    bad = traces(figure)["in the contradiction ✗"]
+    assert (bad.line.color, bad.line.dash) == (ORANGE, "dash")
+    assert len(boxes(bad)) == 4
+    marked = [note.text for note in figure.layout.annotations if note.text.startswith("✗ ")]
+    assert marked == ["✗ w1@1", "✗ w2@2", "✗ r2@2", "✗ r1@1"]
+    assert "ILLEGAL" in figure.layout.title.text
+    assert "overwritten" in figure.layout.title.subtitle.text
+
+
+def test_views_that_fork_branch():
+    verdict = check(History.of(FORKED), "fork-sequential")
+    lines = branches(verdict.views["x"])
+    assert [
+        (clients, parent, begin, [each.what for each in own]) for clients, parent, begin, own in lines
+    ] == [
+        (["ann", "cy (to 1)"], 0, 0, ["w(x)1", "r(x)1", "w(x)1>2", "r(x)2", "r(x)2"]),
+        (["bob"], 0, 2, ["w(x)1>3", "r(x)3"]),
+    ]
+    branch = traces(figures.history(verdict))["view of bob"]
+    assert list(branch.x) == [1, 2, 3]
+    assert list(branch.y) == [0, 1, 1]
+
+
+def test_views_without_a_common_beginning_are_two_lines():
+    figure = draw("ann: w0>1   r1\nbob: w0>2   r2", "fork-sequential", title="apart")
+    assert list(traces(figure)["view of bob"].x) == [0, 1]
+    assert figure.layout.title.text == "apart"
+
+
+@pytest.mark.parametrize("text", ["", "<b>: w1", "ann: w(a)1 w(b)2"])
+def test_what_is_odd_is_drawn(text):
+    figure = draw(text, "sequential")
+    assert "<b><b>" not in str(figure.layout.yaxis.ticktext)
+
+
+def test_of_many_operations_the_contradiction_is_drawn():
+    text = "ann: w1@1 w2@2 " + "r2@2 " * 200 + "r1@1"
+    figure = draw(text, "sequential")
+    assert sum(len(boxes(trace)) for trace in figure.data if trace.name != "was seen by") == MAX_OPERATIONS
+    assert "✗ r1@1" in [note.text for note in figure.layout.annotations]
+
+
+def names(figure):
+    return [note.text for note in figure.layout.annotations]
+
+
+def test_names_do_not_lie_on_one_another_and_writes_have_theirs_first():
+    text = "ann: r0 w1 " + " ".join(["r1"] * 70)
+    figure = draw(text, "sequential")
+    assert names(figure)[0] == "w1"
+    places = sorted(note.x for note in figure.layout.annotations)
+    assert 1 < len(places) < 72
+    assert min(b - a for a, b in pairwise(places)) > 3
+    assert len(boxes(traces(figure)["read"])) == 71, "the bars are all there"
+
+
+def test_the_contradiction_is_named_whatever_stands_beside_it():
+    figure = draw("ann: w1@1 w2@2 " + " ".join(["r2@2"] * 30) + " r1@1", "sequential")
+    assert {"✗ r1@1"} <= set(names(figure))
+
+
+@pytest.mark.parametrize(("ms", "unit", "end"), [(100, "ms", 100), (40_000, "s", 40), (600_000, "min", 10)])
+def test_the_axis_has_a_unit_that_can_be_read(ms, unit, end):
+    operations = [
+        Operation("ann", 1, "x", Kind.WRITE, 0, 0, Content("1")),
+        Operation("ann", 2, "x", Kind.READ, ms * 1000, ms * 1000, Content("1")),
+    ]
+    figure = figures.history(check(History(operations), "sequential"))
+    assert f", {unit} after" in figure.layout.xaxis.title.text
+    assert max(left for left, *_ in boxes(traces(figure)["read"])) == end
+
+
+def test_long_views_have_their_names_under_the_pointer():
+    figure = draw("ann: w1 " + " ".join(["r1"] * 30), "sequential")
+    marks = traces(figure)["reads in views"]
+    assert marks.mode == "markers"
+    assert marks.text[0] == "ann r(x)1"
+
+
+def test_what_is_no_verdict_is_refused():
+    for given in (3, History.of("ann: w1")):
+        with pytest.raises(ParameterError, match=r"check\(history, model\)") as caught:
+            figures.history(given)
+        assert caught.value.where == "verdict"

@@ -1,0 +1,92 @@
+"""The ground of maps: density, pictures and thinning."""
+
+import struct
+import zlib
+
+import numpy as np
+import pytest
+
+from mudkit import units
+from mudkit.figures import map_page
+from mudkit.figures.geometry import Frame, to_mercator
+
+
+@pytest.mark.parametrize("latitude", [0.0, 37.7, 65.0])
+def test_cells_of_the_density_are_50_m(latitude):
+    frame = Frame(latitude, 10.0, latitude + 0.1, 10.1, -180.0)
+    grid = map_page.Grid.over(frame, map_page.MAX_SIDE_PX)
+    (south, west), (north, east) = grid.bounds
+    middle = (south + north) / 2
+    width = units.distance_km(middle, west, middle, east) / grid.columns
+    height = units.distance_km(south, west, north, west) / grid.rows
+    assert width == pytest.approx(0.05, rel=0.01)
+    assert height == pytest.approx(0.05, rel=0.01)
+
+
+def test_density_pictures_are_bounded():
+    grid = map_page.Grid.over(Frame(30.0, -130.0, 40.0, -120.0, -180.0), map_page.MAX_SIDE_PX)
+    assert max(grid.columns, grid.rows) == map_page.MAX_SIDE_PX
+
+
+def test_each_place_is_counted_in_its_cell():
+    random = np.random.default_rng(8)
+    lat, lon = random.uniform(60, 61, 3000), random.uniform(179.5, 180.5, 3000)
+    grid = map_page.Grid.over(Frame(60.0, 179.5, 61.0, 180.5, 0.0), map_page.MAX_SIDE_PX, cell_km=5.0)
+    number = grid.count(lat, lon)
+    assert number.sum() == 3000
+    x, y = to_mercator(lat, lon)
+    for row, column in [(0, 0), (5, 3), (grid.rows - 1, grid.columns - 1)]:
+        left, top = grid.x + column * grid.side, grid.y + row * grid.side
+        inside = (x >= left) & (x < left + grid.side) & (y >= top) & (y < top + grid.side)
+        assert number[row, column] == inside.sum() > 0
+
+
+def test_pictures_grow_denser_with_the_logarithm():
+    levels, palette = read_png(map_page.density_png(np.array([[0, 1, 10, 100, 1000]])))
+    veils = [palette[level][3] for level in levels[0]]
+    assert veils[0] == 0
+    assert veils == sorted(set(veils))
+    steps = np.diff(levels[0][1:])
+    assert np.ptp(steps) <= 1
+
+
+@pytest.mark.parametrize("columns", [1, 2, 7])
+def test_png_keeps_every_pixel(columns):
+    levels = (np.arange(3 * columns).reshape(3, columns) % 16).astype(np.uint8)
+    palette = [(level, 2 * level, 3 * level, 17 * level) for level in range(16)]
+    read, colours = read_png(map_page.encode_png(levels, palette))
+    assert read == levels.tolist()
+    assert colours == palette
+
+
+def read_png(data):
+    """Read back what the writer wrote, chunk by chunk, checksums included."""
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    chunks, at = {}, 8
+    while at < len(data):
+        (length,), name = struct.unpack(">I", data[at : at + 4]), data[at + 4 : at + 8]
+        body = data[at + 8 : at + 8 + length]
+        assert struct.unpack(">I", data[at + 8 + length : at + 12 + length]) == (zlib.crc32(name + body),)
+        chunks[name], at = body, at + 12 + length
+    columns, rows, depth, kind = struct.unpack(">IIBB", chunks[b"IHDR"][:10])
+    assert (depth, kind) == (4, 3)
+    width = (columns + 1) // 2 + 1
+    lines = zlib.decompress(chunks[b"IDAT"])
+    assert len(lines) == rows * width
+    pixels = [
+        [part for byte in lines[row * width + 1 : (row + 1) * width] for part in (byte >> 4, byte & 15)]
+        for row in range(rows)
+    ]
+    colours = chunks[b"PLTE"]
+    palette = [(*colours[3 * at : 3 * at + 3], alpha) for at, alpha in enumerate(chunks[b"tRNS"])]
+    return [row[:columns] for row in pixels], palette
+
+
+def test_thinning_keeps_the_weight_and_the_middle():
+    random = np.random.default_rng(9)
+    lat, lon, weight = random.uniform(0, 1, 5000), random.uniform(0, 1, 5000), random.uniform(0, 2, 5000)
+    lat[0] = 80.0  # one outlier must not make the cells of all others large
+    near, lon, sums = map_page.thinned(lat, lon, weight, 500)
+    assert 150 < len(near) <= 500
+    assert sums.sum() == pytest.approx(weight.sum())
+    assert near.max() == 80.0

@@ -1,0 +1,226 @@
+"""Rules, trees and decisions."""
+
+import pandas as pd
+import pytest
+from learning_traces import labelled_reads
+
+from mudkit import figures
+from mudkit.errors import ParameterError
+from mudkit.experiment.cache_bench import CacheBench, nodes
+from mudkit.figures.policies import _DECISION_MARKS, _test_text
+from mudkit.learning import CostMatrix
+from mudkit.systems.mud.policies.artefact import FEATURES
+from mudkit.systems.sublim import Policy, Rule
+from mudkit.systems.sublim.policy.actions import Drop, Every, Keep
+from mudkit.systems.sublim.policy.firing import fired
+
+POLICY = Policy(
+    "p",
+    [
+        Rule("message.pulse > 50", Drop(), "well"),
+        Rule("state.battery < 25", [Every(300), Keep(("pulse",))], "low"),
+        Rule("state.battery >= 50", [], "a name that is far too long for the scale beside it"),
+    ],
+)
+
+
+MESSAGES = {"calm": {"pulse": 70}, "alarm": {"pulse": 40, "ecg": b"0123"}}
+
+
+STATES = {"10": {"battery": 10}, "30": {"battery": 30}, "90": {"battery": 90}}
+
+
+NAMES = [rule.name for rule in POLICY.rules]
+
+
+def test_a_row_for_each_message_in_each_state():
+    table = fired(POLICY, MESSAGES, STATES)
+    rows = {
+        (row.message, row.state): (row.rule, row.name, row.outcome, row.fields) for row in table.itertuples()
+    }
+    assert rows == {
+        ("calm", "10"): (1, "well", "dropped", ""),
+        ("calm", "30"): (1, "well", "dropped", ""),
+        ("calm", "90"): (1, "well", "dropped", ""),
+        ("alarm", "10"): (2, "low", "sent", "pulse"),
+        ("alarm", "30"): (0, "no rule", "dropped", ""),
+        ("alarm", "90"): (3, NAMES[2], "sent", "pulse, ecg"),
+    }
+    assert (table["bytes"] > 0).tolist() == [False, False, False, True, False, True]
+    sent = {"sent": {"all": 100.0}}
+    later = fired(POLICY, MESSAGES, STATES, sent, 200.0)
+    assert later["outcome"].tolist()[3] == "held back"
+    assert sent == {"sent": {"all": 100.0}}
+
+
+def test_cells_have_number_and_mark():
+    table = fired(POLICY, MESSAGES, STATES, {"sent": {"all": 0.0}}, 5.0)
+    figure = figures.rule_firing(table, NAMES, title="Which", x="battery, %")
+    heat = figure.data[0]
+    assert [list(row) for row in heat.text] == [["1✗", "1✗", "1✗"], ["2…", "–✗", "3"]]
+    assert [list(row) for row in heat.z] == [[1, 1, 1], [2, 0, 3]]
+    assert (list(heat.y), list(heat.x)) == (["calm", "alarm"], ["10", "30", "90"])
+    assert heat.colorbar.ticktext[1] == "1 well"
+    assert heat.colorbar.ticktext[3].endswith("…")
+    assert (heat.zmin, heat.zmax) == (-0.5, 3.5)
+    colours = dict(heat.colorscale)
+    assert len(set(colours.values())) == 4, "another colour for each rule"
+    assert not figure.layout.shapes
+
+
+def test_it_is_filled_again_and_framed():
+    figure = figures.rule_firing(fired(POLICY, MESSAGES, STATES), NAMES, title="Which", x="battery, %")
+    figures.update_rule_firing(
+        figure, fired(POLICY, MESSAGES, STATES), NAMES, title="Another", now=("alarm", "30")
+    )
+    (frame,) = figure.layout.shapes
+    assert (frame.x0, frame.x1, frame.y0, frame.y1) == (0.5, 1.5, 0.5, 1.5)
+    figures.update_rule_firing(figure, fired(POLICY, {}, {}), [], title="Nothing", now=("alarm", "30"))
+    assert not figure.layout.shapes
+
+
+def test_what_cannot_be_drawn():
+    with pytest.raises(ParameterError, match="outcome"):
+        figures.rule_firing(fired(POLICY, MESSAGES, STATES).drop(columns="outcome"), NAMES, title="", x="")
+
+
+COLUMNS = ["node", "parent", "is_right", "feature", "threshold", "action", "examples", "leaves"]
+
+
+TABLE = pd.DataFrame(
+    [
+        (0, -1, False, "age", 600.0, "remote", 100, 4),
+        (1, 0, False, "distance", 1.25, "local", 40, 3),
+        (2, 1, False, "", float("nan"), "local", 30, 1),
+        (3, 1, True, "held", 20.0, "remote", 10, 2),
+        (4, 3, False, "", float("nan"), "local", 4, 1),
+        (5, 3, True, "", float("nan"), "remote", 6, 1),
+        (6, 0, True, "", float("nan"), "remote", 60, 1),
+    ],
+    columns=COLUMNS,
+)
+
+
+def test_all_nodes_are_there_with_what_they_say():
+    figure = figures.tree(TABLE, title="T")
+    lines, marks = figure.data
+    assert list(marks.text) == [
+        "age ≤ 10 min",
+        "distance ≤ 1.25 km",
+        "local",
+        "it holds ≤ 20 points",
+        "local",
+        "remote",
+        "remote",
+    ]
+    assert list(marks.y) == [0, -1, -2, -2, -3, -3, -1]
+    x = marks.x
+    assert x[2] < x[4] < x[5] < x[6], "left is left"
+    assert x[2] < x[1] < x[0] < x[6]
+    assert len(lines.x) == 3 * 6
+    symbols = dict(zip(marks.text, marks.marker.symbol, strict=True))
+    assert symbols["local"] != symbols["remote"] != symbols["age ≤ 10 min"]
+    assert marks.marker.size[6] > marks.marker.size[2] > marks.marker.size[4]
+    assert "100 examples, 4 leaves" in marks.hovertext[0]
+
+
+def test_what_is_deeper_is_one_mark():
+    marks = figures.tree(TABLE, title="", max_depth=2).data[1]
+    assert marks.text[3] == "… 2 leaves"
+    assert "10 examples" in marks.hovertext[3]
+    assert len(marks.text) == 5
+
+
+def test_a_leaf_alone_and_a_delay():
+    alone = TABLE[TABLE["node"] == 2].assign(node=0, parent=-1, action="30 min")
+    figure = figures.tree(alone, title="U")
+    assert list(figure.data[1].text) == ["30 min"]
+    assert list(figure.data[1].x) == [0.5]
+    assert list(figure.data[0].x) == []
+    assert figure.layout.title.text == "U"
+    assert figures.tree_outline(alone) == "30 min (30 examples)"
+
+
+def test_it_can_be_read_aloud():
+    assert figures.tree_outline(TABLE, 2).splitlines() == [
+        "age ≤ 10 min?",
+        "    yes: distance ≤ 1.25 km?",
+        "        yes: local (30 examples)",
+        "        no: … 2 leaves (10 examples)",
+        "    no: remote (60 examples)",
+    ]
+    assert "            no: remote (6 examples)" in figures.tree_outline(TABLE).splitlines()
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+def test_every_feature_of_a_device_has_words(feature):
+    assert _test_text({"feature": feature, "threshold": 600.0}).endswith(
+        ("600", "600°", "600 h", "600 km", "10 min", "600 points", "600 points/h")
+    )
+
+
+def test_a_column_that_is_not_there_is_named():
+    with pytest.raises(ParameterError, match="leaves"):
+        figures.tree(TABLE.drop(columns="leaves"), title="")
+    with pytest.raises(ParameterError, match="leaves"):
+        figures.tree_outline(TABLE.drop(columns="leaves"))
+
+
+DECISIONS_COLUMNS = ["t_s", "lane", "what", "told", "is_alarm"]
+
+
+def table(*rows):
+    return pd.DataFrame(rows, columns=DECISIONS_COLUMNS)
+
+
+ONE = table(
+    (0.0, "patient 10", "sent whole", "a", False),
+    (5.0, "patient 9", "held back", "b", True),
+    (9.0, "patient 9", "dropped", "c", False),
+)
+
+
+def test_a_mark_for_each_message_and_a_ring_for_each_alarm():
+    figure = figures.decisions({"one": ONE, "two": ONE.iloc[:1]}, title="Two policies")
+    marks = [(each.name, each.yaxis, list(each.x), each.showlegend) for each in figure.data]
+    assert marks == [
+        ("an alarm", "y", [5.0], True),
+        ("dropped", "y", [9.0], True),
+        ("held back", "y", [5.0], True),
+        ("sent whole", "y", [0.0], True),
+        ("sent whole", "y2", [0.0], False),
+    ]
+    assert list(figure.layout.yaxis.ticktext) == ["patient 9", "patient 10"]
+    assert [list(each.y) for each in (figure.data[0], figure.data[3])] == [[0], [1]]
+    assert figure.layout.xaxis2.title.text == "seconds"
+    assert [note.text for note in figure.layout.annotations] == ["one", "two"]
+
+
+def test_long_times_are_in_minutes():
+    later = ONE.assign(t_s=ONE["t_s"] * 600)
+    figure = figures.decisions({"one": later}, title="")
+    assert figure.layout.xaxis.title.text == "minutes"
+    assert list(figure.data[0].x) == [50.0]
+
+
+def test_the_wrong_one_is_pointed_at():
+    figure = figures.decisions({"one": ONE}, title="", wrong={"one": 1})
+    here = figure.data[-1]
+    assert (here.name, list(here.x), list(here.customdata)) == ("here", [5.0], ["b"])
+    assert -0.5 < here.y[0] < 0
+
+
+def test_what_cannot_be_drawn_decisions():
+    with pytest.raises(ParameterError, match="is_alarm"):
+        figures.decisions({"one": ONE.drop(columns="is_alarm")}, title="")
+    with pytest.raises(ParameterError, match="eaten"):
+        figures.decisions({"one": table((0.0, "p", "eaten", "", False))}, title="")
+    assert set(_DECISION_MARKS) == {"sent whole", "sent in part", "held back", "dropped", "stopped"}
+
+
+def test_a_learnt_policy_is_drawn_as_its_nodes():
+    learnt = CacheBench.of(*labelled_reads()).tried(CostMatrix(0.5, 1.0)).learnt
+    assert figures.tree(learnt, title="t").to_json() == figures.tree(nodes(learnt), title="t").to_json()
+    assert figures.tree_outline(learnt) == figures.tree_outline(nodes(learnt))
+    with pytest.raises(ParameterError, match="learnt policy"):
+        figures.tree(None, title="t")

@@ -1,0 +1,289 @@
+"""Waste and loss of prefetching, and the life of each message."""
+
+import pandas as pd
+import pytest
+
+from mudkit import figures
+from mudkit.errors import ParameterError
+from mudkit.figures.prefetching import MIN_PERCENT, _caption
+
+DRAWN = {
+    figures.waste_and_loss_by_limit: ("prefetch_limit", "outage"),
+    figures.waste_and_loss_by_threshold: ("expiration_threshold_s", "expiration"),
+}
+
+
+VALUES = {
+    "max": [1, 4],
+    "user_frequency": [1.0, 2.0],
+    "outage": [0.0, 0.5],
+    "prefetch_limit": [1, 16],
+    "expiration": [60.0, 7200.0],
+    "expiration_threshold_s": [1800.0, 3600.0],
+}
+
+
+PARAMETERS = {
+    "event_frequency": 32.0, "user_frequency": 2.0, "max": 8, "threshold": 0.0, "expiration": None,
+    "expiring_share": 1.0, "outage": 0.9, "outages_per_day": 12.0, "policy": "buffer", "prefetch_limit": 16,
+    "expiration_threshold_s": None, "days": 365, "reads_cv": 0.1, "seeds": [1, 2, 3],
+}  # fmt: skip
+
+
+def table(x, by):
+    rows = [
+        {x: one, by: two, "seed": seed, "waste": 0.1 * seed, "loss": 0.0004 * seed, "best": 50}
+        for one in VALUES[x]
+        for two in VALUES[by]
+        for seed in (1, 2, 3)
+    ]
+    made = pd.DataFrame(rows)
+    made.attrs["parameters"] = PARAMETERS | {x: VALUES[x], by: VALUES[by]}
+    return made
+
+
+def named(figure):
+    return [trace for trace in figure.data if trace.name is not None and trace.x[0] is not None]
+
+
+@pytest.mark.parametrize("draw", DRAWN, ids=lambda draw: draw.__name__)
+def test_lines_are_medians_with_the_lowest_and_the_highest_seed(draw):
+    x, by = DRAWN[draw]
+    figure = draw(table(x, by))
+    lines = named(figure)
+    factor = 100 if x == "outage" else 1
+    for line in lines:
+        assert list(line.x) == [factor * each for each in VALUES[x]]
+        is_loss = line.line.dash == "dash"
+        assert list(line.y) == pytest.approx([0.1 if is_loss else 20] * 2)
+        if not is_loss:
+            assert list(line.error_y.array) == pytest.approx([10, 10])
+            assert list(line.error_y.arrayminus) == pytest.approx([10, 10])
+    assert len({line.name for line in lines}) == 2
+    assert all("median" not in line.hovertemplate and "customdata" in line.hovertemplate for line in lines)
+
+
+@pytest.mark.parametrize("draw", DRAWN, ids=lambda draw: draw.__name__)
+def test_lines_are_told_apart_by_lightness_and_by_symbol(draw):
+    lines = named(draw(table(*DRAWN[draw])))
+    assert len({(line.line.color, line.line.dash) for line in lines}) == len(lines)
+    assert len({line.marker.symbol for line in lines}) == len(lines)
+    weights = {line.name: sum(int(line.line.color[at : at + 2], 16) for at in (1, 3, 5)) for line in lines}
+    assert list(weights.values()) == sorted(weights.values(), reverse=True)
+
+
+@pytest.mark.parametrize("draw", DRAWN, ids=lambda draw: draw.__name__)
+def test_axes_have_units_and_the_caption_has_what_the_runs_were_with(draw):
+    figure = draw(table(*DRAWN[draw]), title="A title")
+    assert figure.layout.title.text == "A title"
+    assert figure.layout.xaxis.title.text
+    assert "%" in figure.layout.yaxis.title.text
+    [answer] = [each.text.replace("<br>", " ") for each in figure.layout.annotations]
+    assert answer.startswith("32 messages a day; ")
+    assert "medians of 3 seeds" in answer
+    assert "365 days" in answer
+
+
+@pytest.mark.parametrize("draw", DRAWN, ids=lambda draw: draw.__name__)
+def test_a_table_that_lacks_something(draw):
+    x, by = DRAWN[draw]
+    whole = table(x, by)
+    with pytest.raises(ParameterError, match=by):
+        draw(whole.drop(columns=by))
+    with pytest.raises(ParameterError, match="0 rows"):
+        draw(whole.head(0))
+
+
+@pytest.mark.parametrize("draw", DRAWN, ids=lambda draw: draw.__name__)
+def test_a_table_that_says_nothing_of_its_runs_is_drawn(draw):
+    bare = table(*DRAWN[draw])
+    bare.attrs = {}
+    assert named(draw(bare))
+
+
+def test_times_have_units():
+    ticks = figures.waste_and_loss_by_threshold(
+        table("expiration_threshold_s", "expiration")
+    ).layout.xaxis.ticktext
+    assert list(ticks) == ["30 min", "1 h"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "answer"),
+    [
+        ({}, "32 messages a day; 2 reads a day; reads of at most 8; outages 90% of the time, exponential, 12 a day"),
+        ({"outage": 0.0}, "no outages; nothing expires; policy buffer, prefetch limit 16"),
+        ({"outage": {"share": 0.5, "per_day": 4.0, "distribution": "fixed", "cv": 1.0}}, "outages 50% of the time, fixed, 4 a day"),
+        ({"max": None}, "reads of all there is"),
+        ({"expiration": 3600.0}, "expiration times exponential, mean 1 h"),
+        ({"expiration": {"mean_s": 60.0, "law": "normal"}, "expiring_share": 0.5}, "normal, mean 1 min, for 50% of the messages"),
+        ({"threshold": 0.25}, "ranks of 0.25 and more"),
+        ({"policy": "on-line", "prefetch_limit": None}, "policy on-line; spread"),
+        ({"policy": {"kind": "buffer", "prefetch_limit": "learnt"}}, "policy buffer, prefetch limit learnt"),
+        ({"expiration_threshold_s": 7200.0}, "expiration threshold 2 h"),
+    ],
+)  # fmt: skip
+def test_captions(settings, answer):
+    assert answer in _caption(PARAMETERS | settings)
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [figures.waste_and_loss_by_limit, figures.waste_and_loss_by_threshold],
+)
+def test_what_is_no_table_is_refused(draw):
+    with pytest.raises(ParameterError, match="a pandas DataFrame with") as caught:
+        draw(3)
+    assert (caught.value.where, caught.value.found) == ("table", "3")
+
+
+POINTS = [(1, 0.0, 0.8), (16, 0.003, 0.01), (64, 0.0108, 0.0)]
+
+
+def lines(figure):
+    return {each.name: (list(each.x), list(each.y)) for each in figure.data}
+
+
+def test_points_and_where_one_stands():
+    figure = figures.limit_curve(POINTS, (16, 0.003, 0.01), title="a year")
+    result = lines(figure)
+    assert result["waste"] == ([1, 16, 64], [MIN_PERCENT, 0.3, 1.08])
+    assert result["loss"] == ([1, 16, 64], [80.0, 1.0, MIN_PERCENT])
+    assert result["waste now"] == ([16], [0.3])
+    assert result["loss now"] == ([16], [1.0])
+    assert figure.data[0].customdata[0] == 0.0, "the pointer shows what it is"
+    assert figure.layout.title.text == "a year"
+    assert "%" in figure.layout.yaxis.title.text
+
+
+def test_what_has_no_limit_is_a_level():
+    result = lines(figures.limit_curve(POINTS, (None, 0.5, 0.0), title=""))
+    assert result["waste now"] == ([1, 64], [50.0, 50.0])
+    assert result["loss now"] == ([1, 64], [MIN_PERCENT, MIN_PERCENT])
+    assert lines(figures.limit_curve([], (None, 0.5, 0.0), title=""))["waste now"] == ([], [])
+
+
+def test_another_curve_takes_its_place():
+    figure = figures.limit_curve(POINTS, (16, 0.003, 0.01), title="a")
+    figures.update_limit_curve(figure, POINTS[:2], (1, 0.5, 0.25), title="b")
+    assert lines(figure) == lines(figures.limit_curve(POINTS[:2], (1, 0.5, 0.25), title="b"))
+    assert figure.layout.title.text == "b"
+
+
+HOUR_US = 3_600_000_000
+
+
+NEVER_US = 1 << 62
+
+
+def table_of_message_lifecycles(*rows):
+    """Rows of (came, expires, forwarded, read) in hours; None: never."""
+    columns = ["came_us", "expires_us", "forwarded_us", "read_us"]
+    made = [
+        [
+            each * HOUR_US if each is not None else NEVER_US if name == "expires_us" else -1
+            for name, each in zip(columns, row, strict=True)
+        ]
+        for row in rows
+    ]
+    result = pd.DataFrame(made, columns=columns)
+    return result.assign(message=range(len(result)), rank=0.5)
+
+
+ONLINE = table_of_message_lifecycles(
+    (0, None, 1, 4), (1, None, 1, 4), (2, None, 2, 10), (3, 5, 3, None), (6, None, 6, None)
+)
+
+
+RULE = table_of_message_lifecycles(
+    (0, None, 2, 4), (1, None, None, None), (2, None, 3, None), (3, 5, 3, None), (6, None, None, None)
+)
+
+
+EVENTS = {
+    "reads_us": [4 * HOUR_US, 10 * HOUR_US],
+    "switches_us": [5 * HOUR_US, 6 * HOUR_US],
+    "starts_up": True,
+}
+
+
+def drawn(**more):
+    tables = {"on-line": ONLINE, "rule": RULE}
+    return figures.message_lifecycles(
+        tables, ONLINE, **EVENTS, **{"until_us": 12 * HOUR_US, "title": "some"} | more
+    )
+
+
+def points(figure, name, panel=""):
+    (trace,) = [each for each in figure.data if each.name == name and each.yaxis == f"y{panel}"]
+    return list(zip(trace.x, trace.y, strict=True))
+
+
+def test_fates():
+    assert figures.message_fates(ONLINE, ONLINE).tolist() == ["read", "read", "read", "wasted", "wasted"]
+    assert figures.message_fates(RULE, ONLINE).tolist() == [
+        "read",
+        "lost",
+        "wasted and lost",
+        "wasted",
+        "neither",
+    ]
+
+
+def test_each_message_has_its_line():
+    figure = drawn()
+    assert [each.text for each in figure.layout.annotations] == ["on-line", "rule"]
+    assert points(figure, "waits at the server", "2")[:3] == [(0, 0), (2, 0), (None, None)]
+    assert points(figure, "on the device, and read", "2") == [(2, 0), (4, 0), (None, None)]
+    assert points(figure, "on the device for nothing: waste", "2") == [
+        (3, 2),
+        (12, 2),
+        (None, None),
+        (3, 3),
+        (5, 3),
+        (None, None),
+    ]
+    assert points(figure, "read", "2") == [(4, 0)]
+    assert points(figure, "expires", "2") == [(5, 3)]
+    assert points(figure, "lost: read on-line, not here", "2") == [(4, 1), (10, 2)]
+    assert not any(each.name.startswith("lost") and each.yaxis == "y" for each in figure.data)
+
+
+def test_outages_are_grey_and_reads_dotted_in_each_panel():
+    figure = drawn()
+    for panel in ("", "2"):
+        shapes = [each for each in figure.layout.shapes if each.xref == f"x{panel}"]
+        assert [(each.x0, each.x1) for each in shapes if each.type == "rect"] == [(5, 6)]
+        assert [each.x0 for each in shapes if each.type == "line"] == [4, 10]
+    down = figures.message_lifecycles(
+        {"rule": RULE}, ONLINE, **EVENTS | {"starts_up": False}, until_us=12 * HOUR_US, title=""
+    )
+    assert [(each.x0, each.x1) for each in down.layout.shapes if each.type == "rect"] == [(0, 5), (6, 12)]
+
+
+def test_a_part_of_the_time_shows_what_happens_in_it():
+    figure = drawn(from_us=8 * HOUR_US)
+    assert figure.layout.xaxis.range == (8, 12)
+    assert points(figure, "waits at the server", "2") == [
+        (8, 0),
+        (8, 0),
+        (None, None),
+        (8, 1),
+        (12, 1),
+        (None, None),
+    ]
+    assert points(figure, "on the device for nothing: waste", "2") == [(8, 0), (12, 0), (None, None)]
+    assert points(figure, "lost: read on-line, not here", "2") == [(10, 0)]
+    assert len(drawn(from_us=11 * HOUR_US, until_us=12 * HOUR_US).layout.shapes) == 0
+
+
+def test_each_name_stands_in_the_legend_once():
+    named = [each.name for each in drawn().data if each.showlegend]
+    assert len(named) == len(set(named)) == 6
+
+
+def test_a_table_must_have_its_columns():
+    with pytest.raises(ParameterError, match="read_us"):
+        figures.message_lifecycles(
+            {"rule": RULE.drop(columns="read_us")}, ONLINE, **EVENTS, until_us=1, title=""
+        )

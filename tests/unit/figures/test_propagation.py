@@ -1,0 +1,113 @@
+"""What receivers know of an area."""
+
+import json
+import re
+
+import pandas as pd
+import pytest
+
+from mudkit import figures
+from mudkit.errors import ParameterError, TraceContentError
+
+ROWS = [
+    (10.0, "near", 30.00, -97.0, 2, 40.0, 8.0),
+    (20.0, "near", 30.01, -97.0, 1, 50.0, 20.0),
+    (30.0, "near", 30.00, -97.0, 3, 10.0, 28.0),
+    (35.0, "near", 30.00, -97.0, 1, 99.0, 5.0),  # old news that come late
+    (60.0, "far", 30.00, -97.0, 6, 30.0, 20.0),
+]
+
+
+HEARD = pd.DataFrame(ROWS, columns=["t_s", "receiver", "lat", "lon", "messages", "speed_kmh", "said_s"])
+
+
+GROUND = pd.DataFrame({"lat": [30.0, 30.01, 30.02], "lon": [-97.0, -97.01, -96.99]})
+
+
+OF = {"value": "speed_kmh", "label": "km/h"}
+
+
+@pytest.mark.parametrize(
+    ("receiver", "t_s", "speeds"),
+    [("near", 9, []), ("near", 10, [40]), ("near", 29, [40, 50]), ("near", 40, [50, 10]), ("far", 59, []), ("far", 60, [30])],
+)  # fmt: skip
+def test_known(receiver, t_s, speeds):
+    rows = figures.ReceivedCells(HEARD).known(receiver, t_s)
+    assert rows["speed_kmh"].tolist() == speeds
+    assert (rows["age_s"] == t_s - rows["said_s"]).all()
+
+
+def test_a_panel_each_and_the_older_the_paler():
+    figure = figures.knowledge(
+        HEARD, GROUND, [("near", 40.0), ("far", 40.0), ("near", 400.0)], **OF, columns=2
+    )
+    near, far, later = figure.data[1::2]
+    assert list(near.marker.color) == [50, 10]
+    assert len(far.x) == 0
+    assert list(later.marker.opacity) < list(near.marker.opacity)
+    texts = [each.text for each in figure.layout.annotations]
+    assert texts[0] == "<b>near</b>, 0:40 min<br>2 cells, median age 16 s"
+    assert texts[1] == "<b>far</b>, 0:40 min<br>nothing yet"
+    assert (figure.layout.coloraxis.cmin, figure.layout.coloraxis.cmax) == (10, 99)
+    assert figure.layout.coloraxis.colorscale[0][1] == "#482777", "what is slow is dark"
+    assert "10 km/h<br>3 messages, 12 s old" in near.text
+    assert "°" in figure.layout.xaxis3.title.text
+
+
+def test_it_is_moved():
+    figure = figures.knowledge(HEARD, GROUND, [("near", 0.0), ("far", 0.0)], **OF)
+    assert all(len(trace.x) == 0 for trace in figure.data[1::2])
+    figures.update_knowledge(figure, figures.ReceivedCells(HEARD), [("near", 60.0), ("far", 60.0)])
+    assert [len(trace.x) for trace in figure.data[1::2]] == [2, 1]
+
+
+def test_clock():
+    assert [figures.format_minutes(each) for each in (0, 59.6, 61, 3600)] == ["0:00", "1:00", "1:01", "60:00"]
+
+
+def test_nothing_has_come_at_all():
+    figure = figures.knowledge(HEARD.iloc[:0], GROUND, [("near", 1.0)], **OF, columns=1, limits=(0, 60))
+    assert "nothing yet" in figure.layout.annotations[0].text
+
+
+def test_what_cannot_be_drawn():
+    with pytest.raises(ParameterError, match="said_s"):
+        figures.ReceivedCells(HEARD.drop(columns="said_s"))
+    with pytest.raises(ParameterError, match="'mood'"):
+        figures.knowledge(HEARD, GROUND, [("near", 1.0)], value="mood", label="")
+    with pytest.raises(ParameterError, match="0 panels"):
+        figures.knowledge(HEARD, GROUND, [], **OF)
+    with pytest.raises(TraceContentError):
+        figures.knowledge(HEARD, GROUND.iloc[:0], [("near", 1.0)], **OF)
+
+
+def data(leaflet_map):
+    page = leaflet_map.get_root().render()
+    (result,) = re.findall(r"^\s*mudkitMap\.slides\(\w+, (.*)\);$", page, re.MULTILINE)
+    return json.loads(result)
+
+
+def test_what_a_receiver_knows_over_time():
+    rows = [(10.0, "x", 30.0, -97.0, 1.0, 1, 5.0, 10.0), (70.0, "x", 30.0, -97.0, 1.0, 1, 9.0, 60.0)]
+    columns = ["t_s", "receiver", "lat", "lon", "km", "messages", "speed_kmh", "said_s"]
+    heard = pd.DataFrame(rows, columns=columns)
+    made = data(
+        figures.knowledge_map(
+            heard,
+            heard,
+            ["x", "nobody"],
+            value="speed_kmh",
+            label="km/h",
+            every_s=30,
+            until_s=120,
+            first_s=65,
+        )
+    )
+    assert made["labels"] == [f"at {each} min" for each in ("0:30", "1:00", "1:30", "2:00")]
+    assert [picture[0][2] for picture in made["pictures"][0]] == [
+        "5, 20 s old",
+        "5, 50 s old",
+        "9, 30 s old",
+        "9, 60 s old",
+    ]
+    assert made["first"] == 1
