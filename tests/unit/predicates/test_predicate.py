@@ -169,7 +169,8 @@ def test_numpy_takes_what_people_have() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["(n NOT IN (1, 'a')) IN (TRUE, FALSE)", "(n NOT IN (1, 'a')) IN ('x')", "NOT (n IN (1, 'a')) = TRUE"]
+    "text",
+    ["(n NOT IN (1, 'a')) IN (TRUE, FALSE)", "(n NOT IN (1, 'a')) IN ('x')", "NOT (n IN (1, 'a')) = TRUE"],
 )
 @pytest.mark.parametrize("values", [[2.0, 1.0, 3.0], [1.0], []])
 def test_a_negated_list_of_two_kinds_is_a_value_of_every_row(text, values) -> None:
