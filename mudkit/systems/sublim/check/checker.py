@@ -133,7 +133,7 @@ def _unknown(policy: Policy) -> Iterator[Finding]:
         for action in rule.actions:
             if isinstance(action, Remember):
                 known |= action.values.keys()
-            elif isinstance(action, Every | Summary):
+            elif isinstance(action, Every | Summary) and action.variable:
                 known.add(action.variable)
     for number, rule in enumerate(policy.rules):
         for part, names, tables in _looked_at(policy, number, rule):

@@ -8,7 +8,9 @@ from typing import Any, Final, TypeAlias
 
 from mudkit.predicates import Language
 from mudkit.predicates.expression import Expression
+from mudkit.systems.arguments import is_storable
 from mudkit.systems.sublim.policy.limits import MAX_BOOKS_BYTES
+from mudkit.systems.sublim.policy.message import thawed
 from mudkit.systems.sublim.policy.problems import PolicyError
 from mudkit.systems.sublim.policy.state import State, Tables
 
@@ -114,11 +116,11 @@ def check_values(what: str, given: Any) -> None:
         raise PolicyError(f"{what} takes values by name.", found=repr(given), expected="{name: value}")
     for name, value in given.items():
         check_name(what, name)
-        if not isinstance(value, str | int | float | bool | list | tuple | None):
+        if isinstance(value, Mapping) or not is_storable(thawed(value)):
             raise PolicyError(
                 f"{what} cannot give {name} this value.",
                 found=repr(value),
-                expected="a number, a truth value, a list, or an expression as text",
+                expected="a finite number, a truth value, a list, or an expression as text",
             )
 
 

@@ -138,12 +138,8 @@ class Policy:
             )
         _check_declared(self.message, self.variables, self.places)
         self.language = self._language()
-        self._books = frozenset(
-            action.variable
-            for rule in self.rules
-            for action in rule.actions
-            if isinstance(action, Every | Summary)
-        )
+        self._variables = self._variables_of_books()
+        self._books = frozenset(self._variables.values())
         self._room_bytes = MAX_BOOKS_BYTES // max(len(self._books), 1)
         self._compiled = [self._compile(number, rule) for number, rule in enumerate(self.rules)]
         self._decides = [
@@ -302,6 +298,28 @@ class Policy:
         fields = {name: "string" if kind == "bytes" else kind for name, kind in self.message.items()}
         return Language(SCOPES, bound=(), schema={"message": fields, "clock": {"now_s": "number"}})
 
+    def _variables_of_books(self) -> dict[tuple[int, int], str]:
+        """Return the variable of each action that keeps books, by the places of rule and action.
+
+        The default name is no identifier: no expression, action or other rule can name it.
+        """
+        variables: dict[tuple[int, int], str] = {}
+        sharing: dict[str, Every | Summary] = {}
+        for number, rule in enumerate(self.rules):
+            for place, action in enumerate(rule.actions):
+                if not isinstance(action, Every | Summary):
+                    continue
+                variables[number, place] = action.variable or f"{action.NAME} {number + 1}.{place + 1}"
+                if action.variable and sharing.setdefault(action.variable, action) != action:
+                    raise self.places.error(
+                        ("rules", number, "do", place),
+                        "Two actions that differ keep their books in one variable.",
+                        found=f"{action} and {sharing[action.variable]}",
+                        expected="equal actions, or a variable each",
+                        remedy="leave the variable out: each action then has one of its own",
+                    )
+        return variables
+
     def _compile(self, number: int, rule: Rule) -> _Compiled:
         places, path = self.places, ("rules", number)
         predicate = None
@@ -311,7 +329,10 @@ class Policy:
         steps = []
         for place, action in enumerate(rule.actions):
             with places.at((*path, "do", place)):
-                steps.append(action.compiled(self.language))
+                if isinstance(action, Every | Summary):
+                    steps.append(action.compiled(self.language, self._variables[number, place]))
+                else:
+                    steps.append(action.compiled(self.language))
         return _Compiled(rule, predicate, tuple(steps))
 
 
