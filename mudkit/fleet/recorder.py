@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.feather as feather
 
-from mudkit.errors import ParameterError, SimulationProblem
+from mudkit.errors import ParameterError, SimulationProblem, brief
 from mudkit.events import Record
 from mudkit.files import work_folder
 from mudkit.fleet.device import Device
@@ -200,11 +200,14 @@ class Recorder:
         fields = wire_fields(message)
         kind, key = fields.get("kind"), fields.get("key")
         target = self.world.at_address.get(transfer.to)
-        content = _encode(message)[:_CONTENT].decode(errors="ignore")
+        try:
+            content = _encode(message)[:_CONTENT].decode(errors="ignore")
+        except RecursionError:
+            content = brief(message, _CONTENT)
         return (
             transfer.sender.system, transfer.sender.host.name, None if target is None else target.host.name,
-            transfer.sent_us, ended_us, transfer.size_bytes, fate, None if kind is None else str(kind),
-            None if key is None else str(key), content,
+            transfer.sent_us, ended_us, transfer.size_bytes, fate, None if kind is None else _as_text(kind),
+            None if key is None else _as_text(key), content,
         )  # fmt: skip
 
     def _record(self, process: Process, effect: Record) -> None:
@@ -384,3 +387,7 @@ class Recorder:
         file = self._folder / f"{name}-{len(self._files[name]):05d}.arrow"
         feather.write_feather(table, file, compression="lz4")
         self._files[name].append(file)
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else brief(value)
