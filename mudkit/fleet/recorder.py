@@ -54,7 +54,7 @@ _encode = msgspec.json.Encoder(enc_hook=repr).encode
 
 
 def _text(value: Any) -> str | None:
-    return value if value is None or type(value) is str else str(value)
+    return value if value is None or type(value) is str else brief(value, _CONTENT)
 
 
 def _details(operation: Operation) -> Iterable[Mapping[str, Any]]:
@@ -206,8 +206,8 @@ class Recorder:
             content = brief(message, _CONTENT)
         return (
             transfer.sender.system, transfer.sender.host.name, None if target is None else target.host.name,
-            transfer.sent_us, ended_us, transfer.size_bytes, fate, None if kind is None else _as_text(kind),
-            None if key is None else _as_text(key), content,
+            transfer.sent_us, ended_us, transfer.size_bytes, fate, _text(kind),
+            _text(key), content,
         )  # fmt: skip
 
     def _record(self, process: Process, effect: Record) -> None:
@@ -387,7 +387,3 @@ class Recorder:
         file = self._folder / f"{name}-{len(self._files[name]):05d}.arrow"
         feather.write_feather(table, file, compression="lz4")
         self._files[name].append(file)
-
-
-def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else brief(value)
