@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from mudkit.arguments import check_calls
 from mudkit.events import ContextChanged, Event, Make
 from mudkit.fleet.link import Link
 from mudkit.fleet.operation import Operation
@@ -18,6 +19,7 @@ from mudkit.sources.streams import device_number
 __all__ = ["Host"]
 
 
+@check_calls
 class Host:
     """A server: it has no link, and is always reached.
 

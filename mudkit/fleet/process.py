@@ -81,7 +81,7 @@ class Process:
         """Give random bytes, the port of that name: they go on after a restart and never repeat."""
         if n < 0:
             raise ParameterError(
-                "There are no fewer bytes than none.", where="n", found=repr(n), expected="0 or more"
+                "There are no fewer bytes than none.", where="n", found=brief(n), expected="0 or more"
             )
         steps = np.arange(self._draws, self._draws + -(-n // 16))
         self._draws += len(steps)

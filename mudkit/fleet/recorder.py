@@ -292,7 +292,7 @@ class Recorder:
             yield self._positions(self._places)
         elif name not in TABLES:
             raise ParameterError(
-                "A lab has no such table.", where="name", found=repr(name), expected=", ".join(TABLES)
+                "A lab has no such table.", where="name", found=brief(name), expected=", ".join(TABLES)
             )
         elif name == "bill":
             yield self._table(name, [tuple(row) for row in self.world.bill()])

@@ -1,11 +1,11 @@
-"""What systems are given to start from: a lab, a device of it, and what a machine keeps and sends."""
+"""Checks of what systems are given: a lab, a device of it, and what a machine keeps and sends."""
 
 from __future__ import annotations
 
 from math import isfinite
 from typing import Any, Final
 
-from mudkit.errors import ParameterError
+from mudkit.errors import ParameterError, brief
 
 __all__ = ["MAX_DEPTH", "check_device", "check_lab", "is_storable"]
 
@@ -22,7 +22,7 @@ def check_lab(given: Any) -> None:
     """
     if not hasattr(given, "server"):
         raise ParameterError(
-            "This is no lab.", where="lab", found=_shown(given), expected="a lab, such as Lab(seed=7)"
+            "This is no lab.", where="lab", found=brief(given), expected="a lab, such as Lab(seed=7)"
         )
 
 
@@ -37,7 +37,7 @@ def check_device(given: Any) -> None:
         raise ParameterError(
             "This is no device.",
             where="device",
-            found=_shown(given),
+            found=brief(given),
             expected="a device of the lab",
             remedy="give lab.device(name), or lab.devices[name]",
         )
@@ -79,7 +79,3 @@ def _is_text(value: str) -> bool:
     except UnicodeEncodeError:  # half of a pair
         return False
     return True
-
-
-def _shown(given: Any) -> str:
-    return repr(given)[:120] if isinstance(given, str | int | float) else f"a {type(given).__name__}"

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from mudkit.errors import ParameterError
+from mudkit.arguments import check_calls
+from mudkit.errors import ParameterError, brief
 from mudkit.events import Host, Network, Operation
 from mudkit.sources.parameters import number, of_kind
 from mudkit.systems.arguments import check_device, check_lab
@@ -33,6 +34,7 @@ _PORT: Final = "radiator"
 _LONGEST: Final = 512
 
 
+@check_calls
 class Server:
     """The server of a lab.
 
@@ -133,6 +135,7 @@ class Server:
         return self.installed.call(Counts())
 
 
+@check_calls
 class Client:
     """The local middleware on a device, set up and registered (Radiator 4.1: setup, register_client).
 
@@ -193,7 +196,7 @@ class Client:
             raise ParameterError(
                 "This is no client id.",
                 where="client_id",
-                found=repr(client_id)[:120],
+                found=brief(client_id, 120),
                 expected=f"a text of at most {_LONGEST} letters",
             )
         if receive is not None:
@@ -223,7 +226,7 @@ class Client:
             raise ParameterError(
                 "Attributes have names.",
                 where="attributes",
-                found=repr(registered)[:120],
+                found=brief(registered, 120),
                 expected='a mapping such as {"p2p_enabled": True}',
             )
         given = _as_json("attributes", dict(attributes or {}))
@@ -245,7 +248,7 @@ class Client:
         given: Any = context
         if not isinstance(given, Context):
             raise ParameterError(
-                "This is no context.", where="context", found=repr(given)[:200], expected="a Context"
+                "This is no context.", where="context", found=brief(given, 200), expected="a Context"
             )
         described = _as_json("context", context.describe())
         return self.installed.call(Propagate(ContextFields.of(Context.read(described))))

@@ -7,7 +7,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-from mudkit.errors import OperationLost, ParameterError
+from mudkit.arguments import check_arguments, check_calls
+from mudkit.errors import OperationLost, ParameterError, brief
 from mudkit.events import Host, Installed, Make, Network, Operation
 from mudkit.predicates import Predicate
 from mudkit.sources.parameters import number, of_kind
@@ -33,6 +34,7 @@ NAME: Final = "sublim"
 _PORT: Final = "sublim"
 
 
+@check_calls
 class PublishServer:
     """The publish server of a lab.
 
@@ -85,13 +87,13 @@ class PublishServer:
             raise ParameterError(
                 "A message has named fields.",
                 where="message",
-                found=repr(message)[:80],
+                found=brief(message, 80),
                 expected='a mapping such as {"patient": 7, "pulse": 48}',
             )
         given: Any = item
         if given is not None and (not isinstance(given, str) or not given):
             raise ParameterError(
-                "This is no name of an item.", where="item", found=repr(item), expected="a text"
+                "This is no name of an item.", where="item", found=brief(item), expected="a text"
             )
         try:
             body = create_message(message)  # nobody changes it later
@@ -106,6 +108,7 @@ class PublishServer:
         return self.installed.call(Publish(body, item))
 
 
+@check_calls
 class AccessPoint:
     """An access point.
 
@@ -144,7 +147,7 @@ class AccessPoint:
         if at is not None:
             if not isinstance(place, Sequence) or isinstance(place, str) or len(place) != 2:
                 raise ParameterError(
-                    "This is no place.", where="at", found=repr(at), expected="(lat, lon) in degrees"
+                    "This is no place.", where="at", found=brief(at), expected="(lat, lon) in degrees"
                 )
             at = number("at[0]", at[0], -90.0, 90.0), number("at[1]", at[1], -180.0, 180.0)
         self.name = name or f"access-point-{len(net.access_points) + 1}"
@@ -162,6 +165,7 @@ class AccessPoint:
         return state
 
 
+@check_calls
 class Subscriber:
     """The user of a device: it attaches to the best access point in range.
 
@@ -243,7 +247,7 @@ class Subscriber:
             raise ParameterError(
                 "This is no policy.",
                 where="policy",
-                found=repr(policy),
+                found=brief(policy),
                 expected="a Policy, or a function with @policy",
             )
         self.policy = policy
@@ -281,6 +285,7 @@ class Subscriber:
         )
 
 
+@check_calls
 class PlainSubscriber:
     """A subscriber without state: a predicate over the message decides, and what it misses is lost.
 
@@ -320,6 +325,7 @@ class PlainSubscriber:
         self.installed.listen(APP, callback)
 
 
+@check_arguments
 def explain(message: Mapping[str, Any], subscriber: Subscriber) -> Explanation:
     """Say what the policy of a subscriber would do with a message now, and why; nothing is changed.
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
-from mudkit.errors import ParameterError, PropagationProblem
+from mudkit.errors import ParameterError, PropagationProblem, brief
 from mudkit.systems.radiator.aggregation.joins import Join
 from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.engines.client_arrays import ClientArrays
@@ -45,7 +45,7 @@ def joined(join: Join, entry: Entry) -> Context:
     """
     given: Any = join([message.context for message in entry.batch])
     if type(given) is not Context:
-        raise ParameterError("It gave no context.", found=repr(given)[:200], expected="a Context")
+        raise ParameterError("It gave no context.", found=brief(given, 200), expected="a Context")
     return given
 
 

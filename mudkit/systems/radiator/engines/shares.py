@@ -25,7 +25,7 @@ from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
-from mudkit.errors import MudkitError, ParameterError, PropagationProblem
+from mudkit.errors import MudkitError, ParameterError, PropagationProblem, brief
 from mudkit.sources.parameters import number
 from mudkit.systems.radiator.aggregation.functions import check_join
 from mudkit.systems.radiator.aggregation.joining import aggregates
@@ -121,13 +121,13 @@ class Share:
                 return Context.read(_decode(event.text or "")).at(event.t_us)
             case "context":
                 raise ParameterError(
-                    "There is no such client.", found=repr(event.client), expected="register first"
+                    "There is no such client.", found=brief(event.client), expected="register first"
                 )
             case "unregister" | "tick":
                 return None
         raise ParameterError(
             "There is no such event.",
-            found=repr(event.kind),
+            found=brief(event.kind),
             expected="register, unregister, context or tick",
         )
 

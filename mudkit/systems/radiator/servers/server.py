@@ -36,7 +36,7 @@ from typing import Final
 
 from msgspec import UNSET, Struct, UnsetType
 
-from mudkit.errors import MudkitError, ParameterError
+from mudkit.errors import MudkitError, ParameterError, brief
 from mudkit.events import (
     Call,
     CancelTimer,
@@ -167,7 +167,7 @@ class ServerMachine:
                     "failures": self._engine.problems.count,
                 }
         raise ParameterError(
-            "There is no such operation.", found=repr(call.name), expected="clients, waiting, counts"
+            "There is no such operation.", found=brief(call.name), expected="clients, waiting, counts"
         )
 
     # -- clients

@@ -19,7 +19,8 @@ from functools import partial
 from pathlib import Path as File
 from typing import Any, ClassVar, Final
 
-from mudkit.errors import MudkitError
+from mudkit.arguments import check_arguments, check_init
+from mudkit.errors import MudkitError, brief
 from mudkit.files import existing
 from mudkit.predicates import Language, Predicate
 from mudkit.predicates.values import KINDS
@@ -42,6 +43,7 @@ _FIELD_KINDS: Final = (*KINDS, "bytes")
 _LANGUAGE: Final = Language(SCOPES, bound=())
 
 
+@check_init
 @dataclass(frozen=True)
 class Rule:
     """A condition, and what is done with a message for which it is TRUE.
@@ -85,6 +87,7 @@ class _Compiled:
     steps: tuple[Step, ...]
 
 
+@check_init
 class Policy:
     """Ordered rules.
 
@@ -153,6 +156,7 @@ class Policy:
         ]
 
     @classmethod
+    @check_arguments
     def from_yaml(cls, source: str | os.PathLike[str]) -> Policy:
         """Read a policy from a file, or from a text of several lines.
 
@@ -180,11 +184,11 @@ class Policy:
         _check_mapping(plain, (), _PARTS, places)
         rules = plain.get("rules")
         if not isinstance(rules, Sequence) or isinstance(rules, str):
-            raise places.error(("rules",), "A policy has a list of rules.", found=repr(rules)[:80])
+            raise places.error(("rules",), "A policy has a list of rules.", found=brief(rules, 80))
         made = [_rule(number, each, places) for number, each in enumerate(rules)]
         for part in ("message", "variables"):
             if not isinstance(plain.get(part) or {}, Mapping):
-                raise places.error((part,), f"{part} are named.", found=repr(plain[part])[:80])
+                raise places.error((part,), f"{part} are named.", found=brief(plain[part], 80))
         return cls(
             str(plain.get("policy", "")),
             made,
@@ -341,7 +345,7 @@ def _rule(number: int, plain: Any, places: Places) -> Rule:
     _check_mapping(plain, path, _RULE, places)
     when = plain.get("when")
     if when is not None and not isinstance(when, str):
-        raise places.error((*path, "when"), "A condition is a text.", found=repr(when))
+        raise places.error((*path, "when"), "A condition is a text.", found=brief(when))
     given = plain.get("do", [])
     actions = given if isinstance(given, list) else [given]
     made: list[Action] = []
@@ -354,7 +358,7 @@ def _rule(number: int, plain: Any, places: Places) -> Rule:
                 made.append(action_of(name, after))
             else:
                 raise PolicyError(
-                    "This is not one action.", found=repr(each)[:80], expected="drop, or keep: [pulse]"
+                    "This is not one action.", found=brief(each, 80), expected="drop, or keep: [pulse]"
                 )
     with places.at(path):
         return Rule(when, made, str(plain.get("name") or ""))
@@ -362,11 +366,14 @@ def _rule(number: int, plain: Any, places: Places) -> Rule:
 
 def _check_mapping(plain: Any, path: tuple[Any, ...], known: Sequence[str], places: Places) -> None:
     if not isinstance(plain, Mapping):
-        raise places.error(path, "Here parts are named.", found=repr(plain)[:80], expected=", ".join(known))
+        raise places.error(path, "Here parts are named.", found=brief(plain, 80), expected=", ".join(known))
     for name in plain:
         if name not in known:
             raise places.error(
-                (*path, name), f"There is no part {name!r} here.", found=repr(name), expected=", ".join(known)
+                (*path, name),
+                f"There is no part {name!r} here.",
+                found=brief(name),
+                expected=", ".join(known),
             )
 
 
@@ -376,7 +383,7 @@ def _check_declared(message: Mapping[str, str], variables: Mapping[str, Any], pl
             raise places.error(
                 ("message", name),
                 "There is no such kind of field.",
-                found=repr(kind),
+                found=brief(kind),
                 expected=", ".join(_FIELD_KINDS),
             )
     if len(variables) > MAX_VARIABLES:

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from mudkit.arguments import check_init
 from mudkit.events import size_bytes
 from mudkit.systems.arguments import MAX_DEPTH, is_storable
 from mudkit.systems.sublim.policy.limits import MAX_STATE_BYTES, MAX_VARIABLES
@@ -49,6 +50,7 @@ def checked_bytes(value: Any, what: str) -> int:
     return size_bytes(value)
 
 
+@check_init
 class State(Mapping[str, Any]):
     """What a policy sees and may change while it decides.
 

@@ -23,7 +23,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from mudkit.delivery.retransmit import RetransmitTimer
-from mudkit.errors import MudkitError
+from mudkit.errors import MudkitError, brief
 from mudkit.events import (
     Call,
     Complete,
@@ -257,7 +257,7 @@ class AccessPointMachine:
             if policy is None:
                 raise PolicyError(
                     "This function is not known here.",
-                    found=repr(name),
+                    found=brief(name),
                     remedy="set it with set_policy, in the notebook of the access point",
                 )
             return policy
