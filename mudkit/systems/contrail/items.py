@@ -177,7 +177,7 @@ def check_name(what: str, name: Any) -> str:
         raise ParameterError(
             f"This is no name of {what}.",
             where=what,
-            found=repr(name)[:200],
+            found=brief(name, 200),
             expected=f"a text of 1 to {MOST_NAME} printable characters",
         )
     return name
