@@ -13,7 +13,7 @@ import inspect
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin
 
 import msgspec
 import pytest
@@ -31,6 +31,7 @@ INNER = (
     ".device.client",
     ".device.direct",
     ".study.",
+    ".packing.",
 )
 """Modules of machines and algorithms: what they are given was checked by the fronts."""
 
@@ -136,6 +137,8 @@ class World:
             return [self.an(get_args(hint)[0])]
         if parameter.default is not inspect.Parameter.empty:
             return parameter.default
+        if get_origin(hint) is Literal:
+            return get_args(hint)[0]
         if name in SAMPLES:
             return SAMPLES[name]
         if inspect.isclass(hint) and issubclass(hint, msgspec.Struct):
@@ -156,7 +159,12 @@ class World:
 
     def an(self, kind: type) -> Any:
         if kind not in self.made:
-            self.made[kind] = with_arguments(kind, self.arguments(kind))
+            call: Callable[..., Any] = kind
+            for front in FRONTS.values():  # some are given by another: a port by its module
+                for method in methods(front) if inspect.isclass(front) and front is not kind else ():
+                    if getattr(front, method).__annotations__.get("return") == kind.__name__:
+                        call = getattr(self.an(front), method)
+            self.made[kind] = with_arguments(call, self.arguments(call))
         return self.made[kind]
 
 
