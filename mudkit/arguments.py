@@ -34,7 +34,7 @@ def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
             given = signature.bind(*args, **kwargs).arguments
         except TypeError as error:
             raise ParameterError(
-                f"{function.__qualname__} takes other arguments.",
+                f"{_call_name(function)} takes other arguments.",
                 found=str(error),
                 expected=f"{function.__name__}{signature}",
             ) from None
@@ -50,7 +50,7 @@ def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
             for where, value in values.items():
                 if not fits(value, hint):
                     raise ParameterError(
-                        f"The parameter {where} of {function.__name__} is not usable.",
+                        f"The parameter {where} of {_call_name(function)} is not usable.",
                         where=where,
                         found=brief(value),
                         expected=_in_words(hint),
@@ -76,6 +76,10 @@ def check_calls(kind: type[C]) -> type[C]:
         elif inspect.isfunction(member):
             setattr(kind, name, check_arguments(member))
     return kind
+
+
+def _call_name(function: Callable[..., Any]) -> str:
+    return function.__qualname__.removesuffix(".__init__")
 
 
 @cache

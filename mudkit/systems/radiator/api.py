@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import msgspec
 
@@ -32,6 +32,8 @@ __all__ = ["NAME", "Client", "Server"]
 NAME: Final = "radiator"
 _PORT: Final = "radiator"
 _LONGEST: Final = 512
+
+_Attributes: TypeAlias = Annotated[Mapping[str, Any] | None, 'a mapping such as {"p2p_enabled": True}']
 
 
 @check_calls
@@ -185,7 +187,7 @@ class Client:
         server: Server,
         client_id: str | None = None,
         receive: Callable[[Context], None] | None = None,
-        attributes: Mapping[str, Any] | None = None,
+        attributes: _Attributes = None,
         machine: Callable[..., ClientMachine] = ClientMachine,
     ) -> None:
         check_device(device)
@@ -211,7 +213,7 @@ class Client:
             self.installed.listen(APP, receive)
         self.registered = self.register(attributes)
 
-    def register(self, attributes: Mapping[str, Any] | None = None) -> Operation:
+    def register(self, attributes: _Attributes = None) -> Operation:
         """Register, or register again with other attributes; done when the server has agreed.
 
         Its result raises when the id is taken by another live device.

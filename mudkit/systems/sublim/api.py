@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 from mudkit.arguments import check_arguments, check_calls
 from mudkit.errors import OperationLost, ParameterError, brief
@@ -32,6 +32,8 @@ __all__ = ["NAME", "AccessPoint", "PlainSubscriber", "PublishServer", "Subscribe
 
 NAME: Final = "sublim"
 _PORT: Final = "sublim"
+
+_Place: TypeAlias = Annotated[tuple[float, float], "(lat, lon) in degrees"]
 
 
 @check_calls
@@ -134,7 +136,7 @@ class AccessPoint:
         self,
         lab: Network,
         net: PublishServer,
-        at: tuple[float, float] | None = None,
+        at: _Place | None = None,
         range_m: float = 100.0,
         *,
         name: str | None = None,

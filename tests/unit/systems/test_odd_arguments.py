@@ -111,6 +111,10 @@ def hints_of(call: Callable[..., Any]) -> dict[str, Any]:
     return annotations_of(inspect.unwrap(getattr(function, "__func__", function)))
 
 
+CHOICES: dict[str, Any] = {"nodes": (("local",), [[0]]), "actions": (["local"],)}
+"""The same, where a name stands for several kinds: the first that fits is taken."""
+
+
 class World:
     """A lab with an object of each front, made of samples of its annotations."""
 
@@ -139,6 +143,9 @@ class World:
             return parameter.default
         if get_origin(hint) is Literal:
             return get_args(hint)[0]
+        for each in CHOICES.get(name, ()):
+            if fits(each, hint):
+                return each
         if name in SAMPLES:
             return SAMPLES[name]
         if inspect.isclass(hint) and issubclass(hint, msgspec.Struct):
@@ -185,9 +192,12 @@ def with_arguments(call: Callable[..., Any], given: Mapping[str, Any]) -> Any:
 
 def calls() -> Iterator[tuple[str, Callable[[World], Callable[..., Any]]]]:
     for name, front in FRONTS.items():
-        yield name, lambda world, front=front: front
+        if "installed" not in hints_of(front):  # else another front makes it
+            yield name, lambda world, front=front: front
         is_asked = inspect.isclass(front) and not any(part in f"{front.__module__}." for part in STRATEGIES)
-        for method in methods(front) if is_asked else ():
+        for method in methods(front) if inspect.isclass(front) else ():
+            if not is_asked and not inspect.ismethod(getattr(front, method)):
+                continue  # of a strategy only the constructors
             yield (
                 f"{name}.{method}",
                 lambda world, front=front, method=method: getattr(world.an(front), method),

@@ -31,6 +31,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
+from mudkit.arguments import check_arguments, check_init
 from mudkit.errors import ParameterError
 from mudkit.systems.mud.policies.density import Density
 
@@ -72,6 +73,7 @@ def sha256(document: Mapping[str, Any]) -> str:
     return hashlib.sha256(written.encode()).hexdigest()
 
 
+@check_init
 @dataclass(frozen=True)
 class Artefact:
     """A tree that can decide.
@@ -99,9 +101,12 @@ class Artefact:
     root: Any = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if not self.nodes:
+            raise _refused("nodes", "none", "one node at least")
         object.__setattr__(self, "root", _tied(self.nodes))
 
     @classmethod
+    @check_arguments
     def made(
         cls,
         kind: str,

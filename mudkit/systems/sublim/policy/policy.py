@@ -178,6 +178,7 @@ class Policy:
         return cls.read(*read_yaml(File(file).read_text(encoding="utf-8"), file.name))
 
     @classmethod
+    @check_arguments
     def read(cls, plain: Any, places: Places | None = None) -> Policy:
         """Make a policy of plain data, as YAML holds it and :meth:`describe` gives it."""
         places = places or Places()
