@@ -32,7 +32,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from mudkit.arguments import check_arguments, check_init
-from mudkit.errors import ParameterError
+from mudkit.errors import ParameterError, brief
 from mudkit.systems.mud.policies.density import Density
 
 __all__ = ["FEATURES", "FORMAT", "Action", "Artefact", "sha256"]
@@ -137,7 +137,11 @@ class Artefact:
             "costs": costs,
             "manifest": dict(manifest or {}),
         }
-        return cls.read({**document, "sha256": sha256(document)})
+        try:
+            digest = sha256(document)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise _refused("nodes, manifest", brief(error), "what JSON can hold") from error
+        return cls.read({**document, "sha256": digest})
 
     @classmethod
     def read(cls, document: Any) -> Artefact:
